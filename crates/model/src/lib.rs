@@ -1,1 +1,36 @@
-//! placeholder
+//! What controllers see and say.
+//!
+//! Records are what the watches leave of an API object: a few hundred bytes that decisions read ([`records`]). A controller
+//! looks at them through a [`Reader`] and answers with a [`Decision`]: commands in stages, the status it wants, events, and a
+//! reason for everything it waits for. Nothing here does I/O, reads a clock, or draws a random number.
+
+pub mod controller;
+pub mod decision;
+pub mod hints;
+pub mod int_or_percent;
+pub mod intern;
+pub mod meta;
+pub mod reader;
+pub mod records;
+pub mod resource;
+pub mod selector;
+pub mod set;
+pub mod template;
+pub mod time;
+pub mod wait;
+
+pub use controller::{Change, Controller, PassContext};
+pub use decision::{
+    Body, Command, Decision, EventNote, Guard, PatchKind, PodDraft, Report, Scope, ScopedCommand, Stage, StatusWrite,
+};
+pub use hints::{Failure, Hints};
+pub use int_or_percent::IntOrPercent;
+pub use intern::Interner;
+pub use meta::{Labels, Meta, ObjectKey, OwnerRef, Uid};
+pub use reader::Reader;
+pub use records::{ClaimRecord, PodRecord, Record, RevisionRecord, StorageClassRecord};
+pub use resource::Resource;
+pub use selector::Selector;
+pub use set::{SetKind, SetRecord};
+pub use time::Timestamp;
+pub use wait::{Wait, WaitCause};

@@ -1,0 +1,142 @@
+//! What is remembered between passes, and may be forgotten at any time without harm.
+//!
+//! Restarting the manager forgets all hints: back-offs start anew, a slot is filled as if for the first time. What must not be
+//! lost lives in an object instead.
+
+use crate::decision::Scope;
+use crate::set::IntervalSet;
+use crate::time::Timestamp;
+use smol_str::SmolStr;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// First wait after a failed command.
+const RETRY_BASE: Duration = Duration::from_secs(1);
+/// Longest wait after a failed command: what fails can heal (quota, a terminating claim, admission), and then somebody waits.
+const RETRY_CAP: Duration = Duration::from_secs(60);
+/// First wait before a pod is made again whose predecessor ended right after its start (rule 8.5).
+const RECREATE_BASE: Duration = Duration::from_secs(1);
+/// Longest such wait.
+const RECREATE_CAP: Duration = Duration::from_secs(300);
+/// How long a pod must have been there for its end not to count as a failed start.
+const FAILED_START_WITHIN: Duration = Duration::from_secs(60);
+/// How long a pod must be available for its failed starts to be forgotten.
+const FORGET_STARTS_AFTER: Duration = Duration::from_secs(600);
+
+/// Memory of one key. The engine keeps it, bounded, and passes it into each pass.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Hints {
+    /// Generation of the object to which `failures` belong: an edit clears them, as it may have removed the cause.
+    pub generation: i64,
+    /// Commands that failed and were not yet repeated with success, by scope.
+    pub failures: BTreeMap<Scope, Failure>,
+    /// Ordinals that held a pod while wanted: filling them again is replacement, not scale-out.
+    pub held: IntervalSet,
+    /// Failed starts, by ordinal.
+    pub starts: BTreeMap<i64, Starts>,
+    /// The revision each slot's pod had when last seen, where it may be wanted again.
+    pub last_revision: BTreeMap<i64, SmolStr>,
+}
+
+/// A command that the API server refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// A word for programs: QuotaExceeded, Forbidden, Invalid, ServiceAccountMissing, ...
+    pub reason: String,
+    /// What the API server said.
+    pub message: String,
+    /// How often in a row.
+    pub count: u32,
+    /// The first of these failures.
+    pub since: Timestamp,
+    /// Not to be tried again before.
+    pub retry_at: Timestamp,
+}
+
+impl Failure {
+    /// This failure happened (again) at `now`; `previous` is the one before it, if nothing has succeeded since.
+    pub fn follow(previous: Option<&Failure>, reason: String, message: String, now: Timestamp) -> Failure {
+        let count = previous.map_or(0, |f| f.count).saturating_add(1);
+        let since = previous.map_or(now, |f| f.since);
+        Failure {
+            reason,
+            message,
+            count,
+            since,
+            retry_at: now + doubled(RETRY_BASE, RETRY_CAP, count),
+        }
+    }
+}
+
+/// How the pods of one slot have ended lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Starts {
+    /// Pods in a row that ended within their first minute.
+    pub failed: u32,
+    /// When the last pod counted was created: it counts once.
+    pub last_created: Timestamp,
+    /// Not to be filled again before.
+    pub retry_at: Timestamp,
+}
+
+impl Starts {
+    /// A pod created at `created` was found ended at `now`. `None` if it ran long enough for this not to be a failed start.
+    pub fn follow(previous: Option<&Starts>, created: Timestamp, now: Timestamp) -> Option<Starts> {
+        if let Some(same) = previous.filter(|s| s.last_created == created) {
+            return Some(*same);
+        }
+        if now.since(created) >= FAILED_START_WITHIN {
+            return None;
+        }
+        let failed = previous.map_or(0, |s| s.failed).saturating_add(1);
+        Some(Starts {
+            failed,
+            last_created: created,
+            retry_at: now + doubled(RECREATE_BASE, RECREATE_CAP, failed),
+        })
+    }
+
+    /// Whether a pod that has been ready for `ready_for` clears the slate.
+    pub fn is_forgiven(ready_for: Duration) -> bool {
+        ready_for >= FORGET_STARTS_AFTER
+    }
+}
+
+/// `base` doubled `count - 1` times, at most `cap`.
+fn doubled(base: Duration, cap: Duration, count: u32) -> Duration {
+    base.saturating_mul(1_u32.checked_shl(count.saturating_sub(1)).unwrap_or(u32::MAX))
+        .min(cap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_1_7_failures_back_off_to_a_minute() {
+        let at = Timestamp::from_seconds;
+        let mut failure = Failure::follow(None, "Forbidden".into(), "no".into(), at(0));
+        assert_eq!(failure.retry_at, at(1));
+        for _ in 0..40 {
+            failure = Failure::follow(Some(&failure), "Forbidden".into(), "no".into(), at(100));
+        }
+        assert_eq!((failure.retry_at, failure.since, failure.count), (at(160), at(0), 41));
+    }
+
+    #[test]
+    fn rule_8_5_failed_starts_back_off_to_five_minutes() {
+        let at = Timestamp::from_seconds;
+        let first = Starts::follow(None, at(0), at(10)).unwrap();
+        assert_eq!(first.retry_at, at(11));
+        assert_eq!(
+            Starts::follow(Some(&first), at(0), at(20)),
+            Some(first),
+            "the same pod counts once"
+        );
+        let second = Starts::follow(Some(&first), at(30), at(40)).unwrap();
+        assert_eq!((second.failed, second.retry_at), (2, at(42)));
+        assert_eq!(Starts::follow(None, at(0), at(60)), None, "ran for a minute");
+        let many = Starts { failed: 60, ..first };
+        assert_eq!(Starts::follow(Some(&many), at(100), at(100)).unwrap().retry_at, at(400));
+    }
+}

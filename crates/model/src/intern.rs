@@ -1,0 +1,144 @@
+//! Sharing of strings and label sets between records.
+//!
+//! Ten thousand pods of one set repeat the same namespace, node names, labels and owner. An [`Interner`] hands out one copy
+//! of each. It keeps only what somebody still uses: when it has doubled since the last sweep, entries that nobody holds go.
+
+use crate::meta::{Labels, OwnerRef, Uid};
+use crate::records::VolumeClaim;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Smallest number of entries at which a sweep is worth its time.
+const SWEEP_AT_LEAST: usize = 1024;
+
+/// One copy of every string, label set, owner list and volume list that records share.
+#[derive(Debug, Default)]
+pub struct Interner {
+    strings: BTreeSet<Arc<str>>,
+    labels: BTreeSet<Labels>,
+    owners: BTreeSet<Arc<Vec<OwnerRef>>>,
+    volumes: BTreeSet<Arc<Vec<VolumeClaim>>>,
+    sweep_at: usize,
+}
+
+impl Interner {
+    /// An empty one.
+    pub fn new() -> Self {
+        Interner {
+            sweep_at: SWEEP_AT_LEAST,
+            ..Interner::default()
+        }
+    }
+
+    /// The shared copy of `text`.
+    pub fn string(&mut self, text: &str) -> Arc<str> {
+        if let Some(found) = self.strings.get(text) {
+            return found.clone();
+        }
+        self.sweep_if_due();
+        let shared: Arc<str> = text.into();
+        self.strings.insert(shared.clone());
+        shared
+    }
+
+    /// The shared copy of a label set.
+    pub fn labels<'a>(&mut self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Labels {
+        let pairs: Vec<_> = pairs
+            .into_iter()
+            .map(|(k, v)| (self.string(k), self.string(v)))
+            .collect();
+        let labels = Labels::new(pairs);
+        match self.labels.get(&labels) {
+            Some(found) => found.clone(),
+            None => {
+                self.labels.insert(labels.clone());
+                labels
+            }
+        }
+    }
+
+    /// The shared copy of one owner reference, strings included. `flags` are `controller` and `blockOwnerDeletion`.
+    pub fn owner(&mut self, api_version: &str, kind: &str, name: &str, uid: &str, flags: (bool, bool)) -> OwnerRef {
+        OwnerRef {
+            api_version: self.string(api_version),
+            kind: self.string(kind),
+            name: self.string(name),
+            uid: Uid::new(uid),
+            controller: flags.0,
+            block_owner_deletion: flags.1,
+        }
+    }
+
+    /// The shared copy of an owner list; `None` for an empty one.
+    pub fn owners(&mut self, owners: Vec<OwnerRef>) -> Option<Arc<Vec<OwnerRef>>> {
+        (!owners.is_empty()).then(|| share(&mut self.owners, owners))
+    }
+
+    /// The shared copy of a list of claim volumes; `None` for an empty one.
+    pub fn volumes(&mut self, volumes: Vec<VolumeClaim>) -> Option<Arc<Vec<VolumeClaim>>> {
+        (!volumes.is_empty()).then(|| share(&mut self.volumes, volumes))
+    }
+
+    /// How many entries are held.
+    pub fn len(&self) -> usize {
+        self.strings.len() + self.labels.len() + self.owners.len() + self.volumes.len()
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets what nobody holds any more. Lists go before the strings that they hold.
+    pub fn sweep(&mut self) {
+        self.owners.retain(|o| Arc::strong_count(o) > 1);
+        self.volumes.retain(|v| Arc::strong_count(v) > 1);
+        self.labels.retain(|l| !l.is_unshared());
+        self.strings.retain(|s| Arc::strong_count(s) > 1);
+        self.sweep_at = (self.len() * 2).max(SWEEP_AT_LEAST);
+    }
+
+    fn sweep_if_due(&mut self) {
+        if self.len() >= self.sweep_at {
+            self.sweep();
+        }
+    }
+}
+
+fn share<T: Ord>(pool: &mut BTreeSet<Arc<T>>, value: T) -> Arc<T> {
+    if let Some(found) = pool.get(&value) {
+        return found.clone();
+    }
+    let shared = Arc::new(value);
+    pool.insert(shared.clone());
+    shared
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_are_one() {
+        let mut interner = Interner::new();
+        let (a, b) = (interner.string("x"), interner.string("x"));
+        assert!(Arc::ptr_eq(&a, &b));
+    }
+
+    #[test]
+    fn a_sweep_forgets_only_what_nobody_holds() {
+        let mut interner = Interner::new();
+        let kept = interner.labels([("app", "web")]);
+        for i in 0..5000 {
+            interner.labels([("app", format!("gone-{i}").as_str())]);
+        }
+        assert!(
+            interner.len() <= SWEEP_AT_LEAST + 3,
+            "swept on the way: {}",
+            interner.len()
+        );
+        interner.sweep();
+        assert_eq!(interner.len(), 3, "label set, key and value");
+        assert_eq!(kept.get("app"), Some("web"));
+    }
+}

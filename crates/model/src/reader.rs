@@ -1,0 +1,30 @@
+//! How a controller reads the cluster: lookups that cost as much as their answer, never a scan.
+
+use crate::meta::{ObjectKey, Uid};
+use crate::records::{ClaimRecord, PodRecord, RevisionRecord, StorageClassRecord};
+use crate::set::{SetKind, SetRecord};
+use std::sync::Arc;
+
+/// Read access to the cache. Answers already contain all our own writes.
+pub trait Reader {
+    /// The set of this kind with this key.
+    fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Arc<SetRecord>>;
+    /// All sets of this kind in a namespace.
+    fn sets_in(&self, kind: SetKind, namespace: &str) -> Vec<Arc<SetRecord>>;
+    /// The pod with this key.
+    fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>>;
+    /// Pods whose managing owner has this UID, sorted by name.
+    fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>];
+    /// Pods in a namespace that no owner manages, sorted by name.
+    fn orphan_pods(&self, namespace: &str) -> &[Arc<PodRecord>];
+    /// The claim with this key.
+    fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>>;
+    /// The revision with this key.
+    fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>>;
+    /// Revisions whose managing owner has this UID, sorted by name.
+    fn revisions_of(&self, owner: &Uid) -> &[Arc<RevisionRecord>];
+    /// Revisions in a namespace that no owner manages, sorted by name.
+    fn orphan_revisions(&self, namespace: &str) -> &[Arc<RevisionRecord>];
+    /// The storage class of this name.
+    fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>>;
+}

@@ -1,0 +1,28 @@
+//! Records: what the cache keeps of each API object.
+
+mod claim;
+mod pod;
+mod revision;
+
+pub use claim::{ClaimRecord, StorageClassRecord};
+pub use pod::{Phase, PodRecord, PodTrouble, ReadyCondition, VolumeClaim};
+pub use revision::RevisionRecord;
+
+use crate::meta::Meta;
+
+/// Anything the cache stores: it knows its metadata.
+pub trait Record: Send + Sync + 'static {
+    /// Who the object is.
+    fn meta(&self) -> &Meta;
+}
+
+macro_rules! record {
+    ($($name:ty),*) => { $(impl Record for $name { fn meta(&self) -> &Meta { &self.meta } })* };
+}
+record!(
+    PodRecord,
+    ClaimRecord,
+    RevisionRecord,
+    StorageClassRecord,
+    crate::set::SetRecord
+);

@@ -1,0 +1,129 @@
+//! The API resources that Flotilla reads or writes: a closed set.
+
+use crate::meta::ObjectKey;
+use std::fmt;
+
+/// One resource of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// core/v1 Pod.
+    Pods,
+    /// core/v1 PersistentVolumeClaim.
+    Claims,
+    /// apps/v1 ControllerRevision.
+    Revisions,
+    /// apps/v1 StatefulSet.
+    NativeSets,
+    /// apps.kruise.io/v1beta1 StatefulSet.
+    AdvancedSets,
+    /// storage.k8s.io/v1 StorageClass.
+    StorageClasses,
+    /// coordination.k8s.io/v1 Lease.
+    Leases,
+    /// events.k8s.io/v1 Event.
+    Events,
+}
+
+impl Resource {
+    /// Group and version, as written in manifests.
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Resource::Pods | Resource::Claims => "v1",
+            Resource::Revisions | Resource::NativeSets => "apps/v1",
+            Resource::AdvancedSets => "apps.kruise.io/v1beta1",
+            Resource::StorageClasses => "storage.k8s.io/v1",
+            Resource::Leases => "coordination.k8s.io/v1",
+            Resource::Events => "events.k8s.io/v1",
+        }
+    }
+
+    /// The kind, as written in manifests.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Resource::Pods => "Pod",
+            Resource::Claims => "PersistentVolumeClaim",
+            Resource::Revisions => "ControllerRevision",
+            Resource::NativeSets | Resource::AdvancedSets => "StatefulSet",
+            Resource::StorageClasses => "StorageClass",
+            Resource::Leases => "Lease",
+            Resource::Events => "Event",
+        }
+    }
+
+    /// The resource's name in URLs.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Resource::Pods => "pods",
+            Resource::Claims => "persistentvolumeclaims",
+            Resource::Revisions => "controllerrevisions",
+            Resource::NativeSets | Resource::AdvancedSets => "statefulsets",
+            Resource::StorageClasses => "storageclasses",
+            Resource::Leases => "leases",
+            Resource::Events => "events",
+        }
+    }
+
+    /// Whether objects live in namespaces.
+    pub const fn is_namespaced(self) -> bool {
+        !matches!(self, Resource::StorageClasses)
+    }
+
+    /// Whether the server speaks protobuf for it (built-in kinds), and we read so little of it that this pays.
+    pub const fn is_protobuf(self) -> bool {
+        matches!(self, Resource::Pods | Resource::Claims | Resource::Revisions)
+    }
+
+    /// URL path of the collection in one namespace, or in all.
+    pub fn collection_path(self, namespace: Option<&str>) -> String {
+        let version = self.api_version();
+        let root = if version == "v1" { "api" } else { "apis" };
+        match namespace.filter(|_| self.is_namespaced()) {
+            Some(ns) => format!("/{root}/{version}/namespaces/{ns}/{}", self.plural()),
+            None => format!("/{root}/{version}/{}", self.plural()),
+        }
+    }
+
+    /// URL path of one object.
+    pub fn object_path(self, key: &ObjectKey, subresource: Option<&str>) -> String {
+        let mut path = format!("{}/{}", self.collection_path(Some(&key.namespace)), key.name);
+        if let Some(sub) = subresource {
+            path.push('/');
+            path.push_str(sub);
+        }
+        path
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let group = self.api_version().split_once('/').map_or("", |(group, _)| group);
+        if group.is_empty() {
+            f.write_str(self.plural())
+        } else {
+            write!(f, "{}.{group}", self.plural())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_api() {
+        let key = ObjectKey::new("prod", "web-0");
+        assert_eq!(
+            Resource::Pods.object_path(&key, Some("status")),
+            "/api/v1/namespaces/prod/pods/web-0/status"
+        );
+        assert_eq!(
+            Resource::AdvancedSets.collection_path(Some("prod")),
+            "/apis/apps.kruise.io/v1beta1/namespaces/prod/statefulsets"
+        );
+        assert_eq!(
+            Resource::StorageClasses.collection_path(Some("x")),
+            "/apis/storage.k8s.io/v1/storageclasses"
+        );
+        assert_eq!(Resource::AdvancedSets.to_string(), "statefulsets.apps.kruise.io");
+    }
+}

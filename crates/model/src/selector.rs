@@ -1,0 +1,143 @@
+//! Label selectors, parsed once and matched against records.
+
+use serde_json::Value;
+use std::fmt;
+
+/// One requirement on one label key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Requirement {
+    In(String, Vec<String>),
+    NotIn(String, Vec<String>),
+    Exists(String),
+    DoesNotExist(String),
+}
+
+/// A `metav1.LabelSelector` that parsed. All its requirements must hold; a selector without any matches everything.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Selector {
+    match_labels: Vec<(String, String)>,
+    requirements: Vec<Requirement>,
+}
+
+impl Selector {
+    /// Reads `{matchLabels, matchExpressions}`. `None` if it is not an object or an expression does not parse.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        let object = value.as_object()?;
+        let mut selector = Selector::default();
+        match object.get("matchLabels") {
+            None | Some(Value::Null) => {}
+            Some(labels) => {
+                for (key, value) in labels.as_object()? {
+                    selector.match_labels.push((key.clone(), value.as_str()?.to_owned()));
+                }
+            }
+        }
+        match object.get("matchExpressions") {
+            None | Some(Value::Null) => {}
+            Some(list) => {
+                for expression in list.as_array()? {
+                    selector.requirements.push(requirement(expression)?);
+                }
+            }
+        }
+        Some(selector)
+    }
+
+    /// Whether it has no requirement, and so matches everything.
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.is_empty() && self.requirements.is_empty()
+    }
+
+    /// Whether labels, looked up by `label`, satisfy all requirements.
+    pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+        self.match_labels.iter().all(|(key, value)| label(key) == Some(value))
+            && self.requirements.iter().all(|requirement| match requirement {
+                Requirement::In(key, values) => label(key).is_some_and(|v| values.iter().any(|w| w == v)),
+                Requirement::NotIn(key, values) => label(key).is_none_or(|v| values.iter().all(|w| w != v)),
+                Requirement::Exists(key) => label(key).is_some(),
+                Requirement::DoesNotExist(key) => label(key).is_none(),
+            })
+    }
+
+    /// The plain `key: value` requirements, sorted by key. Claims carry these as labels (rule 1.4.1).
+    pub fn match_labels(&self) -> &[(String, String)] {
+        &self.match_labels
+    }
+}
+
+fn requirement(expression: &Value) -> Option<Requirement> {
+    let key = expression.get("key")?.as_str()?.to_owned();
+    let values = match expression.get("values") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(list) => list
+            .as_array()?
+            .iter()
+            .map(|v| v.as_str().map(str::to_owned))
+            .collect::<Option<_>>()?,
+    };
+    match (expression.get("operator")?.as_str()?, values.is_empty()) {
+        ("In", false) => Some(Requirement::In(key, values)),
+        ("NotIn", false) => Some(Requirement::NotIn(key, values)),
+        ("Exists", true) => Some(Requirement::Exists(key)),
+        ("DoesNotExist", true) => Some(Requirement::DoesNotExist(key)),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Selector {
+    /// The form of `kubectl -l`, which `status.labelSelector` carries for autoscalers: requirements sorted by key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = |values: &[String]| {
+            let mut sorted = values.to_vec();
+            sorted.sort();
+            sorted.join(",")
+        };
+        let mut parts: Vec<(&str, String)> = Vec::new();
+        parts.extend(self.match_labels.iter().map(|(k, v)| (k.as_str(), format!("{k}={v}"))));
+        parts.extend(self.requirements.iter().map(|r| match r {
+            Requirement::In(k, v) => (k.as_str(), format!("{k} in ({})", set(v))),
+            Requirement::NotIn(k, v) => (k.as_str(), format!("{k} notin ({})", set(v))),
+            Requirement::Exists(k) => (k.as_str(), k.clone()),
+            Requirement::DoesNotExist(k) => (k.as_str(), format!("!{k}")),
+        }));
+        parts.sort_by(|a, b| a.0.cmp(b.0));
+        f.write_str(&parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn matches_as_kubernetes_does() {
+        let selector = Selector::from_json(&json!({
+            "matchLabels": {"app": "web"},
+            "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["b", "a"]}, {"key": "x", "operator": "Exists"}],
+        }))
+        .unwrap();
+        let check = |pairs: &[(&str, &'static str)]| {
+            selector.matches(|key| pairs.iter().find(|(k, _)| *k == key).map(|(_, v)| *v))
+        };
+        assert!(check(&[("app", "web"), ("x", "")]));
+        assert!(!check(&[("app", "web"), ("x", ""), ("tier", "a")]));
+        assert!(!check(&[("app", "web")]));
+        assert!(!check(&[("x", "")]));
+        assert_eq!(selector.to_string(), "app=web,tier notin (a,b),x");
+    }
+
+    #[test]
+    fn an_expression_that_makes_no_sense_does_not_parse() {
+        for bad in [
+            json!("app=web"),
+            json!({"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}),
+            json!({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}),
+            json!({"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}),
+            json!({"matchLabels": {"a": 1}}),
+        ] {
+            assert_eq!(Selector::from_json(&bad), None, "{bad}");
+        }
+        assert!(Selector::from_json(&json!({})).unwrap().is_empty());
+    }
+}

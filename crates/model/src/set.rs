@@ -1,0 +1,83 @@
+//! StatefulSets of both kinds, as decisions see them.
+//!
+//! One record serves `apps/v1` and `apps.kruise.io/v1beta1`: the native kind is the Advanced one without its additions. What is
+//! read is defaulted on reading, because an object may have been stored while no webhook was there (rule 7.2), and a field that
+//! cannot be read never stops the rest: it becomes a [`FieldProblem`] which says what may no longer be done.
+
+mod ordinals;
+mod read;
+mod spec;
+
+pub use ordinals::{IntervalSet, Ordinals};
+pub use read::read_set;
+pub use spec::{
+    Area, ClaimTemplate, FieldProblem, PodManagement, PriorityStrategy, PriorityTerm, Retention, RollingUpdate,
+    SetSpec, Switches, UpdateKind,
+};
+
+use crate::meta::Meta;
+use crate::resource::Resource;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Which API a set belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SetKind {
+    /// apps/v1.
+    Native,
+    /// apps.kruise.io/v1beta1.
+    Advanced,
+}
+
+impl SetKind {
+    /// The resource of this kind.
+    pub const fn resource(self) -> Resource {
+        match self {
+            SetKind::Native => Resource::NativeSets,
+            SetKind::Advanced => Resource::AdvancedSets,
+        }
+    }
+}
+
+/// One StatefulSet of either kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetRecord {
+    /// Who it is.
+    pub meta: Meta,
+    /// Which API it belongs to.
+    pub kind: SetKind,
+    /// What is asked for, with defaults applied.
+    pub spec: Arc<SetSpec>,
+    /// The stored status, whole: what it says and we do not know is kept.
+    pub status: Arc<Value>,
+    /// The set's annotations; revisions carry a copy (rule 1.1.3).
+    pub annotations: Arc<Value>,
+    /// Field managers that wrote the status subresource, in order of name. Who is not us is another controller.
+    pub status_writers: Arc<[Arc<str>]>,
+}
+
+impl SetRecord {
+    /// The set's name.
+    pub fn name(&self) -> &str {
+        &self.meta.key.name
+    }
+
+    /// Whether the set is being deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.meta.deleted.is_some()
+    }
+
+    /// A number of the stored status, 0 if it is absent.
+    pub fn status_count(&self, field: &str) -> i32 {
+        self.status
+            .get(field)
+            .and_then(Value::as_i64)
+            .and_then(|n| i32::try_from(n).ok())
+            .unwrap_or(0)
+    }
+
+    /// A text of the stored status, empty if it is absent.
+    pub fn status_text(&self, field: &str) -> &str {
+        self.status.get(field).and_then(Value::as_str).unwrap_or_default()
+    }
+}

@@ -1,0 +1,560 @@
+//! Reading a set from JSON: every field on its own, defaults where there is nothing, a problem where there is nonsense.
+
+use super::ordinals::{IntervalSet, parse_reserved};
+use super::spec::{
+    Area, ClaimTemplate, FieldProblem, PodManagement, PriorityStrategy, PriorityTerm, Retention, RollingUpdate,
+    SetSpec, Switches, UpdateKind,
+};
+use super::{SetKind, SetRecord};
+use crate::int_or_percent::IntOrPercent;
+use crate::intern::Interner;
+use crate::meta::{Meta, ObjectKey, Uid};
+use crate::selector::Selector;
+use crate::template::{Digest, normal_form, parse_bytes, without_resources};
+use crate::time::Timestamp;
+use flotilla_api::names;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a pod must have been bad by default before an opted-in set replaces it out of order.
+const DEFAULT_UNBLOCK_AFTER: Duration = Duration::from_secs(60);
+/// Revisions kept by default.
+const DEFAULT_HISTORY_LIMIT: usize = 10;
+/// How much of a bad value a message repeats, in characters.
+const LONGEST_QUOTE: usize = 60;
+
+/// Reads a set of the given kind. `None` only if the metadata has no name, UID or version, which no API server sends.
+pub fn read_set(kind: SetKind, object: &Value, interner: &mut Interner) -> Option<SetRecord> {
+    let meta = read_meta(object.get("metadata")?, interner)?;
+    let annotations = object
+        .pointer("/metadata/annotations")
+        .cloned()
+        .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    let spec = Reader::new(kind, object, &annotations).spec();
+    Some(SetRecord {
+        meta,
+        kind,
+        spec: Arc::new(spec),
+        status: Arc::new(
+            object
+                .get("status")
+                .filter(|s| s.is_object())
+                .cloned()
+                .unwrap_or_else(|| serde_json::json!({})),
+        ),
+        annotations: Arc::new(annotations),
+        status_writers: status_writers(object, interner),
+    })
+}
+
+/// Metadata from its JSON form.
+pub(crate) fn read_meta(metadata: &Value, interner: &mut Interner) -> Option<Meta> {
+    let text = |field: &str| metadata.get(field).and_then(Value::as_str);
+    let time = |field: &str| text(field).and_then(|t| t.parse::<Timestamp>().ok());
+    let labels = metadata.get("labels").and_then(Value::as_object);
+    let owners = metadata
+        .get("ownerReferences")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let owners = owners.iter().filter_map(|owner| {
+        let text = |field: &str| owner.get(field).and_then(Value::as_str);
+        let flag = |field: &str| owner.get(field).and_then(Value::as_bool).unwrap_or(false);
+        Some(interner.owner(
+            text("apiVersion")?,
+            text("kind")?,
+            text("name")?,
+            text("uid")?,
+            (flag("controller"), flag("blockOwnerDeletion")),
+        ))
+    });
+    let owners = owners.collect();
+    Some(Meta {
+        key: ObjectKey {
+            namespace: interner.string(text("namespace").unwrap_or_default()),
+            name: text("name")?.into(),
+        },
+        uid: Uid::new(text("uid")?),
+        resource_version: text("resourceVersion")?.parse().ok()?,
+        generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or(0),
+        created: time("creationTimestamp").unwrap_or_default(),
+        deleted: time("deletionTimestamp"),
+        labels: interner.labels(
+            labels
+                .into_iter()
+                .flatten()
+                .filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))),
+        ),
+        owners: interner.owners(owners),
+    })
+}
+
+/// Who wrote the status subresource, from managedFields.
+fn status_writers(object: &Value, interner: &mut Interner) -> Arc<[Arc<str>]> {
+    let entries = object
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let mut writers: Vec<Arc<str>> = entries
+        .iter()
+        .filter(|entry| entry.get("subresource").and_then(Value::as_str) == Some("status"))
+        .filter_map(|entry| Some(interner.string(entry.get("manager")?.as_str()?)))
+        .collect();
+    writers.sort();
+    writers.dedup();
+    writers.into()
+}
+
+/// Reads one spec, collecting problems on the way.
+struct Reader<'a> {
+    kind: SetKind,
+    spec: &'a Value,
+    annotations: &'a Value,
+    problems: Vec<FieldProblem>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(kind: SetKind, object: &'a Value, annotations: &'a Value) -> Self {
+        Reader {
+            kind,
+            spec: object.get("spec").unwrap_or(&Value::Null),
+            annotations,
+            problems: Vec::new(),
+        }
+    }
+
+    fn spec(mut self) -> SetSpec {
+        let template = Arc::new(self.spec.get("template").cloned().unwrap_or(Value::Null));
+        if !template.get("spec").is_some_and(Value::is_object) {
+            self.problem("spec.template", &template, "must be a pod template", Area::Everything);
+        }
+        let normal = normal_form(&template);
+        let switches = self.switches();
+        let mut update = self.update_kind();
+        if self.annotation(names::UPDATE_TYPE).is_some() {
+            update = self.annotated_update(update);
+        }
+        SetSpec {
+            replicas: self.count("spec.replicas", "/replicas", 1, Area::Scale),
+            start: i64::from(self.count("spec.ordinals.start", "/ordinals/start", 0, Area::Scale)),
+            reserved: self.reserved(),
+            selector: self.selector(),
+            service_name: self
+                .at("/serviceName")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .into(),
+            pod_management: self.pod_management(),
+            rolling: (update == UpdateKind::RollingUpdate).then(|| self.rolling()).flatten(),
+            update,
+            min_ready: self.min_ready(),
+            history_limit: self.history_limit(),
+            retention: self.retention(),
+            scale_max_unavailable: self.budget(
+                "spec.scaleStrategy.maxUnavailable",
+                "/scaleStrategy/maxUnavailable",
+                Area::Nothing,
+            ),
+            expand_claims: self.at("/volumeClaimUpdateStrategy/type").and_then(Value::as_str)
+                == Some("OnPodRollingUpdate"),
+            claim_templates: self.claim_templates(),
+            special_pods: self.special_pods(),
+            template_digest: Digest::of(&normal),
+            template_digest_without_resources: Digest::of(&without_resources(normal)),
+            template,
+            switches,
+            problems: self.problems,
+        }
+    }
+
+    /// The value at a JSON pointer below `spec`; null counts as absent.
+    fn at(&self, pointer: &str) -> Option<&'a Value> {
+        self.spec.pointer(pointer).filter(|v| !v.is_null())
+    }
+
+    fn annotation(&self, key: &str) -> Option<&'a str> {
+        self.annotations.get(key).and_then(Value::as_str)
+    }
+
+    fn problem(&mut self, path: impl Into<String>, found: &Value, rule: &'static str, stops: Area) {
+        let mut quote: String = found.to_string().chars().take(LONGEST_QUOTE + 1).collect();
+        if quote.chars().count() > LONGEST_QUOTE {
+            quote.pop();
+            quote.push('…');
+        }
+        self.problems.push(FieldProblem {
+            path: path.into(),
+            found: quote,
+            rule,
+            stops,
+        });
+    }
+
+    /// A number that is not negative.
+    fn count(&mut self, path: &str, pointer: &str, default: i32, stops: Area) -> i32 {
+        let Some(value) = self.at(pointer) else { return default };
+        match value.as_i64().and_then(|n| i32::try_from(n).ok()).filter(|n| *n >= 0) {
+            Some(n) => n,
+            None => {
+                self.problem(path, value, "must be a number, 0 or more", stops);
+                default
+            }
+        }
+    }
+
+    /// A count or percentage of at least 1; one that rounds to nothing counts as 1 when it is used.
+    fn budget(&mut self, path: &str, pointer: &str, stops: Area) -> Option<IntOrPercent> {
+        let value = self.at(pointer)?;
+        let parsed = IntOrPercent::from_json(value).filter(|b| match b {
+            IntOrPercent::Int(n) => *n >= 1,
+            IntOrPercent::Percent(p) => *p >= 0,
+        });
+        if parsed.is_none() {
+            self.problem(path, value, "must be a positive number or a percentage", stops);
+        }
+        parsed
+    }
+
+    fn reserved(&mut self) -> IntervalSet {
+        let Some(value) = self.at("/reserveOrdinals") else {
+            return IntervalSet::default();
+        };
+        let Some(entries) = value.as_array() else {
+            self.problem("spec.reserveOrdinals", value, "must be a list", Area::ScaleDown);
+            return IntervalSet::default();
+        };
+        let mut intervals = Vec::with_capacity(entries.len());
+        for (index, entry) in entries.iter().enumerate() {
+            match parse_reserved(entry) {
+                Some(interval) => intervals.push(interval),
+                None => self.problem(
+                    format!("spec.reserveOrdinals[{index}]"),
+                    entry,
+                    "must be a number, 0 or more, or a range \"low-high\" of at most 1000000 ordinals",
+                    Area::ScaleDown,
+                ),
+            }
+        }
+        IntervalSet::new(intervals)
+    }
+
+    fn selector(&mut self) -> Selector {
+        let value = self.at("/selector").unwrap_or(&Value::Null);
+        match Selector::from_json(value).filter(|s| !s.is_empty()) {
+            Some(selector) => {
+                let labels = self.spec.pointer("/template/metadata/labels");
+                if !selector.matches(|key| labels.and_then(|l| l.get(key)).and_then(Value::as_str)) {
+                    self.problem(
+                        "spec.selector",
+                        value,
+                        "must match spec.template.metadata.labels",
+                        Area::Everything,
+                    );
+                }
+                selector
+            }
+            None => {
+                self.problem(
+                    "spec.selector",
+                    value,
+                    "must be a label selector that is not empty",
+                    Area::Everything,
+                );
+                Selector::default()
+            }
+        }
+    }
+
+    fn pod_management(&mut self) -> PodManagement {
+        match self.at("/podManagementPolicy") {
+            None => PodManagement::OrderedReady,
+            Some(value) => match value.as_str() {
+                Some("Parallel") => PodManagement::Parallel,
+                Some("OrderedReady" | "") => PodManagement::OrderedReady,
+                _ => {
+                    // OrderedReady is the careful reading of a word that we do not know.
+                    self.problem(
+                        "spec.podManagementPolicy",
+                        value,
+                        "must be OrderedReady or Parallel",
+                        Area::Nothing,
+                    );
+                    PodManagement::OrderedReady
+                }
+            },
+        }
+    }
+
+    fn update_kind(&mut self) -> UpdateKind {
+        match self.at("/updateStrategy/type") {
+            None => UpdateKind::RollingUpdate,
+            Some(value) => match value.as_str() {
+                Some("RollingUpdate" | "") => UpdateKind::RollingUpdate,
+                Some("OnDelete") => UpdateKind::OnDelete,
+                Some("Recreate") => UpdateKind::Recreate,
+                _ => {
+                    self.problem(
+                        "spec.updateStrategy.type",
+                        value,
+                        "must be RollingUpdate or OnDelete",
+                        Area::Update,
+                    );
+                    UpdateKind::OnDelete
+                }
+            },
+        }
+    }
+
+    /// `flotilla.rs/update-type`, which turns a rolling update into Recreate.
+    fn annotated_update(&mut self, declared: UpdateKind) -> UpdateKind {
+        let value = self.annotation(names::UPDATE_TYPE).unwrap_or_default();
+        if value == "Recreate" {
+            return UpdateKind::Recreate;
+        }
+        self.switch_problem(names::UPDATE_TYPE, value, "must be Recreate");
+        declared
+    }
+
+    fn rolling(&mut self) -> Option<RollingUpdate> {
+        let block = self.at("/updateStrategy/rollingUpdate");
+        if block.is_none() && self.kind == SetKind::Native {
+            return None;
+        }
+        let advanced = self.kind == SetKind::Advanced;
+        let named = self.budget(
+            "spec.updateStrategy.rollingUpdate.maxUnavailable",
+            "/updateStrategy/rollingUpdate/maxUnavailable",
+            Area::Update,
+        );
+        Some(RollingUpdate {
+            partition: self.count(
+                "spec.updateStrategy.rollingUpdate.partition",
+                "/updateStrategy/rollingUpdate/partition",
+                0,
+                Area::Update,
+            ),
+            max_unavailable: named.or(advanced.then_some(IntOrPercent::Int(1))),
+            paused: self
+                .at("/updateStrategy/rollingUpdate/paused")
+                .and_then(Value::as_bool)
+                .unwrap_or(false),
+            unordered: self
+                .at("/updateStrategy/rollingUpdate/unorderedUpdate")
+                .map(|_| self.priority()),
+        })
+    }
+
+    fn priority(&mut self) -> Option<PriorityStrategy> {
+        const PATH: &str = "spec.updateStrategy.rollingUpdate.unorderedUpdate.priorityStrategy";
+        let strategy = self.at("/updateStrategy/rollingUpdate/unorderedUpdate/priorityStrategy")?;
+        let list = |field: &str| strategy.get(field).and_then(Value::as_array).filter(|l| !l.is_empty());
+        let parsed = match (list("orderPriority"), list("weightPriority")) {
+            (None, None) => return None,
+            (Some(keys), None) => {
+                let key = |t: &Value| {
+                    t.get("orderedKey")?
+                        .as_str()
+                        .filter(|k| !k.is_empty())
+                        .map(|k| PriorityTerm::Key(k.to_owned()))
+                };
+                keys.iter()
+                    .map(key)
+                    .collect::<Option<Vec<_>>>()
+                    .map(PriorityStrategy::Order)
+            }
+            (None, Some(weights)) => weights
+                .iter()
+                .map(weight_term)
+                .collect::<Option<Vec<_>>>()
+                .map(PriorityStrategy::Weight),
+            (Some(_), Some(_)) => None,
+        };
+        if parsed.is_none() {
+            self.problem(
+                PATH,
+                strategy,
+                "must be orderPriority or weightPriority, with keys, or weights 0..100 and selectors",
+                Area::Nothing,
+            );
+        }
+        parsed
+    }
+
+    fn min_ready(&mut self) -> Duration {
+        let seconds = match self.kind {
+            SetKind::Native => self.count("spec.minReadySeconds", "/minReadySeconds", 0, Area::Update),
+            SetKind::Advanced => self.count(
+                "spec.updateStrategy.rollingUpdate.minReadySeconds",
+                "/updateStrategy/rollingUpdate/minReadySeconds",
+                0,
+                Area::Update,
+            ),
+        };
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+    }
+
+    fn history_limit(&mut self) -> Option<usize> {
+        match self.at("/revisionHistoryLimit") {
+            None => Some(DEFAULT_HISTORY_LIMIT),
+            Some(value) => match value.as_i64() {
+                Some(n) if n >= 0 => usize::try_from(n).ok(),
+                _ => {
+                    self.problem(
+                        "spec.revisionHistoryLimit",
+                        value,
+                        "must be a number, 0 or more; all revisions are kept",
+                        Area::Nothing,
+                    );
+                    None
+                }
+            },
+        }
+    }
+
+    fn retention(&mut self) -> Retention {
+        let mut policy = |field: &str| match self.at(&format!("/persistentVolumeClaimRetentionPolicy/{field}")) {
+            None => false,
+            Some(value) => match value.as_str() {
+                Some("Delete") => true,
+                Some("Retain" | "") => false,
+                _ => {
+                    let path = format!("spec.persistentVolumeClaimRetentionPolicy.{field}");
+                    self.problem(
+                        path,
+                        value,
+                        "must be Retain or Delete; claims are retained",
+                        Area::Nothing,
+                    );
+                    false
+                }
+            },
+        };
+        Retention {
+            delete_with_set: policy("whenDeleted"),
+            delete_with_pod: policy("whenScaled"),
+        }
+    }
+
+    fn claim_templates(&mut self) -> Vec<ClaimTemplate> {
+        let templates = self
+            .at("/volumeClaimTemplates")
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        let mut read: Vec<ClaimTemplate> = Vec::with_capacity(templates.len());
+        for (index, template) in templates.iter().enumerate() {
+            match claim_template(template) {
+                Some(claim) if read.iter().all(|c| c.name != claim.name) => read.push(claim),
+                _ => self.problem(
+                    format!("spec.volumeClaimTemplates[{index}]"),
+                    template.pointer("/metadata/name").unwrap_or(&Value::Null),
+                    "must have a metadata.name that no other claim template has",
+                    Area::Everything,
+                ),
+            }
+        }
+        read
+    }
+
+    /// A selector that cannot be read matches nothing (the pod is then an ordinary one).
+    fn special_pods(&mut self) -> Vec<Selector> {
+        let list = self
+            .at("/specialPodsSelectors")
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        let mut selectors = Vec::with_capacity(list.len());
+        for (index, value) in list.iter().enumerate() {
+            match Selector::from_json(value).filter(|s| !s.is_empty()) {
+                Some(selector) => selectors.push(selector),
+                None => self.problem(
+                    format!("spec.specialPodsSelectors[{index}]"),
+                    value,
+                    "must be a label selector that is not empty",
+                    Area::Nothing,
+                ),
+            }
+        }
+        selectors
+    }
+
+    fn switches(&mut self) -> Switches {
+        let unblock = self.word(names::UNBLOCK, "broken-first", "must be broken-first");
+        let after = match self
+            .annotation(names::UNBLOCK_AFTER_SECONDS)
+            .map(|text| (text, text.parse::<u64>()))
+        {
+            None => DEFAULT_UNBLOCK_AFTER,
+            Some((_, Ok(seconds))) => Duration::from_secs(seconds),
+            Some((text, Err(_))) => {
+                self.switch_problem(names::UNBLOCK_AFTER_SECONDS, text, "must be a number, 0 or more");
+                DEFAULT_UNBLOCK_AFTER
+            }
+        };
+        Switches {
+            unblock_after: unblock.then_some(after),
+            ordered_max_unavailable: self.annotated_budget(),
+            paused_keeps_revision: self.word(names::PAUSED_KEEPS_REVISION, "true", "must be true"),
+            scale_down_ignores_unhealthy: self.word(names::SCALE_DOWN, "ignore-unhealthy", "must be ignore-unhealthy"),
+            propagate_claim_labels: self.word(names::CLAIM_LABELS, "propagate", "must be propagate"),
+        }
+    }
+
+    /// Whether a switch holds the one word it may hold.
+    fn word(&mut self, key: &'static str, word: &str, rule: &'static str) -> bool {
+        match self.annotation(key) {
+            None => false,
+            Some(value) if value == word => true,
+            Some(value) => {
+                self.switch_problem(key, value, rule);
+                false
+            }
+        }
+    }
+
+    fn annotated_budget(&mut self) -> Option<IntOrPercent> {
+        let text = self.annotation(names::ORDERED_MAX_UNAVAILABLE)?;
+        let value = text.parse::<i32>().map_or_else(|_| Value::from(text), Value::from);
+        let budget = IntOrPercent::from_json(&value)
+            .filter(|b| matches!(b, IntOrPercent::Int(1..) | IntOrPercent::Percent(0..)));
+        if budget.is_none() {
+            self.switch_problem(
+                names::ORDERED_MAX_UNAVAILABLE,
+                text,
+                "must be a positive number or a percentage",
+            );
+        }
+        budget
+    }
+
+    fn switch_problem(&mut self, key: &str, value: &str, rule: &'static str) {
+        self.problem(
+            format!("metadata.annotations[{key}]"),
+            &Value::from(value),
+            rule,
+            Area::Nothing,
+        );
+    }
+}
+
+fn weight_term(term: &Value) -> Option<PriorityTerm> {
+    let weight = term.get("weight")?.as_i64().filter(|w| (0..=100).contains(w))?;
+    let selector = Selector::from_json(term.get("matchSelector")?).filter(|s| !s.is_empty())?;
+    Some(PriorityTerm::Match(weight, selector))
+}
+
+fn claim_template(template: &Value) -> Option<ClaimTemplate> {
+    let name = template.pointer("/metadata/name")?.as_str().filter(|n| !n.is_empty())?;
+    let storage = template
+        .pointer("/spec/resources/requests/storage")
+        .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+    let modes = template.pointer("/spec/accessModes").and_then(Value::as_array);
+    Some(ClaimTemplate {
+        name: name.into(),
+        requested_bytes: storage.and_then(|text| parse_bytes(&text)),
+        storage_class: template
+            .pointer("/spec/storageClassName")
+            .and_then(Value::as_str)
+            .map(Into::into),
+        access_modes: modes.map(|m| m.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",").into()),
+        body: Arc::new(template.clone()),
+    })
+}

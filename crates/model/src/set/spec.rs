@@ -1,0 +1,203 @@
+//! What a set asks for, after reading and defaulting.
+
+use super::ordinals::{IntervalSet, Ordinals};
+use crate::int_or_percent::IntOrPercent;
+use crate::selector::Selector;
+use crate::template::Digest;
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `podManagementPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PodManagement {
+    /// One after the other, each waiting for those before it: *monotonic*.
+    #[default]
+    OrderedReady,
+    /// All at once: *burst*.
+    Parallel,
+}
+
+/// `updateStrategy.type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum UpdateKind {
+    /// Old pods are replaced in order, within a budget.
+    #[default]
+    RollingUpdate,
+    /// Old pods are replaced when somebody deletes them.
+    OnDelete,
+    /// All old pods go before the first new one comes.
+    Recreate,
+}
+
+/// One way to rank pods for an unordered update.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PriorityStrategy {
+    /// Terms in order of rank.
+    Order(Vec<PriorityTerm>),
+    /// Terms whose weights add up.
+    Weight(Vec<PriorityTerm>),
+}
+
+/// One term of a [`PriorityStrategy`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PriorityTerm {
+    /// A label key whose value ends in a number; higher numbers first.
+    Key(String),
+    /// Pods that match get the weight.
+    Match(i64, Selector),
+}
+
+/// `updateStrategy.rollingUpdate`, defaulted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RollingUpdate {
+    /// Pods to keep on the old revision (Advanced), or the ordinal relative to the start below which pods keep it (native).
+    pub partition: i32,
+    /// Budget of the update. `None` for a native set that does not name one: the classic path, one pod at a time (rule 2.5).
+    pub max_unavailable: Option<IntOrPercent>,
+    /// Stops the update phase.
+    pub paused: bool,
+    /// Unordered mode, with its ranking if there is one.
+    pub unordered: Option<Option<PriorityStrategy>>,
+}
+
+/// `persistentVolumeClaimRetentionPolicy`: true where claims are to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Retention {
+    /// When the set is deleted.
+    pub delete_with_set: bool,
+    /// When the pod is scaled away.
+    pub delete_with_pod: bool,
+}
+
+/// One entry of `volumeClaimTemplates`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimTemplate {
+    /// Its name, which is also the name of the pod's volume.
+    pub name: Arc<str>,
+    /// The template, whole.
+    pub body: Arc<Value>,
+    /// `spec.resources.requests.storage` in bytes, if it parses.
+    pub requested_bytes: Option<u64>,
+    /// `spec.storageClassName`.
+    pub storage_class: Option<Arc<str>>,
+    /// `spec.accessModes`, in order, joined by commas.
+    pub access_modes: Option<Arc<str>>,
+}
+
+/// Opt-in switches, from the set's annotations.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Switches {
+    /// `flotilla.rs/unblock: broken-first`, with how long a pod must have been bad.
+    pub unblock_after: Option<Duration>,
+    /// `flotilla.rs/ordered-max-unavailable`.
+    pub ordered_max_unavailable: Option<IntOrPercent>,
+    /// `flotilla.rs/paused-keeps-revision: true`.
+    pub paused_keeps_revision: bool,
+    /// `flotilla.rs/scale-down: ignore-unhealthy`.
+    pub scale_down_ignores_unhealthy: bool,
+    /// `flotilla.rs/claim-labels: propagate`.
+    pub propagate_claim_labels: bool,
+}
+
+/// What a field that could not be read stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Area {
+    /// Nothing: a default is used.
+    Nothing,
+    /// No pod is scaled away.
+    ScaleDown,
+    /// No pod is created or scaled away, as it is unknown which are wanted.
+    Scale,
+    /// No pod is replaced.
+    Update,
+    /// Nothing is done for the set at all.
+    Everything,
+}
+
+/// A field that was there and could not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldProblem {
+    /// Path of the field, as `spec.reserveOrdinals[2]`.
+    pub path: String,
+    /// What it held, shortened.
+    pub found: String,
+    /// What it should hold.
+    pub rule: &'static str,
+    /// What is not done because of it.
+    pub stops: Area,
+}
+
+/// The specification of a set of either kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetSpec {
+    /// How many pods are wanted.
+    pub replicas: i32,
+    /// Lowest ordinal (`ordinals.start`).
+    pub start: i64,
+    /// Ordinals that are not to be used.
+    pub reserved: IntervalSet,
+    /// Which pods and revisions may belong to the set.
+    pub selector: Selector,
+    /// Governing service; becomes the pods' subdomain.
+    pub service_name: Arc<str>,
+    /// How pods are created and deleted.
+    pub pod_management: PodManagement,
+    /// How pods are replaced.
+    pub update: UpdateKind,
+    /// Details of a rolling update; `None` if the block is absent in a native set, or does not apply to the kind of update.
+    pub rolling: Option<RollingUpdate>,
+    /// How long a pod must have been ready to count as available.
+    pub min_ready: Duration,
+    /// How many unused revisions are kept; `None` keeps all.
+    pub history_limit: Option<usize>,
+    /// What becomes of claims.
+    pub retention: Retention,
+    /// Budget of scaling (`scaleStrategy.maxUnavailable`).
+    pub scale_max_unavailable: Option<IntOrPercent>,
+    /// Whether existing claims follow a larger template (`volumeClaimUpdateStrategy.type: OnPodRollingUpdate`).
+    pub expand_claims: bool,
+    /// Claims that every pod gets.
+    pub claim_templates: Vec<ClaimTemplate>,
+    /// Pods that keep their own container resources (`specialPodsSelectors`).
+    pub special_pods: Vec<Selector>,
+    /// The pod template, whole.
+    pub template: Arc<Value>,
+    /// Digest of the template's normal form.
+    pub template_digest: Digest,
+    /// The same without container resources.
+    pub template_digest_without_resources: Digest,
+    /// Opt-in switches.
+    pub switches: Switches,
+    /// Fields that could not be read.
+    pub problems: Vec<FieldProblem>,
+}
+
+impl SetSpec {
+    /// The ordinals that are wanted.
+    pub fn ordinals(&self) -> Ordinals {
+        Ordinals::new(self.start, self.replicas, &self.reserved)
+    }
+
+    /// Whether pods come and go one after the other.
+    pub fn is_monotonic(&self) -> bool {
+        self.pod_management == PodManagement::OrderedReady
+    }
+
+    /// Whether a field that could not be read stops work of this kind.
+    pub fn is_stopped(&self, work: Area) -> bool {
+        self.problems.iter().any(|p| {
+            p.stops == Area::Everything || p.stops == work || (p.stops == Area::Scale && work == Area::ScaleDown)
+        })
+    }
+
+    /// The partition, 0 if there is none.
+    pub fn partition(&self) -> i32 {
+        self.rolling.as_ref().map_or(0, |r| r.partition)
+    }
+
+    /// Whether the update phase is paused.
+    pub fn is_paused(&self) -> bool {
+        self.rolling.as_ref().is_some_and(|r| r.paused)
+    }
+}

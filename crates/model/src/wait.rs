@@ -1,0 +1,352 @@
+//! Why something is held back: as data for programs, as a sentence for people, with what they can do about it.
+
+use crate::time::Timestamp;
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+/// One thing that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The pod or claim that waits, or is waited for; the set's name if it is the set as a whole.
+    pub subject: String,
+    /// What for.
+    pub cause: WaitCause,
+    /// Since when, as far as the cluster tells.
+    pub since: Option<Timestamp>,
+}
+
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "cause", rename_all_fields = "camelCase")]
+pub enum WaitCause {
+    /// The pod is not ready.
+    PodNotReady {
+        /// What kubelet or scheduler say about it: a reason and a sentence.
+        reason: String,
+        /// The sentence.
+        message: String,
+    },
+    /// The image or command of a container cannot start.
+    ContainerCannotStart {
+        /// The container.
+        container: String,
+        /// ImagePullBackOff, CrashLoopBackOff, ...
+        reason: String,
+        /// What the kubelet says.
+        message: String,
+    },
+    /// The pod is ready, but not yet for as long as is asked.
+    PodNotAvailable {
+        /// What is left, in milliseconds.
+        #[serde(rename = "remainingMilliseconds", serialize_with = "milliseconds")]
+        remaining: Duration,
+    },
+    /// The pod's deletion has been asked for, and it is not gone yet.
+    PodTerminating {
+        /// The node it was on.
+        node: Option<String>,
+    },
+    /// The pod's object is new and has no phase yet, or was just created.
+    PodStarting,
+    /// Another pod has to come first (OrderedReady).
+    Order {
+        /// That pod.
+        behind: String,
+    },
+    /// The update's budget is used up.
+    UpdateBudget {
+        /// How many pods may be unavailable.
+        budget: i32,
+        /// Pods that use it.
+        used_by: Vec<String>,
+    },
+    /// The budget of scaling is used up.
+    ScaleBudget {
+        /// How many pods may be unavailable.
+        budget: i32,
+        /// Pods that use it.
+        used_by: Vec<String>,
+    },
+    /// The partition keeps pods on the old revision.
+    Partition {
+        /// How many.
+        kept: usize,
+    },
+    /// The update is paused.
+    Paused,
+    /// Pods are replaced when somebody deletes them.
+    OnDelete {
+        /// How many are old.
+        old: usize,
+    },
+    /// All old pods have to go first (Recreate).
+    OldPodsRemain {
+        /// How many are left.
+        left: usize,
+    },
+    /// The claim is being deleted; a pod that mounted it would never start.
+    ClaimTerminating,
+    /// The claim still belongs to the pod that was just scaled away.
+    ClaimStale {
+        /// That pod.
+        owner: String,
+    },
+    /// The claim is being expanded.
+    ClaimExpanding,
+    /// The claim differs from its template in more than size, or its class cannot be expanded.
+    ClaimIncompatible {
+        /// In what.
+        difference: String,
+    },
+    /// The API server refused a request of ours.
+    Refused {
+        /// A word for programs: QuotaExceeded, ServiceAccountMissing, Forbidden, Invalid, ...
+        reason: String,
+        /// What the API server said.
+        message: String,
+        /// When it is tried again.
+        #[serde(serialize_with = "rfc3339")]
+        retry_at: Timestamp,
+    },
+    /// The slot's pods end right after their start.
+    StartBackOff {
+        /// How many in a row.
+        failed: u32,
+        /// When the next is made.
+        #[serde(serialize_with = "rfc3339")]
+        retry_at: Timestamp,
+    },
+    /// A pod that is not ours has the name.
+    NameTaken {
+        /// Who manages it, or nobody.
+        owner: Option<String>,
+    },
+    /// A scale-down waits for pods that are not healthy (OrderedReady).
+    ScaleDownBehindUnhealthy {
+        /// The lowest unhealthy pod.
+        pod: String,
+    },
+    /// A field of the set cannot be read; what depends on it is not done.
+    FieldUnreadable {
+        /// Path of the field.
+        path: String,
+        /// What it holds.
+        found: String,
+        /// What it should hold.
+        rule: String,
+    },
+    /// The pod's volumes do not match the claim templates; it must be made again.
+    StorageDiffers,
+    /// Another controller writes to this set.
+    ForeignWriter {
+        /// Its field manager, or what it did.
+        writer: String,
+        /// When we look again.
+        #[serde(serialize_with = "rfc3339")]
+        retry_at: Timestamp,
+    },
+    /// The manager watches for other controllers before its first write.
+    Observing {
+        /// Until when.
+        #[serde(serialize_with = "rfc3339")]
+        until: Timestamp,
+    },
+}
+
+fn milliseconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+// serde hands the field over by reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn rfc3339<S: serde::Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(time)
+}
+
+impl WaitCause {
+    /// The rule behind it, as a name: the field or behaviour of Kubernetes that asks for the wait.
+    pub fn rule(&self) -> &'static str {
+        match self {
+            WaitCause::PodNotReady { .. } | WaitCause::ContainerCannotStart { .. } | WaitCause::PodStarting => {
+                "readiness"
+            }
+            WaitCause::PodNotAvailable { .. } => "minReadySeconds",
+            WaitCause::PodTerminating { .. } | WaitCause::NameTaken { .. } => "one pod per name",
+            WaitCause::Order { .. } | WaitCause::ScaleDownBehindUnhealthy { .. } => "podManagementPolicy OrderedReady",
+            WaitCause::UpdateBudget { .. } => "updateStrategy.rollingUpdate.maxUnavailable",
+            WaitCause::ScaleBudget { .. } => "scaleStrategy.maxUnavailable",
+            WaitCause::Partition { .. } => "updateStrategy.rollingUpdate.partition",
+            WaitCause::Paused => "updateStrategy.rollingUpdate.paused",
+            WaitCause::OnDelete { .. } => "updateStrategy.type OnDelete",
+            WaitCause::OldPodsRemain { .. } => "update type Recreate",
+            WaitCause::ClaimTerminating | WaitCause::ClaimStale { .. } => "a pod needs its claims",
+            WaitCause::ClaimExpanding | WaitCause::ClaimIncompatible { .. } => {
+                "volumeClaimUpdateStrategy OnPodRollingUpdate"
+            }
+            WaitCause::Refused { .. } => "the API server's answer",
+            WaitCause::StartBackOff { .. } => "back-off for failing pods",
+            WaitCause::FieldUnreadable { .. } => "nothing is deleted on the strength of a field that cannot be read",
+            WaitCause::StorageDiffers => "volumeClaimTemplates",
+            WaitCause::ForeignWriter { .. } | WaitCause::Observing { .. } => "one controller per set",
+        }
+    }
+
+    /// What the user can do about it, if anything.
+    pub fn advice(&self, subject: &str) -> Option<String> {
+        Some(match self {
+            WaitCause::PodNotReady { reason, .. } if reason == "Unschedulable" => {
+                format!("free or add nodes that fit it; see kubectl describe pod {subject}")
+            }
+            WaitCause::PodNotReady { .. } => format!("see kubectl describe pod {subject} and its logs"),
+            WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
+                "correct the image in the set's template, or roll back with flotilla rollout undo".to_owned()
+            }
+            WaitCause::ContainerCannotStart { container, .. } => {
+                format!("see kubectl logs --previous {subject} -c {container}, or roll back with flotilla rollout undo")
+            }
+            WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
+                format!("make {behind} healthy, or delete it if its revision is broken")
+            }
+            WaitCause::UpdateBudget { .. } => "wait, make those pods available, or raise maxUnavailable".to_owned(),
+            WaitCause::ScaleBudget { .. } => {
+                "wait, make those pods available, or raise scaleStrategy.maxUnavailable".to_owned()
+            }
+            WaitCause::Partition { .. } => "lower the partition to go on".to_owned(),
+            WaitCause::Paused => "resume with flotilla rollout resume".to_owned(),
+            WaitCause::OnDelete { .. } => "delete the old pods when it suits you".to_owned(),
+            WaitCause::ClaimTerminating => {
+                format!(
+                    "the claim goes when no pod uses it and its finalizers are done; see kubectl describe pvc {subject}"
+                )
+            }
+            WaitCause::ClaimIncompatible { .. } => "set the template back, or recreate the claim by hand".to_owned(),
+            WaitCause::Refused { reason, .. } => match reason.as_str() {
+                "QuotaExceeded" => "raise the namespace's ResourceQuota, or free some of it".to_owned(),
+                "ServiceAccountMissing" => "create the service account that the template names".to_owned(),
+                "Invalid" => "correct the template: the API server does not accept the pod".to_owned(),
+                _ => "see the message; an admission policy or missing permission is the usual cause".to_owned(),
+            },
+            WaitCause::StartBackOff { .. } => {
+                "find out why they end: see the events of the pod and of the set".to_owned()
+            }
+            WaitCause::NameTaken { .. } => format!("delete or rename the pod {subject}, or let the set adopt it"),
+            WaitCause::FieldUnreadable { path, .. } => format!("correct {path}"),
+            WaitCause::ForeignWriter { .. } => {
+                "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
+            }
+            WaitCause::PodNotAvailable { .. }
+            | WaitCause::PodTerminating { .. }
+            | WaitCause::PodStarting
+            | WaitCause::OldPodsRemain { .. }
+            | WaitCause::ClaimStale { .. }
+            | WaitCause::ClaimExpanding
+            | WaitCause::StorageDiffers
+            | WaitCause::Observing { .. } => return None,
+        })
+    }
+
+    /// Whether it is what the user asked for, rather than something in the way.
+    pub fn is_intended(&self) -> bool {
+        matches!(
+            self,
+            WaitCause::Partition { .. } | WaitCause::Paused | WaitCause::OnDelete { .. } | WaitCause::Observing { .. }
+        )
+    }
+}
+
+impl fmt::Display for WaitCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitCause::PodNotReady { reason, message } => labelled(f, "is not ready", reason, message),
+            WaitCause::ContainerCannotStart {
+                container,
+                reason,
+                message,
+            } => labelled(f, &format!("container {container} cannot start"), reason, message),
+            WaitCause::PodNotAvailable { remaining } => {
+                write!(f, "is ready, and available in {}", seconds(*remaining))
+            }
+            WaitCause::PodTerminating { node: Some(node) } => write!(f, "is terminating on node {node}"),
+            WaitCause::PodTerminating { node: None } => f.write_str("is terminating"),
+            WaitCause::PodStarting => f.write_str("is starting"),
+            WaitCause::Order { behind } => write!(f, "comes after {behind}"),
+            WaitCause::UpdateBudget { budget, used_by } => {
+                write!(f, "budget of {budget} unavailable used up by {}", short_list(used_by))
+            }
+            WaitCause::ScaleBudget { budget, used_by } => {
+                write!(
+                    f,
+                    "scaling budget of {budget} unavailable used up by {}",
+                    short_list(used_by)
+                )
+            }
+            WaitCause::Partition { kept } => write!(f, "the partition keeps {kept} on the old revision"),
+            WaitCause::Paused => f.write_str("the update is paused"),
+            WaitCause::OnDelete { old } => write!(f, "{old} old, replaced when they are deleted"),
+            WaitCause::OldPodsRemain { left } => write!(f, "{left} old pods have to go first"),
+            WaitCause::ClaimTerminating => f.write_str("the claim is being deleted"),
+            WaitCause::ClaimStale { owner } => {
+                write!(f, "the claim still belongs to the former pod {owner} and goes with it")
+            }
+            WaitCause::ClaimExpanding => f.write_str("the claim is being expanded"),
+            WaitCause::ClaimIncompatible { difference } => {
+                write!(f, "the claim cannot follow its template: {difference}")
+            }
+            WaitCause::Refused {
+                reason,
+                message,
+                retry_at,
+            } => {
+                labelled(f, "the API server refused", reason, message)?;
+                write!(f, "; next try {retry_at}")
+            }
+            WaitCause::StartBackOff { failed, retry_at } => {
+                write!(
+                    f,
+                    "its last {failed} pods ended right after their start; next try {retry_at}"
+                )
+            }
+            WaitCause::NameTaken { owner: Some(owner) } => write!(f, "a pod of that name belongs to {owner}"),
+            WaitCause::NameTaken { owner: None } => {
+                f.write_str("a pod of that name belongs to nobody and does not match the selector")
+            }
+            WaitCause::ScaleDownBehindUnhealthy { pod } => write!(f, "scale-down waits until {pod} is healthy"),
+            WaitCause::FieldUnreadable { path, found, rule } => write!(f, "{path} holds {found}, and {rule}"),
+            WaitCause::StorageDiffers => f.write_str("its volumes differ from the claim templates"),
+            WaitCause::ForeignWriter { writer, retry_at } => {
+                write!(f, "{writer} acts on this set too; left alone until {retry_at}")
+            }
+            WaitCause::Observing { until } => write!(f, "watching for other controllers until {until}"),
+        }
+    }
+}
+
+fn labelled(f: &mut fmt::Formatter<'_>, what: &str, reason: &str, message: &str) -> fmt::Result {
+    match (reason.is_empty(), message.is_empty()) {
+        (true, true) => f.write_str(what),
+        (true, false) => write!(f, "{what}: {message}"),
+        (false, true) => write!(f, "{what}: {reason}"),
+        (false, false) => write!(f, "{what}: {reason}: {message}"),
+    }
+}
+
+/// A duration in seconds with at most one decimal.
+fn seconds(duration: Duration) -> String {
+    let tenths = duration.as_millis().div_ceil(100);
+    if tenths.is_multiple_of(10) {
+        format!("{} s", tenths / 10)
+    } else {
+        format!("{}.{} s", tenths / 10, tenths % 10)
+    }
+}
+
+/// The first five names, and how many more.
+fn short_list(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let head = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => head,
+        more => format!("{head} and {more} more"),
+    }
+}
