@@ -1,2 +1,43 @@
-//! placeholder
-fn main() {}
+//! Developer verbs. `cargo xtask --help` lists them.
+
+mod cluster;
+mod demo;
+mod test;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Developer verbs of Flotilla.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", arg_required_else_help = true)]
+struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// A real Kubernetes control plane with simulated nodes, on this machine.
+    #[command(subcommand)]
+    Cluster(cluster::Verb),
+    /// See Flotilla work: a cluster, the manager, a set with claims, a rollout with a partition.
+    Demo,
+    /// Everything that CI runs.
+    Test(test::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().verb {
+        Verb::Cluster(verb) => cluster::run(verb),
+        Verb::Demo => demo::run(),
+        Verb::Test(args) => test::run(&args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

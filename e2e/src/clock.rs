@@ -1,0 +1,10 @@
+//! The clock of the suites: deadlines, and how long something took.
+
+use std::time::Instant;
+
+/// This moment.
+// Tests bound their waiting by the real clock; this is the one place that reads it.
+#[allow(clippy::disallowed_methods)]
+pub fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,13 @@
+//! What the suites share: a cluster, the manager as a process, and waiting by watches.
+//!
+//! Nothing here waits by the clock for something to have happened: [`api::Api::until`] follows a watch, and a deadline only bounds it.
+
+pub mod api;
+pub mod clock;
+pub mod manager;
+pub mod sets;
+pub mod suite;
+
+pub use api::Api;
+pub use manager::Manager;
+pub use sets::Kind;

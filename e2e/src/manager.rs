@@ -1,0 +1,110 @@
+//! The manager as a process.
+
+use crate::clock;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// A running manager. Dropping it kills it.
+pub struct Manager {
+    child: Child,
+    log: PathBuf,
+}
+
+/// The binary, built once.
+pub fn binary() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        // The release binary is what users run; its figures are the ones that count.
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--release", "--quiet", "-p", "flotilla"])
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace"))
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "failed to build the manager");
+        target_directory().join("release/flotilla")
+    })
+}
+
+fn target_directory() -> PathBuf {
+    let own = std::env::current_exe().expect("this process has a file");
+    let is_target = |dir: &&Path| dir.join("CACHEDIR.TAG").exists() || dir.join(".rustc_info.json").exists();
+    own.ancestors().find(is_target).expect("tests run from cargo's target directory").to_owned()
+}
+
+impl Manager {
+    /// Starts a manager for both kinds, without leader election and at once, unless `args` say otherwise. Its log goes beside the
+    /// kubeconfig.
+    pub fn start(kubeconfig: &Path, name: &str, args: &[&str]) -> Self {
+        let log = kubeconfig.with_file_name(format!("manager-{name}.log"));
+        let out = File::options().create(true).append(true).open(&log).expect("the log can be written");
+        let child = Command::new(binary())
+            .arg("manager")
+            .args(["--kubeconfig".as_ref(), kubeconfig.as_os_str()])
+            .args(["--native-statefulset", "--identity", name])
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().expect("the log can be shared"))
+            .stderr(out)
+            .spawn()
+            .expect("the manager starts");
+        Manager { child, log }
+    }
+
+    /// Starts the one manager of a scenario: no election, no observation period, no HTTP.
+    pub fn alone(kubeconfig: &Path) -> Self {
+        Self::start(kubeconfig, "alone", &["--leader-elect=false", "--observation-seconds=0", "--http-address=none"])
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by its name, such as TERM or KILL.
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill").args([&format!("-{signal}"), &self.pid().to_string()]).status().expect("kill runs");
+        assert!(status.success(), "failed to send {signal} to the manager");
+    }
+
+    /// Ends it without warning.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it has ended");
+    }
+
+    /// Waits until it has ended by itself.
+    ///
+    /// # Panics
+    /// When it has not within the time.
+    pub async fn ended(&mut self, within: Duration) -> ExitStatus {
+        let begun = clock::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("its state can be asked") {
+                return status;
+            }
+            assert!(begun.elapsed() < within, "the manager did not end within {within:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Whether it is still running.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("its state can be asked").is_none()
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        if self.is_running() {
+            self.kill();
+        }
+    }
+}

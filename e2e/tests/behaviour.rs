@@ -1,0 +1,58 @@
+//! How sets behave on a real control plane: one cluster, one manager, a namespace for each scenario.
+
+#[path = "behaviour/conformance.rs"]
+mod conformance;
+#[path = "behaviour/crd.rs"]
+mod crd;
+#[path = "behaviour/why.rs"]
+mod why;
+
+use flotilla_e2e::{Api, Manager, suite};
+use flotilla_localcluster::Cluster;
+use libtest_mimic::Arguments;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// What all scenarios share.
+#[derive(Clone)]
+struct Lab {
+    kubeconfig: Arc<PathBuf>,
+}
+
+impl Lab {
+    /// A namespace of its own for a scenario.
+    async fn enter(&self, namespace: &str) -> Api {
+        suite::enter(&self.kubeconfig, namespace).await
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    if arguments.list {
+        return libtest_mimic::run(&arguments, trials(&Lab { kubeconfig: Arc::default() })).exit_code();
+    }
+    // Scenarios mostly wait for pods; six of them keep two cores busy.
+    arguments.test_threads.get_or_insert(6);
+    let cluster = Cluster::builder("e2e-behaviour").nodes(3).without_statefulset_controller().start().expect("a cluster");
+    let kubeconfig = cluster.kubeconfig_path().to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async { suite::install_crds(&Api::connect(&kubeconfig).await).await });
+    let manager = Manager::alone(&kubeconfig);
+    let conclusion = libtest_mimic::run(&arguments, trials(&Lab { kubeconfig: Arc::new(kubeconfig) }));
+    if conclusion.has_failed() {
+        let log = manager.log();
+        let tail: Vec<&str> = log.lines().rev().take(60).collect();
+        eprintln!("the manager's last words:\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
+    }
+    drop(manager);
+    drop(cluster);
+    conclusion.exit_code()
+}
+
+fn trials(lab: &Lab) -> Vec<libtest_mimic::Trial> {
+    let mut trials = conformance::trials(lab);
+    trials.extend(crd::trials(lab));
+    trials.extend(why::trials(lab));
+    trials
+}

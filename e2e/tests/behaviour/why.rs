@@ -1,0 +1,265 @@
+//! `flotilla why` and `flotilla rollout` against sets that wait for something.
+
+use crate::Lab;
+use flotilla_e2e::api::{is_ready, is_terminating, text};
+use flotilla_e2e::manager::binary;
+use flotilla_e2e::sets::{SOON, image, pods, ready, rolled_out, shape};
+use flotilla_e2e::suite::trial;
+use flotilla_e2e::{Api, Kind};
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    macro_rules! story {
+        ($name:ident) => {
+            let own = lab.clone();
+            let namespace = format!("why-{}", stringify!($name).replace('_', "-"));
+            trials.push(trial(format!("why::{}", stringify!($name)), move || async move {
+                let api = own.enter(&namespace).await;
+                $name(Story { api, kubeconfig: own.kubeconfig.clone(), ns: namespace }).await;
+            }));
+        };
+    }
+    story!(pod_not_ready);
+    story!(pod_not_yet_available);
+    story!(budget_used_up);
+    story!(partition_and_paused);
+    story!(claim_terminating);
+    story!(quota_exceeded);
+    story!(service_account_missing);
+    story!(image_cannot_start);
+    story!(reserved_ordinal_unreadable);
+    story!(rollout_verbs);
+    story!(errors_say_what_to_do);
+    trials
+}
+
+struct Story {
+    api: Api,
+    kubeconfig: Arc<PathBuf>,
+    ns: String,
+}
+
+/// Runs the command line tool.
+fn flotilla(kubeconfig: &Path, ns: &str, args: &[&str]) -> Output {
+    let mut command = Command::new(binary());
+    command.args(args).args(["--kubeconfig".as_ref(), kubeconfig.as_os_str()]).args(["--namespace", ns]);
+    command.output().expect("flotilla runs")
+}
+
+impl Story {
+    async fn create(&self, kind: Kind, change: impl FnOnce(&mut Value)) {
+        let mut set = kind.manifest("web", 2);
+        change(&mut set);
+        self.api.create(&kind.sets(&self.ns), &set).await;
+    }
+
+    /// Asks `why` for JSON; the set has to wait for something.
+    fn waits(&self) -> Vec<Value> {
+        let output = flotilla(&self.kubeconfig, &self.ns, &["why", "statefulset/web", "-o", "json"]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(3), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let answer: Value = serde_json::from_str(&text).expect("JSON");
+        answer["waits"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The wait with this cause; it has a sentence, a rule and a subject.
+    fn wait(&self, cause: &str) -> Value {
+        let waits = self.waits();
+        let found = waits.iter().find(|w| w["cause"] == cause);
+        let found = found.unwrap_or_else(|| panic!("no wait {cause} in {waits:?}")).clone();
+        for field in ["message", "rule", "subject"] {
+            assert!(!text(&found, &format!("/{field}")).is_empty(), "{field} of {found}");
+        }
+        found
+    }
+
+    async fn scale(&self, kind: Kind, replicas: i64) {
+        self.api.patch(&kind.set(&self.ns, "web"), &json!({"spec": {"replicas": replicas}})).await;
+    }
+}
+
+async fn pod_not_ready(s: Story) {
+    s.create(Kind::Native, |set| set["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/never-ready": "true"})).await;
+    s.api.until(&pods(&s.ns), SOON, "web-0 running", |p| p.values().any(|p| text(p, "/status/phase") == "Running")).await;
+    let wait = s.wait("PodNotReady");
+    assert_eq!(wait["subject"], "web-0");
+    assert!(wait["since"].is_string());
+    assert!(text(&wait, "/advice").contains("kubectl describe pod web-0"));
+    assert_eq!(s.wait("Order")["behind"], "web-0", "the next one waits for it");
+}
+
+async fn pod_not_yet_available(s: Story) {
+    s.create(Kind::Native, |set| set["spec"]["minReadySeconds"] = json!(600)).await;
+    s.api.until(&pods(&s.ns), SOON, "web-0 ready", |p| p.values().any(is_ready)).await;
+    let left = s.wait("PodNotAvailable")["remainingMilliseconds"].as_u64().expect("a number");
+    assert!((500_000..=600_000).contains(&left), "{left}");
+}
+
+async fn budget_used_up(s: Story) {
+    s.create(Kind::Advanced, |set| {
+        set["spec"]["replicas"] = json!(3);
+        set["spec"]["podManagementPolicy"] = json!("Parallel");
+        set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"maxUnavailable": 1}});
+    })
+    .await;
+    ready(&s.api, &s.ns, 3).await;
+    rolled_out(&s.api, Kind::Advanced, &s.ns, "web").await;
+    let mut update = image("app:v2");
+    update["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/never-ready": "true"});
+    s.api.patch(&Kind::Advanced.set(&s.ns, "web"), &update).await;
+    let is_new = |p: &Value| text(p, "/spec/containers/0/image") == "app:v2";
+    s.api.until(&pods(&s.ns), SOON, "web-2 is new", |p| p.get("web-2").is_some_and(is_new)).await;
+    let wait = s.wait("UpdateBudget");
+    assert_eq!((&wait["usedBy"], &wait["budget"]), (&json!(["web-2"]), &json!(1)));
+}
+
+async fn partition_and_paused(s: Story) {
+    s.create(Kind::Advanced, |set| set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 2}})).await;
+    ready(&s.api, &s.ns, 2).await;
+    rolled_out(&s.api, Kind::Advanced, &s.ns, "web").await;
+    let path = Kind::Advanced.set(&s.ns, "web");
+    let first = text(&s.api.read(&path).await, "/status/updateRevision").to_owned();
+    s.api.patch(&path, &image("app:v2")).await;
+    let moved = |sets: &flotilla_e2e::api::Objects| text(&sets["web"], "/status/updateRevision") != first;
+    s.api.until(&Kind::Advanced.sets(&s.ns), SOON, "a new update revision", moved).await;
+    assert_eq!(s.wait("Partition")["kept"], 2);
+    s.api.patch(&path, &json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0, "paused": true}}}})).await;
+    assert!(text(&s.wait("Paused"), "/advice").contains("flotilla rollout resume"));
+}
+
+async fn claim_terminating(s: Story) {
+    s.create(Kind::Advanced, |set| {
+        set["spec"]["replicas"] = json!(1);
+        set["spec"]["volumeClaimTemplates"] = json!([{
+            "metadata": {"name": "data", "finalizers": ["e2e.flotilla.rs/hold"]},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }]);
+    })
+    .await;
+    ready(&s.api, &s.ns, 1).await;
+    let claim = format!("{}/data-web-0", flotilla_e2e::sets::claims(&s.ns));
+    s.api.patch(&claim, &json!({"metadata": {"finalizers": ["e2e.flotilla.rs/hold"]}})).await;
+    s.api.delete(&claim, false).await;
+    s.scale(Kind::Advanced, 0).await;
+    s.api.until(&pods(&s.ns), SOON, "no pods", flotilla_e2e::api::Objects::is_empty).await;
+    s.scale(Kind::Advanced, 1).await;
+    assert_eq!(s.wait("ClaimTerminating")["subject"], "data-web-0");
+    s.api.patch(&claim, &json!({"metadata": {"finalizers": null}})).await;
+    ready(&s.api, &s.ns, 1).await;
+}
+
+async fn quota_exceeded(s: Story) {
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}});
+    let quotas = format!("/api/v1/namespaces/{}/resourcequotas", s.ns);
+    s.api.create(&quotas, &quota).await;
+    s.api.until(&quotas, SOON, "the quota counts", |q| q["small"].pointer("/status/hard/pods").is_some()).await;
+    s.create(Kind::Advanced, |set| set["spec"]["podManagementPolicy"] = json!("Parallel")).await;
+    ready(&s.api, &s.ns, 1).await;
+    let failed = |sets: &flotilla_e2e::api::Objects| condition(&sets["web"], "FailedCreatePod") == "True";
+    s.api.until(&Kind::Advanced.sets(&s.ns), SOON, "condition FailedCreatePod", failed).await;
+    let wait = s.wait("Refused");
+    assert_eq!(wait["reason"], "QuotaExceeded", "{wait}");
+    assert!(text(&wait, "/advice").contains("ResourceQuota"));
+    s.api.delete(&format!("{quotas}/small"), false).await;
+    ready(&s.api, &s.ns, 2).await;
+    let recovered = |sets: &flotilla_e2e::api::Objects| condition(&sets["web"], "FailedCreatePod") == "False";
+    s.api.until(&Kind::Advanced.sets(&s.ns), SOON, "the condition recovers", recovered).await;
+}
+
+async fn service_account_missing(s: Story) {
+    s.create(Kind::Native, |set| set["spec"]["template"]["spec"]["serviceAccountName"] = json!("nobody")).await;
+    let failed = |sets: &flotilla_e2e::api::Objects| condition(&sets["web"], "FailedCreatePod") == "True";
+    s.api.until(&Kind::Native.sets(&s.ns), SOON, "condition FailedCreatePod", failed).await;
+    let wait = s.wait("Refused");
+    assert_eq!(wait["reason"], "ServiceAccountMissing", "{wait}");
+}
+
+async fn image_cannot_start(s: Story) {
+    s.create(Kind::Native, |set| set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:broken")).await;
+    let waiting = |p: &Value| text(p, "/status/containerStatuses/0/state/waiting/reason").contains("Image");
+    s.api.until(&pods(&s.ns), SOON, "the image cannot be pulled", |p| p.values().any(waiting)).await;
+    let wait = s.wait("ContainerCannotStart");
+    assert_eq!(wait["container"], "main");
+    assert!(text(&wait, "/reason").contains("Image"), "{wait}");
+    assert!(text(&wait, "/advice").contains("flotilla rollout undo"));
+}
+
+async fn reserved_ordinal_unreadable(s: Story) {
+    // The definition refuses such an entry; this one was stored before it did. A string that is no range passes the schema's type.
+    s.create(Kind::Advanced, |set| set["spec"]["replicas"] = json!(2)).await;
+    ready(&s.api, &s.ns, 2).await;
+    let body = json!({"spec": {"reserveOrdinals": ["nonsense"]}});
+    let path = Kind::Advanced.set(&s.ns, "web");
+    let sent = s.api.send(http::Method::PATCH, &path, Some(("application/merge-patch+json", &body))).await;
+    assert!(sent.is_err(), "the definition refuses it");
+    crate::crd::without_rules(&s.api, || async {
+        s.api.patch(&path, &body).await;
+    })
+    .await;
+    s.scale(Kind::Advanced, 1).await;
+    let condition_set = |sets: &flotilla_e2e::api::Objects| condition(&sets["web"], "InvalidSpec") == "True";
+    s.api.until(&Kind::Advanced.sets(&s.ns), SOON, "condition InvalidSpec", condition_set).await;
+    let wait = s.wait("FieldUnreadable");
+    assert!(text(&wait, "/path").contains("reserveOrdinals[0]"), "{wait}");
+    let stays = |p: &flotilla_e2e::api::Objects| p.len() == 2 && p.values().all(|p| !is_terminating(p));
+    s.api.throughout(&pods(&s.ns), std::time::Duration::from_secs(3), "nothing is scaled away", stays).await;
+}
+
+async fn rollout_verbs(s: Story) {
+    for (kind, target) in [(Kind::Native, "statefulset.apps/web"), (Kind::Advanced, "asts/web")] {
+        s.create(kind, |_| {}).await;
+        rolled_out(&s.api, kind, &s.ns, "web").await;
+        let run = |args: &[&str]| flotilla(&s.kubeconfig, &s.ns, args);
+        let ok = |args: &[&str]| {
+            let output = run(args);
+            let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success(), "{args:?}: {told}");
+            told
+        };
+        assert!(ok(&["rollout", "pause", target]).contains("paused"));
+        s.api.patch(&kind.set(&s.ns, "web"), &image("app:v2")).await;
+        let status = run(&["rollout", "status", target, "--watch=false"]);
+        if kind == Kind::Advanced {
+            assert_eq!(status.status.code(), Some(3), "{}", String::from_utf8_lossy(&status.stdout));
+        }
+        assert!(ok(&["rollout", "resume", target]).contains("resumed"));
+        assert!(ok(&["rollout", "status", target, "--timeout-seconds", "60"]).contains("complete"));
+        assert!(ok(&["rollout", "undo", target]).contains("rolled back"));
+        let done = rolled_out(&s.api, kind, &s.ns, "web").await;
+        assert_eq!(text(&done, "/spec/template/spec/containers/0/image"), "app:v1");
+        assert!(ok(&["rollout", "restart", target]).contains("restarted"));
+        ok(&["rollout", "status", target, "--timeout-seconds", "60"]);
+        let history = ok(&["rollout", "history", target]);
+        assert_eq!(history.lines().count(), 4, "a heading and three revisions: {history}");
+        let why = run(&["why", target]);
+        assert_eq!(why.status.code(), Some(0), "{}", String::from_utf8_lossy(&why.stdout));
+        s.api.delete(&kind.set(&s.ns, "web"), false).await;
+        s.api.until(&pods(&s.ns), SOON, "no pods", flotilla_e2e::api::Objects::is_empty).await;
+    }
+}
+
+async fn errors_say_what_to_do(s: Story) {
+    let output = flotilla(&s.kubeconfig, &s.ns, &["why", "statefulset/missing"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(told.contains("missing was not found in namespace") && told.contains("--namespace"), "{told}");
+    let output = Command::new(binary()).args(["why", "statefulset/web", "--kubeconfig", "/nonexistent"]).output().expect("runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && told.contains("--kubeconfig"), "{told}");
+    s.create(Kind::Native, |_| {}).await;
+    s.create(Kind::Advanced, |set| set["spec"]["replicas"] = json!(0)).await;
+    let output = flotilla(&s.kubeconfig, &s.ns, &["why", "statefulset/web"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && told.contains("statefulset.apps.kruise.io"), "{told}");
+}
+
+/// The status of a condition, empty if the set does not carry it.
+fn condition<'s>(set: &'s Value, kind: &str) -> &'s str {
+    let conditions = set.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().find(|c| c["type"] == kind).map_or("", |c| text(c, "/status"))
+}

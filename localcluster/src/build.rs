@@ -1,0 +1,236 @@
+//! Building the pinned binaries, once, into the user's cache directory.
+
+use crate::clock;
+use crate::error::Error;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Kubernetes version of the modules, as the binaries are to call themselves.
+const KUBERNETES: &str = "v1.36.3";
+/// Room for Go's module and build caches and the binaries, when nothing is there yet, in MiB.
+const COLD_BUILD_MIB: u64 = 9 * 1024;
+/// Lines of Go's output that an error repeats.
+const LINES_TOLD: usize = 12;
+
+/// The built binaries.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    directory: PathBuf,
+}
+
+impl Binaries {
+    /// Path of one of them.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+/// One `go build`: in which module, which packages, and what it makes.
+struct Step {
+    module: &'static str,
+    packages: &'static [&'static str],
+    makes: &'static [&'static str],
+}
+
+/// In order of weight: the first takes minutes, as everything else shares its libraries.
+const STEPS: &[Step] = &[
+    Step {
+        module: ".",
+        packages: &[
+            "k8s.io/kubernetes/cmd/kube-apiserver",
+            "k8s.io/kubernetes/cmd/kube-controller-manager",
+            "k8s.io/kubernetes/cmd/kube-scheduler",
+            "k8s.io/kubernetes/cmd/kubectl",
+        ],
+        makes: &["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"],
+    },
+    Step { module: ".", packages: &["go.etcd.io/etcd/server/v3"], makes: &["etcd"] },
+    Step { module: ".", packages: &["./provisioner"], makes: &["provisioner"] },
+    Step { module: "kwok", packages: &["sigs.k8s.io/kwok/cmd/kwok"], makes: &["kwok"] },
+];
+
+/// The directory that holds the Go modules.
+fn modules() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The user's cache directory for Flotilla: `$FLOTILLA_CACHE_DIR`, `$XDG_CACHE_HOME/flotilla`, or `~/.cache/flotilla`.
+pub(crate) fn cache_directory() -> PathBuf {
+    let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    variable("FLOTILLA_CACHE_DIR")
+        .or_else(|| variable("XDG_CACHE_HOME").map(|d| d.join("flotilla")))
+        .or_else(|| variable("HOME").map(|d| d.join(".cache/flotilla")))
+        .unwrap_or_else(|| std::env::temp_dir().join("flotilla"))
+}
+
+/// Builds what is not built yet, saying what it does on standard error, and returns where the binaries are. Two processes that ask at
+/// the same time build once.
+pub fn build() -> Result<Binaries, Error> {
+    let key = key()?;
+    let cache = cache_directory();
+    fs::create_dir_all(&cache).map_err(|e| Error::io("create", &cache, e))?;
+    let directory = cache.join(format!("bin-{key}"));
+    if directory.exists() {
+        return Ok(Binaries { directory });
+    }
+    let lock = cache.join("build.lock");
+    let file = fs::File::create(&lock).map_err(|e| Error::io("create", &lock, e))?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
+        .map_err(|e| Error::io("lock", &lock, e.into()))?;
+    if !directory.exists() {
+        build_into(&cache, &directory)?;
+    }
+    Ok(Binaries { directory })
+}
+
+fn build_into(cache: &Path, directory: &Path) -> Result<(), Error> {
+    check_go()?;
+    check_room(cache)?;
+    let partial = cache.join(format!("building-{}", std::process::id()));
+    fs::create_dir_all(&partial).map_err(|e| Error::io("create", &partial, e))?;
+    eprintln!("building the control plane of Kubernetes {KUBERNETES} into {}", directory.display());
+    eprintln!("this happens once; with an empty Go cache it takes about 9 minutes on two cores");
+    let begun = clock::now();
+    for (number, step) in STEPS.iter().enumerate() {
+        eprintln!("  [{}/{}] {} …", number + 1, STEPS.len(), step.makes.join(", "));
+        let step_begun = clock::now();
+        run(step, &partial)?;
+        eprintln!("        {:.0} s", step_begun.elapsed().as_secs_f32());
+    }
+    fs::rename(&partial, directory).map_err(|e| Error::io("move the binaries to", directory, e))?;
+    eprintln!("built in {:.0} s", begun.elapsed().as_secs_f32());
+    Ok(())
+}
+
+fn run(step: &Step, into: &Path) -> Result<(), Error> {
+    let mut command = Command::new("go");
+    command.arg("build").arg("-trimpath").arg(format!("-ldflags={}", ldflags()));
+    // A trailing slash makes Go put several binaries into a directory; one alone is named after its file.
+    let target = if step.makes.len() == 1 { into.join(step.makes[0]) } else { into.join("") };
+    command.arg("-o").arg(target).args(step.packages).current_dir(modules().join(step.module));
+    let output = command.output().map_err(|e| Error::io("run go in", modules(), e))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    if text.contains("no space left on device") {
+        let what = format!("build {}", step.makes.join(", "));
+        return Err(Error::DiskFull { what, path: into.to_owned(), needed_mib: COLD_BUILD_MIB });
+    }
+    Err(Error::Build { what: step.makes.join(", "), output: last_lines(&text, LINES_TOLD) })
+}
+
+/// Version stamps. Without them the binaries call themselves v0.0.0, and clients that read /version stumble.
+fn ldflags() -> String {
+    let stamps = [
+        ("gitVersion", KUBERNETES),
+        ("gitMajor", "1"),
+        ("gitMinor", "36"),
+        ("gitTreeState", "clean"),
+        ("gitCommit", "0000000000000000000000000000000000000000"),
+        ("buildDate", "2026-01-01T00:00:00Z"),
+    ];
+    let mut flags = "-s -w".to_owned();
+    for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
+        for (name, value) in stamps {
+            flags.push_str(&format!(" -X {package}.{name}={value}"));
+        }
+    }
+    flags
+}
+
+/// What the binaries depend on, as a short hash.
+fn key() -> Result<String, Error> {
+    let mut hash = Sha256::new();
+    for file in ["go.mod", "go.sum", "kwok/go.mod", "kwok/go.sum", "provisioner/main.go"] {
+        let path = modules().join(file);
+        hash.update(fs::read(&path).map_err(|e| Error::io("read", &path, e))?);
+    }
+    hash.update(ldflags());
+    Ok(hash.finalize().iter().take(6).map(|b| format!("{b:02x}")).collect())
+}
+
+/// The Go version that the modules ask for.
+fn needed() -> Result<String, Error> {
+    let path = modules().join("go.mod");
+    let text = fs::read_to_string(&path).map_err(|e| Error::io("read", &path, e))?;
+    Ok(text.lines().find_map(|l| l.strip_prefix("go ")).unwrap_or("1.26").trim().to_owned())
+}
+
+fn check_go() -> Result<(), Error> {
+    let needed = needed()?;
+    let output = Command::new("go").args(["env", "GOVERSION"]).output();
+    let found = match output {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).trim().trim_start_matches("go").to_owned(),
+        Err(_) => return Err(Error::GoMissing { needed }),
+    };
+    if is_older(&found, &needed) { Err(Error::GoTooOld { found, needed }) } else { Ok(()) }
+}
+
+/// Compares versions such as 1.26.8, number by number.
+fn is_older(found: &str, needed: &str) -> bool {
+    let numbers = |version: &str| -> Vec<u32> {
+        version.split('.').map(|part| part.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)).collect()
+    };
+    let (mut found, mut needed) = (numbers(found), numbers(needed));
+    let length = found.len().max(needed.len());
+    found.resize(length, 0);
+    needed.resize(length, 0);
+    found < needed
+}
+
+/// A cold build wants room; a warm one little, and Go says so itself when it runs out.
+fn check_room(cache: &Path) -> Result<(), Error> {
+    let is_warm = Command::new("go").args(["env", "GOMODCACHE"]).output().is_ok_and(|output| {
+        let modules = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        modules.join(format!("k8s.io/kubernetes@{KUBERNETES}")).exists()
+    });
+    let stats = rustix::fs::statvfs(cache).map_err(|e| Error::io("look at the disk of", cache, e.into()))?;
+    let free_mib = stats.f_bavail * stats.f_frsize / (1024 * 1024);
+    let needed_mib = if is_warm { 1024 } else { COLD_BUILD_MIB };
+    if free_mib < needed_mib {
+        return Err(Error::DiskFull { what: "build the control plane".to_owned(), path: cache.to_owned(), needed_mib });
+    }
+    Ok(())
+}
+
+/// The end of a text, for messages.
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_number_by_number() {
+        for (found, needed, older) in [
+            ("1.26.8", "1.26.0", false),
+            ("1.26", "1.26.0", false),
+            ("1.9.9", "1.26", true),
+            ("1.25.12", "1.26.0", true),
+            ("2.0", "1.26", false),
+            ("1.27rc1", "1.26", false),
+            ("", "1.26", true),
+        ] {
+            assert_eq!(is_older(found, needed), older, "{found} {needed}");
+        }
+    }
+
+    #[test]
+    fn the_sentences_say_what_to_do() {
+        let old = Error::GoTooOld { found: "1.20".into(), needed: needed().unwrap() }.to_string();
+        assert!(old.contains("Go 1.20 is too old") && old.contains("go.dev/dl"), "{old}");
+        let full = Error::io("write", Path::new("/x"), std::io::ErrorKind::StorageFull.into()).to_string();
+        assert!(full.contains("is full") && full.contains("FLOTILLA_CACHE_DIR"), "{full}");
+    }
+
+    #[test]
+    fn the_key_is_stable() {
+        assert_eq!(key().unwrap(), key().unwrap());
+    }
+}

@@ -1,0 +1,21 @@
+//! A real Kubernetes control plane with simulated nodes, on this machine.
+//!
+//! etcd, kube-apiserver, kube-controller-manager and kube-scheduler of Kubernetes 1.36 are built once from pinned Go modules (this
+//! directory) into the user's cache directory, and run as plain processes: loopback only, TLS, RBAC, own ports and data for each
+//! named cluster, so that several run side by side. kwok plays the nodes; a small provisioner of our own binds claims.
+
+mod build;
+mod clock;
+mod cluster;
+mod component;
+mod error;
+mod manifest;
+mod pki;
+mod process;
+mod state;
+
+pub use build::{Binaries, build};
+pub use cluster::{Builder, Cluster, names};
+pub use component::Component;
+pub use error::Error;
+pub use process::{cpu_seconds_of, peak_rss_bytes_of};
