@@ -1,1 +1,3 @@
-//! placeholder
+//! The one place with effects.
+pub mod core;
+pub mod wire;
