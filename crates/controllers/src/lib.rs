@@ -1,1 +1,11 @@
-//! placeholder
+//! The deciding: pure functions from what is seen to what is wanted.
+//!
+//! One folder per workload kind, each with the same inner names: `view` (what it looks at), `decide` (the steps, in the order in
+//! which they matter), `status`. Ideas that kinds share stand once, in [`shared`]. Nothing here knows a client, a clock, a log or
+//! a random number; a check on the dependencies of this crate keeps it so.
+
+pub mod shared;
+pub mod statefulset;
+
+#[cfg(test)]
+mod testing;

@@ -3,11 +3,11 @@
 //! Restarting the manager forgets all hints: back-offs start anew, a slot is filled as if for the first time. What must not be
 //! lost lives in an object instead.
 
-use crate::decision::Scope;
+use crate::decision::{Report, Scope};
 use crate::set::IntervalSet;
 use crate::time::Timestamp;
 use smol_str::SmolStr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// First wait after a failed command.
@@ -30,17 +30,21 @@ pub struct Hints {
     pub generation: i64,
     /// Commands that failed and were not yet repeated with success, by scope.
     pub failures: BTreeMap<Scope, Failure>,
-    /// Ordinals that held a pod while wanted: filling them again is replacement, not scale-out.
+    /// Slots whose pod has been available, or was taken away by our own update: filling them again is replacement, not scale-out.
     pub held: IntervalSet,
     /// Failed starts, by ordinal.
     pub starts: BTreeMap<i64, Starts>,
     /// The revision each slot's pod had when last seen, where it may be wanted again.
     pub last_revision: BTreeMap<i64, SmolStr>,
+    /// Notes already given, so that each is given once.
+    pub reported: BTreeSet<String>,
 }
 
 /// A command that the API server refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
+    /// What was tried.
+    pub attempt: Report,
     /// A word for programs: QuotaExceeded, Forbidden, Invalid, ServiceAccountMissing, ...
     pub reason: String,
     /// What the API server said.
@@ -55,10 +59,17 @@ pub struct Failure {
 
 impl Failure {
     /// This failure happened (again) at `now`; `previous` is the one before it, if nothing has succeeded since.
-    pub fn follow(previous: Option<&Failure>, reason: String, message: String, now: Timestamp) -> Failure {
+    pub fn follow(
+        previous: Option<&Failure>,
+        attempt: Report,
+        reason: String,
+        message: String,
+        now: Timestamp,
+    ) -> Failure {
         let count = previous.map_or(0, |f| f.count).saturating_add(1);
         let since = previous.map_or(now, |f| f.since);
         Failure {
+            attempt,
             reason,
             message,
             count,
@@ -115,10 +126,10 @@ mod tests {
     #[test]
     fn rule_1_7_failures_back_off_to_a_minute() {
         let at = Timestamp::from_seconds;
-        let mut failure = Failure::follow(None, "Forbidden".into(), "no".into(), at(0));
+        let mut failure = Failure::follow(None, Report::Create, "Forbidden".into(), "no".into(), at(0));
         assert_eq!(failure.retry_at, at(1));
         for _ in 0..40 {
-            failure = Failure::follow(Some(&failure), "Forbidden".into(), "no".into(), at(100));
+            failure = Failure::follow(Some(&failure), Report::Create, "Forbidden".into(), "no".into(), at(100));
         }
         assert_eq!((failure.retry_at, failure.since, failure.count), (at(160), at(0), 41));
     }

@@ -171,6 +171,15 @@ impl Labels {
         self.0.iter().flat_map(|list| list.0.iter().map(|(k, v)| (&**k, &**v)))
     }
 
+    /// Whether both are the same shared set. Equal sets from one [`crate::Interner`] are.
+    pub fn is_same(&self, other: &Labels) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     /// Whether nobody but the holder of this handle shares the set.
     pub(crate) fn is_unshared(&self) -> bool {
         self.0.as_ref().is_none_or(|list| Arc::strong_count(list) == 1)

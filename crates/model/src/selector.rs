@@ -59,6 +59,17 @@ impl Selector {
             })
     }
 
+    /// Whether any requirement is about this label.
+    pub fn mentions(&self, key: &str) -> bool {
+        self.match_labels.iter().any(|(k, _)| k == key)
+            || self.requirements.iter().any(|r| match r {
+                Requirement::In(k, _)
+                | Requirement::NotIn(k, _)
+                | Requirement::Exists(k)
+                | Requirement::DoesNotExist(k) => k == key,
+            })
+    }
+
     /// The plain `key: value` requirements, sorted by key. Claims carry these as labels (rule 1.4.1).
     pub fn match_labels(&self) -> &[(String, String)] {
         &self.match_labels

@@ -1,6 +1,7 @@
 //! What is kept of a claim and of a storage class.
 
 use crate::meta::Meta;
+use crate::time::Timestamp;
 use std::sync::Arc;
 
 /// One PersistentVolumeClaim, as decisions see it.
@@ -16,8 +17,8 @@ pub struct ClaimRecord {
     pub requested_bytes: u64,
     /// `status.capacity.storage`, in bytes; 0 before it is bound.
     pub capacity_bytes: u64,
-    /// Whether condition FileSystemResizePending is True: the volume has grown, the file system grows at the next mount.
-    pub resize_pending: bool,
+    /// Since when condition FileSystemResizePending is True: the volume has grown, the file system grows at the next mount.
+    pub resize_pending_since: Option<Timestamp>,
     /// Whether `status.phase` is Bound.
     pub is_bound: bool,
     /// Annotation `apps.kruise.io/owned-by-asts`: the set that expands this claim.

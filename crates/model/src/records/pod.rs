@@ -77,6 +77,8 @@ pub struct PodRecord {
     pub phase: Phase,
     /// Condition Ready.
     pub ready: ReadyCondition,
+    /// Whether it has ever been ready. A pod that is not ready and whose Ready condition is as old as its start never was.
+    pub has_been_ready: bool,
     /// Whether label `statefulset.kubernetes.io/pod-name` is there and equals the name.
     pub has_name_label: bool,
     /// Whether label `apps.kubernetes.io/pod-index` is there and equals the digits at the end of the name.
@@ -159,7 +161,7 @@ impl PodRecord {
                 &*v.volume,
                 v.claim
                     .as_ref()
-                    .map_or_else(|| format!("{}-{}", v.volume, self.name()), |c| c.to_string()),
+                    .map_or_else(|| format!("{}-{}", v.volume, self.name()), ToString::to_string),
             )
         })
     }
@@ -203,6 +205,7 @@ mod tests {
                 is_true: true,
                 since: Some(Timestamp::from_seconds(100)),
             },
+            has_been_ready: true,
             has_name_label: true,
             has_index_label: true,
             node: None,

@@ -10,7 +10,7 @@ use crate::int_or_percent::IntOrPercent;
 use crate::intern::Interner;
 use crate::meta::{Meta, ObjectKey, Uid};
 use crate::selector::Selector;
-use crate::template::{Digest, normal_form, parse_bytes, without_resources};
+use crate::template::{Digest, normal_form, without_resources};
 use crate::time::Timestamp;
 use flotilla_api::names;
 use serde_json::Value;
@@ -442,7 +442,7 @@ impl<'a> Reader<'a> {
             .map_or(&[][..], Vec::as_slice);
         let mut read: Vec<ClaimTemplate> = Vec::with_capacity(templates.len());
         for (index, template) in templates.iter().enumerate() {
-            match claim_template(template) {
+            match ClaimTemplate::from_json(template) {
                 Some(claim) if read.iter().all(|c| c.name != claim.name) => read.push(claim),
                 _ => self.problem(
                     format!("spec.volumeClaimTemplates[{index}]"),
@@ -539,22 +539,4 @@ fn weight_term(term: &Value) -> Option<PriorityTerm> {
     let weight = term.get("weight")?.as_i64().filter(|w| (0..=100).contains(w))?;
     let selector = Selector::from_json(term.get("matchSelector")?).filter(|s| !s.is_empty())?;
     Some(PriorityTerm::Match(weight, selector))
-}
-
-fn claim_template(template: &Value) -> Option<ClaimTemplate> {
-    let name = template.pointer("/metadata/name")?.as_str().filter(|n| !n.is_empty())?;
-    let storage = template
-        .pointer("/spec/resources/requests/storage")
-        .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
-    let modes = template.pointer("/spec/accessModes").and_then(Value::as_array);
-    Some(ClaimTemplate {
-        name: name.into(),
-        requested_bytes: storage.and_then(|text| parse_bytes(&text)),
-        storage_class: template
-            .pointer("/spec/storageClassName")
-            .and_then(Value::as_str)
-            .map(Into::into),
-        access_modes: modes.map(|m| m.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",").into()),
-        body: Arc::new(template.clone()),
-    })
 }

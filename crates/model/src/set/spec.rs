@@ -3,7 +3,7 @@
 use super::ordinals::{IntervalSet, Ordinals};
 use crate::int_or_percent::IntOrPercent;
 use crate::selector::Selector;
-use crate::template::Digest;
+use crate::template::{Digest, parse_bytes};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,6 +83,26 @@ pub struct ClaimTemplate {
     pub storage_class: Option<Arc<str>>,
     /// `spec.accessModes`, in order, joined by commas.
     pub access_modes: Option<Arc<str>>,
+}
+
+impl ClaimTemplate {
+    /// From its JSON form; `None` if it has no name.
+    pub fn from_json(template: &Value) -> Option<Self> {
+        let name = template.pointer("/metadata/name")?.as_str().filter(|n| !n.is_empty())?;
+        let storage = template.pointer("/spec/resources/requests/storage");
+        let storage = storage.map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+        let modes = template.pointer("/spec/accessModes").and_then(Value::as_array);
+        Some(ClaimTemplate {
+            name: name.into(),
+            requested_bytes: storage.and_then(|text| parse_bytes(&text)),
+            storage_class: template
+                .pointer("/spec/storageClassName")
+                .and_then(Value::as_str)
+                .map(Into::into),
+            access_modes: modes.map(|m| m.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",").into()),
+            body: Arc::new(template.clone()),
+        })
+    }
 }
 
 /// Opt-in switches, from the set's annotations.

@@ -1,0 +1,51 @@
+//! Taking and letting go of objects: patches of `metadata.ownerReferences` (rules 1.1.7 and 1.2).
+
+use flotilla_model::decision::PatchKind;
+use flotilla_model::{Command, Guard, Meta, ObjectKey, OwnerRef, Report, Resource, Uid};
+use serde_json::json;
+
+/// The controller reference to an owner, as it stands in what it owns.
+pub fn controller_ref(resource: Resource, name: &str, uid: &Uid) -> OwnerRef {
+    OwnerRef {
+        api_version: resource.api_version().into(),
+        kind: resource.kind().into(),
+        name: name.into(),
+        uid: uid.clone(),
+        controller: true,
+        block_owner_deletion: true,
+    }
+}
+
+/// Makes `owner` the controller of an orphan. Before the first adoption of a pass the owner is looked at afresh: a cache may
+/// still show one that has been deleted and made anew.
+pub fn adopt(resource: Resource, object: &Meta, owner: &OwnerRef, owner_resource: Resource) -> Command {
+    let owner_key = ObjectKey::new(object.key.namespace.clone(), &*owner.name);
+    Command::Patch {
+        resource,
+        key: object.key.clone(),
+        uid: object.uid.clone(),
+        kind: PatchKind::Strategic,
+        body: json!({"metadata": {"ownerReferences": [owner.to_json()]}}),
+        resource_version: None,
+        guard: Some(Guard {
+            resource: owner_resource,
+            key: owner_key,
+            uid: owner.uid.clone(),
+        }),
+        report: Report::Silent,
+    }
+}
+
+/// Takes the reference to `owner` away.
+pub fn release(resource: Resource, object: &Meta, owner: &Uid) -> Command {
+    Command::Patch {
+        resource,
+        key: object.key.clone(),
+        uid: object.uid.clone(),
+        kind: PatchKind::Strategic,
+        body: json!({"metadata": {"ownerReferences": [{"$patch": "delete", "uid": owner.to_string()}]}}),
+        resource_version: None,
+        guard: None,
+        report: Report::Silent,
+    }
+}

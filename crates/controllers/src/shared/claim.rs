@@ -1,0 +1,319 @@
+//! Claims of pods: what they are named, what they are made of, who owns them (rule 1.4).
+
+use flotilla_model::decision::{Body, PatchKind};
+use flotilla_model::set::ClaimTemplate;
+use flotilla_model::{ClaimRecord, Command, ObjectKey, OwnerRef, Report, Resource, Selector, Uid};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The name of the claim that a template gives a pod.
+pub fn claim_name(template: &ClaimTemplate, pod: &str) -> String {
+    format!("{}-{pod}", template.name)
+}
+
+/// Creates the claim of a template for a pod: the template, with the name, the set's namespace, and the selector's labels over its
+/// own (rule 1.4.1).
+pub fn create(template: &ClaimTemplate, key: ObjectKey, selector: &Selector, owner: Option<&OwnerRef>) -> Command {
+    let mut body = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {
+        "name": key.name.as_str(), "namespace": &*key.namespace, "labels": labels(template, selector),
+    }});
+    if let Some(annotations) = template.body.pointer("/metadata/annotations").filter(|a| !a.is_null()) {
+        body["metadata"]["annotations"] = annotations.clone();
+    }
+    if let Some(spec) = template.body.get("spec") {
+        body["spec"] = spec.clone();
+    }
+    if let Some(owner) = owner {
+        body["metadata"]["ownerReferences"] = json!([owner.to_json()]);
+    }
+    Command::Create {
+        resource: Resource::Claims,
+        key,
+        body: Body::Json(Arc::new(body)),
+        exists_is_fine: true,
+        guard: None,
+        report: Report::Create,
+    }
+}
+
+/// Labels of a claim made from a template.
+pub fn labels(template: &ClaimTemplate, selector: &Selector) -> Value {
+    let mut labels = template
+        .body
+        .pointer("/metadata/labels")
+        .filter(|l| l.is_object())
+        .cloned()
+        .unwrap_or_else(|| json!({}));
+    for (key, value) in selector.match_labels() {
+        labels[key] = json!(value);
+    }
+    labels
+}
+
+/// Who a claim should belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// Nobody of ours: it stays.
+    Nobody,
+    /// This owner: it goes with it.
+    Owner(OwnerRef),
+}
+
+/// The owner references that `claim` should have, or `None` if they are as they should be or must not be touched.
+///
+/// `ours` are the two owners that we may ever put there: the set and, if it exists, the pod. Native rules (1.4.4): our reference is
+/// the controller reference; a claim with another controller keeps none of ours; a reference that names one of ours with another
+/// UID belongs to a former incarnation, and then nothing is touched.
+pub fn owners_to_set(claim: &ClaimRecord, keeper: &Keeper, ours: &[OwnerRef]) -> Option<Vec<OwnerRef>> {
+    let present = claim.meta.owners();
+    let names_ours = |r: &OwnerRef| ours.iter().any(|o| same_object(o, r));
+    let is_ours = |r: &OwnerRef| ours.iter().any(|o| o.uid == r.uid);
+    if present.iter().any(|r| names_ours(r) && !is_ours(r)) {
+        return None;
+    }
+    let mut wanted: Vec<OwnerRef> = present.iter().filter(|r| !is_ours(r)).cloned().collect();
+    if let Keeper::Owner(owner) = keeper
+        && !wanted.iter().any(|r| r.controller)
+    {
+        wanted.push(owner.clone());
+    }
+    let unchanged = wanted.len() == present.len() && wanted.iter().all(|w| present.contains(w));
+    (!unchanged).then_some(wanted)
+}
+
+/// Whether two references name the same object, whatever version of its group they were written with.
+fn same_object(a: &OwnerRef, b: &OwnerRef) -> bool {
+    let group = |r: &OwnerRef| r.api_version.split_once('/').map(|(group, _)| group.to_owned());
+    a.kind == b.kind && a.name == b.name && group(a) == group(b)
+}
+
+/// Replaces the owner references of a claim, provided nobody changed the claim since it was seen.
+pub fn set_owners(claim: &ClaimRecord, owners: &[OwnerRef]) -> Command {
+    let list: Vec<Value> = owners.iter().map(OwnerRef::to_json).collect();
+    patch(claim, json!({"metadata": {"ownerReferences": list}}), Report::Update)
+}
+
+/// Asks for more storage. Only the storage request is touched, never limits or other requests (rule 3.9).
+pub fn expand(claim: &ClaimRecord, template: &ClaimTemplate, set: &str) -> Command {
+    let request = template
+        .body
+        .pointer("/spec/resources/requests/storage")
+        .cloned()
+        .unwrap_or(Value::Null);
+    let body = json!({
+        "metadata": {"annotations": {flotilla_api::names::CLAIM_EXPANDED_BY: set}},
+        "spec": {"resources": {"requests": {"storage": request}}},
+    });
+    patch(claim, body, Report::Resize)
+}
+
+/// Carries labels and annotations of the template to the claim, if any is missing or differs.
+pub fn relabel(claim: &ClaimRecord, template: &ClaimTemplate, selector: &Selector) -> Option<Command> {
+    let missing = |wanted: &Value, has: &dyn Fn(&str) -> Option<String>| -> serde_json::Map<String, Value> {
+        let pairs = wanted.as_object().into_iter().flatten();
+        pairs
+            .filter(|(k, v)| has(k).as_deref() != v.as_str())
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    };
+    let labels = missing(&labels(template, selector), &|k| {
+        claim.meta.labels.get(k).map(str::to_owned)
+    });
+    let annotations = template.body.pointer("/metadata/annotations").unwrap_or(&Value::Null);
+    let annotations = missing(annotations, &|k| claim.annotations.get(k).map(str::to_owned));
+    if labels.is_empty() && annotations.is_empty() {
+        return None;
+    }
+    let mut metadata = json!({});
+    if !labels.is_empty() {
+        metadata["labels"] = Value::Object(labels);
+    }
+    if !annotations.is_empty() {
+        metadata["annotations"] = Value::Object(annotations);
+    }
+    Some(patch(claim, json!({"metadata": metadata}), Report::Update))
+}
+
+fn patch(claim: &ClaimRecord, body: Value, report: Report) -> Command {
+    Command::Patch {
+        resource: Resource::Claims,
+        key: claim.meta.key.clone(),
+        uid: claim.meta.uid.clone(),
+        kind: PatchKind::Merge,
+        body,
+        resource_version: Some(claim.meta.resource_version),
+        guard: None,
+        report,
+    }
+}
+
+/// The former pod to which a claim still belongs, given that no pod `pod` exists now: any reference to a pod of that name is a
+/// leftover, and the garbage collector will take the claim away (rule 1.4.4, stale).
+pub fn stale_owner<'a>(claim: &'a ClaimRecord, pod: &str) -> Option<&'a Uid> {
+    claim
+        .meta
+        .owners()
+        .iter()
+        .find(|o| &*o.kind == "Pod" && &*o.name == pod)
+        .map(|o| &o.uid)
+}
+
+/// How a claim compares with its template (rule 3.9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// Large enough and alike.
+    Compatible,
+    /// Smaller than the template, otherwise alike.
+    TooSmall,
+    /// Different in something that cannot be changed; the text says in what.
+    Different(String),
+}
+
+/// Compares a claim with its template.
+pub fn fit(claim: &ClaimRecord, template: &ClaimTemplate) -> Fit {
+    if let (Some(has), Some(wants)) = (&claim.storage_class, &template.storage_class)
+        && has != wants
+    {
+        return Fit::Different(format!("its storage class is {has}, the template's is {wants}"));
+    }
+    if let Some(wants) = &template.access_modes
+        && claim.access_modes.as_ref() != Some(wants)
+    {
+        let has = claim.access_modes.as_deref().unwrap_or("none");
+        return Fit::Different(format!("its access modes are {has}, the template's are {wants}"));
+    }
+    match template.requested_bytes {
+        Some(wants) if claim.requested_bytes < wants => Fit::TooSmall,
+        _ => Fit::Compatible,
+    }
+}
+
+/// Whether the volume behind a claim is as large as the claim asks.
+pub fn is_expanded(claim: &ClaimRecord) -> bool {
+    claim.capacity_bytes >= claim.requested_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::adoption::controller_ref;
+    use crate::testing::{claim, owner};
+
+    fn set_ref() -> OwnerRef {
+        controller_ref(Resource::AdvancedSets, "web", &Uid::new("set-uid"))
+    }
+
+    fn pod_ref(uid: &str) -> OwnerRef {
+        controller_ref(Resource::Pods, "web-0", &Uid::new(uid))
+    }
+
+    #[test]
+    fn rule_1_4_4_owners_follow_the_native_rules() {
+        let foreign = OwnerRef {
+            controller: true,
+            ..owner("v1", "Backup", "b", "b-uid")
+        };
+        let plain = owner("v1", "Note", "n", "n-uid");
+        let former_set = OwnerRef {
+            controller: false,
+            ..controller_ref(Resource::AdvancedSets, "web", &Uid::new("old"))
+        };
+        let by_alpha = OwnerRef {
+            api_version: "apps.kruise.io/v1alpha1".into(),
+            controller: false,
+            ..set_ref()
+        };
+        let ours = [set_ref(), pod_ref("pod-uid")];
+        let keep = |o: &OwnerRef| Keeper::Owner(o.clone());
+        let cases: Vec<(&str, Vec<OwnerRef>, Keeper, Option<Vec<OwnerRef>>)> = vec![
+            ("nothing to do", vec![], Keeper::Nobody, None),
+            ("added", vec![], keep(&set_ref()), Some(vec![set_ref()])),
+            ("there already", vec![set_ref()], keep(&set_ref()), None),
+            ("removed", vec![set_ref()], Keeper::Nobody, Some(vec![])),
+            (
+                "moved to the pod",
+                vec![set_ref()],
+                keep(&pod_ref("pod-uid")),
+                Some(vec![pod_ref("pod-uid")]),
+            ),
+            (
+                "upgraded to controller",
+                vec![by_alpha],
+                keep(&set_ref()),
+                Some(vec![set_ref()]),
+            ),
+            (
+                "another controller: nothing added",
+                vec![foreign.clone()],
+                keep(&set_ref()),
+                None,
+            ),
+            (
+                "another controller: ours removed",
+                vec![foreign.clone(), set_ref()],
+                keep(&set_ref()),
+                Some(vec![foreign]),
+            ),
+            (
+                "other owners stay",
+                vec![plain.clone()],
+                keep(&set_ref()),
+                Some(vec![plain, set_ref()]),
+            ),
+            (
+                "former incarnation: hands off",
+                vec![former_set],
+                keep(&set_ref()),
+                None,
+            ),
+            (
+                "former pod: hands off",
+                vec![pod_ref("old-pod")],
+                keep(&set_ref()),
+                None,
+            ),
+        ];
+        for (what, present, keeper, expected) in cases {
+            assert_eq!(
+                owners_to_set(&claim("data-web-0").owners(present).build(), &keeper, &ours),
+                expected,
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn rule_3_9_compatibility() {
+        let template = |spec: Value| ClaimTemplate {
+            name: "data".into(),
+            requested_bytes: Some(100),
+            storage_class: spec.get("class").and_then(Value::as_str).map(Into::into),
+            access_modes: spec.get("modes").and_then(Value::as_str).map(Into::into),
+            body: Arc::new(json!({})),
+        };
+        let has = claim("data-web-0")
+            .size(100)
+            .class("fast")
+            .modes("ReadWriteOnce")
+            .build();
+        assert_eq!(
+            fit(&has, &template(json!({"class": "fast", "modes": "ReadWriteOnce"}))),
+            Fit::Compatible
+        );
+        assert_eq!(
+            fit(&has, &template(json!({}))),
+            Fit::Compatible,
+            "class compared only if both are set"
+        );
+        assert!(matches!(
+            fit(&has, &template(json!({"class": "slow"}))),
+            Fit::Different(_)
+        ));
+        assert!(matches!(
+            fit(&has, &template(json!({"modes": "ReadWriteMany"}))),
+            Fit::Different(_)
+        ));
+        let small = claim("data-web-0").size(50).build();
+        assert_eq!(fit(&small, &template(json!({}))), Fit::TooSmall);
+    }
+}

@@ -1,0 +1,226 @@
+//! Which revisions of its template a set has, and which two matter now (rule 1.1).
+
+use crate::shared::adoption;
+use flotilla_api::names;
+use flotilla_model::decision::{Body, PatchKind};
+use flotilla_model::set::ClaimTemplate;
+use flotilla_model::template::{Digest, canonical, payload, revision_hash, revision_name};
+use flotilla_model::{Command, Labels, ObjectKey, OwnerRef, Report, Resource, RevisionRecord, Uid};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How many colliding names are tried in one pass.
+const MOST_COLLISIONS: i32 = 64;
+/// Kubernetes refuses an object whose annotations hold more bytes than this; our own record is left out rather.
+const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+
+/// The owner of the revisions, as far as they concern.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    /// Namespace and name.
+    pub key: &'a ObjectKey,
+    /// The reference that revisions carry.
+    pub reference: &'a OwnerRef,
+    /// Resource of the owner.
+    pub resource: Resource,
+    /// The live template.
+    pub template: &'a Value,
+    /// Digest of its normal form.
+    pub digest: Digest,
+    /// Annotations of the owner, copied to new revisions.
+    pub annotations: &'a Value,
+    /// Claim templates to record beside the template, if there are any.
+    pub claim_templates: &'a [ClaimTemplate],
+    /// `status.currentRevision`.
+    pub current: &'a str,
+    /// `status.collisionCount`.
+    pub collision_count: i32,
+}
+
+/// What is known about an owner's revisions in this pass.
+#[derive(Clone, Debug)]
+pub struct Revisions {
+    /// All that are or may become the owner's, oldest first.
+    pub history: Vec<Arc<RevisionRecord>>,
+    /// The revision that pods should come to. `None` until it has been created.
+    pub update: Option<Arc<RevisionRecord>>,
+    /// The revision that pods come from; equals `update` when nothing is being rolled out.
+    pub current: Option<Arc<RevisionRecord>>,
+    /// Never lower than what the status says.
+    pub collision_count: i32,
+    /// Adoption, renumbering or creation, to be done before anything that needs the update revision.
+    pub commands: Vec<Command>,
+}
+
+/// Finds the update and the current revision among `candidates` (those of the owner, and orphans that match its selector), and says
+/// what has to be written. `named` looks a revision up by name, whoever owns it.
+pub fn resolve(
+    owner: Owner<'_>,
+    mut candidates: Vec<Arc<RevisionRecord>>,
+    named: impl Fn(&str) -> Option<Arc<RevisionRecord>>,
+) -> Revisions {
+    candidates.sort_by(|a, b| age(a).cmp(&age(b)));
+    let orphans = candidates.iter().filter(|r| r.meta.controller().is_none());
+    let mut commands: Vec<Command> = orphans
+        .map(|r| adoption::adopt(Resource::Revisions, &r.meta, owner.reference, owner.resource))
+        .collect();
+    let next = candidates.last().map_or(1, |newest| newest.number.saturating_add(1));
+    let mut collision_count = owner.collision_count;
+    let equal = candidates
+        .iter()
+        .rev()
+        .find(|r| r.digest == owner.digest && r.template.is_some())
+        .cloned();
+    let update = match equal {
+        Some(found) => {
+            let is_newest = candidates
+                .last()
+                .is_some_and(|newest| newest.meta.uid == found.meta.uid);
+            if !is_newest {
+                commands.push(renumber(&found, next));
+            }
+            Some(found)
+        }
+        None => {
+            let (count, name, hash) = free_name(&owner, collision_count, named);
+            collision_count = count;
+            commands.push(create(&owner, &name, &hash, next));
+            None
+        }
+    };
+    let current = candidates
+        .iter()
+        .find(|r| r.name() == owner.current)
+        .cloned()
+        .or_else(|| update.clone());
+    Revisions {
+        history: candidates,
+        update,
+        current,
+        collision_count,
+        commands,
+    }
+}
+
+/// Older revisions sort first: by number, then by time, then by name (rule 1.1.4).
+fn age(revision: &RevisionRecord) -> (i64, flotilla_model::Timestamp, &str) {
+    (revision.number, revision.meta.created, revision.name())
+}
+
+/// The first name that is not taken by another revision. Whoever has it, it is not one that we could use: those are among the
+/// candidates already (rule 1.1.5 step 6).
+fn free_name(
+    owner: &Owner<'_>,
+    first: i32,
+    named: impl Fn(&str) -> Option<Arc<RevisionRecord>>,
+) -> (i32, String, String) {
+    let text = canonical(&payload(owner.template));
+    let mut count = first;
+    loop {
+        let hash = revision_hash(&text, count);
+        let name = revision_name(&owner.key.name, &hash);
+        if named(&name).is_none() || count - first >= MOST_COLLISIONS {
+            return (count, name, hash);
+        }
+        count = count.saturating_add(1);
+    }
+}
+
+fn renumber(revision: &RevisionRecord, number: i64) -> Command {
+    Command::Patch {
+        resource: Resource::Revisions,
+        key: revision.meta.key.clone(),
+        uid: revision.meta.uid.clone(),
+        kind: PatchKind::Merge,
+        body: json!({"revision": number}),
+        resource_version: None,
+        guard: None,
+        report: Report::Silent,
+    }
+}
+
+fn create(owner: &Owner<'_>, name: &str, hash: &str, number: i64) -> Command {
+    let mut labels = owner
+        .template
+        .pointer("/metadata/labels")
+        .filter(|l| l.is_object())
+        .cloned()
+        .unwrap_or_else(|| json!({}));
+    labels[names::REVISION_HASH_LABEL] = json!(hash);
+    let body = json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": name,
+            "namespace": &*owner.key.namespace,
+            "labels": labels,
+            "annotations": annotations(owner),
+            "ownerReferences": [owner.reference.to_json()],
+        },
+        "data": payload(owner.template),
+        "revision": number,
+    });
+    Command::Create {
+        resource: Resource::Revisions,
+        key: owner.key.sibling(name),
+        body: Body::Json(Arc::new(body)),
+        exists_is_fine: false,
+        guard: None,
+        report: Report::Silent,
+    }
+}
+
+/// The owner's annotations, and our record of the claim templates where there is room for it.
+fn annotations(owner: &Owner<'_>) -> Value {
+    let mut annotations = owner.annotations.as_object().cloned().unwrap_or_else(Map::new);
+    if !owner.claim_templates.is_empty() {
+        let bodies: Vec<&Value> = owner.claim_templates.iter().map(|t| &*t.body).collect();
+        let record = canonical(&json!(bodies));
+        let used: usize = annotations
+            .iter()
+            .map(|(k, v)| k.len() + v.as_str().map_or(0, str::len))
+            .sum();
+        if used + record.len() + names::CLAIM_TEMPLATES.len() <= MOST_ANNOTATION_BYTES {
+            annotations.insert(names::CLAIM_TEMPLATES.to_owned(), json!(record));
+        }
+    }
+    Value::Object(annotations)
+}
+
+/// Deletes the oldest revisions beyond `limit` that neither the set nor any of its pods uses (rule 1.1.8).
+pub fn truncate<'a>(
+    revisions: &Revisions,
+    limit: Option<usize>,
+    owner: &Uid,
+    in_use: impl Iterator<Item = &'a str>,
+) -> Vec<Command> {
+    let Some(limit) = limit else { return Vec::new() };
+    if revisions.history.len() <= limit {
+        return Vec::new();
+    }
+    let mut live: BTreeSet<&str> = in_use.collect();
+    live.extend(revisions.current.iter().chain(&revisions.update).map(|r| r.name()));
+    let unused: Vec<_> = revisions
+        .history
+        .iter()
+        .filter(|r| r.meta.is_controlled_by(owner) && !live.contains(r.name()))
+        .collect();
+    let excess = unused.len().saturating_sub(limit);
+    unused.into_iter().take(excess).map(|r| delete(r)).collect()
+}
+
+fn delete(revision: &RevisionRecord) -> Command {
+    Command::Delete {
+        resource: Resource::Revisions,
+        key: revision.meta.key.clone(),
+        uid: revision.meta.uid.clone(),
+        resource_version: None,
+        report: Report::Silent,
+    }
+}
+
+/// Whether labels of a revision satisfy a selector.
+pub fn selects(selector: &flotilla_model::Selector, labels: &Labels) -> bool {
+    selector.matches(|key| labels.get(key))
+}

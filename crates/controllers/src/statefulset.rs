@@ -1,0 +1,172 @@
+//! StatefulSets: native and Advanced, one implementation.
+//!
+//! A pass looks at one set ([`view`]), then goes through these steps ([`decide`]):
+//! 1. *claim*: adopt and release pods and revisions; find the current and the update revision.
+//! 2. *fill*: in ascending order, replace pods that have ended, create those that are missing with their claims, repair identity.
+//! 3. *scale down*: in descending order, delete pods that are not wanted.
+//! 4. *update*: replace pods of old revisions within the budget, partition and order of the strategy.
+//! 5. *status*: counts, revisions, conditions ([`status`]); unused revisions go.
+
+mod claims;
+pub mod decide;
+mod fill;
+mod plan;
+mod pod;
+mod scale_down;
+pub mod status;
+mod update;
+pub mod view;
+
+#[cfg(test)]
+mod tests;
+
+use flotilla_model::{
+    Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, RevisionRecord, SetKind,
+    SetRecord,
+};
+use std::sync::Arc;
+
+/// The controller of one of the two kinds.
+#[derive(Clone, Copy, Debug)]
+pub struct StatefulSetController {
+    kind: SetKind,
+}
+
+impl StatefulSetController {
+    /// For sets of this kind.
+    pub fn new(kind: SetKind) -> Self {
+        StatefulSetController { kind }
+    }
+
+    /// The key of the set that manages an object, if it is of our kind and still that incarnation. An owner that is not in the cache
+    /// (deleted, or not seen yet) has nothing to be told.
+    fn owner_key(self, meta: &flotilla_model::Meta, reader: &dyn Reader) -> Option<ObjectKey> {
+        let owner = meta.controller()?;
+        let key = ObjectKey::new(meta.key.namespace.clone(), &*owner.name);
+        reader
+            .set(self.kind, &key)
+            .filter(|set| set.meta.uid == owner.uid)
+            .map(|set| set.meta.key.clone())
+    }
+
+    fn route_pod(
+        self,
+        old: Option<&PodRecord>,
+        new: Option<&PodRecord>,
+        reader: &dyn Reader,
+        keys: &mut Vec<ObjectKey>,
+    ) {
+        let before = old.and_then(|pod| self.owner_key(&pod.meta, reader));
+        let after = new.and_then(|pod| self.owner_key(&pod.meta, reader));
+        if before != after {
+            keys.extend(before);
+        }
+        keys.extend(after);
+        // An orphan may fit any set of its namespace; a stranger that leaves may free a name that a set waits for.
+        let pod = match (old, new) {
+            (_, Some(pod)) if pod.meta.controller().is_none() => pod,
+            (Some(pod), None) if self.owner_key(&pod.meta, reader).is_none() => pod,
+            _ => return,
+        };
+        keys.extend(self.sets_for(pod, reader));
+    }
+
+    /// Sets whose selector matches a pod, or whose slot it occupies by its name.
+    fn sets_for(self, pod: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
+        let sets = reader.sets_in(self.kind, &pod.meta.key.namespace);
+        let concerned = sets.iter().filter(|set| {
+            set.spec.selector.matches(|key| pod.label(key))
+                || pod
+                    .name()
+                    .rsplit_once('-')
+                    .is_some_and(|(prefix, _)| prefix == set.name())
+        });
+        concerned.map(|set| set.meta.key.clone()).collect()
+    }
+
+    fn route_claim(self, key: &ObjectKey, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        // `<template>-<set>-<ordinal>`: which dashes separate is not known, so every set of the namespace is asked whether one of its
+        // templates makes this name.
+        let Some((prefix, ordinal)) = key.name.rsplit_once('-') else {
+            return;
+        };
+        if ordinal.is_empty() || !ordinal.bytes().all(|b| b.is_ascii_digit()) {
+            return;
+        }
+        for set in reader.sets_in(self.kind, &key.namespace) {
+            let names_it = |template: &str| {
+                prefix.strip_prefix(template).and_then(|rest| rest.strip_prefix('-')) == Some(set.name())
+            };
+            if set.spec.claim_templates.iter().any(|t| names_it(&t.name)) {
+                keys.push(set.meta.key.clone());
+            }
+        }
+    }
+
+    fn route_revision(self, revision: &RevisionRecord, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        if revision.meta.controller().is_some() {
+            keys.extend(self.owner_key(&revision.meta, reader));
+            return;
+        }
+        let sets = reader.sets_in(self.kind, &revision.meta.key.namespace);
+        let matching = sets
+            .iter()
+            .filter(|set| set.spec.selector.matches(|key| revision.meta.labels.get(key)));
+        keys.extend(matching.map(|set| set.meta.key.clone()));
+    }
+}
+
+/// Whether anything but the version differs: our own no-op writes and heartbeats of others wake nobody.
+fn differs_in_more_than_version(old: &SetRecord, new: &SetRecord) -> bool {
+    old.meta.uid != new.meta.uid
+        || old.meta.generation != new.meta.generation
+        || old.meta.deleted != new.meta.deleted
+        || old.annotations != new.annotations
+        || old.status != new.status
+}
+
+impl Controller for StatefulSetController {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            SetKind::Native => "statefulset",
+            SetKind::Advanced => "advanced-statefulset",
+        }
+    }
+
+    fn resource(&self) -> Resource {
+        self.kind.resource()
+    }
+
+    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        match change {
+            Change::Set(old, new) => {
+                let Some(set) = new.as_ref().or(old.as_ref()).filter(|s| s.kind == self.kind) else {
+                    return;
+                };
+                let matters = match (old, new) {
+                    (Some(old), Some(new)) => differs_in_more_than_version(old, new),
+                    _ => true,
+                };
+                if matters {
+                    keys.push(set.meta.key.clone());
+                }
+            }
+            Change::Pod(old, new) => self.route_pod(old.as_deref(), new.as_deref(), reader, keys),
+            Change::Claim(old, new) => {
+                if let Some(claim) = new.as_ref().or(old.as_ref()) {
+                    self.route_claim(&claim.meta.key, reader, keys);
+                }
+            }
+            Change::Revision(old, new) => {
+                for revision in [old, new].into_iter().flatten() {
+                    self.route_revision(revision, reader, keys);
+                }
+            }
+        }
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        let set: Arc<SetRecord> = reader.set(self.kind, key)?.clone();
+        Some(decide::decide(&view::View::observe(set, reader, context)))
+    }
+}

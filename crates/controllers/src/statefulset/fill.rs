@@ -1,0 +1,350 @@
+//! Step *fill*: every wanted ordinal gets a pod that runs (rules 2.3 step 7 and 3.5 step 3).
+//!
+//! In ascending order. Under OrderedReady the first slot that is not in order ends the step; under Parallel every slot is worked on,
+//! and what fails in one does not concern the others. `scaleStrategy.maxUnavailable` bounds how many slots may be on their way up at
+//! once; slots that our own update emptied are the update budget's business.
+
+use super::plan::{Plan, Slot};
+use super::pod::Health;
+use crate::shared::budget::Budget;
+use crate::shared::claim;
+use flotilla_api::names;
+use flotilla_model::decision::{Body, Command, PatchKind, PodDraft, Report, Scope, ScopedCommand};
+use flotilla_model::hints::Starts;
+use flotilla_model::set::Area;
+use flotilla_model::{Resource, RevisionRecord, SetKind, WaitCause};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Whether later steps may go on (OrderedReady).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// Everything so far is in order.
+    Through,
+    /// Something has to come first.
+    Blocked,
+}
+
+impl Plan<'_> {
+    pub(super) fn fill(&mut self) -> Flow {
+        let spec = self.view.set.spec.clone();
+        let mut budget = spec
+            .scale_max_unavailable
+            .filter(|_| !spec.is_monotonic())
+            .map(|b| Budget::new(b, spec.replicas));
+        let mut not_updated = self
+            .slots
+            .iter()
+            .filter(|s| s.occupant.as_ref().is_some_and(|o| !o.labels.is_updated))
+            .count();
+        if let Some(budget) = &mut budget {
+            self.charge_starting(budget);
+        }
+        for index in 0..self.slots.len() {
+            self.note_start(index);
+            let blocked = match &self.slots[index].occupant {
+                None => {
+                    let revision = self.revision_for(index, &mut not_updated);
+                    self.create(index, &revision, budget.as_mut());
+                    true
+                }
+                Some(occupant) => match occupant.health {
+                    Health::Ended => {
+                        self.replace_ended(index);
+                        true
+                    }
+                    health => {
+                        let pod = occupant.pod.clone();
+                        if !health.is_available() {
+                            self.wait_for(&pod, health);
+                        }
+                        self.repair(index);
+                        !health.is_available()
+                    }
+                },
+            };
+            if blocked && spec.is_monotonic() {
+                self.say_who_comes_after(index);
+                return Flow::Blocked;
+            }
+        }
+        Flow::Through
+    }
+
+    /// Under OrderedReady: the first slot behind `index` that is still to be created waits for it.
+    fn say_who_comes_after(&mut self, index: usize) {
+        let missing = self.slots[index + 1..]
+            .iter()
+            .find(|s| s.occupant.is_none())
+            .map(|s| s.ordinal);
+        if let Some(ordinal) = missing {
+            let cause = WaitCause::Order {
+                behind: self.name(self.slots[index].ordinal),
+            };
+            self.wait(self.name(ordinal), cause, None);
+        }
+    }
+
+    /// Slots on their way up for the first time use the scaling budget, each once.
+    fn charge_starting(&self, budget: &mut Budget) {
+        let name = |slot: &Slot| self.name(slot.ordinal);
+        let starting = self
+            .slots
+            .iter()
+            .filter(|s| s.occupant.is_some() && !s.is_available() && !self.hints.held.contains(s.ordinal));
+        starting.for_each(|slot| budget.charge(|| name(slot)));
+    }
+
+    /// Keeps the record of failed starts (rule 8.5).
+    fn note_start(&mut self, index: usize) {
+        let Some(occupant) = &self.slots[index].occupant else {
+            return;
+        };
+        let ordinal = self.slots[index].ordinal;
+        match occupant.health {
+            Health::Ended => {
+                let known = self.hints.starts.get(&ordinal);
+                if let Some(starts) = Starts::follow(known, occupant.pod.meta.created, self.view.now) {
+                    self.hints.starts.insert(ordinal, starts);
+                }
+            }
+            Health::Available if !self.hints.starts.is_empty() => {
+                let since = occupant
+                    .pod
+                    .ready
+                    .since
+                    .unwrap_or(self.view.now)
+                    .max(self.view.observing_since);
+                if Starts::is_forgiven(self.view.now.since(since)) {
+                    self.hints.starts.remove(&ordinal);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A pod that has ended is deleted, whatever any budget says: it does not run anyway (rule 3.5). Its successor comes in a later
+    /// pass, once the object is gone.
+    fn replace_ended(&mut self, index: usize) {
+        let Some(occupant) = &self.slots[index].occupant else {
+            return;
+        };
+        let pod = occupant.pod.clone();
+        if pod.is_terminating() {
+            self.wait_for(&pod, Health::Terminating);
+            return;
+        }
+        let report = match pod.phase {
+            flotilla_model::records::Phase::Succeeded => Report::RecreateTerminated,
+            _ => Report::RecreateFailed,
+        };
+        self.delete_slot(index, report);
+    }
+
+    /// Creates the pod of an empty slot with its claims, or says what is in the way.
+    fn create(&mut self, index: usize, revision: &Arc<RevisionRecord>, budget: Option<&mut Budget>) {
+        let ordinal = self.slots[index].ordinal;
+        let name = self.name(ordinal);
+        if self.view.set.spec.is_stopped(Area::Scale) || self.is_in_the_way(ordinal, &name) {
+            return;
+        }
+        let Some(claims) = self.claims_for(&name, revision) else {
+            return;
+        };
+        if let Some(budget) = budget
+            && !self.hints.held.contains(ordinal)
+            && !budget.take(|| name.clone())
+        {
+            let cause = WaitCause::ScaleBudget {
+                budget: budget.limit(),
+                used_by: budget.used_by(),
+            };
+            self.wait(name, cause, None);
+            return;
+        }
+        let scope = Scope::Slot(ordinal);
+        self.stages
+            .claims
+            .extend(claims.into_iter().map(|command| ScopedCommand {
+                scope: scope.clone(),
+                command,
+            }));
+        let command = self.create_pod(ordinal, name, revision);
+        self.stages.create.push(ScopedCommand { scope, command });
+    }
+
+    /// Whether something else than a claim keeps the slot empty for now.
+    fn is_in_the_way(&mut self, ordinal: i64, name: &str) -> bool {
+        if self
+            .view
+            .to_adopt
+            .iter()
+            .chain(&self.view.to_release)
+            .any(|pod| pod.name() == name)
+        {
+            return true;
+        }
+        if let Some(stranger) = self.view.stranger(ordinal) {
+            let owner = stranger.meta.controller().map(|o| format!("{} {}", o.kind, o.name));
+            let since = stranger.meta.created;
+            self.wait(name.to_owned(), WaitCause::NameTaken { owner }, Some(since));
+            return true;
+        }
+        if self.is_recreating() {
+            let left = self.old_pods();
+            if left > 0 {
+                self.wait(name.to_owned(), WaitCause::OldPodsRemain { left }, None);
+                return true;
+            }
+        }
+        if let Some(starts) = self
+            .hints
+            .starts
+            .get(&ordinal)
+            .copied()
+            .filter(|s| s.retry_at > self.view.now)
+        {
+            self.wake_within(starts.retry_at.since(self.view.now));
+            let cause = WaitCause::StartBackOff {
+                failed: starts.failed,
+                retry_at: starts.retry_at,
+            };
+            self.wait(name.to_owned(), cause, Some(starts.last_created));
+            return true;
+        }
+        self.is_backing_off(ordinal, name)
+    }
+
+    /// How many pods of other revisions exist, wanted or not.
+    pub(super) fn old_pods(&self) -> usize {
+        let wanted = self.slots.iter().filter_map(|s| s.occupant.as_ref());
+        let condemned = self.condemned.iter().map(|(_, o)| o);
+        wanted.chain(condemned).filter(|o| !o.labels.is_updated).count()
+    }
+
+    /// The commands that give a new pod its claims. `None` if one of them is on its way out: a pod that mounted it would never start.
+    fn claims_for(&mut self, pod: &str, revision: &RevisionRecord) -> Option<Vec<Command>> {
+        let view = self.view;
+        let spec = &view.set.spec;
+        let mut commands = Vec::new();
+        for template in self.claim_templates_of(revision).iter() {
+            let name = claim::claim_name(template, pod);
+            match view.claim(&name) {
+                None => {
+                    let owner = spec.retention.delete_with_set.then_some(&view.owner);
+                    commands.push(claim::create(template, self.key(&name), &spec.selector, owner));
+                }
+                Some(found) if found.meta.deleted.is_some() => {
+                    let since = found.meta.deleted;
+                    self.wait(name, WaitCause::ClaimTerminating, since);
+                    return None;
+                }
+                Some(found) => {
+                    if claim::stale_owner(found, pod).is_some() && spec.retention.delete_with_pod {
+                        self.wait(name, WaitCause::ClaimStale { owner: pod.to_owned() }, None);
+                        return None;
+                    }
+                    commands.extend(self.keep_claim(found, pod, None, false));
+                }
+            }
+        }
+        Some(commands)
+    }
+
+    fn create_pod(&self, ordinal: i64, name: String, revision: &Arc<RevisionRecord>) -> Command {
+        let set = &self.view.set;
+        let template = revision.template.clone().unwrap_or_else(|| set.spec.template.clone());
+        let claims = self
+            .claim_templates_of(revision)
+            .iter()
+            .map(|t| (t.name.clone(), claim::claim_name(t, &name)))
+            .collect();
+        let draft = PodDraft {
+            key: self.key(&name),
+            generate_name: format!("{}-", set.name()).into(),
+            template,
+            labels: vec![
+                (names::POD_NAME_LABEL, name.clone()),
+                (names::POD_INDEX_LABEL, ordinal.to_string()),
+                (names::REVISION_LABEL, revision.name().to_owned()),
+            ],
+            owner: Arc::new(self.view.owner.clone()),
+            host: Some((name, set.spec.service_name.clone())),
+            claims,
+        };
+        Command::Create {
+            resource: Resource::Pods,
+            key: draft.key.clone(),
+            body: Body::Pod(Box::new(draft)),
+            exists_is_fine: false,
+            guard: None,
+            report: Report::Create,
+        }
+    }
+
+    /// The revision that a new pod in this slot is made from (rules 2.4 and 3.6). `not_updated` counts, over all slots, pods that are
+    /// not at the update revision; it grows with what this pass creates.
+    fn revision_for(&self, index: usize, not_updated: &mut usize) -> Arc<RevisionRecord> {
+        let spec = &self.view.set.spec;
+        if spec.switches.paused_keeps_revision
+            && spec.is_paused()
+            && let Some(kept) = self.hints.last_revision.get(&self.slots[index].ordinal)
+            && let Some(found) = self.revisions.history.iter().find(|r| r.name() == kept)
+        {
+            return found.clone();
+        }
+        if spec.update != flotilla_model::set::UpdateKind::RollingUpdate
+            || self.update.meta.uid == self.current.meta.uid
+        {
+            return self.update.clone();
+        }
+        let kept = usize::try_from(spec.partition()).unwrap_or(0);
+        let is_current = match &spec.rolling {
+            None => i64::try_from(index).is_ok_and(|i| i < i64::from(self.view.set.status_count("currentReplicas"))),
+            Some(rolling) if rolling.unordered.is_some() && !spec.is_monotonic() => *not_updated < kept,
+            // Slots are the wanted ordinals only, so the index counts what is not reserved: exactly the lowest pods keep the old revision.
+            Some(_) => index < kept,
+        };
+        if is_current {
+            *not_updated += 1;
+            self.current.clone()
+        } else {
+            self.update.clone()
+        }
+    }
+
+    /// Keeps what the API server lets us keep right on a running pod: its labels, and the claims of one that has not started.
+    fn repair(&mut self, index: usize) {
+        let slot = &self.slots[index];
+        let Some(occupant) = &slot.occupant else { return };
+        let (pod, ordinal) = (occupant.pod.clone(), slot.ordinal);
+        let scope = Scope::Slot(ordinal);
+        if pod.phase == flotilla_model::records::Phase::Pending && !pod.is_terminating() {
+            let commands = self.missing_claims(&pod);
+            self.stages
+                .claims
+                .extend(commands.into_iter().map(|command| ScopedCommand {
+                    scope: scope.clone(),
+                    command,
+                }));
+        }
+        if !pod.has_name_label && !pod.is_terminating() && !self.is_backing_off(ordinal, pod.name()) {
+            let command = Command::Patch {
+                resource: Resource::Pods,
+                key: pod.meta.key.clone(),
+                uid: pod.meta.uid.clone(),
+                kind: PatchKind::Merge,
+                body: json!({"metadata": {"labels": {names::POD_NAME_LABEL: pod.name(), names::POD_INDEX_LABEL: ordinal.to_string()}}}),
+                resource_version: None,
+                guard: None,
+                report: Report::Update,
+            };
+            self.stages.repair.push(ScopedCommand { scope, command });
+        }
+    }
+
+    /// Whether this is the Advanced kind.
+    pub(super) fn is_advanced(&self) -> bool {
+        self.view.set.kind == SetKind::Advanced
+    }
+}

@@ -1,0 +1,270 @@
+//! The plan that the steps of a pass fill in: slots, commands by stage, waits.
+
+use super::pod::{Health, LabelFacts, LabelReader, cause, since};
+use super::view::View;
+use crate::shared::identity::pod_name;
+use crate::shared::revision::Revisions;
+use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
+use flotilla_model::{
+    Decision, Failure, Hints, ObjectKey, PodRecord, Report, Resource, RevisionRecord, Timestamp, Wait, WaitCause,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pod with what is known of it in this pass.
+pub(super) struct Occupant {
+    pub(super) pod: Arc<PodRecord>,
+    pub(super) health: Health,
+    pub(super) labels: LabelFacts,
+    /// Its deletion is part of this plan.
+    pub(super) doomed: bool,
+    /// Its volumes do not match the claim templates: it has to be made again (rule 8.6).
+    pub(super) storage_differs: bool,
+}
+
+impl Occupant {
+    /// Whether it has to be replaced to come to the update revision.
+    pub(super) fn is_old(&self) -> bool {
+        !self.labels.is_updated || self.storage_differs
+    }
+
+    /// Whether the update may still delete it: it has neither ended nor begun to go.
+    pub(super) fn is_replaceable(&self) -> bool {
+        !self.doomed && !matches!(self.health, Health::Ended | Health::Terminating)
+    }
+}
+
+/// A wanted ordinal and who has it.
+pub(super) struct Slot {
+    pub(super) ordinal: i64,
+    pub(super) occupant: Option<Occupant>,
+}
+
+impl Slot {
+    pub(super) fn is_available(&self) -> bool {
+        self.occupant
+            .as_ref()
+            .is_some_and(|o| o.health.is_available() && !o.doomed)
+    }
+}
+
+/// Commands of a pass, by what they are for. Executed in this order.
+#[derive(Default)]
+pub(super) struct Stages {
+    /// Adoption, release, revisions.
+    pub(super) claim: Vec<ScopedCommand>,
+    /// Claims of new pods, and owner references of existing claims.
+    pub(super) claims: Vec<ScopedCommand>,
+    /// New pods.
+    pub(super) create: Vec<ScopedCommand>,
+    /// Labels of pods.
+    pub(super) repair: Vec<ScopedCommand>,
+    /// Pods that end, are not wanted, or are old.
+    pub(super) delete: Vec<ScopedCommand>,
+    /// Unused revisions.
+    pub(super) history: Vec<ScopedCommand>,
+}
+
+/// Everything that the steps of one pass read and write.
+pub(super) struct Plan<'v> {
+    pub(super) view: &'v View<'v>,
+    pub(super) revisions: Revisions,
+    /// The update revision, which exists when there is a plan.
+    pub(super) update: Arc<RevisionRecord>,
+    /// The current revision.
+    pub(super) current: Arc<RevisionRecord>,
+    /// Wanted ordinals, ascending.
+    pub(super) slots: Vec<Slot>,
+    /// Pods that are not wanted, by ordinal, ascending.
+    pub(super) condemned: Vec<(i64, Occupant)>,
+    pub(super) stages: Stages,
+    pub(super) waits: Vec<Wait>,
+    pub(super) wake_after: Option<Duration>,
+    pub(super) hints: Hints,
+    pub(super) events: Vec<flotilla_model::EventNote>,
+}
+
+impl<'v> Plan<'v> {
+    pub(super) fn new(view: &'v View<'v>, revisions: Revisions, update: Arc<RevisionRecord>) -> Self {
+        let current = revisions.current.clone().unwrap_or_else(|| update.clone());
+        let mut plan = Plan {
+            view,
+            current,
+            update,
+            revisions,
+            slots: Vec::new(),
+            condemned: Vec::new(),
+            stages: Stages::default(),
+            waits: Vec::new(),
+            wake_after: None,
+            hints: hints_of(view),
+            events: Vec::new(),
+        };
+        plan.seat();
+        plan
+    }
+
+    /// Puts each member into its slot, or among the condemned.
+    fn seat(&mut self) {
+        let view = self.view;
+        let (update, history) = (self.update.clone(), self.revisions.history.clone());
+        let current = self.current.clone();
+        let mut reader = LabelReader {
+            kind: view.set.kind,
+            update: Some(&update),
+            current: current.name(),
+            special: &view.set.spec.special_pods,
+            revisions: &history,
+            last: None,
+        };
+        let min_ready = view.set.spec.min_ready;
+        let mut members = view.members.iter().peekable();
+        let mut occupant = |pod: &Arc<PodRecord>| {
+            let labels = reader.read(pod);
+            let health = Health::of(pod, labels.lifecycle_allows, min_ready, view.now);
+            Occupant {
+                pod: pod.clone(),
+                health,
+                labels,
+                doomed: false,
+                storage_differs: false,
+            }
+        };
+        for ordinal in view.ordinals.iter() {
+            while let Some(member) = members.next_if(|m| m.ordinal < ordinal) {
+                self.condemned.push((member.ordinal, occupant(&member.pod)));
+            }
+            let found = members.next_if(|m| m.ordinal == ordinal).map(|m| occupant(&m.pod));
+            self.slots.push(Slot {
+                ordinal,
+                occupant: found,
+            });
+        }
+        self.condemned.extend(members.map(|m| (m.ordinal, occupant(&m.pod))));
+    }
+
+    pub(super) fn name(&self, ordinal: i64) -> String {
+        pod_name(self.view.set.name(), ordinal)
+    }
+
+    pub(super) fn key(&self, name: &str) -> ObjectKey {
+        self.view.set.meta.key.sibling(name)
+    }
+
+    pub(super) fn wait(&mut self, subject: String, cause: WaitCause, since: Option<Timestamp>) {
+        self.waits.push(Wait { subject, cause, since });
+    }
+
+    /// Waits for a pod to become available, and wakes up when it does so by the clock.
+    pub(super) fn wait_for(&mut self, pod: &PodRecord, health: Health) {
+        if let Health::NotAvailable(left) = health {
+            self.wake_within(left);
+        }
+        self.wait(pod.name().to_owned(), cause(pod, health), Some(since(pod, health)));
+    }
+
+    pub(super) fn wake_within(&mut self, delay: Duration) {
+        self.wake_after = Some(self.wake_after.map_or(delay, |known| known.min(delay)));
+    }
+
+    /// Whether a slot's last command failed a moment ago. Then it is said, and not repeated yet.
+    pub(super) fn is_backing_off(&mut self, ordinal: i64, subject: &str) -> bool {
+        let scope = Scope::Slot(ordinal);
+        let Some(Failure {
+            reason,
+            message,
+            since,
+            retry_at,
+            ..
+        }) = self.hints.failures.get(&scope).cloned()
+        else {
+            return false;
+        };
+        if retry_at <= self.view.now {
+            return false;
+        }
+        self.wake_within(retry_at.since(self.view.now));
+        self.wait(
+            subject.to_owned(),
+            WaitCause::Refused {
+                reason,
+                message,
+                retry_at,
+            },
+            Some(since),
+        );
+        true
+    }
+
+    /// Deletes a pod of ours: only this incarnation, only as it was seen (rule 1.6).
+    pub(super) fn delete(&mut self, ordinal: i64, pod: &PodRecord, report: Report) {
+        let command = Command::Delete {
+            resource: Resource::Pods,
+            key: pod.meta.key.clone(),
+            uid: pod.meta.uid.clone(),
+            resource_version: Some(pod.meta.resource_version),
+            report,
+        };
+        self.stages.delete.push(ScopedCommand {
+            scope: Scope::Slot(ordinal),
+            command,
+        });
+    }
+
+    /// Deletes the pod of a slot. `false` if the slot is backing off from a refusal.
+    pub(super) fn delete_slot(&mut self, index: usize, report: Report) -> bool {
+        let ordinal = self.slots[index].ordinal;
+        let name = self.name(ordinal);
+        if self.is_backing_off(ordinal, &name) {
+            return false;
+        }
+        let Some(pod) = self.slots[index].occupant.as_mut().map(|occupant| {
+            occupant.doomed = true;
+            occupant.pod.clone()
+        }) else {
+            return false;
+        };
+        self.delete(ordinal, &pod, report);
+        true
+    }
+
+    /// The stages, as a decision. Under OrderedReady a failure ends the pass.
+    pub(super) fn into_decision(mut self, status: flotilla_model::StatusWrite) -> Decision {
+        if let Some(delay) = super::status::next_report(self.view, &self.waits) {
+            self.wake_within(delay);
+        }
+        let all_or_stop = self.view.set.spec.is_monotonic();
+        let stage = |name, commands: Vec<ScopedCommand>, slow_start| Stage {
+            name,
+            commands,
+            all_or_stop,
+            slow_start,
+        };
+        let stages = [
+            stage("claim", self.stages.claim, false),
+            stage("claims", self.stages.claims, true),
+            stage("create", self.stages.create, true),
+            stage("repair", self.stages.repair, true),
+            stage("delete", self.stages.delete, true),
+            stage("history", self.stages.history, false),
+        ];
+        Decision {
+            stages: stages.into_iter().filter(|s| !s.commands.is_empty()).collect(),
+            status: Some(status),
+            events: self.events,
+            waits: self.waits,
+            wake_after: self.wake_after,
+            hints: (self.hints != *self.view.hints).then_some(self.hints),
+        }
+    }
+}
+
+/// The hints to work with: an edit of the set clears what failed, as it may have removed the cause.
+fn hints_of(view: &View<'_>) -> Hints {
+    let mut hints = view.hints.clone();
+    if hints.generation != view.set.meta.generation {
+        hints.generation = view.set.meta.generation;
+        hints.failures.clear();
+    }
+    hints
+}

@@ -1,0 +1,83 @@
+//! Step *scale down*: pods that are not wanted go, the highest ordinal first (rules 2.3 steps 8 and 9, and 3.5 step 4).
+
+use super::fill::Flow;
+use super::plan::Plan;
+use super::pod::Health;
+use flotilla_model::WaitCause;
+use flotilla_model::decision::Report;
+use flotilla_model::set::Area;
+
+impl Plan<'_> {
+    /// Under OrderedReady one pod goes at a time, and only when those that stay are well; an unhealthy pod that is not wanted itself
+    /// may go only if it is the lowest unhealthy one. `flotilla.rs/scale-down: ignore-unhealthy` waits for nothing but higher pods.
+    pub(super) fn scale_down(&mut self, flow: Flow) -> Flow {
+        if self.condemned.is_empty() {
+            return flow;
+        }
+        let spec = self.view.set.spec.clone();
+        if spec.is_stopped(Area::ScaleDown) {
+            return Flow::Blocked;
+        }
+        if !spec.is_monotonic() {
+            for index in (0..self.condemned.len()).rev() {
+                self.condemn(index);
+            }
+            return flow;
+        }
+        let heedless = spec.switches.scale_down_ignores_unhealthy;
+        if flow == Flow::Blocked && !heedless {
+            let pod = self.lowest_unhealthy().unwrap_or_default();
+            let highest = self.condemned.len() - 1;
+            let subject = self.condemned[highest].1.pod.name().to_owned();
+            self.wait(subject, WaitCause::ScaleDownBehindUnhealthy { pod }, None);
+            return Flow::Blocked;
+        }
+        let highest = self.condemned.len() - 1;
+        let occupant = &self.condemned[highest].1;
+        let name = occupant.pod.name().to_owned();
+        let is_well = occupant.health.is_available() || occupant.health == Health::Terminating;
+        if !is_well && !heedless {
+            let lowest = self.lowest_unhealthy();
+            if lowest.as_deref() != Some(&name) {
+                self.wait(
+                    name,
+                    WaitCause::ScaleDownBehindUnhealthy {
+                        pod: lowest.unwrap_or_default(),
+                    },
+                    None,
+                );
+                return Flow::Blocked;
+            }
+        }
+        self.condemn(highest);
+        Flow::Blocked
+    }
+
+    /// Deletes a pod that is not wanted, its claims going with it where the policy says so; or waits for one on its way out.
+    fn condemn(&mut self, index: usize) {
+        let (ordinal, occupant) = &mut self.condemned[index];
+        let (ordinal, pod) = (*ordinal, occupant.pod.clone());
+        self.keep_claims_of(ordinal, &pod, true);
+        if pod.is_terminating() {
+            self.wait_for(&pod, Health::Terminating);
+        } else if !self.is_backing_off(ordinal, pod.name()) {
+            self.condemned[index].1.doomed = true;
+            self.delete(ordinal, &pod, Report::Delete);
+        }
+    }
+
+    /// The lowest pod that is not available: among wanted ordinals first, then among the others.
+    fn lowest_unhealthy(&self) -> Option<String> {
+        let wanted = self
+            .slots
+            .iter()
+            .find(|s| !s.is_available())
+            .map(|s| self.name(s.ordinal));
+        wanted.or_else(|| {
+            self.condemned
+                .iter()
+                .find(|(_, o)| !o.health.is_available())
+                .map(|(_, o)| o.pod.name().to_owned())
+        })
+    }
+}

@@ -1,0 +1,317 @@
+//! Step *update*: pods of old revisions are replaced (rules 2.5, 2.6, 3.7, 3.8).
+//!
+//! The budget counts unavailable slots over the whole range, also below the partition. A pod that is unavailable already costs nothing
+//! to replace, so under Parallel all old unavailable pods of the partition window go first, wherever they stand (two-phase); under
+//! OrderedReady and for native sets without a budget the order is kept, unless the set opts in to unblocking.
+
+use super::claims::Growth;
+use super::plan::Plan;
+use super::pod::{Health, since};
+use crate::shared::budget::Budget;
+use crate::shared::ordering::rank;
+use flotilla_model::decision::{Report, Scope, ScopedCommand};
+use flotilla_model::set::{Area, UpdateKind};
+use flotilla_model::{IntOrPercent, WaitCause};
+
+impl Plan<'_> {
+    pub(super) fn update(&mut self) {
+        let spec = self.view.set.spec.clone();
+        if spec.is_stopped(Area::Update) {
+            return;
+        }
+        let old = self
+            .slots
+            .iter()
+            .filter(|s| s.occupant.as_ref().is_some_and(|o| o.is_old() && !o.doomed))
+            .count();
+        match spec.update {
+            UpdateKind::OnDelete => {
+                if old > 0 {
+                    self.wait(self.view.set.name().to_owned(), WaitCause::OnDelete { old }, None);
+                }
+            }
+            _ if spec.is_paused() => {
+                if old > 0 {
+                    self.wait(self.view.set.name().to_owned(), WaitCause::Paused, None);
+                }
+            }
+            UpdateKind::Recreate => self.recreate_all(),
+            UpdateKind::RollingUpdate if self.is_classic() => self.roll_classic(),
+            UpdateKind::RollingUpdate => self.roll(),
+        }
+        self.say_what_the_partition_keeps();
+    }
+
+    /// A native set that names no budget: one pod at a time, the way Kubernetes does it with its default gates.
+    fn is_classic(&self) -> bool {
+        self.view
+            .set
+            .spec
+            .rolling
+            .as_ref()
+            .is_none_or(|r| r.max_unavailable.is_none())
+    }
+
+    /// The update's budget, charged with every slot that is unavailable now.
+    fn update_budget(&self) -> Budget {
+        let spec = &self.view.set.spec;
+        let declared = spec
+            .rolling
+            .as_ref()
+            .and_then(|r| r.max_unavailable)
+            .unwrap_or(IntOrPercent::Int(1));
+        let limit = match (spec.is_monotonic(), self.is_advanced()) {
+            // An Advanced set under OrderedReady may not name more than 1, except by opting in to batches.
+            (true, true) => spec.switches.ordered_max_unavailable.unwrap_or(IntOrPercent::Int(1)),
+            _ => declared,
+        };
+        let mut budget = Budget::new(limit, spec.replicas);
+        let counts = |s: &&super::plan::Slot| {
+            !s.is_available() || s.occupant.as_ref().is_some_and(|o| self.is_expanding(&o.pod))
+        };
+        for slot in self.slots.iter().filter(counts) {
+            budget.charge(|| self.name(slot.ordinal));
+        }
+        budget
+    }
+
+    /// Lowest index that the update may touch in order; slots below keep the current revision.
+    fn window_start(&self) -> usize {
+        usize::try_from(self.view.set.spec.partition())
+            .unwrap_or(0)
+            .min(self.slots.len())
+    }
+
+    /// Slots in the order in which the update takes them, at most as many as the partition leaves.
+    fn targets(&self) -> Vec<usize> {
+        let spec = &self.view.set.spec;
+        let start = self.window_start();
+        let descending = (0..self.slots.len()).rev();
+        let Some(strategy) = spec
+            .rolling
+            .as_ref()
+            .and_then(|r| r.unordered.as_ref())
+            .filter(|_| !spec.is_monotonic())
+        else {
+            return descending.take_while(|index| *index >= start).collect();
+        };
+        let counts_already = |index: &usize| {
+            self.slots[*index]
+                .occupant
+                .as_ref()
+                .is_some_and(|o| !o.is_old() || o.health == Health::Terminating)
+        };
+        let (mut targets, mut waiting): (Vec<usize>, Vec<usize>) = descending.partition(counts_already);
+        waiting.retain(|index| self.slots[*index].occupant.is_some());
+        waiting.sort_by_key(|index| {
+            let occupant = self.slots[*index].occupant.as_ref();
+            let is_available = occupant.is_some_and(|o| o.health.is_available());
+            (occupant.map(|o| rank(strategy.as_ref(), &o.pod)), is_available)
+        });
+        targets.extend(waiting);
+        targets.truncate(self.slots.len() - start);
+        targets
+    }
+
+    /// Within a budget (rule 3.7, and 2.5 for native sets that name one).
+    fn roll(&mut self) {
+        let targets = self.targets();
+        let mut budget = self.update_budget();
+        if !self.view.set.spec.is_monotonic() {
+            for &index in &targets {
+                if self.is_old_and(index, |available| !available) {
+                    self.replace(index, &mut budget, false);
+                }
+            }
+        }
+        for index in targets {
+            if !self.is_old_and(index, |available| available) && !self.has_growth(index) {
+                continue;
+            }
+            let ordinal = self.slots[index].ordinal;
+            if budget.left() == 0 {
+                let cause = WaitCause::UpdateBudget {
+                    budget: budget.limit(),
+                    used_by: budget.used_by(),
+                };
+                self.wait(self.name(ordinal), cause, None);
+                return;
+            }
+            self.replace(index, &mut budget, true);
+        }
+    }
+
+    /// Whether the occupant of a slot is old, may be deleted, and its availability is as asked.
+    fn is_old_and(&self, index: usize, availability: impl Fn(bool) -> bool) -> bool {
+        self.slots[index]
+            .occupant
+            .as_ref()
+            .is_some_and(|o| o.is_old() && o.is_replaceable() && availability(o.health.is_available()))
+    }
+
+    /// Whether claims of an up-to-date pod have to follow their templates.
+    fn has_growth(&mut self, index: usize) -> bool {
+        let Some(occupant) = self.slots[index].occupant.as_ref().filter(|o| o.is_replaceable()) else {
+            return false;
+        };
+        if !self.is_advanced() || !self.view.set.spec.expand_claims {
+            return false;
+        }
+        let pod = occupant.pod.clone();
+        let waits = self.waits.len();
+        let growth = self.growth(&pod);
+        if matches!(growth, Growth::Needed(_) | Growth::NeedsRestart) {
+            self.waits.truncate(waits);
+        }
+        matches!(growth, Growth::Needed(_) | Growth::NeedsRestart)
+    }
+
+    /// Replaces a pod, its claims first where they have to grow. `costs`: it is available, so this uses the budget.
+    fn replace(&mut self, index: usize, budget: &mut Budget, costs: bool) {
+        let Some(occupant) = &self.slots[index].occupant else {
+            return;
+        };
+        let (pod, is_old, ordinal) = (occupant.pod.clone(), occupant.is_old(), self.slots[index].ordinal);
+        match self.growth(&pod) {
+            Growth::Needed(commands) => {
+                if self.is_backing_off(ordinal, pod.name()) {
+                    return;
+                }
+                let scope = Scope::Slot(ordinal);
+                self.stages
+                    .claims
+                    .extend(commands.into_iter().map(|command| ScopedCommand {
+                        scope: scope.clone(),
+                        command,
+                    }));
+            }
+            Growth::Waiting => return,
+            Growth::Done if !is_old => return,
+            Growth::Done | Growth::NeedsRestart => {
+                self.delete_slot(index, Report::Delete);
+            }
+        }
+        if costs {
+            budget.charge(|| pod.name().to_owned());
+        }
+    }
+
+    /// The classic path (rule 2.5): from the highest ordinal down to the partition, the first old pod goes; a pod that is not available
+    /// ends the walk. Broken pods below therefore do not hold up, those above do.
+    fn roll_classic(&mut self) {
+        if self.view.set.spec.switches.unblock_after.is_some() && self.unblock() {
+            return;
+        }
+        for index in (self.window_start()..self.slots.len()).rev() {
+            let Some(occupant) = &self.slots[index].occupant else {
+                self.held_up_by(index);
+                return;
+            };
+            if occupant.is_old() && occupant.is_replaceable() {
+                self.delete_slot(index, Report::Delete);
+                return;
+            }
+            if !self.slots[index].is_available() {
+                self.held_up_by(index);
+                return;
+            }
+        }
+    }
+
+    /// Says which old pod the classic walk would take next, were it not for the pod at `index`.
+    fn held_up_by(&mut self, index: usize) {
+        let start = self.window_start();
+        let next = (start..index).rev().find(|i| self.is_old_and(*i, |_| true));
+        if let Some(next) = next {
+            let used_by = vec![self.name(self.slots[index].ordinal)];
+            let subject = self.name(self.slots[next].ordinal);
+            self.wait(subject, WaitCause::UpdateBudget { budget: 1, used_by }, None);
+        }
+    }
+
+    /// Opt-in unblocking (rule 8.1): the first old pod of the partition window that has been bad for long enough is replaced although
+    /// the order would wait for it. One at a time; never a pod of the update revision, which may just be starting.
+    pub(super) fn unblock(&mut self) -> bool {
+        let spec = self.view.set.spec.clone();
+        let Some(after) = spec.switches.unblock_after else {
+            return false;
+        };
+        let applies = spec.update == UpdateKind::RollingUpdate && !spec.is_paused() && !spec.is_stopped(Area::Update);
+        let is_going = |o: &super::plan::Occupant| o.doomed || o.health == Health::Terminating;
+        if !applies || self.slots.iter().any(|s| s.occupant.as_ref().is_some_and(is_going)) {
+            return false;
+        }
+        for index in self.window_start()..self.slots.len() {
+            if !self.is_old_and(index, |available| !available) {
+                continue;
+            }
+            let Some(occupant) = &self.slots[index].occupant else {
+                continue;
+            };
+            let pod = &occupant.pod;
+            let bad_for = self
+                .view
+                .now
+                .since(since(pod, occupant.health).max(self.view.observing_since));
+            if !pod.has_been_ready || bad_for >= after {
+                return self.delete_slot(index, Report::Delete);
+            }
+            self.wake_within(after.saturating_sub(bad_for));
+        }
+        false
+    }
+
+    /// Recreate (rule 2.6): all old pods go at once. Those that are not wanted have gone already, or are going.
+    fn recreate_all(&mut self) {
+        for index in (0..self.slots.len()).rev() {
+            if self.is_old_and(index, |_| true) {
+                self.delete_slot(index, Report::Delete);
+            }
+        }
+    }
+
+    /// Pods that somebody asked to have recreated, by label, within the budget (rule 3.8): in every strategy, also while paused, and
+    /// also when an unhealthy pod holds up everything else, since that may be the very pod.
+    pub(super) fn recreate_specified(&mut self) {
+        if !self
+            .slots
+            .iter()
+            .any(|s| s.occupant.as_ref().is_some_and(|o| o.labels.is_specified))
+        {
+            return;
+        }
+        let mut budget = self.update_budget();
+        for index in (0..self.slots.len()).rev() {
+            let Some(occupant) = &self.slots[index].occupant else {
+                continue;
+            };
+            if !occupant.labels.is_specified || !occupant.is_replaceable() {
+                continue;
+            }
+            let name = occupant.pod.name().to_owned();
+            if occupant.health.is_available() && !budget.take(|| name.clone()) {
+                let cause = WaitCause::UpdateBudget {
+                    budget: budget.limit(),
+                    used_by: budget.used_by(),
+                };
+                self.wait(name, cause, None);
+                continue;
+            }
+            self.delete_slot(index, Report::Delete);
+        }
+    }
+
+    /// Old pods that the partition keeps are waited for by nobody, and that is said.
+    fn say_what_the_partition_keeps(&mut self) {
+        let spec = &self.view.set.spec;
+        if spec.update != UpdateKind::RollingUpdate || spec.partition() == 0 {
+            return;
+        }
+        let is_old = |slot: &&super::plan::Slot| slot.occupant.as_ref().is_some_and(|o| !o.labels.is_updated);
+        let old = self.slots.iter().filter(is_old).count();
+        let kept = old.min(self.window_start());
+        if kept > 0 {
+            self.wait(self.view.set.name().to_owned(), WaitCause::Partition { kept }, None);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a pass looks at: the set, its revisions, its pods by slot, and whatever stands in their way.
+
+use crate::shared::adoption::controller_ref;
+use crate::shared::identity::{Membership, membership, pod_name};
+use crate::shared::revision;
+use flotilla_model::set::Ordinals;
+use flotilla_model::{
+    ClaimRecord, Hints, Labels, OwnerRef, PassContext, PodRecord, Reader, RevisionRecord, Selector, SetRecord,
+    StorageClassRecord, Timestamp,
+};
+use std::sync::Arc;
+
+/// A pod of the set with its ordinal.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The ordinal in its name.
+    pub ordinal: i64,
+    /// The pod.
+    pub pod: Arc<PodRecord>,
+}
+
+/// One set and what belongs to it, at one moment.
+pub struct View<'a> {
+    /// The set.
+    pub set: Arc<SetRecord>,
+    /// The reference to the set that its pods and revisions carry.
+    pub owner: OwnerRef,
+    /// The ordinals that are wanted.
+    pub ordinals: Ordinals,
+    /// Pods that the set manages, by ordinal, ascending.
+    pub members: Vec<Member>,
+    /// Pods that it manages and whose ordinal is out of any range: counted, never acted upon (rule 1.3.4).
+    pub unusable: Vec<Arc<PodRecord>>,
+    /// Pods that it manages and should let go (rule 1.2.2).
+    pub to_release: Vec<Arc<PodRecord>>,
+    /// Pods that it should take (rule 1.2.2).
+    pub to_adopt: Vec<Arc<PodRecord>>,
+    /// Revisions that are the set's, and orphans that match its selector.
+    pub revisions: Vec<Arc<RevisionRecord>>,
+    /// The one clock value of the pass.
+    pub now: Timestamp,
+    /// Since when this process has been watching.
+    pub observing_since: Timestamp,
+    /// What earlier passes remembered.
+    pub hints: &'a Hints,
+    reader: &'a dyn Reader,
+}
+
+impl<'a> View<'a> {
+    /// Gathers the view of one set: handles, not copies.
+    pub fn observe(set: Arc<SetRecord>, reader: &'a dyn Reader, context: PassContext<'a>) -> Self {
+        let owner = controller_ref(set.kind.resource(), set.name(), &set.meta.uid);
+        let mut view = View {
+            owner,
+            ordinals: set.spec.ordinals(),
+            members: Vec::new(),
+            unusable: Vec::new(),
+            to_release: Vec::new(),
+            to_adopt: Vec::new(),
+            revisions: candidates(&set, reader),
+            now: context.now,
+            observing_since: context.observing_since,
+            hints: context.hints,
+            reader,
+            set,
+        };
+        view.sort_owned();
+        view.find_orphans();
+        view
+    }
+
+    /// Sorts what the set manages into members, those with unusable names, and those to release.
+    fn sort_owned(&mut self) {
+        let set = self.set.clone();
+        let mut selected = SelectorMemo::new(&set.spec.selector);
+        let pods = self.reader.pods_of(&set.meta.uid);
+        self.members.reserve(pods.len());
+        for pod in pods {
+            let kind = membership(set.name(), pod.name());
+            if !selected.matches(pod) || kind == Membership::Stranger {
+                // A set that is being deleted leaves its pods to the garbage collector.
+                if !set.is_deleted() {
+                    self.to_release.push(pod.clone());
+                }
+                continue;
+            }
+            match kind {
+                Membership::Member(ordinal) => self.members.push(Member {
+                    ordinal,
+                    pod: pod.clone(),
+                }),
+                Membership::Unusable | Membership::Stranger => self.unusable.push(pod.clone()),
+            }
+        }
+        self.members.sort_unstable_by_key(|m| m.ordinal);
+    }
+
+    /// Finds orphans that are members by name and selector; pods on their way out are not taken.
+    fn find_orphans(&mut self) {
+        if self.set.is_deleted() {
+            return;
+        }
+        let orphans = self.reader.orphan_pods(&self.set.meta.key.namespace);
+        let fits = |pod: &&Arc<PodRecord>| {
+            !pod.is_terminating()
+                && matches!(membership(self.set.name(), pod.name()), Membership::Member(_))
+                && self.set.spec.selector.matches(|key| pod.label(key))
+        };
+        self.to_adopt = orphans.iter().filter(fits).cloned().collect();
+    }
+
+    /// The pod that has the name of a slot although the set does not manage it.
+    pub fn stranger(&self, ordinal: i64) -> Option<&Arc<PodRecord>> {
+        self.reader
+            .pod(&self.set.meta.key.sibling(pod_name(self.set.name(), ordinal)))
+    }
+
+    /// A claim in the set's namespace.
+    pub fn claim(&self, name: &str) -> Option<&Arc<ClaimRecord>> {
+        self.reader.claim(&self.set.meta.key.sibling(name))
+    }
+
+    /// A revision in the set's namespace, whoever manages it.
+    pub fn revision_named(&self, name: &str) -> Option<Arc<RevisionRecord>> {
+        self.reader.revision(&self.set.meta.key.sibling(name)).cloned()
+    }
+
+    /// The storage class of this name.
+    pub fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
+        self.reader.storage_class(name)
+    }
+
+    /// All pods that count in the status.
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
+        self.members.iter().map(|m| &m.pod).chain(&self.unusable)
+    }
+}
+
+/// Revisions that are the set's or may become so: those that match its selector (rule 1.1.5 step 1).
+fn candidates(set: &SetRecord, reader: &dyn Reader) -> Vec<Arc<RevisionRecord>> {
+    let own = reader.revisions_of(&set.meta.uid).iter();
+    let orphans = reader
+        .orphan_revisions(&set.meta.key.namespace)
+        .iter()
+        .filter(|_| !set.is_deleted());
+    own.chain(orphans)
+        .filter(|r| revision::selects(&set.spec.selector, &r.meta.labels))
+        .cloned()
+        .collect()
+}
+
+/// Pods of one set share their labels, so one answer of the selector serves many.
+struct SelectorMemo<'s> {
+    selector: &'s Selector,
+    last: Option<(Labels, bool)>,
+    by_name: bool,
+}
+
+impl<'s> SelectorMemo<'s> {
+    fn new(selector: &'s Selector) -> Self {
+        use flotilla_api::names::{POD_INDEX_LABEL, POD_NAME_LABEL};
+        SelectorMemo {
+            selector,
+            last: None,
+            by_name: selector.mentions(POD_NAME_LABEL) || selector.mentions(POD_INDEX_LABEL),
+        }
+    }
+
+    fn matches(&mut self, pod: &PodRecord) -> bool {
+        if self.by_name {
+            return self.selector.matches(|key| pod.label(key));
+        }
+        if let Some((labels, answer)) = &self.last
+            && labels.is_same(&pod.meta.labels)
+        {
+            return *answer;
+        }
+        let answer = self.selector.matches(|key| pod.label(key));
+        self.last = Some((pod.meta.labels.clone(), answer));
+        answer
+    }
+}

@@ -1,0 +1,528 @@
+//! Fixtures that say only what matters: a cluster in memory, and pods, claims and revisions made by a few words.
+
+use crate::shared::identity::{Membership, membership};
+use flotilla_api::names;
+use flotilla_model::records::{Phase, PodTrouble, ReadyCondition, VolumeClaim};
+use flotilla_model::set::read_set;
+use flotilla_model::{
+    ClaimRecord, Hints, Interner, Labels, Meta, ObjectKey, OwnerRef, PassContext, PodRecord, Reader, Resource,
+    RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(crate) const NS: &str = "ns";
+
+/// Seconds at which tests take place, unless they say otherwise.
+pub(crate) const NOW: i64 = 100_000;
+
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_seconds(seconds)
+}
+
+pub(crate) fn set_uid(set: &str) -> Uid {
+    Uid::new(&format!("uid-of-{set}"))
+}
+
+fn meta(name: &str) -> Meta {
+    Meta {
+        key: ObjectKey::new(NS, name),
+        uid: Uid::new(&format!("uid-of-{name}")),
+        resource_version: 1,
+        generation: 1,
+        created: at(NOW - 5000),
+        deleted: None,
+        labels: Labels::default(),
+        owners: None,
+    }
+}
+
+pub(crate) fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> OwnerRef {
+    OwnerRef {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: name.into(),
+        uid: Uid::new(uid),
+        controller: false,
+        block_owner_deletion: false,
+    }
+}
+
+/// A pod: running, ready for an hour, made from no revision, until told otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct PodFixture {
+    name: String,
+    labels: BTreeMap<String, String>,
+    record: PodRecord,
+    orphan: bool,
+}
+
+pub(crate) fn pod(name: &str) -> PodFixture {
+    let record = PodRecord {
+        meta: meta(name),
+        phase: Phase::Running,
+        ready: ReadyCondition {
+            is_true: true,
+            since: Some(at(NOW - 3600)),
+        },
+        has_been_ready: true,
+        has_name_label: true,
+        has_index_label: true,
+        node: Some("node-0".into()),
+        volumes: None,
+        trouble: None,
+    };
+    let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
+    PodFixture {
+        name: name.to_owned(),
+        labels,
+        record,
+        orphan: false,
+    }
+}
+
+impl PodFixture {
+    pub(crate) fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.to_owned(), value.to_owned());
+        self
+    }
+    pub(crate) fn unlabelled(mut self) -> Self {
+        self.labels.clear();
+        self
+    }
+    pub(crate) fn revision(self, name: &str) -> Self {
+        self.label(names::REVISION_LABEL, name)
+    }
+    pub(crate) fn unready(mut self) -> Self {
+        self.record.ready.is_true = false;
+        self
+    }
+    pub(crate) fn never_ready(mut self) -> Self {
+        self.record.ready = ReadyCondition {
+            is_true: false,
+            since: Some(self.record.meta.created),
+        };
+        self.record.has_been_ready = false;
+        self
+    }
+    pub(crate) fn ready_since(mut self, seconds: i64) -> Self {
+        self.record.ready = ReadyCondition {
+            is_true: true,
+            since: Some(at(seconds)),
+        };
+        self
+    }
+    pub(crate) fn unready_since(mut self, seconds: i64) -> Self {
+        self.record.ready = ReadyCondition {
+            is_true: false,
+            since: Some(at(seconds)),
+        };
+        self
+    }
+    pub(crate) fn phase(mut self, phase: Phase) -> Self {
+        self.record.phase = phase;
+        self.record.ready.is_true &= phase == Phase::Running;
+        self
+    }
+    pub(crate) fn terminating(mut self) -> Self {
+        self.record.meta.deleted = Some(at(NOW - 5));
+        self
+    }
+    pub(crate) fn created(mut self, seconds: i64) -> Self {
+        self.record.meta.created = at(seconds);
+        self
+    }
+    pub(crate) fn no_name_label(mut self) -> Self {
+        self.record.has_name_label = false;
+        self
+    }
+    pub(crate) fn mounts(mut self, volumes: &[&str]) -> Self {
+        let list = volumes
+            .iter()
+            .map(|v| VolumeClaim {
+                volume: (*v).into(),
+                claim: None,
+            })
+            .collect();
+        self.record.volumes = Some(Arc::new(list));
+        self
+    }
+    pub(crate) fn trouble(mut self, container: &str, reason: &str) -> Self {
+        let trouble = PodTrouble {
+            container: container.into(),
+            reason: reason.into(),
+            message: "it says so".into(),
+        };
+        self.record.trouble = Some(Arc::new(trouble));
+        self
+    }
+    pub(crate) fn orphan(mut self) -> Self {
+        self.orphan = true;
+        self
+    }
+    pub(crate) fn owned_by(mut self, owner: OwnerRef) -> Self {
+        self.record.meta.owners = Some(Arc::new(vec![OwnerRef {
+            controller: true,
+            ..owner
+        }]));
+        self
+    }
+
+    pub(crate) fn build(mut self, set: &str) -> PodRecord {
+        self.record.meta.labels = self.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        if !self.orphan && self.record.meta.owners.is_none() {
+            let owner = OwnerRef {
+                uid: set_uid(set),
+                controller: true,
+                ..owner("apps/v1", "StatefulSet", set, "")
+            };
+            self.record.meta.owners = Some(Arc::new(vec![owner]));
+        }
+        debug_assert_eq!(self.name, self.record.name());
+        self.record
+    }
+}
+
+/// A claim of 10 bytes, bound.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimFixture(ClaimRecord);
+
+pub(crate) fn claim(name: &str) -> ClaimFixture {
+    ClaimFixture(ClaimRecord {
+        meta: meta(name),
+        storage_class: None,
+        access_modes: None,
+        requested_bytes: 10,
+        capacity_bytes: 10,
+        resize_pending_since: None,
+        is_bound: true,
+        expanded_by: None,
+        annotations: Labels::default(),
+    })
+}
+
+impl ClaimFixture {
+    pub(crate) fn owners(mut self, owners: Vec<OwnerRef>) -> Self {
+        self.0.meta.owners = (!owners.is_empty()).then(|| Arc::new(owners));
+        self
+    }
+    pub(crate) fn size(mut self, bytes: u64) -> Self {
+        self.0.requested_bytes = bytes;
+        self.0.capacity_bytes = bytes;
+        self
+    }
+    pub(crate) fn capacity(mut self, bytes: u64) -> Self {
+        self.0.capacity_bytes = bytes;
+        self
+    }
+    pub(crate) fn class(mut self, class: &str) -> Self {
+        self.0.storage_class = Some(class.into());
+        self
+    }
+    pub(crate) fn modes(mut self, modes: &str) -> Self {
+        self.0.access_modes = Some(modes.into());
+        self
+    }
+    pub(crate) fn terminating(mut self) -> Self {
+        self.0.meta.deleted = Some(at(NOW - 5));
+        self
+    }
+    pub(crate) fn resize_pending_since(mut self, seconds: i64) -> Self {
+        self.0.resize_pending_since = Some(at(seconds));
+        self
+    }
+    pub(crate) fn build(self) -> ClaimRecord {
+        self.0
+    }
+}
+
+/// A set as a user writes it, and everything around it: what a test starts from.
+#[derive(Clone, Debug)]
+pub(crate) struct Cluster {
+    pub(crate) set: Value,
+    pub(crate) kind: SetKind,
+    pub(crate) now: Timestamp,
+    pub(crate) observing_since: Timestamp,
+    pub(crate) hints: Hints,
+    record: Option<Arc<SetRecord>>,
+    pods: BTreeMap<String, Arc<PodRecord>>,
+    own_pods: Vec<Arc<PodRecord>>,
+    orphan_pods: Vec<Arc<PodRecord>>,
+    claims: BTreeMap<String, Arc<ClaimRecord>>,
+    revisions: BTreeMap<String, Arc<RevisionRecord>>,
+    own_revisions: Vec<Arc<RevisionRecord>>,
+    orphan_revisions: Vec<Arc<RevisionRecord>>,
+    classes: BTreeMap<String, Arc<StorageClassRecord>>,
+}
+
+pub(crate) fn template(image: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": image}]}})
+}
+
+/// An Advanced set `web` of `replicas` pods with image `v2`, rolling from revision `old` (image v1) to `new` (image v2), Parallel.
+pub(crate) fn advanced(replicas: i32) -> Cluster {
+    Cluster::new(SetKind::Advanced, replicas)
+}
+
+/// The same as a native set.
+pub(crate) fn native(replicas: i32) -> Cluster {
+    Cluster::new(SetKind::Native, replicas)
+}
+
+impl Cluster {
+    fn new(kind: SetKind, replicas: i32) -> Self {
+        let set = json!({
+            "metadata": {"name": "web", "namespace": NS, "uid": set_uid("web").to_string(), "resourceVersion": "7", "generation": 1},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "serviceName": "svc",
+                "template": template("v2"), "podManagementPolicy": "Parallel",
+            },
+            "status": {"currentRevision": "old", "updateRevision": "new"},
+        });
+        let mut cluster = Cluster {
+            set,
+            kind,
+            now: at(NOW),
+            observing_since: at(0),
+            hints: Hints {
+                generation: 1,
+                ..Hints::default()
+            },
+            record: None,
+            pods: BTreeMap::new(),
+            own_pods: Vec::new(),
+            orphan_pods: Vec::new(),
+            claims: BTreeMap::new(),
+            revisions: BTreeMap::new(),
+            own_revisions: Vec::new(),
+            orphan_revisions: Vec::new(),
+            classes: BTreeMap::new(),
+        };
+        cluster = cluster.revision("old", 1, "v1").revision("new", 2, "v2");
+        cluster
+    }
+
+    pub(crate) fn ordered(mut self) -> Self {
+        self.set["spec"]["podManagementPolicy"] = json!("OrderedReady");
+        self
+    }
+    /// Sets a field of the spec by its JSON pointer; parents are made.
+    pub(crate) fn spec(mut self, pointer: &str, value: Value) -> Self {
+        put(&mut self.set["spec"], pointer, value);
+        self
+    }
+    pub(crate) fn rolling(self, value: Value) -> Self {
+        self.spec("/updateStrategy/rollingUpdate", value)
+    }
+    pub(crate) fn status(mut self, pointer: &str, value: Value) -> Self {
+        put(&mut self.set["status"], pointer, value);
+        self
+    }
+    pub(crate) fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.set["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+    pub(crate) fn deleted(mut self) -> Self {
+        self.set["metadata"]["deletionTimestamp"] = json!(at(NOW).to_string());
+        self
+    }
+    pub(crate) fn claim_templates(self, names: &[&str]) -> Self {
+        let templates: Vec<Value> = names
+            .iter()
+            .map(|n| json!({"metadata": {"name": n}, "spec": {"resources": {"requests": {"storage": "10"}}}}))
+            .collect();
+        self.spec("/volumeClaimTemplates", json!(templates))
+    }
+    pub(crate) fn hints(mut self, hints: Hints) -> Self {
+        self.hints = hints;
+        self
+    }
+
+    pub(crate) fn revision(self, name: &str, number: i64, image: &str) -> Self {
+        self.revision_of(name, number, &template(image))
+    }
+    pub(crate) fn revision_of(self, name: &str, number: i64, template: &Value) -> Self {
+        let owner = OwnerRef {
+            uid: set_uid("web"),
+            controller: true,
+            ..owner("apps/v1", "StatefulSet", "web", "")
+        };
+        self.revision_record(name, number, template, Some(owner))
+    }
+    pub(crate) fn revision_record(
+        mut self,
+        name: &str,
+        number: i64,
+        template: &Value,
+        owner: Option<OwnerRef>,
+    ) -> Self {
+        let mut meta = meta(name);
+        meta.labels = [("app", "web")].into_iter().collect();
+        meta.owners = owner.map(|o| Arc::new(vec![o]));
+        let record = Arc::new(RevisionRecord::new(
+            meta,
+            number,
+            &json!({"spec": {"template": template}}),
+            None,
+        ));
+        match record.meta.controller() {
+            Some(o) if o.uid == set_uid("web") => self.own_revisions.push(record.clone()),
+            None => self.orphan_revisions.push(record.clone()),
+            Some(_) => {}
+        }
+        self.revisions.insert(name.to_owned(), record);
+        self
+    }
+    pub(crate) fn no_revisions(mut self) -> Self {
+        self.revisions.clear();
+        self.own_revisions.clear();
+        self
+    }
+    pub(crate) fn pod(self, fixture: PodFixture) -> Self {
+        let record = fixture.build("web");
+        self.pod_record(record)
+    }
+    pub(crate) fn pod_record(mut self, record: PodRecord) -> Self {
+        let record = Arc::new(record);
+        match record.meta.controller() {
+            Some(o) if o.uid == set_uid("web") => self.own_pods.push(record.clone()),
+            None => self.orphan_pods.push(record.clone()),
+            Some(_) => {}
+        }
+        self.pods.insert(record.name().to_owned(), record);
+        self
+    }
+    /// Pods `web-<ordinal>` at a revision, available.
+    pub(crate) fn pods(mut self, ordinals: impl IntoIterator<Item = i64>, revision: &str) -> Self {
+        for ordinal in ordinals {
+            self = self.pod(pod(&format!("web-{ordinal}")).revision(revision));
+        }
+        self
+    }
+    pub(crate) fn claim(mut self, fixture: ClaimFixture) -> Self {
+        let record = fixture.build();
+        self.claims.insert(record.meta.key.name.to_string(), Arc::new(record));
+        self
+    }
+    pub(crate) fn class(mut self, name: &str, allows_expansion: bool) -> Self {
+        let record = StorageClassRecord {
+            meta: meta(name),
+            allows_expansion,
+            is_default: false,
+        };
+        self.classes.insert(name.to_owned(), Arc::new(record));
+        self
+    }
+
+    /// Reads the set as it stands.
+    pub(crate) fn record(&self) -> Arc<SetRecord> {
+        Arc::new(read_set(self.kind, &self.set, &mut Interner::new()).expect("the fixture has metadata"))
+    }
+
+    /// Runs one pass.
+    pub(crate) fn decide(&self) -> flotilla_model::Decision {
+        let mut cluster = self.clone();
+        let record = cluster.record();
+        cluster.record = Some(record.clone());
+        let context = PassContext {
+            now: self.now,
+            observing_since: self.observing_since,
+            entropy: 0,
+            hints: &self.hints,
+        };
+        let view = crate::statefulset::view::View::observe(record, &cluster, context);
+        crate::statefulset::decide::decide(&view)
+    }
+
+    /// Names of the member pods.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (i64, &Arc<PodRecord>)> {
+        self.own_pods.iter().filter_map(|p| match membership("web", p.name()) {
+            Membership::Member(ordinal) => Some((ordinal, p)),
+            _ => None,
+        })
+    }
+}
+
+fn put(target: &mut Value, pointer: &str, value: Value) {
+    let mut place = target;
+    for field in pointer.split('/').skip(1) {
+        place = &mut place[field];
+    }
+    *place = value;
+}
+
+impl Reader for Cluster {
+    fn set(&self, _kind: SetKind, key: &ObjectKey) -> Option<&Arc<SetRecord>> {
+        self.record.as_ref().filter(|s| s.meta.key == *key)
+    }
+    fn sets_in(&self, _kind: SetKind, _namespace: &str) -> Vec<Arc<SetRecord>> {
+        self.record.iter().cloned().collect()
+    }
+    fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
+        self.pods.get(key.name.as_str())
+    }
+    fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>] {
+        if *owner == set_uid("web") { &self.own_pods } else { &[] }
+    }
+    fn orphan_pods(&self, _namespace: &str) -> &[Arc<PodRecord>] {
+        &self.orphan_pods
+    }
+    fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
+        self.claims.get(key.name.as_str())
+    }
+    fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>> {
+        self.revisions.get(key.name.as_str())
+    }
+    fn revisions_of(&self, owner: &Uid) -> &[Arc<RevisionRecord>] {
+        if *owner == set_uid("web") {
+            &self.own_revisions
+        } else {
+            &[]
+        }
+    }
+    fn orphan_revisions(&self, _namespace: &str) -> &[Arc<RevisionRecord>] {
+        &self.orphan_revisions
+    }
+    fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
+        self.classes.get(name)
+    }
+}
+
+/// Commands in short form, in order: `+web-0@new`, `-web-1`, `+claim data-web-0`, `~claim data-web-0`, `~pod web-0`, `+revision`,
+/// `~revision old`, `-revision old`.
+pub(crate) fn brief(decision: &flotilla_model::Decision) -> Vec<String> {
+    use flotilla_model::{Body, Command};
+    let noun = |resource: Resource| match resource {
+        Resource::Pods => "pod ",
+        Resource::Claims => "claim ",
+        Resource::Revisions => "revision ",
+        _ => "object ",
+    };
+    let line = |command: &Command| match command {
+        Command::Create {
+            body: Body::Pod(draft), ..
+        } => {
+            let revision = draft
+                .labels
+                .iter()
+                .find(|(k, _)| *k == names::REVISION_LABEL)
+                .map_or("", |(_, v)| v.as_str());
+            format!("+{}@{revision}", draft.key.name)
+        }
+        Command::Create {
+            resource: Resource::Revisions,
+            ..
+        } => "+revision".to_owned(),
+        Command::Create { resource, key, .. } => format!("+{}{}", noun(*resource), key.name),
+        Command::Delete {
+            resource: Resource::Pods,
+            key,
+            ..
+        } => format!("-{}", key.name),
+        Command::Delete { resource, key, .. } => format!("-{}{}", noun(*resource), key.name),
+        Command::Patch { resource, key, .. } => format!("~{}{}", noun(*resource), key.name),
+        Command::Read { resource, key } => format!("?{}{}", noun(*resource), key.name),
+    };
+    decision.commands().map(|c| line(&c.command)).collect()
+}
