@@ -2,7 +2,7 @@
 
 use super::request::{Answer, Refusal};
 use crate::wire::status::Status;
-use flotilla_model::Command;
+use flotilla_model::{Command, Uid};
 use std::time::Duration;
 
 /// The one meaning of an answer to a write.
@@ -46,16 +46,20 @@ impl Outcome {
     }
 }
 
-/// What the command wanted, as far as the meaning of a refusal depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the command wanted, as far as the meaning of an answer depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// A new object; whether one that is there already will do.
     Create {
         /// If so, that it exists is success.
         exists_is_fine: bool,
     },
-    /// To change or delete an object that is there.
-    Existing,
+    /// To change this incarnation.
+    Change(Uid),
+    /// To delete this incarnation.
+    Delete(Uid),
+    /// To look.
+    Read,
 }
 
 impl Intent {
@@ -63,13 +67,15 @@ impl Intent {
     pub fn of(command: &Command) -> Intent {
         match command {
             Command::Create { exists_is_fine, .. } => Intent::Create { exists_is_fine: *exists_is_fine },
-            Command::Patch { .. } | Command::Delete { .. } | Command::Read { .. } => Intent::Existing,
+            Command::Patch { uid, .. } => Intent::Change(uid.clone()),
+            Command::Delete { uid, .. } => Intent::Delete(uid.clone()),
+            Command::Read { .. } => Intent::Read,
         }
     }
 }
 
 /// The meaning of an answer.
-pub fn meaning(intent: Intent, answer: &Answer) -> Outcome {
+pub fn meaning(intent: &Intent, answer: &Answer) -> Outcome {
     match answer {
         Answer::Object(_) | Answer::Success | Answer::Lease(_) => Outcome::Done,
         // It took effect, but we do not know what is there now.
@@ -81,12 +87,12 @@ pub fn meaning(intent: Intent, answer: &Answer) -> Outcome {
     }
 }
 
-fn refused(intent: Intent, refusal: &Refusal) -> Outcome {
+fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
     let status = &refusal.status;
     match (status.code, intent) {
         (409, Intent::Create { exists_is_fine: true }) if status.reason == "AlreadyExists" => Outcome::Done,
         // Other than its name says, a conflict on create that is not AlreadyExists is a quota being updated.
-        (409, _) | (404 | 410, Intent::Existing) => Outcome::Stale,
+        (409, _) | (404 | 410, Intent::Change(_) | Intent::Delete(_) | Intent::Read) => Outcome::Stale,
         (429, _) => Outcome::Throttled(refusal.retry_after),
         // Nothing is stored before admission has passed, so these are certain.
         (500, _) if status.message.contains("failed calling webhook") => rejected("AdmissionUnavailable", status),
@@ -127,7 +133,7 @@ mod tests {
         Answer::Refused(Refusal { status, retry_after: Some(Duration::from_secs(3)) })
     }
 
-    fn word(intent: Intent, answer: &Answer) -> String {
+    fn word(intent: &Intent, answer: &Answer) -> String {
         match meaning(intent, answer) {
             Outcome::Rejected { reason, .. } => reason,
             other => other.word().into(),
@@ -136,32 +142,33 @@ mod tests {
 
     #[test]
     fn each_answer_has_one_meaning() {
-        const POD: Intent = Intent::Create { exists_is_fine: false };
-        const CLAIM: Intent = Intent::Create { exists_is_fine: true };
+        let pod = &Intent::Create { exists_is_fine: false };
+        let claim = &Intent::Create { exists_is_fine: true };
+        let existing = &Intent::Delete(Uid::new("u"));
         let account = "pods \"web-0\" is forbidden: error looking up service account ns/x: serviceaccount \"x\" not found";
         for (intent, answer, expected) in [
-            (POD, Answer::Success, "done"),
-            (POD, refuse(409, "AlreadyExists", ""), "stale"),
-            (CLAIM, refuse(409, "AlreadyExists", ""), "done"),
-            (CLAIM, refuse(409, "Conflict", "quota changed"), "stale"),
-            (POD, refuse(404, "NotFound", "namespaces \"x\" not found"), "NotFound"),
-            (Intent::Existing, refuse(404, "NotFound", ""), "stale"),
-            (Intent::Existing, refuse(409, "Conflict", "Precondition failed: UID in precondition: a"), "stale"),
-            (POD, refuse(429, "TooManyRequests", ""), "throttled"),
-            (POD, refuse(403, "Forbidden", "pods \"a\" is forbidden: exceeded quota: q"), "QuotaExceeded"),
-            (POD, refuse(403, "Forbidden", account), "ServiceAccountMissing"),
-            (POD, refuse(403, "Forbidden", "policy says no"), "Forbidden"),
-            (POD, refuse(422, "Invalid", ""), "Invalid"),
-            (POD, refuse(413, "RequestEntityTooLarge", ""), "TooLarge"),
-            (POD, refuse(400, "BadRequest", ""), "BadRequest"),
-            (POD, refuse(401, "Unauthorized", ""), "not_sent"),
-            (POD, refuse(500, "InternalError", "Internal error occurred: failed calling webhook \"x\""), "AdmissionUnavailable"),
-            (POD, refuse(500, "InternalError", "etcd"), "unknown"),
-            (POD, refuse(503, "ServiceUnavailable", ""), "unknown"),
-            (POD, refuse(504, "Timeout", ""), "unknown"),
-            (POD, Answer::Lost("timed out".into()), "unknown"),
-            (POD, Answer::NotSent("connection refused".into()), "not_sent"),
-            (POD, Answer::Fenced, "not_sent"),
+            (pod, Answer::Success, "done"),
+            (pod, refuse(409, "AlreadyExists", ""), "stale"),
+            (claim, refuse(409, "AlreadyExists", ""), "done"),
+            (claim, refuse(409, "Conflict", "quota changed"), "stale"),
+            (pod, refuse(404, "NotFound", "namespaces \"x\" not found"), "NotFound"),
+            (existing, refuse(404, "NotFound", ""), "stale"),
+            (existing, refuse(409, "Conflict", "Precondition failed: UID in precondition: a"), "stale"),
+            (pod, refuse(429, "TooManyRequests", ""), "throttled"),
+            (pod, refuse(403, "Forbidden", "pods \"a\" is forbidden: exceeded quota: q"), "QuotaExceeded"),
+            (pod, refuse(403, "Forbidden", account), "ServiceAccountMissing"),
+            (pod, refuse(403, "Forbidden", "policy says no"), "Forbidden"),
+            (pod, refuse(422, "Invalid", ""), "Invalid"),
+            (pod, refuse(413, "RequestEntityTooLarge", ""), "TooLarge"),
+            (pod, refuse(400, "BadRequest", ""), "BadRequest"),
+            (pod, refuse(401, "Unauthorized", ""), "not_sent"),
+            (pod, refuse(500, "InternalError", "Internal error occurred: failed calling webhook \"x\""), "AdmissionUnavailable"),
+            (pod, refuse(500, "InternalError", "etcd"), "unknown"),
+            (pod, refuse(503, "ServiceUnavailable", ""), "unknown"),
+            (pod, refuse(504, "Timeout", ""), "unknown"),
+            (pod, Answer::Lost("timed out".into()), "unknown"),
+            (pod, Answer::NotSent("connection refused".into()), "not_sent"),
+            (pod, Answer::Fenced, "not_sent"),
         ] {
             assert_eq!(word(intent, &answer), expected, "{answer:?}");
         }

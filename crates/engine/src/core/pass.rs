@@ -7,7 +7,7 @@
 //! thousand that cannot work is also the last.
 
 use super::outcome::{Intent, Outcome};
-use flotilla_model::{Command, Guard, ObjectKey, Report, Resource, Scope, ScopedCommand, Stage, StatusWrite, Timestamp};
+use flotilla_model::{Command, Guard, ObjectKey, Report, Resource, Scope, ScopedCommand, Stage, StatusWrite, Timestamp, Uid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Commands of one stage in flight at most, however many went well.
@@ -46,8 +46,8 @@ pub enum Ticket {
         /// The events that tell of it.
         report: Report,
     },
-    /// A [`Task::Status`], for the incarnation with this key.
-    Status(Resource, ObjectKey),
+    /// A [`Task::Status`], of this incarnation.
+    Status(Resource, ObjectKey, Uid),
 }
 
 impl Task {
@@ -56,7 +56,7 @@ impl Task {
         match self {
             Task::Read(resource, key) => Ticket::Read(*resource, key.clone()),
             Task::Guard(guard) => Ticket::Guard(guard.clone()),
-            Task::Status(write) => Ticket::Status(write.resource, write.key.clone()),
+            Task::Status(write) => Ticket::Status(write.resource, write.key.clone(), write.uid.clone()),
             Task::Command(ScopedCommand { command: Command::Read { resource, key }, .. }) => Ticket::Read(*resource, key.clone()),
             Task::Command(ScopedCommand { scope, command }) => Ticket::Command {
                 scope: scope.clone(),
@@ -87,6 +87,17 @@ pub enum Step {
     Acting,
     /// Writing the status.
     Reporting,
+}
+
+/// A command that the server refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// What was tried.
+    pub attempt: Report,
+    /// A word for programs.
+    pub reason: String,
+    /// What the server said.
+    pub message: String,
 }
 
 /// What kept a pass from ending well, other than refusals, which belong to scopes.
@@ -129,10 +140,11 @@ pub struct Pass {
     /// Scopes whose later commands are cancelled.
     cancelled: BTreeSet<Scope>,
     /// Refusals of this pass.
-    rejected: BTreeMap<Scope, (String, String)>,
+    rejected: BTreeMap<Scope, Rejection>,
     /// Scopes in which something went well.
     went_well: BTreeSet<Scope>,
     wrote: bool,
+    was_cut: bool,
     stale: bool,
     trouble: Option<Trouble>,
 }
@@ -153,6 +165,7 @@ impl Pass {
             rejected: BTreeMap::new(),
             went_well: BTreeSet::new(),
             wrote: false,
+            was_cut: false,
             stale: false,
             trouble: None,
         }
@@ -167,6 +180,7 @@ impl Pass {
     /// Goes on to writing this status.
     pub fn report(&mut self, status: Option<StatusWrite>) {
         self.step = Step::Reporting;
+        self.stopped = false;
         self.status = status.map(Box::new);
     }
 
@@ -181,7 +195,7 @@ impl Pass {
         Some(task)
     }
 
-    /// Puts back a task that could not be sent now.
+    /// Puts back a write that may not be sent now.
     pub fn put_back(&mut self, task: Task) {
         self.in_flight -= 1;
         match task {
@@ -193,6 +207,19 @@ impl Pass {
                 self.running.commands.push_front(command);
             }
         }
+    }
+
+    /// The end of the pass's time slice: starts no further commands, and wants another pass if there were any.
+    pub fn cut(&mut self) {
+        if self.step == Step::Acting && (!self.running.commands.is_empty() || !self.stages.is_empty()) {
+            self.stopped = true;
+            self.was_cut = true;
+        }
+    }
+
+    /// Whether commands were left undone for lack of time.
+    pub fn was_cut(&self) -> bool {
+        self.was_cut
     }
 
     fn next_in_stages(&mut self) -> Option<Task> {
@@ -305,7 +332,7 @@ impl Pass {
                 return;
             }
             Outcome::Stale => self.stale = true,
-            Outcome::Rejected { reason, message } => self.reject(scope.as_ref(), reason, message),
+            Outcome::Rejected { reason, message } => self.reject(ticket, reason, message),
             Outcome::Throttled(after) => {
                 let retry_at = after.map(|after| now + after);
                 self.note(Trouble { message: "the API server asks for fewer requests".into(), retry_at });
@@ -317,10 +344,15 @@ impl Pass {
         }
     }
 
-    fn reject(&mut self, scope: Option<&Scope>, reason: &str, message: &str) {
-        match scope {
-            Some(scope) => drop(self.rejected.insert(scope.clone(), (reason.into(), message.into()))),
-            None => self.note(Trouble { message: format!("status refused: {reason}: {message}"), retry_at: None }),
+    fn reject(&mut self, ticket: &Ticket, reason: &str, message: &str) {
+        match ticket {
+            Ticket::Command { scope, report, .. } => {
+                let rejection = Rejection { attempt: *report, reason: reason.into(), message: message.into() };
+                self.rejected.insert(scope.clone(), rejection);
+            }
+            Ticket::Status(..) | Ticket::Read(..) | Ticket::Guard(_) => {
+                self.note(Trouble { message: format!("refused: {reason}: {message}"), retry_at: None });
+            }
         }
     }
 
@@ -354,8 +386,8 @@ impl Pass {
         self.trouble.as_ref()
     }
 
-    /// Refusals, by scope: reason and message.
-    pub fn rejected(&self) -> &BTreeMap<Scope, (String, String)> {
+    /// Refusals, by scope.
+    pub fn rejected(&self) -> &BTreeMap<Scope, Rejection> {
         &self.rejected
     }
 

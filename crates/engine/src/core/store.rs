@@ -157,7 +157,9 @@ impl<R: Stored> Store<R> {
     pub fn apply(&mut self, new: Arc<R>, source: Source) -> Option<Changed<R>> {
         let meta = new.meta();
         match (source, &mut self.listed) {
-            (Source::List, Some(listed)) => drop(listed.insert(meta.uid.clone())),
+            (Source::List, Some(listed)) => {
+                listed.insert(meta.uid.clone());
+            }
             (Source::Watch, _) => self.caught_up = self.caught_up.max(meta.resource_version),
             (Source::List, None) | (Source::Answer, _) => {}
         }

@@ -45,6 +45,7 @@ pub(crate) fn pod(name: &str, version: u64) -> Pod {
         meta: meta(name, version),
         phase: Phase::Pending,
         ready: ReadyCondition::default(),
+        has_been_ready: false,
         has_name_label: true,
         has_index_label: true,
         node: None,

@@ -1,10 +1,10 @@
 //! Claims: the fields of `core/v1` that a [`ClaimRecord`] keeps.
 
-use super::meta::{Annotated, ObjectMeta};
+use super::meta::{Annotated, ObjectMeta, Time};
 use bytes::Bytes;
 use flotilla_api::names;
 use flotilla_model::template::parse_bytes;
-use flotilla_model::{ClaimRecord, Interner};
+use flotilla_model::{ClaimRecord, Interner, Timestamp};
 use prost::Message;
 use std::collections::BTreeMap;
 
@@ -58,6 +58,15 @@ struct Condition {
     type_: String,
     #[prost(string, tag = "2")]
     status: String,
+    #[prost(message, optional, tag = "4")]
+    last_transition: Option<Time>,
+}
+
+impl ClaimStatus {
+    fn resize_pending_since(&self) -> Option<Timestamp> {
+        let pending = self.conditions.iter().find(|c| c.type_ == "FileSystemResizePending" && c.status == "True")?;
+        Some(pending.last_transition.map(Timestamp::from).unwrap_or_default())
+    }
 }
 
 impl Claim {
@@ -73,7 +82,7 @@ impl Claim {
             access_modes: (!spec.access_modes.is_empty()).then(|| interner.string(&spec.access_modes.join(","))),
             requested_bytes: storage(&requests),
             capacity_bytes: storage(&status.capacity),
-            resize_pending: status.conditions.iter().any(|c| c.type_ == "FileSystemResizePending" && c.status == "True"),
+            resize_pending_since: status.resize_pending_since(),
             is_bound: status.phase == "Bound",
             expanded_by: annotations.get(names::CLAIM_EXPANDED_BY).map(|set| interner.string(set)),
             annotations: interner.labels(annotations.iter().map(|(k, v)| (k.as_str(), v.as_str()))),

@@ -6,6 +6,7 @@ use flotilla_model::records::{Phase, PodTrouble, ReadyCondition, VolumeClaim};
 use flotilla_model::{Interner, PodRecord, Timestamp};
 use prost::Message;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// `core/v1` Pod.
 #[derive(Clone, PartialEq, Message)]
@@ -56,6 +57,8 @@ struct PodStatus {
     message: String,
     #[prost(string, tag = "4")]
     reason: String,
+    #[prost(message, optional, tag = "7")]
+    started: Option<Time>,
     #[prost(message, repeated, tag = "8")]
     containers: Vec<ContainerStatus>,
     #[prost(message, repeated, tag = "10")]
@@ -123,6 +126,7 @@ impl Pod {
             meta,
             phase: Phase::parse(&status.phase),
             ready: status.ready(),
+            has_been_ready: status.has_been_ready(),
             has_name_label,
             has_index_label,
             node: (!spec.node_name.is_empty()).then(|| interner.string(&spec.node_name)),
@@ -159,6 +163,15 @@ impl PodStatus {
             // A transition time of zero is how the Go types write "never".
             since: c.last_transition.map(Timestamp::from).filter(|t| *t > Timestamp::default()),
         })
+    }
+
+    /// The condition begins as False when the pod starts, and the time of the last transition is all that tells whether it ever
+    /// was True. Both times are cut to seconds, so a difference of one may be none.
+    fn has_been_ready(&self) -> bool {
+        const CUT: Duration = Duration::from_secs(1);
+        let ready = self.ready();
+        let started = self.started.map(Timestamp::from);
+        ready.is_true || started.zip(ready.since).is_some_and(|(started, since)| since > started + CUT)
     }
 
     /// The most telling complaint: about the pod as a whole, else about a container, else from the scheduler.
