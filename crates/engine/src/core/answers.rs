@@ -14,7 +14,15 @@ use flotilla_model::{EventNote, Guard, ObjectKey, Report, Resource, Timestamp};
 impl Core {
     /// Takes in the answer to a request. Every request sent must be answered once, if only with [`Answer::Lost`].
     pub fn answer(&mut self, id: RequestId, answer: Answer, now: Timestamp) {
-        let Some(Pending { purpose, verb, resource, sent_at }) = self.pending.remove(&id) else { return };
+        let Some(Pending {
+            purpose,
+            verb,
+            resource,
+            sent_at,
+        }) = self.pending.remove(&id)
+        else {
+            return;
+        };
         let word = match &answer {
             Answer::Lease(LeaseReply::Failed) => "lost",
             other => meaning(&Intent::Read, other).word(),
@@ -28,13 +36,22 @@ impl Core {
                     elector.answer(LeaseReply::Failed, now);
                 }
             }
-            Purpose::Event(call) => self.events.answered(&call, matches!(answer, Answer::Success | Answer::Object(_))),
-            Purpose::Pass { id, key, ticket, permit } => {
+            Purpose::Event(call) => self
+                .events
+                .answered(&call, matches!(answer, Answer::Success | Answer::Object(_))),
+            Purpose::Pass {
+                id,
+                key,
+                ticket,
+                permit,
+            } => {
                 if let Some(permit) = permit {
                     self.limiter.finish(permit, load(&answer), now);
                 }
                 match &ticket {
-                    Ticket::Read(resource, object) => self.read_answered(id, &key, &ticket, (*resource, object), answer, now),
+                    Ticket::Read(resource, object) => {
+                        self.read_answered(id, &key, &ticket, (*resource, object), answer, now)
+                    }
                     Ticket::Guard(guard) => self.guard_answered(id, &ticket, guard, answer, now),
                     Ticket::Command { .. } | Ticket::Status(..) => self.write_answered(id, &key, &ticket, &answer, now),
                 }
@@ -72,7 +89,13 @@ impl Core {
     }
 
     /// Puts what a read showed into the cache. Says whether the object is there.
-    fn absorb_read(&mut self, resource: Resource, key: &ObjectKey, answer: Answer, now: Timestamp) -> Result<bool, Trouble> {
+    fn absorb_read(
+        &mut self,
+        resource: Resource,
+        key: &ObjectKey,
+        answer: Answer,
+        now: Timestamp,
+    ) -> Result<bool, Trouble> {
         match meaning(&Intent::Read, &answer) {
             Outcome::Done => {
                 if let Answer::Object(object) = answer {
@@ -88,18 +111,22 @@ impl Core {
                 }
                 Ok(false)
             }
-            Outcome::Throttled(after) => {
-                Err(Trouble { message: format!("reading {resource} {key}: too many requests"), retry_at: after.map(|a| now + a) })
-            }
-            Outcome::Rejected { message, .. } | Outcome::Unknown(message) | Outcome::NotSent(message) => {
-                Err(Trouble { message: format!("reading {resource} {key}: {message}"), retry_at: None })
-            }
+            Outcome::Throttled(after) => Err(Trouble {
+                message: format!("reading {resource} {key}: too many requests"),
+                retry_at: after.map(|a| now + a),
+            }),
+            Outcome::Rejected { message, .. } | Outcome::Unknown(message) | Outcome::NotSent(message) => Err(Trouble {
+                message: format!("reading {resource} {key}: {message}"),
+                retry_at: None,
+            }),
         }
     }
 
     fn write_answered(&mut self, pass: u64, key: &QueueKey, ticket: &Ticket, answer: &Answer, now: Timestamp) {
         let (resource, object, intent) = match ticket {
-            Ticket::Command { resource, key, intent, .. } => (*resource, key, intent.clone()),
+            Ticket::Command {
+                resource, key, intent, ..
+            } => (*resource, key, intent.clone()),
             Ticket::Status(resource, key, uid) => (*resource, key, Intent::Change(uid.clone())),
             Ticket::Read(..) | Ticket::Guard(_) => return,
         };
@@ -107,7 +134,10 @@ impl Core {
         self.absorb_write(resource, object, &intent, answer, now);
         let outcome = meaning(&intent, answer);
         if self.must_be_read(&intent, &outcome, resource, object) {
-            self.unsettled.entry(key.clone()).or_default().insert((resource, object.clone()));
+            self.unsettled
+                .entry(key.clone())
+                .or_default()
+                .insert((resource, object.clone()));
         }
         if let Some(active) = self.passes.get(&pass)
             && let Some(note) = note_of(ticket, &outcome, answer, &active.regarding)
@@ -186,7 +216,12 @@ fn load(answer: &Answer) -> Load {
 
 /// The event that tells of a command, if one does (rule 1.8).
 fn note_of(ticket: &Ticket, outcome: &Outcome, answer: &Answer, regarding: &Regarding) -> Option<EventNote> {
-    let Ticket::Command { resource, key, report, .. } = ticket else { return None };
+    let Ticket::Command {
+        resource, key, report, ..
+    } = ticket
+    else {
+        return None;
+    };
     let (kind, name, set) = (resource.kind(), &key.name, &regarding.key.name);
     let (verb, success, failure) = words(*report)?;
     let owner = regarding.resource.kind();

@@ -25,23 +25,59 @@ pub struct Cache {
 macro_rules! on_store {
     ($cache:expr, $resource:expr, $store:ident => $body:expr, else $none:expr) => {
         match $resource {
-            Resource::Pods => { let $store = &$cache.pods; $body }
-            Resource::Claims => { let $store = &$cache.claims; $body }
-            Resource::Revisions => { let $store = &$cache.revisions; $body }
-            Resource::NativeSets => { let $store = &$cache.native_sets; $body }
-            Resource::AdvancedSets => { let $store = &$cache.advanced_sets; $body }
-            Resource::StorageClasses => { let $store = &$cache.storage_classes; $body }
+            Resource::Pods => {
+                let $store = &$cache.pods;
+                $body
+            }
+            Resource::Claims => {
+                let $store = &$cache.claims;
+                $body
+            }
+            Resource::Revisions => {
+                let $store = &$cache.revisions;
+                $body
+            }
+            Resource::NativeSets => {
+                let $store = &$cache.native_sets;
+                $body
+            }
+            Resource::AdvancedSets => {
+                let $store = &$cache.advanced_sets;
+                $body
+            }
+            Resource::StorageClasses => {
+                let $store = &$cache.storage_classes;
+                $body
+            }
             Resource::Leases | Resource::Events => $none,
         }
     };
     (mut $cache:expr, $resource:expr, $store:ident => $body:expr, else $none:expr) => {
         match $resource {
-            Resource::Pods => { let $store = &mut $cache.pods; $body }
-            Resource::Claims => { let $store = &mut $cache.claims; $body }
-            Resource::Revisions => { let $store = &mut $cache.revisions; $body }
-            Resource::NativeSets => { let $store = &mut $cache.native_sets; $body }
-            Resource::AdvancedSets => { let $store = &mut $cache.advanced_sets; $body }
-            Resource::StorageClasses => { let $store = &mut $cache.storage_classes; $body }
+            Resource::Pods => {
+                let $store = &mut $cache.pods;
+                $body
+            }
+            Resource::Claims => {
+                let $store = &mut $cache.claims;
+                $body
+            }
+            Resource::Revisions => {
+                let $store = &mut $cache.revisions;
+                $body
+            }
+            Resource::NativeSets => {
+                let $store = &mut $cache.native_sets;
+                $body
+            }
+            Resource::AdvancedSets => {
+                let $store = &mut $cache.advanced_sets;
+                $body
+            }
+            Resource::StorageClasses => {
+                let $store = &mut $cache.storage_classes;
+                $body
+            }
             Resource::Leases | Resource::Events => $none,
         }
     };

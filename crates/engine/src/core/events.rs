@@ -121,9 +121,21 @@ impl Events {
         self.made += 1;
         let name = self.name_of(regarding, now);
         let event = regarding.key.sibling(name.as_str());
-        let series = Series { event, count: 1, last: now, latest: note.message.clone(), told_at: now, told_count: 1 };
+        let series = Series {
+            event,
+            count: 1,
+            last: now,
+            latest: note.message.clone(),
+            told_at: now,
+            told_count: 1,
+        };
         self.series.insert(id, series);
-        self.queue.push_back(EventCall::Create(NewEvent { name, regarding: regarding.clone(), note, at: now }));
+        self.queue.push_back(EventCall::Create(NewEvent {
+            name,
+            regarding: regarding.clone(),
+            note,
+            at: now,
+        }));
     }
 
     /// The series that a note belongs to: its own text's while there are few, else the combined one of its reason.
@@ -135,7 +147,11 @@ impl Events {
         let first = (regarding.uid.clone(), note.reason, Text::Exact(0));
         let last = (regarding.uid.clone(), note.reason, Text::Exact(u64::MAX));
         let individual = self.series.range(first..=last).count();
-        if individual < INDIVIDUAL_MAX { exact } else { (regarding.uid.clone(), note.reason, Text::Combined) }
+        if individual < INDIVIDUAL_MAX {
+            exact
+        } else {
+            (regarding.uid.clone(), note.reason, Text::Combined)
+        }
     }
 
     fn name_of(&self, regarding: &Regarding, now: Timestamp) -> String {
@@ -163,8 +179,12 @@ impl Events {
     }
 
     fn queue_repeats(&mut self, now: Timestamp) {
-        self.series.retain(|_, series| series.count > series.told_count || now.since(series.last) < WINDOW);
-        let due = self.series.values_mut().filter(|s| s.count > s.told_count && now >= s.told_at + REPEAT_EVERY);
+        self.series
+            .retain(|_, series| series.count > series.told_count || now.since(series.last) < WINDOW);
+        let due = self
+            .series
+            .values_mut()
+            .filter(|s| s.count > s.told_count && now >= s.told_at + REPEAT_EVERY);
         for series in due.take(QUEUE_MAX) {
             (series.told_at, series.told_count) = (now, series.count);
             self.queue.push_back(EventCall::Repeat {
@@ -174,7 +194,12 @@ impl Events {
                 note: series.latest.clone(),
             });
         }
-        self.repeat_at = self.series.values().filter(|s| s.count > s.told_count).map(|s| s.told_at + REPEAT_EVERY).min();
+        self.repeat_at = self
+            .series
+            .values()
+            .filter(|s| s.count > s.told_count)
+            .map(|s| s.told_at + REPEAT_EVERY)
+            .min();
     }
 
     /// A call is over. One that failed is not repeated; its series is forgotten, so that the next note makes a new event.
@@ -230,11 +255,19 @@ mod tests {
     use crate::core::testing::{at, key};
 
     fn regarding() -> Regarding {
-        Regarding { resource: Resource::NativeSets, key: key("web"), uid: Uid::new("u") }
+        Regarding {
+            resource: Resource::NativeSets,
+            key: key("web"),
+            uid: Uid::new("u"),
+        }
     }
 
     fn note(message: &str) -> EventNote {
-        EventNote { warning: false, reason: "SuccessfulCreate", message: message.into() }
+        EventNote {
+            warning: false,
+            reason: "SuccessfulCreate",
+            message: message.into(),
+        }
     }
 
     fn drain(events: &mut Events, now: Timestamp) -> Vec<EventCall> {
@@ -266,7 +299,10 @@ mod tests {
         }
         assert_eq!(drain(&mut events, at(0)).len(), 1);
         assert_eq!(events.next_wake(at(0)), Some(at(30_000)));
-        assert!(matches!(drain(&mut events, at(30_000))[..], [EventCall::Repeat { count: 3, .. }]));
+        assert!(matches!(
+            drain(&mut events, at(30_000))[..],
+            [EventCall::Repeat { count: 3, .. }]
+        ));
     }
 
     #[test]
@@ -284,7 +320,10 @@ mod tests {
     fn few_calls_are_in_flight_and_a_flood_is_dropped() {
         let mut events = Events::default();
         for i in 0..QUEUE_MAX + 50 {
-            let regarding = Regarding { uid: Uid::new(&format!("u{i}")), ..regarding() };
+            let regarding = Regarding {
+                uid: Uid::new(&format!("u{i}")),
+                ..regarding()
+            };
             events.note(&regarding, note("x"), at(0));
         }
         assert_eq!(events.dropped(), 50);

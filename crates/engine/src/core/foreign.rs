@@ -20,7 +20,11 @@ pub struct ForeignWriters {
 impl ForeignWriters {
     /// Sets are left alone for `pause`.
     pub fn new(pause: Duration) -> Self {
-        ForeignWriters { pause, paused: HashMap::new(), noticed: 0 }
+        ForeignWriters {
+            pause,
+            paused: HashMap::new(),
+            noticed: 0,
+        }
     }
 
     /// Somebody else wrote to this set. Returns until when it is left alone, if it was not already.
@@ -60,7 +64,11 @@ impl ForeignWriters {
 /// Whether the part of the status that belongs to a set's controller differs.
 pub fn controller_status_differs(old: &SetRecord, new: &SetRecord) -> bool {
     let ours = |status: &'_ Value| -> Vec<(String, Value)> {
-        let fields = status.as_object().into_iter().flatten().filter(|(field, _)| *field != "conditions");
+        let fields = status
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(field, _)| *field != "conditions");
         fields.map(|(field, value)| (field.clone(), value.clone())).collect()
     };
     old.status != new.status && ours(&old.status) != ours(&new.status)
@@ -68,7 +76,10 @@ pub fn controller_status_differs(old: &SetRecord, new: &SetRecord) -> bool {
 
 /// Who wrote it, as far as the set tells: the first manager of its status that is not us.
 pub fn foreign_manager<'a>(set: &'a SetRecord, us: &str) -> Option<&'a str> {
-    set.status_writers.iter().map(|manager| &**manager).find(|manager| *manager != us)
+    set.status_writers
+        .iter()
+        .map(|manager| &**manager)
+        .find(|manager| *manager != us)
 }
 
 #[cfg(test)]

@@ -23,12 +23,16 @@ impl Core {
 
     /// Until when writes may be sent; `None` if they may not, or if there is no end.
     pub fn fence(&self) -> Option<Timestamp> {
-        self.elector.as_ref().map_or(Some(Timestamp::MAX), super::lease::Elector::fence)
+        self.elector
+            .as_ref()
+            .map_or(Some(Timestamp::MAX), super::lease::Elector::fence)
     }
 
     /// Whether we hold the lease, or need none.
     pub fn holds_lease(&self, now: Timestamp) -> bool {
-        self.elector.as_ref().is_none_or(|elector| elector.role(now) == Role::Leader)
+        self.elector
+            .as_ref()
+            .is_none_or(|elector| elector.role(now) == Role::Leader)
     }
 
     /// Whether passes may begin.
@@ -41,7 +45,11 @@ impl Core {
         let kinds = self.kinds.iter().filter(|(_, kind)| !kind.is_known());
         let mut missing: Vec<String> = kinds
             .map(|(resource, kind)| {
-                if kind.is_missing() { format!("{resource}: the server does not know this kind") } else { format!("{resource}: not listed yet") }
+                if kind.is_missing() {
+                    format!("{resource}: the server does not know this kind")
+                } else {
+                    format!("{resource}: not listed yet")
+                }
             })
             .collect();
         missing.sort();
@@ -66,7 +74,10 @@ impl Core {
         if self.watching {
             return;
         }
-        let undecided = self.elector.as_ref().is_some_and(|elector| elector.role(now) == Role::Unknown);
+        let undecided = self
+            .elector
+            .as_ref()
+            .is_some_and(|elector| elector.role(now) == Role::Unknown);
         // Taking a free lease is a second request, which the first verdict calls for at once.
         let taking = self.pending.values().any(|p| matches!(p.purpose, Purpose::Lease));
         if (undecided || taking) && now < self.started + VERDICT_WITHIN {
@@ -81,7 +92,11 @@ impl Core {
     fn begin_to_lead(&mut self, now: Timestamp) {
         self.leading_since = Some(now);
         self.metrics.acquisitions += 1;
-        let stale = self.kinds.iter().filter(|(_, kind)| !kind.will_cover(now)).map(|(resource, _)| *resource);
+        let stale = self
+            .kinds
+            .iter()
+            .filter(|(_, kind)| !kind.will_cover(now))
+            .map(|(resource, _)| *resource);
         let stale: Vec<Resource> = stale.collect();
         // Right after the start every kind is about to be listed anyway.
         if !self.effects.iter().any(|effect| matches!(effect, Effect::List(_))) {
@@ -99,7 +114,9 @@ impl Core {
     }
 
     fn begin_passes_once_fresh(&mut self, now: Timestamp) {
-        let Some(since) = self.leading_since.filter(|_| !self.caught_up && self.watching) else { return };
+        let Some(since) = self.leading_since.filter(|_| !self.caught_up && self.watching) else {
+            return;
+        };
         if self.kinds.values().all(|kind| kind.covers(since)) {
             self.caught_up = true;
             self.look_at_everything(now);
@@ -111,7 +128,10 @@ impl Core {
         self.resync_at = now + self.options.resync;
         for index in 0..self.controllers.len() {
             let resource = self.controllers[index].resource();
-            for set in crate::wire::set_kind(resource).map(|kind| self.cache.all_sets(kind)).unwrap_or_default() {
+            for set in crate::wire::set_kind(resource)
+                .map(|kind| self.cache.all_sets(kind))
+                .unwrap_or_default()
+            {
                 self.enqueue(index, set.meta.key.clone(), Priority::Replay, now);
             }
         }
@@ -124,6 +144,11 @@ impl Core {
         for active in self.passes.values_mut() {
             active.pass.stop();
         }
+    }
+
+    /// Whether the lease is being given up, or was.
+    pub fn is_releasing(&self) -> bool {
+        self.released
     }
 
     /// Gives the lease up even if requests are still on their way, whose answers are no longer waited for.

@@ -131,7 +131,16 @@ pub struct Elector {
 impl Elector {
     /// A participant that has not looked yet. `identity` must differ between processes.
     pub fn new(identity: String, times: LeaseTimes, now: Timestamp) -> Self {
-        Elector { identity, times, state: State::Unknown, outstanding: None, next_call_at: now, must_read: true, takeover: None, releasing: false }
+        Elector {
+            identity,
+            times,
+            state: State::Unknown,
+            outstanding: None,
+            next_call_at: now,
+            must_read: true,
+            takeover: None,
+            releasing: false,
+        }
     }
 
     /// Where the election stands at `now`: a leader whose renewals have failed until the deadline is none any more.
@@ -156,7 +165,9 @@ impl Elector {
     /// The holder seen last, for people.
     pub fn holder(&self) -> Option<&str> {
         match &self.state {
-            State::Standby { seen: Some((record, _)) } => Some(&record.spec.holder),
+            State::Standby {
+                seen: Some((record, _)),
+            } => Some(&record.spec.holder),
             State::Leading { .. } => Some(&self.identity),
             State::Unknown | State::Standby { seen: None } | State::Released => None,
         }
@@ -191,8 +202,15 @@ impl Elector {
     }
 
     fn renewal(&self, record: &LeaseRecord, now: Timestamp) -> LeaseCall {
-        let spec = LeaseSpec { renewed: now, duration_seconds: self.duration_seconds(), ..record.spec.clone() };
-        LeaseCall::Update { resource_version: record.resource_version, spec }
+        let spec = LeaseSpec {
+            renewed: now,
+            duration_seconds: self.duration_seconds(),
+            ..record.spec.clone()
+        };
+        LeaseCall::Update {
+            resource_version: record.resource_version,
+            spec,
+        }
     }
 
     fn duration_seconds(&self) -> i32 {
@@ -201,11 +219,15 @@ impl Elector {
 
     /// Takes the answer to the call on its way. May make us leader, or end that; ask [`Elector::role`].
     pub fn answer(&mut self, reply: LeaseReply, now: Timestamp) {
-        let Some((call, started)) = self.outstanding.take() else { return };
+        let Some((call, started)) = self.outstanding.take() else {
+            return;
+        };
         match (call, reply) {
             (LeaseCall::Get, LeaseReply::Found(record)) => self.read(record, now),
             (LeaseCall::Get, LeaseReply::Missing) => self.acquire(None, now),
-            (LeaseCall::Create(_) | LeaseCall::Update { .. }, LeaseReply::Found(record)) => self.hold(record, started, now),
+            (LeaseCall::Create(_) | LeaseCall::Update { .. }, LeaseReply::Found(record)) => {
+                self.hold(record, started, now)
+            }
             (LeaseCall::Create(_) | LeaseCall::Update { .. }, LeaseReply::Conflict | LeaseReply::Missing) => {
                 (self.must_read, self.next_call_at) = (true, now);
             }
@@ -226,7 +248,14 @@ impl Elector {
         self.must_read = false;
         let ours = record.spec.holder == self.identity;
         if self.releasing {
-            self.state = if ours { State::Leading { record, renewed_at: now } } else { State::Released };
+            self.state = if ours {
+                State::Leading {
+                    record,
+                    renewed_at: now,
+                }
+            } else {
+                State::Released
+            };
             return;
         }
         if ours || record.spec.holder.is_empty() {
@@ -236,7 +265,8 @@ impl Elector {
             State::Standby { seen: Some((old, at)) } if *old == record => *at,
             State::Unknown | State::Standby { .. } | State::Leading { .. } | State::Released => now,
         };
-        let lasts = Duration::from_secs(u64::try_from(record.spec.duration_seconds).unwrap_or(0)).max(self.times.retry_period);
+        let lasts =
+            Duration::from_secs(u64::try_from(record.spec.duration_seconds).unwrap_or(0)).max(self.times.retry_period);
         if now >= changed_at + lasts {
             return self.acquire(Some(record), now);
         }
@@ -261,7 +291,10 @@ impl Elector {
             transitions: old.transitions.saturating_add(i32::from(!ours && record.is_some())),
         };
         let call = match record {
-            Some(record) => LeaseCall::Update { resource_version: record.resource_version, spec },
+            Some(record) => LeaseCall::Update {
+                resource_version: record.resource_version,
+                spec,
+            },
             None => LeaseCall::Create(spec),
         };
         self.takeover = Some(call);
@@ -274,8 +307,15 @@ impl Elector {
             self.state = State::Released;
             return;
         }
-        self.next_call_at = if self.releasing { now } else { started + self.times.retry_period };
-        self.state = State::Leading { record, renewed_at: started };
+        self.next_call_at = if self.releasing {
+            now
+        } else {
+            started + self.times.retry_period
+        };
+        self.state = State::Leading {
+            record,
+            renewed_at: started,
+        };
     }
 
     /// From now on nothing may be written, and the next call gives the lease up, if we hold it. Poll until
@@ -284,7 +324,10 @@ impl Elector {
         self.releasing = true;
         self.takeover = None;
         self.next_call_at = now;
-        let write_on_its_way = matches!(self.outstanding, Some((LeaseCall::Create(_) | LeaseCall::Update { .. }, _)));
+        let write_on_its_way = matches!(
+            self.outstanding,
+            Some((LeaseCall::Create(_) | LeaseCall::Update { .. }, _))
+        );
         if !matches!(self.state, State::Leading { .. }) && !write_on_its_way {
             self.state = State::Released;
         }
@@ -298,8 +341,16 @@ impl Elector {
 
 fn release_of(record: &LeaseRecord, now: Timestamp) -> LeaseCall {
     // One second, as client-go writes it, so that rivals of other makes need not wait either.
-    let spec = LeaseSpec { holder: String::new(), duration_seconds: 1, renewed: now, ..record.spec.clone() };
-    LeaseCall::Update { resource_version: record.resource_version, spec }
+    let spec = LeaseSpec {
+        holder: String::new(),
+        duration_seconds: 1,
+        renewed: now,
+        ..record.spec.clone()
+    };
+    LeaseCall::Update {
+        resource_version: record.resource_version,
+        spec,
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,10 @@ impl Histogram {
     /// Counts one observation.
     pub fn observe(&mut self, duration: Duration) {
         let seconds = duration.as_secs_f64();
-        let bucket = BUCKETS_SECONDS.iter().position(|bound| seconds <= *bound).unwrap_or(BUCKETS_SECONDS.len());
+        let bucket = BUCKETS_SECONDS
+            .iter()
+            .position(|bound| seconds <= *bound)
+            .unwrap_or(BUCKETS_SECONDS.len());
         self.counts[bucket] += 1;
         self.sum_seconds += seconds;
     }

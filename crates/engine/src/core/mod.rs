@@ -75,7 +75,12 @@ struct Memory {
 enum Purpose {
     Lease,
     Event(EventCall),
-    Pass { id: u64, key: QueueKey, ticket: Ticket, permit: Option<Permit> },
+    Pass {
+        id: u64,
+        key: QueueKey,
+        ticket: Ticket,
+        permit: Option<Permit>,
+    },
 }
 
 #[derive(Debug)]
@@ -128,7 +133,12 @@ pub struct Core {
 impl Core {
     /// A manager with these controllers that begins at `now`.
     pub fn new(options: CoreOptions, controllers: Vec<Box<dyn Controller>>, now: Timestamp) -> Self {
-        let shared = [Resource::Pods, Resource::Claims, Resource::Revisions, Resource::StorageClasses];
+        let shared = [
+            Resource::Pods,
+            Resource::Claims,
+            Resource::Revisions,
+            Resource::StorageClasses,
+        ];
         let kinds = shared.into_iter().chain(controllers.iter().map(|c| c.resource()));
         let elector = options.election.clone().map(|e| Elector::new(e.identity, e.times, now));
         Core {
@@ -193,12 +203,24 @@ impl Core {
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let election = self.elector.as_ref().and_then(Elector::next_wake);
         let fence = self.leading_since.and(self.elector.as_ref()).and_then(Elector::fence);
-        let queue = self.queue.next_ready().filter(|_| self.caught_up && self.passes.len() < self.options.workers);
+        let queue = self
+            .queue
+            .next_ready()
+            .filter(|_| self.caught_up && self.passes.len() < self.options.workers);
         let passes = self.passes.values().filter_map(|active| active.next_wake()).min();
         let limiter = self.limiter.quiet_until(now).filter(|_| !self.passes.is_empty());
         let resync = self.caught_up.then_some(self.resync_at);
         let start = (!self.watching).then(|| self.started + std::time::Duration::from_secs(2));
-        let wakes = [election, fence, queue, passes, limiter, resync, start, self.events.next_wake(now)];
+        let wakes = [
+            election,
+            fence,
+            queue,
+            passes,
+            limiter,
+            resync,
+            start,
+            self.events.next_wake(now),
+        ];
         wakes.into_iter().flatten().min()
     }
 
@@ -228,7 +250,15 @@ impl Core {
         if call.needs_lease() {
             *self.in_flight.entry(written_object(&call)).or_default() += 1;
         }
-        self.pending.insert(id, Pending { purpose, verb: call.verb(), resource: call.resource(), sent_at: now });
+        self.pending.insert(
+            id,
+            Pending {
+                purpose,
+                verb: call.verb(),
+                resource: call.resource(),
+                sent_at: now,
+            },
+        );
         self.effects.push(Effect::Send(Request { id, call }));
     }
 

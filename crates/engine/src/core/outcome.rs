@@ -66,7 +66,9 @@ impl Intent {
     /// The intent of a command.
     pub fn of(command: &Command) -> Intent {
         match command {
-            Command::Create { exists_is_fine, .. } => Intent::Create { exists_is_fine: *exists_is_fine },
+            Command::Create { exists_is_fine, .. } => Intent::Create {
+                exists_is_fine: *exists_is_fine,
+            },
             Command::Patch { uid, .. } => Intent::Change(uid.clone()),
             Command::Delete { uid, .. } => Intent::Delete(uid.clone()),
             Command::Read { .. } => Intent::Read,
@@ -96,7 +98,10 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
         (429, _) => Outcome::Throttled(refusal.retry_after),
         // Nothing is stored before admission has passed, so these are certain.
         (500, _) if status.message.contains("failed calling webhook") => rejected("AdmissionUnavailable", status),
-        (401, _) => Outcome::NotSent(format!("the API server does not accept our credentials: {}", status.message)),
+        (401, _) => Outcome::NotSent(format!(
+            "the API server does not accept our credentials: {}",
+            status.message
+        )),
         (403, _) => rejected(forbidden(status), status),
         (404, Intent::Create { .. }) => rejected("NotFound", status),
         (413, _) => rejected("TooLarge", status),
@@ -107,13 +112,20 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
 }
 
 fn rejected(reason: &str, status: &Status) -> Outcome {
-    Outcome::Rejected { reason: reason.into(), message: status.message.clone() }
+    Outcome::Rejected {
+        reason: reason.into(),
+        message: status.message.clone(),
+    }
 }
 
 /// What exactly is forbidden. The API server says these in the message, or in a cause, only.
 fn forbidden(status: &Status) -> &'static str {
     let terminating = |cause: &crate::wire::status::Cause| cause.reason == "NamespaceTerminating";
-    if status.details.as_ref().is_some_and(|d| d.causes.iter().any(terminating)) {
+    if status
+        .details
+        .as_ref()
+        .is_some_and(|d| d.causes.iter().any(terminating))
+    {
         "NamespaceTerminating"
     } else if status.message.contains("exceeded quota") {
         "QuotaExceeded"
@@ -129,8 +141,16 @@ mod tests {
     use super::*;
 
     fn refuse(code: i32, reason: &str, message: &str) -> Answer {
-        let status = Status { code, reason: reason.into(), message: message.into(), ..Status::default() };
-        Answer::Refused(Refusal { status, retry_after: Some(Duration::from_secs(3)) })
+        let status = Status {
+            code,
+            reason: reason.into(),
+            message: message.into(),
+            ..Status::default()
+        };
+        Answer::Refused(Refusal {
+            status,
+            retry_after: Some(Duration::from_secs(3)),
+        })
     }
 
     fn word(intent: &Intent, answer: &Answer) -> String {
@@ -145,7 +165,8 @@ mod tests {
         let pod = &Intent::Create { exists_is_fine: false };
         let claim = &Intent::Create { exists_is_fine: true };
         let existing = &Intent::Delete(Uid::new("u"));
-        let account = "pods \"web-0\" is forbidden: error looking up service account ns/x: serviceaccount \"x\" not found";
+        let account =
+            "pods \"web-0\" is forbidden: error looking up service account ns/x: serviceaccount \"x\" not found";
         for (intent, answer, expected) in [
             (pod, Answer::Success, "done"),
             (pod, refuse(409, "AlreadyExists", ""), "stale"),
@@ -153,16 +174,32 @@ mod tests {
             (claim, refuse(409, "Conflict", "quota changed"), "stale"),
             (pod, refuse(404, "NotFound", "namespaces \"x\" not found"), "NotFound"),
             (existing, refuse(404, "NotFound", ""), "stale"),
-            (existing, refuse(409, "Conflict", "Precondition failed: UID in precondition: a"), "stale"),
+            (
+                existing,
+                refuse(409, "Conflict", "Precondition failed: UID in precondition: a"),
+                "stale",
+            ),
             (pod, refuse(429, "TooManyRequests", ""), "throttled"),
-            (pod, refuse(403, "Forbidden", "pods \"a\" is forbidden: exceeded quota: q"), "QuotaExceeded"),
+            (
+                pod,
+                refuse(403, "Forbidden", "pods \"a\" is forbidden: exceeded quota: q"),
+                "QuotaExceeded",
+            ),
             (pod, refuse(403, "Forbidden", account), "ServiceAccountMissing"),
             (pod, refuse(403, "Forbidden", "policy says no"), "Forbidden"),
             (pod, refuse(422, "Invalid", ""), "Invalid"),
             (pod, refuse(413, "RequestEntityTooLarge", ""), "TooLarge"),
             (pod, refuse(400, "BadRequest", ""), "BadRequest"),
             (pod, refuse(401, "Unauthorized", ""), "not_sent"),
-            (pod, refuse(500, "InternalError", "Internal error occurred: failed calling webhook \"x\""), "AdmissionUnavailable"),
+            (
+                pod,
+                refuse(
+                    500,
+                    "InternalError",
+                    "Internal error occurred: failed calling webhook \"x\"",
+                ),
+                "AdmissionUnavailable",
+            ),
             (pod, refuse(500, "InternalError", "etcd"), "unknown"),
             (pod, refuse(503, "ServiceUnavailable", ""), "unknown"),
             (pod, refuse(504, "Timeout", ""), "unknown"),

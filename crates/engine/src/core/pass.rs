@@ -7,11 +7,16 @@
 //! thousand that cannot work is also the last.
 
 use super::outcome::{Intent, Outcome};
-use flotilla_model::{Command, Guard, ObjectKey, Report, Resource, Scope, ScopedCommand, Stage, StatusWrite, Timestamp, Uid};
+use flotilla_model::{
+    Command, Guard, ObjectKey, Report, Resource, Scope, ScopedCommand, Stage, StatusWrite, Timestamp, Uid,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Commands of one stage in flight at most, however many went well.
 const STAGE_IN_FLIGHT_MAX: usize = 500;
+
+/// Reads of one pass in flight at most.
+const READS_IN_FLIGHT_MAX: usize = 32;
 
 /// What a pass wants sent.
 #[derive(Debug, PartialEq)]
@@ -57,7 +62,10 @@ impl Task {
             Task::Read(resource, key) => Ticket::Read(*resource, key.clone()),
             Task::Guard(guard) => Ticket::Guard(guard.clone()),
             Task::Status(write) => Ticket::Status(write.resource, write.key.clone(), write.uid.clone()),
-            Task::Command(ScopedCommand { command: Command::Read { resource, key }, .. }) => Ticket::Read(*resource, key.clone()),
+            Task::Command(ScopedCommand {
+                command: Command::Read { resource, key },
+                ..
+            }) => Ticket::Read(*resource, key.clone()),
             Task::Command(ScopedCommand { scope, command }) => Ticket::Command {
                 scope: scope.clone(),
                 resource: command.resource(),
@@ -187,6 +195,7 @@ impl Pass {
     /// The next request to send, if one may be sent now.
     pub fn next_task(&mut self) -> Option<Task> {
         let task = match self.step {
+            Step::Settling if self.in_flight >= READS_IN_FLIGHT_MAX => None,
             Step::Settling => self.reads.pop_front().map(|(resource, key)| Task::Read(resource, key)),
             Step::Acting => self.next_in_stages(),
             Step::Reporting => self.status.take().map(Task::Status),
@@ -245,7 +254,8 @@ impl Pass {
             self.drop_cancelled();
             let command = self.running.commands.front()?;
             let started = self.running.started;
-            if self.running.slow_start && started > 2 * self.running.went_well || self.in_flight >= STAGE_IN_FLIGHT_MAX {
+            if self.running.slow_start && started > 2 * self.running.went_well || self.in_flight >= STAGE_IN_FLIGHT_MAX
+            {
                 return None;
             }
             match command.command.guard().map(|guard| self.guard_state(guard)) {
@@ -269,22 +279,29 @@ impl Pass {
     }
 
     fn drop_cancelled(&mut self) {
-        let nothing_goes_well = self.running.slow_start
-            && self.in_flight == 0
-            && self.running.started > 2 * self.running.went_well;
+        let nothing_goes_well =
+            self.running.slow_start && self.in_flight == 0 && self.running.started > 2 * self.running.went_well;
         if self.stopped {
             self.stages.clear();
         }
         if self.stopped || nothing_goes_well {
             self.running.commands.clear();
         }
-        while self.running.commands.front().is_some_and(|c| self.cancelled.contains(&c.scope)) {
+        while self
+            .running
+            .commands
+            .front()
+            .is_some_and(|c| self.cancelled.contains(&c.scope))
+        {
             self.running.commands.pop_front();
         }
     }
 
     fn guard_state(&self, guard: &Guard) -> Option<GuardState> {
-        self.guards.iter().find(|(known, _)| known == guard).map(|(_, state)| *state)
+        self.guards
+            .iter()
+            .find(|(known, _)| known == guard)
+            .map(|(_, state)| *state)
     }
 
     fn cancel(&mut self, scope: Scope) {
@@ -303,7 +320,11 @@ impl Pass {
     pub fn read_done(&mut self, ticket: &Ticket, answered: Result<bool, Trouble>) {
         self.in_flight -= 1;
         if let Ticket::Guard(guard) = ticket {
-            let state = if answered == Ok(true) { GuardState::Holds } else { GuardState::Broken };
+            let state = if answered == Ok(true) {
+                GuardState::Holds
+            } else {
+                GuardState::Broken
+            };
             for (_, known) in self.guards.iter_mut().filter(|(known, _)| known == guard) {
                 *known = state;
             }
@@ -335,9 +356,15 @@ impl Pass {
             Outcome::Rejected { reason, message } => self.reject(ticket, reason, message),
             Outcome::Throttled(after) => {
                 let retry_at = after.map(|after| now + after);
-                self.note(Trouble { message: "the API server asks for fewer requests".into(), retry_at });
+                self.note(Trouble {
+                    message: "the API server asks for fewer requests".into(),
+                    retry_at,
+                });
             }
-            Outcome::Unknown(why) | Outcome::NotSent(why) => self.note(Trouble { message: why.clone(), retry_at: None }),
+            Outcome::Unknown(why) | Outcome::NotSent(why) => self.note(Trouble {
+                message: why.clone(),
+                retry_at: None,
+            }),
         }
         if let Some(scope) = scope {
             self.cancel(scope);
@@ -347,11 +374,18 @@ impl Pass {
     fn reject(&mut self, ticket: &Ticket, reason: &str, message: &str) {
         match ticket {
             Ticket::Command { scope, report, .. } => {
-                let rejection = Rejection { attempt: *report, reason: reason.into(), message: message.into() };
+                let rejection = Rejection {
+                    attempt: *report,
+                    reason: reason.into(),
+                    message: message.into(),
+                };
                 self.rejected.insert(scope.clone(), rejection);
             }
             Ticket::Status(..) | Ticket::Read(..) | Ticket::Guard(_) => {
-                self.note(Trouble { message: format!("refused: {reason}: {message}"), retry_at: None });
+                self.note(Trouble {
+                    message: format!("refused: {reason}: {message}"),
+                    retry_at: None,
+                });
             }
         }
     }

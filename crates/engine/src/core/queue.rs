@@ -35,14 +35,19 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Self {
-        Backoff { base: Duration::from_millis(5), cap: Duration::from_secs(60) }
+        Backoff {
+            base: Duration::from_millis(5),
+            cap: Duration::from_secs(60),
+        }
     }
 }
 
 impl Backoff {
     /// The delay after the given number of earlier failures.
     pub fn delay(&self, earlier_failures: u32) -> Duration {
-        self.base.saturating_mul(1_u32.checked_shl(earlier_failures).unwrap_or(u32::MAX)).min(self.cap)
+        self.base
+            .saturating_mul(1_u32.checked_shl(earlier_failures).unwrap_or(u32::MAX))
+            .min(self.cap)
     }
 }
 
@@ -143,7 +148,11 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     fn new_entry(&mut self, ready_at: Timestamp, priority: Priority) -> Entry {
         self.next_sequence += 1;
-        Entry { ready_at, priority, sequence: self.next_sequence }
+        Entry {
+            ready_at,
+            priority,
+            sequence: self.next_sequence,
+        }
     }
 
     fn place(&mut self, key: &K, entry: Entry, now: Timestamp) {
@@ -151,7 +160,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             return;
         }
         if entry.ready_at <= now {
-            self.ready.insert((Reverse(entry.priority), entry.ready_at, entry.sequence), key.clone());
+            self.ready
+                .insert((Reverse(entry.priority), entry.ready_at, entry.sequence), key.clone());
         } else {
             self.delayed.insert((entry.ready_at, entry.sequence), key.clone());
         }
@@ -159,7 +169,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     fn unplace(&mut self, entry: &Entry) {
         self.delayed.remove(&(entry.ready_at, entry.sequence));
-        self.ready.remove(&(Reverse(entry.priority), entry.ready_at, entry.sequence));
+        self.ready
+            .remove(&(Reverse(entry.priority), entry.ready_at, entry.sequence));
     }
 
     /// Hands out the next ready key and locks it until [`Queue::done`]. Works after [`Queue::close`] too: what is left drains.
@@ -168,14 +179,19 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let (_, key) = self.ready.pop_first()?;
         let entry = self.entries.remove(&key).expect("every placed key has an entry");
         self.locked.insert(key.clone(), now);
-        Some(Handout { key, priority: entry.priority, waited: now.since(entry.ready_at) })
+        Some(Handout {
+            key,
+            priority: entry.priority,
+            waited: now.since(entry.ready_at),
+        })
     }
 
     fn promote(&mut self, now: Timestamp) {
         while let Some(due) = self.delayed.first_entry().filter(|e| e.key().0 <= now) {
             let key = due.remove();
             let entry = self.entries[&key];
-            self.ready.insert((Reverse(entry.priority), entry.ready_at, entry.sequence), key);
+            self.ready
+                .insert((Reverse(entry.priority), entry.ready_at, entry.sequence), key);
         }
     }
 
@@ -199,7 +215,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             _ => {
                 let count = known.map_or(0, |k| k.count);
                 let window_ends = now + self.backoff.delay(count);
-                self.failures.insert(key.clone(), Failures { count: count.saturating_add(1), window_ends });
+                self.failures.insert(
+                    key.clone(),
+                    Failures {
+                        count: count.saturating_add(1),
+                        window_ends,
+                    },
+                );
                 window_ends
             }
         };

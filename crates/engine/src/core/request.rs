@@ -61,7 +61,9 @@ impl Call {
     /// The verb, for metrics.
     pub fn verb(&self) -> &'static str {
         match self {
-            Call::Write(Command::Create { .. }) | Call::Lease(LeaseCall::Create(_)) | Call::Event(EventCall::Create(_)) => "create",
+            Call::Write(Command::Create { .. })
+            | Call::Lease(LeaseCall::Create(_))
+            | Call::Event(EventCall::Create(_)) => "create",
             Call::Write(Command::Patch { .. })
             | Call::Status(_)
             | Call::Lease(LeaseCall::Update { .. })

@@ -6,7 +6,9 @@ use super::pass::{Pass, Step, Task, Trouble};
 use super::queue::{Handout, Priority};
 use super::request::{Call, StatusPatch};
 use super::{Core, Memory, Purpose, QueueKey};
-use flotilla_model::{Command, Decision, Failure, Hints, PassContext, Reader, Record, Resource, StatusWrite, Timestamp, Uid};
+use flotilla_model::{
+    Command, Decision, Failure, Hints, PassContext, Reader, Record, Resource, StatusWrite, Timestamp, Uid,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A pass in progress.
@@ -47,8 +49,11 @@ impl Core {
             self.start_passes(now);
             self.cut_passes(now);
             self.send_tasks(now);
-            let ended: Vec<(u64, Step)> =
-                self.passes.iter().filter_map(|(id, active)| Some((*id, active.pass.ended()?))).collect();
+            let ended: Vec<(u64, Step)> = self
+                .passes
+                .iter()
+                .filter_map(|(id, active)| Some((*id, active.pass.ended()?)))
+                .collect();
             if ended.is_empty() {
                 return;
             }
@@ -91,7 +96,11 @@ impl Core {
         let unsettled = self.unsettled.get(&key).into_iter().flatten().cloned();
         let active = ActivePass {
             pass: Pass::new(unsettled),
-            regarding: Regarding { resource, key: key.key.clone(), uid: uid.unwrap_or_else(|| Uid::new("")) },
+            regarding: Regarding {
+                resource,
+                key: key.key.clone(),
+                uid: uid.unwrap_or_else(|| Uid::new("")),
+            },
             key,
             priority,
             started: now,
@@ -113,7 +122,10 @@ impl Core {
             .map_or(0, |set| set.meta().generation);
         let memory = self.memory.entry(key.clone()).or_default();
         if memory.uid != uid {
-            *memory = Memory { uid, ..Memory::default() };
+            *memory = Memory {
+                uid,
+                ..Memory::default()
+            };
         }
         if memory.hints.generation != generation {
             memory.hints.failures.clear();
@@ -133,7 +145,9 @@ impl Core {
         let mut idle = 0;
         while idle < self.rotation.len() {
             let Some(id) = self.rotation.pop_front() else { return };
-            let Some(active) = self.passes.get_mut(&id) else { continue };
+            let Some(active) = self.passes.get_mut(&id) else {
+                continue;
+            };
             let task = active.pass.next_task();
             self.rotation.push_back(id);
             let sent = task.is_some_and(|task| self.send_task(id, task, now));
@@ -153,8 +167,15 @@ impl Core {
                 return false;
             }
         }
-        let Some(active) = self.passes.get(&id) else { return false };
-        let purpose = Purpose::Pass { id, key: active.key.clone(), ticket: task.ticket(), permit };
+        let Some(active) = self.passes.get(&id) else {
+            return false;
+        };
+        let purpose = Purpose::Pass {
+            id,
+            key: active.key.clone(),
+            ticket: task.ticket(),
+            permit,
+        };
         if let Some(call) = call_of(task) {
             self.send(call, purpose, now);
         }
@@ -162,7 +183,9 @@ impl Core {
     }
 
     fn step_ended(&mut self, id: u64, step: Step, now: Timestamp) {
-        let Some(mut active) = self.passes.remove(&id) else { return };
+        let Some(mut active) = self.passes.remove(&id) else {
+            return;
+        };
         let in_trouble = active.pass.trouble().is_some();
         match step {
             Step::Settling if !in_trouble && !self.draining => self.first_look(id, active, now),
@@ -236,7 +259,9 @@ impl Core {
         };
         let controller = &self.controllers[key.controller];
         // Controllers are pure: a panic leaves nothing half done behind.
-        match catch_unwind(AssertUnwindSafe(|| controller.reconcile(&self.cache, &key.key, context))) {
+        match catch_unwind(AssertUnwindSafe(|| {
+            controller.reconcile(&self.cache, &key.key, context)
+        })) {
             Ok(Some(decision)) => Look::Decided(Box::new(decision)),
             Ok(None) => Look::Gone,
             Err(panic) => Look::Panicked(panic_message(panic.as_ref())),
@@ -250,20 +275,31 @@ impl Core {
     }
 
     fn keep_failures(&mut self, active: &ActivePass, now: Timestamp) {
-        let Some(memory) = self.memory.get_mut(&active.key) else { return };
+        let Some(memory) = self.memory.get_mut(&active.key) else {
+            return;
+        };
         for scope in active.pass.went_well() {
             memory.hints.failures.remove(scope);
         }
         for (scope, rejection) in active.pass.rejected() {
             let (reason, message) = (rejection.reason.clone(), rejection.message.clone());
-            let failure = Failure::follow(memory.hints.failures.get(scope), rejection.attempt, reason, message, now);
+            let failure = Failure::follow(
+                memory.hints.failures.get(scope),
+                rejection.attempt,
+                reason,
+                message,
+                now,
+            );
             memory.hints.failures.insert(scope.clone(), failure);
         }
     }
 
     fn panicked(&mut self, active: ActivePass, message: String, now: Timestamp) {
         self.metrics.panics += 1;
-        let trouble = Trouble { message: format!("the controller panicked: {message}"), retry_at: None };
+        let trouble = Trouble {
+            message: format!("the controller panicked: {message}"),
+            retry_at: None,
+        };
         self.failed(&active, &trouble, now);
         self.end(&active, "panic", now);
     }
@@ -301,7 +337,11 @@ impl Core {
 
     fn succeeded(&mut self, active: &ActivePass, now: Timestamp) -> &'static str {
         let key = &active.key;
-        let retries = self.memory.get(key).into_iter().flat_map(|m| m.hints.failures.values().map(|f| f.retry_at));
+        let retries = self
+            .memory
+            .get(key)
+            .into_iter()
+            .flat_map(|m| m.hints.failures.values().map(|f| f.retry_at));
         let retry = retries.filter(|at| *at > now).min();
         let wake = active.wake_after.map(|after| now + after);
         for at in [retry, wake, active.status_due].into_iter().flatten() {
@@ -315,7 +355,11 @@ impl Core {
         if active.pass.wrote() || active.pass.was_cut() {
             self.queue.add(key.clone(), Priority::Live, now);
         }
-        if active.pass.rejected().is_empty() { "success" } else { "rejected" }
+        if active.pass.rejected().is_empty() {
+            "success"
+        } else {
+            "rejected"
+        }
     }
 
     fn end(&mut self, active: &ActivePass, result: &'static str, now: Timestamp) {
@@ -338,7 +382,10 @@ impl Core {
 fn call_of(task: Task) -> Option<Call> {
     Some(match task {
         Task::Read(resource, key) => Call::Get { resource, key },
-        Task::Guard(guard) => Call::Get { resource: guard.resource, key: guard.key },
+        Task::Guard(guard) => Call::Get {
+            resource: guard.resource,
+            key: guard.key,
+        },
         Task::Command(scoped) => match scoped.command {
             Command::Read { resource, key } => Call::Get { resource, key },
             command @ (Command::Create { .. } | Command::Patch { .. } | Command::Delete { .. }) => Call::Write(command),
@@ -355,7 +402,8 @@ fn call_of(task: Task) -> Option<Call> {
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".into())
 }
 
 /// `SplitMix64`: spreads a counter over all bits.

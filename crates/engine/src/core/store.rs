@@ -41,7 +41,8 @@ pub trait Stored: Record + Clone + PartialEq {
 }
 
 fn owner_or_namespace(meta: &Meta) -> Index<'_> {
-    meta.controller().map_or(Index::Namespace(&meta.key.namespace), |owner| Index::Owner(&owner.uid))
+    meta.controller()
+        .map_or(Index::Namespace(&meta.key.namespace), |owner| Index::Owner(&owner.uid))
 }
 
 macro_rules! stored {
@@ -212,7 +213,9 @@ impl<R: Stored> Store<R> {
 
     /// The list has ended and shows the collection at `version`. Removes what it did not name, unless that is newer.
     pub fn end_list(&mut self, version: u64) -> Vec<Changed<R>> {
-        let Some(listed) = self.listed.take() else { return Vec::new() };
+        let Some(listed) = self.listed.take() else {
+            return Vec::new();
+        };
         let absent = |meta: &Meta| meta.resource_version <= version && !listed.contains(&meta.uid);
         let gone: Vec<Arc<R>> = self.table.iter().filter(|r| absent(r.meta())).cloned().collect();
         for record in &gone {
@@ -222,7 +225,12 @@ impl<R: Stored> Store<R> {
         // A list that began after a deletion does not name the object, and the watch that follows starts after it.
         let begun = self.lists_begun;
         self.tombstones.retain(|_, buried| *buried >= begun);
-        gone.into_iter().map(|record| Changed { old: Some(record), new: None }).collect()
+        gone.into_iter()
+            .map(|record| Changed {
+                old: Some(record),
+                new: None,
+            })
+            .collect()
     }
 
     /// Nothing older than `version` will come from the watch.
@@ -245,7 +253,9 @@ impl<R: Stored> Store<R> {
         while self.tombstone_order.len() >= TOMBSTONES_MAX {
             // Most of the order is of tombstones long retired; the oldest living one goes only if all are in use.
             self.tombstone_order.retain(|uid| self.tombstones.contains_key(uid));
-            if self.tombstone_order.len() >= TOMBSTONES_MAX && let Some(oldest) = self.tombstone_order.pop_front() {
+            if self.tombstone_order.len() >= TOMBSTONES_MAX
+                && let Some(oldest) = self.tombstone_order.pop_front()
+            {
                 self.tombstones.remove(&oldest);
             }
         }
@@ -279,11 +289,17 @@ impl<R: Stored> Store<R> {
 
     fn remove_if(&mut self, key: &ObjectKey, condition: impl Fn(&Meta) -> bool) -> Option<Changed<R>> {
         let hash = self.hasher.hash_one(key);
-        let found = self.table.find_entry(hash, |r| r.meta().key == *key && condition(r.meta())).ok()?;
+        let found = self
+            .table
+            .find_entry(hash, |r| r.meta().key == *key && condition(r.meta()))
+            .ok()?;
         let (old, _) = found.remove();
         self.unindex(&old);
         self.overlay.remove(key);
-        Some(Changed { old: Some(old), new: None })
+        Some(Changed {
+            old: Some(old),
+            new: None,
+        })
     }
 
     fn index(&mut self, record: Arc<R>) {

@@ -1,8 +1,8 @@
 //! What the watches tell, and how fresh it is.
 
 use super::Core;
-use super::foreign::{controller_status_differs, foreign_manager};
 use super::events::Regarding;
+use super::foreign::{controller_status_differs, foreign_manager};
 use super::queue::Priority;
 use super::store::Source;
 use crate::wire::{Object, Unreadable};
@@ -124,7 +124,9 @@ impl Core {
                 let manager = foreign_manager(new, FIELD_MANAGER).unwrap_or("another writer");
                 controller_status_differs(old, new).then(|| (new.clone(), format!("{manager} wrote its status")))
             }
-            Change::Pod(None, Some(pod)) => self.native_owner(pod).map(|set| (set, format!("another writer created pod {}", pod.name()))),
+            Change::Pod(None, Some(pod)) => self
+                .native_owner(pod)
+                .map(|set| (set, format!("another writer created pod {}", pod.name()))),
             Change::Set(..) | Change::Pod(..) | Change::Claim(..) | Change::Revision(..) => None,
         };
         if let Some((set, what)) = found {
@@ -143,13 +145,23 @@ impl Core {
     }
 
     fn leave_alone(&mut self, set: &SetRecord, what: &str, now: Timestamp) {
-        let Some(until) = self.foreign.notice(&set.meta().uid, now) else { return };
+        let Some(until) = self.foreign.notice(&set.meta().uid, now) else {
+            return;
+        };
         let regarding = Regarding {
             resource: set.kind.resource(),
             key: set.meta.key.clone(),
             uid: set.meta.uid.clone(),
         };
         let message = format!("{what}; this set is left alone until {until}. Stop the other controller.");
-        self.events.note(&regarding, EventNote { warning: true, reason: "ForeignWriter", message }, now);
+        self.events.note(
+            &regarding,
+            EventNote {
+                warning: true,
+                reason: "ForeignWriter",
+                message,
+            },
+            now,
+        );
     }
 }

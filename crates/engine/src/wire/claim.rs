@@ -64,7 +64,10 @@ struct Condition {
 
 impl ClaimStatus {
     fn resize_pending_since(&self) -> Option<Timestamp> {
-        let pending = self.conditions.iter().find(|c| c.type_ == "FileSystemResizePending" && c.status == "True")?;
+        let pending = self
+            .conditions
+            .iter()
+            .find(|c| c.type_ == "FileSystemResizePending" && c.status == "True")?;
         Some(pending.last_transition.map(Timestamp::from).unwrap_or_default())
     }
 }
@@ -84,12 +87,17 @@ impl Claim {
             capacity_bytes: storage(&status.capacity),
             resize_pending_since: status.resize_pending_since(),
             is_bound: status.phase == "Bound",
-            expanded_by: annotations.get(names::CLAIM_EXPANDED_BY).map(|set| interner.string(set)),
+            expanded_by: annotations
+                .get(names::CLAIM_EXPANDED_BY)
+                .map(|set| interner.string(set)),
             annotations: interner.labels(annotations.iter().map(|(k, v)| (k.as_str(), v.as_str()))),
         })
     }
 }
 
 fn storage(quantities: &BTreeMap<String, Quantity>) -> u64 {
-    quantities.get("storage").and_then(|q| parse_bytes(&q.text)).unwrap_or(0)
+    quantities
+        .get("storage")
+        .and_then(|q| parse_bytes(&q.text))
+        .unwrap_or(0)
 }

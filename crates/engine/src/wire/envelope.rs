@@ -43,7 +43,11 @@ impl Encoding {
 
     /// From a `Content-Type`; anything but protobuf counts as JSON, which errors of proxies pretend to be.
     pub fn of_content_type(content_type: &str) -> Self {
-        if content_type.starts_with("application/vnd.kubernetes.protobuf") { Encoding::Protobuf } else { Encoding::Json }
+        if content_type.starts_with("application/vnd.kubernetes.protobuf") {
+            Encoding::Protobuf
+        } else {
+            Encoding::Json
+        }
     }
 }
 
@@ -119,7 +123,9 @@ pub(crate) fn enveloped(bytes: &Bytes) -> Result<Option<Unknown>, String> {
     }
     let mut rest = bytes.clone();
     rest.advance(MAGIC.len());
-    Unknown::decode(rest).map(Some).map_err(|e| format!("broken protobuf envelope: {e}"))
+    Unknown::decode(rest)
+        .map(Some)
+        .map_err(|e| format!("broken protobuf envelope: {e}"))
 }
 
 /// Splits a list into its items.
@@ -131,15 +137,26 @@ pub fn split_list(encoding: Encoding, body: &Bytes) -> Result<List, String> {
         }
         Encoding::Json => {
             let list: JsonList<'_> = serde_json::from_slice(body).map_err(|e| format!("broken list: {e}"))?;
-            (list.metadata, list.items.iter().map(|item| body.slice_ref(item.get().as_bytes())).collect())
+            (
+                list.metadata,
+                list.items
+                    .iter()
+                    .map(|item| body.slice_ref(item.get().as_bytes()))
+                    .collect(),
+            )
         }
     };
     let metadata = metadata.ok_or("the list has no metadata")?;
     let resource_version = parse_version(&metadata.resource_version)?;
-    Ok(List { resource_version, continue_token: metadata.continue_token, items })
+    Ok(List {
+        resource_version,
+        continue_token: metadata.continue_token,
+        items,
+    })
 }
 
 /// Kubernetes documents resource versions as integers that may be compared within a kind.
 pub(crate) fn parse_version(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("resourceVersion {text:?} is not a number"))
+    text.parse()
+        .map_err(|_| format!("resourceVersion {text:?} is not a number"))
 }

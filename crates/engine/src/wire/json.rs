@@ -1,9 +1,10 @@
 //! Objects in JSON: sets of both kinds, whose templates and status are JSON anyway.
 
+use super::meta::Identity;
 use super::{Object, set_kind};
 use bytes::Bytes;
 use flotilla_model::set::read_set;
-use flotilla_model::{Interner, ObjectKey, Resource};
+use flotilla_model::{Interner, ObjectKey, Resource, Uid};
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -30,12 +31,26 @@ struct Named {
     #[serde(default)]
     namespace: String,
     #[serde(default)]
+    uid: String,
+    #[serde(default)]
     resource_version: String,
 }
 
-pub(super) fn find_key(bytes: &Bytes) -> Option<ObjectKey> {
+pub(super) fn identity(bytes: &[u8]) -> Option<Identity> {
     let found: OnlyMeta = serde_json::from_slice(bytes).ok()?;
-    (!found.metadata.name.is_empty()).then(|| ObjectKey::new(found.metadata.namespace, found.metadata.name))
+    let Named {
+        name,
+        namespace,
+        uid,
+        resource_version,
+    } = found.metadata;
+    (!name.is_empty()).then(|| {
+        (
+            ObjectKey::new(namespace, name),
+            Uid::new(&uid),
+            resource_version.parse().unwrap_or(0),
+        )
+    })
 }
 
 pub(super) fn find_version(bytes: &[u8]) -> Option<u64> {

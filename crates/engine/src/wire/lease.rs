@@ -72,5 +72,8 @@ fn spec_json(spec: &LeaseSpec) -> Value {
 
 /// RFC 3339 with exactly six digits, without which the API server refuses a `metav1.MicroTime`.
 pub(crate) fn micro_time(time: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(time.as_millis()).unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+    jiff::Timestamp::from_millisecond(time.as_millis())
+        .unwrap_or_default()
+        .strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
+        .to_string()
 }

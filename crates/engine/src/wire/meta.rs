@@ -65,9 +65,19 @@ impl ObjectMeta {
         if self.name.is_empty() || self.uid.is_empty() {
             return Err("metadata has no name or no uid".into());
         }
-        let labels = self.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).filter(|(k, v)| keep(k, v));
+        let labels = self
+            .labels
+            .iter()
+            .map(|(k, v)| (k.as_str(), v.as_str()))
+            .filter(|(k, v)| keep(k, v));
         let owners = self.owners.iter().map(|o| {
-            interner.owner(&o.api_version, &o.kind, &o.name, &o.uid, (o.controller, o.block_owner_deletion))
+            interner.owner(
+                &o.api_version,
+                &o.kind,
+                &o.name,
+                &o.uid,
+                (o.controller, o.block_owner_deletion),
+            )
         });
         let owners = owners.collect();
         Ok(Meta {
@@ -78,10 +88,16 @@ impl ObjectMeta {
             deleted: self.deleted.map(Timestamp::from),
             labels: interner.labels(labels),
             owners: interner.owners(owners),
-            key: ObjectKey { namespace: interner.string(&self.namespace), name: self.name.into() },
+            key: ObjectKey {
+                namespace: interner.string(&self.namespace),
+                name: self.name.into(),
+            },
         })
     }
 }
+
+/// Key, UID and version of an object.
+pub(crate) type Identity = (ObjectKey, Uid, u64);
 
 /// Any object, as far as its metadata.
 #[derive(Clone, PartialEq, Message)]
@@ -96,14 +112,21 @@ struct Named {
     name: String,
     #[prost(string, tag = "3")]
     namespace: String,
+    #[prost(string, tag = "5")]
+    uid: String,
     #[prost(string, tag = "6")]
     resource_version: String,
 }
 
 impl OnlyMeta {
-    pub(crate) fn key(self) -> Option<ObjectKey> {
+    pub(crate) fn identity(self) -> Option<Identity> {
         let metadata = self.metadata.filter(|m| !m.name.is_empty())?;
-        Some(ObjectKey::new(metadata.namespace, metadata.name))
+        let version = metadata.resource_version.parse().ok();
+        Some((
+            ObjectKey::new(metadata.namespace, metadata.name),
+            Uid::new(&metadata.uid),
+            version.unwrap_or(0),
+        ))
     }
 
     pub(crate) fn resource_version(&self) -> Option<u64> {

@@ -19,7 +19,8 @@ pub use envelope::{Encoding, List, split_list};
 
 use bytes::Bytes;
 use flotilla_model::{
-    ClaimRecord, Interner, Meta, ObjectKey, PodRecord, Record, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord,
+    ClaimRecord, Interner, Meta, ObjectKey, PodRecord, Record, Resource, RevisionRecord, SetKind, SetRecord,
+    StorageClassRecord, Uid,
 };
 use prost::Message;
 use std::sync::Arc;
@@ -76,22 +77,38 @@ pub struct Unreadable {
 }
 
 /// Reads one object of `resource` in the given encoding. Protobuf objects may come bare, as in lists, or in their envelope.
-pub fn decode(resource: Resource, encoding: Encoding, bytes: &Bytes, interner: &mut Interner) -> Result<Object, Unreadable> {
+pub fn decode(
+    resource: Resource,
+    encoding: Encoding,
+    bytes: &Bytes,
+    interner: &mut Interner,
+) -> Result<Object, Unreadable> {
     let decoded = match encoding {
         Encoding::Protobuf => decode_protobuf(resource, bytes, interner),
         Encoding::Json => json::decode(resource, bytes, interner),
     };
-    decoded.map_err(|reason| Unreadable { resource, key: find_key(encoding, bytes), reason })
+    decoded.map_err(|reason| Unreadable {
+        resource,
+        key: identity(encoding, bytes).map(|(key, ..)| key),
+        reason,
+    })
 }
 
 fn decode_protobuf(resource: Resource, bytes: &Bytes, interner: &mut Interner) -> Result<Object, String> {
     let raw = envelope::open(bytes)?;
     match resource {
-        Resource::Pods => pod::Pod::decode(raw).map_err(said)?.into_record(interner).map(|r| Object::Pod(Arc::new(r))),
-        Resource::Claims => claim::Claim::decode(raw).map_err(said)?.into_record(interner).map(|r| Object::Claim(Arc::new(r))),
-        Resource::Revisions => {
-            revision::Revision::decode(raw).map_err(said)?.into_record(interner).map(|r| Object::Revision(Arc::new(r)))
-        }
+        Resource::Pods => pod::Pod::decode(raw)
+            .map_err(said)?
+            .into_record(interner)
+            .map(|r| Object::Pod(Arc::new(r))),
+        Resource::Claims => claim::Claim::decode(raw)
+            .map_err(said)?
+            .into_record(interner)
+            .map(|r| Object::Claim(Arc::new(r))),
+        Resource::Revisions => revision::Revision::decode(raw)
+            .map_err(said)?
+            .into_record(interner)
+            .map(|r| Object::Revision(Arc::new(r))),
         Resource::StorageClasses => storage_class::StorageClass::decode(raw)
             .map_err(said)?
             .into_record(interner)
@@ -102,11 +119,12 @@ fn decode_protobuf(resource: Resource, bytes: &Bytes, interner: &mut Interner) -
     }
 }
 
-/// A bookmark or a broken object still says what it is called and at which version it is.
-fn find_key(encoding: Encoding, bytes: &Bytes) -> Option<ObjectKey> {
+/// Key, UID and version of an object, without reading the rest of it: all that a deletion needs, and what a broken object may
+/// still say. An unreadable version is 0.
+pub fn identity(encoding: Encoding, bytes: &Bytes) -> Option<(ObjectKey, Uid, u64)> {
     match encoding {
-        Encoding::Protobuf => meta::OnlyMeta::decode(envelope::open(bytes).ok()?).ok()?.key(),
-        Encoding::Json => json::find_key(bytes),
+        Encoding::Protobuf => meta::OnlyMeta::decode(envelope::open(bytes).ok()?).ok()?.identity(),
+        Encoding::Json => json::identity(bytes),
     }
 }
 

@@ -118,7 +118,11 @@ impl Pod {
         let metadata = self.metadata.ok_or("no metadata")?;
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
         let (has_name_label, has_index_label) = name_labels(&metadata);
-        let volumes = spec.volumes.iter().filter_map(|v| volume_claim(v, &metadata.name, interner)).collect();
+        let volumes = spec
+            .volumes
+            .iter()
+            .filter_map(|v| volume_claim(v, &metadata.name, interner))
+            .collect();
         let meta = metadata.into_meta(interner, |key, _| {
             !(has_name_label && key == names::POD_NAME_LABEL || has_index_label && key == names::POD_INDEX_LABEL)
         })?;
@@ -141,7 +145,10 @@ fn name_labels(metadata: &ObjectMeta) -> (bool, bool) {
     let index = metadata.name.rsplit_once('-').map(|(_, index)| index);
     let name_label = metadata.labels.get(names::POD_NAME_LABEL);
     let index_label = metadata.labels.get(names::POD_INDEX_LABEL);
-    (name_label == Some(&metadata.name), index.is_some() && index_label.map(String::as_str) == index)
+    (
+        name_label == Some(&metadata.name),
+        index.is_some() && index_label.map(String::as_str) == index,
+    )
 }
 
 fn volume_claim(volume: &Volume, pod: &str, interner: &mut Interner) -> Option<VolumeClaim> {
@@ -158,11 +165,17 @@ const NORMAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 impl PodStatus {
     fn ready(&self) -> ReadyCondition {
-        self.conditions.iter().find(|c| c.type_ == "Ready").map_or_else(ReadyCondition::default, |c| ReadyCondition {
-            is_true: c.status == "True",
-            // A transition time of zero is how the Go types write "never".
-            since: c.last_transition.map(Timestamp::from).filter(|t| *t > Timestamp::default()),
-        })
+        self.conditions
+            .iter()
+            .find(|c| c.type_ == "Ready")
+            .map_or_else(ReadyCondition::default, |c| ReadyCondition {
+                is_true: c.status == "True",
+                // A transition time of zero is how the Go types write "never".
+                since: c
+                    .last_transition
+                    .map(Timestamp::from)
+                    .filter(|t| *t > Timestamp::default()),
+            })
     }
 
     /// The condition begins as False when the pod starts, and the time of the last transition is all that tells whether it ever
@@ -171,7 +184,10 @@ impl PodStatus {
         const CUT: Duration = Duration::from_secs(1);
         let ready = self.ready();
         let started = self.started.map(Timestamp::from);
-        ready.is_true || started.zip(ready.since).is_some_and(|(started, since)| since > started + CUT)
+        ready.is_true
+            || started
+                .zip(ready.since)
+                .is_some_and(|(started, since)| since > started + CUT)
     }
 
     /// The most telling complaint: about the pod as a whole, else about a container, else from the scheduler.
@@ -181,7 +197,10 @@ impl PodStatus {
         }
         let mut containers = self.init_containers.iter().chain(&self.containers);
         containers.find_map(ContainerStatus::trouble).or_else(|| {
-            let scheduled = self.conditions.iter().find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
+            let scheduled = self
+                .conditions
+                .iter()
+                .find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
             Some(trouble("", &scheduled.reason, &scheduled.message))
         })
     }
@@ -200,5 +219,9 @@ impl ContainerStatus {
 }
 
 fn trouble(container: &str, reason: &str, message: &str) -> PodTrouble {
-    PodTrouble { container: container.into(), reason: reason.into(), message: message.into() }
+    PodTrouble {
+        container: container.into(),
+        reason: reason.into(),
+        message: message.into(),
+    }
 }

@@ -30,7 +30,9 @@ impl Revision {
     pub(crate) fn into_record(self, interner: &mut Interner) -> Result<RevisionRecord, String> {
         let said = |e: prost::DecodeError| e.to_string();
         let annotations = Annotated::decode(self.metadata.clone()).map_err(said)?.annotations;
-        let meta = ObjectMeta::decode(self.metadata).map_err(said)?.into_meta(interner, |_, _| true)?;
+        let meta = ObjectMeta::decode(self.metadata)
+            .map_err(said)?
+            .into_meta(interner, |_, _| true)?;
         let data = match self.data.filter(|d| !d.raw.is_empty()) {
             Some(data) => serde_json::from_slice(&data.raw).map_err(|e| format!("data is not JSON: {e}"))?,
             None => Value::Null,

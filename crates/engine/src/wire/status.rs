@@ -72,7 +72,10 @@ impl Status {
             Encoding::Json => serde_json::from_slice::<Status>(body).ok(),
         };
         let mut status = parsed.unwrap_or_else(|| Status {
-            message: String::from_utf8_lossy(body).chars().take(LONGEST_FOREIGN_BODY).collect(),
+            message: String::from_utf8_lossy(body)
+                .chars()
+                .take(LONGEST_FOREIGN_BODY)
+                .collect(),
             ..Status::default()
         });
         if status.code == 0 {

@@ -24,7 +24,9 @@ impl StorageClass {
         Ok(StorageClassRecord {
             meta: metadata.into_meta(interner, |_, _| true)?,
             allows_expansion: self.allows_expansion,
-            is_default: annotations.get(names::DEFAULT_STORAGE_CLASS).is_some_and(|v| v == "true"),
+            is_default: annotations
+                .get(names::DEFAULT_STORAGE_CLASS)
+                .is_some_and(|v| v == "true"),
         })
     }
 }

@@ -3,10 +3,10 @@
 //! In protobuf a frame is four bytes of length and a bare `WatchEvent`, whose object is enveloped again; in JSON it is a line.
 
 use super::envelope::{self, Encoding};
+use super::json;
 use super::meta::OnlyMeta;
 use super::revision::RawExtension;
 use super::status::Status;
-use super::json;
 use bytes::{Buf, Bytes, BytesMut};
 use prost::Message;
 use serde::Deserialize;
@@ -26,6 +26,24 @@ pub enum Frame {
     Bookmark(u64),
     /// The server ended the watch; 410 asks for a new list.
     Error(Status),
+}
+
+impl Frame {
+    /// The version of what it shows, if that can be read.
+    pub fn version(&self, encoding: Encoding) -> Option<u64> {
+        match self {
+            Frame::Upsert(object) | Frame::Delete(object) => version_of(encoding, object),
+            Frame::Bookmark(version) => Some(*version),
+            Frame::Error(_) => None,
+        }
+    }
+}
+
+fn version_of(encoding: Encoding, object: &Bytes) -> Option<u64> {
+    match encoding {
+        Encoding::Protobuf => OnlyMeta::decode(envelope::open(object).ok()?).ok()?.resource_version(),
+        Encoding::Json => json::find_version(object),
+    }
 }
 
 /// `metav1.WatchEvent`.
@@ -57,7 +75,11 @@ pub struct Frames {
 impl Frames {
     /// For a stream of the given encoding.
     pub fn new(encoding: Encoding) -> Self {
-        Frames { encoding, buffer: BytesMut::new(), searched: 0 }
+        Frames {
+            encoding,
+            buffer: BytesMut::new(),
+            searched: 0,
+        }
     }
 
     /// Takes the next piece of the stream.
@@ -86,7 +108,9 @@ impl Frames {
     }
 
     fn cut_prefixed(&mut self) -> Result<Option<Bytes>, String> {
-        let Some(prefix) = self.buffer.first_chunk::<4>() else { return Ok(None) };
+        let Some(prefix) = self.buffer.first_chunk::<4>() else {
+            return Ok(None);
+        };
         let length = u32::from_be_bytes(*prefix) as usize;
         if length > LARGEST_FRAME_BYTES {
             return Err(format!("a watch frame of {length} bytes exceeds {LARGEST_FRAME_BYTES}"));
@@ -113,26 +137,26 @@ impl Frames {
 fn read_protobuf(frame: Bytes) -> Result<Frame, String> {
     let event = WatchEvent::decode(frame).map_err(|e| format!("broken watch event: {e}"))?;
     let object = event.object.unwrap_or_default().raw;
-    classify(&event.type_, Encoding::Protobuf, object, |raw| {
-        OnlyMeta::decode(envelope::open(raw).ok()?).ok()?.resource_version()
-    })
+    classify(&event.type_, Encoding::Protobuf, object)
 }
 
 fn read_json(line: &Bytes) -> Result<Frame, String> {
     let event: JsonEvent<'_> = serde_json::from_slice(line).map_err(|e| format!("broken watch event: {e}"))?;
-    classify(event.type_, Encoding::Json, line.slice_ref(event.object.get().as_bytes()), |raw| json::find_version(raw))
+    classify(
+        event.type_,
+        Encoding::Json,
+        line.slice_ref(event.object.get().as_bytes()),
+    )
 }
 
-fn classify(
-    type_: &str,
-    encoding: Encoding,
-    object: Bytes,
-    version: impl Fn(&Bytes) -> Option<u64>,
-) -> Result<Frame, String> {
+fn classify(type_: &str, encoding: Encoding, object: Bytes) -> Result<Frame, String> {
     match type_ {
         "ADDED" | "MODIFIED" => Ok(Frame::Upsert(object)),
         "DELETED" => Ok(Frame::Delete(object)),
-        "BOOKMARK" => version(&object).map(Frame::Bookmark).ok_or_else(|| "a bookmark without a version".into()),
+        "BOOKMARK" => match version_of(encoding, &object) {
+            Some(version) => Ok(Frame::Bookmark(version)),
+            None => Err("a bookmark without a version".into()),
+        },
         "ERROR" => Ok(Frame::Error(Status::read(0, encoding, &object))),
         other => Err(format!("unknown watch event type {other:?}")),
     }

@@ -27,7 +27,10 @@ impl Server {
 
     fn store(&mut self, spec: LeaseSpec) -> LeaseReply {
         self.version += 1;
-        let record = LeaseRecord { resource_version: self.version, spec };
+        let record = LeaseRecord {
+            resource_version: self.version,
+            spec,
+        };
         self.record = Some(record.clone());
         LeaseReply::Found(record)
     }
@@ -62,7 +65,11 @@ fn a_rival_waits_until_it_has_seen_the_record_unchanged_for_its_duration() {
     run(&mut b, &mut server, at(5));
     for second in 6..20 {
         run(&mut b, &mut server, at(second));
-        assert_eq!(b.role(at(second)), Role::Standby, "second {second}: first seen at 5, lasts 15");
+        assert_eq!(
+            b.role(at(second)),
+            Role::Standby,
+            "second {second}: first seen at 5, lasts 15"
+        );
     }
     run(&mut b, &mut server, at(20));
     assert_eq!(b.role(at(20)), Role::Leader);
@@ -77,7 +84,10 @@ fn a_stopped_process_may_not_write_when_it_continues() {
     let (mut a, mut server) = (elector("a"), Server::default());
     run(&mut a, &mut server, at(0));
     assert!(a.fence().is_some_and(|fence| at(9) < fence));
-    assert!(a.fence().is_some_and(|fence| at(60) >= fence), "no poll happened in between");
+    assert!(
+        a.fence().is_some_and(|fence| at(60) >= fence),
+        "no poll happened in between"
+    );
     assert_eq!(a.role(at(60)), Role::Standby);
 }
 

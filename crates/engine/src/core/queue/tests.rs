@@ -59,7 +59,11 @@ fn live_changes_overtake_replays_and_equals_are_first_in_first_out() {
     q.add("live-2", Priority::Live, at(1));
     q.add("old-2", Priority::Live, at(2));
     let order: Vec<_> = std::iter::from_fn(|| pop(&mut q, 3)).collect();
-    assert_eq!(order, ["old-2", "live-1", "live-2", "old-1"], "an add with higher priority lifts the key, its time stays");
+    assert_eq!(
+        order,
+        ["old-2", "live-1", "live-2", "old-1"],
+        "an add with higher priority lifts the key, its time stays"
+    );
 }
 
 #[test]
@@ -86,7 +90,11 @@ fn delays_beyond_reason_are_clamped() {
 fn failures_count_once_per_window() {
     let mut q = queue();
     assert_eq!(q.add_failed("a", Priority::Live, at(0)), at(5));
-    assert_eq!(q.add_failed("a", Priority::Live, at(1)), at(5), "an event woke it early; the cause is the same");
+    assert_eq!(
+        q.add_failed("a", Priority::Live, at(1)),
+        at(5),
+        "an event woke it early; the cause is the same"
+    );
     assert_eq!(q.failure_count(&"a"), 1);
     assert_eq!(q.add_failed("a", Priority::Live, at(5)), at(15));
     assert_eq!(q.failure_count(&"a"), 2);

@@ -23,7 +23,10 @@ fn older_news_never_replaces_newer() {
     assert!(watch(&mut store, pod("a", 4)).is_none());
     assert_eq!(version(&store, "a"), Some(5));
     assert_eq!(store.overlay_len(), 1);
-    assert!(watch(&mut store, pod("a", 5)).is_none(), "our own write comes by: nobody is woken");
+    assert!(
+        watch(&mut store, pod("a", 5)).is_none(),
+        "our own write comes by: nobody is woken"
+    );
     assert_eq!(store.overlay_len(), 0, "the watch has caught up");
 }
 
@@ -72,7 +75,10 @@ fn a_deletion_that_we_know_first_holds_against_older_news() {
     let mut store = Pods::default();
     watch(&mut store, pod("a", 3));
     assert!(store.apply_gone(&key("a"), &Uid::new("a")).is_some());
-    assert!(watch(&mut store, pod("a", 4).running()).is_none(), "from before the deletion");
+    assert!(
+        watch(&mut store, pod("a", 4).running()).is_none(),
+        "from before the deletion"
+    );
     assert_eq!(version(&store, "a"), None);
     store.apply_deleted(&key("a"), &Uid::new("a"), 5);
     assert_eq!(store.tombstones_len(), 0, "the watch has said it");
@@ -89,11 +95,25 @@ fn a_list_removes_what_it_does_not_name() {
     answer(&mut store, pod("ours", 20));
     answer(&mut store, pod("kept", 9).running());
     store.begin_list();
-    assert!(store.apply(pod("kept", 2).record(), Source::List).is_none(), "our answer is newer");
+    assert!(
+        store.apply(pod("kept", 2).record(), Source::List).is_none(),
+        "our answer is newer"
+    );
     assert!(store.apply(pod("stale", 8).running().record(), Source::List).is_some());
-    let gone: Vec<_> = store.end_list(10).into_iter().map(|c| c.old.unwrap().meta.key.name.clone()).collect();
+    let gone: Vec<_> = store
+        .end_list(10)
+        .into_iter()
+        .map(|c| c.old.unwrap().meta.key.name.clone())
+        .collect();
     assert_eq!(gone, ["gone"]);
-    assert_eq!((version(&store, "kept"), version(&store, "stale"), version(&store, "ours")), (Some(9), Some(8), Some(20)));
+    assert_eq!(
+        (
+            version(&store, "kept"),
+            version(&store, "stale"),
+            version(&store, "ours")
+        ),
+        (Some(9), Some(8), Some(20))
+    );
     assert_eq!(store.overlay_len(), 1, "only what the list cannot know");
 }
 
@@ -192,7 +212,10 @@ impl World {
     fn upsert(&mut self, name: u8, running: bool, owned: bool) {
         self.version += 1;
         let name = format!("p-{name}");
-        let uid = self.truth.get(&name).map_or(format!("{name}-{}", self.version), |p| p.meta.uid.to_string());
+        let uid = self
+            .truth
+            .get(&name)
+            .map_or(format!("{name}-{}", self.version), |p| p.meta.uid.to_string());
         let mut made = pod(&name, self.version).uid(&uid);
         made = if running { made.running() } else { made };
         let record = if owned { made.owned_by("set") } else { made }.record();
@@ -202,7 +225,9 @@ impl World {
     }
 
     fn delete(&mut self, name: u8) {
-        let Some(record) = self.truth.remove(&format!("p-{name}")) else { return };
+        let Some(record) = self.truth.remove(&format!("p-{name}")) else {
+            return;
+        };
         self.version += 1;
         let mut last = (*record).clone();
         last.meta.resource_version = self.version;
@@ -222,7 +247,9 @@ impl World {
     }
 
     fn deliver_answer(&mut self, store: &mut Pods) {
-        let Some((exists, record)) = self.answers.pop_front() else { return };
+        let Some((exists, record)) = self.answers.pop_front() else {
+            return;
+        };
         let key = record.meta.key.clone();
         if exists {
             store.apply(record, Source::Answer);
