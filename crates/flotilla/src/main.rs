@@ -1,2 +1,42 @@
-//! placeholder
-fn main() {}
+//! `flotilla`: the manager, and the words to ask it things.
+//!
+//! Parse, resolve, run: [`args`] holds what was typed, each command resolves it against the cluster, performs it, and returns an
+//! [`Exit`].
+
+mod args;
+mod clock;
+mod cluster;
+mod commands;
+mod error;
+mod target;
+
+use args::{Args, Command};
+use clap::Parser;
+use error::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(run(args)),
+        Err(error) => Err(error::Error::Runtime(error)),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error::Error::ClosedPipe) => Exit::Done.into(),
+        Err(error) => {
+            eprintln!("flotilla: {error}");
+            Exit::Failed.into()
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<Exit, error::Error> {
+    match args.command {
+        Command::Manager(manager) => commands::manager::run(&args.cluster, manager).await,
+        Command::Crds => commands::crds::run(),
+        Command::Why(why) => commands::why::run(&args.cluster, why).await,
+        Command::Rollout(rollout) => commands::rollout::run(&args.cluster, rollout).await,
+    }
+}

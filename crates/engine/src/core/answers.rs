@@ -25,7 +25,7 @@ impl Core {
         };
         let word = match &answer {
             Answer::Lease(LeaseReply::Failed) => "lost",
-            other => meaning(&Intent::Read, other).word(),
+            other => meaning(Intent::Read, other).word(),
         };
         self.metrics.request(verb, resource, word, now.since(sent_at));
         match purpose {
@@ -96,7 +96,7 @@ impl Core {
         answer: Answer,
         now: Timestamp,
     ) -> Result<bool, Trouble> {
-        match meaning(&Intent::Read, &answer) {
+        match meaning(Intent::Read, &answer) {
             Outcome::Done => {
                 if let Answer::Object(object) = answer {
                     let change = self.cache.apply(object, Source::Answer);
@@ -132,7 +132,7 @@ impl Core {
         };
         self.landed(resource, object);
         self.absorb_write(resource, object, &intent, answer, now);
-        let outcome = meaning(&intent, answer);
+        let outcome = meaning(intent.clone(), answer);
         if self.must_be_read(&intent, &outcome, resource, object) {
             self.unsettled
                 .entry(key.clone())

@@ -125,7 +125,7 @@ impl Core {
 
     /// Queues every object of every controller, behind whatever happens meanwhile.
     pub(super) fn look_at_everything(&mut self, now: Timestamp) {
-        self.resync_at = now + self.options.resync;
+        self.resync_at = now + self.options.resync_period;
         for index in 0..self.controllers.len() {
             let resource = self.controllers[index].resource();
             for set in crate::wire::set_kind(resource)

@@ -6,7 +6,7 @@
 //! leaves the rest of the lease's duration for requests on their way. A process that was stopped and continued finds the
 //! deadline passed and writes nothing.
 
-use flotilla_model::Timestamp;
+use flotilla_model::{ObjectKey, Timestamp};
 use std::time::Duration;
 
 /// The four times of an election. `duration > renew_deadline > retry_period` must hold.
@@ -29,6 +29,25 @@ impl Default for LeaseTimes {
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
             poll_period: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The lease to hold before anything is written.
+#[derive(Clone, Debug)]
+pub struct LeaseOptions {
+    /// Namespace and name of the Lease object. The namespace must exist.
+    pub key: ObjectKey,
+    /// The election's times.
+    pub times: LeaseTimes,
+}
+
+impl LeaseOptions {
+    /// The lease of this name, with the usual times.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        LeaseOptions {
+            key: ObjectKey::new(namespace, name),
+            times: LeaseTimes::default(),
         }
     }
 }

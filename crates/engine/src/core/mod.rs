@@ -26,7 +26,7 @@ pub(crate) mod testing;
 mod tests;
 mod watching;
 
-pub use options::{CoreOptions, Election};
+pub use options::CoreOptions;
 pub use watching::{FIELD_MANAGER, WatchEvent};
 
 use cache::Cache;
@@ -133,19 +133,20 @@ pub struct Core {
 impl Core {
     /// A manager with these controllers that begins at `now`.
     pub fn new(options: CoreOptions, controllers: Vec<Box<dyn Controller>>, now: Timestamp) -> Self {
-        let shared = [
-            Resource::Pods,
-            Resource::Claims,
-            Resource::Revisions,
-            Resource::StorageClasses,
-        ];
-        let kinds = shared.into_iter().chain(controllers.iter().map(|c| c.resource()));
-        let elector = options.election.clone().map(|e| Elector::new(e.identity, e.times, now));
+        let identity = options.identity.clone();
+        let elector = options
+            .lease
+            .as_ref()
+            .map(|lease| Elector::new(identity, lease.times, now));
         Core {
-            kinds: kinds.map(|resource| (resource, Freshness::default())).collect(),
-            limiter: Limiter::new(options.writes_start, options.writes_max),
+            kinds: options
+                .resources
+                .iter()
+                .map(|resource| (*resource, Freshness::default()))
+                .collect(),
+            limiter: Limiter::new(options.writes_in_flight_start, options.writes_in_flight_max),
             foreign: ForeignWriters::new(options.foreign_pause),
-            resync_at: now + options.resync,
+            resync_at: now + options.resync_period,
             elector,
             options,
             controllers,

@@ -1,28 +1,24 @@
 //! How the core behaves.
 
-use super::lease::LeaseTimes;
+use super::lease::LeaseOptions;
+use flotilla_model::Resource;
 use std::time::Duration;
-
-/// Taking part in an election.
-#[derive(Clone, Debug)]
-pub struct Election {
-    /// Who we are; must differ between processes.
-    pub identity: String,
-    /// The election's times.
-    pub times: LeaseTimes,
-}
 
 /// How the core behaves. The defaults suit a production cluster.
 #[derive(Clone, Debug)]
 pub struct CoreOptions {
-    /// The election to win before anything is written; without one we write at once.
-    pub election: Option<Election>,
+    /// Who we are in the election; must differ between processes.
+    pub identity: String,
+    /// The lease to hold before anything is written; without one, nothing keeps two managers apart.
+    pub lease: Option<LeaseOptions>,
+    /// The kinds to watch.
+    pub resources: Vec<Resource>,
     /// Passes in progress at the same time.
     pub workers: usize,
     /// Writes in flight at first.
-    pub writes_start: usize,
+    pub writes_in_flight_start: usize,
     /// Writes in flight at most.
-    pub writes_max: usize,
+    pub writes_in_flight_max: usize,
     /// Between two writes of one object's status that change nothing but counts.
     pub status_interval: Duration,
     /// Between the starts of two passes over one key that changes ask for.
@@ -30,28 +26,37 @@ pub struct CoreOptions {
     /// For how long a pass starts commands before it looks again.
     pub pass_slice: Duration,
     /// How long foreign writers may show themselves before the first write to a native set.
-    pub observation: Duration,
+    pub observation_period: Duration,
     /// How long a set with a foreign writer is left alone.
     pub foreign_pause: Duration,
     /// Between two looks at everything without cause.
-    pub resync: Duration,
+    pub resync_period: Duration,
     /// Where the numbers that controllers may use as chance begin.
     pub seed: u64,
 }
 
-impl Default for CoreOptions {
-    fn default() -> Self {
+impl CoreOptions {
+    /// The defaults, for a process of this identity.
+    pub fn new(identity: &str) -> Self {
         CoreOptions {
-            election: None,
+            identity: identity.to_owned(),
+            lease: None,
+            resources: vec![
+                Resource::AdvancedSets,
+                Resource::Pods,
+                Resource::Claims,
+                Resource::Revisions,
+                Resource::StorageClasses,
+            ],
             workers: 16,
-            writes_start: 16,
-            writes_max: 64,
+            writes_in_flight_start: 16,
+            writes_in_flight_max: 64,
             status_interval: Duration::from_millis(250),
             pass_interval: Duration::from_millis(20),
             pass_slice: Duration::from_secs(1),
-            observation: Duration::from_secs(15),
+            observation_period: Duration::from_secs(15),
             foreign_pause: Duration::from_secs(600),
-            resync: Duration::from_secs(10 * 3600),
+            resync_period: Duration::from_secs(10 * 3600),
             seed: 0,
         }
     }

@@ -77,7 +77,7 @@ impl Intent {
 }
 
 /// The meaning of an answer.
-pub fn meaning(intent: &Intent, answer: &Answer) -> Outcome {
+pub fn meaning(intent: Intent, answer: &Answer) -> Outcome {
     match answer {
         Answer::Object(_) | Answer::Success | Answer::Lease(_) => Outcome::Done,
         // It took effect, but we do not know what is there now.
@@ -85,7 +85,7 @@ pub fn meaning(intent: &Intent, answer: &Answer) -> Outcome {
         Answer::Lost(why) => Outcome::Unknown(why.clone()),
         Answer::NotSent(why) => Outcome::NotSent(why.clone()),
         Answer::Fenced => Outcome::NotSent("the lease is not held".into()),
-        Answer::Refused(refusal) => refused(intent, refusal),
+        Answer::Refused(refusal) => refused(&intent, refusal),
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     fn word(intent: &Intent, answer: &Answer) -> String {
-        match meaning(intent, answer) {
+        match meaning(intent.clone(), answer) {
             Outcome::Rejected { reason, .. } => reason,
             other => other.word().into(),
         }

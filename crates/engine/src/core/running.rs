@@ -82,7 +82,7 @@ impl Core {
         if self.controllers[key.controller].resource() != Resource::NativeSets {
             return None;
         }
-        let observed = self.observing_since + self.options.observation;
+        let observed = self.observing_since + self.options.observation_period;
         let uid = self.cache.uid_of(Resource::NativeSets, &key.key)?;
         let paused = self.foreign.paused_until(&uid, now);
         paused.max((now < observed).then_some(observed))

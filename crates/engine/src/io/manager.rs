@@ -4,18 +4,18 @@
 //! still held: the loop may have been stopped between deciding and sending, and the clock runs on meanwhile.
 
 use super::clock::Clock;
-use super::options::Options;
 use super::requests::{Asked, Raw, read, send};
 use super::watch::{Feed, Watcher};
 use super::{http, render};
 use crate::core::request::{Request, RequestId};
-use crate::core::{Core, Effect, WatchEvent};
+use crate::core::{Core, CoreOptions, Effect, WatchEvent};
 use crate::wire::watch::Frame;
 use crate::wire::{self, Encoding, Unreadable};
 use bytes::Bytes;
-use flotilla_model::{Controller, Resource, Timestamp};
+use flotilla_model::{Controller, ObjectKey, Resource, Timestamp};
 use futures::FutureExt;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -32,15 +32,26 @@ const QUERIES_MAX: usize = 16;
 /// Inputs taken in before the core gets to act.
 const INPUTS_MAX: usize = 128;
 
+/// How long a shutdown may take, from the signal to the released lease.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(10);
+
+/// How the manager is run.
+#[derive(Clone, Debug)]
+pub struct ManagerOptions {
+    /// Everything that concerns the logic.
+    pub core: CoreOptions,
+    /// The only namespace to watch; all if `None`.
+    pub namespace: Option<String>,
+    /// Where to serve metrics and health; nowhere if `None`.
+    pub http_address: Option<SocketAddr>,
+}
+
 /// Why the manager could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No client could be made from the configuration.
-    #[error("cannot make a client for the API server at {0}: {1}; check the kubeconfig")]
-    Client(String, #[source] Box<kube::Error>),
     /// The address for metrics and health is not to be had.
-    #[error("cannot serve metrics and health on {0}: {1}; choose another address with --metrics-address")]
-    Serve(std::net::SocketAddr, #[source] std::io::Error),
+    #[error("cannot serve metrics and health on {0}: {1}; choose another with --http-address")]
+    Serve(SocketAddr, #[source] std::io::Error),
     /// No signals.
     #[error("cannot listen for signals: {0}")]
     Signals(#[source] std::io::Error),
@@ -63,22 +74,21 @@ pub(super) enum Query {
 }
 
 /// Runs the manager until SIGTERM or SIGINT: finishes what is on its way, releases the lease, returns.
+///
+/// `client` must have been made with `default_retry = false`: the queue repeats what failed, and a client that did so underneath
+/// would hide it and hold up the pass.
 pub async fn run(
-    options: Options,
+    options: ManagerOptions,
     controllers: Vec<Box<dyn Controller>>,
-    mut config: kube::Config,
+    client: kube::Client,
 ) -> Result<(), Error> {
-    // The queue repeats what failed; a client that did so underneath would hide it, and hold up the pass.
-    config.default_retry = false;
-    let url = config.cluster_url.to_string();
-    let client = kube::Client::try_from(config).map_err(|e| Error::Client(url, Box::new(e)))?;
     let mut stop = signal(SignalKind::terminate()).map_err(Error::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
-    if options.leader_election {
-        require_namespace(&client, &options.lease.namespace).await?;
+    if let Some(lease) = &options.core.lease {
+        require_namespace(&client, &lease.key.namespace).await?;
     }
     let (queries, asked) = mpsc::channel(QUERIES_MAX);
-    let server = match options.serve {
+    let server = match options.http_address {
         Some(address) => Some(tokio::spawn(http::serve(
             http::bind(address).await.map_err(|e| Error::Serve(address, e))?,
             queries,
@@ -120,7 +130,8 @@ struct Shell {
     core: Core,
     clock: Arc<Clock>,
     client: kube::Client,
-    options: Options,
+    /// Where the lease is.
+    lease: ObjectKey,
     /// Until when writes may be sent, in milliseconds since the epoch; request tasks look at it right before they send.
     fence: Arc<AtomicI64>,
     feeds: mpsc::Receiver<(Resource, Feed)>,
@@ -133,9 +144,9 @@ struct Shell {
 }
 
 impl Shell {
-    fn new(options: Options, controllers: Vec<Box<dyn Controller>>, client: kube::Client) -> Self {
+    fn new(options: ManagerOptions, controllers: Vec<Box<dyn Controller>>, client: kube::Client) -> Self {
         let clock = Arc::new(Clock::new());
-        let core = Core::new(options.for_core(), controllers, clock.now());
+        let core = Core::new(options.core.clone(), controllers, clock.now());
         let (feed_to, feeds) = mpsc::channel(FEED_MAX);
         let (answer_to, answers) = mpsc::channel(ANSWERS_MAX);
         let (mut wanted, mut watchers) = (BTreeMap::new(), tokio::task::JoinSet::new());
@@ -153,11 +164,15 @@ impl Shell {
             watchers.spawn(watcher.run());
         }
         let fence = Arc::new(AtomicI64::new(i64::MIN));
+        let lease = options
+            .core
+            .lease
+            .map_or_else(|| ObjectKey::new("", ""), |lease| lease.key);
         Shell {
             core,
             clock,
             client,
-            options,
+            lease,
             fence,
             feeds,
             answers,
@@ -191,7 +206,7 @@ impl Shell {
                 Some(query) = queries.recv() => self.answer_query(query),
                 () = &mut shutdown, if give_up_at.is_none() => {
                     tracing::info!("stopping: finishing what is on its way");
-                    give_up_at = Some(self.clock.now() + self.options.shutdown);
+                    give_up_at = Some(self.clock.now() + SHUTDOWN_MAX);
                     self.core.begin_shutdown();
                 }
                 Some(ended) = self.watchers.join_next() => {
@@ -339,7 +354,7 @@ impl Shell {
 
     fn send(&self, Request { id, call }: Request) {
         let (client, clock, fence) = (self.client.clone(), self.clock.clone(), self.fence.clone());
-        let (answer_to, lease) = (self.answer_to.clone(), self.options.lease.clone());
+        let (answer_to, lease) = (self.answer_to.clone(), self.lease.clone());
         tokio::spawn(async move {
             let raw = if call.needs_lease() && clock.now().as_millis() >= fence.load(Ordering::Acquire) {
                 Raw::Fenced

@@ -2,13 +2,8 @@
 
 pub mod clock;
 mod http;
-mod manager;
-mod options;
+pub mod manager;
 mod render;
 mod requests;
-mod snapshot;
+pub mod snapshot;
 mod watch;
-
-pub use manager::{Error, run};
-pub use options::Options;
-pub use snapshot::{SnapshotError, snapshot};

@@ -25,13 +25,13 @@ pub enum SnapshotError {
 /// Lists the given kinds, in one namespace or all, into a cache. A kind that the server does not know has no objects; an object
 /// that cannot be read is left out.
 pub async fn snapshot(
-    client: &kube::Client,
-    namespace: Option<&str>,
+    client: kube::Client,
     resources: &[Resource],
+    namespace: Option<&str>,
 ) -> Result<Cache, SnapshotError> {
     let mut cache = Cache::default();
     for resource in resources {
-        list(client, namespace, *resource, &mut cache).await?;
+        list(&client, namespace, *resource, &mut cache).await?;
     }
     Ok(cache)
 }

@@ -1,0 +1,222 @@
+//! What was typed. One source for parsing, `--help` and completions.
+
+use crate::target::Target;
+use clap::{Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Controllers for stateful workloads on Kubernetes: native StatefulSets and OpenKruise's Advanced StatefulSets.
+#[derive(Debug, Parser)]
+#[command(name = "flotilla", version, propagate_version = true, arg_required_else_help = true, after_help = EXIT_CODES)]
+pub struct Args {
+    /// Which cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Documented once, shown by every command.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done; for `why`: nothing is waited for; for `rollout status`: the rollout is complete
+  1  it failed; the message says what was attempted and what to do next
+  2  the command line could not be understood
+  3  `why`: something is waited for; `rollout status`: not complete (with --watch=false, or when --timeout has passed)";
+
+/// How to reach the cluster. Without any of these: the service account inside a pod, or else the current kubeconfig.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ClusterArgs {
+    /// Kubeconfig to use instead of $KUBECONFIG or ~/.kube/config.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Namespace of the object; for the manager: the only namespace to work in (default: all).
+    #[arg(long, short, global = true, value_name = "NAME")]
+    pub namespace: Option<String>,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the controllers.
+    Manager(ManagerArgs),
+    /// Print the custom resource definitions, for `kubectl apply --server-side -f -`.
+    Crds,
+    /// Explain what a set is waiting for, since when, by which rule, and what you can do.
+    ///
+    /// Computed from the cluster with the functions that the manager uses, also when no manager runs. Nothing is changed; requests
+    /// that would come next are tried as dry runs, to tell whether the API server would refuse them.
+    Why(WhyArgs),
+    /// Follow, pause, resume, undo or restart a rollout, or list its history.
+    #[command(subcommand)]
+    Rollout(RolloutCommand),
+}
+
+/// Settings of the manager.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ManagerArgs {
+    /// Also control native StatefulSets (apps/v1).
+    ///
+    /// The cluster's kube-controller-manager must then run without its own controller:
+    /// `--controllers=*,-statefulset-controller`. For the first 15 s Flotilla only watches whether somebody else writes.
+    #[arg(long)]
+    pub native_statefulset: bool,
+    /// Write only while holding a lease, so that several managers can run and one acts.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub leader_elect: bool,
+    /// Namespace of the lease. It must exist.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "flotilla-system", value_name = "NAME")]
+    pub lease_namespace: String,
+    /// Name of the lease.
+    #[arg(long, default_value = "flotilla-manager", value_name = "NAME")]
+    pub lease_name: String,
+    /// This process in the lease; must differ between managers. Default: host name and process id.
+    #[arg(long, env = "POD_NAME", value_name = "TEXT")]
+    pub identity: Option<String>,
+    /// Sets of one kind that are worked on at the same time.
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub workers: u16,
+    /// Most writes in flight. The manager starts lower, and backs off when the API server asks for it.
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub max_writes_in_flight: u16,
+    /// Address of /metrics, /healthz and /readyz; `none` for no server.
+    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS", value_parser = address)]
+    pub http_address: HttpAddress,
+    /// How long to watch for other controllers before the first write to a native set, in seconds.
+    #[arg(long, default_value_t = 15, value_name = "SECONDS")]
+    pub observation_seconds: u64,
+    /// Feature gates of OpenKruise, as NAME=BOOL,…: accepted so that existing command lines go on working.
+    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
+    pub feature_gates: String,
+    /// What to log: a level, or directives such as `info,flotilla_engine=debug`.
+    #[arg(long, env = "FLOTILLA_LOG", default_value = "info", value_name = "FILTER")]
+    pub log: String,
+    /// How to log.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Where the manager serves HTTP, if at all.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpAddress(pub Option<SocketAddr>);
+
+fn address(text: &str) -> Result<HttpAddress, String> {
+    if text == "none" {
+        return Ok(HttpAddress(None));
+    }
+    match text.parse() {
+        Ok(address) => Ok(HttpAddress(Some(address))),
+        Err(_) => Err("must be an IP address with a port, such as 127.0.0.1:8080, or none".to_owned()),
+    }
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Form of output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What to explain.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WhyArgs {
+    /// The set: statefulset/NAME, or statefulset.apps/NAME or statefulset.apps.kruise.io/NAME (asts/NAME) if both kinds have it.
+    #[arg(value_name = "KIND/NAME")]
+    pub target: Target,
+    /// Form of the output.
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
+    /// Namespace of the manager's lease, to tell whether a manager runs.
+    #[arg(long, default_value = "flotilla-system", value_name = "NAME")]
+    pub lease_namespace: String,
+    /// Name of the manager's lease.
+    #[arg(long, default_value = "flotilla-manager", value_name = "NAME")]
+    pub lease_name: String,
+}
+
+/// Verbs about rollouts.
+#[derive(Debug, Subcommand)]
+pub enum RolloutCommand {
+    /// Show how far a rollout is, until it is complete.
+    Status(RolloutStatusArgs),
+    /// Stop replacing pods.
+    Pause(RolloutTarget),
+    /// Go on replacing pods.
+    Resume(RolloutTarget),
+    /// Go back to an earlier revision.
+    Undo(RolloutUndoArgs),
+    /// Replace all pods with the same template.
+    Restart(RolloutTarget),
+    /// List the revisions.
+    History(RolloutTarget),
+}
+
+/// The set that a verb is about.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RolloutTarget {
+    /// The set: statefulset/NAME, statefulset.apps/NAME or statefulset.apps.kruise.io/NAME (asts/NAME).
+    #[arg(value_name = "KIND/NAME")]
+    pub target: Target,
+    /// Form of the output.
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// Arguments of `rollout status`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RolloutStatusArgs {
+    /// The set.
+    #[command(flatten)]
+    pub of: RolloutTarget,
+    /// Keep watching until it is complete.
+    #[arg(long, short, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    pub watch: bool,
+    /// Give up after this many seconds; 0 waits for ever.
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    pub timeout_seconds: u64,
+}
+
+/// Arguments of `rollout undo`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RolloutUndoArgs {
+    /// The set.
+    #[command(flatten)]
+    pub of: RolloutTarget,
+    /// The revision's number, as `rollout history` lists it; 0 is the one before the present.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub to_revision: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn addresses_parse_or_say_why() {
+        assert!(address("127.0.0.1:80").unwrap().0.is_some());
+        assert!(address("none").unwrap().0.is_none());
+        assert!(address("localhost").unwrap_err().contains("127.0.0.1:8080"));
+    }
+}

@@ -1,0 +1,106 @@
+//! Revisions of a set: listing them, and going back to one.
+
+use super::{find, tell};
+use crate::args::{Output, RolloutTarget, RolloutUndoArgs};
+use crate::clock;
+use crate::cluster::Cluster;
+use crate::commands::why::ago;
+use crate::error::{Error, Exit};
+use crate::target::Found;
+use flotilla_model::Resource;
+use flotilla_model::template::{Digest, normal_form};
+use serde_json::{Value, json};
+use std::io::Write;
+
+const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
+const JSON_PATCH: &str = "application/json-patch+json";
+
+/// Lists the revisions, oldest first, with how many pods each has.
+pub async fn list(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
+    let found = find(cluster, of).await?;
+    let revisions = revisions_of(cluster, &found).await?;
+    let pods = cluster.list(Resource::Pods).await?;
+    let rows: Vec<Value> = revisions.iter().map(|revision| row(revision, &pods, &found)).collect();
+    let mut out = std::io::stdout().lock();
+    if of.output == Output::Json {
+        writeln!(out, "{:#}", json!({"set": found.display(), "revisions": rows}))?;
+        return Ok(Exit::Done);
+    }
+    writeln!(out, "{:>8}  {:<40} {:>5}  {:<14} CHANGE-CAUSE", "REVISION", "NAME", "PODS", "AGE")?;
+    let now = clock::now();
+    for row in &rows {
+        let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
+        let age = text("created").parse().map_or_else(|_| String::new(), |then| ago(now, then));
+        let cause = row["changeCause"].as_str().unwrap_or("<none>");
+        writeln!(out, "{:>8}  {:<40} {:>5}  {age:<14} {cause}", row["revision"], text("name"), row["pods"])?;
+    }
+    Ok(Exit::Done)
+}
+
+fn row(revision: &Value, pods: &[Value], found: &Found) -> Value {
+    let name = &revision["metadata"]["name"];
+    let uid = &found.object["metadata"]["uid"];
+    let of_set = pods.iter().filter(|pod| is_controlled_by(pod, uid));
+    let count = of_set.filter(|pod| pod.pointer("/metadata/labels/controller-revision-hash") == Some(name)).count();
+    json!({
+        "revision": revision["revision"], "name": name, "pods": count, "created": revision["metadata"]["creationTimestamp"],
+        "changeCause": revision.pointer("/metadata/annotations").and_then(|a| a.get(CHANGE_CAUSE)),
+        "current": found.object.pointer("/status/currentRevision") == Some(name),
+        "update": found.object.pointer("/status/updateRevision") == Some(name),
+    })
+}
+
+/// Puts the template of an earlier revision back.
+pub async fn undo(cluster: &Cluster, args: RolloutUndoArgs) -> Result<Exit, Error> {
+    let found = find(cluster, &args.of).await?;
+    let revisions = revisions_of(cluster, &found).await?;
+    let present = digest(found.object.pointer("/spec/template"));
+    let chosen = match args.to_revision {
+        0 => revisions.iter().rev().find(|r| template_of(r).is_some_and(|t| digest(Some(&t)) != present)),
+        number => revisions.iter().find(|r| r["revision"].as_i64() == Some(number)),
+    };
+    let Some(chosen) = chosen else {
+        let which = if args.to_revision == 0 { "an earlier revision".to_owned() } else { format!("revision {}", args.to_revision) };
+        let message = format!("failed to undo {}: {which} was not found; see flotilla rollout history", found.display());
+        return Err(Error::NotPossible(message));
+    };
+    let Some(template) = template_of(chosen) else {
+        let message = format!("failed to undo {}: revision {} holds no pod template", found.display(), chosen["revision"]);
+        return Err(Error::NotPossible(message));
+    };
+    let details = json!({"toRevision": chosen["revision"], "revisionName": chosen["metadata"]["name"]});
+    if digest(Some(&template)) == present {
+        return tell(&args.of, &found, "has that template already", details);
+    }
+    let patch = json!([
+        {"op": "test", "path": "/metadata/resourceVersion", "value": found.object["metadata"]["resourceVersion"]},
+        {"op": "replace", "path": "/spec/template", "value": template},
+    ]);
+    cluster.patch(found.kind.resource(), &found.key, JSON_PATCH, &patch).await?;
+    tell(&args.of, &found, "rolled back", details)
+}
+
+/// The revisions that the set manages, oldest first.
+async fn revisions_of(cluster: &Cluster, found: &Found) -> Result<Vec<Value>, Error> {
+    let uid = &found.object["metadata"]["uid"];
+    let mut revisions = cluster.list(Resource::Revisions).await?;
+    revisions.retain(|r| is_controlled_by(r, uid));
+    revisions.sort_by_key(|r| r["revision"].as_i64());
+    Ok(revisions)
+}
+
+fn is_controlled_by(object: &Value, uid: &Value) -> bool {
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.into_iter().flatten().any(|o| o["uid"] == *uid && o["controller"] == json!(true))
+}
+
+/// The template of a revision, whole, without the directive that makes it a patch.
+fn template_of(revision: &Value) -> Option<Value> {
+    let mut template = revision.pointer("/data/spec/template")?.clone();
+    template.as_object_mut()?.remove("$patch");
+    Some(template)
+}
+
+fn digest(template: Option<&Value>) -> Option<Digest> {
+    template.map(|t| Digest::of(&normal_form(t)))
+}

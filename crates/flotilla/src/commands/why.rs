@@ -1,0 +1,286 @@
+//! `flotilla why`: what a set waits for.
+//!
+//! The cluster is read once and given to the functions with which the manager decides. What they would do next is tried as a dry
+//! run, because only the API server knows quotas, policies and missing service accounts.
+
+use crate::args::{ClusterArgs, Output, WhyArgs};
+use crate::clock;
+use crate::cluster::Cluster;
+use crate::error::{Error, Exit};
+use crate::target::{self, Found};
+use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
+use flotilla_engine::core::request::{Answer, Refusal};
+use flotilla_engine::io::snapshot::snapshot;
+use flotilla_engine::wire::status::Status;
+use flotilla_model::{
+    Command, Controller, Decision, Hints, ObjectKey, PassContext, Resource, Scope, SetKind, Timestamp, Wait, WaitCause,
+};
+use http::Method;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// Requests tried as dry runs, at most: pods of one set are refused alike.
+const DRY_RUNS: usize = 4;
+/// Lines of waits and of next steps shown to people, at most. JSON has them all.
+const LINES_SHOWN: usize = 20;
+
+/// Everything that is told.
+struct Report {
+    found: Found,
+    waits: Vec<Wait>,
+    next: Vec<String>,
+    holder: Option<String>,
+    now: Timestamp,
+}
+
+/// Explains one set.
+pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Error> {
+    let cluster = Cluster::connect(cluster_args).await?;
+    let found = target::find(&cluster, &args.target).await?;
+    let now = clock::now();
+    let decision = decide(&cluster, &found, now).await?;
+    let mut waits = decision.waits.clone();
+    waits.extend(try_next(&cluster, &found, &decision, now).await?);
+    let next = decision.commands().map(|c| words(&c.command)).collect();
+    let holder = lease_holder(&cluster, &args).await?;
+    let report = Report { found, waits, next, holder, now };
+    let mut out = std::io::stdout().lock();
+    match args.output {
+        Output::Text => write!(out, "{}", report.text())?,
+        Output::Json => writeln!(out, "{:#}", report.json())?,
+    }
+    Ok(if report.waits.is_empty() && report.next.is_empty() { Exit::Done } else { Exit::Waiting })
+}
+
+/// Decides about the set as the manager would that has just started, without writing.
+async fn decide(cluster: &Cluster, found: &Found, now: Timestamp) -> Result<Decision, Error> {
+    let resources = [found.kind.resource(), Resource::Pods, Resource::Claims, Resource::Revisions, Resource::StorageClasses];
+    let cache = snapshot(cluster.client.clone(), &resources, Some(&cluster.namespace))
+        .await
+        .map_err(|e| Error::NotPossible(e.to_string()))?;
+    let hints = Hints::default();
+    let context = PassContext { now, observing_since: Timestamp::from_millis(0), entropy: 0, hints: &hints };
+    StatefulSetController::new(found.kind)
+        .reconcile(&cache, &found.key, context)
+        .ok_or_else(|| Error::NotFound { target: found.display(), namespace: cluster.namespace.clone() })
+}
+
+/// Sends the first creations as dry runs, and tells which the API server would refuse.
+async fn try_next(cluster: &Cluster, found: &Found, decision: &Decision, now: Timestamp) -> Result<Vec<Wait>, Error> {
+    let since = condition_since(&found.object, "FailedCreatePod");
+    let mut waits = Vec::new();
+    for scoped in decision.commands().filter(|c| matches!(c.command, Command::Create { .. })).take(DRY_RUNS) {
+        let Command::Create { resource, key, body, .. } = &scoped.command else { continue };
+        let path = format!("{}?dryRun=All&fieldManager=flotilla-why", resource.collection_path(Some(&key.namespace)));
+        let sent = cluster.send(Method::POST, &path, Some(("application/json", &body.render()))).await;
+        let refusal = match sent {
+            Ok(_) => continue,
+            Err(kube::Error::Api(status)) => *status,
+            Err(error) => return Err(crate::cluster::describe(format!("try to create {resource} {key}"), &error)),
+        };
+        let status = Status { code: i32::from(refusal.code), reason: refusal.reason, message: refusal.message, ..Status::default() };
+        let answer = Answer::Refused(Refusal { status, retry_after: None });
+        if let Outcome::Rejected { reason, message } = meaning(Intent::of(&scoped.command), &answer) {
+            let subject = match &scoped.scope {
+                Scope::Slot(ordinal) => format!("{}-{ordinal}", found.key.name),
+                Scope::Object | Scope::Named(_) => key.name.to_string(),
+            };
+            waits.push(Wait { subject, cause: WaitCause::Refused { reason, message, retry_at: now }, since });
+        }
+    }
+    Ok(waits)
+}
+
+/// When a condition of the set became True.
+fn condition_since(object: &Value, kind: &str) -> Option<Timestamp> {
+    let conditions = object.pointer("/status/conditions")?.as_array()?;
+    let found = conditions.iter().find(|c| c["type"] == kind && c["status"] == "True")?;
+    found["lastTransitionTime"].as_str()?.parse().ok()
+}
+
+/// Who holds the manager's lease, if somebody does.
+async fn lease_holder(cluster: &Cluster, args: &WhyArgs) -> Result<Option<String>, Error> {
+    let key = ObjectKey::new(args.lease_namespace.as_str(), args.lease_name.as_str());
+    let lease = match cluster.get(Resource::Leases, &key).await {
+        Ok(lease) => lease,
+        // Whoever may read a set need not be allowed to read the lease; the answer does not depend on it.
+        Err(Error::Refused { .. }) => return Ok(Some("unknown: no permission to read the lease".to_owned())),
+        Err(error) => return Err(error),
+    };
+    let holder = lease.as_ref().and_then(|l| l.pointer("/spec/holderIdentity")).and_then(Value::as_str);
+    Ok(holder.filter(|h| !h.is_empty()).map(str::to_owned))
+}
+
+/// A command in words.
+fn words(command: &Command) -> String {
+    let noun = match command.resource() {
+        Resource::Pods => "pod",
+        Resource::Claims => "claim",
+        Resource::Revisions => "revision",
+        _ => "object",
+    };
+    let verb = match command {
+        Command::Create { .. } => "create",
+        Command::Patch { .. } => "change",
+        Command::Delete { .. } => "delete",
+        Command::Read { .. } => "read",
+    };
+    format!("{verb} {noun} {}", command.key().name)
+}
+
+impl Report {
+    fn count(&self, field: &str) -> i64 {
+        self.found.object.pointer(&format!("/status/{field}")).and_then(Value::as_i64).unwrap_or(0)
+    }
+
+    fn status_text(&self, field: &str) -> &str {
+        self.found.object.pointer(&format!("/status/{field}")).and_then(Value::as_str).unwrap_or("none")
+    }
+
+    fn wanted(&self) -> i64 {
+        self.found.object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "{} in namespace {}: {} wanted, {} ready, {} updated\n",
+            self.found.display(),
+            self.found.key.namespace,
+            self.wanted(),
+            self.count("readyReplicas"),
+            self.count("updatedReplicas")
+        );
+        let (from, to) = (self.status_text("currentRevision"), self.status_text("updateRevision"));
+        if from != to {
+            let _ = writeln!(text, "rolling out: {from} -> {to}");
+        }
+        self.waits_text(&mut text);
+        self.next_text(&mut text);
+        text
+    }
+
+    fn waits_text(&self, text: &mut String) {
+        if self.waits.is_empty() {
+            text.push_str("nothing is waited for\n");
+            return;
+        }
+        text.push_str("waiting:\n");
+        for wait in self.waits.iter().take(LINES_SHOWN) {
+            let since = wait.since.map_or_else(String::new, |since| format!(" (for {})", ago(self.now, since)));
+            let _ = writeln!(text, "  {}: {}{since}", wait.subject, wait.cause);
+            let _ = writeln!(text, "      rule: {}", wait.cause.rule());
+            if let Some(advice) = wait.cause.advice(&wait.subject) {
+                let _ = writeln!(text, "      you can: {advice}");
+            }
+        }
+        more(text, self.waits.len());
+    }
+
+    fn next_text(&self, text: &mut String) {
+        if !self.next.is_empty() {
+            text.push_str("next:\n");
+            self.next.iter().take(LINES_SHOWN).for_each(|line| {
+                let _ = writeln!(text, "  {line}");
+            });
+            more(text, self.next.len());
+        }
+        let idle = self.waits.is_empty() && self.next.is_empty();
+        if self.holder.is_none() && !idle {
+            text.push_str("no manager holds the lease: start one with `flotilla manager`\n");
+        }
+    }
+
+    fn json(&self) -> Value {
+        let wait = |w: &Wait| {
+            let mut json = serde_json::to_value(&w.cause).unwrap_or_default();
+            json["subject"] = json!(w.subject);
+            json["message"] = json!(w.cause.to_string());
+            json["rule"] = json!(w.cause.rule());
+            json["advice"] = json!(w.cause.advice(&w.subject));
+            json["since"] = json!(w.since.map(|t| t.to_string()));
+            json
+        };
+        json!({
+            "set": self.found.display(),
+            "namespace": &*self.found.key.namespace,
+            "kind": match self.found.kind { SetKind::Native => "apps/v1", SetKind::Advanced => "apps.kruise.io/v1beta1" },
+            "replicas": self.wanted(),
+            "readyReplicas": self.count("readyReplicas"),
+            "updatedReplicas": self.count("updatedReplicas"),
+            "currentRevision": self.status_text("currentRevision"),
+            "updateRevision": self.status_text("updateRevision"),
+            "waits": self.waits.iter().map(wait).collect::<Vec<_>>(),
+            "next": self.next,
+            "manager": self.holder,
+        })
+    }
+}
+
+fn more(text: &mut String, count: usize) {
+    if count > LINES_SHOWN {
+        let _ = writeln!(text, "  … and {} more (-o json lists all)", count - LINES_SHOWN);
+    }
+}
+
+/// How long ago, in the two largest units.
+pub fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.since(then).as_secs();
+    match seconds {
+        0..=59 => format!("{seconds} s"),
+        60..=3599 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..=86399 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(waits: Vec<Wait>, next: Vec<String>, holder: Option<&str>) -> Report {
+        let object = json!({
+            "spec": {"replicas": 3},
+            "status": {"readyReplicas": 2, "updatedReplicas": 1, "currentRevision": "web-a", "updateRevision": "web-b"},
+        });
+        let found = Found { kind: SetKind::Advanced, key: ObjectKey::new("ns", "web"), object };
+        Report { found, waits, next, holder: holder.map(str::to_owned), now: Timestamp::from_seconds(1000) }
+    }
+
+    #[test]
+    fn people_read_what_is_waited_for_and_what_they_can_do() {
+        let cause = WaitCause::UpdateBudget { budget: 1, used_by: vec!["web-0".into()] };
+        let wait = Wait { subject: "web-2".into(), cause, since: Some(Timestamp::from_seconds(870)) };
+        assert_eq!(
+            report(vec![wait], vec!["delete pod web-2".into()], None).text(),
+            "statefulset.apps.kruise.io/web in namespace ns: 3 wanted, 2 ready, 1 updated\n\
+             rolling out: web-a -> web-b\n\
+             waiting:\n  \
+               web-2: budget of 1 unavailable used up by web-0 (for 2 min 10 s)\n      \
+                   rule: updateStrategy.rollingUpdate.maxUnavailable\n      \
+                   you can: wait, make those pods available, or raise maxUnavailable\n\
+             next:\n  \
+               delete pod web-2\n\
+             no manager holds the lease: start one with `flotilla manager`\n"
+        );
+    }
+
+    #[test]
+    fn programs_read_the_cause_as_data() {
+        let cause = WaitCause::UpdateBudget { budget: 1, used_by: vec!["web-0".into()] };
+        let wait = Wait { subject: "web-2".into(), cause, since: None };
+        let json = report(vec![wait], vec![], Some("me")).json();
+        assert_eq!(json["waits"][0]["cause"], "UpdateBudget");
+        assert_eq!(json["waits"][0]["usedBy"], json!(["web-0"]));
+        assert_eq!(json["manager"], "me");
+    }
+
+    #[test]
+    fn spans_in_two_units() {
+        let at = Timestamp::from_seconds;
+        for (seconds, text) in [(5, "5 s"), (65, "1 min 5 s"), (7260, "2 h 1 min"), (90_000, "1 d 1 h")] {
+            assert_eq!(ago(at(seconds), at(0)), text);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `KIND/NAME`: which object a command is about.
+
+use crate::cluster::Cluster;
+use crate::error::Error;
+use flotilla_model::{ObjectKey, SetKind};
+use std::fmt;
+use std::str::FromStr;
+
+/// What was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The kind, if the word says which of the two.
+    pub kind: Option<SetKind>,
+    /// The name.
+    pub name: String,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const FORM: &str = "must be statefulset/NAME, statefulset.apps/NAME or statefulset.apps.kruise.io/NAME";
+        let (kind, name) = text.split_once('/').ok_or(FORM)?;
+        if name.is_empty() || name.contains('/') {
+            return Err(FORM.to_owned());
+        }
+        let kind = match kind.to_ascii_lowercase().as_str() {
+            "statefulset" | "statefulsets" | "sts" => None,
+            "statefulset.apps" | "statefulsets.apps" | "sts.apps" => Some(SetKind::Native),
+            "statefulset.apps.kruise.io" | "statefulsets.apps.kruise.io" | "sts.apps.kruise.io" | "asts" => Some(SetKind::Advanced),
+            other => return Err(format!("unknown kind {other:?}: {FORM}")),
+        };
+        Ok(Target { kind, name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&kind_name(self.kind.unwrap_or(SetKind::Advanced), &self.name))
+    }
+}
+
+/// A set in the words of kubectl.
+pub fn kind_name(kind: SetKind, name: &str) -> String {
+    match kind {
+        SetKind::Native => format!("statefulset.apps/{name}"),
+        SetKind::Advanced => format!("statefulset.apps.kruise.io/{name}"),
+    }
+}
+
+/// A set that was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Which kind it is.
+    pub kind: SetKind,
+    /// Where it is.
+    pub key: ObjectKey,
+    /// The object as the API server has it.
+    pub object: serde_json::Value,
+}
+
+impl Found {
+    /// The set in the words of kubectl.
+    pub fn display(&self) -> String {
+        kind_name(self.kind, &self.key.name)
+    }
+}
+
+/// Finds the set that was meant. A bare `statefulset/NAME` must be one of the two kinds, not both.
+pub async fn find(cluster: &Cluster, target: &Target) -> Result<Found, Error> {
+    let key = ObjectKey::new(cluster.namespace.as_str(), target.name.as_str());
+    let kinds = match target.kind {
+        Some(kind) => vec![kind],
+        None => vec![SetKind::Advanced, SetKind::Native],
+    };
+    let mut found = Vec::new();
+    for kind in kinds {
+        if let Some(object) = cluster.get(kind.resource(), &key).await? {
+            found.push(Found { kind, key: key.clone(), object });
+        }
+    }
+    match (found.pop(), found.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (Some(_), false) => Err(Error::Ambiguous { name: key.to_string() }),
+        (None, _) => Err(Error::NotFound { target: target.to_string(), namespace: cluster.namespace.clone() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_for_the_two_kinds() {
+        for (text, kind) in [
+            ("statefulset/web", None),
+            ("sts/web", None),
+            ("StatefulSet.apps/web", Some(SetKind::Native)),
+            ("asts/web", Some(SetKind::Advanced)),
+            ("statefulsets.apps.kruise.io/web", Some(SetKind::Advanced)),
+        ] {
+            assert_eq!(text.parse::<Target>().unwrap(), Target { kind, name: "web".into() }, "{text}");
+        }
+        for text in ["web", "pod/web", "sts/", "sts/a/b"] {
+            assert!(text.parse::<Target>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What neither compiler nor clippy checks: the direction of dependencies, the purity of the deciding crates, and the shape of the
+//! source text.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Which crates of the workspace each crate may use. A room that is not listed may use none.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("flotilla-api", &[]),
+    ("flotilla-model", &["flotilla-api"]),
+    ("flotilla-controllers", &["flotilla-api", "flotilla-model"]),
+    ("flotilla-engine", &["flotilla-api", "flotilla-model"]),
+    ("flotilla", &["flotilla-api", "flotilla-model", "flotilla-controllers", "flotilla-engine"]),
+    ("flotilla-localcluster", &[]),
+    ("xtask", &["flotilla-localcluster"]),
+    ("flotilla-e2e", &["flotilla-localcluster", "flotilla-api", "flotilla-model"]),
+    ("flotilla-bench", &["flotilla-localcluster", "flotilla-api", "flotilla-model", "flotilla-controllers", "flotilla-engine"]),
+];
+
+/// Crates in which no client, clock, async, randomness or logging may be reachable.
+const PURE: &[&str] = &["flotilla-api", "flotilla-model", "flotilla-controllers"];
+
+/// Crates that bring one of these.
+const IMPURE: &[&str] = &[
+    "tokio", "async-std", "smol", "futures-util", "futures-executor", "hyper", "hyper-util", "reqwest", "ureq", "tower", "kube-client",
+    "kube-runtime", "rand", "rand_core", "fastrand", "getrandom", "tracing", "log", "slog", "env_logger",
+];
+
+/// Words that no source file may hold, with the reason.
+const BANNED: &[(&str, &str)] = &[
+    ("FIXME", "mend it, or open an issue"),
+    ("XXX", "mend it, or open an issue"),
+    ("todo!", "a stub is a defect"),
+    ("unimplemented!", "a stub is a defect"),
+    ("std::collections::HashMap", "iteration order is random: BTreeMap, or hashbrown with a fixed hasher"),
+    ("thread::sleep", "wait for what you wait for"),
+];
+
+/// Longest function outside tests, in lines from signature to closing brace.
+const LONGEST_FUNCTION: usize = 70;
+/// Longest file outside its tests, in lines.
+const LONGEST_FILE: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}
+
+fn cargo(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO")).args(args).current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "cargo {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("cargo prints UTF-8")
+}
+
+/// Names of all crates reachable from `package` in a build, itself included.
+fn reachable(package: &str) -> Vec<String> {
+    let tree = cargo(&["tree", "--offline", "-p", package, "-e", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]);
+    tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let rooms: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for (room, allowed) in &rooms {
+        for used in reachable(room) {
+            let is_ours = rooms.contains_key(used.as_str());
+            if is_ours && used != *room && !allowed.contains(&used.as_str()) {
+                wrong.push(format!("{room} uses {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "arrows against the direction: {wrong:?}");
+}
+
+#[test]
+fn deciding_is_pure() {
+    let mut wrong = Vec::new();
+    for package in PURE {
+        wrong.extend(reachable(package).into_iter().filter(|c| IMPURE.contains(&c.as_str())).map(|c| format!("{package}: {c}")));
+    }
+    assert!(wrong.is_empty(), "reachable from a deciding crate: {wrong:?}");
+}
+
+/// All Rust sources of the workspace that git knows, with their text.
+fn sources() -> Vec<(String, String)> {
+    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root()).output().expect("git runs");
+    let names = String::from_utf8(listed.stdout).expect("names are UTF-8");
+    names
+        .lines()
+        .filter(|name| !name.ends_with("tests/tidy.rs"))
+        .filter_map(|name| fs::read_to_string(root().join(name)).ok().map(|text| (name.to_owned(), text)))
+        .collect()
+}
+
+fn is_test(name: &str) -> bool {
+    name.contains("/tests/") || name.ends_with("tests.rs") || name.ends_with("testing.rs") || name.starts_with("e2e/")
+}
+
+/// The lines before the tests at the end of a file.
+fn body(text: &str) -> Vec<&str> {
+    text.lines().take_while(|line| !line.trim_start().starts_with("#[cfg(test)]")).collect()
+}
+
+#[test]
+fn sources_hold_no_banned_words() {
+    let mut found = Vec::new();
+    for (name, text) in sources() {
+        for (number, line) in text.lines().enumerate() {
+            for (word, reason) in BANNED.iter().filter(|(word, _)| line.contains(word)) {
+                found.push(format!("{name}:{}: {word}: {reason}", number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn files_and_functions_stay_short() {
+    let mut long = Vec::new();
+    for (name, text) in sources().into_iter().filter(|(name, _)| !is_test(name)) {
+        let lines = body(&text);
+        if lines.len() > LONGEST_FILE {
+            long.push(format!("{name}: {} lines", lines.len()));
+        }
+        for (function, length) in functions(&lines) {
+            if length > LONGEST_FUNCTION {
+                long.push(format!("{name}: {function}: {length} lines"));
+            }
+        }
+    }
+    assert!(long.is_empty(), "{}", long.join("\n"));
+}
+
+/// Functions with their length. rustfmt puts the closing brace under the signature.
+fn functions(lines: &[&str]) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let trimmed = line.trim_start();
+        let is_function = ["fn ", "pub fn ", "pub(super) fn ", "pub(crate) fn ", "async fn ", "pub async fn ", "const fn ", "pub const fn "]
+            .iter()
+            .any(|head| trimmed.starts_with(head));
+        if !is_function || trimmed.ends_with(';') {
+            continue;
+        }
+        let closing = format!("{}}}", &line[..line.len() - trimmed.len()]);
+        if let Some(end) = lines[start..].iter().position(|l| *l == closing) {
+            let name = trimmed.split(['(', '<']).next().unwrap_or_default();
+            found.push((name.rsplit(' ').next().unwrap_or_default().to_owned(), end + 1));
+        }
+    }
+    found
+}
+
+#[test]
+fn texts_are_self_sufficient() {
+    // Assembled, so that this file does not hold what it forbids.
+    let forbidden = [["/work", "/"].concat(), ["shared", "/spec"].concat(), ["../", "shared"].concat()];
+    let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().expect("git runs");
+    let names = String::from_utf8(listed.stdout).expect("names are UTF-8");
+    let mut found = Vec::new();
+    for name in names.lines().filter(|n| !n.ends_with(".sum") && *n != "Cargo.lock") {
+        let Ok(text) = fs::read_to_string(root().join(name)) else { continue };
+        found.extend(forbidden.iter().filter(|f| text.contains(f.as_str())).map(|f| format!("{name} mentions {f}")));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
