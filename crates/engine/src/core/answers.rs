@@ -1,0 +1,256 @@
+//! What comes back, and what it changes: cache, limiter, the pass that asked, and what users are told.
+
+use super::events::Regarding;
+use super::limiter::Load;
+use super::outcome::{Intent, Outcome, meaning};
+use super::pass::{Ticket, Trouble};
+use super::queue::Priority;
+use super::request::{Answer, RequestId};
+use super::store::Source;
+use super::{Core, Pending, Purpose, QueueKey};
+use crate::core::lease::LeaseReply;
+use flotilla_model::{EventNote, Guard, ObjectKey, Report, Resource, Timestamp};
+
+impl Core {
+    /// Takes in the answer to a request. Every request sent must be answered once, if only with [`Answer::Lost`].
+    pub fn answer(&mut self, id: RequestId, answer: Answer, now: Timestamp) {
+        let Some(Pending {
+            purpose,
+            verb,
+            resource,
+            sent_at,
+        }) = self.pending.remove(&id)
+        else {
+            return;
+        };
+        let word = match &answer {
+            Answer::Lease(LeaseReply::Failed) => "lost",
+            other => meaning(Intent::Read, other).word(),
+        };
+        self.metrics.request(verb, resource, word, now.since(sent_at));
+        match purpose {
+            Purpose::Lease => {
+                if let (Answer::Lease(reply), Some(elector)) = (answer, &mut self.elector) {
+                    elector.answer(reply, now);
+                } else if let Some(elector) = &mut self.elector {
+                    elector.answer(LeaseReply::Failed, now);
+                }
+            }
+            Purpose::Event(call) => self
+                .events
+                .answered(&call, matches!(answer, Answer::Success | Answer::Object(_))),
+            Purpose::Pass {
+                id,
+                key,
+                ticket,
+                permit,
+            } => {
+                if let Some(permit) = permit {
+                    self.limiter.finish(permit, load(&answer), now);
+                }
+                match &ticket {
+                    Ticket::Read(resource, object) => {
+                        self.read_answered(id, &key, &ticket, (*resource, object), answer, now)
+                    }
+                    Ticket::Guard(guard) => self.guard_answered(id, &ticket, guard, answer, now),
+                    Ticket::Command { .. } | Ticket::Status(..) => self.write_answered(id, &key, &ticket, &answer, now),
+                }
+            }
+        }
+    }
+
+    fn read_answered(
+        &mut self,
+        pass: u64,
+        key: &QueueKey,
+        ticket: &Ticket,
+        (resource, object): (Resource, &ObjectKey),
+        answer: Answer,
+        now: Timestamp,
+    ) {
+        let read = self.absorb_read(resource, object, answer, now);
+        if read.is_ok() {
+            self.settled(key, resource, object);
+        }
+        if let Some(active) = self.passes.get_mut(&pass) {
+            active.pass.read_done(ticket, read.map(|_| true));
+        }
+    }
+
+    fn guard_answered(&mut self, pass: u64, ticket: &Ticket, guard: &Guard, answer: Answer, now: Timestamp) {
+        let holds = match &answer {
+            Answer::Object(object) => object.meta().uid == guard.uid && object.meta().deleted.is_none(),
+            _ => false,
+        };
+        let read = self.absorb_read(guard.resource, &guard.key, answer, now).map(|_| holds);
+        if let Some(active) = self.passes.get_mut(&pass) {
+            active.pass.read_done(ticket, read);
+        }
+    }
+
+    /// Puts what a read showed into the cache. Says whether the object is there.
+    fn absorb_read(
+        &mut self,
+        resource: Resource,
+        key: &ObjectKey,
+        answer: Answer,
+        now: Timestamp,
+    ) -> Result<bool, Trouble> {
+        match meaning(Intent::Read, &answer) {
+            Outcome::Done => {
+                if let Answer::Object(object) = answer {
+                    let change = self.cache.apply(object, Source::Answer);
+                    self.route(change, Priority::Live, now);
+                }
+                Ok(true)
+            }
+            Outcome::Stale => {
+                if let Some(uid) = self.cache.uid_of(resource, key) {
+                    let change = self.cache.apply_gone(resource, key, &uid);
+                    self.route(change, Priority::Live, now);
+                }
+                Ok(false)
+            }
+            Outcome::Throttled(after) => Err(Trouble {
+                message: format!("reading {resource} {key}: too many requests"),
+                retry_at: after.map(|a| now + a),
+            }),
+            Outcome::Rejected { message, .. } | Outcome::Unknown(message) | Outcome::NotSent(message) => Err(Trouble {
+                message: format!("reading {resource} {key}: {message}"),
+                retry_at: None,
+            }),
+        }
+    }
+
+    fn write_answered(&mut self, pass: u64, key: &QueueKey, ticket: &Ticket, answer: &Answer, now: Timestamp) {
+        let (resource, object, intent) = match ticket {
+            Ticket::Command {
+                resource, key, intent, ..
+            } => (*resource, key, intent.clone()),
+            Ticket::Status(resource, key, uid) => (*resource, key, Intent::Change(uid.clone())),
+            Ticket::Read(..) | Ticket::Guard(_) => return,
+        };
+        self.landed(resource, object);
+        self.absorb_write(resource, object, &intent, answer, now);
+        let outcome = meaning(intent.clone(), answer);
+        if self.must_be_read(&intent, &outcome, resource, object) {
+            self.unsettled
+                .entry(key.clone())
+                .or_default()
+                .insert((resource, object.clone()));
+        }
+        if let Some(active) = self.passes.get(&pass)
+            && let Some(note) = note_of(ticket, &outcome, answer, &active.regarding)
+        {
+            self.events.note(&active.regarding, note, now);
+        }
+        if let Some(active) = self.passes.get_mut(&pass) {
+            active.pass.write_done(ticket, &outcome, now);
+        }
+    }
+
+    fn landed(&mut self, resource: Resource, object: &ObjectKey) {
+        let object = (resource, object.clone());
+        if let Some(count) = self.in_flight.get_mut(&object) {
+            *count -= 1;
+            if *count == 0 {
+                self.in_flight.remove(&object);
+            }
+        }
+    }
+
+    fn absorb_write(&mut self, resource: Resource, key: &ObjectKey, intent: &Intent, answer: &Answer, now: Timestamp) {
+        let change = match (intent, answer) {
+            // A pod that is left without a deletion time was not given any grace: it is gone.
+            (Intent::Delete(uid), Answer::Object(left)) if left.meta().deleted.is_none() => {
+                self.cache.apply_gone(resource, key, uid)
+            }
+            (Intent::Delete(uid), Answer::Success) => self.cache.apply_gone(resource, key, uid),
+            (_, Answer::Object(object)) => self.cache.apply(object.clone(), Source::Answer),
+            (Intent::Delete(uid) | Intent::Change(uid), Answer::Refused(refusal)) if refusal.status.code == 404 => {
+                self.cache.apply_gone(resource, key, uid)
+            }
+            _ => None,
+        };
+        self.route(change, Priority::Live, now);
+    }
+
+    /// Whether the object must be read before it is decided about again: nobody knows what became of it, or it is not what it was
+    /// thought to be. One that is known to be gone need not be.
+    fn must_be_read(&self, intent: &Intent, outcome: &Outcome, resource: Resource, key: &ObjectKey) -> bool {
+        let is_cached = self.cache.uid_of(resource, key).is_some();
+        match (outcome, intent) {
+            (Outcome::Unknown(_), _) | (Outcome::Stale, Intent::Create { .. }) => true,
+            (Outcome::Done, Intent::Create { exists_is_fine }) => *exists_is_fine && !is_cached,
+            (Outcome::Stale, Intent::Change(_) | Intent::Delete(_)) => is_cached,
+            (Outcome::Stale, Intent::Read)
+            | (Outcome::Done, Intent::Change(_) | Intent::Delete(_) | Intent::Read)
+            | (Outcome::Throttled(_) | Outcome::Rejected { .. } | Outcome::NotSent(_), _) => false,
+        }
+    }
+
+    fn settled(&mut self, key: &QueueKey, resource: Resource, object: &ObjectKey) {
+        if let Some(objects) = self.unsettled.get_mut(key) {
+            objects.remove(&(resource, object.clone()));
+            if objects.is_empty() {
+                self.unsettled.remove(key);
+            }
+        }
+    }
+}
+
+fn load(answer: &Answer) -> Load {
+    match answer {
+        Answer::Lost(_) => Load::Lost,
+        Answer::Refused(refusal) if refusal.status.code == 429 => Load::Throttled(refusal.retry_after),
+        Answer::Refused(refusal) if refusal.status.code >= 502 => Load::Lost,
+        Answer::Object(_)
+        | Answer::Success
+        | Answer::Unreadable(_)
+        | Answer::Refused(_)
+        | Answer::NotSent(_)
+        | Answer::Fenced
+        | Answer::Lease(_) => Load::Answered,
+    }
+}
+
+/// The event that tells of a command, if one does (rule 1.8).
+fn note_of(ticket: &Ticket, outcome: &Outcome, answer: &Answer, regarding: &Regarding) -> Option<EventNote> {
+    let Ticket::Command {
+        resource, key, report, ..
+    } = ticket
+    else {
+        return None;
+    };
+    let (kind, name, set) = (resource.kind(), &key.name, &regarding.key.name);
+    let (verb, success, failure) = words(*report)?;
+    let owner = regarding.resource.kind();
+    match outcome {
+        // That it existed already is nothing to tell.
+        Outcome::Done if matches!(answer, Answer::Refused(_)) => None,
+        Outcome::Done => Some(EventNote {
+            warning: *report == Report::RecreateFailed,
+            reason: success,
+            message: format!("{verb} {kind} {name} in {owner} {set} successful"),
+        }),
+        Outcome::Rejected { message, .. } => Some(EventNote {
+            warning: true,
+            reason: failure,
+            message: format!("{verb} {kind} {name} in {owner} {set} failed error: {message}"),
+        }),
+        Outcome::Stale | Outcome::Throttled(_) | Outcome::Unknown(_) | Outcome::NotSent(_) => None,
+    }
+}
+
+/// Verb and reasons of a report.
+fn words(report: Report) -> Option<(&'static str, &'static str, &'static str)> {
+    match report {
+        Report::Silent => None,
+        Report::Create => Some(("create", "SuccessfulCreate", "FailedCreate")),
+        Report::Delete => Some(("delete", "SuccessfulDelete", "FailedDelete")),
+        Report::Update => Some(("update", "SuccessfulUpdate", "FailedUpdate")),
+        Report::Resize => Some(("resize", "SuccessfulResize", "FailedResize")),
+        Report::RecreateFailed => Some(("recreate failed", "RecreatingFailedPod", "FailedDelete")),
+        Report::RecreateTerminated => Some(("recreate terminated", "RecreatingTerminatedPod", "FailedDelete")),
+    }
+}

@@ -1,0 +1,218 @@
+//! The caches of all kinds, and how controllers read them.
+
+use super::store::{Changed, Source, Store};
+use crate::wire::Object;
+use flotilla_model::{
+    Change, ClaimRecord, Interner, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord,
+    StorageClassRecord, Uid,
+};
+use std::sync::Arc;
+
+/// Everything that is known of the cluster.
+#[derive(Debug, Default)]
+pub struct Cache {
+    pods: Store<PodRecord>,
+    claims: Store<ClaimRecord>,
+    revisions: Store<RevisionRecord>,
+    native_sets: Store<SetRecord>,
+    advanced_sets: Store<SetRecord>,
+    storage_classes: Store<StorageClassRecord>,
+    /// Shares strings between records; what is decoded for this cache goes through it.
+    pub interner: Interner,
+}
+
+/// Calls one method on the store of a resource, whatever it holds; the second arm answers for resources that are not cached.
+macro_rules! on_store {
+    ($cache:expr, $resource:expr, $store:ident => $body:expr, else $none:expr) => {
+        match $resource {
+            Resource::Pods => {
+                let $store = &$cache.pods;
+                $body
+            }
+            Resource::Claims => {
+                let $store = &$cache.claims;
+                $body
+            }
+            Resource::Revisions => {
+                let $store = &$cache.revisions;
+                $body
+            }
+            Resource::NativeSets => {
+                let $store = &$cache.native_sets;
+                $body
+            }
+            Resource::AdvancedSets => {
+                let $store = &$cache.advanced_sets;
+                $body
+            }
+            Resource::StorageClasses => {
+                let $store = &$cache.storage_classes;
+                $body
+            }
+            Resource::Leases | Resource::Events => $none,
+        }
+    };
+    (mut $cache:expr, $resource:expr, $store:ident => $body:expr, else $none:expr) => {
+        match $resource {
+            Resource::Pods => {
+                let $store = &mut $cache.pods;
+                $body
+            }
+            Resource::Claims => {
+                let $store = &mut $cache.claims;
+                $body
+            }
+            Resource::Revisions => {
+                let $store = &mut $cache.revisions;
+                $body
+            }
+            Resource::NativeSets => {
+                let $store = &mut $cache.native_sets;
+                $body
+            }
+            Resource::AdvancedSets => {
+                let $store = &mut $cache.advanced_sets;
+                $body
+            }
+            Resource::StorageClasses => {
+                let $store = &mut $cache.storage_classes;
+                $body
+            }
+            Resource::Leases | Resource::Events => $none,
+        }
+    };
+}
+
+/// How a change of one record kind is told to controllers; `None` where no controller is told.
+trait Tell: Sized {
+    fn tell(changed: Changed<Self>) -> Option<Change>;
+}
+
+macro_rules! tell {
+    ($($record:ty => $variant:ident),*) => { $(
+        impl Tell for $record {
+            fn tell(changed: Changed<Self>) -> Option<Change> {
+                Some(Change::$variant(changed.old, changed.new))
+            }
+        }
+    )* };
+}
+tell!(PodRecord => Pod, ClaimRecord => Claim, RevisionRecord => Revision, SetRecord => Set);
+
+impl Tell for StorageClassRecord {
+    /// Classes are looked up when a claim is to be expanded; nothing waits for one.
+    fn tell(_: Changed<Self>) -> Option<Change> {
+        None
+    }
+}
+
+impl Cache {
+    /// Takes in that an object exists and is like this.
+    pub fn apply(&mut self, object: Object, source: Source) -> Option<Change> {
+        match object {
+            Object::Pod(pod) => self.pods.apply(pod, source).and_then(Tell::tell),
+            Object::Claim(claim) => self.claims.apply(claim, source).and_then(Tell::tell),
+            Object::Revision(revision) => self.revisions.apply(revision, source).and_then(Tell::tell),
+            Object::StorageClass(class) => self.storage_classes.apply(class, source).and_then(Tell::tell),
+            Object::Set(set) => match set.kind {
+                SetKind::Native => self.native_sets.apply(set, source).and_then(Tell::tell),
+                SetKind::Advanced => self.advanced_sets.apply(set, source).and_then(Tell::tell),
+            },
+        }
+    }
+
+    /// The watch saw an incarnation deleted.
+    pub fn apply_deleted(&mut self, resource: Resource, key: &ObjectKey, uid: &Uid, version: u64) -> Option<Change> {
+        on_store!(mut self, resource, store => store.apply_deleted(key, uid, version).and_then(Tell::tell), else None)
+    }
+
+    /// An answer of the server shows that an incarnation is gone.
+    pub fn apply_gone(&mut self, resource: Resource, key: &ObjectKey, uid: &Uid) -> Option<Change> {
+        on_store!(mut self, resource, store => store.apply_gone(key, uid).and_then(Tell::tell), else None)
+    }
+
+    /// A list of a kind begins.
+    pub fn begin_list(&mut self, resource: Resource) {
+        on_store!(mut self, resource, store => store.begin_list(), else ());
+    }
+
+    /// That list has ended; what it did not name is gone.
+    pub fn end_list(&mut self, resource: Resource, version: u64) -> Vec<Change> {
+        fn told<R: Tell>(gone: Vec<Changed<R>>) -> Vec<Change> {
+            gone.into_iter().filter_map(Tell::tell).collect()
+        }
+        on_store!(mut self, resource, store => told(store.end_list(version)), else Vec::new())
+    }
+
+    /// Nothing older than `version` will come from the watch of a kind.
+    pub fn bookmark(&mut self, resource: Resource, version: u64) {
+        on_store!(mut self, resource, store => store.bookmark(version), else ());
+    }
+
+    /// The incarnation stored under a key.
+    pub fn uid_of(&self, resource: Resource, key: &ObjectKey) -> Option<Uid> {
+        use flotilla_model::Record as _;
+        on_store!(self, resource, store => store.get(key).map(|r| r.meta().uid.clone()), else None)
+    }
+
+    /// Objects, keys ahead of the watch, and tombstones of a kind.
+    pub fn sizes(&self, resource: Resource) -> (usize, usize, usize) {
+        on_store!(self, resource, store => (store.len(), store.overlay_len(), store.tombstones_len()), else (0, 0, 0))
+    }
+
+    /// All sets of a kind, sorted by namespace and name.
+    pub fn all_sets(&self, kind: SetKind) -> Vec<Arc<SetRecord>> {
+        let mut sets: Vec<_> = self.sets(kind).iter().cloned().collect();
+        sets.sort_by(|a, b| a.meta.key.cmp(&b.meta.key));
+        sets
+    }
+
+    fn sets(&self, kind: SetKind) -> &Store<SetRecord> {
+        match kind {
+            SetKind::Native => &self.native_sets,
+            SetKind::Advanced => &self.advanced_sets,
+        }
+    }
+}
+
+impl Reader for Cache {
+    fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Arc<SetRecord>> {
+        self.sets(kind).get(key)
+    }
+
+    fn sets_in(&self, kind: SetKind, namespace: &str) -> Vec<Arc<SetRecord>> {
+        self.sets(kind).in_namespace(namespace).to_vec()
+    }
+
+    fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
+        self.pods.get(key)
+    }
+
+    fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>] {
+        self.pods.of_owner(owner)
+    }
+
+    fn orphan_pods(&self, namespace: &str) -> &[Arc<PodRecord>] {
+        self.pods.in_namespace(namespace)
+    }
+
+    fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
+        self.claims.get(key)
+    }
+
+    fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>> {
+        self.revisions.get(key)
+    }
+
+    fn revisions_of(&self, owner: &Uid) -> &[Arc<RevisionRecord>] {
+        self.revisions.of_owner(owner)
+    }
+
+    fn orphan_revisions(&self, namespace: &str) -> &[Arc<RevisionRecord>] {
+        self.revisions.in_namespace(namespace)
+    }
+
+    fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
+        self.storage_classes.get(&ObjectKey::new("", name))
+    }
+}

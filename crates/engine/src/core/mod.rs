@@ -1,0 +1,315 @@
+//! The logic of the manager: plain data structures with time as an argument.
+//!
+//! [`Core`] owns them all. Whoever drives it feeds it what the watches tell ([`Core::watch`]) and what the API server answers
+//! ([`Core::answer`]), then calls [`Core::advance`] and carries out [`Core::take_effects`]; nothing else ever happens. There is no
+//! I/O, no clock, no randomness and no logging here, so a simulator can run the same code with virtual time. Given the same inputs,
+//! the same effects come out in the same order.
+
+mod answers;
+pub mod cache;
+pub mod events;
+pub mod foreign;
+mod leading;
+pub mod lease;
+pub mod limiter;
+pub mod metrics;
+pub mod options;
+pub mod outcome;
+pub mod pass;
+pub mod queue;
+pub mod request;
+mod running;
+pub mod store;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod watching;
+
+pub use options::CoreOptions;
+pub use watching::{FIELD_MANAGER, WatchEvent};
+
+use cache::Cache;
+use events::{EventCall, Events};
+use flotilla_model::{Change, Controller, Hints, ObjectKey, Resource, Timestamp, Uid};
+use foreign::ForeignWriters;
+use lease::Elector;
+use limiter::{Limiter, Permit};
+use metrics::Metrics;
+use pass::Ticket;
+use queue::{Backoff, Priority, Queue};
+use request::{Call, Request, RequestId};
+use running::ActivePass;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use watching::Freshness;
+
+/// What is worked on: a controller, by its place in the list of controllers, and the object's key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueKey {
+    /// Place in the list of controllers.
+    pub controller: usize,
+    /// The object.
+    pub key: ObjectKey,
+}
+
+/// What the core wants done.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Send a request, and bring the answer.
+    Send(Request),
+    /// List this kind and watch it from there; drop the watch that may be running.
+    List(Resource),
+}
+
+/// What is remembered of a key between passes. All of it may be lost without harm.
+#[derive(Debug, Default)]
+struct Memory {
+    uid: Option<Uid>,
+    hints: Hints,
+    last_pass: Option<Timestamp>,
+    last_status: Option<Timestamp>,
+}
+
+/// Why a request was sent.
+#[derive(Debug)]
+enum Purpose {
+    Lease,
+    Event(EventCall),
+    Pass {
+        id: u64,
+        key: QueueKey,
+        ticket: Ticket,
+        permit: Option<Permit>,
+    },
+}
+
+#[derive(Debug)]
+struct Pending {
+    purpose: Purpose,
+    verb: &'static str,
+    resource: Resource,
+    sent_at: Timestamp,
+}
+
+/// The manager, without its I/O; see the module's description.
+pub struct Core {
+    options: CoreOptions,
+    controllers: Vec<Box<dyn Controller>>,
+    /// What is known of the cluster.
+    pub cache: Cache,
+    /// Which key is next.
+    queue: Queue<QueueKey>,
+    memory: HashMap<QueueKey, Memory>,
+    passes: BTreeMap<u64, ActivePass>,
+    /// Passes in the order in which they may send next.
+    rotation: VecDeque<u64>,
+    next_pass: u64,
+    pending: BTreeMap<RequestId, Pending>,
+    next_request: u64,
+    /// Objects with writes on their way, and how many.
+    in_flight: BTreeMap<(Resource, ObjectKey), u32>,
+    /// Objects that must be read before the next pass of a key.
+    unsettled: BTreeMap<QueueKey, BTreeSet<(Resource, ObjectKey)>>,
+    limiter: Limiter,
+    elector: Option<Elector>,
+    kinds: BTreeMap<Resource, Freshness>,
+    foreign: ForeignWriters,
+    events: Events,
+    metrics: Metrics,
+    /// The last pass that failed, and why; for whoever writes logs.
+    last_trouble: Option<(QueueKey, String)>,
+    effects: Vec<Effect>,
+    started: Timestamp,
+    observing_since: Timestamp,
+    resync_at: Timestamp,
+    leading_since: Option<Timestamp>,
+    /// Whether everything is known that our predecessor wrote.
+    caught_up: bool,
+    watching: bool,
+    draining: bool,
+    released: bool,
+}
+
+impl Core {
+    /// A manager with these controllers that begins at `now`.
+    pub fn new(options: CoreOptions, controllers: Vec<Box<dyn Controller>>, now: Timestamp) -> Self {
+        let identity = options.identity.clone();
+        let elector = options
+            .lease
+            .as_ref()
+            .map(|lease| Elector::new(identity, lease.times, now));
+        Core {
+            kinds: options
+                .resources
+                .iter()
+                .map(|resource| (*resource, Freshness::default()))
+                .collect(),
+            limiter: Limiter::new(options.writes_in_flight_start, options.writes_in_flight_max),
+            foreign: ForeignWriters::new(options.foreign_pause),
+            resync_at: now + options.resync_period,
+            elector,
+            options,
+            controllers,
+            cache: Cache::default(),
+            queue: Queue::new(Backoff::default()),
+            memory: HashMap::new(),
+            passes: BTreeMap::new(),
+            rotation: VecDeque::new(),
+            next_pass: 0,
+            pending: BTreeMap::new(),
+            next_request: 0,
+            in_flight: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            events: Events::default(),
+            metrics: Metrics::default(),
+            last_trouble: None,
+            effects: Vec::new(),
+            started: now,
+            observing_since: now,
+            leading_since: None,
+            caught_up: false,
+            watching: false,
+            draining: false,
+            released: false,
+        }
+    }
+
+    /// The kinds to watch.
+    pub fn resources(&self) -> impl Iterator<Item = Resource> {
+        self.kinds.keys().copied()
+    }
+
+    /// Does everything that is due at `now`. Call it after feeding, and at [`Core::next_wake`].
+    pub fn advance(&mut self, now: Timestamp) {
+        self.tick_election(now);
+        if self.caught_up && now >= self.resync_at {
+            self.look_at_everything(now);
+        }
+        self.run_passes(now);
+        while let Some(call) = self.events.next_call(now) {
+            self.send(Call::Event(call.clone()), Purpose::Event(call), now);
+        }
+        self.release_once_drained(now);
+        if self.released {
+            self.tick_election(now);
+        }
+    }
+
+    /// Takes out what is to be done, in order.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When [`Core::advance`] next has something to do, if nothing is fed before.
+    pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
+        let election = self.elector.as_ref().and_then(Elector::next_wake);
+        let fence = self.leading_since.and(self.elector.as_ref()).and_then(Elector::fence);
+        let queue = self
+            .queue
+            .next_ready()
+            .filter(|_| self.caught_up && self.passes.len() < self.options.workers);
+        let passes = self.passes.values().filter_map(|active| active.next_wake()).min();
+        let limiter = self.limiter.quiet_until(now).filter(|_| !self.passes.is_empty());
+        let resync = self.caught_up.then_some(self.resync_at);
+        let start = (!self.watching).then(|| self.started + std::time::Duration::from_secs(2));
+        let wakes = [
+            election,
+            fence,
+            queue,
+            passes,
+            limiter,
+            resync,
+            start,
+            self.events.next_wake(now),
+        ];
+        wakes.into_iter().flatten().min()
+    }
+
+    /// Adds the keys that a change concerns to the queue.
+    fn route(&mut self, change: Option<Change>, priority: Priority, now: Timestamp) {
+        let Some(change) = change else { return };
+        let mut keys = Vec::new();
+        for index in 0..self.controllers.len() {
+            self.controllers[index].route(&change, &self.cache, &mut keys);
+            for key in keys.drain(..) {
+                self.enqueue(index, key, priority, now);
+            }
+        }
+    }
+
+    /// Adds a key, but leaves some time between two passes, so that a thousand changes in a row are a few passes.
+    fn enqueue(&mut self, controller: usize, key: ObjectKey, priority: Priority, now: Timestamp) {
+        let key = QueueKey { controller, key };
+        let last = self.memory.get(&key).and_then(|memory| memory.last_pass);
+        let at = last.map_or(now, |last| now.max(last + self.options.pass_interval));
+        self.queue.add_at(key, priority, at, now);
+    }
+
+    fn send(&mut self, call: Call, purpose: Purpose, now: Timestamp) {
+        self.next_request += 1;
+        let id = RequestId(self.next_request);
+        if call.needs_lease() {
+            *self.in_flight.entry(written_object(&call)).or_default() += 1;
+        }
+        self.pending.insert(
+            id,
+            Pending {
+                purpose,
+                verb: call.verb(),
+                resource: call.resource(),
+                sent_at: now,
+            },
+        );
+        self.effects.push(Effect::Send(Request { id, call }));
+    }
+
+    /// The last pass that failed since this was asked, and why.
+    pub fn take_trouble(&mut self) -> Option<(QueueKey, String)> {
+        self.last_trouble.take()
+    }
+
+    /// Counters.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The queue, for its numbers.
+    pub fn queue(&self) -> &Queue<QueueKey> {
+        &self.queue
+    }
+
+    /// The window of writes, for its numbers.
+    pub fn limiter(&self) -> &Limiter {
+        &self.limiter
+    }
+
+    /// Sets with foreign writers, for their numbers.
+    pub fn foreign(&self) -> &ForeignWriters {
+        &self.foreign
+    }
+
+    /// Notes that no event tells of.
+    pub fn events_dropped(&self) -> u64 {
+        self.events.dropped()
+    }
+
+    /// How many objects must be read before they are decided about again.
+    pub fn unsettled_len(&self) -> usize {
+        self.unsettled.values().map(BTreeSet::len).sum()
+    }
+
+    /// Who held the lease when we last looked.
+    pub fn lease_holder(&self) -> Option<&str> {
+        self.elector.as_ref().and_then(Elector::holder)
+    }
+}
+
+/// The object that a write is about.
+fn written_object(call: &Call) -> (Resource, ObjectKey) {
+    match call {
+        Call::Write(command) => (command.resource(), command.key().clone()),
+        Call::Status(patch) => (patch.resource, patch.key.clone()),
+        Call::Get { resource, key } => (*resource, key.clone()),
+        Call::Lease(_) | Call::Event(_) => (call.resource(), ObjectKey::new("", "")),
+    }
+}

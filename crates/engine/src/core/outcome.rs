@@ -1,0 +1,213 @@
+//! What an answer means: each one maps to exactly one thing that the executor does about it.
+
+use super::request::{Answer, Refusal};
+use crate::wire::status::Status;
+use flotilla_model::{Command, Uid};
+use std::time::Duration;
+
+/// The one meaning of an answer to a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It took effect.
+    Done,
+    /// The view was stale: the world is no longer as it was when this was decided. Look again.
+    Stale,
+    /// The server is busy: again, not before this long.
+    Throttled(Option<Duration>),
+    /// The server will not have it. Tell the user, and try again after a back-off, since causes heal.
+    Rejected {
+        /// A word for programs.
+        reason: String,
+        /// What the server said.
+        message: String,
+    },
+    /// It may have taken effect or not. Read the object before deciding about it again.
+    Unknown(String),
+    /// It certainly did not take effect.
+    NotSent(String),
+}
+
+impl Outcome {
+    /// Whether the command may count as carried out.
+    pub fn is_done(&self) -> bool {
+        *self == Outcome::Done
+    }
+
+    /// A word for metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Outcome::Done => "done",
+            Outcome::Stale => "stale",
+            Outcome::Throttled(_) => "throttled",
+            Outcome::Rejected { .. } => "rejected",
+            Outcome::Unknown(_) => "unknown",
+            Outcome::NotSent(_) => "not_sent",
+        }
+    }
+}
+
+/// What the command wanted, as far as the meaning of an answer depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// A new object; whether one that is there already will do.
+    Create {
+        /// If so, that it exists is success.
+        exists_is_fine: bool,
+    },
+    /// To change this incarnation.
+    Change(Uid),
+    /// To delete this incarnation.
+    Delete(Uid),
+    /// To look.
+    Read,
+}
+
+impl Intent {
+    /// The intent of a command.
+    pub fn of(command: &Command) -> Intent {
+        match command {
+            Command::Create { exists_is_fine, .. } => Intent::Create {
+                exists_is_fine: *exists_is_fine,
+            },
+            Command::Patch { uid, .. } => Intent::Change(uid.clone()),
+            Command::Delete { uid, .. } => Intent::Delete(uid.clone()),
+            Command::Read { .. } => Intent::Read,
+        }
+    }
+}
+
+/// The meaning of an answer.
+pub fn meaning(intent: Intent, answer: &Answer) -> Outcome {
+    match answer {
+        Answer::Object(_) | Answer::Success | Answer::Lease(_) => Outcome::Done,
+        // It took effect, but we do not know what is there now.
+        Answer::Unreadable(what) => Outcome::Unknown(what.to_string()),
+        Answer::Lost(why) => Outcome::Unknown(why.clone()),
+        Answer::NotSent(why) => Outcome::NotSent(why.clone()),
+        Answer::Fenced => Outcome::NotSent("the lease is not held".into()),
+        Answer::Refused(refusal) => refused(&intent, refusal),
+    }
+}
+
+fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
+    let status = &refusal.status;
+    match (status.code, intent) {
+        (409, Intent::Create { exists_is_fine: true }) if status.reason == "AlreadyExists" => Outcome::Done,
+        // Other than its name says, a conflict on create that is not AlreadyExists is a quota being updated.
+        (409, _) | (404 | 410, Intent::Change(_) | Intent::Delete(_) | Intent::Read) => Outcome::Stale,
+        (429, _) => Outcome::Throttled(refusal.retry_after),
+        // Nothing is stored before admission has passed, so these are certain.
+        (500, _) if status.message.contains("failed calling webhook") => rejected("AdmissionUnavailable", status),
+        (401, _) => Outcome::NotSent(format!(
+            "the API server does not accept our credentials: {}",
+            status.message
+        )),
+        (403, _) => rejected(forbidden(status), status),
+        (404, Intent::Create { .. }) => rejected("NotFound", status),
+        (413, _) => rejected("TooLarge", status),
+        (422, _) => rejected("Invalid", status),
+        (400..=499, _) => rejected("BadRequest", status),
+        _ => Outcome::Unknown(format!("the API server answered {}: {}", status.code, status.message)),
+    }
+}
+
+fn rejected(reason: &str, status: &Status) -> Outcome {
+    Outcome::Rejected {
+        reason: reason.into(),
+        message: status.message.clone(),
+    }
+}
+
+/// What exactly is forbidden. The API server says these in the message, or in a cause, only.
+fn forbidden(status: &Status) -> &'static str {
+    let terminating = |cause: &crate::wire::status::Cause| cause.reason == "NamespaceTerminating";
+    if status
+        .details
+        .as_ref()
+        .is_some_and(|d| d.causes.iter().any(terminating))
+    {
+        "NamespaceTerminating"
+    } else if status.message.contains("exceeded quota") {
+        "QuotaExceeded"
+    } else if status.message.contains("error looking up service account") {
+        "ServiceAccountMissing"
+    } else {
+        "Forbidden"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuse(code: i32, reason: &str, message: &str) -> Answer {
+        let status = Status {
+            code,
+            reason: reason.into(),
+            message: message.into(),
+            ..Status::default()
+        };
+        Answer::Refused(Refusal {
+            status,
+            retry_after: Some(Duration::from_secs(3)),
+        })
+    }
+
+    fn word(intent: &Intent, answer: &Answer) -> String {
+        match meaning(intent.clone(), answer) {
+            Outcome::Rejected { reason, .. } => reason,
+            other => other.word().into(),
+        }
+    }
+
+    #[test]
+    fn each_answer_has_one_meaning() {
+        let pod = &Intent::Create { exists_is_fine: false };
+        let claim = &Intent::Create { exists_is_fine: true };
+        let existing = &Intent::Delete(Uid::new("u"));
+        let account =
+            "pods \"web-0\" is forbidden: error looking up service account ns/x: serviceaccount \"x\" not found";
+        for (intent, answer, expected) in [
+            (pod, Answer::Success, "done"),
+            (pod, refuse(409, "AlreadyExists", ""), "stale"),
+            (claim, refuse(409, "AlreadyExists", ""), "done"),
+            (claim, refuse(409, "Conflict", "quota changed"), "stale"),
+            (pod, refuse(404, "NotFound", "namespaces \"x\" not found"), "NotFound"),
+            (existing, refuse(404, "NotFound", ""), "stale"),
+            (
+                existing,
+                refuse(409, "Conflict", "Precondition failed: UID in precondition: a"),
+                "stale",
+            ),
+            (pod, refuse(429, "TooManyRequests", ""), "throttled"),
+            (
+                pod,
+                refuse(403, "Forbidden", "pods \"a\" is forbidden: exceeded quota: q"),
+                "QuotaExceeded",
+            ),
+            (pod, refuse(403, "Forbidden", account), "ServiceAccountMissing"),
+            (pod, refuse(403, "Forbidden", "policy says no"), "Forbidden"),
+            (pod, refuse(422, "Invalid", ""), "Invalid"),
+            (pod, refuse(413, "RequestEntityTooLarge", ""), "TooLarge"),
+            (pod, refuse(400, "BadRequest", ""), "BadRequest"),
+            (pod, refuse(401, "Unauthorized", ""), "not_sent"),
+            (
+                pod,
+                refuse(
+                    500,
+                    "InternalError",
+                    "Internal error occurred: failed calling webhook \"x\"",
+                ),
+                "AdmissionUnavailable",
+            ),
+            (pod, refuse(500, "InternalError", "etcd"), "unknown"),
+            (pod, refuse(503, "ServiceUnavailable", ""), "unknown"),
+            (pod, refuse(504, "Timeout", ""), "unknown"),
+            (pod, Answer::Lost("timed out".into()), "unknown"),
+            (pod, Answer::NotSent("connection refused".into()), "not_sent"),
+            (pod, Answer::Fenced, "not_sent"),
+        ] {
+            assert_eq!(word(intent, &answer), expected, "{answer:?}");
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! One pass over one key: read what is unsettled, carry out the stages, write the status.
+//!
+//! A pass says which request it wants sent next and is told what became of it; when nothing is on its way and nothing is left, a
+//! step is over. What the requests are is decided elsewhere: the owner of the passes asks the controller between two steps.
+//!
+//! A stage with slow start may have sent at most one command more than twice those that went well, so the first command of a
+//! thousand that cannot work is also the last.
+
+use super::outcome::{Intent, Outcome};
+use flotilla_model::{
+    Command, Guard, ObjectKey, Report, Resource, Scope, ScopedCommand, Stage, StatusWrite, Timestamp, Uid,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Commands of one stage in flight at most, however many went well.
+const STAGE_IN_FLIGHT_MAX: usize = 500;
+
+/// Reads of one pass in flight at most.
+const READS_IN_FLIGHT_MAX: usize = 32;
+
+/// What a pass wants sent.
+#[derive(Debug, PartialEq)]
+pub enum Task {
+    /// Read an object: it is unsettled, or the controller asked for it.
+    Read(Resource, ObjectKey),
+    /// Read the object of a guard.
+    Guard(Guard),
+    /// Carry out a command.
+    Command(ScopedCommand),
+    /// Write the status.
+    Status(Box<StatusWrite>),
+}
+
+/// Identifies what an answer is about. Keeps what is needed of the task once the request has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ticket {
+    /// A [`Task::Read`].
+    Read(Resource, ObjectKey),
+    /// A [`Task::Guard`].
+    Guard(Guard),
+    /// A [`Task::Command`].
+    Command {
+        /// Its scope.
+        scope: Scope,
+        /// What it acts on.
+        resource: Resource,
+        /// The object.
+        key: ObjectKey,
+        /// What a refusal would mean.
+        intent: Intent,
+        /// The events that tell of it.
+        report: Report,
+    },
+    /// A [`Task::Status`], of this incarnation.
+    Status(Resource, ObjectKey, Uid),
+}
+
+impl Task {
+    /// The ticket of this task.
+    pub fn ticket(&self) -> Ticket {
+        match self {
+            Task::Read(resource, key) => Ticket::Read(*resource, key.clone()),
+            Task::Guard(guard) => Ticket::Guard(guard.clone()),
+            Task::Status(write) => Ticket::Status(write.resource, write.key.clone(), write.uid.clone()),
+            Task::Command(ScopedCommand {
+                command: Command::Read { resource, key },
+                ..
+            }) => Ticket::Read(*resource, key.clone()),
+            Task::Command(ScopedCommand { scope, command }) => Ticket::Command {
+                scope: scope.clone(),
+                resource: command.resource(),
+                key: command.key().clone(),
+                intent: Intent::of(command),
+                report: command.report(),
+            },
+        }
+    }
+
+    /// Whether it changes something, and so waits for the limiter.
+    pub fn is_write(&self) -> bool {
+        match self {
+            Task::Read(..) | Task::Guard(_) => false,
+            Task::Command(scoped) => !matches!(scoped.command, Command::Read { .. }),
+            Task::Status(_) => true,
+        }
+    }
+}
+
+/// Which step a pass is in, or has just ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Reading what is unsettled.
+    Settling,
+    /// Carrying out stages.
+    Acting,
+    /// Writing the status.
+    Reporting,
+}
+
+/// A command that the server refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// What was tried.
+    pub attempt: Report,
+    /// A word for programs.
+    pub reason: String,
+    /// What the server said.
+    pub message: String,
+}
+
+/// What kept a pass from ending well, other than refusals, which belong to scopes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// For logs.
+    pub message: String,
+    /// Not to be tried again before, if the server said so.
+    pub retry_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    commands: VecDeque<ScopedCommand>,
+    all_or_stop: bool,
+    slow_start: bool,
+    started: usize,
+    went_well: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GuardState {
+    Asked,
+    Holds,
+    Broken,
+}
+
+/// One pass; see the module's description.
+#[derive(Debug)]
+pub struct Pass {
+    step: Step,
+    in_flight: usize,
+    reads: VecDeque<(Resource, ObjectKey)>,
+    stages: VecDeque<Stage>,
+    running: Running,
+    guards: Vec<(Guard, GuardState)>,
+    status: Option<Box<StatusWrite>>,
+    /// No further command is started: a failure under `all_or_stop`, the end of the time slice, or the end of our lease.
+    stopped: bool,
+    /// Scopes whose later commands are cancelled.
+    cancelled: BTreeSet<Scope>,
+    /// Refusals of this pass.
+    rejected: BTreeMap<Scope, Rejection>,
+    /// Scopes in which something went well.
+    went_well: BTreeSet<Scope>,
+    wrote: bool,
+    was_cut: bool,
+    stale: bool,
+    trouble: Option<Trouble>,
+}
+
+impl Pass {
+    /// A pass that begins by reading these objects.
+    pub fn new(unsettled: impl IntoIterator<Item = (Resource, ObjectKey)>) -> Self {
+        Pass {
+            step: Step::Settling,
+            in_flight: 0,
+            reads: unsettled.into_iter().collect(),
+            stages: VecDeque::new(),
+            running: Running::default(),
+            guards: Vec::new(),
+            status: None,
+            stopped: false,
+            cancelled: BTreeSet::new(),
+            rejected: BTreeMap::new(),
+            went_well: BTreeSet::new(),
+            wrote: false,
+            was_cut: false,
+            stale: false,
+            trouble: None,
+        }
+    }
+
+    /// Goes on to carrying out these stages.
+    pub fn act(&mut self, stages: Vec<Stage>) {
+        self.step = Step::Acting;
+        self.stages = stages.into();
+    }
+
+    /// Goes on to writing this status.
+    pub fn report(&mut self, status: Option<StatusWrite>) {
+        self.step = Step::Reporting;
+        self.stopped = false;
+        self.status = status.map(Box::new);
+    }
+
+    /// The next request to send, if one may be sent now.
+    pub fn next_task(&mut self) -> Option<Task> {
+        let task = match self.step {
+            Step::Settling if self.in_flight >= READS_IN_FLIGHT_MAX => None,
+            Step::Settling => self.reads.pop_front().map(|(resource, key)| Task::Read(resource, key)),
+            Step::Acting => self.next_in_stages(),
+            Step::Reporting => self.status.take().map(Task::Status),
+        }?;
+        self.in_flight += 1;
+        Some(task)
+    }
+
+    /// Puts back a write that may not be sent now.
+    pub fn put_back(&mut self, task: Task) {
+        self.in_flight -= 1;
+        match task {
+            Task::Read(resource, key) => self.reads.push_front((resource, key)),
+            Task::Guard(guard) => self.guards.retain(|(known, _)| *known != guard),
+            Task::Status(write) => self.status = Some(write),
+            Task::Command(command) => {
+                self.running.started -= 1;
+                self.running.commands.push_front(command);
+            }
+        }
+    }
+
+    /// The end of the pass's time slice: starts no further commands, and wants another pass if there were any.
+    pub fn cut(&mut self) {
+        if self.step == Step::Acting && (!self.running.commands.is_empty() || !self.stages.is_empty()) {
+            self.stopped = true;
+            self.was_cut = true;
+        }
+    }
+
+    /// Whether commands were left undone for lack of time.
+    pub fn was_cut(&self) -> bool {
+        self.was_cut
+    }
+
+    fn next_in_stages(&mut self) -> Option<Task> {
+        loop {
+            if let Some(task) = self.next_in_stage() {
+                return Some(task);
+            }
+            if self.in_flight > 0 || !self.running.commands.is_empty() {
+                return None;
+            }
+            let stage = self.stages.pop_front()?;
+            self.running = Running {
+                commands: stage.commands.into(),
+                all_or_stop: stage.all_or_stop,
+                slow_start: stage.slow_start,
+                ..Running::default()
+            };
+        }
+    }
+
+    fn next_in_stage(&mut self) -> Option<Task> {
+        loop {
+            self.drop_cancelled();
+            let command = self.running.commands.front()?;
+            let started = self.running.started;
+            if self.running.slow_start && started > 2 * self.running.went_well || self.in_flight >= STAGE_IN_FLIGHT_MAX
+            {
+                return None;
+            }
+            match command.command.guard().map(|guard| self.guard_state(guard)) {
+                None | Some(Some(GuardState::Holds)) => {
+                    self.running.started += 1;
+                    return self.running.commands.pop_front().map(Task::Command);
+                }
+                Some(Some(GuardState::Asked)) => return None,
+                Some(Some(GuardState::Broken)) => {
+                    self.stale = true;
+                    let scope = command.scope.clone();
+                    self.cancel(scope);
+                }
+                Some(None) => {
+                    let guard = command.command.guard().cloned()?;
+                    self.guards.push((guard.clone(), GuardState::Asked));
+                    return Some(Task::Guard(guard));
+                }
+            }
+        }
+    }
+
+    fn drop_cancelled(&mut self) {
+        let nothing_goes_well =
+            self.running.slow_start && self.in_flight == 0 && self.running.started > 2 * self.running.went_well;
+        if self.stopped {
+            self.stages.clear();
+        }
+        if self.stopped || nothing_goes_well {
+            self.running.commands.clear();
+        }
+        while self
+            .running
+            .commands
+            .front()
+            .is_some_and(|c| self.cancelled.contains(&c.scope))
+        {
+            self.running.commands.pop_front();
+        }
+    }
+
+    fn guard_state(&self, guard: &Guard) -> Option<GuardState> {
+        self.guards
+            .iter()
+            .find(|(known, _)| known == guard)
+            .map(|(_, state)| *state)
+    }
+
+    fn cancel(&mut self, scope: Scope) {
+        self.cancelled.insert(scope);
+        if self.running.all_or_stop {
+            self.stopped = true;
+        }
+    }
+
+    /// Starts no further commands; what is on its way ends.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// A read or a guard was answered: whether the object is as it should be, or why nobody knows.
+    pub fn read_done(&mut self, ticket: &Ticket, answered: Result<bool, Trouble>) {
+        self.in_flight -= 1;
+        if let Ticket::Guard(guard) = ticket {
+            let state = if answered == Ok(true) {
+                GuardState::Holds
+            } else {
+                GuardState::Broken
+            };
+            for (_, known) in self.guards.iter_mut().filter(|(known, _)| known == guard) {
+                *known = state;
+            }
+        }
+        if let Err(trouble) = answered {
+            self.note(trouble);
+            self.stop();
+        }
+    }
+
+    /// A command or status write had this outcome at `now`.
+    pub fn write_done(&mut self, ticket: &Ticket, outcome: &Outcome, now: Timestamp) {
+        self.in_flight -= 1;
+        let scope = match ticket {
+            Ticket::Command { scope, .. } => Some(scope.clone()),
+            Ticket::Status(..) | Ticket::Read(..) | Ticket::Guard(_) => None,
+        };
+        // A stale view says nothing against the next command, which is about another object.
+        if matches!(outcome, Outcome::Done | Outcome::Stale) {
+            self.running.went_well += 1;
+        }
+        match outcome {
+            Outcome::Done => {
+                self.wrote = true;
+                self.went_well.extend(scope);
+                return;
+            }
+            Outcome::Stale => self.stale = true,
+            Outcome::Rejected { reason, message } => self.reject(ticket, reason, message),
+            Outcome::Throttled(after) => {
+                let retry_at = after.map(|after| now + after);
+                self.note(Trouble {
+                    message: "the API server asks for fewer requests".into(),
+                    retry_at,
+                });
+            }
+            Outcome::Unknown(why) | Outcome::NotSent(why) => self.note(Trouble {
+                message: why.clone(),
+                retry_at: None,
+            }),
+        }
+        if let Some(scope) = scope {
+            self.cancel(scope);
+        }
+    }
+
+    fn reject(&mut self, ticket: &Ticket, reason: &str, message: &str) {
+        match ticket {
+            Ticket::Command { scope, report, .. } => {
+                let rejection = Rejection {
+                    attempt: *report,
+                    reason: reason.into(),
+                    message: message.into(),
+                };
+                self.rejected.insert(scope.clone(), rejection);
+            }
+            Ticket::Status(..) | Ticket::Read(..) | Ticket::Guard(_) => {
+                self.note(Trouble {
+                    message: format!("refused: {reason}: {message}"),
+                    retry_at: None,
+                });
+            }
+        }
+    }
+
+    fn note(&mut self, trouble: Trouble) {
+        let retry_at = self.trouble.as_ref().and_then(|t| t.retry_at).max(trouble.retry_at);
+        self.trouble = Some(Trouble { retry_at, ..trouble });
+    }
+
+    /// The step that has just ended; `None` while requests are on their way or left to send.
+    pub fn ended(&self) -> Option<Step> {
+        let left = match self.step {
+            Step::Settling => !self.reads.is_empty() && !self.stopped,
+            Step::Acting => (!self.running.commands.is_empty() || !self.stages.is_empty()) && !self.stopped,
+            Step::Reporting => self.status.is_some() && !self.stopped,
+        };
+        (self.in_flight == 0 && !left).then_some(self.step)
+    }
+
+    /// Whether a write took effect.
+    pub fn wrote(&self) -> bool {
+        self.wrote
+    }
+
+    /// Whether an answer showed that the view was stale.
+    pub fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// What went wrong, other than refusals.
+    pub fn trouble(&self) -> Option<&Trouble> {
+        self.trouble.as_ref()
+    }
+
+    /// Refusals, by scope.
+    pub fn rejected(&self) -> &BTreeMap<Scope, Rejection> {
+        &self.rejected
+    }
+
+    /// Scopes in which everything that was tried went well.
+    pub fn went_well(&self) -> impl Iterator<Item = &Scope> {
+        self.went_well.iter().filter(|scope| !self.cancelled.contains(*scope))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,415 @@
+//! The passes: starting them, asking the controller between their steps, sending what they want, and concluding.
+
+use super::events::Regarding;
+use super::limiter::Permit;
+use super::pass::{Pass, Step, Task, Trouble};
+use super::queue::{Handout, Priority};
+use super::request::{Call, StatusPatch};
+use super::{Core, Memory, Purpose, QueueKey};
+use flotilla_model::{
+    Command, Decision, Failure, Hints, PassContext, Reader, Record, Resource, StatusWrite, Timestamp, Uid,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A pass in progress.
+#[derive(Debug)]
+pub(super) struct ActivePass {
+    pub(super) pass: Pass,
+    key: QueueKey,
+    pub(super) regarding: Regarding,
+    priority: Priority,
+    started: Timestamp,
+    /// When it stops starting commands.
+    cut_at: Timestamp,
+    acting: bool,
+    /// From the latest look.
+    status: Option<StatusWrite>,
+    wake_after: Option<std::time::Duration>,
+    /// When a status that was put off may be written.
+    status_due: Option<Timestamp>,
+}
+
+impl ActivePass {
+    pub(super) fn next_wake(&self) -> Option<Timestamp> {
+        self.acting.then_some(self.cut_at)
+    }
+}
+
+/// What a controller said.
+enum Look {
+    Decided(Box<Decision>),
+    Gone,
+    Panicked(String),
+}
+
+impl Core {
+    /// Starts, feeds and ends passes until nothing more can be done at `now`.
+    pub(super) fn run_passes(&mut self, now: Timestamp) {
+        loop {
+            self.start_passes(now);
+            self.cut_passes(now);
+            self.send_tasks(now);
+            let ended: Vec<(u64, Step)> = self
+                .passes
+                .iter()
+                .filter_map(|(id, active)| Some((*id, active.pass.ended()?)))
+                .collect();
+            if ended.is_empty() {
+                return;
+            }
+            for (id, step) in ended {
+                self.step_ended(id, step, now);
+            }
+        }
+    }
+
+    fn start_passes(&mut self, now: Timestamp) {
+        while self.leads() && !self.draining && self.passes.len() < self.options.workers {
+            let Some(handout) = self.queue.pop(now) else { return };
+            self.metrics.queue_latency.observe(handout.waited);
+            match self.held_back(&handout.key, now) {
+                Some(until) => {
+                    self.queue.done(&handout.key, now);
+                    self.queue.add_at(handout.key, handout.priority, until, now);
+                }
+                None => self.start_pass(handout, now),
+            }
+        }
+    }
+
+    /// Until when a native set is not acted on: at the start, and while somebody else acts on it.
+    fn held_back(&mut self, key: &QueueKey, now: Timestamp) -> Option<Timestamp> {
+        if self.controllers[key.controller].resource() != Resource::NativeSets {
+            return None;
+        }
+        let observed = self.observing_since + self.options.observation_period;
+        let uid = self.cache.uid_of(Resource::NativeSets, &key.key)?;
+        let paused = self.foreign.paused_until(&uid, now);
+        paused.max((now < observed).then_some(observed))
+    }
+
+    fn start_pass(&mut self, handout: Handout<QueueKey>, now: Timestamp) {
+        let Handout { key, priority, .. } = handout;
+        let resource = self.controllers[key.controller].resource();
+        let uid = self.cache.uid_of(resource, &key.key);
+        self.remember(&key, uid.clone(), now);
+        let unsettled = self.unsettled.get(&key).into_iter().flatten().cloned();
+        let active = ActivePass {
+            pass: Pass::new(unsettled),
+            regarding: Regarding {
+                resource,
+                key: key.key.clone(),
+                uid: uid.unwrap_or_else(|| Uid::new("")),
+            },
+            key,
+            priority,
+            started: now,
+            cut_at: now + self.options.pass_slice,
+            acting: false,
+            status: None,
+            wake_after: None,
+            status_due: None,
+        };
+        self.next_pass += 1;
+        self.passes.insert(self.next_pass, active);
+        self.rotation.push_back(self.next_pass);
+    }
+
+    /// Memory belongs to one incarnation, and failures to one generation: an edit may have removed their cause.
+    fn remember(&mut self, key: &QueueKey, uid: Option<Uid>, now: Timestamp) {
+        let generation = crate::wire::set_kind(self.controllers[key.controller].resource())
+            .and_then(|kind| self.cache.set(kind, &key.key))
+            .map_or(0, |set| set.meta().generation);
+        let memory = self.memory.entry(key.clone()).or_default();
+        if memory.uid != uid {
+            *memory = Memory {
+                uid,
+                ..Memory::default()
+            };
+        }
+        if memory.hints.generation != generation {
+            memory.hints.failures.clear();
+            memory.hints.generation = generation;
+        }
+        memory.last_pass = Some(now);
+    }
+
+    fn cut_passes(&mut self, now: Timestamp) {
+        for active in self.passes.values_mut().filter(|a| a.acting && now >= a.cut_at) {
+            active.pass.cut();
+        }
+    }
+
+    /// Sends what passes want, one request of each in turn, so that a big one does not hold up the small ones.
+    fn send_tasks(&mut self, now: Timestamp) {
+        let mut idle = 0;
+        while idle < self.rotation.len() {
+            let Some(id) = self.rotation.pop_front() else { return };
+            let Some(active) = self.passes.get_mut(&id) else {
+                continue;
+            };
+            let task = active.pass.next_task();
+            self.rotation.push_back(id);
+            let sent = task.is_some_and(|task| self.send_task(id, task, now));
+            idle = if sent { 0 } else { idle + 1 };
+        }
+    }
+
+    /// Whether the task was sent; if it had to wait it is with its pass again.
+    fn send_task(&mut self, id: u64, task: Task, now: Timestamp) -> bool {
+        let mut permit: Option<Permit> = None;
+        if task.is_write() {
+            permit = self.limiter.take(now);
+            if permit.is_none() {
+                if let Some(active) = self.passes.get_mut(&id) {
+                    active.pass.put_back(task);
+                }
+                return false;
+            }
+        }
+        let Some(active) = self.passes.get(&id) else {
+            return false;
+        };
+        let purpose = Purpose::Pass {
+            id,
+            key: active.key.clone(),
+            ticket: task.ticket(),
+            permit,
+        };
+        if let Some(call) = call_of(task) {
+            self.send(call, purpose, now);
+        }
+        true
+    }
+
+    fn step_ended(&mut self, id: u64, step: Step, now: Timestamp) {
+        let Some(mut active) = self.passes.remove(&id) else {
+            return;
+        };
+        let in_trouble = active.pass.trouble().is_some();
+        match step {
+            Step::Settling if !in_trouble && !self.draining => self.first_look(id, active, now),
+            Step::Acting if !in_trouble => {
+                active.acting = false;
+                self.last_look(id, active, now);
+            }
+            Step::Settling | Step::Acting | Step::Reporting => self.conclude(active, now),
+        }
+    }
+
+    fn first_look(&mut self, id: u64, mut active: ActivePass, now: Timestamp) {
+        match self.look(&active.key, now) {
+            Look::Decided(decision) => {
+                for note in decision.events {
+                    self.events.note(&active.regarding, note, now);
+                }
+                self.keep_hints(&active.key, decision.hints);
+                (active.status, active.wake_after) = (decision.status, decision.wake_after);
+                active.acting = true;
+                active.pass.act(decision.stages);
+                self.passes.insert(id, active);
+            }
+            Look::Gone => self.forget(active, now),
+            Look::Panicked(message) => self.panicked(active, message, now),
+        }
+    }
+
+    /// Looks again after something was tried, and takes from it the status only: what there is to do waits for the next pass.
+    fn last_look(&mut self, id: u64, mut active: ActivePass, now: Timestamp) {
+        self.keep_failures(&active, now);
+        let tried = active.pass.wrote() || active.pass.is_stale() || !active.pass.rejected().is_empty();
+        if tried {
+            match self.look(&active.key, now) {
+                Look::Decided(decision) => {
+                    self.keep_hints(&active.key, decision.hints);
+                    (active.status, active.wake_after) = (decision.status, decision.wake_after);
+                }
+                Look::Gone => return self.forget(active, now),
+                Look::Panicked(message) => return self.panicked(active, message, now),
+            }
+        }
+        let status = active.status.take().filter(|status| status.diff().is_some());
+        let status = status.filter(|status| {
+            active.status_due = self.put_off(&active.key, status, now);
+            active.status_due.is_none()
+        });
+        if status.is_some()
+            && let Some(memory) = self.memory.get_mut(&active.key)
+        {
+            memory.last_status = Some(now);
+        }
+        active.pass.report(status);
+        self.passes.insert(id, active);
+    }
+
+    /// Until when a status that changes nothing but counts is put off.
+    fn put_off(&self, key: &QueueKey, status: &StatusWrite, now: Timestamp) -> Option<Timestamp> {
+        let due = self.memory.get(key)?.last_status? + self.options.status_interval;
+        (now < due && status.only_counts_differ() && !self.draining).then_some(due)
+    }
+
+    fn look(&mut self, key: &QueueKey, now: Timestamp) -> Look {
+        let nothing = Hints::default();
+        let hints = self.memory.get(key).map_or(&nothing, |memory| &memory.hints);
+        let context = PassContext {
+            now,
+            observing_since: self.observing_since,
+            entropy: mix(self.options.seed.wrapping_add(self.next_request)),
+            hints,
+        };
+        let controller = &self.controllers[key.controller];
+        // Controllers are pure: a panic leaves nothing half done behind.
+        match catch_unwind(AssertUnwindSafe(|| {
+            controller.reconcile(&self.cache, &key.key, context)
+        })) {
+            Ok(Some(decision)) => Look::Decided(Box::new(decision)),
+            Ok(None) => Look::Gone,
+            Err(panic) => Look::Panicked(panic_message(panic.as_ref())),
+        }
+    }
+
+    fn keep_hints(&mut self, key: &QueueKey, hints: Option<Hints>) {
+        if let (Some(hints), Some(memory)) = (hints, self.memory.get_mut(key)) {
+            memory.hints = hints;
+        }
+    }
+
+    fn keep_failures(&mut self, active: &ActivePass, now: Timestamp) {
+        let Some(memory) = self.memory.get_mut(&active.key) else {
+            return;
+        };
+        for scope in active.pass.went_well() {
+            memory.hints.failures.remove(scope);
+        }
+        for (scope, rejection) in active.pass.rejected() {
+            let (reason, message) = (rejection.reason.clone(), rejection.message.clone());
+            let failure = Failure::follow(
+                memory.hints.failures.get(scope),
+                rejection.attempt,
+                reason,
+                message,
+                now,
+            );
+            memory.hints.failures.insert(scope.clone(), failure);
+        }
+    }
+
+    fn panicked(&mut self, active: ActivePass, message: String, now: Timestamp) {
+        self.metrics.panics += 1;
+        let trouble = Trouble {
+            message: format!("the controller panicked: {message}"),
+            retry_at: None,
+        };
+        self.failed(&active, &trouble, now);
+        self.end(&active, "panic", now);
+    }
+
+    fn forget(&mut self, active: ActivePass, now: Timestamp) {
+        self.queue.forget(&active.key);
+        self.unsettled.remove(&active.key);
+        if let Some(uid) = self.memory.remove(&active.key).and_then(|memory| memory.uid) {
+            self.foreign.forget(&uid);
+        }
+        self.end(&active, "gone", now);
+    }
+
+    fn conclude(&mut self, active: ActivePass, now: Timestamp) {
+        let result = match active.pass.trouble().cloned() {
+            Some(trouble) => {
+                self.keep_failures(&active, now);
+                self.failed(&active, &trouble, now);
+                "error"
+            }
+            None => self.succeeded(&active, now),
+        };
+        self.end(&active, result, now);
+    }
+
+    fn failed(&mut self, active: &ActivePass, trouble: &Trouble, now: Timestamp) {
+        self.last_trouble = Some((active.key.clone(), trouble.message.clone()));
+        match trouble.retry_at {
+            Some(at) => self.queue.add_at(active.key.clone(), active.priority, at, now),
+            None => {
+                self.queue.add_failed(active.key.clone(), active.priority, now);
+            }
+        }
+    }
+
+    fn succeeded(&mut self, active: &ActivePass, now: Timestamp) -> &'static str {
+        let key = &active.key;
+        let retries = self
+            .memory
+            .get(key)
+            .into_iter()
+            .flat_map(|m| m.hints.failures.values().map(|f| f.retry_at));
+        let retry = retries.filter(|at| *at > now).min();
+        let wake = active.wake_after.map(|after| now + after);
+        for at in [retry, wake, active.status_due].into_iter().flatten() {
+            self.queue.add_at(key.clone(), Priority::Live, at, now);
+        }
+        if active.pass.is_stale() {
+            self.queue.add_failed(key.clone(), Priority::Live, now);
+            return "stale";
+        }
+        self.queue.forget(key);
+        if active.pass.wrote() || active.pass.was_cut() {
+            self.queue.add(key.clone(), Priority::Live, now);
+        }
+        if active.pass.rejected().is_empty() {
+            "success"
+        } else {
+            "rejected"
+        }
+    }
+
+    fn end(&mut self, active: &ActivePass, result: &'static str, now: Timestamp) {
+        let controller = self.controllers[active.key.controller].name();
+        self.metrics.pass(controller, result, now.since(active.started));
+        self.queue.done(&active.key, now);
+    }
+
+    /// We no longer lead: passes end where they are. Their keys wait until we lead again; late answers still reach the cache.
+    pub(super) fn abandon_passes(&mut self, now: Timestamp) {
+        self.rotation.clear();
+        for (_, active) in std::mem::take(&mut self.passes) {
+            self.queue.add(active.key.clone(), active.priority, now);
+            self.end(&active, "abandoned", now);
+        }
+    }
+}
+
+/// The request that carries a task out.
+fn call_of(task: Task) -> Option<Call> {
+    Some(match task {
+        Task::Read(resource, key) => Call::Get { resource, key },
+        Task::Guard(guard) => Call::Get {
+            resource: guard.resource,
+            key: guard.key,
+        },
+        Task::Command(scoped) => match scoped.command {
+            Command::Read { resource, key } => Call::Get { resource, key },
+            command @ (Command::Create { .. } | Command::Patch { .. } | Command::Delete { .. }) => Call::Write(command),
+        },
+        Task::Status(write) => Call::Status(StatusPatch {
+            status: write.diff()?,
+            resource: write.resource,
+            key: write.key,
+            uid: write.uid,
+            resource_version: write.resource_version,
+        }),
+    })
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".into())
+}
+
+/// `SplitMix64`: spreads a counter over all bits.
+fn mix(counter: u64) -> u64 {
+    let mut z = counter.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,167 @@
+//! What the watches tell, and how fresh it is.
+
+use super::Core;
+use super::events::Regarding;
+use super::foreign::{controller_status_differs, foreign_manager};
+use super::queue::Priority;
+use super::store::Source;
+use crate::wire::{Object, Unreadable};
+use flotilla_model::{Change, EventNote, ObjectKey, Reader, Record, Resource, SetKind, SetRecord, Timestamp, Uid};
+use std::sync::Arc;
+
+/// The field manager under which all our writes are recorded.
+pub const FIELD_MANAGER: &str = "flotilla";
+
+/// What a watch tells.
+#[derive(Clone, Debug)]
+pub enum WatchEvent {
+    /// A list of the kind was begun at this moment. What it does not name will be gone.
+    ListBegan(Resource, Timestamp),
+    /// An item of the list.
+    Listed(Object),
+    /// The list has ended and shows the collection at this version.
+    ListEnded(Resource, u64),
+    /// The object exists, as it is now.
+    Upsert(Object),
+    /// The incarnation was deleted, at this version.
+    Deleted(Resource, ObjectKey, Uid, u64),
+    /// Nothing older than this version will come.
+    Bookmark(Resource, u64),
+    /// An object could not be read. What was known of it before stays.
+    Unreadable(Unreadable),
+    /// The server does not know the kind.
+    Missing(Resource),
+}
+
+/// How much of a kind is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Freshness {
+    /// When the list under way was begun.
+    listing: Option<Timestamp>,
+    /// When the last complete list was begun.
+    listed: Option<Timestamp>,
+    /// The server does not know the kind: there are no objects of it.
+    missing: bool,
+}
+
+impl Freshness {
+    /// Whether what is known is at least as new as `since`.
+    pub(super) fn covers(self, since: Timestamp) -> bool {
+        self.missing || self.listed.is_some_and(|listed| listed >= since)
+    }
+
+    /// Whether a list that will make it so is under way.
+    pub(super) fn will_cover(self, since: Timestamp) -> bool {
+        self.covers(since) || self.listing.is_some_and(|began| began >= since)
+    }
+
+    pub(super) fn is_missing(self) -> bool {
+        self.missing
+    }
+
+    pub(super) fn is_known(self) -> bool {
+        !self.missing && self.listed.is_some()
+    }
+}
+
+impl Core {
+    /// Takes in what a watch tells.
+    pub fn watch(&mut self, event: WatchEvent, now: Timestamp) {
+        match event {
+            WatchEvent::ListBegan(resource, began) => {
+                *self.metrics.lists.entry(resource).or_default() += 1;
+                self.kind(resource).listing = Some(began);
+                self.cache.begin_list(resource);
+            }
+            WatchEvent::Listed(object) => {
+                let change = self.cache.apply(object, Source::List);
+                self.route(change, Priority::Replay, now);
+            }
+            WatchEvent::ListEnded(resource, version) => {
+                let kind = self.kind(resource);
+                (kind.listed, kind.listing, kind.missing) = (kind.listing.or(kind.listed), None, false);
+                for change in self.cache.end_list(resource, version) {
+                    self.route(Some(change), Priority::Live, now);
+                }
+            }
+            WatchEvent::Upsert(object) => self.upserted(object, now),
+            WatchEvent::Deleted(resource, key, uid, version) => {
+                let change = self.cache.apply_deleted(resource, &key, &uid, version);
+                self.route(change, Priority::Live, now);
+            }
+            WatchEvent::Bookmark(resource, version) => self.cache.bookmark(resource, version),
+            WatchEvent::Unreadable(what) => *self.metrics.unreadable.entry(what.resource).or_default() += 1,
+            WatchEvent::Missing(resource) => self.kind(resource).missing = true,
+        }
+    }
+
+    fn kind(&mut self, resource: Resource) -> &mut Freshness {
+        self.kinds.entry(resource).or_default()
+    }
+
+    fn upserted(&mut self, object: Object, now: Timestamp) {
+        let may_be_ours = self.may_be_ours(object.resource(), &object.meta().key);
+        let change = self.cache.apply(object, Source::Watch);
+        if !may_be_ours && let Some(change) = &change {
+            self.look_for_foreign_writers(change, now);
+        }
+        self.route(change, Priority::Live, now);
+    }
+
+    /// Whether news of an object may be the effect of a write of ours whose answer has not come, or never will.
+    fn may_be_ours(&self, resource: Resource, key: &ObjectKey) -> bool {
+        let object = (resource, key.clone());
+        self.in_flight.contains_key(&object) || self.unsettled.values().any(|objects| objects.contains(&object))
+    }
+
+    /// A change that the watch brings, and that is not in the cache already, was not made by us.
+    fn look_for_foreign_writers(&mut self, change: &Change, now: Timestamp) {
+        if !self.leads() {
+            return;
+        }
+        let found = match change {
+            Change::Set(Some(old), Some(new)) if new.kind == SetKind::Native && old.meta.uid == new.meta.uid => {
+                let manager = foreign_manager(new, FIELD_MANAGER).unwrap_or("another writer");
+                controller_status_differs(old, new).then(|| (new.clone(), format!("{manager} wrote its status")))
+            }
+            Change::Pod(None, Some(pod)) => self
+                .native_owner(pod)
+                .map(|set| (set, format!("another writer created pod {}", pod.name()))),
+            Change::Set(..) | Change::Pod(..) | Change::Claim(..) | Change::Revision(..) => None,
+        };
+        if let Some((set, what)) = found {
+            self.leave_alone(&set, &what, now);
+        }
+    }
+
+    /// The native set that a pod names as its controller, if the pod was created after we began to look.
+    fn native_owner(&self, pod: &flotilla_model::PodRecord) -> Option<Arc<SetRecord>> {
+        let owner = pod.meta.controller()?;
+        let key = pod.meta.key.sibling(&*owner.name);
+        let set = self.cache.set(SetKind::Native, &key)?;
+        // Creation times are cut to seconds.
+        let is_new = pod.meta.created + std::time::Duration::from_secs(1) > self.observing_since;
+        (set.meta.uid == owner.uid && is_new).then(|| set.clone())
+    }
+
+    fn leave_alone(&mut self, set: &SetRecord, what: &str, now: Timestamp) {
+        let Some(until) = self.foreign.notice(&set.meta().uid, now) else {
+            return;
+        };
+        let regarding = Regarding {
+            resource: set.kind.resource(),
+            key: set.meta.key.clone(),
+            uid: set.meta.uid.clone(),
+        };
+        let message = format!("{what}; this set is left alone until {until}. Stop the other controller.");
+        self.events.note(
+            &regarding,
+            EventNote {
+                warning: true,
+                reason: "ForeignWriter",
+                message,
+            },
+            now,
+        );
+    }
+}

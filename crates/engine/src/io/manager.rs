@@ -1,0 +1,379 @@
+//! The loop: whatever comes in goes to the core, whatever the core wants is done.
+//!
+//! One task owns the core. Requests run in tasks of their own, which ask once more, right before they send, whether the lease is
+//! still held: the loop may have been stopped between deciding and sending, and the clock runs on meanwhile.
+
+use super::clock::Clock;
+use super::requests::{Asked, Raw, read, send};
+use super::watch::{Feed, Watcher};
+use super::{http, render};
+use crate::core::request::{Request, RequestId};
+use crate::core::{Core, CoreOptions, Effect, WatchEvent};
+use crate::wire::watch::Frame;
+use crate::wire::{self, Encoding, Unreadable};
+use bytes::Bytes;
+use flotilla_model::{Controller, ObjectKey, Resource, Timestamp};
+use futures::FutureExt;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Pages and batches waiting to be taken in, all kinds together.
+const FEED_MAX: usize = 8;
+/// Answers waiting to be taken in.
+const ANSWERS_MAX: usize = 256;
+/// Scrapes and probes waiting to be answered.
+const QUERIES_MAX: usize = 16;
+/// Inputs taken in before the core gets to act.
+const INPUTS_MAX: usize = 128;
+
+/// How long a shutdown may take, from the signal to the released lease.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(10);
+
+/// How the manager is run.
+#[derive(Clone, Debug)]
+pub struct ManagerOptions {
+    /// Everything that concerns the logic.
+    pub core: CoreOptions,
+    /// The only namespace to watch; all if `None`.
+    pub namespace: Option<String>,
+    /// Where to serve metrics and health; nowhere if `None`.
+    pub http_address: Option<SocketAddr>,
+}
+
+/// Why the manager could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address for metrics and health is not to be had.
+    #[error("cannot serve metrics and health on {0}: {1}; choose another with --http-address")]
+    Serve(SocketAddr, #[source] std::io::Error),
+    /// No signals.
+    #[error("cannot listen for signals: {0}")]
+    Signals(#[source] std::io::Error),
+    /// The namespace of the lease does not exist.
+    #[error("the namespace {0} of the lease does not exist; create it, or name another with --lease-namespace")]
+    LeaseNamespace(String),
+    /// A watch task ended, which none does while the manager runs.
+    #[error("a watch ended unexpectedly: {0}; please report this")]
+    Watch(String),
+}
+
+/// What the HTTP side asks.
+pub(super) enum Query {
+    /// All metrics, as text.
+    Metrics(oneshot::Sender<String>),
+    /// What is missing before we are ready.
+    Readiness(oneshot::Sender<Vec<String>>),
+    /// Whether the loop turns.
+    Health(oneshot::Sender<()>),
+}
+
+/// Runs the manager until SIGTERM or SIGINT: finishes what is on its way, releases the lease, returns.
+///
+/// `client` must have been made with `default_retry = false`: the queue repeats what failed, and a client that did so underneath
+/// would hide it and hold up the pass.
+pub async fn run(
+    options: ManagerOptions,
+    controllers: Vec<Box<dyn Controller>>,
+    client: kube::Client,
+) -> Result<(), Error> {
+    let mut stop = signal(SignalKind::terminate()).map_err(Error::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Signals)?;
+    if let Some(lease) = &options.core.lease {
+        require_namespace(&client, &lease.key.namespace).await?;
+    }
+    let (queries, asked) = mpsc::channel(QUERIES_MAX);
+    let server = match options.http_address {
+        Some(address) => Some(tokio::spawn(http::serve(
+            http::bind(address).await.map_err(|e| Error::Serve(address, e))?,
+            queries,
+        ))),
+        None => None,
+    };
+    let shutdown = async move {
+        tokio::select! {
+            _ = stop.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let ended = Shell::new(options, controllers, client).run(asked, shutdown).await;
+    if let Some(server) = server {
+        server.abort();
+    }
+    ended
+}
+
+/// A missing namespace would otherwise look like an election that never ends. Any other answer is left to the election.
+async fn require_namespace(client: &kube::Client, namespace: &str) -> Result<(), Error> {
+    let request = ::http::Request::get(format!("/api/v1/namespaces/{namespace}")).body(kube::client::Body::empty());
+    let Ok(request) = request else {
+        return Err(Error::LeaseNamespace(namespace.to_owned()));
+    };
+    match client.send(request).await {
+        Ok(response) if response.status() == ::http::StatusCode::NOT_FOUND => {
+            Err(Error::LeaseNamespace(namespace.to_owned()))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => {
+            tracing::warn!(%error, "the API server does not answer yet");
+            Ok(())
+        }
+    }
+}
+
+struct Shell {
+    core: Core,
+    clock: Arc<Clock>,
+    client: kube::Client,
+    /// Where the lease is.
+    lease: ObjectKey,
+    /// Until when writes may be sent, in milliseconds since the epoch; request tasks look at it right before they send.
+    fence: Arc<AtomicI64>,
+    feeds: mpsc::Receiver<(Resource, Feed)>,
+    answers: mpsc::Receiver<(RequestId, Asked, Raw)>,
+    answer_to: mpsc::Sender<(RequestId, Asked, Raw)>,
+    /// Tells each kind's task to list.
+    wanted: BTreeMap<Resource, watch::Sender<u64>>,
+    watchers: tokio::task::JoinSet<()>,
+    was_leading: bool,
+}
+
+impl Shell {
+    fn new(options: ManagerOptions, controllers: Vec<Box<dyn Controller>>, client: kube::Client) -> Self {
+        let clock = Arc::new(Clock::new());
+        let core = Core::new(options.core.clone(), controllers, clock.now());
+        let (feed_to, feeds) = mpsc::channel(FEED_MAX);
+        let (answer_to, answers) = mpsc::channel(ANSWERS_MAX);
+        let (mut wanted, mut watchers) = (BTreeMap::new(), tokio::task::JoinSet::new());
+        for resource in core.resources() {
+            let (want, wants) = watch::channel(0);
+            wanted.insert(resource, want);
+            let watcher = Watcher {
+                client: client.clone(),
+                clock: clock.clone(),
+                resource,
+                namespace: options.namespace.clone(),
+                feed: feed_to.clone(),
+                wanted: wants,
+            };
+            watchers.spawn(watcher.run());
+        }
+        let fence = Arc::new(AtomicI64::new(i64::MIN));
+        let lease = options
+            .core
+            .lease
+            .map_or_else(|| ObjectKey::new("", ""), |lease| lease.key);
+        Shell {
+            core,
+            clock,
+            client,
+            lease,
+            fence,
+            feeds,
+            answers,
+            answer_to,
+            wanted,
+            watchers,
+            was_leading: false,
+        }
+    }
+
+    async fn run(
+        mut self,
+        mut queries: mpsc::Receiver<Query>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let mut shutdown = std::pin::pin!(shutdown);
+        let mut give_up_at: Option<Timestamp> = None;
+        loop {
+            let now = self.clock.now();
+            self.core.advance(now);
+            self.carry_out();
+            if self.core.is_stopped() {
+                return Ok(());
+            }
+            let wake = self.core.next_wake(now).into_iter().chain(give_up_at).min();
+            let pause = wake.map_or(Duration::from_secs(3600), |at| at.since(now));
+            tokio::select! {
+                biased;
+                Some((id, asked, raw)) = self.answers.recv() => self.take_answers(id, asked, raw),
+                Some((resource, feed)) = self.feeds.recv() => self.take_feeds(resource, feed),
+                Some(query) = queries.recv() => self.answer_query(query),
+                () = &mut shutdown, if give_up_at.is_none() => {
+                    tracing::info!("stopping: finishing what is on its way");
+                    give_up_at = Some(self.clock.now() + SHUTDOWN_MAX);
+                    self.core.begin_shutdown();
+                }
+                Some(ended) = self.watchers.join_next() => {
+                    return Err(Error::Watch(ended.err().map_or_else(String::new, |e| e.to_string())));
+                }
+                () = tokio::time::sleep(pause) => {}
+            }
+            if give_up_at.is_some_and(|at| self.clock.now() >= at) && self.give_up() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The time for a shutdown is over: the lease is released with requests still on their way. Says whether even that is too much.
+    fn give_up(&mut self) -> bool {
+        tracing::warn!("requests are still on their way; not waiting any longer");
+        self.fence.store(i64::MIN, Ordering::Release);
+        let now = self.clock.now();
+        let was_released = self.core.is_releasing();
+        self.core.release_lease(now);
+        was_released
+    }
+
+    fn take_answers(&mut self, id: RequestId, asked: Asked, raw: Raw) {
+        let mut next = Some((id, asked, raw));
+        for _ in 0..INPUTS_MAX {
+            let Some((id, asked, raw)) = next else { return };
+            let answer = read(&asked, raw, &mut self.core.cache.interner);
+            self.core.answer(id, answer, self.clock.now());
+            next = self.answers.try_recv().ok();
+        }
+        if let Some((id, asked, raw)) = next {
+            let answer = read(&asked, raw, &mut self.core.cache.interner);
+            self.core.answer(id, answer, self.clock.now());
+        }
+    }
+
+    fn take_feeds(&mut self, resource: Resource, feed: Feed) {
+        let mut next = Some((resource, feed));
+        for _ in 0..INPUTS_MAX {
+            let Some((resource, feed)) = next.take() else { return };
+            self.take_feed(resource, feed);
+            next = self.feeds.try_recv().ok();
+        }
+        if let Some((resource, feed)) = next {
+            self.take_feed(resource, feed);
+        }
+    }
+
+    fn take_feed(&mut self, resource: Resource, feed: Feed) {
+        let now = self.clock.now();
+        match feed {
+            Feed::Began(at) => self.core.watch(WatchEvent::ListBegan(resource, at), now),
+            Feed::Ended(version) => {
+                tracing::debug!(%resource, version, "listed");
+                self.core.watch(WatchEvent::ListEnded(resource, version), now);
+            }
+            Feed::Page(encoding, items) => {
+                for item in items {
+                    let event = self.decode(resource, encoding, &item, WatchEvent::Listed);
+                    self.core.watch(event, now);
+                }
+            }
+            Feed::Frames(encoding, frames) => {
+                for frame in frames {
+                    if let Some(event) = self.watch_event(resource, encoding, frame) {
+                        self.core.watch(event, now);
+                    }
+                }
+            }
+            Feed::Missing => {
+                tracing::warn!(%resource, "the API server does not know this kind; trying again");
+                self.core.watch(WatchEvent::Missing(resource), now);
+            }
+            Feed::Failing(why) => tracing::warn!(%resource, why, "cannot watch; trying again"),
+        }
+    }
+
+    fn decode(
+        &mut self,
+        resource: Resource,
+        encoding: Encoding,
+        bytes: &Bytes,
+        event: impl FnOnce(wire::Object) -> WatchEvent,
+    ) -> WatchEvent {
+        match wire::decode(resource, encoding, bytes, &mut self.core.cache.interner) {
+            Ok(object) => event(object),
+            Err(unreadable) => {
+                tracing::warn!(%resource, "{unreadable}");
+                WatchEvent::Unreadable(unreadable)
+            }
+        }
+    }
+
+    fn watch_event(&mut self, resource: Resource, encoding: Encoding, frame: Frame) -> Option<WatchEvent> {
+        match frame {
+            Frame::Upsert(object) => Some(self.decode(resource, encoding, &object, WatchEvent::Upsert)),
+            Frame::Delete(object) => Some(match wire::identity(encoding, &object) {
+                Some((key, uid, version)) => WatchEvent::Deleted(resource, key, uid, version),
+                None => WatchEvent::Unreadable(Unreadable {
+                    resource,
+                    key: None,
+                    reason: "a deletion of something nameless".into(),
+                }),
+            }),
+            Frame::Bookmark(version) => Some(WatchEvent::Bookmark(resource, version)),
+            // The watch task ends with it, and says why.
+            Frame::Error(_) => None,
+        }
+    }
+
+    fn carry_out(&mut self) {
+        self.fence.store(
+            self.core.fence().map_or(i64::MIN, Timestamp::as_millis),
+            Ordering::Release,
+        );
+        for effect in self.core.take_effects() {
+            match effect {
+                Effect::Send(request) => self.send(request),
+                Effect::List(resource) => {
+                    if let Some(want) = self.wanted.get(&resource) {
+                        want.send_modify(|lists| *lists += 1);
+                    }
+                }
+            }
+        }
+        if let Some((key, message)) = self.core.take_trouble() {
+            tracing::warn!(key = %key.key, message, "a pass failed and will be repeated");
+        }
+        self.log_leadership();
+    }
+
+    fn log_leadership(&mut self) {
+        let leading = self.core.holds_lease(self.clock.now());
+        if leading != self.was_leading {
+            self.was_leading = leading;
+            let holder = self.core.lease_holder().unwrap_or_default();
+            if leading {
+                tracing::info!("leading")
+            } else {
+                tracing::warn!(holder, "not leading any more")
+            }
+        }
+    }
+
+    fn send(&self, Request { id, call }: Request) {
+        let (client, clock, fence) = (self.client.clone(), self.clock.clone(), self.fence.clone());
+        let (answer_to, lease) = (self.answer_to.clone(), self.lease.clone());
+        tokio::spawn(async move {
+            let raw = if call.needs_lease() && clock.now().as_millis() >= fence.load(Ordering::Acquire) {
+                Raw::Fenced
+            } else {
+                // A request that was never answered would hold up its pass for ever.
+                let sent = AssertUnwindSafe(send(&client, &lease, &call)).catch_unwind().await;
+                sent.unwrap_or_else(|_| Raw::Lost("the request panicked".into()))
+            };
+            // If nobody listens, the manager has ended.
+            let _ = answer_to.send((id, Asked::of(&call), raw)).await;
+        });
+    }
+
+    fn answer_query(&self, query: Query) {
+        // Whoever asked may have gone away.
+        match query {
+            Query::Metrics(reply) => drop(reply.send(render::metrics(&self.core, self.clock.now()))),
+            Query::Readiness(reply) => drop(reply.send(self.core.not_ready())),
+            Query::Health(reply) => drop(reply.send(())),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The shell around the core: sockets, timers, signals. It decides nothing.
+
+pub mod clock;
+mod http;
+pub mod manager;
+mod render;
+mod requests;
+pub mod snapshot;
+mod watch;

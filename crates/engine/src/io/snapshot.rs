@@ -1,0 +1,68 @@
+//! The cluster as it is now, once: for commands that explain and run no manager.
+
+use super::requests::encoding_of;
+use crate::core::cache::Cache;
+use crate::core::store::Source;
+use crate::wire::{self, Encoding, split_list};
+use flotilla_model::Resource;
+use http::{Request, StatusCode};
+use kube::client::Body;
+
+/// Why the cluster could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The API server did not answer.
+    #[error("cannot list {0}: {1}")]
+    Transport(Resource, #[source] Box<kube::Error>),
+    /// It refused.
+    #[error("cannot list {0}: the API server answered {1}: {2}")]
+    Refused(Resource, StatusCode, String),
+    /// What it sent makes no sense.
+    #[error("cannot list {0}: {1}")]
+    Unreadable(Resource, String),
+}
+
+/// Lists the given kinds, in one namespace or all, into a cache. A kind that the server does not know has no objects; an object
+/// that cannot be read is left out.
+pub async fn snapshot(
+    client: kube::Client,
+    resources: &[Resource],
+    namespace: Option<&str>,
+) -> Result<Cache, SnapshotError> {
+    let mut cache = Cache::default();
+    for resource in resources {
+        list(&client, namespace, *resource, &mut cache).await?;
+    }
+    Ok(cache)
+}
+
+async fn list(
+    client: &kube::Client,
+    namespace: Option<&str>,
+    resource: Resource,
+    cache: &mut Cache,
+) -> Result<(), SnapshotError> {
+    let transport = |e: kube::Error| SnapshotError::Transport(resource, Box::new(e));
+    let request = Request::get(resource.collection_path(namespace))
+        .header(http::header::ACCEPT, Encoding::preferred(resource).media_type())
+        .body(Body::empty())
+        .map_err(|e| SnapshotError::Unreadable(resource, e.to_string()))?;
+    let response = client.send(request).await.map_err(transport)?;
+    let (status, encoding) = (response.status(), encoding_of(response.headers()));
+    let body = response.into_body().collect_bytes().await.map_err(transport)?;
+    if status == StatusCode::NOT_FOUND {
+        return Ok(());
+    }
+    if !status.is_success() {
+        let said = wire::status::Status::read(status.as_u16(), encoding, &body).message;
+        return Err(SnapshotError::Refused(resource, status, said));
+    }
+    let list = split_list(encoding, &body).map_err(|why| SnapshotError::Unreadable(resource, why))?;
+    for item in &list.items {
+        match wire::decode(resource, encoding, item, &mut cache.interner) {
+            Ok(object) => drop(cache.apply(object, Source::List)),
+            Err(unreadable) => tracing::warn!("{unreadable}"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! One task per kind: list, watch from there, and again when that ends.
+//!
+//! Each task has its own back-off, so that a kind in trouble does not hold up the others. It grows over failed lists and failed
+//! watches alike, and starts anew only after a watch has lived for a while.
+
+use super::clock::Clock;
+use super::requests::encoding_of;
+use crate::wire::watch::{Frame, Frames};
+use crate::wire::{Encoding, split_list};
+use bytes::Bytes;
+use flotilla_model::{Resource, Timestamp};
+use http::header::ACCEPT;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+/// Objects per page of a list. One page is held in memory at a time.
+const PAGE: usize = 500;
+/// A list page that takes longer has failed.
+const LIST_TIMEOUT: Duration = Duration::from_secs(60);
+/// The server ends a watch after this long, so that watches spread over its replicas again.
+const WATCH_SECONDS: u64 = 300;
+/// Bookmarks come every minute; a connection that is silent for longer than two is dead.
+const SILENCE_MAX: Duration = Duration::from_secs(150);
+/// A watch that lived this long ends the back-off.
+const HEALTHY_AFTER: Duration = Duration::from_secs(10);
+const BACKOFF_BASE: Duration = Duration::from_millis(200);
+const BACKOFF_CAP: Duration = Duration::from_secs(10);
+
+/// What a watch task brings. Objects are not decoded yet: their strings are shared by whoever holds the cache.
+#[derive(Debug)]
+pub(super) enum Feed {
+    /// A list was begun at this moment.
+    Began(Timestamp),
+    /// A page of it.
+    Page(Encoding, Vec<Bytes>),
+    /// It has ended, at this version.
+    Ended(u64),
+    /// Watch events, as many as came together.
+    Frames(Encoding, Vec<Frame>),
+    /// The server does not know the kind.
+    Missing,
+    /// Listing or watching failed; it will be tried again.
+    Failing(String),
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// List everything.
+    List,
+    /// Watch from this version.
+    Watch(u64),
+}
+
+/// Why a list or a watch ended without bringing us further.
+#[derive(Debug)]
+enum End {
+    /// The version, or the continue token, is too old.
+    Expired,
+    /// The server does not know the kind.
+    Missing,
+    /// It failed.
+    Failed(String),
+    /// Nobody listens any more.
+    Stopped,
+}
+
+/// One kind's task.
+pub(super) struct Watcher {
+    pub(super) client: kube::Client,
+    pub(super) clock: Arc<Clock>,
+    pub(super) resource: Resource,
+    pub(super) namespace: Option<String>,
+    /// Where to bring it.
+    pub(super) feed: mpsc::Sender<(Resource, Feed)>,
+    /// Counts the lists that the core asked for; the first one starts the task.
+    pub(super) wanted: watch::Receiver<u64>,
+}
+
+impl Watcher {
+    /// Runs until nobody listens.
+    pub(super) async fn run(mut self) {
+        if self.wanted.changed().await.is_err() {
+            return;
+        }
+        let (mut state, mut backoff) = (State::List, Backoff::default());
+        loop {
+            let began = self.clock.now();
+            let Some((next, went_well)) = self.step(state).await else {
+                return;
+            };
+            state = next;
+            if matches!(state, State::Watch(_)) && self.clock.now().since(began) >= HEALTHY_AFTER {
+                backoff.reset();
+            } else if !went_well {
+                let relist = tokio::select! {
+                    () = tokio::time::sleep(backoff.next_delay()) => false,
+                    wanted = self.wanted.changed() => match wanted {
+                        Ok(()) => true,
+                        Err(_) => return,
+                    },
+                };
+                state = if relist { State::List } else { state };
+            }
+        }
+    }
+
+    /// Lists, or watches until the watch ends or the core wants a list. Says what to do next, and whether at once; `None` if
+    /// nobody listens any more.
+    async fn step(&mut self, state: State) -> Option<(State, bool)> {
+        let mut wanted = self.wanted.clone();
+        match state {
+            State::List => match self.list().await {
+                Ok(version) => Some((State::Watch(version), true)),
+                Err(end) => self.ended(end, State::List).await,
+            },
+            State::Watch(mut version) => {
+                let relist = tokio::select! {
+                    changed = wanted.changed() => Some(changed),
+                    end = self.watch(&mut version) => match end {
+                        Ok(()) => None,
+                        Err(end) => return self.ended(end, State::Watch(version)).await,
+                    },
+                };
+                match relist {
+                    None => Some((State::Watch(version), false)),
+                    Some(Ok(())) => {
+                        self.wanted.borrow_and_update();
+                        Some((State::List, true))
+                    }
+                    Some(Err(_)) => None,
+                }
+            }
+        }
+    }
+
+    async fn ended(&mut self, end: End, again: State) -> Option<(State, bool)> {
+        match end {
+            End::Stopped => None,
+            End::Expired => Some((State::List, false)),
+            End::Missing => self.tell(Feed::Missing).await.ok().map(|()| (State::List, false)),
+            End::Failed(why) => self.tell(Feed::Failing(why)).await.ok().map(|()| (again, false)),
+        }
+    }
+
+    async fn tell(&self, feed: Feed) -> Result<(), End> {
+        self.feed.send((self.resource, feed)).await.map_err(|_| End::Stopped)
+    }
+
+    /// Brings the whole collection, page by page, and returns its version.
+    async fn list(&self) -> Result<u64, End> {
+        self.tell(Feed::Began(self.clock.now())).await?;
+        let mut token = String::new();
+        loop {
+            let page = timeout(LIST_TIMEOUT, self.page(&token)).await;
+            let (encoding, body) = page.map_err(|_| End::Failed("listing: no answer in time".into()))??;
+            let list = split_list(encoding, &body).map_err(End::Failed)?;
+            self.tell(Feed::Page(encoding, list.items)).await?;
+            if list.continue_token.is_empty() {
+                self.tell(Feed::Ended(list.resource_version)).await?;
+                return Ok(list.resource_version);
+            }
+            token = list.continue_token;
+        }
+    }
+
+    async fn page(&self, token: &str) -> Result<(Encoding, Bytes), End> {
+        // No resourceVersion: the answer is at least as new as the moment of asking.
+        let mut query = format!("limit={PAGE}");
+        if !token.is_empty() {
+            query.push_str("&continue=");
+            query.push_str(&percent_encoded(token));
+        }
+        let response = self
+            .get(&query, Encoding::preferred(self.resource).media_type())
+            .await?;
+        let encoding = encoding_of(response.headers());
+        let body = response.into_body().collect_bytes().await;
+        Ok((encoding, body.map_err(|e| End::Failed(format!("listing: {e}")))?))
+    }
+
+    /// Brings what happens after `version`, which it moves along, until the server closes the watch.
+    async fn watch(&self, version: &mut u64) -> Result<(), End> {
+        let query = format!(
+            "watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={}",
+            WATCH_SECONDS + jitter(60)
+        );
+        let response = timeout(
+            LIST_TIMEOUT,
+            self.get(&query, Encoding::preferred(self.resource).watch_media_type()),
+        )
+        .await;
+        let response = response.map_err(|_| End::Failed("watching: no answer in time".into()))??;
+        let encoding = encoding_of(response.headers());
+        let (mut frames, mut body) = (Frames::new(encoding), response.into_body());
+        loop {
+            let piece = timeout(SILENCE_MAX, body.frame()).await;
+            let piece = match piece.map_err(|_| End::Failed("watching: the connection is silent".into()))? {
+                None => return Ok(()),
+                Some(piece) => piece.map_err(|e| End::Failed(format!("watching: {e}")))?,
+            };
+            if let Some(data) = piece.data_ref() {
+                frames.push(data);
+                self.forward(&mut frames, encoding, version).await?;
+            }
+        }
+    }
+
+    /// Brings all complete frames.
+    async fn forward(&self, frames: &mut Frames, encoding: Encoding, version: &mut u64) -> Result<(), End> {
+        let mut batch = Vec::new();
+        let mut end = Ok(());
+        while let Some(frame) = frames.next_frame().map_err(End::Failed)? {
+            match frame {
+                Frame::Error(status) if status.code == i32::from(StatusCode::GONE.as_u16()) => end = Err(End::Expired),
+                Frame::Error(status) => end = Err(End::Failed(format!("watching: {}", status.message))),
+                frame => batch.push(frame),
+            }
+        }
+        // Events come in order of versions.
+        *version = batch
+            .last()
+            .and_then(|frame| frame.version(encoding))
+            .unwrap_or(*version)
+            .max(*version);
+        if !batch.is_empty() {
+            self.tell(Feed::Frames(encoding, batch)).await?;
+        }
+        end
+    }
+
+    async fn get(&self, query: &str, accept: &str) -> Result<Response<Body>, End> {
+        let uri = format!("{}?{query}", self.resource.collection_path(self.namespace.as_deref()));
+        let request = Request::get(uri).header(ACCEPT, accept).body(Body::empty());
+        let request = request.map_err(|e| End::Failed(e.to_string()))?;
+        let response = self
+            .client
+            .send(request)
+            .await
+            .map_err(|e| End::Failed(e.to_string()))?;
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            StatusCode::GONE => Err(End::Expired),
+            StatusCode::NOT_FOUND => Err(End::Missing),
+            status => {
+                let encoding = encoding_of(response.headers());
+                let body = response.into_body().collect_bytes().await.unwrap_or_default();
+                let said = crate::wire::status::Status::read(status.as_u16(), encoding, &body).message;
+                Err(End::Failed(format!("the API server answered {status}: {said}")))
+            }
+        }
+    }
+}
+
+/// Delays that double up to a cap, each shortened by chance, so that watches do not come back in step.
+#[derive(Debug, Default)]
+struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    fn next_delay(&mut self) -> Duration {
+        let full = BACKOFF_BASE
+            .saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX))
+            .min(BACKOFF_CAP);
+        self.failures = self.failures.saturating_add(1);
+        full - full.mul_f64(f64::from(u32::try_from(jitter(50)).unwrap_or(0)) / 100.0)
+    }
+
+    fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// A number below `below` that differs from call to call. Spreads load; nothing is decided by it.
+fn jitter(below: u64) -> u64 {
+    RandomState::new().hash_one(0_u8) % below
+}
+
+/// A continue token is base64, of which `+`, `/` and `=` mean something in a query.
+fn percent_encoded(token: &str) -> String {
+    token
+        .replace('%', "%25")
+        .replace('+', "%2B")
+        .replace('/', "%2F")
+        .replace('=', "%3D")
+}
+
+#[cfg(test)]
+mod tests;

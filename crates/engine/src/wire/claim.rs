@@ -1,0 +1,103 @@
+//! Claims: the fields of `core/v1` that a [`ClaimRecord`] keeps.
+
+use super::meta::{Annotated, ObjectMeta, Time};
+use bytes::Bytes;
+use flotilla_api::names;
+use flotilla_model::template::parse_bytes;
+use flotilla_model::{ClaimRecord, Interner, Timestamp};
+use prost::Message;
+use std::collections::BTreeMap;
+
+/// `core/v1` PersistentVolumeClaim.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Claim {
+    /// Decoded twice: annotations are declared apart from the rest, because pods do without them.
+    #[prost(bytes = "bytes", tag = "1")]
+    metadata: Bytes,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<ClaimSpec>,
+    #[prost(message, optional, tag = "3")]
+    status: Option<ClaimStatus>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ClaimSpec {
+    #[prost(string, repeated, tag = "1")]
+    access_modes: Vec<String>,
+    #[prost(message, optional, tag = "2")]
+    resources: Option<Requirements>,
+    #[prost(string, optional, tag = "5")]
+    storage_class: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Requirements {
+    #[prost(btree_map = "string, message", tag = "2")]
+    requests: BTreeMap<String, Quantity>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Quantity {
+    #[prost(string, tag = "1")]
+    text: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ClaimStatus {
+    #[prost(string, tag = "1")]
+    phase: String,
+    #[prost(btree_map = "string, message", tag = "3")]
+    capacity: BTreeMap<String, Quantity>,
+    #[prost(message, repeated, tag = "4")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Condition {
+    #[prost(string, tag = "1")]
+    type_: String,
+    #[prost(string, tag = "2")]
+    status: String,
+    #[prost(message, optional, tag = "4")]
+    last_transition: Option<Time>,
+}
+
+impl ClaimStatus {
+    fn resize_pending_since(&self) -> Option<Timestamp> {
+        let pending = self
+            .conditions
+            .iter()
+            .find(|c| c.type_ == "FileSystemResizePending" && c.status == "True")?;
+        Some(pending.last_transition.map(Timestamp::from).unwrap_or_default())
+    }
+}
+
+impl Claim {
+    pub(crate) fn into_record(self, interner: &mut Interner) -> Result<ClaimRecord, String> {
+        let said = |e: prost::DecodeError| e.to_string();
+        let annotations = Annotated::decode(self.metadata.clone()).map_err(said)?.annotations;
+        let metadata = ObjectMeta::decode(self.metadata).map_err(said)?;
+        let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
+        let requests = spec.resources.unwrap_or_default().requests;
+        Ok(ClaimRecord {
+            meta: metadata.into_meta(interner, |_, _| true)?,
+            storage_class: spec.storage_class.map(|class| interner.string(&class)),
+            access_modes: (!spec.access_modes.is_empty()).then(|| interner.string(&spec.access_modes.join(","))),
+            requested_bytes: storage(&requests),
+            capacity_bytes: storage(&status.capacity),
+            resize_pending_since: status.resize_pending_since(),
+            is_bound: status.phase == "Bound",
+            expanded_by: annotations
+                .get(names::CLAIM_EXPANDED_BY)
+                .map(|set| interner.string(set)),
+            annotations: interner.labels(annotations.iter().map(|(k, v)| (k.as_str(), v.as_str()))),
+        })
+    }
+}
+
+fn storage(quantities: &BTreeMap<String, Quantity>) -> u64 {
+    quantities
+        .get("storage")
+        .and_then(|q| parse_bytes(&q.text))
+        .unwrap_or(0)
+}

@@ -1,0 +1,79 @@
+//! `coordination.k8s.io/v1` Lease, in JSON.
+
+use crate::core::lease::{LeaseRecord, LeaseSpec};
+use flotilla_model::{ObjectKey, Resource, Timestamp};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Lease {
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    resource_version: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    holder_identity: Option<String>,
+    lease_duration_seconds: Option<i32>,
+    acquire_time: Option<String>,
+    renew_time: Option<String>,
+    lease_transitions: Option<i32>,
+}
+
+/// Reads a Lease object.
+pub fn read(body: &[u8]) -> Result<LeaseRecord, String> {
+    let lease: Lease = serde_json::from_slice(body).map_err(|e| format!("cannot read the lease: {e}"))?;
+    let time = |text: Option<String>| text.and_then(|t| t.parse().ok()).unwrap_or_default();
+    Ok(LeaseRecord {
+        resource_version: super::envelope::parse_version(&lease.metadata.resource_version)?,
+        spec: LeaseSpec {
+            holder: lease.spec.holder_identity.unwrap_or_default(),
+            duration_seconds: lease.spec.lease_duration_seconds.unwrap_or(0),
+            acquired: time(lease.spec.acquire_time),
+            renewed: time(lease.spec.renew_time),
+            transitions: lease.spec.lease_transitions.unwrap_or(0),
+        },
+    })
+}
+
+/// The body that creates the lease.
+pub fn create_body(key: &ObjectKey, spec: &LeaseSpec) -> Value {
+    json!({
+        "apiVersion": Resource::Leases.api_version(),
+        "kind": Resource::Leases.kind(),
+        "metadata": { "name": key.name.as_str(), "namespace": &*key.namespace },
+        "spec": spec_json(spec),
+    })
+}
+
+/// The merge patch that changes the lease if it still has this version. A patch, so that labels of the user's survive.
+pub fn update_body(resource_version: u64, spec: &LeaseSpec) -> Value {
+    json!({ "metadata": { "resourceVersion": resource_version.to_string() }, "spec": spec_json(spec) })
+}
+
+fn spec_json(spec: &LeaseSpec) -> Value {
+    json!({
+        "holderIdentity": spec.holder,
+        "leaseDurationSeconds": spec.duration_seconds,
+        "acquireTime": micro_time(spec.acquired),
+        "renewTime": micro_time(spec.renewed),
+        "leaseTransitions": spec.transitions,
+    })
+}
+
+/// RFC 3339 with exactly six digits, without which the API server refuses a `metav1.MicroTime`.
+pub(crate) fn micro_time(time: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(time.as_millis())
+        .unwrap_or_default()
+        .strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
+        .to_string()
+}

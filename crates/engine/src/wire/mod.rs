@@ -1,0 +1,150 @@
+//! The wire: bytes of the Kubernetes API to records, and back to bodies of requests.
+//!
+//! Built-in kinds arrive in protobuf and are decoded through narrow messages that declare only the fields decisions read; what is
+//! not declared is skipped without being allocated. Custom resources arrive in JSON. One object that does not decode never hides
+//! its neighbours: lists are split into items before any item is looked at.
+
+mod claim;
+mod envelope;
+mod json;
+pub mod lease;
+mod meta;
+mod pod;
+mod revision;
+pub mod status;
+mod storage_class;
+pub mod watch;
+
+pub use envelope::{Encoding, List, split_list};
+
+use bytes::Bytes;
+use flotilla_model::{
+    ClaimRecord, Interner, Meta, ObjectKey, PodRecord, Record, Resource, RevisionRecord, SetKind, SetRecord,
+    StorageClassRecord, Uid,
+};
+use prost::Message;
+use std::sync::Arc;
+
+/// One object of any kind that the cache holds.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// A pod.
+    Pod(Arc<PodRecord>),
+    /// A claim.
+    Claim(Arc<ClaimRecord>),
+    /// A revision.
+    Revision(Arc<RevisionRecord>),
+    /// A set of either kind.
+    Set(Arc<SetRecord>),
+    /// A storage class.
+    StorageClass(Arc<StorageClassRecord>),
+}
+
+impl Object {
+    /// Who it is.
+    pub fn meta(&self) -> &Meta {
+        match self {
+            Object::Pod(record) => record.meta(),
+            Object::Claim(record) => record.meta(),
+            Object::Revision(record) => record.meta(),
+            Object::Set(record) => record.meta(),
+            Object::StorageClass(record) => record.meta(),
+        }
+    }
+
+    /// Which resource it is an object of.
+    pub fn resource(&self) -> Resource {
+        match self {
+            Object::Pod(_) => Resource::Pods,
+            Object::Claim(_) => Resource::Claims,
+            Object::Revision(_) => Resource::Revisions,
+            Object::Set(set) => set.kind.resource(),
+            Object::StorageClass(_) => Resource::StorageClasses,
+        }
+    }
+}
+
+/// An object that could not be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("cannot read an object of {resource}{}: {reason}", key.as_ref().map_or_else(String::new, |k| format!(" ({k})")))]
+pub struct Unreadable {
+    /// What it should have been.
+    pub resource: Resource,
+    /// Its name, if at least that could be read.
+    pub key: Option<ObjectKey>,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Reads one object of `resource` in the given encoding. Protobuf objects may come bare, as in lists, or in their envelope.
+pub fn decode(
+    resource: Resource,
+    encoding: Encoding,
+    bytes: &Bytes,
+    interner: &mut Interner,
+) -> Result<Object, Unreadable> {
+    let decoded = match encoding {
+        Encoding::Protobuf => decode_protobuf(resource, bytes, interner),
+        Encoding::Json => json::decode(resource, bytes, interner),
+    };
+    decoded.map_err(|reason| Unreadable {
+        resource,
+        key: identity(encoding, bytes).map(|(key, ..)| key),
+        reason,
+    })
+}
+
+fn decode_protobuf(resource: Resource, bytes: &Bytes, interner: &mut Interner) -> Result<Object, String> {
+    let raw = envelope::open(bytes)?;
+    match resource {
+        Resource::Pods => pod::Pod::decode(raw)
+            .map_err(said)?
+            .into_record(interner)
+            .map(|r| Object::Pod(Arc::new(r))),
+        Resource::Claims => claim::Claim::decode(raw)
+            .map_err(said)?
+            .into_record(interner)
+            .map(|r| Object::Claim(Arc::new(r))),
+        Resource::Revisions => revision::Revision::decode(raw)
+            .map_err(said)?
+            .into_record(interner)
+            .map(|r| Object::Revision(Arc::new(r))),
+        Resource::StorageClasses => storage_class::StorageClass::decode(raw)
+            .map_err(said)?
+            .into_record(interner)
+            .map(|r| Object::StorageClass(Arc::new(r))),
+        Resource::NativeSets | Resource::AdvancedSets | Resource::Leases | Resource::Events => {
+            Err(format!("{resource} are read as JSON"))
+        }
+    }
+}
+
+/// Key, UID and version of an object, without reading the rest of it: all that a deletion needs, and what a broken object may
+/// still say. An unreadable version is 0.
+pub fn identity(encoding: Encoding, bytes: &Bytes) -> Option<(ObjectKey, Uid, u64)> {
+    match encoding {
+        Encoding::Protobuf => meta::OnlyMeta::decode(envelope::open(bytes).ok()?).ok()?.identity(),
+        Encoding::Json => json::identity(bytes),
+    }
+}
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// The record kind that `resource` is read into when it is a set.
+pub(crate) fn set_kind(resource: Resource) -> Option<SetKind> {
+    match resource {
+        Resource::NativeSets => Some(SetKind::Native),
+        Resource::AdvancedSets => Some(SetKind::Advanced),
+        Resource::Pods
+        | Resource::Claims
+        | Resource::Revisions
+        | Resource::StorageClasses
+        | Resource::Leases
+        | Resource::Events => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

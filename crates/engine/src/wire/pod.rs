@@ -1,0 +1,227 @@
+//! Pods: the fields of `core/v1` that a [`PodRecord`] keeps.
+
+use super::meta::{ObjectMeta, Time};
+use flotilla_api::names;
+use flotilla_model::records::{Phase, PodTrouble, ReadyCondition, VolumeClaim};
+use flotilla_model::{Interner, PodRecord, Timestamp};
+use prost::Message;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `core/v1` Pod.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Pod {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<ObjectMeta>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<PodSpec>,
+    #[prost(message, optional, tag = "3")]
+    status: Option<PodStatus>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PodSpec {
+    #[prost(message, repeated, tag = "1")]
+    volumes: Vec<Volume>,
+    #[prost(string, tag = "10")]
+    node_name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Volume {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    source: Option<VolumeSource>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct VolumeSource {
+    #[prost(message, optional, tag = "10")]
+    claim: Option<ClaimSource>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ClaimSource {
+    #[prost(string, tag = "1")]
+    claim_name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PodStatus {
+    #[prost(string, tag = "1")]
+    phase: String,
+    #[prost(message, repeated, tag = "2")]
+    conditions: Vec<Condition>,
+    #[prost(string, tag = "3")]
+    message: String,
+    #[prost(string, tag = "4")]
+    reason: String,
+    #[prost(message, optional, tag = "7")]
+    started: Option<Time>,
+    #[prost(message, repeated, tag = "8")]
+    containers: Vec<ContainerStatus>,
+    #[prost(message, repeated, tag = "10")]
+    init_containers: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Condition {
+    #[prost(string, tag = "1")]
+    type_: String,
+    #[prost(string, tag = "2")]
+    status: String,
+    #[prost(message, optional, tag = "4")]
+    last_transition: Option<Time>,
+    #[prost(string, tag = "5")]
+    reason: String,
+    #[prost(string, tag = "6")]
+    message: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ContainerStatus {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    state: Option<ContainerState>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ContainerState {
+    #[prost(message, optional, tag = "1")]
+    waiting: Option<Waiting>,
+    #[prost(message, optional, tag = "3")]
+    terminated: Option<Terminated>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Waiting {
+    #[prost(string, tag = "1")]
+    reason: String,
+    #[prost(string, tag = "2")]
+    message: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Terminated {
+    #[prost(int32, tag = "1")]
+    exit_code: i32,
+    #[prost(string, tag = "3")]
+    reason: String,
+    #[prost(string, tag = "4")]
+    message: String,
+}
+
+impl Pod {
+    pub(crate) fn into_record(self, interner: &mut Interner) -> Result<PodRecord, String> {
+        let metadata = self.metadata.ok_or("no metadata")?;
+        let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
+        let (has_name_label, has_index_label) = name_labels(&metadata);
+        let volumes = spec
+            .volumes
+            .iter()
+            .filter_map(|v| volume_claim(v, &metadata.name, interner))
+            .collect();
+        let meta = metadata.into_meta(interner, |key, _| {
+            !(has_name_label && key == names::POD_NAME_LABEL || has_index_label && key == names::POD_INDEX_LABEL)
+        })?;
+        Ok(PodRecord {
+            meta,
+            phase: Phase::parse(&status.phase),
+            ready: status.ready(),
+            has_been_ready: status.has_been_ready(),
+            has_name_label,
+            has_index_label,
+            node: (!spec.node_name.is_empty()).then(|| interner.string(&spec.node_name)),
+            volumes: interner.volumes(volumes),
+            trouble: status.trouble().map(Arc::new),
+        })
+    }
+}
+
+/// Whether the labels that merely repeat the pod's name do so.
+fn name_labels(metadata: &ObjectMeta) -> (bool, bool) {
+    let index = metadata.name.rsplit_once('-').map(|(_, index)| index);
+    let name_label = metadata.labels.get(names::POD_NAME_LABEL);
+    let index_label = metadata.labels.get(names::POD_INDEX_LABEL);
+    (
+        name_label == Some(&metadata.name),
+        index.is_some() && index_label.map(String::as_str) == index,
+    )
+}
+
+fn volume_claim(volume: &Volume, pod: &str, interner: &mut Interner) -> Option<VolumeClaim> {
+    let claim = &volume.source.as_ref()?.claim.as_ref()?.claim_name;
+    let from_template = claim.strip_prefix(&volume.name).and_then(|rest| rest.strip_prefix('-')) == Some(pod);
+    Some(VolumeClaim {
+        volume: interner.string(&volume.name),
+        claim: (!from_template).then(|| interner.string(claim)),
+    })
+}
+
+/// Words under which a container normally waits.
+const NORMAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+impl PodStatus {
+    fn ready(&self) -> ReadyCondition {
+        self.conditions
+            .iter()
+            .find(|c| c.type_ == "Ready")
+            .map_or_else(ReadyCondition::default, |c| ReadyCondition {
+                is_true: c.status == "True",
+                // A transition time of zero is how the Go types write "never".
+                since: c
+                    .last_transition
+                    .map(Timestamp::from)
+                    .filter(|t| *t > Timestamp::default()),
+            })
+    }
+
+    /// The condition begins as False when the pod starts, and the time of the last transition is all that tells whether it ever
+    /// was True. Both times are cut to seconds, so a difference of one may be none.
+    fn has_been_ready(&self) -> bool {
+        const CUT: Duration = Duration::from_secs(1);
+        let ready = self.ready();
+        let started = self.started.map(Timestamp::from);
+        ready.is_true
+            || started
+                .zip(ready.since)
+                .is_some_and(|(started, since)| since > started + CUT)
+    }
+
+    /// The most telling complaint: about the pod as a whole, else about a container, else from the scheduler.
+    fn trouble(&self) -> Option<PodTrouble> {
+        if !self.reason.is_empty() {
+            return Some(trouble("", &self.reason, &self.message));
+        }
+        let mut containers = self.init_containers.iter().chain(&self.containers);
+        containers.find_map(ContainerStatus::trouble).or_else(|| {
+            let scheduled = self
+                .conditions
+                .iter()
+                .find(|c| c.type_ == "PodScheduled" && c.status == "False")?;
+            Some(trouble("", &scheduled.reason, &scheduled.message))
+        })
+    }
+}
+
+impl ContainerStatus {
+    fn trouble(&self) -> Option<PodTrouble> {
+        let state = self.state.as_ref()?;
+        if let Some(waiting) = &state.waiting {
+            let normal = waiting.reason.is_empty() || NORMAL_WAITS.contains(&waiting.reason.as_str());
+            return (!normal).then(|| trouble(&self.name, &waiting.reason, &waiting.message));
+        }
+        let terminated = state.terminated.as_ref().filter(|t| t.exit_code != 0)?;
+        Some(trouble(&self.name, &terminated.reason, &terminated.message))
+    }
+}
+
+fn trouble(container: &str, reason: &str, message: &str) -> PodTrouble {
+    PodTrouble {
+        container: container.into(),
+        reason: reason.into(),
+        message: message.into(),
+    }
+}

@@ -1,0 +1,177 @@
+//! A rollout of three pods through cache, router, queue, `decide` and the executor, with every event and every answer fed by hand:
+//! one thread, no async runtime, no clock.
+
+mod support;
+
+use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_engine::core::lease::LeaseOptions;
+use flotilla_engine::core::request::{Answer, Call, Request};
+use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_model::{Command, Resource, SetKind};
+use std::time::Duration;
+use support::{World, at, key};
+
+fn core() -> Core {
+    let options = CoreOptions {
+        lease: Some(LeaseOptions::new("flotilla-system", "flotilla-manager")),
+        resources: vec![
+            Resource::NativeSets,
+            Resource::Pods,
+            Resource::Claims,
+            Resource::Revisions,
+            Resource::StorageClasses,
+        ],
+        observation_period: Duration::ZERO,
+        ..CoreOptions::new("hand")
+    };
+    Core::new(options, vec![Box::new(StatefulSetController::new(SetKind::Native))], at(0))
+}
+
+/// The writes among the effects; everything else is answered by the world at once.
+fn writes(world: &mut World, core: &mut Core) -> Vec<Request> {
+    let mut found = Vec::new();
+    loop {
+        core.advance(at(world.now));
+        let effects = core.take_effects();
+        if effects.is_empty() {
+            return found;
+        }
+        for effect in effects {
+            match effect {
+                Effect::List(resource) => world.list(core, resource),
+                Effect::Send(request) if request.call.needs_lease() => found.push(request),
+                Effect::Send(request) => {
+                    let answer = world.call(&request.call);
+                    core.answer(request.id, answer, at(world.now));
+                }
+            }
+        }
+    }
+}
+
+fn words(requests: &[Request]) -> Vec<String> {
+    let word = |request: &Request| match &request.call {
+        Call::Write(Command::Create { resource: Resource::Revisions, .. }) => "create revision".to_owned(),
+        Call::Write(command) => format!("{} {}", request.call.verb(), command.key().name),
+        Call::Status(_) => "status".to_owned(),
+        Call::Get { .. } | Call::Lease(_) | Call::Event(_) => unreachable!("not a write"),
+    };
+    requests.iter().map(word).collect()
+}
+
+/// Expects exactly these writes and lets the world carry them out; their answers reach the core, the watch stays silent.
+fn expect(world: &mut World, core: &mut Core, expected: &[&str]) {
+    let requests = writes(world, core);
+    assert_eq!(words(&requests), expected, "at {} ms", world.now);
+    for request in requests {
+        let answer = world.call(&request.call);
+        core.answer(request.id, answer, at(world.now));
+    }
+}
+
+/// Lets time pass, so that delayed keys become due.
+fn wait(world: &mut World, millis: i64) {
+    world.now += millis;
+}
+
+#[test]
+fn three_pods_come_up_in_order_and_roll_in_reverse() {
+    let (mut world, mut core) = (World::default(), core());
+    world.put_set("web", 3, "app:v1");
+
+    // Nothing is written before the lease is held and everything is listed. The overlay alone carries the first pass on: no watch
+    // event has arrived when the pod is created from the revision that was just written.
+    expect(&mut world, &mut core, &["create revision"]);
+    expect(&mut world, &mut core, &["create web-0"]);
+    expect(&mut world, &mut core, &["status"]);
+    expect(&mut world, &mut core, &[]);
+
+    for (ready, next) in [("web-0", "create web-1"), ("web-1", "create web-2")] {
+        wait(&mut world, 1000);
+        world.make_ready(ready);
+        world.deliver_news(&mut core);
+        expect(&mut world, &mut core, &[next]);
+        expect(&mut world, &mut core, &["status"]);
+    }
+    wait(&mut world, 1000);
+    world.make_ready("web-2");
+    world.deliver_news(&mut core);
+    expect(&mut world, &mut core, &["status"]);
+    wait(&mut world, 1000);
+    expect(&mut world, &mut core, &[]);
+
+    // A new image: the highest ordinal goes first, and each replacement is awaited.
+    world.put_set("web", 3, "app:v2");
+    world.deliver_news(&mut core);
+    expect(&mut world, &mut core, &["create revision"]);
+    for (pod, after) in [("web-2", "delete web-1"), ("web-1", "delete web-0"), ("web-0", "status")] {
+        if pod == "web-2" {
+            expect(&mut world, &mut core, &["delete web-2"]);
+        }
+        expect(&mut world, &mut core, &["status"]);
+        wait(&mut world, 1000);
+        world.finish_deletion(pod);
+        world.deliver_news(&mut core);
+        expect(&mut world, &mut core, &[&format!("create {pod}")]);
+        expect(&mut world, &mut core, &["status"]);
+        wait(&mut world, 1000);
+        world.make_ready(pod);
+        world.deliver_news(&mut core);
+        expect(&mut world, &mut core, &[after]);
+    }
+    wait(&mut world, 1000);
+    expect(&mut world, &mut core, &[]);
+    assert_eq!(world.pod_names(), ["web-0", "web-1", "web-2"]);
+    let status = &world.sets[&key("web")]["status"];
+    assert_eq!(status["updatedReplicas"], 3);
+    assert_eq!(status["currentRevision"], status["updateRevision"]);
+}
+
+#[test]
+fn an_answer_that_never_comes_is_looked_up_before_the_next_decision() {
+    let (mut world, mut core) = (World::default(), core());
+    world.put_set("web", 1, "app:v1");
+    expect(&mut world, &mut core, &["create revision"]);
+    let requests = writes(&mut world, &mut core);
+    assert_eq!(words(&requests), ["create web-0"]);
+    // It takes effect, and the answer is lost.
+    world.call(&requests[0].call);
+    core.answer(requests[0].id, Answer::Lost("connection reset".into()), at(world.now));
+    assert_eq!(core.unsettled_len(), 1);
+    wait(&mut world, 1000);
+    expect(&mut world, &mut core, &["status"]);
+    assert_eq!(core.unsettled_len(), 0);
+    assert_eq!(world.log.iter().filter(|line| line.starts_with("create pods")).count(), 1);
+}
+
+#[test]
+fn without_a_lease_nothing_is_written() {
+    let (mut world, mut core) = (World::default(), core());
+    world.put_set("web", 1, "app:v1");
+    let first = writes(&mut world, &mut core);
+    assert_eq!(words(&first), ["create revision"]);
+    // The process is stopped here and continues a minute later; the request has not gone out yet.
+    wait(&mut world, 60_000);
+    assert!(!core.may_send(&first[0].call, at(world.now)));
+    core.answer(first[0].id, Answer::Fenced, at(world.now));
+    let mut rival = world.lease.clone().expect("the lease was taken");
+    rival.spec.holder = "rival".into();
+    rival.resource_version += 1000;
+    world.lease = Some(rival);
+    expect(&mut world, &mut core, &[]);
+    assert!(!core.holds_lease(at(world.now)));
+}
+
+#[test]
+fn a_settled_set_gets_no_writes() {
+    let (mut world, mut core) = (World::default(), core());
+    world.put_set("web", 3, "app:v1");
+    for pod in ["web-0", "web-1", "web-2"] {
+        world.run_for(&mut core, 1000);
+        world.make_ready(pod);
+    }
+    world.run_for(&mut core, 5000);
+    let writes = world.log.len();
+    world.run_for(&mut core, 600_000);
+    assert_eq!(world.log.len(), writes, "{:?}", &world.log[writes..]);
+}

@@ -1,0 +1,337 @@
+//! An API server with the few verbs that the engine uses, as plain data: what it answers, and what its watches will tell.
+#![allow(dead_code, reason = "each test binary uses another part of it")]
+#![allow(missing_docs, reason = "test support")]
+
+use flotilla_engine::core::lease::{LeaseCall, LeaseRecord, LeaseReply, LeaseSpec};
+use flotilla_engine::core::request::{Answer, Call, Refusal, StatusPatch};
+use flotilla_engine::core::{Core, Effect, WatchEvent};
+use flotilla_engine::wire::status::Status;
+use flotilla_engine::wire::{self, Encoding, Object};
+use flotilla_model::decision::{Body, PodDraft};
+use flotilla_model::records::{Phase, ReadyCondition};
+use flotilla_model::{
+    ClaimRecord, Command, Interner, Labels, Meta, ObjectKey, OwnerRef, PodRecord, Resource, RevisionRecord, Timestamp, Uid,
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A moment of virtual time, in milliseconds.
+pub fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(1_000_000 + millis)
+}
+
+pub fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("ns", name)
+}
+
+#[derive(Default)]
+pub struct World {
+    pub version: u64,
+    pub now: i64,
+    pub pods: BTreeMap<ObjectKey, PodRecord>,
+    pub claims: BTreeMap<ObjectKey, ClaimRecord>,
+    pub revisions: BTreeMap<ObjectKey, RevisionRecord>,
+    pub sets: BTreeMap<ObjectKey, Value>,
+    pub lease: Option<LeaseRecord>,
+    /// What the watches will tell, oldest first.
+    pub news: VecDeque<WatchEvent>,
+    /// Every write that took effect, in words.
+    pub log: Vec<String>,
+    interner: Interner,
+}
+
+impl World {
+    fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    fn meta(&mut self, key: &ObjectKey, owners: Vec<OwnerRef>, labels: Labels) -> Meta {
+        let version = self.next_version();
+        Meta {
+            key: key.clone(),
+            uid: Uid::new(&format!("{}-{version}", key.name)),
+            resource_version: version,
+            generation: 1,
+            created: at(self.now),
+            deleted: None,
+            labels,
+            owners: (!owners.is_empty()).then(|| Arc::new(owners)),
+        }
+    }
+
+    /// Stores a native set of this many replicas whose pods run `image`; a later call changes it.
+    pub fn put_set(&mut self, name: &str, replicas: i32, image: &str) {
+        let version = self.next_version();
+        let old = self.sets.get(&key(name));
+        let status = old.map_or_else(|| json!({}), |s| s["status"].clone());
+        let generation = old.and_then(|s| s.pointer("/metadata/generation")?.as_i64()).unwrap_or(0) + 1;
+        let template = json!({
+            "metadata": { "labels": { "app": name } },
+            "spec": { "containers": [{ "name": "main", "image": image }] },
+        });
+        let set = json!({
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": format!("uid-of-{name}"),
+                "resourceVersion": version.to_string(), "generation": generation,
+                "creationTimestamp": at(0).to_string(),
+            },
+            "spec": {
+                "replicas": replicas, "serviceName": name, "selector": { "matchLabels": { "app": name } },
+                "template": template,
+            },
+            "status": status,
+        });
+        self.sets.insert(key(name), set);
+        self.tell_set(name);
+    }
+
+    fn tell_set(&mut self, name: &str) {
+        let object = self.set_object(&key(name)).expect("the set was just stored");
+        self.news.push_back(WatchEvent::Upsert(object));
+    }
+
+    fn set_object(&mut self, key: &ObjectKey) -> Option<Object> {
+        let bytes = serde_json::to_vec(self.sets.get(key)?).expect("JSON is serialisable");
+        wire::decode(Resource::NativeSets, Encoding::Json, &bytes.into(), &mut self.interner).ok()
+    }
+
+    /// Changes a pod as a kubelet would.
+    pub fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut PodRecord)) {
+        let version = self.next_version();
+        let pod = self.pods.get_mut(&key(name)).expect("the pod exists");
+        pod.meta.resource_version = version;
+        change(pod);
+        self.news.push_back(WatchEvent::Upsert(Object::Pod(Arc::new(pod.clone()))));
+    }
+
+    pub fn make_ready(&mut self, name: &str) {
+        let since = at(self.now);
+        self.change_pod(name, |pod| {
+            pod.phase = Phase::Running;
+            pod.ready = ReadyCondition { is_true: true, since: Some(since) };
+            pod.has_been_ready = true;
+        });
+    }
+
+    /// Ends the grace period of a pod.
+    pub fn finish_deletion(&mut self, name: &str) {
+        let version = self.next_version();
+        let pod = self.pods.remove(&key(name)).expect("the pod exists");
+        self.news.push_back(WatchEvent::Deleted(Resource::Pods, pod.meta.key, pod.meta.uid, version));
+    }
+
+    pub fn pod_names(&self) -> Vec<&str> {
+        self.pods.keys().map(|k| k.name.as_str()).collect()
+    }
+
+    /// Carries out a request.
+    pub fn call(&mut self, call: &Call) -> Answer {
+        match call {
+            Call::Write(Command::Create { resource, key, body, .. }) => self.create(*resource, key, body),
+            Call::Write(Command::Delete { resource: Resource::Pods, key, uid, resource_version, .. }) => {
+                self.delete_pod(key, uid, *resource_version)
+            }
+            Call::Write(Command::Delete { resource: Resource::Revisions, key, .. }) => self.delete_revision(key),
+            Call::Write(other) => panic!("not supported here: {other:?}"),
+            Call::Status(patch) => self.patch_status(patch),
+            Call::Get { resource, key } => self.get(*resource, key),
+            Call::Lease(call) => Answer::Lease(self.lease_call(call)),
+            Call::Event(_) => Answer::Success,
+        }
+    }
+
+    fn create(&mut self, resource: Resource, key: &ObjectKey, body: &Body) -> Answer {
+        if self.exists(resource, key) {
+            return refuse(409, "AlreadyExists");
+        }
+        self.log.push(format!("create {resource} {}", key.name));
+        let object = match body {
+            Body::Pod(draft) => Object::Pod(Arc::new(self.create_pod(draft))),
+            Body::Json(body) if resource == Resource::Revisions => {
+                Object::Revision(Arc::new(self.create_revision(key, body)))
+            }
+            Body::Json(body) => panic!("not supported here: {body}"),
+        };
+        self.news.push_back(WatchEvent::Upsert(object.clone()));
+        Answer::Object(object)
+    }
+
+    fn exists(&self, resource: Resource, key: &ObjectKey) -> bool {
+        match resource {
+            Resource::Pods => self.pods.contains_key(key),
+            Resource::Revisions => self.revisions.contains_key(key),
+            other => panic!("not supported here: {other}"),
+        }
+    }
+
+    fn create_pod(&mut self, draft: &PodDraft) -> PodRecord {
+        let rendered = draft.render();
+        let labels = rendered.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
+        let labels: Labels = labels.iter().filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect();
+        let pod = PodRecord {
+            meta: self.meta(&draft.key, vec![(*draft.owner).clone()], labels),
+            phase: Phase::Pending,
+            ready: ReadyCondition::default(),
+            has_been_ready: false,
+            has_name_label: true,
+            has_index_label: true,
+            node: None,
+            volumes: None,
+            trouble: None,
+        };
+        self.pods.insert(draft.key.clone(), pod.clone());
+        pod
+    }
+
+    fn create_revision(&mut self, key: &ObjectKey, body: &Value) -> RevisionRecord {
+        let owner = body.pointer("/metadata/ownerReferences/0").expect("a revision has an owner");
+        let text = |field: &str| owner[field].as_str().expect("owner fields are texts").to_owned();
+        let mut owner = self.interner.owner(&text("apiVersion"), &text("kind"), &text("name"), &text("uid"), (true, true));
+        owner.controller = true;
+        let labels = body.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
+        let labels: Labels = labels.iter().filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect();
+        let meta = self.meta(key, vec![owner], labels);
+        let record = RevisionRecord::new(meta, body["revision"].as_i64().unwrap_or(0), &body["data"], None);
+        self.revisions.insert(key.clone(), record.clone());
+        record
+    }
+
+    fn delete_pod(&mut self, key: &ObjectKey, uid: &Uid, resource_version: Option<u64>) -> Answer {
+        let Some(pod) = self.pods.get(key) else { return refuse(404, "NotFound") };
+        if pod.meta.uid != *uid || resource_version.is_some_and(|v| v != pod.meta.resource_version) {
+            return refuse(409, "Conflict");
+        }
+        self.log.push(format!("delete pods {}", key.name));
+        let deleted = at(self.now);
+        self.change_pod(&key.name.clone(), |pod| pod.meta.deleted = Some(deleted));
+        Answer::Object(Object::Pod(Arc::new(self.pods[key].clone())))
+    }
+
+    fn delete_revision(&mut self, key: &ObjectKey) -> Answer {
+        let Some(revision) = self.revisions.remove(key) else { return refuse(404, "NotFound") };
+        let version = self.next_version();
+        self.news.push_back(WatchEvent::Deleted(Resource::Revisions, key.clone(), revision.meta.uid, version));
+        Answer::Success
+    }
+
+    fn patch_status(&mut self, patch: &StatusPatch) -> Answer {
+        let Some(set) = self.sets.get(&patch.key) else { return refuse(404, "NotFound") };
+        if set.pointer("/metadata/resourceVersion") != Some(&json!(patch.resource_version.to_string())) {
+            return refuse(409, "Conflict");
+        }
+        let version = self.next_version();
+        let set = self.sets.get_mut(&patch.key).expect("just looked up");
+        for (field, value) in patch.status.as_object().into_iter().flatten() {
+            set["status"][field] = value.clone();
+        }
+        set["metadata"]["resourceVersion"] = json!(version.to_string());
+        self.log.push("status".into());
+        self.tell_set(&patch.key.name.clone());
+        Answer::Object(self.set_object(&patch.key).expect("the set exists"))
+    }
+
+    fn get(&mut self, resource: Resource, key: &ObjectKey) -> Answer {
+        let found = match resource {
+            Resource::Pods => self.pods.get(key).map(|p| Object::Pod(Arc::new(p.clone()))),
+            Resource::Revisions => self.revisions.get(key).map(|r| Object::Revision(Arc::new(r.clone()))),
+            Resource::NativeSets => self.set_object(key),
+            other => panic!("not supported here: {other}"),
+        };
+        found.map_or_else(|| refuse(404, "NotFound"), Answer::Object)
+    }
+
+    fn lease_call(&mut self, call: &LeaseCall) -> LeaseReply {
+        let spec: LeaseSpec = match (call, &self.lease) {
+            (LeaseCall::Get, Some(record)) => return LeaseReply::Found(record.clone()),
+            (LeaseCall::Get | LeaseCall::Update { .. }, None) => return LeaseReply::Missing,
+            (LeaseCall::Create(_), Some(_)) => return LeaseReply::Conflict,
+            (LeaseCall::Update { resource_version, .. }, Some(r)) if *resource_version != r.resource_version => {
+                return LeaseReply::Conflict;
+            }
+            (LeaseCall::Create(spec) | LeaseCall::Update { spec, .. }, _) => spec.clone(),
+        };
+        let record = LeaseRecord { resource_version: self.next_version(), spec };
+        self.lease = Some(record.clone());
+        LeaseReply::Found(record)
+    }
+
+    /// Tells the core everything of one kind, as a list does.
+    pub fn list(&mut self, core: &mut Core, resource: Resource) {
+        let now = at(self.now);
+        let objects: Vec<Object> = match resource {
+            Resource::Pods => self.pods.values().map(|p| Object::Pod(Arc::new(p.clone()))).collect(),
+            Resource::Revisions => self.revisions.values().map(|r| Object::Revision(Arc::new(r.clone()))).collect(),
+            Resource::NativeSets => {
+                let keys: Vec<ObjectKey> = self.sets.keys().cloned().collect();
+                keys.iter().filter_map(|key| self.set_object(key)).collect()
+            }
+            _ => Vec::new(),
+        };
+        core.watch(WatchEvent::ListBegan(resource, now), now);
+        for object in objects {
+            core.watch(WatchEvent::Listed(object), now);
+        }
+        core.watch(WatchEvent::ListEnded(resource, self.version), now);
+        self.news.retain(|event| kind_of(event) != resource);
+    }
+
+    /// Tells the core all news.
+    pub fn deliver_news(&mut self, core: &mut Core) {
+        while let Some(event) = self.news.pop_front() {
+            core.watch(event, at(self.now));
+        }
+    }
+
+    /// Lets core and server talk until both have nothing more to say at this moment.
+    pub fn settle(&mut self, core: &mut Core) {
+        loop {
+            core.advance(at(self.now));
+            let effects = core.take_effects();
+            if effects.is_empty() && self.news.is_empty() {
+                return;
+            }
+            for effect in effects {
+                match effect {
+                    Effect::List(resource) => self.list(core, resource),
+                    Effect::Send(request) => {
+                        let answer = self.call(&request.call);
+                        core.answer(request.id, answer, at(self.now));
+                    }
+                }
+            }
+            self.deliver_news(core);
+        }
+    }
+
+    /// The same, while virtual time passes.
+    pub fn run_for(&mut self, core: &mut Core, millis: i64) {
+        let end = self.now + millis;
+        loop {
+            self.settle(core);
+            let wake = core.next_wake(at(self.now)).map_or(end, |wake| wake.as_millis() - at(0).as_millis());
+            if self.now >= end {
+                return;
+            }
+            self.now = wake.clamp(self.now + 1, end);
+        }
+    }
+}
+
+fn kind_of(event: &WatchEvent) -> Resource {
+    match event {
+        WatchEvent::Upsert(object) | WatchEvent::Listed(object) => object.resource(),
+        WatchEvent::Deleted(resource, ..)
+        | WatchEvent::ListBegan(resource, _)
+        | WatchEvent::ListEnded(resource, _)
+        | WatchEvent::Bookmark(resource, _)
+        | WatchEvent::Missing(resource) => *resource,
+        WatchEvent::Unreadable(what) => what.resource,
+    }
+}
+
+pub fn refuse(code: i32, reason: &str) -> Answer {
+    let status = Status { code, reason: reason.into(), message: reason.to_lowercase(), ..Status::default() };
+    Answer::Refused(Refusal { status, retry_after: None })
+}
