@@ -45,7 +45,7 @@ pub enum Command {
     /// Run the controllers.
     Manager(ManagerArgs),
     /// Print the custom resource definitions, for `kubectl apply --server-side -f -`.
-    Crds,
+    Crds(CrdsArgs),
     /// Explain what a set is waiting for, since when, by which rule, and what you can do.
     ///
     /// Computed from the cluster with the functions that the manager uses, also when no manager runs. Nothing is changed; requests
@@ -131,6 +131,14 @@ pub enum Output {
     Text,
     /// For programs.
     Json,
+}
+
+/// How to print the definitions.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CrdsArgs {
+    /// Form of the output: text is YAML, json a list.
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
 }
 
 /// What to explain.

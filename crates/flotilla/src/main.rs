@@ -3,6 +3,9 @@
 //! Parse, resolve, run: [`args`] holds what was typed, each command resolves it against the cluster, performs it, and returns an
 //! [`Exit`].
 
+// Nothing of a binary can be reached from outside: here, `pub` says what other modules use.
+#![allow(unreachable_pub)]
+
 mod args;
 mod clock;
 mod cluster;
@@ -35,7 +38,7 @@ fn main() -> ExitCode {
 async fn run(args: Args) -> Result<Exit, error::Error> {
     match args.command {
         Command::Manager(manager) => commands::manager::run(&args.cluster, manager).await,
-        Command::Crds => commands::crds::run(),
+        Command::Crds(args) => commands::crds::run(&args),
         Command::Why(why) => commands::why::run(&args.cluster, why).await,
         Command::Rollout(rollout) => commands::rollout::run(&args.cluster, rollout).await,
     }
