@@ -32,15 +32,22 @@ pub enum Check {
 }
 
 impl Rule {
-    fn validation(&self) -> Value {
-        let (text, optional_old) = match self.check {
-            Check::Always(text) | Check::OnUpdate(text) => (text.to_owned(), false),
-            Check::OnCreate(text) => (format!("oldSelf.hasValue() || ({text})"), true),
+    fn validations(&self) -> Vec<Value> {
+        match self.check {
+            Check::Always(text) | Check::OnUpdate(text) => vec![self.validation(text, false)],
+            Check::OnCreate(text) => vec![self.validation(&on_create(text), true)],
+            // Two validations and not one, since the API server reckons with the worst for what is behind an optional `oldSelf`.
             Check::Ratcheting(text) => {
-                let (new, old) = (text.replace('$', "self"), text.replace('$', "oldSelf.value()"));
-                (format!("({new}) || (oldSelf.hasValue() && !({old}))"), true)
+                let (new, old) = (text.replace('$', "self"), text.replace('$', "oldSelf"));
+                vec![
+                    self.validation(&on_create(&new), true),
+                    self.validation(&format!("({new}) || !({old})"), false),
+                ]
             }
-        };
+        }
+    }
+
+    fn validation(&self, text: &str, optional_old: bool) -> Value {
         let mut validation = json!({"rule": text, "message": self.message});
         if optional_old {
             validation["optionalOldSelf"] = json!(true);
@@ -50,6 +57,10 @@ impl Rule {
         }
         validation
     }
+}
+
+fn on_create(text: &str) -> String {
+    format!("oldSelf.hasValue() || ({text})")
 }
 
 /// All definitions, as objects for the API server.
@@ -77,7 +88,7 @@ fn definition(crd: &Value, rules: &[Rule]) -> Value {
         let list = place
             .entry("x-kubernetes-validations")
             .or_insert_with(|| Value::Array(Vec::new()));
-        list.as_array_mut().expect("a list").push(rule.validation());
+        list.as_array_mut().expect("a list").extend(rule.validations());
     }
     crd
 }
@@ -171,8 +182,7 @@ mod tests {
     #[test]
     fn ratcheting_lets_old_mistakes_be() {
         let rule = Rule { path: "", check: Check::Ratcheting("$.a > 0"), message: "a", field: None };
-        let validation = rule.validation();
-        assert_eq!(validation["rule"], "(self.a > 0) || (oldSelf.hasValue() && !(oldSelf.value().a > 0))");
-        assert_eq!(validation["optionalOldSelf"], true);
+        let texts: Vec<_> = rule.validations().iter().map(|v| v["rule"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(texts, ["oldSelf.hasValue() || (self.a > 0)", "(self.a > 0) || !(oldSelf.a > 0)"]);
     }
 }

@@ -61,6 +61,7 @@ pub struct StatefulSetSpec {
     pub volume_claim_update_strategy: Option<VolumeClaimUpdateStrategy>,
     /// The headless Service that gives the pods their names in DNS. It must exist before the set, and cannot be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 253))]
     pub service_name: Option<String>,
     /// OrderedReady (default): pods are created one after the other, each when those before it are available, and removed in
     /// reverse. Parallel: all at once. Cannot be changed.

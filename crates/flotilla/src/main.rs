@@ -3,9 +3,6 @@
 //! Parse, resolve, run: [`args`] holds what was typed, each command resolves it against the cluster, performs it, and returns an
 //! [`Exit`].
 
-// Nothing of a binary can be reached from outside: here, `pub` says what other modules use.
-#![allow(unreachable_pub)]
-
 mod args;
 mod clock;
 mod cluster;

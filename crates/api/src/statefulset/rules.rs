@@ -16,13 +16,14 @@ const fn on_update(field: &'static str, rule: &'static str, message: &'static st
 }
 
 const POSITIVE: &str = "type(self) == int ? self >= 1 : self.matches('^0*(100|[1-9][0-9]?)%$')";
-const NOT_EMPTY: &str = "size(self.?matchLabels.orValue({})) > 0 || size(self.?matchExpressions.orValue([])) > 0";
-const WELL_FORMED: &str = "self.?matchExpressions.orValue([]).all(e, e.operator in ['In', 'NotIn'] ? size(e.?values.orValue([])) > 0 \
-    : e.operator in ['Exists', 'DoesNotExist'] && size(e.?values.orValue([])) == 0)";
+const NOT_EMPTY: &str = "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)";
+const WELL_FORMED: &str = "!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] \
+    ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))";
 const OPERATORS: &str = "operators are In and NotIn, with values, and Exists and DoesNotExist, without";
-const HOOK_HAS_MARKS: &str = "size(self.?labelsHandler.orValue({})) > 0 || size(self.?finalizersHandler.orValue([])) > 0";
-const HOOK_LABELS: &str = "self.?labelsHandler.orValue({}).all(k, !format.qualifiedName().validate(k).hasValue())";
-const HOOK_FINALIZERS: &str = "self.?finalizersHandler.orValue([]).all(f, f.matches('^[^/]+/[^/]+$'))";
+const HOOK_HAS_MARKS: &str = "(has(self.labelsHandler) && size(self.labelsHandler) > 0) \
+    || (has(self.finalizersHandler) && size(self.finalizersHandler) > 0)";
+const HOOK_LABELS: &str = "!has(self.labelsHandler) || self.labelsHandler.all(k, !format.qualifiedName().validate(k).hasValue())";
+const HOOK_FINALIZERS: &str = "!has(self.finalizersHandler) || self.finalizersHandler.all(f, f.matches('^[^/]+/[^/]+$'))";
 const HOOK_MARKS_MESSAGE: &str = "a lifecycle hook needs labelsHandler or finalizersHandler";
 const HOOK_LABELS_MESSAGE: &str = "labelsHandler must have valid label keys";
 const HOOK_FINALIZERS_MESSAGE: &str = "finalizersHandler must have qualified names, such as example.com/backup";
@@ -85,7 +86,8 @@ pub(crate) const RULES: &[Rule] = &[
     across(
         ".updateStrategy.rollingUpdate.podUpdatePolicy",
         "!($.?updateStrategy.?rollingUpdate.?podUpdatePolicy.orValue('') in ['InPlaceIfPossible', 'InPlaceOnly']) \
-         || $.template.?spec.?readinessGates.orValue([]).exists(g, g.?conditionType.orValue('') == 'InPlaceUpdateReady')",
+         || (has($.template.spec) && has($.template.spec.readinessGates) \
+         && $.template.spec.readinessGates.exists(g, has(g.conditionType) && g.conditionType == 'InPlaceUpdateReady'))",
         "podUpdatePolicy InPlaceIfPossible and InPlaceOnly need the condition InPlaceUpdateReady in template.spec.readinessGates",
     ),
     across(
@@ -137,11 +139,13 @@ pub(crate) const RULES: &[Rule] = &[
     always("spec.selector", WELL_FORMED, OPERATORS),
     across(
         ".selector",
-        "$.selector.?matchLabels.orValue({}).all(k, $.template.?metadata.?labels[?k].orValue('\\n') == $.selector.matchLabels[k]) \
-         && $.selector.?matchExpressions.orValue([]).all(e, $.template.?metadata.?labels[?e.key].hasValue() \
-         ? (e.operator == 'In' ? $.template.metadata.labels[e.key] in e.?values.orValue([]) \
-            : e.operator == 'NotIn' ? !($.template.metadata.labels[e.key] in e.?values.orValue([])) : e.operator == 'Exists') \
-         : e.operator in ['NotIn', 'DoesNotExist'])",
+        "(!has($.selector.matchLabels) || $.selector.matchLabels.all(k, has($.template.metadata) && has($.template.metadata.labels) \
+         && k in $.template.metadata.labels && $.template.metadata.labels[k] == $.selector.matchLabels[k])) \
+         && (!has($.selector.matchExpressions) || $.selector.matchExpressions.all(e, \
+         has($.template.metadata) && has($.template.metadata.labels) && e.key in $.template.metadata.labels \
+         ? (e.operator == 'In' ? has(e.values) && $.template.metadata.labels[e.key] in e.values \
+            : e.operator == 'NotIn' ? !has(e.values) || !($.template.metadata.labels[e.key] in e.values) : e.operator == 'Exists') \
+         : e.operator in ['NotIn', 'DoesNotExist']))",
         "selector must match template.metadata.labels",
     ),
     always(
@@ -180,8 +184,10 @@ pub(crate) const RULES: &[Rule] = &[
     always("spec.lifecycle.preNormal", HOOK_FINALIZERS, HOOK_FINALIZERS_MESSAGE),
     across(
         ".lifecycle",
-        "$.selector.?matchLabels.orValue({}).all(k, !(k in $.?lifecycle.?preDelete.?labelsHandler.orValue({})) \
-         && !(k in $.?lifecycle.?inPlaceUpdate.?labelsHandler.orValue({})) && !(k in $.?lifecycle.?preNormal.?labelsHandler.orValue({})))",
+        "!has($.lifecycle) || !has($.selector.matchLabels) || $.selector.matchLabels.all(k, \
+         !(has($.lifecycle.preDelete) && has($.lifecycle.preDelete.labelsHandler) && k in $.lifecycle.preDelete.labelsHandler) \
+         && !(has($.lifecycle.inPlaceUpdate) && has($.lifecycle.inPlaceUpdate.labelsHandler) && k in $.lifecycle.inPlaceUpdate.labelsHandler) \
+         && !(has($.lifecycle.preNormal) && has($.lifecycle.preNormal.labelsHandler) && k in $.lifecycle.preNormal.labelsHandler))",
         "labels of lifecycle hooks must not be labels of the selector",
     ),
     always(
@@ -191,8 +197,8 @@ pub(crate) const RULES: &[Rule] = &[
     ),
     always(
         "spec.volumeClaimTemplates",
-        "self.all(t, t.?metadata.?name.orValue('') != '' \
-         && self.exists_one(u, u.?metadata.?name.orValue('') == t.?metadata.?name.orValue('')))",
+        "self.all(t, has(t.metadata) && has(t.metadata.name) && t.metadata.name != '' \
+         && self.exists_one(u, has(u.metadata) && has(u.metadata.name) && u.metadata.name == t.metadata.name))",
         "each of volumeClaimTemplates must have a metadata.name that no other has",
     ),
     always("spec.specialPodsSelectors[]", NOT_EMPTY, "an entry of specialPodsSelectors must not be empty"),
@@ -200,7 +206,7 @@ pub(crate) const RULES: &[Rule] = &[
     on_update(".selector", "self.selector == oldSelf.selector", "selector cannot be changed"),
     on_update(
         ".serviceName",
-        "self.?serviceName.orValue('') == oldSelf.?serviceName.orValue('')",
+        "(has(self.serviceName) ? self.serviceName : '') == (has(oldSelf.serviceName) ? oldSelf.serviceName : '')",
         "serviceName cannot be changed",
     ),
     on_update(
@@ -211,19 +217,28 @@ pub(crate) const RULES: &[Rule] = &[
     on_update(
         ".volumeClaimTemplates",
         "self.?volumeClaimUpdateStrategy.?type.orValue('') != 'OnPodRollingUpdate' \
-         || (size(self.?volumeClaimTemplates.orValue([])) == size(oldSelf.?volumeClaimTemplates.orValue([])) \
-             && self.?volumeClaimTemplates.orValue([]).all(t, oldSelf.?volumeClaimTemplates.orValue([]).exists(o, \
-                t.?metadata.?name == o.?metadata.?name && t.?spec.?storageClassName == o.?spec.?storageClassName \
-                && t.?spec.?accessModes == o.?spec.?accessModes && t.?spec.?volumeMode == o.?spec.?volumeMode)))",
+         || (!has(self.volumeClaimTemplates) && !has(oldSelf.volumeClaimTemplates)) \
+         || (has(self.volumeClaimTemplates) && has(oldSelf.volumeClaimTemplates) \
+             && size(self.volumeClaimTemplates) == size(oldSelf.volumeClaimTemplates) \
+             && self.volumeClaimTemplates.all(t, has(t.metadata) && has(t.metadata.name) && has(t.spec) \
+             && oldSelf.volumeClaimTemplates.exists(o, has(o.metadata) && has(o.metadata.name) && has(o.spec) \
+                && t.metadata.name == o.metadata.name \
+                && (has(t.spec.storageClassName) ? t.spec.storageClassName : '') == (has(o.spec.storageClassName) ? o.spec.storageClassName : '') \
+                && (has(t.spec.volumeMode) ? t.spec.volumeMode : '') == (has(o.spec.volumeMode) ? o.spec.volumeMode : '') \
+                && has(t.spec.accessModes) == has(o.spec.accessModes) \
+                && (!has(t.spec.accessModes) || t.spec.accessModes == o.spec.accessModes))))",
         "with volumeClaimUpdateStrategy.type OnPodRollingUpdate only the requested storage of volumeClaimTemplates can be changed",
     ),
     on_update(
         ".volumeClaimTemplates",
         "self.?volumeClaimUpdateStrategy.?type.orValue('') != 'OnPodRollingUpdate' \
-         || self.?volumeClaimTemplates.orValue([]).all(t, oldSelf.?volumeClaimTemplates.orValue([]).all(o, \
-            t.?metadata.?name != o.?metadata.?name \
-            || quantity(string(t.?spec.?resources.?requests[?'storage'].orValue('0'))) \
-               .compareTo(quantity(string(o.?spec.?resources.?requests[?'storage'].orValue('0')))) >= 0))",
+         || !has(self.volumeClaimTemplates) || !has(oldSelf.volumeClaimTemplates) \
+         || self.volumeClaimTemplates.all(t, oldSelf.volumeClaimTemplates.all(o, \
+            !has(t.metadata) || !has(t.metadata.name) || !has(o.metadata) || !has(o.metadata.name) || t.metadata.name != o.metadata.name \
+            || !has(o.spec) || !has(o.spec.resources) || !has(o.spec.resources.requests) || !('storage' in o.spec.resources.requests) \
+            || (has(t.spec) && has(t.spec.resources) && has(t.spec.resources.requests) && 'storage' in t.spec.resources.requests \
+               && quantity(string(t.spec.resources.requests['storage'])) \
+                  .compareTo(quantity(string(o.spec.resources.requests['storage']))) >= 0)))",
         "with volumeClaimUpdateStrategy.type OnPodRollingUpdate the requested storage of volumeClaimTemplates cannot be made smaller",
     ),
 ];
