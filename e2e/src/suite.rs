@@ -1,8 +1,9 @@
 //! A suite: scenarios with names, each with its own runtime and, where it shares a cluster, its own namespace.
 
-use crate::api::Api;
+use crate::api::{Api, name};
+use http::Method;
 use libtest_mimic::{Failed, Trial};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::future::Future;
 use std::path::Path;
 
@@ -34,20 +35,48 @@ pub async fn make_namespace(api: &Api, namespace: &str) {
     api.until(&accounts, crate::sets::SOON, "default service account", |accounts| accounts.contains_key("default")).await;
 }
 
-/// Installs the custom resource definitions, and waits until they are served.
-pub async fn install_crds(api: &Api) {
+/// Path of the definitions.
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Installs the custom resource definitions, each changed by `change`, and waits until they are served.
+pub async fn install_crds(api: &Api, change: impl Fn(Value) -> Value) {
     let output = std::process::Command::new(crate::manager::binary()).args(["crds", "--output", "json"]).output();
     let output = output.expect("the manager's binary runs");
-    let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("crds prints JSON");
+    let list: Value = serde_json::from_slice(&output.stdout).expect("crds prints JSON");
     for crd in list["items"].as_array().expect("a list") {
-        api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd).await;
+        let path = format!("{CRDS}/{}?fieldManager=e2e&force=true", name(crd));
+        let body = change(crd.clone());
+        let sent = api.send(Method::PATCH, &path, Some(("application/apply-patch+yaml", &body))).await;
+        sent.unwrap_or_else(|e| panic!("apply {path}: {e}"));
     }
     let served = |crds: &crate::api::Objects| {
         crds.values().all(|crd| {
-            let conditions = crd.pointer("/status/conditions").and_then(|c| c.as_array()).into_iter().flatten();
+            let conditions = crd.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
             conditions.into_iter().any(|c| c["type"] == "Established" && c["status"] == "True")
         })
     };
-    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    api.until(path, crate::sets::SOON, "definitions established", served).await;
+    api.until(CRDS, crate::sets::SOON, "definitions established", served).await;
+}
+
+/// A definition as it was before there were rules: the same fields, any value.
+pub fn without_rules(mut crd: Value) -> Value {
+    const RULES: [&str; 8] =
+        ["x-kubernetes-validations", "minimum", "maximum", "maxLength", "maxItems", "maxProperties", "pattern", "required"];
+    fn strip(schema: &mut Value) {
+        match schema {
+            Value::Object(fields) => {
+                // Only where these words are keywords of the schema and not names of fields.
+                if !fields.values().all(Value::is_object) {
+                    fields.retain(|key, _| !RULES.contains(&key.as_str()));
+                }
+                fields.values_mut().for_each(strip);
+            }
+            Value::Array(items) => items.iter_mut().for_each(strip),
+            _ => {}
+        }
+    }
+    for version in crd["spec"]["versions"].as_array_mut().into_iter().flatten() {
+        strip(&mut version["schema"]);
+    }
+    crd
 }

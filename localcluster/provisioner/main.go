@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	provisioner = "sim.flotilla.rs/volumes"
+	provisioner = "volumes.sim.flotilla.rs"
 	resize      = "sim.flotilla.rs/resize"
 )
 

@@ -246,10 +246,18 @@ impl Cluster {
         self.kubectl_command(arguments).output().map_err(|e| Error::Io { what: "run kubectl".to_owned(), source: e })
     }
 
+    /// Where the pinned kubectl is.
+    pub fn kubectl_path(&self) -> PathBuf {
+        self.binaries.path("kubectl")
+    }
+
     /// The pinned kubectl as the administrator, to be run by the caller.
     pub fn kubectl_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.binaries.path("kubectl"));
-        command.arg("--kubeconfig").arg(self.kubeconfig_path()).args(arguments);
+        command.arg("--kubeconfig").arg(self.kubeconfig_path());
+        // What kubectl remembers of a server is filed by address and port; the next cluster on this port is another one.
+        command.arg("--cache-dir").arg(self.kubeconfig_path().with_file_name("discovery"));
+        command.args(arguments);
         command
     }
 

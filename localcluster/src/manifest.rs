@@ -30,7 +30,7 @@ pub(crate) fn storage_classes() -> Value {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "StorageClass",
             "metadata": {"name": name, "annotations": {"storageclass.kubernetes.io/is-default-class": default}},
-            "provisioner": "sim.flotilla.rs/volumes",
+            "provisioner": "volumes.sim.flotilla.rs",
             "allowVolumeExpansion": grows,
             "reclaimPolicy": "Delete",
             "volumeBindingMode": "Immediate",

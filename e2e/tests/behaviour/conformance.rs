@@ -54,7 +54,8 @@ async fn ordered_scaling_halts_on_an_unhealthy_pod(api: Api, kind: Kind, ns: Str
 
     let mut order = Vec::new();
     shape(&api, &ns, "web-0", "unready", None).await;
-    let watching = api.until(&pods(&ns), SOON, "three pods, in order", |pods| {
+    let everything = pods(&ns);
+    let watching = api.until(&everything, SOON, "three pods, in order", |pods| {
         for name in pods.keys().filter(|name| !order.contains(*name)).cloned().collect::<Vec<_>>() {
             let lower_are_ready = order.iter().all(|lower: &String| is_ready(&pods[lower]));
             assert!(lower_are_ready, "{name} was created before {order:?} were ready");

@@ -17,7 +17,7 @@ const MILLICORES: f64 = 5.0;
 pub(crate) async fn a_settled_cluster_gets_no_write() {
     let cluster = Cluster::builder("e2e-idle").nodes(5).without_statefulset_controller().audit_log().start().expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), "idle").await;
-    suite::install_crds(&api).await;
+    suite::install_crds(&api, std::convert::identity).await;
     suite::make_namespace(&api, "flotilla-system").await;
     let kubeconfig = cluster.user_kubeconfig("idler", &["system:masters"]).expect("a kubeconfig");
     let manager = Manager::start(&kubeconfig, "idler", &["--observation-seconds=0", "--http-address=none"]);

@@ -17,7 +17,7 @@ pub(crate) async fn only_the_lease_holder_writes() {
     let cluster =
         Cluster::builder("e2e-leaders").nodes(2).without_statefulset_controller().audit_log().start().expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), NS).await;
-    suite::install_crds(&api).await;
+    suite::install_crds(&api, std::convert::identity).await;
     suite::make_namespace(&api, "flotilla-system").await;
     let start = |name: &'static str| {
         let kubeconfig = cluster.user_kubeconfig(name, &["system:masters"]).expect("a kubeconfig");

@@ -17,7 +17,7 @@ const BUDGET: usize = 5;
 pub(crate) async fn killed_twenty_times_during_a_rollout() {
     let cluster = Cluster::builder("e2e-kill").nodes(3).without_statefulset_controller().start().expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), "kill").await;
-    suite::install_crds(&api).await;
+    suite::install_crds(&api, std::convert::identity).await;
     let mut manager = Some(Manager::alone(cluster.kubeconfig_path()));
     let mut set = Kind::Advanced.manifest("web", i64::try_from(PODS).expect("small"));
     set["spec"]["podManagementPolicy"] = json!("Parallel");
@@ -90,7 +90,7 @@ pub(crate) async fn api_server_and_etcd_restart_during_a_scale_out() {
     const WANTED: usize = 120;
     let cluster = Cluster::builder("e2e-outage").nodes(3).without_statefulset_controller().start().expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), "outage").await;
-    suite::install_crds(&api).await;
+    suite::install_crds(&api, std::convert::identity).await;
     let mut manager = Manager::alone(cluster.kubeconfig_path());
     let mut set = Kind::Advanced.manifest("web", i64::try_from(WANTED).expect("small"));
     set["spec"]["podManagementPolicy"] = json!("Parallel");

@@ -17,7 +17,7 @@ const UNTOUCHED_FOR: Duration = Duration::from_secs(60);
 pub(crate) async fn takeover_from_the_built_in_controller() {
     let mut cluster = Cluster::builder("e2e-takeover").nodes(3).start().expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), NS).await;
-    suite::install_crds(&api).await;
+    suite::install_crds(&api, std::convert::identity).await;
     for set in sets() {
         api.create(&Kind::Native.sets(NS), &set).await;
     }

@@ -9,6 +9,7 @@ use flotilla_engine::core::lease::LeaseOptions;
 use flotilla_engine::io::manager::{ManagerOptions, run as run_manager};
 use flotilla_model::{Controller, Resource, SetKind};
 use kube::Client;
+use std::io::IsTerminal;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
@@ -82,7 +83,8 @@ fn default_identity() -> String {
 fn start_logging(args: &ManagerArgs) -> Result<(), Error> {
     let filter = EnvFilter::try_new(&args.log)
         .map_err(|e| Error::NotPossible(format!("failed to read --log {:?}: {e}; use a level such as info", args.log)))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let done = match args.log_format {
         LogFormat::Text => builder.try_init(),
         LogFormat::Json => builder.json().try_init(),
