@@ -1,2 +1,92 @@
-//! placeholder
-fn main() {}
+//! Figures of merit, each as a ratio against a peer that is measured in the same run. See `bench/README.md`.
+
+mod bare;
+mod corpus;
+mod create;
+mod decode;
+mod figure;
+mod heap;
+mod memory;
+mod noop;
+mod observer;
+
+use clap::{Parser, ValueEnum};
+use figure::Table;
+use std::process::ExitCode;
+
+/// Measures Flotilla against its peers, in one run, on this machine.
+///
+/// Starts real control planes of its own (built on first use) and ends them. Progress goes to standard error, the table of figures to
+/// standard output. For figures that mean something, let nothing else run, and build with --release.
+#[derive(Debug, Parser)]
+#[command(
+    name = "flotilla-bench",
+    after_help = "Exit codes:\n  0  every bar is met\n  1  a bar is missed\n  2  the command line could not be understood\n  101  it could not be measured; the message says why"
+)]
+struct Args {
+    /// What to measure.
+    #[arg(value_enum, default_value_t = What::All)]
+    what: What,
+    /// Replicas of the set that `create` makes.
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=4000))]
+    replicas: i64,
+    /// Rounds of `create`; the figures are medians.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
+    rounds: u8,
+}
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Bytes per cached pod, beside typed pods.
+    Memory,
+    /// Decoding a list of pods, beside JSON into typed pods.
+    Decode,
+    /// Pods created per second, and what that costs, beside a bare client and the built-in controller.
+    Create,
+    /// A pass over a settled set of 5,000 pods, beside the built-in controller's.
+    Noop,
+    /// All of these.
+    All,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let wanted = |what| args.what == what || args.what == What::All;
+    let mut table = Table::default();
+    if args.what != What::Create {
+        let corpus = corpus::gather().await;
+        if wanted(What::Memory) {
+            table.0.extend(memory::measure(&corpus));
+        }
+        if wanted(What::Decode) {
+            table.0.extend(decode::measure(&corpus));
+        }
+        if wanted(What::Noop) {
+            table.0.extend(noop::measure(&corpus));
+        }
+    }
+    if wanted(What::Create) {
+        table
+            .0
+            .extend(create::measure(args.replicas, usize::from(args.rounds)).await);
+    }
+    print!("{table}");
+    if table.passes() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+}

@@ -39,6 +39,11 @@ impl Api {
         Api { client: Client::try_from(config).expect("the kubeconfig can be used") }
     }
 
+    /// The client underneath, for requests that are not JSON.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Sends a request and returns the answer, or the refusal.
     pub async fn send(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Value, kube::Error> {
         let mut request = Request::builder().method(method).uri(path);

@@ -276,9 +276,14 @@ impl Cluster {
         self.pid(component).and_then(peak_rss_bytes_of)
     }
 
-    /// The port of a component that serves.
+    /// The port of the API server.
     pub fn apiserver_port(&self) -> u16 {
         self.state.ports.apiserver
+    }
+
+    /// The port on which the controller-manager serves its metrics, to those who may read them.
+    pub fn controller_manager_port(&self) -> u16 {
+        self.state.ports.controller_manager
     }
 
     /// Ends a component without warning.

@@ -16,7 +16,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flotilla-localcluster", &[]),
     ("xtask", &["flotilla-localcluster"]),
     ("flotilla-e2e", &["flotilla-localcluster", "flotilla-api", "flotilla-model"]),
-    ("flotilla-bench", &["flotilla-localcluster", "flotilla-api", "flotilla-model", "flotilla-controllers", "flotilla-engine"]),
+    (
+        "flotilla-bench",
+        &["flotilla-localcluster", "flotilla-e2e", "flotilla-api", "flotilla-model", "flotilla-controllers", "flotilla-engine"],
+    ),
 ];
 
 /// Crates in which no client, clock, async, randomness or logging may be reachable.

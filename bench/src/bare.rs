@@ -1,0 +1,89 @@
+//! A client that does nothing but create pods: as fast as this API server can be driven.
+
+use crate::create::SET;
+use bytes::Bytes;
+use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_e2e::Api;
+use flotilla_engine::io::clock::Clock;
+use flotilla_engine::io::snapshot::snapshot;
+use flotilla_model::{Command, Controller, Hints, ObjectKey, PassContext, Resource, SetKind};
+use futures::StreamExt;
+use http::Request;
+use std::time::Duration;
+
+/// Bodies of requests, ready to be sent.
+pub(crate) struct Drafts {
+    path: String,
+    bodies: Vec<Bytes>,
+}
+
+impl Drafts {
+    /// The pods that Flotilla would create for the set, byte for byte.
+    pub(crate) async fn of_set(api: &Api, namespace: &str) -> Self {
+        let resources = [Resource::NativeSets, Resource::Revisions, Resource::Pods];
+        let cache = snapshot(api.client().clone(), &resources, Some(namespace))
+            .await
+            .expect("the cluster can be read");
+        let (hints, now) = (Hints::default(), Clock::new().now());
+        let context = PassContext {
+            now,
+            observing_since: now - Duration::from_secs(3600),
+            entropy: 1,
+            hints: &hints,
+        };
+        let key = ObjectKey::new(namespace, SET);
+        let decision = StatefulSetController::new(SetKind::Native)
+            .reconcile(&cache, &key, context)
+            .expect("the set is there");
+        let creations = decision.commands().filter_map(|scoped| match &scoped.command {
+            Command::Create {
+                resource: Resource::Pods,
+                body,
+                ..
+            } => Some(Bytes::from(body.render().to_string())),
+            _ => None,
+        });
+        Drafts {
+            path: Resource::Pods.collection_path(Some(namespace)),
+            bodies: creations.collect(),
+        }
+    }
+}
+
+/// Posts them all, so many at a time.
+pub(crate) async fn post_all(client: kube::Client, drafts: Drafts, concurrency: usize) {
+    let path = drafts.path;
+    let posts = drafts.bodies.into_iter().map(|body| {
+        let (client, path) = (client.clone(), path.clone());
+        // A task each, so that both cores can serve them.
+        async move {
+            tokio::spawn(post(client, path, body))
+                .await
+                .expect("the request does not panic")
+        }
+    });
+    futures::stream::iter(posts)
+        .buffer_unordered(concurrency)
+        .for_each(|()| async {})
+        .await;
+}
+
+async fn post(client: kube::Client, path: String, body: Bytes) {
+    let request = Request::post(path)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .header(http::header::ACCEPT, "application/vnd.kubernetes.protobuf")
+        .body(kube::client::Body::from(body.to_vec()))
+        .expect("the path is valid");
+    let response = client.send(request).await.expect("the API server answers");
+    let status = response.status();
+    let answer = response
+        .into_body()
+        .collect_bytes()
+        .await
+        .expect("the answer arrives whole");
+    assert!(
+        status.is_success(),
+        "creating a pod: {status}: {}",
+        String::from_utf8_lossy(&answer)
+    );
+}
