@@ -6,9 +6,10 @@ use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_e2e::Api;
 use flotilla_engine::io::clock::Clock;
 use flotilla_engine::io::snapshot::snapshot;
-use flotilla_model::{Command, Controller, Hints, ObjectKey, PassContext, Resource, SetKind};
+use flotilla_model::{Command, Controller, Hints, ObjectKey, PassContext, Resource, ScopedCommand, SetKind};
 use futures::StreamExt;
 use http::Request;
+use serde_json::Value;
 use std::time::Duration;
 
 /// Bodies of requests, ready to be sent.
@@ -18,36 +19,59 @@ pub(crate) struct Drafts {
 }
 
 impl Drafts {
-    /// The pods that Flotilla would create for the set, byte for byte.
+    /// The pods that Flotilla would create for the set, byte for byte. What it would create before them is created now.
     pub(crate) async fn of_set(api: &Api, namespace: &str) -> Self {
-        let resources = [Resource::NativeSets, Resource::Revisions, Resource::Pods];
-        let cache = snapshot(api.client().clone(), &resources, Some(namespace))
+        for Creation { resource, body } in creations(api, namespace).await {
+            if resource != Resource::Pods {
+                api.create(&resource.collection_path(Some(namespace)), &body).await;
+            }
+        }
+        let pods = creations(api, namespace)
             .await
-            .expect("the cluster can be read");
-        let (hints, now) = (Hints::default(), Clock::new().now());
-        let context = PassContext {
-            now,
-            observing_since: now - Duration::from_secs(3600),
-            entropy: 1,
-            hints: &hints,
-        };
-        let key = ObjectKey::new(namespace, SET);
-        let decision = StatefulSetController::new(SetKind::Native)
-            .reconcile(&cache, &key, context)
-            .expect("the set is there");
-        let creations = decision.commands().filter_map(|scoped| match &scoped.command {
-            Command::Create {
-                resource: Resource::Pods,
-                body,
-                ..
-            } => Some(Bytes::from(body.render().to_string())),
-            _ => None,
-        });
+            .into_iter()
+            .filter(|c| c.resource == Resource::Pods);
         Drafts {
             path: Resource::Pods.collection_path(Some(namespace)),
-            bodies: creations.collect(),
+            bodies: pods.map(|pod| Bytes::from(pod.body.to_string())).collect(),
         }
     }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.bodies.len()
+    }
+}
+
+struct Creation {
+    resource: Resource,
+    body: Value,
+}
+
+/// What a pass of Flotilla over the set would create.
+async fn creations(api: &Api, namespace: &str) -> Vec<Creation> {
+    let resources = [Resource::NativeSets, Resource::Revisions, Resource::Pods];
+    let cache = snapshot(api.client().clone(), &resources, Some(namespace))
+        .await
+        .expect("the cluster can be read");
+    let (hints, now) = (Hints::default(), Clock::new().now());
+    let context = PassContext {
+        now,
+        observing_since: now - Duration::from_secs(3600),
+        entropy: 1,
+        hints: &hints,
+    };
+    let key = ObjectKey::new(namespace, SET);
+    let decision = StatefulSetController::new(SetKind::Native)
+        .reconcile(&cache, &key, context)
+        .expect("the set is there");
+    let creation = |scoped: &ScopedCommand| match &scoped.command {
+        Command::Create { resource, body, .. } => Some(Creation {
+            resource: *resource,
+            body: body.render(),
+        }),
+        _ => None,
+    };
+    decision.commands().filter_map(creation).collect()
 }
 
 /// Posts them all, so many at a time.

@@ -215,6 +215,7 @@ impl Bench {
             // The set is there, as the pods' owner, but nobody acts on it.
             self.api.create(&sets_path, &set).await;
             let drafts = Drafts::of_set(&self.api, namespace).await;
+            assert_eq!(drafts.len(), replicas, "a Parallel set asks for all its pods at once");
             let before = self.spent(manager);
             let begun = clock::now();
             let posting = tokio::spawn(post_all(self.api.client().clone(), drafts, concurrency));

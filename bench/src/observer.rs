@@ -1,13 +1,16 @@
 //! Watches pods appear and become ready, at next to no cost: in protobuf, which the API server has encoded for others already.
 
+use bytes::Bytes;
 use flotilla_e2e::{Api, clock, sets};
 use flotilla_engine::wire::watch::{Frame, Frames};
-use flotilla_engine::wire::{self, Encoding, Object};
+use flotilla_engine::wire::{self, Encoding, Object, split_list};
 use flotilla_model::{Interner, Resource};
 use http::Request;
 use http_body_util::BodyExt;
+use kube::client::Body;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A watch under way.
@@ -22,22 +25,20 @@ pub(crate) struct Seen {
 }
 
 impl Observer {
-    /// Watches the pods labelled `app=<app>`, of which there is none yet, until `count` of them are ready.
+    /// Watches the pods labelled `app=<app>` until there are `count` and all are ready. Returns once the watch stands.
     pub(crate) async fn start(api: &Api, namespace: &str, app: &str, count: usize) -> Self {
-        let pods = format!("{}?labelSelector=app%3D{app}", sets::pods(namespace));
-        let list = api.read(&pods).await;
-        let version = list["metadata"]["resourceVersion"]
-            .as_str()
-            .expect("a list has a version");
-        let request = Request::get(format!("{pods}&watch=true&resourceVersion={version}"))
-            .header(http::header::ACCEPT, Encoding::Protobuf.watch_media_type())
-            .body(kube::client::Body::empty())
-            .expect("the path is valid");
-        let response = api.client().send(request).await.expect("the API server answers");
-        assert!(response.status().is_success(), "watching pods: {}", response.status());
-        Observer {
-            watching: tokio::spawn(watch(response.into_body(), count)),
-        }
+        let (begun, has_begun) = oneshot::channel();
+        let watch = Watch {
+            client: api.client().clone(),
+            pods: format!("{}?labelSelector=app%3D{app}", sets::pods(namespace)),
+            count,
+            interner: Interner::new(),
+            ready: BTreeMap::new(),
+            all_created: None,
+        };
+        let watching = tokio::spawn(watch.run(begun));
+        has_begun.await.expect("the watch begins");
+        Observer { watching }
     }
 
     /// Waits until all are ready.
@@ -45,34 +46,79 @@ impl Observer {
         let watched = tokio::time::timeout(within, self.watching).await;
         watched
             .expect("all pods become ready in time")
-            .expect("the watch goes on")
+            .expect("the observer does not panic")
     }
 }
 
-async fn watch(mut body: kube::client::Body, count: usize) -> Seen {
-    let (mut frames, mut interner) = (Frames::new(Encoding::Protobuf), Interner::new());
-    let mut pods = BTreeMap::new();
-    let mut all_created = None;
-    loop {
-        let piece = body
-            .frame()
-            .await
-            .expect("the watch goes on")
-            .expect("the watch goes on");
-        frames.push(piece.data_ref().expect("a watch has no trailers"));
-        while let Some(frame) = frames.next_frame().expect("frames can be read") {
-            let Frame::Upsert(bytes) = frame else { continue };
-            let pod = wire::decode(Resource::Pods, Encoding::Protobuf, &bytes, &mut interner).expect("a pod");
-            let Object::Pod(pod) = pod else {
-                unreachable!("pods were asked for")
-            };
-            pods.insert(pod.meta.key.name.clone(), pod.is_running_and_ready());
-            if pods.len() == count && all_created.is_none() {
-                all_created = Some(clock::now());
+struct Watch {
+    client: kube::Client,
+    /// Path and query of the pods.
+    pods: String,
+    count: usize,
+    interner: Interner,
+    /// Whether each pod is ready.
+    ready: BTreeMap<String, bool>,
+    all_created: Option<Instant>,
+}
+
+impl Watch {
+    /// Lists, then watches, and again if the API server ends the watch, which it does when a watcher falls behind.
+    async fn run(mut self, begun: oneshot::Sender<()>) -> Seen {
+        let mut begun = Some(begun);
+        loop {
+            let list = self.request(&self.pods, Encoding::Protobuf.media_type()).await;
+            let list = list.collect_bytes().await.expect("the list arrives whole");
+            let list = split_list(Encoding::Protobuf, &list).expect("the list can be split");
+            list.items.iter().for_each(|pod| self.see(pod));
+            let path = format!("{}&watch=true&resourceVersion={}", self.pods, list.resource_version);
+            let events = self.request(&path, Encoding::Protobuf.watch_media_type()).await;
+            if let Some(begun) = begun.take() {
+                // Whoever waits for it may have given up.
+                let _ = begun.send(());
+            }
+            if let Some(seen) = self.follow(events).await {
+                return seen;
             }
         }
-        if let Some(all_created) = all_created.filter(|_| pods.values().all(|ready| *ready)) {
-            return Seen { all_created };
+    }
+
+    async fn request(&self, path: &str, accept: &str) -> Body {
+        let request = Request::get(path)
+            .header(http::header::ACCEPT, accept)
+            .body(Body::empty());
+        let request = request.expect("the path is valid");
+        let response = self.client.send(request).await.expect("the API server answers");
+        assert!(response.status().is_success(), "GET {path}: {}", response.status());
+        response.into_body()
+    }
+
+    /// One watch; `None` when the server has ended it.
+    async fn follow(&mut self, mut events: Body) -> Option<Seen> {
+        let mut frames = Frames::new(Encoding::Protobuf);
+        loop {
+            if let Some(all_created) = self.all_created.filter(|_| self.ready.values().all(|ready| *ready)) {
+                return Some(Seen { all_created });
+            }
+            let piece = events.frame().await?.ok()?;
+            frames.push(piece.data_ref()?);
+            while let Some(frame) = frames.next_frame().expect("frames can be read") {
+                match frame {
+                    Frame::Upsert(pod) => self.see(&pod),
+                    Frame::Delete(_) | Frame::Bookmark(_) => {}
+                    Frame::Error(_) => return None,
+                }
+            }
+        }
+    }
+
+    fn see(&mut self, pod: &Bytes) {
+        let pod = wire::decode(Resource::Pods, Encoding::Protobuf, pod, &mut self.interner);
+        let Ok(Object::Pod(pod)) = pod else {
+            panic!("not a pod: {pod:?}")
+        };
+        self.ready.insert(pod.name().to_owned(), pod.is_running_and_ready());
+        if self.ready.len() == self.count && self.all_created.is_none() {
+            self.all_created = Some(clock::now());
         }
     }
 }
