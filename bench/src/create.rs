@@ -41,8 +41,8 @@ enum Maker {
     BuiltIn,
 }
 
-/// Runs all three, `rounds` times.
-pub(crate) async fn measure(replicas: i64, rounds: usize) -> Vec<Figure> {
+/// Runs all three, `rounds` times; the bare client with so many requests in flight, or the best number of several.
+pub(crate) async fn measure(replicas: i64, rounds: usize, concurrency: Option<usize>) -> Vec<Figure> {
     let cluster = Cluster::builder("bench-create")
         .nodes(5)
         .without_statefulset_controller()
@@ -56,10 +56,13 @@ pub(crate) async fn measure(replicas: i64, rounds: usize) -> Vec<Figure> {
         replicas,
         runs: 0,
     };
-    let best = bench.best_concurrency().await;
+    let concurrency = match concurrency {
+        Some(concurrency) => concurrency,
+        None => bench.best_concurrency().await,
+    };
     let (mut bare, mut flotilla, mut built_in) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
-        bare.push(bench.run(Maker::Bare(best)).await);
+        bare.push(bench.run(Maker::Bare(concurrency)).await);
         flotilla.push(bench.run(Maker::Flotilla).await);
         built_in.push(bench.run(Maker::BuiltIn).await);
     }

@@ -33,6 +33,9 @@ struct Args {
     /// Rounds of `create`; the figures are medians.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
     rounds: u8,
+    /// Requests that the bare client of `create` keeps in flight; unless given, several numbers are tried and the fastest is taken.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    concurrency: Option<u16>,
 }
 
 /// What to measure.
@@ -70,7 +73,7 @@ async fn main() -> ExitCode {
     if wanted(What::Create) {
         table
             .0
-            .extend(create::measure(args.replicas, usize::from(args.rounds)).await);
+            .extend(create::measure(args.replicas, usize::from(args.rounds), args.concurrency.map(usize::from)).await);
     }
     print!("{table}");
     if table.passes() {
