@@ -53,7 +53,7 @@ impl CoreOptions {
             writes_in_flight_max: 64,
             status_interval: Duration::from_millis(250),
             pass_interval: Duration::from_millis(20),
-            pass_slice: Duration::from_secs(1),
+            pass_slice: Duration::from_secs(5),
             observation_period: Duration::from_secs(15),
             foreign_pause: Duration::from_secs(600),
             resync_period: Duration::from_secs(10 * 3600),
