@@ -83,7 +83,7 @@ pub(crate) async fn post_all(client: kube::Client, drafts: Drafts, concurrency: 
         async move {
             tokio::spawn(post(client, path, body))
                 .await
-                .expect("the request does not panic")
+                .expect("the request does not panic");
         }
     });
     futures::stream::iter(posts)

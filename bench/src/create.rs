@@ -60,92 +60,105 @@ pub(crate) async fn measure(replicas: i64, rounds: usize, concurrency: Option<us
         Some(concurrency) => concurrency,
         None => bench.best_concurrency().await,
     };
-    let (mut bare, mut flotilla, mut built_in) = (Vec::new(), Vec::new(), Vec::new());
+    let mut runs = Runs {
+        bare: Vec::new(),
+        flotilla: Vec::new(),
+        built_in: Vec::new(),
+    };
     for _ in 0..rounds {
-        bare.push(bench.run(Maker::Bare(concurrency)).await);
-        flotilla.push(bench.run(Maker::Flotilla).await);
-        built_in.push(bench.run(Maker::BuiltIn).await);
+        runs.bare.push(bench.run(Maker::Bare(concurrency)).await);
+        runs.flotilla.push(bench.run(Maker::Flotilla).await);
+        runs.built_in.push(bench.run(Maker::BuiltIn).await);
     }
     bench.cluster.down().expect("the cluster ends");
-    figures(replicas, &bare, &flotilla, &built_in)
+    runs.figures(replicas)
 }
 
-fn figures(replicas: i64, bare: &[Run], flotilla: &[Run], built_in: &[Run]) -> Vec<Figure> {
-    let of = |runs: &[Run], pick: fn(&Run) -> f64| median(runs.iter().map(pick).collect());
-    let rate = |runs: &[Run]| of(runs, |run| run.pods_per_second);
-    let figure = |what: &str, unit, ours, peer, bar| Figure {
-        what: format!("{replicas} pods: {what}"),
+/// The runs of each maker.
+struct Runs {
+    bare: Vec<Run>,
+    flotilla: Vec<Run>,
+    built_in: Vec<Run>,
+}
+
+impl Runs {
+    fn figures(&self, replicas: i64) -> Vec<Figure> {
+        let lines = [self.rates(), self.cpu(), self.cpu_of_the_server(), self.memory()];
+        let named = |figure: Figure| Figure {
+            what: format!("{replicas} pods: {}", figure.what),
+            ..figure
+        };
+        lines.into_iter().flatten().map(named).collect()
+    }
+
+    fn rates(&self) -> Vec<Figure> {
+        let rate = |runs| of(runs, |run| run.pods_per_second);
+        let figure = |peer, bar| {
+            figure(
+                "created per second",
+                Unit::PodsPerSecond,
+                rate(&self.flotilla),
+                peer,
+                bar,
+            )
+        };
+        vec![
+            figure(("bare client", rate(&self.bare)), Bar::RatioAtLeast(0.9)),
+            figure(("built-in controller", rate(&self.built_in)), Bar::None),
+        ]
+    }
+
+    fn cpu(&self) -> Vec<Figure> {
+        let apiserver = of(&self.flotilla, |run| run.apiserver_cpu);
+        // What the controller-manager's other controllers do with a thousand new pods is in both; the difference is the set's.
+        let whole = of(&self.built_in, |run| run.controller_manager_cpu);
+        let share = whole - of(&self.flotilla, |run| run.controller_manager_cpu);
+        let ours = of(&self.flotilla, |run| run.flotilla_cpu);
+        let figure = |peer, bar| figure("CPU of the controller", Unit::CpuSeconds, ours, peer, bar);
+        vec![
+            figure(("API server meanwhile", apiserver), Bar::RatioBelow(0.05)),
+            figure(("controller-manager, set's share", share), Bar::None),
+            figure(("controller-manager, whole", whole), Bar::None),
+        ]
+    }
+
+    fn cpu_of_the_server(&self) -> Vec<Figure> {
+        let cpu = |runs| of(runs, |run| run.apiserver_cpu);
+        let figure = |peer| {
+            figure(
+                "CPU of the API server",
+                Unit::CpuSeconds,
+                cpu(&self.flotilla),
+                peer,
+                Bar::None,
+            )
+        };
+        vec![
+            figure(("under the built-in controller", cpu(&self.built_in))),
+            figure(("under the bare client", cpu(&self.bare))),
+        ]
+    }
+
+    fn memory(&self) -> Vec<Figure> {
+        let ours = of(&self.flotilla, |run| run.flotilla_rss);
+        let peer = of(&self.built_in, |run| run.controller_manager_rss);
+        let peer = ("controller-manager, whole", peer);
+        vec![figure("peak memory", Unit::Megabytes, ours, peer, Bar::Below(32.0))]
+    }
+}
+
+fn of(runs: &[Run], pick: fn(&Run) -> f64) -> f64 {
+    median(runs.iter().map(pick).collect())
+}
+
+fn figure(what: &str, unit: Unit, ours: f64, peer: (&'static str, f64), bar: Bar) -> Figure {
+    Figure {
+        what: what.to_owned(),
         unit,
         ours,
         peer,
         bar,
-    };
-    let flotilla_cpu = of(flotilla, |run| run.flotilla_cpu);
-    // What the controller-manager's other controllers do with a thousand new pods is in both; the difference is the set's.
-    let others_cpu = of(flotilla, |run| run.controller_manager_cpu);
-    let built_in_cpu = of(built_in, |run| run.controller_manager_cpu);
-    let flotilla_rss = of(flotilla, |run| run.flotilla_rss);
-    vec![
-        figure(
-            "created per second",
-            Unit::PodsPerSecond,
-            rate(flotilla),
-            ("bare client", rate(bare)),
-            Bar::RatioAtLeast(0.9),
-        ),
-        figure(
-            "created per second",
-            Unit::PodsPerSecond,
-            rate(flotilla),
-            ("built-in controller", rate(built_in)),
-            Bar::None,
-        ),
-        figure(
-            "CPU of the controller",
-            Unit::CpuSeconds,
-            flotilla_cpu,
-            ("API server meanwhile", of(flotilla, |run| run.apiserver_cpu)),
-            Bar::RatioBelow(0.05),
-        ),
-        figure(
-            "CPU of the controller",
-            Unit::CpuSeconds,
-            flotilla_cpu,
-            ("controller-manager, set's share", built_in_cpu - others_cpu),
-            Bar::None,
-        ),
-        figure(
-            "CPU of the controller",
-            Unit::CpuSeconds,
-            flotilla_cpu,
-            ("controller-manager, whole", built_in_cpu),
-            Bar::None,
-        ),
-        figure(
-            "CPU of the API server",
-            Unit::CpuSeconds,
-            of(flotilla, |run| run.apiserver_cpu),
-            ("under the built-in controller", of(built_in, |run| run.apiserver_cpu)),
-            Bar::None,
-        ),
-        figure(
-            "CPU of the API server",
-            Unit::CpuSeconds,
-            of(flotilla, |run| run.apiserver_cpu),
-            ("under the bare client", of(bare, |run| run.apiserver_cpu)),
-            Bar::None,
-        ),
-        figure(
-            "peak memory",
-            Unit::Megabytes,
-            flotilla_rss,
-            (
-                "controller-manager, whole",
-                of(built_in, |run| run.controller_manager_rss),
-            ),
-            Bar::Below(32.0),
-        ),
-    ]
+    }
 }
 
 struct Bench {

@@ -71,9 +71,14 @@ async fn main() -> ExitCode {
         }
     }
     if wanted(What::Create) {
-        table
-            .0
-            .extend(create::measure(args.replicas, usize::from(args.rounds), args.concurrency.map(usize::from)).await);
+        table.0.extend(
+            create::measure(
+                args.replicas,
+                usize::from(args.rounds),
+                args.concurrency.map(usize::from),
+            )
+            .await,
+        );
     }
     print!("{table}");
     if table.passes() {
