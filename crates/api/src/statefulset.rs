@@ -31,13 +31,50 @@ use std::collections::BTreeMap;
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.labelSelector"
     ),
-    printcolumn(name = "DESIRED", type_ = "integer", json_path = ".spec.replicas", description = "How many pods are wanted."),
-    printcolumn(name = "CURRENT", type_ = "integer", json_path = ".status.replicas", description = "How many pods there are."),
-    printcolumn(name = "UPDATED", type_ = "integer", json_path = ".status.updatedReplicas", description = "How many pods are at the update revision."),
-    printcolumn(name = "READY", type_ = "integer", json_path = ".status.readyReplicas", description = "How many pods are ready."),
-    printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp", description = "When the set was created."),
-    printcolumn(name = "CONTAINERS", type_ = "string", json_path = ".spec.template.spec.containers[*].name", priority = 1, description = "Names of the containers."),
-    printcolumn(name = "IMAGES", type_ = "string", json_path = ".spec.template.spec.containers[*].image", priority = 1, description = "Images of the containers.")
+    printcolumn(
+        name = "DESIRED",
+        type_ = "integer",
+        json_path = ".spec.replicas",
+        description = "How many pods are wanted."
+    ),
+    printcolumn(
+        name = "CURRENT",
+        type_ = "integer",
+        json_path = ".status.replicas",
+        description = "How many pods there are."
+    ),
+    printcolumn(
+        name = "UPDATED",
+        type_ = "integer",
+        json_path = ".status.updatedReplicas",
+        description = "How many pods are at the update revision."
+    ),
+    printcolumn(
+        name = "READY",
+        type_ = "integer",
+        json_path = ".status.readyReplicas",
+        description = "How many pods are ready."
+    ),
+    printcolumn(
+        name = "AGE",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "When the set was created."
+    ),
+    printcolumn(
+        name = "CONTAINERS",
+        type_ = "string",
+        json_path = ".spec.template.spec.containers[*].name",
+        priority = 1,
+        description = "Names of the containers."
+    ),
+    printcolumn(
+        name = "IMAGES",
+        type_ = "string",
+        json_path = ".spec.template.spec.containers[*].image",
+        priority = 1,
+        description = "Images of the containers."
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulSetSpec {

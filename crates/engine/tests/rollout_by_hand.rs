@@ -24,7 +24,11 @@ fn core() -> Core {
         observation_period: Duration::ZERO,
         ..CoreOptions::new("hand")
     };
-    Core::new(options, vec![Box::new(StatefulSetController::new(SetKind::Native))], at(0))
+    Core::new(
+        options,
+        vec![Box::new(StatefulSetController::new(SetKind::Native))],
+        at(0),
+    )
 }
 
 /// The writes among the effects; everything else is answered by the world at once.
@@ -51,7 +55,10 @@ fn writes(world: &mut World, core: &mut Core) -> Vec<Request> {
 
 fn words(requests: &[Request]) -> Vec<String> {
     let word = |request: &Request| match &request.call {
-        Call::Write(Command::Create { resource: Resource::Revisions, .. }) => "create revision".to_owned(),
+        Call::Write(Command::Create {
+            resource: Resource::Revisions,
+            ..
+        }) => "create revision".to_owned(),
         Call::Write(command) => format!("{} {}", request.call.verb(), command.key().name),
         Call::Status(_) => "status".to_owned(),
         Call::Get { .. } | Call::Lease(_) | Call::Event(_) => unreachable!("not a write"),
@@ -104,7 +111,11 @@ fn three_pods_come_up_in_order_and_roll_in_reverse() {
     world.put_set("web", 3, "app:v2");
     world.deliver_news(&mut core);
     expect(&mut world, &mut core, &["create revision"]);
-    for (pod, after) in [("web-2", "delete web-1"), ("web-1", "delete web-0"), ("web-0", "status")] {
+    for (pod, after) in [
+        ("web-2", "delete web-1"),
+        ("web-1", "delete web-0"),
+        ("web-0", "status"),
+    ] {
         if pod == "web-2" {
             expect(&mut world, &mut core, &["delete web-2"]);
         }
@@ -141,7 +152,10 @@ fn an_answer_that_never_comes_is_looked_up_before_the_next_decision() {
     wait(&mut world, 1000);
     expect(&mut world, &mut core, &["status"]);
     assert_eq!(core.unsettled_len(), 0);
-    assert_eq!(world.log.iter().filter(|line| line.starts_with("create pods")).count(), 1);
+    assert_eq!(
+        world.log.iter().filter(|line| line.starts_with("create pods")).count(),
+        1
+    );
 }
 
 #[test]
