@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::error::Error;
 use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -168,7 +169,8 @@ fn ldflags() -> String {
     let mut flags = "-s -w".to_owned();
     for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
         for (name, value) in stamps {
-            flags.push_str(&format!(" -X {package}.{name}={value}"));
+            // Writing to a String cannot fail.
+            let _ = write!(flags, " -X {package}.{name}={value}");
         }
     }
     flags
@@ -182,7 +184,9 @@ fn key() -> Result<String, Error> {
         hash.update(fs::read(&path).map_err(|e| Error::io("read", &path, e))?);
     }
     hash.update(ldflags());
-    Ok(hash.finalize().iter().take(6).map(|b| format!("{b:02x}")).collect())
+    let digest = hash.finalize();
+    let short = u64::from_be_bytes([0, 0, digest[0], digest[1], digest[2], digest[3], digest[4], digest[5]]);
+    Ok(format!("{short:012x}"))
 }
 
 /// The Go version that the modules ask for.

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+// The columns of `kubectl get` repeat their parameters; clippy takes these for attributes of the struct.
+#[allow(clippy::duplicated_attributes)]
 /// An Advanced StatefulSet manages pods with stable names and storage, as a StatefulSet does, and can update several at a time,
 /// out of order, in part, and with ordinals left out.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
