@@ -33,7 +33,7 @@ impl Api {
     /// Connects with a kubeconfig.
     pub async fn connect(kubeconfig: &Path) -> Self {
         let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).expect("the harness wrote a kubeconfig");
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &Default::default())
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
             .await
             .expect("the kubeconfig is complete");
         config.default_retry = false;

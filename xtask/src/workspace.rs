@@ -42,11 +42,9 @@ pub(crate) fn build_flotilla(options: &[&str]) -> Result<PathBuf> {
         "failed to build flotilla; cargo says why above"
     );
     let text = String::from_utf8_lossy(&output.stdout);
-    let messages = text
+    let mut messages = text
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let binary = messages
-        .filter_map(|m| m["executable"].as_str().map(PathBuf::from))
-        .last();
+    let binary = messages.find_map(|m| m["executable"].as_str().map(PathBuf::from));
     binary.context("cargo did not say where it put flotilla")
 }

@@ -201,7 +201,7 @@ mod tests {
         for crd in crds() {
             let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
             every_schema(schema, "", &mut |path, schema| {
-                assert!(schema.get("default").is_none(), "{path}")
+                assert!(schema.get("default").is_none(), "{path}");
             });
         }
     }

@@ -105,7 +105,7 @@ impl Story {
 
 async fn pod_not_ready(s: Story) {
     s.create(Kind::Native, |set| {
-        set["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/never-ready": "true"})
+        set["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/never-ready": "true"});
     })
     .await;
     s.api
@@ -156,7 +156,7 @@ async fn budget_used_up(s: Story) {
 
 async fn partition_and_paused(s: Story) {
     s.create(Kind::Advanced, |set| {
-        set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 2}})
+        set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 2}});
     })
     .await;
     ready(&s.api, &s.ns, 2).await;
@@ -211,7 +211,7 @@ async fn quota_exceeded(s: Story) {
         })
         .await;
     s.create(Kind::Advanced, |set| {
-        set["spec"]["podManagementPolicy"] = json!("Parallel")
+        set["spec"]["podManagementPolicy"] = json!("Parallel");
     })
     .await;
     ready(&s.api, &s.ns, 1).await;
@@ -232,7 +232,7 @@ async fn quota_exceeded(s: Story) {
 
 async fn service_account_missing(s: Story) {
     s.create(Kind::Native, |set| {
-        set["spec"]["template"]["spec"]["serviceAccountName"] = json!("nobody")
+        set["spec"]["template"]["spec"]["serviceAccountName"] = json!("nobody");
     })
     .await;
     let failed = |sets: &Objects| condition(&sets["web"], "FailedCreatePod") == "True";
@@ -245,7 +245,7 @@ async fn service_account_missing(s: Story) {
 
 async fn image_cannot_start(s: Story) {
     s.create(Kind::Native, |set| {
-        set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:broken")
+        set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:broken");
     })
     .await;
     let waiting = |p: &Value| text(p, "/status/containerStatuses/0/state/waiting/reason").contains("Image");

@@ -92,6 +92,8 @@ struct Pending {
 }
 
 /// The manager, without its I/O; see the module's description.
+// Four facts about a life that are independent of each other.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Core {
     options: CoreOptions,
     controllers: Vec<Box<dyn Controller>>,
@@ -208,7 +210,7 @@ impl Core {
             .queue
             .next_ready()
             .filter(|_| self.caught_up && self.passes.len() < self.options.workers);
-        let passes = self.passes.values().filter_map(|active| active.next_wake()).min();
+        let passes = self.passes.values().filter_map(ActivePass::next_wake).min();
         let limiter = self.limiter.quiet_until(now).filter(|_| !self.passes.is_empty());
         let resync = self.caught_up.then_some(self.resync_at);
         let start = (!self.watching).then(|| self.started + std::time::Duration::from_secs(2));

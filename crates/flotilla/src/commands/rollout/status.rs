@@ -123,7 +123,7 @@ impl Progress {
             .and_then(Value::as_array)
             .into_iter()
             .flatten();
-        let blocked = conditions.filter(|c| c["type"] == "Progressing" && c["status"] == "False");
+        let mut blocked = conditions.filter(|c| c["type"] == "Progressing" && c["status"] == "False");
         Progress {
             name: kind_name(found.kind, &found.key.name),
             observed: number("/status/observedGeneration") >= number("/metadata/generation"),
@@ -138,7 +138,10 @@ impl Progress {
             partition: number("/spec/updateStrategy/rollingUpdate/partition"),
             on_delete: found.object.pointer("/spec/updateStrategy/type") == Some(&json!("OnDelete")),
             paused: found.object.pointer("/spec/updateStrategy/rollingUpdate/paused") == Some(&json!(true)),
-            blocked: blocked.last().and_then(|c| c["message"].as_str()).map(str::to_owned),
+            blocked: blocked
+                .next_back()
+                .and_then(|c| c["message"].as_str())
+                .map(str::to_owned),
         }
     }
 
