@@ -75,7 +75,13 @@ fn a_second(world: &mut World, core: &mut Core) -> Vec<String> {
         let effects = core.take_effects();
         if effects.is_empty() {
             match core.next_wake(at(world.now)).filter(|wake| *wake < at(end)) {
-                Some(wake) => world.now = (wake.as_millis() - at(0).as_millis()).max(world.now + 1),
+                Some(wake) => {
+                    assert!(
+                        wake > at(world.now),
+                        "a wake-up in the past, with nothing to do: the shell would spin"
+                    );
+                    world.now = wake.as_millis() - at(0).as_millis();
+                }
                 None => break,
             }
         }

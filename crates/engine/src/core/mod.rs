@@ -22,8 +22,6 @@ mod running;
 pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
 mod watching;
 
 pub use options::CoreOptions;
@@ -209,7 +207,7 @@ impl Core {
         let queue = self
             .queue
             .next_ready()
-            .filter(|_| self.caught_up && self.passes.len() < self.options.workers);
+            .filter(|_| self.caught_up && !self.draining && self.passes.len() < self.options.workers);
         let passes = self.passes.values().filter_map(ActivePass::next_wake).min();
         let limiter = self.limiter.quiet_until(now).filter(|_| !self.passes.is_empty());
         let resync = self.caught_up.then_some(self.resync_at);

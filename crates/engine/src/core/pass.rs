@@ -432,6 +432,3 @@ impl Pass {
         self.went_well.iter().filter(|scope| !self.cancelled.contains(*scope))
     }
 }
-
-#[cfg(test)]
-mod tests;

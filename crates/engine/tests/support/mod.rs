@@ -393,10 +393,14 @@ fn kind_of(event: &WatchEvent) -> Resource {
 }
 
 pub fn refuse(code: i32, reason: &str) -> Answer {
+    refuse_with(code, reason, &reason.to_lowercase())
+}
+
+pub fn refuse_with(code: i32, reason: &str, message: &str) -> Answer {
     let status = Status {
         code,
         reason: reason.into(),
-        message: reason.to_lowercase(),
+        message: message.into(),
         ..Status::default()
     };
     Answer::Refused(Refusal {
