@@ -73,8 +73,12 @@ const BANNED: &[(&str, &str)] = &[
     ("todo!", "a stub is a defect"),
     ("unimplemented!", "a stub is a defect"),
     (
-        "std::collections::HashMap",
-        "iteration order is random: BTreeMap, or hashbrown with a fixed hasher",
+        "HashMap::new()",
+        "iteration order is random: BTreeMap, or a map with a fixed hasher",
+    ),
+    (
+        "HashSet::new()",
+        "iteration order is random: BTreeSet, or a set with a fixed hasher",
     ),
     ("thread::sleep", "wait for what you wait for"),
 ];

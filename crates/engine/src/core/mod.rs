@@ -38,7 +38,7 @@ use pass::Ticket;
 use queue::{Backoff, Priority, Queue};
 use request::{Call, Request, RequestId};
 use running::ActivePass;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use watching::Freshness;
 
 /// What is worked on: a controller, by its place in the list of controllers, and the object's key.
@@ -99,7 +99,7 @@ pub struct Core {
     pub cache: Cache,
     /// Which key is next.
     queue: Queue<QueueKey>,
-    memory: HashMap<QueueKey, Memory>,
+    memory: BTreeMap<QueueKey, Memory>,
     passes: BTreeMap<u64, ActivePass>,
     /// Passes in the order in which they may send next.
     rotation: VecDeque<u64>,
@@ -152,7 +152,7 @@ impl Core {
             controllers,
             cache: Cache::default(),
             queue: Queue::new(Backoff::default()),
-            memory: HashMap::new(),
+            memory: BTreeMap::new(),
             passes: BTreeMap::new(),
             rotation: VecDeque::new(),
             next_pass: 0,
