@@ -18,6 +18,11 @@ impl Plan<'_> {
         if spec.is_stopped(Area::ScaleDown) {
             return Flow::Blocked;
         }
+        // Before anything is deleted, by us or by others: the claims of all of them go with them where the policy says so.
+        for index in 0..self.condemned.len() {
+            let (ordinal, pod) = (self.condemned[index].0, self.condemned[index].1.pod.clone());
+            self.keep_claims_of(ordinal, &pod, true);
+        }
         if !spec.is_monotonic() {
             for index in (0..self.condemned.len()).rev() {
                 self.condemn(index);
@@ -25,39 +30,34 @@ impl Plan<'_> {
             return flow;
         }
         let heedless = spec.switches.scale_down_ignores_unhealthy;
-        if flow == Flow::Blocked && !heedless {
-            let pod = self.lowest_unhealthy().unwrap_or_default();
-            let highest = self.condemned.len() - 1;
-            let subject = self.condemned[highest].1.pod.name().to_owned();
-            self.wait(subject, WaitCause::ScaleDownBehindUnhealthy { pod }, None);
-            return Flow::Blocked;
-        }
         let highest = self.condemned.len() - 1;
         let occupant = &self.condemned[highest].1;
         let name = occupant.pod.name().to_owned();
         let is_well = occupant.health.is_available() || occupant.health == Health::Terminating;
-        if !is_well && !heedless {
-            let lowest = self.lowest_unhealthy();
-            if lowest.as_deref() != Some(&name) {
-                self.wait(
-                    name,
-                    WaitCause::ScaleDownBehindUnhealthy {
-                        pod: lowest.unwrap_or_default(),
-                    },
-                    None,
-                );
-                return Flow::Blocked;
-            }
+        let lowest = self.lowest_unhealthy();
+        let behind_another = !is_well && lowest.as_deref() != Some(&name);
+        if !heedless && (flow == Flow::Blocked || behind_another) {
+            let pod = lowest.unwrap_or_default();
+            self.wait_for_condemned(&pod);
+            self.wait(name, WaitCause::ScaleDownBehindUnhealthy { pod }, None);
+            return Flow::Blocked;
         }
         self.condemn(highest);
         Flow::Blocked
     }
 
-    /// Deletes a pod that is not wanted, its claims going with it where the policy says so; or waits for one on its way out.
-    fn condemn(&mut self, index: usize) {
+    /// Says what is wrong with a pod that is not wanted itself; wanted ones have been told of by the step *fill*.
+    fn wait_for_condemned(&mut self, name: &str) {
+        let found = self.condemned.iter().find(|(_, o)| o.pod.name() == name);
+        if let Some((pod, health)) = found.map(|(_, o)| (o.pod.clone(), o.health)) {
+            self.wait_for(&pod, health);
+        }
+    }
+
+    /// Deletes a pod that is not wanted, or waits for one on its way out.
+    pub(super) fn condemn(&mut self, index: usize) {
         let (ordinal, occupant) = &mut self.condemned[index];
         let (ordinal, pod) = (*ordinal, occupant.pod.clone());
-        self.keep_claims_of(ordinal, &pod, true);
         if pod.is_terminating() {
             self.wait_for(&pod, Health::Terminating);
         } else if !self.is_backing_off(ordinal, pod.name()) {

@@ -1,5 +1,9 @@
 //! Tables: given a cluster like this, expect these commands and these waits. Tests name the rule they show.
 
+mod cases;
+mod properties;
+mod world;
+
 use crate::testing::{advanced, brief, native, pod};
 use flotilla_model::records::Phase;
 use serde_json::json;
