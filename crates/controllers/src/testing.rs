@@ -440,9 +440,10 @@ impl Cluster {
         crate::statefulset::decide::decide(&view)
     }
 
-    /// The pods that the set manages, with their ordinals.
+    /// The pods that the set manages and wants to keep managing, with their ordinals.
     pub(crate) fn members(&self) -> impl Iterator<Item = (i64, &Arc<PodRecord>)> {
-        self.own_pods.iter().filter_map(|p| match membership("web", p.name()) {
+        let selected = self.own_pods.iter().filter(|p| p.label("app") == Some("web"));
+        selected.filter_map(|p| match membership("web", p.name()) {
             Membership::Member(ordinal) => Some((ordinal, p)),
             _ => None,
         })

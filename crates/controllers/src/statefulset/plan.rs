@@ -159,7 +159,10 @@ impl<'v> Plan<'v> {
     pub(super) fn date_waits(&mut self) {
         const DATED: usize = 64;
         let known = std::mem::take(&mut self.hints.waiting);
-        let undated = self.waits.iter().filter(|w| w.since.is_none() && !w.cause.is_intended());
+        let undated = self
+            .waits
+            .iter()
+            .filter(|w| w.since.is_none() && !w.cause.is_intended());
         for wait in undated.take(DATED) {
             let key = wait.key();
             let since = known.get(&key).copied().unwrap_or(self.view.now);
@@ -201,7 +204,10 @@ impl<'v> Plan<'v> {
             message,
             retry_at,
         };
-        let is_said = self.waits.last().is_some_and(|w| w.subject == subject && w.cause == cause);
+        let is_said = self
+            .waits
+            .last()
+            .is_some_and(|w| w.subject == subject && w.cause == cause);
         if !is_said {
             self.wait(subject.to_owned(), cause, Some(since));
         }

@@ -9,7 +9,7 @@ use flotilla_model::set::Area;
 
 impl Plan<'_> {
     /// Under OrderedReady one pod goes at a time, and only when those that stay are well; an unhealthy pod that is not wanted itself
-    /// may go only if it is the lowest unhealthy one. `flotilla.rs/scale-down: ignore-unhealthy` waits for nothing but higher pods.
+    /// may go only if it is the lowest unhealthy one, or has ended. `flotilla.rs/scale-down: ignore-unhealthy` waits for nothing but higher pods.
     pub(super) fn scale_down(&mut self, flow: Flow) -> Flow {
         if self.condemned.is_empty() {
             return flow;
@@ -33,7 +33,7 @@ impl Plan<'_> {
         let highest = self.condemned.len() - 1;
         let occupant = &self.condemned[highest].1;
         let name = occupant.pod.name().to_owned();
-        let is_well = occupant.health.is_available() || occupant.health == Health::Terminating;
+        let is_well = occupant.health.is_available() || matches!(occupant.health, Health::Terminating | Health::Ended);
         let lowest = self.lowest_unhealthy();
         let behind_another = !is_well && lowest.as_deref() != Some(&name);
         if !heedless && (flow == Flow::Blocked || behind_another) {
@@ -66,7 +66,8 @@ impl Plan<'_> {
         }
     }
 
-    /// The lowest pod that is not available: among wanted ordinals first, then among the others.
+    /// The lowest pod that is not available: among wanted ordinals first, then among the others. One of these that has ended will never
+    /// be ready again; to wait for it would be to wait for ever.
     fn lowest_unhealthy(&self) -> Option<String> {
         let wanted = self
             .slots
@@ -76,7 +77,7 @@ impl Plan<'_> {
         wanted.or_else(|| {
             self.condemned
                 .iter()
-                .find(|(_, o)| !o.health.is_available())
+                .find(|(_, o)| !o.health.is_available() && o.health != Health::Ended)
                 .map(|(_, o)| o.pod.name().to_owned())
         })
     }

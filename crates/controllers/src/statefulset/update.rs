@@ -57,7 +57,11 @@ impl Plan<'_> {
             .as_ref()
             .and_then(|r| r.max_unavailable)
             .unwrap_or(IntOrPercent::Int(1));
-        let limit = match (spec.is_monotonic(), self.is_advanced(), spec.switches.ordered_max_unavailable) {
+        let limit = match (
+            spec.is_monotonic(),
+            self.is_advanced(),
+            spec.switches.ordered_max_unavailable,
+        ) {
             (true, _, Some(opted_in)) => opted_in,
             // An Advanced set under OrderedReady may not name more than 1, except by opting in to batches.
             (true, true, None) => IntOrPercent::Int(1),
@@ -281,7 +285,12 @@ impl Plan<'_> {
             }
         }
         for index in (0..self.slots.len()).rev() {
-            if self.is_old_and(index, |_| true) {
+            // Also those that have ended: under OrderedReady the step *fill* does not come to them while lower ones are missing.
+            let has_to_go = self.slots[index]
+                .occupant
+                .as_ref()
+                .is_some_and(|o| o.is_old() && !o.doomed && !o.pod.is_terminating());
+            if has_to_go {
                 self.delete_slot(index, Report::Delete);
             }
         }

@@ -145,6 +145,35 @@ impl Case {
         self.strategy == Style::Paused && self.advanced
     }
 
+    /// Native without a budget of its own.
+    pub(super) fn is_classic(&self) -> bool {
+        let names_one = self.budget > 0 && !matches!(self.strategy, Style::Bare | Style::OnDelete);
+        !self.advanced && !names_one
+    }
+
+    /// The same with a strategy that replaces pods one after the other.
+    pub(super) fn rolling(self) -> Case {
+        match self.strategy {
+            Style::Rolling | Style::Unordered => self,
+            _ if self.seed % 2 == 0 => Case {
+                strategy: Style::Rolling,
+                ..self
+            },
+            _ => Case {
+                strategy: Style::Unordered,
+                ..self
+            },
+        }
+    }
+
+    /// The same with a strategy that has a budget.
+    pub(super) fn not_recreate(self) -> Case {
+        match self.strategy {
+            Style::Recreate => self.rolling(),
+            _ => self,
+        }
+    }
+
     /// The wanted ordinals, worked out the slow way.
     pub(super) fn ordinals(&self) -> Vec<i64> {
         let count = usize::try_from(self.replicas).unwrap_or(0);
@@ -156,11 +185,19 @@ impl Case {
     pub(super) fn max_unavailable(&self) -> usize {
         let named = matches!(self.strategy, Style::Rolling | Style::Paused | Style::Unordered);
         let applies = named && !(self.advanced && self.ordered);
-        if applies { usize::try_from(self.budget.max(1)).unwrap_or(1) } else { 1 }
+        if applies {
+            usize::try_from(self.budget.max(1)).unwrap_or(1)
+        } else {
+            1
+        }
     }
 
     pub(super) fn cluster(&self) -> Cluster {
-        let mut cluster = if self.advanced { advanced(self.replicas) } else { native(self.replicas) };
+        let mut cluster = if self.advanced {
+            advanced(self.replicas)
+        } else {
+            native(self.replicas)
+        };
         if self.ordered {
             cluster = cluster.ordered();
         }

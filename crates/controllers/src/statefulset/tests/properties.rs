@@ -24,9 +24,14 @@ pub(super) fn config() -> ProptestConfig {
 /// Ordinals of pods that a decision creates, with their revisions.
 fn created(decision: &Decision) -> Vec<(i64, String)> {
     let of = |command: &Command| match command {
-        Command::Create { body: Body::Pod(draft), .. } => {
+        Command::Create {
+            body: Body::Pod(draft), ..
+        } => {
             let label = |key: &str| draft.labels.iter().find(|(k, _)| *k == key).map(|(_, v)| v.clone());
-            Some((label("apps.kubernetes.io/pod-index")?.parse().ok()?, label("controller-revision-hash")?))
+            Some((
+                label("apps.kubernetes.io/pod-index")?.parse().ok()?,
+                label("controller-revision-hash")?,
+            ))
         }
         _ => None,
     };
@@ -36,7 +41,11 @@ fn created(decision: &Decision) -> Vec<(i64, String)> {
 /// Ordinals of pods that a decision deletes.
 fn deleted(decision: &Decision) -> Vec<i64> {
     let of = |command: &Command| match command {
-        Command::Delete { resource: Resource::Pods, key, .. } => key.name.rsplit_once('-')?.1.parse().ok(),
+        Command::Delete {
+            resource: Resource::Pods,
+            key,
+            ..
+        } => key.name.rsplit_once('-')?.1.parse().ok(),
         _ => None,
     };
     decision.commands().filter_map(|c| of(&c.command)).collect()
@@ -58,7 +67,12 @@ fn settle(world: &mut World, passes: usize) -> Result<Decision, TestCaseError> {
         }
         world.go_on();
     }
-    Err(TestCaseError::fail("it does not come to rest"))
+    let last = world.pass().map_err(TestCaseError::fail)?;
+    let (waits, wake) = (&last.waits, last.wake_after);
+    Err(TestCaseError::fail(format!(
+        "it does not come to rest: {:?} {waits:?} {wake:?}",
+        brief(&last)
+    )))
 }
 
 /// Invariant 3, for one pass.
@@ -71,7 +85,10 @@ fn keeps_order(world: &World, decision: &Decision, case: &Case) -> Result<(), Te
     for (ordinal, _) in &created {
         let lower = world.slots().into_iter().filter(|(o, _)| o < ordinal);
         for (o, pod) in lower {
-            prop_assert!(pod.is_some_and(|p| world.is_available(&p)), "{ordinal} is created before {o} is available");
+            prop_assert!(
+                pod.is_some_and(|p| world.is_available(&p)),
+                "{ordinal} is created before {o} is available"
+            );
         }
     }
     let wanted: BTreeSet<i64> = case.ordinals().into_iter().collect();
@@ -79,9 +96,15 @@ fn keeps_order(world: &World, decision: &Decision, case: &Case) -> Result<(), Te
     let gone: Vec<i64> = deleted(decision).into_iter().filter(condemned).collect();
     if case.strategy != Style::Recreate {
         let highest = world.cluster.members().map(|(o, _)| o).filter(condemned).max();
-        prop_assert!(gone.len() <= 1 && gone.iter().all(|o| Some(*o) == highest), "highest first: {gone:?}");
+        prop_assert!(
+            gone.len() <= 1 && gone.iter().all(|o| Some(*o) == highest),
+            "highest first: {gone:?}"
+        );
         let unwell = world.unavailable();
-        prop_assert!(gone.is_empty() || case.heedless || unwell == 0, "scaled down while {unwell} are not available");
+        prop_assert!(
+            gone.is_empty() || case.heedless || unwell == 0,
+            "scaled down while {unwell} are not available"
+        );
     }
     Ok(())
 }
@@ -92,10 +115,21 @@ fn keeps_budget(world: &World, decision: &Decision, case: &Case) -> Result<(), T
         return Ok(());
     }
     let wanted: BTreeSet<i64> = case.ordinals().into_iter().collect();
-    let down = deleted(decision)
-        .into_iter()
-        .filter(|o| wanted.contains(o) && is_at(world, *o, |pod| world.is_available(pod)))
-        .count();
+    let was_up = |o: &i64| wanted.contains(o) && is_at(world, *o, |pod| world.is_available(pod));
+    let taken: Vec<i64> = deleted(decision).into_iter().filter(was_up).collect();
+    let down = taken.len();
+    if case.is_classic() {
+        // No budget, but the order of the walk: low pods that are down do not hold it up (rule 2.5).
+        let above = world
+            .slots()
+            .into_iter()
+            .filter(|(o, _)| taken.first().is_some_and(|l| o > l));
+        let down_above = above
+            .filter(|(_, p)| !p.as_ref().is_some_and(|p| world.is_available(p)))
+            .count();
+        prop_assert!(down == 0 || down == 1 && down_above == 0, "{:?}", brief(decision));
+        return Ok(());
+    }
     let left = case.max_unavailable().saturating_sub(world.unavailable());
     prop_assert!(down <= left, "{down} taken down, {left} left: {:?}", brief(decision));
     Ok(())
@@ -132,7 +166,7 @@ proptest! {
         world.manners.rough = true;
         world.manners.forgetful = true;
         for _ in 0..6 {
-            let before = world.cluster.clone();
+            let seen = world.clone();
             let decision = world.pass().map_err(TestCaseError::fail)?;
             let names: BTreeSet<_> = decision.commands().map(|c| (c.command.resource(), c.command.key())).collect();
             let pods = |r: Resource| r == Resource::Pods;
@@ -140,7 +174,6 @@ proptest! {
             prop_assert_eq!(names.iter().filter(|(r, _)| pods(*r)).count(), about_pods, "one command a pod");
             let claims = decision.commands().filter(|c| c.command.resource() == Resource::Claims);
             prop_assert_eq!(claims.count(), 0, "no templates, no claims");
-            let seen = World::new(before, case.seed);
             keeps_order(&seen, &decision, &case)?;
             keeps_budget(&seen, &decision, &case)?;
             keeps_partition(&seen, &decision, &case)?;
@@ -166,8 +199,7 @@ proptest! {
 
     /// Invariant 2 over time: starting from all available, with deletions asked for by label, never more than the budget are down.
     #[test]
-    fn invariant_2_a_rollout_never_takes_more_down_than_the_budget(case in settled_case(true)) {
-        prop_assume!(case.strategy != Style::Recreate);
+    fn invariant_2_a_rollout_never_takes_more_down_than_the_budget(case in settled_case(true).prop_map(Case::not_recreate)) {
         let mut world = World::new(case.cluster(), case.seed);
         let pods = world.cluster.pods.len();
         for _ in 0..(4 * pods + 4) {
@@ -181,7 +213,11 @@ proptest! {
     /// Invariant 2, the second half: under Parallel an old pod of the window that is unavailable already is replaced at once.
     #[test]
     fn invariant_2_replacing_what_is_down_costs_nothing(case in any_case()) {
-        prop_assume!(!case.ordered && case.advanced && matches!(case.strategy, Style::Rolling | Style::Bare));
+        let mut case = Case { ordered: false, advanced: true, ..case.rolling() };
+        if case.strategy == Style::Unordered {
+            // Where the partition counts pods, which ones are in its window is another question.
+            case.partition = 0;
+        }
         let world = World::new(case.cluster(), case.seed);
         let gone: BTreeSet<i64> = deleted(&world.cluster.pass()).into_iter().collect();
         for (ordinal, pod) in world.slots().into_iter().skip(case.kept()) {
@@ -198,7 +234,7 @@ proptest! {
         case.ordered = true;
         let mut world = World::new(case.cluster(), case.seed);
         for _ in 0..8 {
-            let seen = World::new(world.cluster.clone(), case.seed);
+            let seen = world.clone();
             let decision = world.pass().map_err(TestCaseError::fail)?;
             keeps_order(&seen, &decision, &case)?;
             world.go_on();
@@ -208,8 +244,7 @@ proptest! {
     /// Invariant 4: a rollout from all old ends with exactly the partition's pods not updated, although pods are deleted on the way.
     #[test]
     fn invariant_4_the_partition_keeps_its_pods(case in settled_case(false), evicted in prop::collection::vec(0..10_i64, 0..4)) {
-        prop_assume!(matches!(case.strategy, Style::Rolling | Style::Unordered));
-        let mut case = case;
+        let mut case = case.rolling();
         case.rolled_out = false;
         case.pods.iter_mut().for_each(|(_, revision, _)| *revision = 0);
         let mut world = World::new(case.cluster(), case.seed);
@@ -230,7 +265,7 @@ proptest! {
 
     /// Invariant 5: what a set comes to is as many pods as replicas, on the lowest ordinals from the start that are not reserved.
     #[test]
-    fn invariants_5_and_8_it_comes_to_what_is_asked_for_and_then_rests(case in any_case(), rough in 0..6_usize) {
+    fn invariants_5_and_8_it_comes_to_what_is_asked_for_and_then_rests(case in any_case(), rough in 1..6_usize) {
         let mut world = World::new(case.cluster(), case.seed);
         world.manners.rough = true;
         for _ in 0..rough {
@@ -289,14 +324,27 @@ fn explains_itself(world: &World, case: &Case, decision: &Decision) -> Result<()
     let members: Vec<i64> = world.cluster.members().map(|(o, _)| o).collect();
     let wanted = case.ordinals();
     let is_done = |p: &flotilla_model::PodRecord| world.is_available(p) && p.revision() == Some("new");
-    let all_done = world.slots().iter().all(|(_, p)| p.as_ref().is_some_and(|p| is_done(p)));
+    let all_done = world
+        .slots()
+        .iter()
+        .all(|(_, p)| p.as_ref().is_some_and(|p| is_done(p)));
     if all_done && members.iter().all(|o| wanted.contains(o)) {
         return Ok(());
     }
-    let conditions = world.set().status.get("conditions").and_then(Value::as_array).cloned().unwrap_or_default();
+    let conditions = world
+        .set()
+        .status
+        .get("conditions")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
     let progressing = conditions.iter().find(|c| c["type"] == "Progressing");
     let Some(told) = progressing else {
-        return Err(TestCaseError::fail(format!("silent, with {:?} and {:?}", decision.waits, world.set().status)));
+        return Err(TestCaseError::fail(format!(
+            "silent, with {:?} and {:?}",
+            decision.waits,
+            world.set().status
+        )));
     };
     prop_assert_ne!(&told["reason"], "RolloutInProgress", "{:?}", decision.waits);
     prop_assert_ne!(&told["reason"], "RolloutComplete", "{:?}", decision.waits);

@@ -28,6 +28,7 @@ pub(super) struct Manners {
 }
 
 /// A cluster that changes.
+#[derive(Clone)]
 pub(super) struct World {
     pub(super) cluster: Cluster,
     pub(super) manners: Manners,
@@ -163,7 +164,9 @@ impl World {
         }
         let revision = draft.labels.iter().find(|(k, _)| *k == names::REVISION_LABEL);
         let revision = revision.map_or("", |(_, v)| v.as_str());
-        let labels = [("app", "web"), (names::REVISION_LABEL, revision)].into_iter().collect();
+        let labels = [("app", "web"), (names::REVISION_LABEL, revision)]
+            .into_iter()
+            .collect();
         let meta = self.meta(name, labels, vec![(*draft.owner).clone()]);
         let record = PodRecord {
             meta,
@@ -221,7 +224,10 @@ impl World {
     }
 
     fn create_revision(&mut self, body: &Value) -> Result<(), String> {
-        let name = body.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let name = body
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         if self.cluster.revisions.contains_key(name) {
             return Err(format!("revision {name} is created although one of its name exists"));
         }
@@ -358,8 +364,18 @@ impl World {
 
     /// The pods of wanted slots, ascending; `None` for an empty one.
     pub(super) fn slots(&self) -> Vec<(i64, Option<Arc<PodRecord>>)> {
-        let of = |ordinal: i64| self.cluster.members().find(|(o, _)| *o == ordinal).map(|(_, p)| p.clone());
-        self.set().spec.ordinals().iter().map(|ordinal| (ordinal, of(ordinal))).collect()
+        let of = |ordinal: i64| {
+            self.cluster
+                .members()
+                .find(|(o, _)| *o == ordinal)
+                .map(|(_, p)| p.clone())
+        };
+        self.set()
+            .spec
+            .ordinals()
+            .iter()
+            .map(|ordinal| (ordinal, of(ordinal)))
+            .collect()
     }
 
     /// Whether a pod counts as available in this world.
