@@ -10,6 +10,7 @@ use flotilla_model::{
     SetKind, SetRecord, Uid,
 };
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -364,18 +365,9 @@ impl World {
 
     /// The pods of wanted slots, ascending; `None` for an empty one.
     pub(super) fn slots(&self) -> Vec<(i64, Option<Arc<PodRecord>>)> {
-        let of = |ordinal: i64| {
-            self.cluster
-                .members()
-                .find(|(o, _)| *o == ordinal)
-                .map(|(_, p)| p.clone())
-        };
-        self.set()
-            .spec
-            .ordinals()
-            .iter()
-            .map(|ordinal| (ordinal, of(ordinal)))
-            .collect()
+        let mut members: BTreeMap<i64, Arc<PodRecord>> = self.cluster.members().map(|(o, p)| (o, p.clone())).collect();
+        let wanted = self.set().spec.ordinals();
+        wanted.iter().map(|ordinal| (ordinal, members.remove(&ordinal))).collect()
     }
 
     /// Whether a pod counts as available in this world.
