@@ -6,6 +6,8 @@ mod properties;
 mod replica_phase;
 mod revisions;
 mod storage;
+mod switches;
+mod update_phase;
 mod world;
 
 use crate::testing::{Cluster, NOW, at};
