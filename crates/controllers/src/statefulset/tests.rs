@@ -2,12 +2,15 @@
 
 mod cases;
 mod claiming;
+mod known_problems;
 mod properties;
 mod replica_phase;
 mod revisions;
+mod status;
 mod storage;
 mod switches;
 mod update_phase;
+mod waits;
 mod world;
 
 use crate::testing::{Cluster, NOW, at};

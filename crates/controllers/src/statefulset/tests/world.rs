@@ -367,7 +367,10 @@ impl World {
     pub(super) fn slots(&self) -> Vec<(i64, Option<Arc<PodRecord>>)> {
         let mut members: BTreeMap<i64, Arc<PodRecord>> = self.cluster.members().map(|(o, p)| (o, p.clone())).collect();
         let wanted = self.set().spec.ordinals();
-        wanted.iter().map(|ordinal| (ordinal, members.remove(&ordinal))).collect()
+        wanted
+            .iter()
+            .map(|ordinal| (ordinal, members.remove(&ordinal)))
+            .collect()
     }
 
     /// Whether a pod counts as available in this world.
