@@ -9,6 +9,7 @@ mod revisions;
 mod status;
 mod storage;
 mod switches;
+mod template_properties;
 mod update_phase;
 mod waits;
 mod world;

@@ -10,7 +10,7 @@ use flotilla_model::{
     SetKind, SetRecord, Uid,
 };
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -346,6 +346,24 @@ impl World {
             pod.ready.is_true = false;
             self.put_pod(pod);
         }
+    }
+
+    /// Somebody changes a field of the set's spec.
+    pub(super) fn edit(&mut self, pointer: &str, value: Value) {
+        let status = (*self.set().status).clone();
+        let mut cluster = self.cluster.clone().spec(pointer, value);
+        cluster.set["status"] = status;
+        cluster.record = Some(cluster.record());
+        self.cluster = cluster;
+    }
+
+    /// Claims whose owner is a pod that is not there any more go.
+    pub(super) fn collect_garbage(&mut self) {
+        let pods: BTreeSet<Uid> = self.cluster.pods.values().map(|pod| pod.meta.uid.clone()).collect();
+        let is_left = |owner: &OwnerRef| &*owner.kind == "Pod" && !pods.contains(&owner.uid);
+        self.cluster
+            .claims
+            .retain(|_, claim| !claim.meta.owners().iter().any(is_left));
     }
 
     /// Strangers leave and whatever stands in the way of pods heals, so that nothing excuses a set for not getting there.
