@@ -541,3 +541,6 @@ fn weight_term(term: &Value) -> Option<PriorityTerm> {
     let selector = Selector::from_json(term.get("matchSelector")?).filter(|s| !s.is_empty())?;
     Some(PriorityTerm::Match(weight, selector))
 }
+
+#[cfg(test)]
+mod tests;

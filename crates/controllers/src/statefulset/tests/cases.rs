@@ -66,6 +66,8 @@ const STRATEGIES: [Style; 6] = [
 ];
 
 /// One random cluster.
+// Independent switches of a cluster, not a state.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) advanced: bool,
@@ -155,7 +157,7 @@ impl Case {
     pub(super) fn rolling(self) -> Case {
         match self.strategy {
             Style::Rolling | Style::Unordered => self,
-            _ if self.seed % 2 == 0 => Case {
+            _ if self.seed.is_multiple_of(2) => Case {
                 strategy: Style::Rolling,
                 ..self
             },

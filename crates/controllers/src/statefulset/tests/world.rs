@@ -378,7 +378,9 @@ impl World {
             .filter(|pod| !pod.meta.is_controlled_by(&uid))
             .map(|pod| pod.name().to_owned())
             .collect();
-        strangers.iter().for_each(|name| self.take_pod(name));
+        for name in strangers {
+            self.take_pod(&name);
+        }
     }
 
     /// The pods of wanted slots, ascending; `None` for an empty one.
