@@ -44,7 +44,8 @@ fn list(version: u64, more: &str, names: &[&str]) -> Said {
 }
 
 fn events(events: &[Value]) -> Said {
-    (200, events.iter().map(|e| format!("{e}\n")).collect())
+    let lines: Vec<_> = events.iter().map(Value::to_string).collect();
+    (200, lines.join("\n") + "\n")
 }
 
 fn gone() -> Value {
