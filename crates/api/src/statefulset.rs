@@ -368,6 +368,10 @@ pub struct StatefulSetStatus {
     /// What is wrong or waited for: FailedCreatePod, FailedUpdatePod, InvalidSpec, Progressing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
+    /// Claims of pods that were made from claim templates which the set no longer has, and that no pod uses any more. They are kept
+    /// until you delete them. An extension of Flotilla.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused_volume_claims: Option<Vec<String>>,
     /// How many claims follow each template, if claims are expanded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_claims: Option<Vec<VolumeClaimStatus>>,

@@ -350,6 +350,14 @@ impl Cluster {
         };
         self.revision_record(name, number, template, Some(owner))
     }
+    /// The revision added last was made when the set had these claim templates.
+    pub(crate) fn recording_claims(mut self, names: &[&str]) -> Self {
+        let templates: Vec<Value> = names.iter().map(|n| json!({"metadata": {"name": n}})).collect();
+        let last = self.own_revisions.last_mut().expect("a revision was added");
+        Arc::make_mut(last).claim_templates = Some(Arc::new(Value::Array(templates)));
+        self.revisions.insert(last.name().to_owned(), last.clone());
+        self
+    }
     pub(crate) fn revision_record(
         mut self,
         name: &str,

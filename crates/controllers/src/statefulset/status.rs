@@ -9,7 +9,11 @@ use crate::shared::claim::{self, Fit};
 use crate::shared::revision::Revisions;
 use flotilla_model::{Hints, Report, SetKind, StatusWrite, Timestamp, Wait};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// How many unused claims the status names at most.
+const UNUSED_CLAIMS_TOLD: usize = 100;
 
 /// How long a wait may last before the status calls the rollout blocked.
 const BLOCKED_AFTER: Duration = Duration::from_secs(60);
@@ -61,6 +65,7 @@ pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
     put_collisions(&mut status, view, plan.revisions.collision_count);
     if view.set.kind == SetKind::Advanced {
         status.insert("volumeClaims".to_owned(), claim_counts(plan));
+        status.insert("unusedVolumeClaims".to_owned(), unused_claims(plan));
     }
     let conditions = conditions(view, Some(plan), &plan.waits, complete);
     put_conditions(&mut status, view, conditions);
@@ -204,6 +209,33 @@ fn claim_counts(plan: &Plan<'_>) -> Value {
         json!({"volumeClaimName": &*template.name, "compatibleReplicas": compatible.len(), "compatibleReadyReplicas": ready})
     };
     Value::Array(templates.iter().map(row).collect())
+}
+
+/// Names of claims that were made from templates the set no longer has, and that no pod uses any more: nobody but the user can know
+/// whether they may go (8.6).
+fn unused_claims(plan: &Plan<'_>) -> Value {
+    let has = |name: &str| plan.view.set.spec.claim_templates.iter().any(|t| &*t.name == name);
+    let recorded = plan
+        .revisions
+        .history
+        .iter()
+        .filter_map(|r| r.claim_templates.as_deref()?.as_array());
+    let removed: BTreeSet<&str> = recorded
+        .flatten()
+        .filter_map(|t| t.pointer("/metadata/name")?.as_str())
+        .filter(|name| !has(name))
+        .collect();
+    let mut unused = Vec::new();
+    for slot in plan.slots.iter().filter(|_| !removed.is_empty()) {
+        let pod = plan.name(slot.ordinal);
+        let claims = removed.iter().map(|template| (*template, format!("{template}-{pod}")));
+        let is_used = |volume: &str, claim: &str| slot.occupant.as_ref().is_some_and(|o| o.pod.mounts(volume, claim));
+        unused.extend(claims.filter_map(|(volume, claim)| {
+            (plan.view.claim(&claim).is_some() && !is_used(volume, &claim)).then_some(claim)
+        }));
+    }
+    unused.truncate(UNUSED_CLAIMS_TOLD);
+    if unused.is_empty() { Value::Null } else { json!(unused) }
 }
 
 /// What a condition should say. Its transition time moves only when its status changes.

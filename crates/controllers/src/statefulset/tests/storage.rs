@@ -272,6 +272,38 @@ fn problem_8_6_a_new_pod_of_an_old_revision_gets_only_the_claims_that_it_mounts(
     );
 }
 
+#[test]
+fn problem_8_6_claims_of_a_removed_template_are_kept_and_named() {
+    let set = advanced(2)
+        .no_revisions()
+        .revision("old", 1, "v1")
+        .recording_claims(&["data", "logs"])
+        .revision("new", 2, "v2");
+    let set = set
+        .claim_templates(&["data"])
+        .claim(claim("data-web-0"))
+        .claim(claim("data-web-1"));
+    let set = set
+        .claim(claim("logs-web-0"))
+        .claim(claim("logs-web-1"))
+        .claim(claim("logs-other-0"));
+    let set = set
+        .pod(mounted("web-0", "new"))
+        .pod(pod("web-1").revision("old").mounts(&["data", "logs"]));
+    let decision = set.decide();
+    assert_eq!(
+        brief(&decision),
+        ["-web-1"],
+        "the pod that still mounts it is made again"
+    );
+    let status = decision.status.unwrap().diff().unwrap();
+    assert_eq!(
+        status["unusedVolumeClaims"],
+        json!(["logs-web-0"]),
+        "logs-web-1 is still in use"
+    );
+}
+
 /// A set whose claims should grow to 20, two pods at the update revision, claims as given.
 fn growing(claims: [crate::testing::ClaimFixture; 2]) -> Cluster {
     let template = json!([{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "20"}, "limits": {"storage": "99"}}}}]);
