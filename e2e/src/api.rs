@@ -33,10 +33,13 @@ impl Api {
     /// Connects with a kubeconfig.
     pub async fn connect(kubeconfig: &Path) -> Self {
         let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).expect("the harness wrote a kubeconfig");
-        let mut config =
-            Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.expect("the kubeconfig is complete");
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())
+            .await
+            .expect("the kubeconfig is complete");
         config.default_retry = false;
-        Api { client: Client::try_from(config).expect("the kubeconfig can be used") }
+        Api {
+            client: Client::try_from(config).expect("the kubeconfig can be used"),
+        }
     }
 
     /// The client underneath, for requests that are not JSON.
@@ -52,7 +55,9 @@ impl Api {
             request = request.header("Content-Type", content_type);
             bytes = body.to_string().into_bytes();
         }
-        self.client.request(request.body(bytes).map_err(kube::Error::HttpError)?).await
+        self.client
+            .request(request.body(bytes).map_err(kube::Error::HttpError)?)
+            .await
     }
 
     /// Reads an object; `None` if it is not there.
@@ -71,13 +76,18 @@ impl Api {
 
     /// Creates an object.
     pub async fn create(&self, collection: &str, object: &Value) -> Value {
-        let sent = self.send(Method::POST, collection, Some(("application/json", object))).await;
+        let sent = self
+            .send(Method::POST, collection, Some(("application/json", object)))
+            .await;
         sent.unwrap_or_else(|e| panic!("POST {collection}: {e}"))
     }
 
     /// Creates an object that the server refuses, and returns the message.
     pub async fn create_refused(&self, collection: &str, object: &Value) -> String {
-        match self.send(Method::POST, collection, Some(("application/json", object))).await {
+        match self
+            .send(Method::POST, collection, Some(("application/json", object)))
+            .await
+        {
             Err(kube::Error::Api(status)) => status.message,
             Err(error) => panic!("POST {collection}: {error}"),
             Ok(_) => panic!("POST {collection}: was accepted"),
@@ -86,7 +96,9 @@ impl Api {
 
     /// Changes an object by a merge patch.
     pub async fn patch(&self, path: &str, body: &Value) -> Value {
-        let sent = self.send(Method::PATCH, path, Some(("application/merge-patch+json", body))).await;
+        let sent = self
+            .send(Method::PATCH, path, Some(("application/merge-patch+json", body)))
+            .await;
         sent.unwrap_or_else(|e| panic!("PATCH {path}: {e}"))
     }
 
@@ -100,7 +112,9 @@ impl Api {
     pub async fn delete(&self, path: &str, orphan: bool) {
         let policy = if orphan { "Orphan" } else { "Background" };
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy});
-        let sent = self.send(Method::DELETE, path, Some(("application/json", &options))).await;
+        let sent = self
+            .send(Method::DELETE, path, Some(("application/json", &options)))
+            .await;
         sent.unwrap_or_else(|e| panic!("DELETE {path}: {e}"));
     }
 
@@ -111,23 +125,40 @@ impl Api {
 
     async fn list_at(&self, collection: &str) -> (Objects, String) {
         let list = self.read(collection).await;
-        let version = list.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let version = list
+            .pointer("/metadata/resourceVersion")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let items = list["items"].as_array().cloned().unwrap_or_default();
-        (items.into_iter().map(|object| (name(&object), object)).collect(), version)
+        (
+            items.into_iter().map(|object| (name(&object), object)).collect(),
+            version,
+        )
     }
 
     /// Follows a collection until `done` says so, and returns it as it was then.
     ///
     /// # Panics
     /// When `within` has passed, with what was waited for and what there was.
-    pub async fn until(&self, collection: &str, within: Duration, what: &str, mut done: impl FnMut(&Objects) -> bool) -> Objects {
+    pub async fn until(
+        &self,
+        collection: &str,
+        within: Duration,
+        what: &str,
+        mut done: impl FnMut(&Objects) -> bool,
+    ) -> Objects {
         let mut last = Objects::new();
         let follow = self.follow(collection, |objects, _| {
             last.clone_from(objects);
             done(objects)
         });
         let ended = tokio::time::timeout(within, follow).await;
-        assert!(ended.is_ok(), "not within {within:?}: {what}; there was: {}", summary(&last));
+        assert!(
+            ended.is_ok(),
+            "not within {within:?}: {what}; there was: {}",
+            summary(&last)
+        );
         last
     }
 
@@ -135,7 +166,13 @@ impl Api {
     ///
     /// # Panics
     /// When it is not, with what there was.
-    pub async fn throughout(&self, collection: &str, time: Duration, what: &str, mut holds: impl FnMut(&Objects) -> bool) {
+    pub async fn throughout(
+        &self,
+        collection: &str,
+        time: Duration,
+        what: &str,
+        mut holds: impl FnMut(&Objects) -> bool,
+    ) {
         let follow = self.follow(collection, |objects, _| {
             assert!(holds(objects), "did not hold: {what}; there was: {}", summary(objects));
             false
@@ -150,11 +187,18 @@ impl Api {
         let begun = clock::now();
         loop {
             let Ok(list) = self.send(Method::GET, collection, None).await else {
-                assert!(begun.elapsed() < Duration::from_secs(600), "GET {collection}: no answer for ten minutes");
+                assert!(
+                    begun.elapsed() < Duration::from_secs(600),
+                    "GET {collection}: no answer for ten minutes"
+                );
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            let version = list.pointer("/metadata/resourceVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let version = list
+                .pointer("/metadata/resourceVersion")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
             let items = list["items"].as_array().cloned().unwrap_or_default();
             let mut objects: Objects = items.into_iter().map(|object| (name(&object), object)).collect();
             if look(&objects, None) || self.watch(collection, &version, &mut objects, &mut look).await {
@@ -174,13 +218,21 @@ impl Api {
         let join = if collection.contains('?') { '&' } else { '?' };
         let path = format!("{collection}{join}watch=true&resourceVersion={version}");
         let request = Request::get(path).body(Vec::new()).expect("the path is valid");
-        let Ok(events) = self.client.request_events::<Value>(request).await else { return false };
+        let Ok(events) = self.client.request_events::<Value>(request).await else {
+            return false;
+        };
         let mut events = pin!(events);
         while let Some(Ok(event)) = events.next().await {
             let seen = match event {
                 WatchEvent::Added(object) => Seen { event: "ADDED", object },
-                WatchEvent::Modified(object) => Seen { event: "MODIFIED", object },
-                WatchEvent::Deleted(object) => Seen { event: "DELETED", object },
+                WatchEvent::Modified(object) => Seen {
+                    event: "MODIFIED",
+                    object,
+                },
+                WatchEvent::Deleted(object) => Seen {
+                    event: "DELETED",
+                    object,
+                },
                 WatchEvent::Bookmark(_) => continue,
                 WatchEvent::Error(_) => return false,
             };
@@ -214,8 +266,14 @@ pub fn number(object: &Value, pointer: &str) -> i64 {
 
 /// Whether a pod's condition Ready is True.
 pub fn is_ready(pod: &Value) -> bool {
-    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+    let conditions = pod
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    conditions
+        .into_iter()
+        .any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
 /// Whether an object's deletion has been asked for.
@@ -234,7 +292,11 @@ fn summary(objects: &Objects) -> String {
         let phase = text(object, "/status/phase");
         let ready = if is_ready(object) { " ready" } else { "" };
         let leaving = if is_terminating(object) { " terminating" } else { "" };
-        let status = if phase.is_empty() { object["status"].to_string() } else { String::new() };
+        let status = if phase.is_empty() {
+            object["status"].to_string()
+        } else {
+            String::new()
+        };
         format!("{name} {phase}{ready}{leaving} {}{status}", revision(object))
     };
     objects.iter().map(line).collect::<Vec<_>>().join("; ")

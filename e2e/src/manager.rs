@@ -20,7 +20,11 @@ pub fn binary() -> &'static Path {
         // The release binary is what users run; its figures are the ones that count.
         let status = Command::new(env!("CARGO"))
             .args(["build", "--release", "--quiet", "-p", "flotilla"])
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace"))
+            .current_dir(
+                Path::new(env!("CARGO_MANIFEST_DIR"))
+                    .parent()
+                    .expect("the crate lies in the workspace"),
+            )
             .status()
             .expect("cargo runs");
         assert!(status.success(), "failed to build the manager");
@@ -31,7 +35,10 @@ pub fn binary() -> &'static Path {
 fn target_directory() -> PathBuf {
     let own = std::env::current_exe().expect("this process has a file");
     let is_target = |dir: &&Path| dir.join("CACHEDIR.TAG").exists() || dir.join(".rustc_info.json").exists();
-    own.ancestors().find(is_target).expect("tests run from cargo's target directory").to_owned()
+    own.ancestors()
+        .find(is_target)
+        .expect("tests run from cargo's target directory")
+        .to_owned()
 }
 
 impl Manager {
@@ -39,7 +46,11 @@ impl Manager {
     /// kubeconfig.
     pub fn start(kubeconfig: &Path, name: &str, args: &[&str]) -> Self {
         let log = kubeconfig.with_file_name(format!("manager-{name}.log"));
-        let out = File::options().create(true).append(true).open(&log).expect("the log can be written");
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .expect("the log can be written");
         let child = Command::new(binary())
             .arg("manager")
             .args(["--kubeconfig".as_ref(), kubeconfig.as_os_str()])
@@ -55,7 +66,11 @@ impl Manager {
 
     /// Starts the one manager of a scenario: no election, no observation period, no HTTP.
     pub fn alone(kubeconfig: &Path) -> Self {
-        Self::start(kubeconfig, "alone", &["--leader-elect=false", "--observation-seconds=0", "--http-address=none"])
+        Self::start(
+            kubeconfig,
+            "alone",
+            &["--leader-elect=false", "--observation-seconds=0", "--http-address=none"],
+        )
     }
 
     /// Its process id.
@@ -65,7 +80,10 @@ impl Manager {
 
     /// Sends a signal by its name, such as TERM or KILL.
     pub fn signal(&self, signal: &str) {
-        let status = Command::new("kill").args([&format!("-{signal}"), &self.pid().to_string()]).status().expect("kill runs");
+        let status = Command::new("kill")
+            .args([&format!("-{signal}"), &self.pid().to_string()])
+            .status()
+            .expect("kill runs");
         assert!(status.success(), "failed to send {signal} to the manager");
     }
 

@@ -72,9 +72,18 @@ pub fn revisions(namespace: &str) -> String {
     format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions")
 }
 
-/// A patch that gives the template another image.
+/// A patch that gives the template of [`Kind::manifest`] another image.
 pub fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
+}
+
+/// Gives the first container of a set another image and leaves everything else as it is.
+pub async fn set_image(api: &Api, set: &str, image: &str) {
+    let body = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}]);
+    let sent = api
+        .send(http::Method::PATCH, set, Some(("application/json-patch+json", &body)))
+        .await;
+    sent.unwrap_or_else(|e| panic!("PATCH {set}: {e}"));
 }
 
 /// A patch that sets the partition.
@@ -89,7 +98,10 @@ pub fn all_ready(pods: &Objects, count: usize) -> bool {
 
 /// Waits until a namespace holds exactly `count` ready pods.
 pub async fn ready(api: &Api, namespace: &str, count: usize) -> Objects {
-    api.until(&pods(namespace), SOON, &format!("{count} pods ready"), |pods| all_ready(pods, count)).await
+    api.until(&pods(namespace), SOON, &format!("{count} pods ready"), |pods| {
+        all_ready(pods, count)
+    })
+    .await
 }
 
 /// Waits until a set says that its rollout is over: current and update revision are one, and all pods are ready.
@@ -107,7 +119,14 @@ pub async fn rolled_out_within(api: &Api, kind: Kind, namespace: &str, name: &st
             && number(set, "/status/replicas") == number(set, "/spec/replicas")
     };
     let done = |sets: &Objects| sets.get(name).is_some_and(is_over);
-    let mut sets = api.until(&kind.sets(namespace), within, &format!("rollout of {name} complete"), done).await;
+    let mut sets = api
+        .until(
+            &kind.sets(namespace),
+            within,
+            &format!("rollout of {name} complete"),
+            done,
+        )
+        .await;
     sets.remove(name).expect("it was there a moment ago")
 }
 

@@ -14,7 +14,10 @@ where
     Fut: Future<Output = ()>,
 {
     Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failed::from)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Failed::from)?;
         runtime.block_on(scenario());
         Ok(())
     })
@@ -32,7 +35,10 @@ pub async fn make_namespace(api: &Api, namespace: &str) {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     api.create("/api/v1/namespaces", &object).await;
     let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
-    api.until(&accounts, crate::sets::SOON, "default service account", |accounts| accounts.contains_key("default")).await;
+    api.until(&accounts, crate::sets::SOON, "default service account", |accounts| {
+        accounts.contains_key("default")
+    })
+    .await;
 }
 
 /// Path of the definitions.
@@ -40,28 +46,47 @@ const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Installs the custom resource definitions, each changed by `change`, and waits until they are served.
 pub async fn install_crds(api: &Api, change: impl Fn(Value) -> Value) {
-    let output = std::process::Command::new(crate::manager::binary()).args(["crds", "--output", "json"]).output();
+    let output = std::process::Command::new(crate::manager::binary())
+        .args(["crds", "--output", "json"])
+        .output();
     let output = output.expect("the manager's binary runs");
     let list: Value = serde_json::from_slice(&output.stdout).expect("crds prints JSON");
     for crd in list["items"].as_array().expect("a list") {
         let path = format!("{CRDS}/{}?fieldManager=e2e&force=true", name(crd));
         let body = change(crd.clone());
-        let sent = api.send(Method::PATCH, &path, Some(("application/apply-patch+yaml", &body))).await;
+        let sent = api
+            .send(Method::PATCH, &path, Some(("application/apply-patch+yaml", &body)))
+            .await;
         sent.unwrap_or_else(|e| panic!("apply {path}: {e}"));
     }
     let served = |crds: &crate::api::Objects| {
         crds.values().all(|crd| {
-            let conditions = crd.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-            conditions.into_iter().any(|c| c["type"] == "Established" && c["status"] == "True")
+            let conditions = crd
+                .pointer("/status/conditions")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
+            conditions
+                .into_iter()
+                .any(|c| c["type"] == "Established" && c["status"] == "True")
         })
     };
-    api.until(CRDS, crate::sets::SOON, "definitions established", served).await;
+    api.until(CRDS, crate::sets::SOON, "definitions established", served)
+        .await;
 }
 
 /// A definition as it was before there were rules: the same fields, any value.
 pub fn without_rules(mut crd: Value) -> Value {
-    const RULES: [&str; 8] =
-        ["x-kubernetes-validations", "minimum", "maximum", "maxLength", "maxItems", "maxProperties", "pattern", "required"];
+    const RULES: [&str; 8] = [
+        "x-kubernetes-validations",
+        "minimum",
+        "maximum",
+        "maxLength",
+        "maxItems",
+        "maxProperties",
+        "pattern",
+        "required",
+    ];
     fn strip(schema: &mut Value) {
         match schema {
             Value::Object(fields) => {

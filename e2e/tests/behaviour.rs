@@ -31,13 +31,27 @@ impl Lab {
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     if arguments.list {
-        return libtest_mimic::run(&arguments, trials(&Lab { kubeconfig: Arc::default(), kubectl: Arc::default() })).exit_code();
+        return libtest_mimic::run(
+            &arguments,
+            trials(&Lab {
+                kubeconfig: Arc::default(),
+                kubectl: Arc::default(),
+            }),
+        )
+        .exit_code();
     }
     // Scenarios mostly wait for pods; six of them keep two cores busy.
     arguments.test_threads.get_or_insert(6);
-    let cluster = Cluster::builder("e2e-behaviour").nodes(3).without_statefulset_controller().start().expect("a cluster");
+    let cluster = Cluster::builder("e2e-behaviour")
+        .nodes(3)
+        .without_statefulset_controller()
+        .start()
+        .expect("a cluster");
     let kubeconfig = cluster.kubeconfig_path().to_owned();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let api = Api::connect(&kubeconfig).await;
         suite::install_crds(&api, suite::without_rules).await;
@@ -45,12 +59,18 @@ fn main() -> ExitCode {
         suite::install_crds(&api, std::convert::identity).await;
     });
     let manager = Manager::alone(&kubeconfig);
-    let lab = Lab { kubeconfig: Arc::new(kubeconfig), kubectl: Arc::new(cluster.kubectl_path()) };
+    let lab = Lab {
+        kubeconfig: Arc::new(kubeconfig),
+        kubectl: Arc::new(cluster.kubectl_path()),
+    };
     let conclusion = libtest_mimic::run(&arguments, trials(&lab));
     if conclusion.has_failed() {
         let log = manager.log();
         let tail: Vec<&str> = log.lines().rev().take(60).collect();
-        eprintln!("the manager's last words:\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
+        eprintln!(
+            "the manager's last words:\n{}",
+            tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+        );
     }
     drop(manager);
     drop(cluster);

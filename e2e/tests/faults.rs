@@ -18,9 +18,18 @@ fn main() -> ExitCode {
     // Processor time is measured and processes are killed: one at a time.
     arguments.test_threads = Some(1);
     let trials = vec![
-        trial("takeover_from_the_built_in_controller", takeover::takeover_from_the_built_in_controller),
-        trial("killed_twenty_times_during_a_rollout", outages::killed_twenty_times_during_a_rollout),
-        trial("api_server_and_etcd_restart_during_a_scale_out", outages::api_server_and_etcd_restart_during_a_scale_out),
+        trial(
+            "takeover_from_the_built_in_controller",
+            takeover::takeover_from_the_built_in_controller,
+        ),
+        trial(
+            "killed_twenty_times_during_a_rollout",
+            outages::killed_twenty_times_during_a_rollout,
+        ),
+        trial(
+            "api_server_and_etcd_restart_during_a_scale_out",
+            outages::api_server_and_etcd_restart_during_a_scale_out,
+        ),
         trial("only_the_lease_holder_writes", leaders::only_the_lease_holder_writes),
         trial("a_settled_cluster_gets_no_write", idle::a_settled_cluster_gets_no_write),
     ];

@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::error::Error;
 use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,9 +47,21 @@ const STEPS: &[Step] = &[
         ],
         makes: &["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"],
     },
-    Step { module: ".", packages: &["go.etcd.io/etcd/server/v3"], makes: &["etcd"] },
-    Step { module: ".", packages: &["./provisioner"], makes: &["provisioner"] },
-    Step { module: "kwok", packages: &["sigs.k8s.io/kwok/cmd/kwok"], makes: &["kwok"] },
+    Step {
+        module: ".",
+        packages: &["go.etcd.io/etcd/server/v3"],
+        makes: &["etcd"],
+    },
+    Step {
+        module: ".",
+        packages: &["./provisioner"],
+        makes: &["provisioner"],
+    },
+    Step {
+        module: "kwok",
+        packages: &["sigs.k8s.io/kwok/cmd/kwok"],
+        makes: &["kwok"],
+    },
 ];
 
 /// The directory that holds the Go modules.
@@ -90,7 +103,10 @@ fn build_into(cache: &Path, directory: &Path) -> Result<(), Error> {
     check_room(cache)?;
     let partial = cache.join(format!("building-{}", std::process::id()));
     fs::create_dir_all(&partial).map_err(|e| Error::io("create", &partial, e))?;
-    eprintln!("building the control plane of Kubernetes {KUBERNETES} into {}", directory.display());
+    eprintln!(
+        "building the control plane of Kubernetes {KUBERNETES} into {}",
+        directory.display()
+    );
     eprintln!("this happens once; with an empty Go cache it takes about 9 minutes on two cores");
     let begun = clock::now();
     for (number, step) in STEPS.iter().enumerate() {
@@ -106,10 +122,21 @@ fn build_into(cache: &Path, directory: &Path) -> Result<(), Error> {
 
 fn run(step: &Step, into: &Path) -> Result<(), Error> {
     let mut command = Command::new("go");
-    command.arg("build").arg("-trimpath").arg(format!("-ldflags={}", ldflags()));
+    command
+        .arg("build")
+        .arg("-trimpath")
+        .arg(format!("-ldflags={}", ldflags()));
     // A trailing slash makes Go put several binaries into a directory; one alone is named after its file.
-    let target = if step.makes.len() == 1 { into.join(step.makes[0]) } else { into.join("") };
-    command.arg("-o").arg(target).args(step.packages).current_dir(modules().join(step.module));
+    let target = if step.makes.len() == 1 {
+        into.join(step.makes[0])
+    } else {
+        into.join("")
+    };
+    command
+        .arg("-o")
+        .arg(target)
+        .args(step.packages)
+        .current_dir(modules().join(step.module));
     let output = command.output().map_err(|e| Error::io("run go in", modules(), e))?;
     if output.status.success() {
         return Ok(());
@@ -117,9 +144,16 @@ fn run(step: &Step, into: &Path) -> Result<(), Error> {
     let text = String::from_utf8_lossy(&output.stderr);
     if text.contains("no space left on device") {
         let what = format!("build {}", step.makes.join(", "));
-        return Err(Error::DiskFull { what, path: into.to_owned(), needed_mib: COLD_BUILD_MIB });
+        return Err(Error::DiskFull {
+            what,
+            path: into.to_owned(),
+            needed_mib: COLD_BUILD_MIB,
+        });
     }
-    Err(Error::Build { what: step.makes.join(", "), output: last_lines(&text, LINES_TOLD) })
+    Err(Error::Build {
+        what: step.makes.join(", "),
+        output: last_lines(&text, LINES_TOLD),
+    })
 }
 
 /// Version stamps. Without them the binaries call themselves v0.0.0, and clients that read /version stumble.
@@ -135,7 +169,8 @@ fn ldflags() -> String {
     let mut flags = "-s -w".to_owned();
     for package in ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"] {
         for (name, value) in stamps {
-            flags.push_str(&format!(" -X {package}.{name}={value}"));
+            // Writing to a String cannot fail.
+            let _ = write!(flags, " -X {package}.{name}={value}");
         }
     }
     flags
@@ -149,30 +184,53 @@ fn key() -> Result<String, Error> {
         hash.update(fs::read(&path).map_err(|e| Error::io("read", &path, e))?);
     }
     hash.update(ldflags());
-    Ok(hash.finalize().iter().take(6).map(|b| format!("{b:02x}")).collect())
+    let digest = hash.finalize();
+    let short = u64::from_be_bytes([0, 0, digest[0], digest[1], digest[2], digest[3], digest[4], digest[5]]);
+    Ok(format!("{short:012x}"))
 }
 
 /// The Go version that the modules ask for.
 fn needed() -> Result<String, Error> {
     let path = modules().join("go.mod");
     let text = fs::read_to_string(&path).map_err(|e| Error::io("read", &path, e))?;
-    Ok(text.lines().find_map(|l| l.strip_prefix("go ")).unwrap_or("1.26").trim().to_owned())
+    Ok(text
+        .lines()
+        .find_map(|l| l.strip_prefix("go "))
+        .unwrap_or("1.26")
+        .trim()
+        .to_owned())
 }
 
 fn check_go() -> Result<(), Error> {
     let needed = needed()?;
     let output = Command::new("go").args(["env", "GOVERSION"]).output();
     let found = match output {
-        Ok(output) => String::from_utf8_lossy(&output.stdout).trim().trim_start_matches("go").to_owned(),
+        Ok(output) => String::from_utf8_lossy(&output.stdout)
+            .trim()
+            .trim_start_matches("go")
+            .to_owned(),
         Err(_) => return Err(Error::GoMissing { needed }),
     };
-    if is_older(&found, &needed) { Err(Error::GoTooOld { found, needed }) } else { Ok(()) }
+    if is_older(&found, &needed) {
+        Err(Error::GoTooOld { found, needed })
+    } else {
+        Ok(())
+    }
 }
 
 /// Compares versions such as 1.26.8, number by number.
 fn is_older(found: &str, needed: &str) -> bool {
     let numbers = |version: &str| -> Vec<u32> {
-        version.split('.').map(|part| part.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0)).collect()
+        version
+            .split('.')
+            .map(|part| {
+                part.chars()
+                    .take_while(char::is_ascii_digit)
+                    .collect::<String>()
+                    .parse()
+                    .unwrap_or(0)
+            })
+            .collect()
     };
     let (mut found, mut needed) = (numbers(found), numbers(needed));
     let length = found.len().max(needed.len());
@@ -183,15 +241,22 @@ fn is_older(found: &str, needed: &str) -> bool {
 
 /// A cold build wants room; a warm one little, and Go says so itself when it runs out.
 fn check_room(cache: &Path) -> Result<(), Error> {
-    let is_warm = Command::new("go").args(["env", "GOMODCACHE"]).output().is_ok_and(|output| {
-        let modules = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
-        modules.join(format!("k8s.io/kubernetes@{KUBERNETES}")).exists()
-    });
+    let is_warm = Command::new("go")
+        .args(["env", "GOMODCACHE"])
+        .output()
+        .is_ok_and(|output| {
+            let modules = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+            modules.join(format!("k8s.io/kubernetes@{KUBERNETES}")).exists()
+        });
     let stats = rustix::fs::statvfs(cache).map_err(|e| Error::io("look at the disk of", cache, e.into()))?;
     let free_mib = stats.f_bavail * stats.f_frsize / (1024 * 1024);
     let needed_mib = if is_warm { 1024 } else { COLD_BUILD_MIB };
     if free_mib < needed_mib {
-        return Err(Error::DiskFull { what: "build the control plane".to_owned(), path: cache.to_owned(), needed_mib });
+        return Err(Error::DiskFull {
+            what: "build the control plane".to_owned(),
+            path: cache.to_owned(),
+            needed_mib,
+        });
     }
     Ok(())
 }
@@ -223,10 +288,17 @@ mod tests {
 
     #[test]
     fn the_sentences_say_what_to_do() {
-        let old = Error::GoTooOld { found: "1.20".into(), needed: needed().unwrap() }.to_string();
+        let old = Error::GoTooOld {
+            found: "1.20".into(),
+            needed: needed().unwrap(),
+        }
+        .to_string();
         assert!(old.contains("Go 1.20 is too old") && old.contains("go.dev/dl"), "{old}");
         let full = Error::io("write", Path::new("/x"), std::io::ErrorKind::StorageFull.into()).to_string();
-        assert!(full.contains("is full") && full.contains("FLOTILLA_CACHE_DIR"), "{full}");
+        assert!(
+            full.contains("is full") && full.contains("FLOTILLA_CACHE_DIR"),
+            "{full}"
+        );
     }
 
     #[test]

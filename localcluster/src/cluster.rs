@@ -69,8 +69,14 @@ impl Builder {
         let directory = directory(&self.name);
         fs::create_dir_all(directory.join("log")).map_err(|e| Error::io("create", &directory, e))?;
         let state = match State::read(&directory) {
-            Some(known) => State { ports: known.ports, settings: self.settings },
-            None => State { ports: Ports::free()?, settings: self.settings },
+            Some(known) => State {
+                ports: known.ports,
+                settings: self.settings,
+            },
+            None => State {
+                ports: Ports::free()?,
+                settings: self.settings,
+            },
         };
         state.write(&directory)?;
         let pki = Pki::open(directory.join("pki"))?;
@@ -96,8 +102,16 @@ pub struct Cluster {
 impl Cluster {
     /// A cluster of this name, with five nodes.
     pub fn builder(name: &str) -> Builder {
-        let settings = Settings { nodes: 5, statefulset_controller: true, audit_log: false, stock_limits: false };
-        Builder { name: name.to_owned(), settings }
+        let settings = Settings {
+            nodes: 5,
+            statefulset_controller: true,
+            audit_log: false,
+            stock_limits: false,
+        };
+        Builder {
+            name: name.to_owned(),
+            settings,
+        }
     }
 
     /// A cluster that was started before and kept.
@@ -113,7 +127,16 @@ impl Cluster {
 
     fn new(name: String, directory: PathBuf, state: State, pki: Pki, binaries: Binaries) -> Self {
         let (kubeconfig, audit_log) = (pki.path("admin.kubeconfig"), directory.join("audit.log"));
-        Cluster { name, directory, state, pki, binaries, kubeconfig, audit_log, is_kept: false }
+        Cluster {
+            name,
+            directory,
+            state,
+            pki,
+            binaries,
+            kubeconfig,
+            audit_log,
+            is_kept: false,
+        }
     }
 
     /// Leaves it running when the value is dropped.
@@ -126,9 +149,15 @@ impl Cluster {
         for user in ["admin", "controller-manager", "scheduler", "kwok", "provisioner"] {
             self.pki.kubeconfig(user, port)?;
         }
-        let scheduler = manifest::scheduler(&self.pki.path("scheduler.kubeconfig").display().to_string(), self.state.settings.stock_limits);
+        let scheduler = manifest::scheduler(
+            &self.pki.path("scheduler.kubeconfig").display().to_string(),
+            self.state.settings.stock_limits,
+        );
         write_private(&self.directory.join("scheduler.json"), &scheduler.to_string())?;
-        write_private(&self.directory.join("audit-policy.json"), &manifest::audit_policy().to_string())?;
+        write_private(
+            &self.directory.join("audit-policy.json"),
+            &manifest::audit_policy().to_string(),
+        )?;
         self.launch(Component::Etcd)?;
         self.launch(Component::Apiserver)?;
         self.wait_ready(Component::Apiserver)?;
@@ -145,16 +174,30 @@ impl Cluster {
 
     /// The default service account, through which every pod is made, and all nodes.
     fn wait_usable(&self) -> Result<(), Error> {
-        let has_account = || self.kubectl(&["-n", "default", "get", "serviceaccount", "default"]).is_ok_and(|o| o.status.success());
+        let has_account = || {
+            self.kubectl(&["-n", "default", "get", "serviceaccount", "default"])
+                .is_ok_and(|o| o.status.success())
+        };
         if !clock::poll(READY_WITHIN, has_account) {
             return Err(self.not_ready(Component::ControllerManager));
         }
         if self.state.settings.nodes == 0 {
             return Ok(());
         }
-        let arguments = ["wait", "--for=condition=Ready", "node", "-l", "type=kwok", "--timeout=60s"];
+        let arguments = [
+            "wait",
+            "--for=condition=Ready",
+            "node",
+            "-l",
+            "type=kwok",
+            "--timeout=60s",
+        ];
         let output = self.kubectl(&arguments)?;
-        if output.status.success() { Ok(()) } else { Err(self.not_ready(Component::Kwok)) }
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(self.not_ready(Component::Kwok))
+        }
     }
 
     fn launch(&self, component: Component) -> Result<(), Error> {
@@ -173,7 +216,11 @@ impl Cluster {
         };
         // A component that was just killed may take a moment to give its port back.
         if let Some(port) = port.filter(|port| !clock::poll(Duration::from_secs(5), || is_free(*port))) {
-            return Err(Error::PortBusy { component: component.name().to_owned(), port, cluster: self.name.clone() });
+            return Err(Error::PortBusy {
+                component: component.name().to_owned(),
+                port,
+                cluster: self.name.clone(),
+            });
         }
         let context = Context {
             binaries: &self.binaries,
@@ -195,26 +242,44 @@ impl Cluster {
     }
 
     fn wait_ready(&self, component: Component) -> Result<(), Error> {
-        let answers = || self.kubectl(&["get", "--raw=/readyz"]).is_ok_and(|o| o.status.success());
+        let answers = || {
+            self.kubectl(&["get", "--raw=/readyz"])
+                .is_ok_and(|o| o.status.success())
+        };
         let ended = || self.process(component).pid().is_none() || self.process(Component::Etcd).pid().is_none();
         if clock::poll(READY_WITHIN, || answers() || ended()) && answers() {
             return Ok(());
         }
-        let culprit = if self.process(Component::Etcd).pid().is_none() { Component::Etcd } else { component };
+        let culprit = if self.process(Component::Etcd).pid().is_none() {
+            Component::Etcd
+        } else {
+            component
+        };
         Err(self.not_ready(culprit))
     }
 
     fn not_ready(&self, component: Component) -> Error {
         let log = self.process(component).log_tail();
-        Error::NotReady { component: component.name().to_owned(), seconds: READY_WITHIN.as_secs(), log }
+        Error::NotReady {
+            component: component.name().to_owned(),
+            seconds: READY_WITHIN.as_secs(),
+            log,
+        }
     }
 
     /// Creates or updates objects.
     fn apply(&self, objects: &serde_json::Value) -> Result<(), Error> {
         let mut command = self.kubectl_command(&["apply", "--server-side", "--force-conflicts", "-f", "-"]);
-        let failed = |e| Error::Io { what: "run kubectl apply".to_owned(), source: e };
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+        let failed = |e| Error::Io {
+            what: "run kubectl apply".to_owned(),
+            source: e,
+        };
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(objects.to_string().as_bytes()).map_err(failed)?;
         }
@@ -222,7 +287,10 @@ impl Cluster {
         if output.status.success() {
             return Ok(());
         }
-        Err(Error::Kubectl { what: "apply objects".to_owned(), output: String::from_utf8_lossy(&output.stderr).into_owned() })
+        Err(Error::Kubectl {
+            what: "apply objects".to_owned(),
+            output: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
     }
 
     /// The kubeconfig of an administrator.
@@ -243,7 +311,10 @@ impl Cluster {
 
     /// Runs the pinned kubectl as the administrator.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<Output, Error> {
-        self.kubectl_command(arguments).output().map_err(|e| Error::Io { what: "run kubectl".to_owned(), source: e })
+        self.kubectl_command(arguments).output().map_err(|e| Error::Io {
+            what: "run kubectl".to_owned(),
+            source: e,
+        })
     }
 
     /// Where the pinned kubectl is.
@@ -256,7 +327,9 @@ impl Cluster {
         let mut command = Command::new(self.binaries.path("kubectl"));
         command.arg("--kubeconfig").arg(self.kubeconfig_path());
         // What kubectl remembers of a server is filed by address and port; the next cluster on this port is another one.
-        command.arg("--cache-dir").arg(self.kubeconfig_path().with_file_name("discovery"));
+        command
+            .arg("--cache-dir")
+            .arg(self.kubeconfig_path().with_file_name("discovery"));
         command.args(arguments);
         command
     }
@@ -346,7 +419,10 @@ impl Drop for Cluster {
 
 /// Names of the clusters that are there.
 pub fn names() -> Vec<String> {
-    let entries = fs::read_dir(cache_directory().join("clusters")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(cache_directory().join("clusters"))
+        .into_iter()
+        .flatten()
+        .flatten();
     let mut names: Vec<String> = entries
         .filter(|entry| entry.path().join("state.json").exists())
         .map(|entry| entry.file_name().to_string_lossy().into_owned())

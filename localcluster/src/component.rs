@@ -138,7 +138,10 @@ impl Context<'_> {
         if self.settings.audit_log {
             arguments.extend(flags(&[
                 ("audit-log-path", &self.in_directory("audit.log").display().to_string()),
-                ("audit-policy-file", &self.in_directory("audit-policy.json").display().to_string()),
+                (
+                    "audit-policy-file",
+                    &self.in_directory("audit-policy.json").display().to_string(),
+                ),
                 ("audit-log-mode", "blocking"),
             ]));
         }
@@ -147,7 +150,11 @@ impl Context<'_> {
 
     fn controller_manager(&self) -> Vec<String> {
         let kubeconfig = self.kubeconfig("controller-manager");
-        let controllers = if self.settings.statefulset_controller { "*" } else { "*,-statefulset-controller" };
+        let controllers = if self.settings.statefulset_controller {
+            "*"
+        } else {
+            "*,-statefulset-controller"
+        };
         let mut arguments = flags(&[
             ("kubeconfig", &kubeconfig),
             ("authentication-kubeconfig", &kubeconfig),

@@ -7,13 +7,17 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No Go on this machine.
-    #[error("failed to build the control plane: Go was not found; install Go {needed} or newer from https://go.dev/dl and put it on PATH")]
+    #[error(
+        "failed to build the control plane: Go was not found; install Go {needed} or newer from https://go.dev/dl and put it on PATH"
+    )]
     GoMissing {
         /// The version that the modules ask for.
         needed: String,
     },
     /// The Go that is there is too old.
-    #[error("failed to build the control plane: Go {found} is too old; install Go {needed} or newer from https://go.dev/dl")]
+    #[error(
+        "failed to build the control plane: Go {found} is too old; install Go {needed} or newer from https://go.dev/dl"
+    )]
     GoTooOld {
         /// The version that was found.
         found: String,
@@ -39,7 +43,9 @@ pub enum Error {
         needed_mib: u64,
     },
     /// A port that the cluster had is taken by somebody else.
-    #[error("failed to start {component}: port {port} of 127.0.0.1 is in use by another program; end it, or remove the cluster with `cargo xtask cluster down --name {cluster}`")]
+    #[error(
+        "failed to start {component}: port {port} of 127.0.0.1 is in use by another program; end it, or remove the cluster with `cargo xtask cluster down --name {cluster}`"
+    )]
     PortBusy {
         /// What wanted the port.
         component: String,
@@ -90,7 +96,11 @@ impl Error {
     pub(crate) fn io(what: impl Into<String>, path: &Path, source: io::Error) -> Self {
         let what = format!("{} {}", what.into(), path.display());
         if source.kind() == io::ErrorKind::StorageFull {
-            return Error::DiskFull { what, path: path.to_owned(), needed_mib: 200 };
+            return Error::DiskFull {
+                what,
+                path: path.to_owned(),
+                needed_mib: 200,
+            };
         }
         Error::Io { what, source }
     }

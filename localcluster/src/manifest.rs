@@ -20,7 +20,7 @@ pub(crate) fn nodes(count: u32) -> Value {
             "status": {"allocatable": room, "capacity": room},
         })
     };
-    list((0..count).map(node).collect())
+    list(&(0..count).map(node).collect::<Vec<_>>())
 }
 
 /// Storage classes of the provisioner: the default one can grow, `fixed` cannot.
@@ -36,7 +36,7 @@ pub(crate) fn storage_classes() -> Value {
             "volumeBindingMode": "Immediate",
         })
     };
-    list(vec![class("standard", true, "true"), class("fixed", false, "false")])
+    list(&[class("standard", true, "true"), class("fixed", false, "false")])
 }
 
 /// Audit policy: who wrote what, nothing else.
@@ -67,6 +67,6 @@ pub(crate) fn scheduler(kubeconfig: &str, stock_limits: bool) -> Value {
     })
 }
 
-fn list(items: Vec<Value>) -> Value {
+fn list(items: &[Value]) -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }

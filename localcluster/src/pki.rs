@@ -2,7 +2,8 @@
 
 use crate::error::Error;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
@@ -35,13 +36,22 @@ impl Pki {
         let mut params = CertificateParams::default();
         params.distinguished_name = name("flotilla-local-ca", &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
         self.write("ca.crt", &params.self_signed(&key)?.pem())?;
         self.write("ca.key", &key.serialize_pem())?;
         let accounts = KeyPair::generate()?;
         self.write("sa.key", &accounts.serialize_pem())?;
         self.write("sa.pub", &accounts.public_key_pem())?;
-        let apiserver = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "10.96.0.1"];
+        let apiserver = [
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "10.96.0.1",
+        ];
         self.sign("etcd", "etcd", &[], &[])?;
         self.sign("apiserver", "kube-apiserver", &["system:masters"], &apiserver)?;
         self.sign("controller-manager", "system:kube-controller-manager", &[], &[])?;
@@ -55,7 +65,11 @@ impl Pki {
     pub(crate) fn sign(&self, file: &str, user: &str, groups: &[&str], more_names: &[&str]) -> Result<(), Error> {
         let ca = Issuer::from_ca_cert_pem(&self.read("ca.crt")?, KeyPair::from_pem(&self.read("ca.key")?)?)?;
         let key = KeyPair::generate()?;
-        let names: Vec<String> = ["localhost", "127.0.0.1"].iter().chain(more_names).map(|n| (*n).to_owned()).collect();
+        let names: Vec<String> = ["localhost", "127.0.0.1"]
+            .iter()
+            .chain(more_names)
+            .map(|n| (*n).to_owned())
+            .collect();
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = name(user, groups);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

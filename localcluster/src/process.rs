@@ -28,10 +28,17 @@ impl Process {
         if self.pid().is_some() {
             return Ok(());
         }
-        let log = File::options().create(true).append(true).open(&self.log).map_err(|e| Error::io("write", &self.log, e))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .map_err(|e| Error::io("write", &self.log, e))?;
         let errors = log.try_clone().map_err(|e| Error::io("write", &self.log, e))?;
         command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
-        let child = command.spawn().map_err(|e| Error::Io { what: format!("start {}", self.name), source: e })?;
+        let child = command.spawn().map_err(|e| Error::Io {
+            what: format!("start {}", self.name),
+            source: e,
+        })?;
         let pid = child.id();
         let start_time = stat(pid).map(|s| s.start_time).unwrap_or_default();
         fs::write(&self.pid_file, format!("{pid} {start_time}")).map_err(|e| Error::io("write", &self.pid_file, e))?;
@@ -70,7 +77,10 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) -> bool {
-        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let pid = self
+            .pid()
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(Pid::from_raw);
         pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
     }
 
@@ -91,7 +101,11 @@ fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |index: usize| fields.get(index).and_then(|f| f.parse::<u64>().ok());
-    Some(Stat { state: fields.first()?.chars().next()?, ticks: number(11)? + number(12)?, start_time: number(19)? })
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        ticks: number(11)? + number(12)?,
+        start_time: number(19)?,
+    })
 }
 
 /// Processor time that a process has used, in seconds.
@@ -104,5 +118,10 @@ pub fn cpu_seconds_of(pid: u32) -> Option<f64> {
 pub fn peak_rss_bytes_of(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib * 1024)
 }

@@ -21,14 +21,32 @@ pub(crate) struct Ports {
 impl Ports {
     /// Ports that nobody uses now. They are held together, so that they differ.
     pub(crate) fn free() -> Result<Self, Error> {
-        let bind = || TcpListener::bind(("127.0.0.1", 0)).map_err(|e| Error::Io { what: "find a free port".to_owned(), source: e });
+        let bind = || {
+            TcpListener::bind(("127.0.0.1", 0)).map_err(|e| Error::Io {
+                what: "find a free port".to_owned(),
+                source: e,
+            })
+        };
         let listeners = [bind()?, bind()?, bind()?, bind()?, bind()?, bind()?];
         let mut ports = [0; 6];
         for (port, listener) in ports.iter_mut().zip(&listeners) {
-            *port = listener.local_addr().map_err(|e| Error::Io { what: "find a free port".to_owned(), source: e })?.port();
+            *port = listener
+                .local_addr()
+                .map_err(|e| Error::Io {
+                    what: "find a free port".to_owned(),
+                    source: e,
+                })?
+                .port();
         }
         let [etcd, etcd_peer, apiserver, controller_manager, scheduler, kwok] = ports;
-        Ok(Ports { etcd, etcd_peer, apiserver, controller_manager, scheduler, kwok })
+        Ok(Ports {
+            etcd,
+            etcd_peer,
+            apiserver,
+            controller_manager,
+            scheduler,
+            kwok,
+        })
     }
 }
 
@@ -72,7 +90,14 @@ mod tests {
     #[test]
     fn free_ports_differ() {
         let p = Ports::free().unwrap();
-        let all = std::collections::BTreeSet::from([p.etcd, p.etcd_peer, p.apiserver, p.controller_manager, p.scheduler, p.kwok]);
+        let all = std::collections::BTreeSet::from([
+            p.etcd,
+            p.etcd_peer,
+            p.apiserver,
+            p.controller_manager,
+            p.scheduler,
+            p.kwok,
+        ]);
         assert_eq!(all.len(), 6);
     }
 }

@@ -53,7 +53,13 @@ pub(crate) enum Verb {
 
 pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
-        Verb::Up { name, nodes, without_statefulset_controller, audit, stock_limits } => {
+        Verb::Up {
+            name,
+            nodes,
+            without_statefulset_controller,
+            audit,
+            stock_limits,
+        } => {
             let mut builder = Cluster::builder(&name).nodes(nodes);
             if without_statefulset_controller {
                 builder = builder.without_statefulset_controller();
@@ -89,6 +95,11 @@ pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
 fn kubectl(name: &str, arguments: &[String]) -> Result<ExitCode> {
     let cluster = Cluster::open(name)?;
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let status = cluster.kubectl_command(&arguments).status().context("failed to run kubectl")?;
-    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+    let status = cluster
+        .kubectl_command(&arguments)
+        .status()
+        .context("failed to run kubectl")?;
+    Ok(ExitCode::from(
+        status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1),
+    ))
 }

@@ -3,6 +3,7 @@
 mod cluster;
 mod demo;
 mod test;
+mod workspace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -12,13 +12,31 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flotilla-model", &["flotilla-api"]),
     ("flotilla-controllers", &["flotilla-api", "flotilla-model"]),
     ("flotilla-engine", &["flotilla-api", "flotilla-model"]),
-    ("flotilla", &["flotilla-api", "flotilla-model", "flotilla-controllers", "flotilla-engine"]),
+    (
+        "flotilla",
+        &[
+            "flotilla-api",
+            "flotilla-model",
+            "flotilla-controllers",
+            "flotilla-engine",
+        ],
+    ),
     ("flotilla-localcluster", &[]),
     ("xtask", &["flotilla-localcluster"]),
-    ("flotilla-e2e", &["flotilla-localcluster", "flotilla-api", "flotilla-model"]),
+    (
+        "flotilla-e2e",
+        &["flotilla-localcluster", "flotilla-api", "flotilla-model"],
+    ),
     (
         "flotilla-bench",
-        &["flotilla-localcluster", "flotilla-e2e", "flotilla-api", "flotilla-model", "flotilla-controllers", "flotilla-engine"],
+        &[
+            "flotilla-localcluster",
+            "flotilla-e2e",
+            "flotilla-api",
+            "flotilla-model",
+            "flotilla-controllers",
+            "flotilla-engine",
+        ],
     ),
 ];
 
@@ -27,8 +45,26 @@ const PURE: &[&str] = &["flotilla-api", "flotilla-model", "flotilla-controllers"
 
 /// Crates that bring one of these.
 const IMPURE: &[&str] = &[
-    "tokio", "async-std", "smol", "futures-util", "futures-executor", "hyper", "hyper-util", "reqwest", "ureq", "tower", "kube-client",
-    "kube-runtime", "rand", "rand_core", "fastrand", "getrandom", "tracing", "log", "slog", "env_logger",
+    "tokio",
+    "async-std",
+    "smol",
+    "futures-util",
+    "futures-executor",
+    "hyper",
+    "hyper-util",
+    "reqwest",
+    "ureq",
+    "tower",
+    "kube-client",
+    "kube-runtime",
+    "rand",
+    "rand_core",
+    "fastrand",
+    "getrandom",
+    "tracing",
+    "log",
+    "slog",
+    "env_logger",
 ];
 
 /// Words that no source file may hold, with the reason.
@@ -37,7 +73,14 @@ const BANNED: &[(&str, &str)] = &[
     ("XXX", "mend it, or open an issue"),
     ("todo!", "a stub is a defect"),
     ("unimplemented!", "a stub is a defect"),
-    ("std::collections::HashMap", "iteration order is random: BTreeMap, or hashbrown with a fixed hasher"),
+    (
+        "HashMap::new()",
+        "iteration order is random: BTreeMap, or a map with a fixed hasher",
+    ),
+    (
+        "HashSet::new()",
+        "iteration order is random: BTreeSet, or a set with a fixed hasher",
+    ),
     ("thread::sleep", "wait for what you wait for"),
 ];
 
@@ -47,19 +90,44 @@ const LONGEST_FUNCTION: usize = 70;
 const LONGEST_FILE: usize = 600;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the workspace")
+        .to_owned()
 }
 
 fn cargo(args: &[&str]) -> String {
-    let output = Command::new(env!("CARGO")).args(args).current_dir(root()).output().expect("cargo runs");
-    assert!(output.status.success(), "cargo {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(env!("CARGO"))
+        .args(args)
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("cargo prints UTF-8")
 }
 
 /// Names of all crates reachable from `package` in a build, itself included.
 fn reachable(package: &str) -> Vec<String> {
-    let tree = cargo(&["tree", "--offline", "-p", package, "-e", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]);
-    tree.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    let tree = cargo(&[
+        "tree",
+        "--offline",
+        "-p",
+        package,
+        "-e",
+        "normal,no-proc-macro",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]);
+    tree.lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
 }
 
 #[test]
@@ -81,19 +149,32 @@ fn dependencies_point_one_way() {
 fn deciding_is_pure() {
     let mut wrong = Vec::new();
     for package in PURE {
-        wrong.extend(reachable(package).into_iter().filter(|c| IMPURE.contains(&c.as_str())).map(|c| format!("{package}: {c}")));
+        wrong.extend(
+            reachable(package)
+                .into_iter()
+                .filter(|c| IMPURE.contains(&c.as_str()))
+                .map(|c| format!("{package}: {c}")),
+        );
     }
     assert!(wrong.is_empty(), "reachable from a deciding crate: {wrong:?}");
 }
 
 /// All Rust sources of the workspace that git knows, with their text.
 fn sources() -> Vec<(String, String)> {
-    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root()).output().expect("git runs");
+    let listed = Command::new("git")
+        .args(["ls-files", "*.rs"])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
     let names = String::from_utf8(listed.stdout).expect("names are UTF-8");
     names
         .lines()
         .filter(|name| !name.ends_with("tests/tidy.rs"))
-        .filter_map(|name| fs::read_to_string(root().join(name)).ok().map(|text| (name.to_owned(), text)))
+        .filter_map(|name| {
+            fs::read_to_string(root().join(name))
+                .ok()
+                .map(|text| (name.to_owned(), text))
+        })
         .collect()
 }
 
@@ -103,7 +184,9 @@ fn is_test(name: &str) -> bool {
 
 /// The lines before the tests at the end of a file.
 fn body(text: &str) -> Vec<&str> {
-    text.lines().take_while(|line| !line.trim_start().starts_with("#[cfg(test)]")).collect()
+    text.lines()
+        .take_while(|line| !line.trim_start().starts_with("#[cfg(test)]"))
+        .collect()
 }
 
 #[test]
@@ -141,9 +224,18 @@ fn functions(lines: &[&str]) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for (start, line) in lines.iter().enumerate() {
         let trimmed = line.trim_start();
-        let is_function = ["fn ", "pub fn ", "pub(super) fn ", "pub(crate) fn ", "async fn ", "pub async fn ", "const fn ", "pub const fn "]
-            .iter()
-            .any(|head| trimmed.starts_with(head));
+        let is_function = [
+            "fn ",
+            "pub fn ",
+            "pub(super) fn ",
+            "pub(crate) fn ",
+            "async fn ",
+            "pub async fn ",
+            "const fn ",
+            "pub const fn ",
+        ]
+        .iter()
+        .any(|head| trimmed.starts_with(head));
         if !is_function || trimmed.ends_with(';') {
             continue;
         }
@@ -159,13 +251,28 @@ fn functions(lines: &[&str]) -> Vec<(String, usize)> {
 #[test]
 fn texts_are_self_sufficient() {
     // Assembled, so that this file does not hold what it forbids.
-    let forbidden = [["/work", "/"].concat(), ["shared", "/spec"].concat(), ["../", "shared"].concat()];
-    let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().expect("git runs");
+    let forbidden = [
+        ["/work", "/"].concat(),
+        ["shared", "/spec"].concat(),
+        ["../", "shared"].concat(),
+    ];
+    let listed = Command::new("git")
+        .args(["ls-files"])
+        .current_dir(root())
+        .output()
+        .expect("git runs");
     let names = String::from_utf8(listed.stdout).expect("names are UTF-8");
     let mut found = Vec::new();
-    for name in names.lines().filter(|n| !n.ends_with(".sum") && *n != "Cargo.lock") {
-        let Ok(text) = fs::read_to_string(root().join(name)) else { continue };
-        found.extend(forbidden.iter().filter(|f| text.contains(f.as_str())).map(|f| format!("{name} mentions {f}")));
+    for name in names.lines().filter(|n| !n.ends_with("go.sum") && *n != "Cargo.lock") {
+        let Ok(text) = fs::read_to_string(root().join(name)) else {
+            continue;
+        };
+        found.extend(
+            forbidden
+                .iter()
+                .filter(|f| text.contains(f.as_str()))
+                .map(|f| format!("{name} mentions {f}")),
+        );
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }

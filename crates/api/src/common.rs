@@ -80,18 +80,18 @@ pub(crate) fn pod_template(_: &mut SchemaGenerator) -> Schema {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": {
-            "metadata": open(serde_json::json!({
+            "metadata": open(&serde_json::json!({
                 "labels": {"type": "object", "maxProperties": 256, "additionalProperties": label_value()},
                 "annotations": {"type": "object", "maxProperties": 1024, "additionalProperties": text()},
                 "finalizers": {"type": "array", "items": text()},
                 // Written by Go clients, always null.
                 "creationTimestamp": {"type": "string", "nullable": true},
             })),
-            "spec": open(serde_json::json!({
+            "spec": open(&serde_json::json!({
                 "restartPolicy": text(),
                 "activeDeadlineSeconds": {"type": "integer", "format": "int64"},
-                "readinessGates": {"type": "array", "maxItems": 64, "items": open(serde_json::json!({"conditionType": {"type": "string", "maxLength": 317}}))},
-                "containers": {"type": "array", "items": open(serde_json::json!({"name": text(), "image": text()}))},
+                "readinessGates": {"type": "array", "maxItems": 64, "items": open(&serde_json::json!({"conditionType": {"type": "string", "maxLength": 317}}))},
+                "containers": {"type": "array", "items": open(&serde_json::json!({"name": text(), "image": text()}))},
             })),
         },
     })
@@ -110,15 +110,15 @@ pub(crate) fn claim_templates(_: &mut SchemaGenerator) -> Schema {
             "type": "object",
             "x-kubernetes-preserve-unknown-fields": true,
             "properties": {
-                "metadata": open(serde_json::json!({
+                "metadata": open(&serde_json::json!({
                     "name": {"type": "string", "maxLength": 253},
                     "creationTimestamp": {"type": "string", "nullable": true},
                 })),
-                "spec": open(serde_json::json!({
+                "spec": open(&serde_json::json!({
                     "storageClassName": {"type": "string", "maxLength": 253},
                     "accessModes": {"type": "array", "maxItems": 8, "items": {"type": "string", "maxLength": 64}},
                     "volumeMode": {"type": "string", "maxLength": 64},
-                    "resources": open(serde_json::json!({"requests": quantities})),
+                    "resources": open(&serde_json::json!({"requests": quantities})),
                 })),
             },
         },
@@ -126,6 +126,6 @@ pub(crate) fn claim_templates(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// An object with some declared fields that keeps all others.
-fn open(properties: Value) -> Value {
+fn open(properties: &Value) -> Value {
     serde_json::json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": properties})
 }

@@ -79,6 +79,7 @@ fn definition(crd: &Value, rules: &[Rule]) -> Value {
     let schema = crd
         .pointer_mut("/spec/versions/0/schema/openAPIV3Schema")
         .expect("kube writes a schema");
+    unwrap_descriptions(schema);
     // An absent field and null are the same to the API server; declaring them nullable would store the nulls and confuse `has()`.
     for part in ["spec", "status"] {
         forbid_null(&mut schema["properties"][part]);
@@ -91,6 +92,19 @@ fn definition(crd: &Value, rules: &[Rule]) -> Value {
         list.as_array_mut().expect("a list").extend(rule.validations());
     }
     crd
+}
+
+/// Joins the lines of comments, which are wrapped for the source text, so that `kubectl explain` can wrap them for the terminal.
+fn unwrap_descriptions(schema: &mut Value) {
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        let paragraphs: Vec<_> = text.split("\n\n").map(|p| p.replace('\n', " ")).collect();
+        *text = paragraphs.join("\n\n");
+    }
+    match schema {
+        Value::Object(fields) => fields.values_mut().for_each(unwrap_descriptions),
+        Value::Array(items) => items.iter_mut().for_each(unwrap_descriptions),
+        _ => {}
+    }
 }
 
 fn forbid_null(schema: &mut Value) {
@@ -165,9 +179,20 @@ mod tests {
         assert_eq!(crd["metadata"]["name"], "statefulsets.apps.kruise.io");
         assert_eq!(crd["spec"]["names"]["shortNames"], json!(["sts", "asts"]));
         let version = &crd["spec"]["versions"][0];
-        let columns: Vec<_> = version["additionalPrinterColumns"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
-        assert_eq!(columns, ["DESIRED", "CURRENT", "UPDATED", "READY", "AGE", "CONTAINERS", "IMAGES"]);
-        assert_eq!(version["subresources"]["scale"]["labelSelectorPath"], ".status.labelSelector");
+        let columns: Vec<_> = version["additionalPrinterColumns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|c| c["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            columns,
+            ["DESIRED", "CURRENT", "UPDATED", "READY", "AGE", "CONTAINERS", "IMAGES"]
+        );
+        assert_eq!(
+            version["subresources"]["scale"]["labelSelectorPath"],
+            ".status.labelSelector"
+        );
         assert_eq!(version["subresources"]["status"], json!({}));
     }
 
@@ -175,14 +200,28 @@ mod tests {
     fn schemas_have_no_defaults_of_ours() {
         for crd in crds() {
             let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
-            every_schema(schema, "", &mut |path, schema| assert!(schema.get("default").is_none(), "{path}"));
+            every_schema(schema, "", &mut |path, schema| {
+                assert!(schema.get("default").is_none(), "{path}");
+            });
         }
     }
 
     #[test]
     fn ratcheting_lets_old_mistakes_be() {
-        let rule = Rule { path: "", check: Check::Ratcheting("$.a > 0"), message: "a", field: None };
-        let texts: Vec<_> = rule.validations().iter().map(|v| v["rule"].as_str().unwrap().to_owned()).collect();
-        assert_eq!(texts, ["oldSelf.hasValue() || (self.a > 0)", "(self.a > 0) || !(oldSelf.a > 0)"]);
+        let rule = Rule {
+            path: "",
+            check: Check::Ratcheting("$.a > 0"),
+            message: "a",
+            field: None,
+        };
+        let texts: Vec<_> = rule
+            .validations()
+            .iter()
+            .map(|v| v["rule"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(
+            texts,
+            ["oldSelf.hasValue() || (self.a > 0)", "(self.a > 0) || !(oldSelf.a > 0)"]
+        );
     }
 }

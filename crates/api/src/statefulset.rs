@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+// The columns of `kubectl get` repeat their parameters; clippy takes these for attributes of the struct.
+#[allow(clippy::duplicated_attributes)]
 /// An Advanced StatefulSet manages pods with stable names and storage, as a StatefulSet does, and can update several at a time,
 /// out of order, in part, and with ordinals left out.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,13 +33,50 @@ use std::collections::BTreeMap;
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.labelSelector"
     ),
-    printcolumn(name = "DESIRED", type_ = "integer", json_path = ".spec.replicas", description = "How many pods are wanted."),
-    printcolumn(name = "CURRENT", type_ = "integer", json_path = ".status.replicas", description = "How many pods there are."),
-    printcolumn(name = "UPDATED", type_ = "integer", json_path = ".status.updatedReplicas", description = "How many pods are at the update revision."),
-    printcolumn(name = "READY", type_ = "integer", json_path = ".status.readyReplicas", description = "How many pods are ready."),
-    printcolumn(name = "AGE", type_ = "date", json_path = ".metadata.creationTimestamp", description = "When the set was created."),
-    printcolumn(name = "CONTAINERS", type_ = "string", json_path = ".spec.template.spec.containers[*].name", priority = 1, description = "Names of the containers."),
-    printcolumn(name = "IMAGES", type_ = "string", json_path = ".spec.template.spec.containers[*].image", priority = 1, description = "Images of the containers.")
+    printcolumn(
+        name = "DESIRED",
+        type_ = "integer",
+        json_path = ".spec.replicas",
+        description = "How many pods are wanted."
+    ),
+    printcolumn(
+        name = "CURRENT",
+        type_ = "integer",
+        json_path = ".status.replicas",
+        description = "How many pods there are."
+    ),
+    printcolumn(
+        name = "UPDATED",
+        type_ = "integer",
+        json_path = ".status.updatedReplicas",
+        description = "How many pods are at the update revision."
+    ),
+    printcolumn(
+        name = "READY",
+        type_ = "integer",
+        json_path = ".status.readyReplicas",
+        description = "How many pods are ready."
+    ),
+    printcolumn(
+        name = "AGE",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "When the set was created."
+    ),
+    printcolumn(
+        name = "CONTAINERS",
+        type_ = "string",
+        json_path = ".spec.template.spec.containers[*].name",
+        priority = 1,
+        description = "Names of the containers."
+    ),
+    printcolumn(
+        name = "IMAGES",
+        type_ = "string",
+        json_path = ".spec.template.spec.containers[*].image",
+        priority = 1,
+        description = "Images of the containers."
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulSetSpec {
@@ -329,6 +368,10 @@ pub struct StatefulSetStatus {
     /// What is wrong or waited for: FailedCreatePod, FailedUpdatePod, InvalidSpec, Progressing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
+    /// Claims of pods that were made from claim templates which the set no longer has, and that no pod uses any more. They are kept
+    /// until you delete them. An extension of Flotilla.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused_volume_claims: Option<Vec<String>>,
     /// How many claims follow each template, if claims are expanded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_claims: Option<Vec<VolumeClaimStatus>>,

@@ -245,14 +245,14 @@ pub(crate) struct Cluster {
     pub(crate) now: Timestamp,
     pub(crate) observing_since: Timestamp,
     pub(crate) hints: Hints,
-    record: Option<Arc<SetRecord>>,
-    pods: BTreeMap<String, Arc<PodRecord>>,
-    own_pods: Vec<Arc<PodRecord>>,
-    orphan_pods: Vec<Arc<PodRecord>>,
-    claims: BTreeMap<String, Arc<ClaimRecord>>,
-    revisions: BTreeMap<String, Arc<RevisionRecord>>,
-    own_revisions: Vec<Arc<RevisionRecord>>,
-    orphan_revisions: Vec<Arc<RevisionRecord>>,
+    pub(crate) record: Option<Arc<SetRecord>>,
+    pub(crate) pods: BTreeMap<String, Arc<PodRecord>>,
+    pub(crate) own_pods: Vec<Arc<PodRecord>>,
+    pub(crate) orphan_pods: Vec<Arc<PodRecord>>,
+    pub(crate) claims: BTreeMap<String, Arc<ClaimRecord>>,
+    pub(crate) revisions: BTreeMap<String, Arc<RevisionRecord>>,
+    pub(crate) own_revisions: Vec<Arc<RevisionRecord>>,
+    pub(crate) orphan_revisions: Vec<Arc<RevisionRecord>>,
     classes: BTreeMap<String, Arc<StorageClassRecord>>,
 }
 
@@ -350,6 +350,14 @@ impl Cluster {
         };
         self.revision_record(name, number, template, Some(owner))
     }
+    /// The revision added last was made when the set had these claim templates.
+    pub(crate) fn recording_claims(mut self, names: &[&str]) -> Self {
+        let templates: Vec<Value> = names.iter().map(|n| json!({"metadata": {"name": n}})).collect();
+        let last = self.own_revisions.last_mut().expect("a revision was added");
+        Arc::make_mut(last).claim_templates = Some(Arc::new(Value::Array(templates)));
+        self.revisions.insert(last.name().to_owned(), last.clone());
+        self
+    }
     pub(crate) fn revision_record(
         mut self,
         name: &str,
@@ -423,21 +431,27 @@ impl Cluster {
     /// Runs one pass.
     pub(crate) fn decide(&self) -> flotilla_model::Decision {
         let mut cluster = self.clone();
-        let record = cluster.record();
-        cluster.record = Some(record.clone());
+        cluster.record = Some(cluster.record());
+        cluster.pass()
+    }
+
+    /// Runs one pass over the set that was read before; tests of many passes read it once.
+    pub(crate) fn pass(&self) -> flotilla_model::Decision {
+        let record = self.record.clone().expect("the set has been read");
         let context = PassContext {
             now: self.now,
             observing_since: self.observing_since,
             entropy: 0,
             hints: &self.hints,
         };
-        let view = crate::statefulset::view::View::observe(record, &cluster, context);
+        let view = crate::statefulset::view::View::observe(record, self, context);
         crate::statefulset::decide::decide(&view)
     }
 
-    /// Names of the member pods.
+    /// The pods that the set manages and wants to keep managing, with their ordinals.
     pub(crate) fn members(&self) -> impl Iterator<Item = (i64, &Arc<PodRecord>)> {
-        self.own_pods.iter().filter_map(|p| match membership("web", p.name()) {
+        let selected = self.own_pods.iter().filter(|p| p.label("app") == Some("web"));
+        selected.filter_map(|p| match membership("web", p.name()) {
             Membership::Member(ordinal) => Some((ordinal, p)),
             _ => None,
         })

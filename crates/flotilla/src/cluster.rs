@@ -19,11 +19,16 @@ pub struct Cluster {
 /// The configuration that the command line asks for.
 pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
     let words = |error: &dyn std::fmt::Display| Error::Config(error.to_string());
-    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions {
+        context: args.context.clone(),
+        ..KubeConfigOptions::default()
+    };
     let mut config = match (&args.kubeconfig, &args.context) {
         (Some(file), _) => {
             let kubeconfig = Kubeconfig::read_from(file).map_err(|e| words(&e))?;
-            Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|e| words(&e))?
+            Config::from_custom_kubeconfig(kubeconfig, &options)
+                .await
+                .map_err(|e| words(&e))?
         }
         (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(|e| words(&e))?,
         (None, None) => Config::infer().await.map_err(|e| words(&e))?,
@@ -37,7 +42,10 @@ impl Cluster {
     /// Connects as the command line asks.
     pub async fn connect(args: &ClusterArgs) -> Result<Self, Error> {
         let config = config(args).await?;
-        let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        let namespace = args
+            .namespace
+            .clone()
+            .unwrap_or_else(|| config.default_namespace.clone());
         let client = Client::try_from(config).map_err(|e| Error::Config(e.to_string()))?;
         Ok(Cluster { client, namespace })
     }
@@ -56,7 +64,10 @@ impl Cluster {
     pub async fn list(&self, resource: Resource) -> Result<Vec<Value>, Error> {
         let what = format!("list {resource} in namespace {}", self.namespace);
         let path = resource.collection_path(Some(&self.namespace));
-        let mut list = self.send(Method::GET, &path, None).await.map_err(|e| describe(what, &e))?;
+        let mut list = self
+            .send(Method::GET, &path, None)
+            .await
+            .map_err(|e| describe(what, &e))?;
         match list.get_mut("items").map(Value::take) {
             Some(Value::Array(items)) => Ok(items),
             _ => Ok(Vec::new()),
@@ -64,10 +75,18 @@ impl Cluster {
     }
 
     /// Patches an object and returns it as it is then. `content_type` says how `body` is read.
-    pub async fn patch(&self, resource: Resource, key: &ObjectKey, content_type: &str, body: &Value) -> Result<Value, Error> {
+    pub async fn patch(
+        &self,
+        resource: Resource,
+        key: &ObjectKey,
+        content_type: &str,
+        body: &Value,
+    ) -> Result<Value, Error> {
         let what = format!("change {resource} {key}");
         let path = format!("{}?fieldManager=flotilla-cli", resource.object_path(key, None));
-        self.send(Method::PATCH, &path, Some((content_type, body))).await.map_err(|e| describe(what, &e))
+        self.send(Method::PATCH, &path, Some((content_type, body)))
+            .await
+            .map_err(|e| describe(what, &e))
     }
 
     /// Sends one request; for callers that read refusals themselves.
@@ -95,8 +114,15 @@ pub fn describe(what: String, error: &kube::Error) -> Error {
                 409 => "; somebody else changed it at the same time: try again",
                 _ => "",
             };
-            Error::Refused { what, message: status.message.clone(), advice: advice.to_owned() }
+            Error::Refused {
+                what,
+                message: status.message.clone(),
+                advice: advice.to_owned(),
+            }
         }
-        other => Error::Unreachable { what, cause: other.to_string() },
+        other => Error::Unreachable {
+            what,
+            cause: other.to_string(),
+        },
     }
 }

@@ -80,6 +80,10 @@ pub enum Error {
 
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
-        if error.kind() == std::io::ErrorKind::BrokenPipe { Error::ClosedPipe } else { Error::Output(error) }
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            Error::ClosedPipe
+        } else {
+            Error::Output(error)
+        }
     }
 }

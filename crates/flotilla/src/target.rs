@@ -27,10 +27,15 @@ impl FromStr for Target {
         let kind = match kind.to_ascii_lowercase().as_str() {
             "statefulset" | "statefulsets" | "sts" => None,
             "statefulset.apps" | "statefulsets.apps" | "sts.apps" => Some(SetKind::Native),
-            "statefulset.apps.kruise.io" | "statefulsets.apps.kruise.io" | "sts.apps.kruise.io" | "asts" => Some(SetKind::Advanced),
+            "statefulset.apps.kruise.io" | "statefulsets.apps.kruise.io" | "sts.apps.kruise.io" | "asts" => {
+                Some(SetKind::Advanced)
+            }
             other => return Err(format!("unknown kind {other:?}: {FORM}")),
         };
-        Ok(Target { kind, name: name.to_owned() })
+        Ok(Target {
+            kind,
+            name: name.to_owned(),
+        })
     }
 }
 
@@ -76,13 +81,20 @@ pub async fn find(cluster: &Cluster, target: &Target) -> Result<Found, Error> {
     let mut found = Vec::new();
     for kind in kinds {
         if let Some(object) = cluster.get(kind.resource(), &key).await? {
-            found.push(Found { kind, key: key.clone(), object });
+            found.push(Found {
+                kind,
+                key: key.clone(),
+                object,
+            });
         }
     }
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (Some(_), false) => Err(Error::Ambiguous { name: key.to_string() }),
-        (None, _) => Err(Error::NotFound { target: target.to_string(), namespace: cluster.namespace.clone() }),
+        (None, _) => Err(Error::NotFound {
+            target: target.to_string(),
+            namespace: cluster.namespace.clone(),
+        }),
     }
 }
 
@@ -99,7 +111,14 @@ mod tests {
             ("asts/web", Some(SetKind::Advanced)),
             ("statefulsets.apps.kruise.io/web", Some(SetKind::Advanced)),
         ] {
-            assert_eq!(text.parse::<Target>().unwrap(), Target { kind, name: "web".into() }, "{text}");
+            assert_eq!(
+                text.parse::<Target>().unwrap(),
+                Target {
+                    kind,
+                    name: "web".into()
+                },
+                "{text}"
+            );
         }
         for text in ["web", "pod/web", "sts/", "sts/a/b"] {
             assert!(text.parse::<Target>().is_err(), "{text}");

@@ -36,6 +36,8 @@ pub struct Hints {
     pub starts: BTreeMap<i64, Starts>,
     /// The revision each slot's pod had when last seen, where it may be wanted again.
     pub last_revision: BTreeMap<i64, SmolStr>,
+    /// Since when waits that have no time of their own have been there, by [`crate::Wait::key`].
+    pub waiting: BTreeMap<String, Timestamp>,
     /// Notes already given, so that each is given once.
     pub reported: BTreeSet<String>,
 }

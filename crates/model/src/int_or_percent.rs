@@ -59,7 +59,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn reads_and_rounds() {
+    fn rule_3_7_reads_and_rounds() {
         let cases = [
             (json!(3), Some((3, 3))),
             (json!("25%"), Some((2, 3))),

@@ -122,7 +122,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn matches_as_kubernetes_does() {
+    fn rule_3_2_selectors_match_and_print_as_kubernetes_does() {
         let selector = Selector::from_json(&json!({
             "matchLabels": {"app": "web"},
             "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["b", "a"]}, {"key": "x", "operator": "Exists"}],
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_that_makes_no_sense_does_not_parse() {
+    fn rule_3_4_a_selector_that_makes_no_sense_does_not_parse() {
         for bad in [
             json!("app=web"),
             json!({"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}),

@@ -16,6 +16,13 @@ pub struct Wait {
     pub since: Option<Timestamp>,
 }
 
+impl Wait {
+    /// The same for the same wait in every pass, whatever numbers move.
+    pub fn key(&self) -> String {
+        format!("{}: {}", self.subject, self.cause.rule())
+    }
+}
+
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "cause", rename_all_fields = "camelCase")]

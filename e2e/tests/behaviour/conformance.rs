@@ -23,10 +23,13 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
             ($name:ident) => {
                 let own = lab.clone();
                 let namespace = format!("{}-{word}", stringify!($name).replace('_', "-"));
-                trials.push(trial(format!("conformance::{word}::{}", stringify!($name)), move || async move {
-                    let api = own.enter(&namespace).await;
-                    $name(api, kind, namespace).await;
-                }));
+                trials.push(trial(
+                    format!("conformance::{word}::{}", stringify!($name)),
+                    move || async move {
+                        let api = own.enter(&namespace).await;
+                        $name(api, kind, namespace).await;
+                    },
+                ));
             };
         }
         story!(ordered_scaling_halts_on_an_unhealthy_pod);
@@ -47,16 +50,25 @@ async fn ordered_scaling_halts_on_an_unhealthy_pod(api: Api, kind: Kind, ns: Str
     api.create(&kind.sets(&ns), &kind.manifest("web", 1)).await;
     ready(&api, &ns, 1).await;
     shape(&api, &ns, "web-0", "unready", Some("true")).await;
-    api.until(&pods(&ns), SOON, "web-0 not ready", |pods| !is_ready(&pods["web-0"])).await;
+    api.until(&pods(&ns), SOON, "web-0 not ready", |pods| !is_ready(&pods["web-0"]))
+        .await;
 
     scale(&api, kind, &ns, 3).await;
-    api.throughout(&pods(&ns), A_WHILE, "scale-up halts on an unhealthy pod", |pods| pods.len() == 1).await;
+    api.throughout(&pods(&ns), A_WHILE, "scale-up halts on an unhealthy pod", |pods| {
+        pods.len() == 1
+    })
+    .await;
 
     let mut order = Vec::new();
     shape(&api, &ns, "web-0", "unready", None).await;
     let everything = pods(&ns);
     let watching = api.until(&everything, SOON, "three pods, in order", |pods| {
-        for name in pods.keys().filter(|name| !order.contains(*name)).cloned().collect::<Vec<_>>() {
+        for name in pods
+            .keys()
+            .filter(|name| !order.contains(*name))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
             let lower_are_ready = order.iter().all(|lower: &String| is_ready(&pods[lower]));
             assert!(lower_are_ready, "{name} was created before {order:?} were ready");
             order.push(name);
@@ -69,10 +81,19 @@ async fn ordered_scaling_halts_on_an_unhealthy_pod(api: Api, kind: Kind, ns: Str
     for pod in ["web-0", "web-1", "web-2"] {
         shape(&api, &ns, pod, "unready", Some("true")).await;
     }
-    api.until(&pods(&ns), SOON, "no pod ready", |pods| pods.values().all(|p| !is_ready(p))).await;
-    api.until(&kind.sets(&ns), SOON, "the status says so", |sets| number(&sets["web"], "/status/readyReplicas") == 0).await;
+    api.until(&pods(&ns), SOON, "no pod ready", |pods| {
+        pods.values().all(|p| !is_ready(p))
+    })
+    .await;
+    api.until(&kind.sets(&ns), SOON, "the status says so", |sets| {
+        number(&sets["web"], "/status/readyReplicas") == 0
+    })
+    .await;
     scale(&api, kind, &ns, 0).await;
-    api.throughout(&pods(&ns), A_WHILE, "scale-down halts on unhealthy pods", |pods| pods.len() == 3).await;
+    api.throughout(&pods(&ns), A_WHILE, "scale-down halts on unhealthy pods", |pods| {
+        pods.len() == 3
+    })
+    .await;
 
     let mut left = Vec::new();
     for pod in ["web-2", "web-1", "web-0"] {
@@ -96,11 +117,21 @@ async fn burst_scaling_goes_on_with_unhealthy_pods(api: Api, kind: Kind, ns: Str
     api.create(&kind.sets(&ns), &set).await;
     ready(&api, &ns, 1).await;
     shape(&api, &ns, "web-0", "unready", Some("true")).await;
-    api.until(&pods(&ns), SOON, "web-0 not ready", |pods| !is_ready(&pods["web-0"])).await;
+    api.until(&pods(&ns), SOON, "web-0 not ready", |pods| !is_ready(&pods["web-0"]))
+        .await;
     scale(&api, kind, &ns, 3).await;
-    api.until(&pods(&ns), SOON, "three pods although one is unhealthy", |pods| pods.len() == 3).await;
+    api.until(&pods(&ns), SOON, "three pods although one is unhealthy", |pods| {
+        pods.len() == 3
+    })
+    .await;
     scale(&api, kind, &ns, 0).await;
-    api.until(&pods(&ns), SOON, "all pods gone although one is unhealthy", Objects::is_empty).await;
+    api.until(
+        &pods(&ns),
+        SOON,
+        "all pods gone although one is unhealthy",
+        Objects::is_empty,
+    )
+    .await;
 }
 
 async fn canary_and_phased_updates_by_partition(api: Api, kind: Kind, ns: String) {
@@ -113,25 +144,42 @@ async fn canary_and_phased_updates_by_partition(api: Api, kind: Kind, ns: String
     let old = text(&settled, "/status/updateRevision").to_owned();
 
     api.patch(&path, &image("app:v2")).await;
-    let sets = api.until(&kind.sets(&ns), SOON, "a new update revision", |s| text(&s["web"], "/status/updateRevision") != old).await;
+    let sets = api
+        .until(&kind.sets(&ns), SOON, "a new update revision", |s| {
+            text(&s["web"], "/status/updateRevision") != old
+        })
+        .await;
     let new = text(&sets["web"], "/status/updateRevision").to_owned();
-    api.throughout(&pods(&ns), A_WHILE, "the partition keeps every pod", |p| p.values().all(|p| revision(p) == old)).await;
+    api.throughout(&pods(&ns), A_WHILE, "the partition keeps every pod", |p| {
+        p.values().all(|p| revision(p) == old)
+    })
+    .await;
 
     let at = |pods: &Objects, revisions: [&str; 3]| {
-        all_ready(pods, 3) && revisions.iter().enumerate().all(|(i, r)| revision(&pods[&format!("web-{i}")]) == *r)
+        all_ready(pods, 3)
+            && revisions
+                .iter()
+                .enumerate()
+                .all(|(i, r)| revision(&pods[&format!("web-{i}")]) == *r)
     };
     api.patch(&path, &partition(2)).await;
-    api.until(&pods(&ns), SOON, "the canary is new", |p| at(p, [&old, &old, &new])).await;
+    api.until(&pods(&ns), SOON, "the canary is new", |p| at(p, [&old, &old, &new]))
+        .await;
 
     for pod in ["web-0", "web-2"] {
         api.delete(&format!("{}/{pod}", pods(&ns)), false).await;
     }
-    api.until(&pods(&ns), SOON, "deleted pods come back at their revision", |p| at(p, [&old, &old, &new])).await;
+    api.until(&pods(&ns), SOON, "deleted pods come back at their revision", |p| {
+        at(p, [&old, &old, &new])
+    })
+    .await;
 
     api.patch(&path, &partition(1)).await;
-    api.until(&pods(&ns), SOON, "the second phase", |p| at(p, [&old, &new, &new])).await;
+    api.until(&pods(&ns), SOON, "the second phase", |p| at(p, [&old, &new, &new]))
+        .await;
     api.patch(&path, &partition(0)).await;
-    api.until(&pods(&ns), SOON, "the last phase", |p| at(p, [&new, &new, &new])).await;
+    api.until(&pods(&ns), SOON, "the last phase", |p| at(p, [&new, &new, &new]))
+        .await;
     let done = rolled_out(&api, kind, &ns, "web").await;
     assert_eq!(text(&done, "/status/currentRevision"), new);
     assert_eq!(number(&done, "/status/currentReplicas"), 3);
@@ -151,7 +199,11 @@ async fn rolling_update_and_rollback(api: Api, kind: Kind, ns: String) {
     api.patch(&path, &image("app:v1")).await;
     assert_eq!(replacements(&api, &ns, "app:v1").await, ["web-2", "web-1", "web-0"]);
     let back = rolled_out(&api, kind, &ns, "web").await;
-    assert_eq!(text(&back, "/status/updateRevision"), first, "the rollback re-uses the old revision by name");
+    assert_eq!(
+        text(&back, "/status/updateRevision"),
+        first,
+        "the rollback re-uses the old revision by name"
+    );
     let history = api.list(&revisions(&ns)).await;
     assert_eq!(history.len(), 2, "no revision was added");
     assert_eq!(number(&history[&first], "/revision"), 3, "its number was raised");
@@ -188,10 +240,20 @@ async fn the_scale_subresource_works(api: Api, kind: Kind, ns: String) {
     let scale_path = format!("{}/scale", kind.set(&ns, "web"));
     api.create(&kind.sets(&ns), &kind.manifest("web", 1)).await;
     ready(&api, &ns, 1).await;
-    api.until(&kind.sets(&ns), SOON, "the status counts it", |s| number(&s["web"], "/status/replicas") == 1).await;
+    api.until(&kind.sets(&ns), SOON, "the status counts it", |s| {
+        number(&s["web"], "/status/replicas") == 1
+    })
+    .await;
     let mut scale = api.read(&scale_path).await;
-    assert_eq!((number(&scale, "/spec/replicas"), number(&scale, "/status/replicas")), (1, 1));
-    assert_eq!(text(&scale, "/status/selector"), "app=web", "an autoscaler finds the pods");
+    assert_eq!(
+        (number(&scale, "/spec/replicas"), number(&scale, "/status/replicas")),
+        (1, 1)
+    );
+    assert_eq!(
+        text(&scale, "/status/selector"),
+        "app=web",
+        "an autoscaler finds the pods"
+    );
     scale["spec"]["replicas"] = json!(2);
     api.put(&scale_path, &scale).await;
     ready(&api, &ns, 2).await;
@@ -212,7 +274,13 @@ async fn collections_are_listed_patched_and_deleted(api: Api, kind: Kind, ns: St
     ready(&api, &ns, 3).await;
     api.delete(&query, false).await;
     api.until(&kind.sets(&ns), SOON, "no sets", Objects::is_empty).await;
-    api.until(&pods(&ns), SOON, "the garbage collector took their pods", Objects::is_empty).await;
+    api.until(
+        &pods(&ns),
+        SOON,
+        "the garbage collector took their pods",
+        Objects::is_empty,
+    )
+    .await;
 }
 
 async fn the_status_subresource_keeps_foreign_conditions(api: Api, kind: Kind, ns: String) {
@@ -220,13 +288,23 @@ async fn the_status_subresource_keeps_foreign_conditions(api: Api, kind: Kind, n
     api.create(&kind.sets(&ns), &kind.manifest("web", 1)).await;
     ready(&api, &ns, 1).await;
     rolled_out(&api, kind, &ns, "web").await;
-    let condition = json!([{"type": "StatusUpdate", "status": "True", "reason": "E2E", "message": "Set from an e2e test"}]);
-    api.patch(&format!("{path}/status"), &json!({"status": {"conditions": condition}})).await;
+    let condition =
+        json!([{"type": "StatusUpdate", "status": "True", "reason": "E2E", "message": "Set from an e2e test"}]);
+    api.patch(&format!("{path}/status"), &json!({"status": {"conditions": condition}}))
+        .await;
     scale(&api, kind, &ns, 2).await;
     ready(&api, &ns, 2).await;
     let set = rolled_out(&api, kind, &ns, "web").await;
-    let kept = set.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    assert!(kept.into_iter().any(|c| c["type"] == "StatusUpdate"), "a condition of somebody else stays: {}", set["status"]);
+    let kept = set
+        .pointer("/status/conditions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    assert!(
+        kept.into_iter().any(|c| c["type"] == "StatusUpdate"),
+        "a condition of somebody else stays: {}",
+        set["status"]
+    );
 }
 
 async fn claims_are_made_kept_and_deleted_by_policy(api: Api, kind: Kind, ns: String) {
@@ -244,10 +322,16 @@ async fn claims_are_made_kept_and_deleted_by_policy(api: Api, kind: Kind, ns: St
     assert_eq!(text(&made["data-web-0"], "/metadata/labels/app"), "web");
 
     scale(&api, kind, &ns, 1).await;
-    api.until(&claims, SOON, "the claim went with its pod", |c| c.len() == 1 && c.contains_key("data-web-0")).await;
+    api.until(&claims, SOON, "the claim went with its pod", |c| {
+        c.len() == 1 && c.contains_key("data-web-0")
+    })
+    .await;
     api.delete(&kind.set(&ns, "web"), false).await;
     api.until(&pods(&ns), SOON, "no pods", Objects::is_empty).await;
-    api.throughout(&claims, Duration::from_secs(2), "the other claim is retained", |c| c.contains_key("data-web-0")).await;
+    api.throughout(&claims, Duration::from_secs(2), "the other claim is retained", |c| {
+        c.contains_key("data-web-0")
+    })
+    .await;
 }
 
 async fn unknown_template_fields_reach_revision_and_pod(api: Api, kind: Kind, ns: String) {
@@ -261,7 +345,12 @@ async fn unknown_template_fields_reach_revision_and_pod(api: Api, kind: Kind, ns
     }
     api.create(&kind.sets(&ns), &set).await;
     let history = api.until(&revisions(&ns), SOON, "a revision", |r| r.len() == 1).await;
-    let template = history.values().next().and_then(|r| r.pointer("/data/spec/template/spec")).cloned().unwrap_or_default();
+    let template = history
+        .values()
+        .next()
+        .and_then(|r| r.pointer("/data/spec/template/spec"))
+        .cloned()
+        .unwrap_or_default();
     assert_eq!(template["hostUsers"], json!(true));
     if kind == Kind::Advanced {
         assert_eq!(template["fieldOfTheFuture"], json!({"b": [1, 2], "a": "<&>"}));
@@ -274,6 +363,8 @@ async fn unknown_template_fields_reach_revision_and_pod(api: Api, kind: Kind, ns
 async fn scale(api: &Api, kind: Kind, ns: &str, replicas: i64) {
     let path = format!("{}/scale", kind.set(ns, "web"));
     let body = json!({"spec": {"replicas": replicas}});
-    let sent = api.send(Method::PATCH, &path, Some(("application/merge-patch+json", &body))).await;
+    let sent = api
+        .send(Method::PATCH, &path, Some(("application/merge-patch+json", &body)))
+        .await;
     sent.unwrap_or_else(|e| panic!("scale {path}: {e}"));
 }

@@ -21,7 +21,12 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
             let namespace = format!("why-{}", stringify!($name).replace('_', "-"));
             trials.push(trial(format!("why::{}", stringify!($name)), move || async move {
                 let api = own.enter(&namespace).await;
-                $name(Story { api, kubeconfig: own.kubeconfig.clone(), ns: namespace }).await;
+                $name(Story {
+                    api,
+                    kubeconfig: own.kubeconfig.clone(),
+                    ns: namespace,
+                })
+                .await;
             }));
         };
     }
@@ -48,7 +53,10 @@ struct Story {
 /// Runs the command line tool.
 fn flotilla(kubeconfig: &Path, ns: &str, args: &[&str]) -> Output {
     let mut command = Command::new(binary());
-    command.args(args).args(["--kubeconfig".as_ref(), kubeconfig.as_os_str()]).args(["--namespace", ns]);
+    command
+        .args(args)
+        .args(["--kubeconfig".as_ref(), kubeconfig.as_os_str()])
+        .args(["--namespace", ns]);
     command.output().expect("flotilla runs")
 }
 
@@ -67,7 +75,12 @@ impl Story {
     fn waits_of(&self, target: &str) -> Vec<Value> {
         let output = flotilla(&self.kubeconfig, &self.ns, &["why", target, "-o", "json"]);
         let text = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(3), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(3),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         let answer: Value = serde_json::from_str(&text).expect("JSON");
         answer["waits"].as_array().cloned().unwrap_or_default()
     }
@@ -84,13 +97,22 @@ impl Story {
     }
 
     async fn scale(&self, kind: Kind, replicas: i64) {
-        self.api.patch(&kind.set(&self.ns, "web"), &json!({"spec": {"replicas": replicas}})).await;
+        self.api
+            .patch(&kind.set(&self.ns, "web"), &json!({"spec": {"replicas": replicas}}))
+            .await;
     }
 }
 
 async fn pod_not_ready(s: Story) {
-    s.create(Kind::Native, |set| set["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/never-ready": "true"})).await;
-    s.api.until(&pods(&s.ns), SOON, "web-0 running", |p| p.values().any(|p| text(p, "/status/phase") == "Running")).await;
+    s.create(Kind::Native, |set| {
+        set["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/never-ready": "true"});
+    })
+    .await;
+    s.api
+        .until(&pods(&s.ns), SOON, "web-0 running", |p| {
+            p.values().any(|p| text(p, "/status/phase") == "Running")
+        })
+        .await;
     let wait = s.wait("PodNotReady");
     assert_eq!(wait["subject"], "web-0");
     assert!(wait["since"].is_string());
@@ -99,9 +121,14 @@ async fn pod_not_ready(s: Story) {
 }
 
 async fn pod_not_yet_available(s: Story) {
-    s.create(Kind::Native, |set| set["spec"]["minReadySeconds"] = json!(600)).await;
-    s.api.until(&pods(&s.ns), SOON, "web-0 ready", |p| p.values().any(is_ready)).await;
-    let left = s.wait("PodNotAvailable")["remainingMilliseconds"].as_u64().expect("a number");
+    s.create(Kind::Native, |set| set["spec"]["minReadySeconds"] = json!(600))
+        .await;
+    s.api
+        .until(&pods(&s.ns), SOON, "web-0 ready", |p| p.values().any(is_ready))
+        .await;
+    let left = s.wait("PodNotAvailable")["remainingMilliseconds"]
+        .as_u64()
+        .expect("a number");
     assert!((500_000..=600_000).contains(&left), "{left}");
 }
 
@@ -118,22 +145,36 @@ async fn budget_used_up(s: Story) {
     update["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/never-ready": "true"});
     s.api.patch(&Kind::Advanced.set(&s.ns, "web"), &update).await;
     let is_new = |p: &Value| text(p, "/spec/containers/0/image") == "app:v2";
-    s.api.until(&pods(&s.ns), SOON, "web-2 is new", |p| p.get("web-2").is_some_and(is_new)).await;
+    s.api
+        .until(&pods(&s.ns), SOON, "web-2 is new", |p| {
+            p.get("web-2").is_some_and(is_new)
+        })
+        .await;
     let wait = s.wait("UpdateBudget");
     assert_eq!((&wait["usedBy"], &wait["budget"]), (&json!(["web-2"]), &json!(1)));
 }
 
 async fn partition_and_paused(s: Story) {
-    s.create(Kind::Advanced, |set| set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 2}})).await;
+    s.create(Kind::Advanced, |set| {
+        set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"partition": 2}});
+    })
+    .await;
     ready(&s.api, &s.ns, 2).await;
     rolled_out(&s.api, Kind::Advanced, &s.ns, "web").await;
     let path = Kind::Advanced.set(&s.ns, "web");
     let first = text(&s.api.read(&path).await, "/status/updateRevision").to_owned();
     s.api.patch(&path, &image("app:v2")).await;
     let moved = |sets: &Objects| text(&sets["web"], "/status/updateRevision") != first;
-    s.api.until(&Kind::Advanced.sets(&s.ns), SOON, "a new update revision", moved).await;
+    s.api
+        .until(&Kind::Advanced.sets(&s.ns), SOON, "a new update revision", moved)
+        .await;
     assert_eq!(s.wait("Partition")["kept"], 2);
-    s.api.patch(&path, &json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0, "paused": true}}}})).await;
+    s.api
+        .patch(
+            &path,
+            &json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0, "paused": true}}}}),
+        )
+        .await;
     assert!(text(&s.wait("Paused"), "/advice").contains("flotilla rollout resume"));
 }
 
@@ -148,7 +189,9 @@ async fn claim_terminating(s: Story) {
     .await;
     ready(&s.api, &s.ns, 1).await;
     let claim = format!("{}/data-web-0", flotilla_e2e::sets::claims(&s.ns));
-    s.api.patch(&claim, &json!({"metadata": {"finalizers": ["e2e.flotilla.rs/hold"]}})).await;
+    s.api
+        .patch(&claim, &json!({"metadata": {"finalizers": ["e2e.flotilla.rs/hold"]}}))
+        .await;
     s.api.delete(&claim, false).await;
     s.scale(Kind::Advanced, 0).await;
     s.api.until(&pods(&s.ns), SOON, "no pods", Objects::is_empty).await;
@@ -162,32 +205,55 @@ async fn quota_exceeded(s: Story) {
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}});
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", s.ns);
     s.api.create(&quotas, &quota).await;
-    s.api.until(&quotas, SOON, "the quota counts", |q| q["small"].pointer("/status/hard/pods").is_some()).await;
-    s.create(Kind::Advanced, |set| set["spec"]["podManagementPolicy"] = json!("Parallel")).await;
+    s.api
+        .until(&quotas, SOON, "the quota counts", |q| {
+            q["small"].pointer("/status/hard/pods").is_some()
+        })
+        .await;
+    s.create(Kind::Advanced, |set| {
+        set["spec"]["podManagementPolicy"] = json!("Parallel");
+    })
+    .await;
     ready(&s.api, &s.ns, 1).await;
     let failed = |sets: &Objects| condition(&sets["web"], "FailedCreatePod") == "True";
-    s.api.until(&Kind::Advanced.sets(&s.ns), SOON, "condition FailedCreatePod", failed).await;
+    s.api
+        .until(&Kind::Advanced.sets(&s.ns), SOON, "condition FailedCreatePod", failed)
+        .await;
     let wait = s.wait("Refused");
     assert_eq!(wait["reason"], "QuotaExceeded", "{wait}");
     assert!(text(&wait, "/advice").contains("ResourceQuota"));
     s.api.delete(&format!("{quotas}/small"), false).await;
     ready(&s.api, &s.ns, 2).await;
     let recovered = |sets: &Objects| condition(&sets["web"], "FailedCreatePod") == "False";
-    s.api.until(&Kind::Advanced.sets(&s.ns), SOON, "the condition recovers", recovered).await;
+    s.api
+        .until(&Kind::Advanced.sets(&s.ns), SOON, "the condition recovers", recovered)
+        .await;
 }
 
 async fn service_account_missing(s: Story) {
-    s.create(Kind::Native, |set| set["spec"]["template"]["spec"]["serviceAccountName"] = json!("nobody")).await;
+    s.create(Kind::Native, |set| {
+        set["spec"]["template"]["spec"]["serviceAccountName"] = json!("nobody");
+    })
+    .await;
     let failed = |sets: &Objects| condition(&sets["web"], "FailedCreatePod") == "True";
-    s.api.until(&Kind::Native.sets(&s.ns), SOON, "condition FailedCreatePod", failed).await;
+    s.api
+        .until(&Kind::Native.sets(&s.ns), SOON, "condition FailedCreatePod", failed)
+        .await;
     let wait = s.wait("Refused");
     assert_eq!(wait["reason"], "ServiceAccountMissing", "{wait}");
 }
 
 async fn image_cannot_start(s: Story) {
-    s.create(Kind::Native, |set| set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:broken")).await;
+    s.create(Kind::Native, |set| {
+        set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:broken");
+    })
+    .await;
     let waiting = |p: &Value| text(p, "/status/containerStatuses/0/state/waiting/reason").contains("Image");
-    s.api.until(&pods(&s.ns), SOON, "the image cannot be pulled", |p| p.values().any(waiting)).await;
+    s.api
+        .until(&pods(&s.ns), SOON, "the image cannot be pulled", |p| {
+            p.values().any(waiting)
+        })
+        .await;
     let wait = s.wait("ContainerCannotStart");
     assert_eq!(wait["container"], "main");
     assert!(text(&wait, "/reason").contains("Image"), "{wait}");
@@ -196,15 +262,31 @@ async fn image_cannot_start(s: Story) {
 
 async fn reserved_ordinal_unreadable(s: Story) {
     // Such a set cannot be stored any more: it was there before the rule.
-    let stored = Story { ns: STORED.to_owned(), ..s };
+    let stored = Story {
+        ns: STORED.to_owned(),
+        ..s
+    };
     let path = Kind::Advanced.set(STORED, UNREADABLE);
-    let two = |p: &Objects| p.values().filter(|p| text(p, "/metadata/labels/app") == UNREADABLE && is_ready(p)).count() == 2;
+    let two = |p: &Objects| {
+        p.values()
+            .filter(|p| text(p, "/metadata/labels/app") == UNREADABLE && is_ready(p))
+            .count()
+            == 2
+    };
     stored.api.until(&pods(STORED), SOON, "two pods", two).await;
     stored.api.patch(&path, &json!({"spec": {"replicas": 1}})).await;
-    let seen = |sets: &Objects| number(&sets[UNREADABLE], "/status/observedGeneration") == number(&sets[UNREADABLE], "/metadata/generation");
-    stored.api.until(&Kind::Advanced.sets(STORED), SOON, "the controller has looked", seen).await;
+    let seen = |sets: &Objects| {
+        number(&sets[UNREADABLE], "/status/observedGeneration") == number(&sets[UNREADABLE], "/metadata/generation")
+    };
+    stored
+        .api
+        .until(&Kind::Advanced.sets(STORED), SOON, "the controller has looked", seen)
+        .await;
     let waits = stored.waits_of(&format!("asts/{UNREADABLE}"));
-    let wait = waits.iter().find(|w| w["cause"] == "FieldUnreadable").unwrap_or_else(|| panic!("no such wait in {waits:?}"));
+    let wait = waits
+        .iter()
+        .find(|w| w["cause"] == "FieldUnreadable")
+        .unwrap_or_else(|| panic!("no such wait in {waits:?}"));
     assert!(text(wait, "/path").contains("reserveOrdinals[0]"), "{wait}");
 }
 
@@ -215,7 +297,11 @@ async fn rollout_verbs(s: Story) {
         let run = |args: &[&str]| flotilla(&s.kubeconfig, &s.ns, args);
         let ok = |args: &[&str]| {
             let output = run(args);
-            let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let told = format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
             assert!(output.status.success(), "{args:?}: {told}");
             told
         };
@@ -223,7 +309,12 @@ async fn rollout_verbs(s: Story) {
         s.api.patch(&kind.set(&s.ns, "web"), &image("app:v2")).await;
         let status = run(&["rollout", "status", target, "--watch=false"]);
         if kind == Kind::Advanced {
-            assert_eq!(status.status.code(), Some(3), "{}", String::from_utf8_lossy(&status.stdout));
+            assert_eq!(
+                status.status.code(),
+                Some(3),
+                "{}",
+                String::from_utf8_lossy(&status.stdout)
+            );
         }
         assert!(ok(&["rollout", "resume", target]).contains("resumed"));
         assert!(ok(&["rollout", "status", target, "--timeout-seconds", "60"]).contains("complete"));
@@ -245,19 +336,35 @@ async fn errors_say_what_to_do(s: Story) {
     let output = flotilla(&s.kubeconfig, &s.ns, &["why", "statefulset/missing"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1));
-    assert!(told.contains("missing was not found in namespace") && told.contains("--namespace"), "{told}");
-    let output = Command::new(binary()).args(["why", "statefulset/web", "--kubeconfig", "/nonexistent"]).output().expect("runs");
+    assert!(
+        told.contains("missing was not found in namespace") && told.contains("--namespace"),
+        "{told}"
+    );
+    let output = Command::new(binary())
+        .args(["why", "statefulset/web", "--kubeconfig", "/nonexistent"])
+        .output()
+        .expect("runs");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && told.contains("--kubeconfig"), "{told}");
+    assert!(
+        output.status.code() == Some(1) && told.contains("--kubeconfig"),
+        "{told}"
+    );
     s.create(Kind::Native, |_| {}).await;
     s.create(Kind::Advanced, |set| set["spec"]["replicas"] = json!(0)).await;
     let output = flotilla(&s.kubeconfig, &s.ns, &["why", "statefulset/web"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && told.contains("statefulset.apps.kruise.io"), "{told}");
+    assert!(
+        output.status.code() == Some(1) && told.contains("statefulset.apps.kruise.io"),
+        "{told}"
+    );
 }
 
 /// The status of a condition, empty if the set does not carry it.
 fn condition<'s>(set: &'s Value, kind: &str) -> &'s str {
     let conditions = set.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().find(|c| c["type"] == kind).map_or("", |c| text(c, "/status"))
+    conditions
+        .into_iter()
+        .flatten()
+        .find(|c| c["type"] == kind)
+        .map_or("", |c| text(c, "/status"))
 }

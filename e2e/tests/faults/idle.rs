@@ -15,12 +15,23 @@ const MILLICORES: f64 = 5.0;
 
 /// A thousand pods in fifty sets: for a minute not one write, and less than five thousandths of a core.
 pub(crate) async fn a_settled_cluster_gets_no_write() {
-    let cluster = Cluster::builder("e2e-idle").nodes(5).without_statefulset_controller().audit_log().start().expect("a cluster");
+    let cluster = Cluster::builder("e2e-idle")
+        .nodes(5)
+        .without_statefulset_controller()
+        .audit_log()
+        .start()
+        .expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), "idle").await;
     suite::install_crds(&api, std::convert::identity).await;
     suite::make_namespace(&api, "flotilla-system").await;
-    let kubeconfig = cluster.user_kubeconfig("idler", &["system:masters"]).expect("a kubeconfig");
-    let manager = Manager::start(&kubeconfig, "idler", &["--observation-seconds=0", "--http-address=none"]);
+    let kubeconfig = cluster
+        .user_kubeconfig("idler", &["system:masters"])
+        .expect("a kubeconfig");
+    let manager = Manager::start(
+        &kubeconfig,
+        "idler",
+        &["--observation-seconds=0", "--http-address=none"],
+    );
     for number in 0..SETS {
         let kind = if number % 2 == 0 { Kind::Advanced } else { Kind::Native };
         let mut set = kind.manifest(&format!("web{number}"), i64::try_from(PODS_EACH).expect("small"));
@@ -28,11 +39,19 @@ pub(crate) async fn a_settled_cluster_gets_no_write() {
         api.create(&kind.sets("idle"), &set).await;
     }
     let all = SETS * PODS_EACH;
-    api.until(&pods("idle"), Duration::from_secs(240), "all pods ready", |p| all_ready(p, all)).await;
+    api.until(&pods("idle"), Duration::from_secs(240), "all pods ready", |p| {
+        all_ready(p, all)
+    })
+    .await;
     wait_until_silent(&cluster, &api).await;
 
-    let (writes, cpu, begun) = (writes(&cluster), cpu_seconds_of(manager.pid()).expect("it runs"), clock::now());
-    api.throughout(&pods("idle"), WATCHED_FOR, "all pods stay", |p| p.len() == all).await;
+    let (writes, cpu, begun) = (
+        writes(&cluster),
+        cpu_seconds_of(manager.pid()).expect("it runs"),
+        clock::now(),
+    );
+    api.throughout(&pods("idle"), WATCHED_FOR, "all pods stay", |p| p.len() == all)
+        .await;
     let spent = (cpu_seconds_of(manager.pid()).expect("it runs") - cpu) / begun.elapsed().as_secs_f64() * 1000.0;
     let written = self::writes(&cluster) - writes;
     println!("{all} pods in {SETS} sets, settled: {written} writes in {WATCHED_FOR:?}; {spent:.2} millicores");
@@ -44,7 +63,8 @@ pub(crate) async fn a_settled_cluster_gets_no_write() {
 async fn wait_until_silent(cluster: &Cluster, api: &flotilla_e2e::Api) {
     let mut last = writes(cluster);
     for _ in 0..20 {
-        api.throughout(&pods("idle"), Duration::from_secs(3), "pods stay", |_| true).await;
+        api.throughout(&pods("idle"), Duration::from_secs(3), "pods stay", |_| true)
+            .await;
         let now = writes(cluster);
         if now == last {
             return;
@@ -59,5 +79,6 @@ fn writes(cluster: &Cluster) -> usize {
     let log = std::fs::read_to_string(cluster.audit_log_path()).expect("the audit log is there");
     let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let own = entries.filter(|e| text(e, "/user/username") == "idler" && text(e, "/objectRef/resource") != "leases");
-    own.filter(|e| ["create", "update", "patch", "delete"].contains(&text(e, "/verb"))).count()
+    own.filter(|e| ["create", "update", "patch", "delete"].contains(&text(e, "/verb")))
+        .count()
 }

@@ -14,20 +14,27 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/flotilla-system/le
 /// Only the holder of the lease writes; a killed holder is followed within 20 s, one that is told to end within 3 s; one that was
 /// stopped and comes back writes nothing.
 pub(crate) async fn only_the_lease_holder_writes() {
-    let cluster =
-        Cluster::builder("e2e-leaders").nodes(2).without_statefulset_controller().audit_log().start().expect("a cluster");
+    let cluster = Cluster::builder("e2e-leaders")
+        .nodes(2)
+        .without_statefulset_controller()
+        .audit_log()
+        .start()
+        .expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), NS).await;
     suite::install_crds(&api, std::convert::identity).await;
     suite::make_namespace(&api, "flotilla-system").await;
     let start = |name: &'static str| {
-        let kubeconfig = cluster.user_kubeconfig(name, &["system:masters"]).expect("a kubeconfig");
+        let kubeconfig = cluster
+            .user_kubeconfig(name, &["system:masters"])
+            .expect("a kubeconfig");
         Manager::start(&kubeconfig, name, &["--observation-seconds=0", "--http-address=none"])
     };
 
     let mut first = start("first");
     holder_is(&api, "first", SOON).await;
     let mut second = start("second");
-    api.create(&Kind::Advanced.sets(NS), &Kind::Advanced.manifest("web", 3)).await;
+    api.create(&Kind::Advanced.sets(NS), &Kind::Advanced.manifest("web", 3))
+        .await;
     ready(&api, NS, 3).await;
     assert_eq!(writers(&cluster), ["first"], "the standby has not written");
 
@@ -41,11 +48,16 @@ pub(crate) async fn only_the_lease_holder_writes() {
 
     let mut third = start("third");
     // The third must be watching before the second goes, as a standby is.
-    api.until(&pods(NS), SOON, "all ready", |p| flotilla_e2e::sets::all_ready(p, 3)).await;
+    api.until(&pods(NS), SOON, "all ready", |p| flotilla_e2e::sets::all_ready(p, 3))
+        .await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     let begun = clock::now();
     second.signal("TERM");
-    assert!(second.ended(SOON).await.success(), "SIGTERM ends it well: {}", second.log());
+    assert!(
+        second.ended(SOON).await.success(),
+        "SIGTERM ends it well: {}",
+        second.log()
+    );
     holder_is(&api, "third", Duration::from_secs(5)).await;
     println!("takeover after SIGTERM: {:.1} s", begun.elapsed().as_secs_f32());
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
@@ -59,8 +71,13 @@ pub(crate) async fn only_the_lease_holder_writes() {
     third.signal("CONT");
     delete_pod(&api, "web-1").await;
     ready(&api, NS, 3).await;
-    api.throughout(&pods(NS), Duration::from_secs(5), "all is well", |p| p.len() >= 2).await;
-    assert_eq!(writes_of(&cluster, "third").len(), before, "the old leader wrote after it came back");
+    api.throughout(&pods(NS), Duration::from_secs(5), "all is well", |p| p.len() >= 2)
+        .await;
+    assert_eq!(
+        writes_of(&cluster, "third").len(),
+        before,
+        "the old leader wrote after it came back"
+    );
     assert!(third.is_running() && fourth.is_running());
     third.kill();
     fourth.kill();
@@ -69,23 +86,34 @@ pub(crate) async fn only_the_lease_holder_writes() {
 async fn delete_pod(api: &Api, pod: &str) {
     let uid = text(&api.read(&format!("{}/{pod}", pods(NS))).await, "/metadata/uid").to_owned();
     api.delete(&format!("{}/{pod}", pods(NS)), false).await;
-    api.until(&pods(NS), SOON, "the pod is gone", |p| p.get(pod).is_none_or(|p| text(p, "/metadata/uid") != uid)).await;
+    api.until(&pods(NS), SOON, "the pod is gone", |p| {
+        p.get(pod).is_none_or(|p| text(p, "/metadata/uid") != uid)
+    })
+    .await;
 }
 
 async fn holder_is(api: &Api, identity: &str, within: Duration) {
     let held = |leases: &Objects| leases.values().any(|l| text(l, "/spec/holderIdentity") == identity);
-    api.until(LEASES, within, &format!("{identity} holds the lease"), held).await;
+    api.until(LEASES, within, &format!("{identity} holds the lease"), held)
+        .await;
 }
 
 /// Writes of one manager in the audit log, except those on leases and events.
 fn writes_of(cluster: &Cluster, user: &str) -> Vec<Value> {
-    audit(cluster.audit_log_path()).into_iter().filter(|entry| text(entry, "/user/username") == user).collect()
+    audit(cluster.audit_log_path())
+        .into_iter()
+        .filter(|entry| text(entry, "/user/username") == user)
+        .collect()
 }
 
 /// Names of the managers that have written anything but leases and events.
 fn writers(cluster: &Cluster) -> Vec<String> {
     let names = ["first", "second", "third", "fourth"];
-    names.into_iter().filter(|name| !writes_of(cluster, name).is_empty()).map(str::to_owned).collect()
+    names
+        .into_iter()
+        .filter(|name| !writes_of(cluster, name).is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn audit(path: &Path) -> Vec<Value> {

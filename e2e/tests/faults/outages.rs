@@ -15,16 +15,22 @@ const BUDGET: usize = 5;
 
 /// Fifty pods, five at a time, and the manager dies twenty times on the way. A watcher beside it checks every state it sees.
 pub(crate) async fn killed_twenty_times_during_a_rollout() {
-    let cluster = Cluster::builder("e2e-kill").nodes(3).without_statefulset_controller().start().expect("a cluster");
+    let cluster = Cluster::builder("e2e-kill")
+        .nodes(3)
+        .without_statefulset_controller()
+        .start()
+        .expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), "kill").await;
     suite::install_crds(&api, std::convert::identity).await;
     let mut manager = Some(Manager::alone(cluster.kubeconfig_path()));
     let mut set = Kind::Advanced.manifest("web", i64::try_from(PODS).expect("small"));
     set["spec"]["podManagementPolicy"] = json!("Parallel");
     set["spec"]["updateStrategy"] = json!({"rollingUpdate": {"maxUnavailable": BUDGET}});
-    set["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/start": "400ms", "sim.flotilla.rs/stop": "200ms"});
+    set["spec"]["template"]["metadata"]["annotations"] =
+        json!({"sim.flotilla.rs/start": "400ms", "sim.flotilla.rs/stop": "200ms"});
     api.create(&Kind::Advanced.sets("kill"), &set).await;
-    api.until(&pods("kill"), LONG, "all pods ready", |p| all_ready(p, PODS)).await;
+    api.until(&pods("kill"), LONG, "all pods ready", |p| all_ready(p, PODS))
+        .await;
     rolled_out_within(&api, Kind::Advanced, "kill", "web", LONG).await;
 
     let watcher = tokio::spawn(watch_the_rollout(api.clone()));
@@ -37,7 +43,10 @@ pub(crate) async fn killed_twenty_times_during_a_rollout() {
         }
         manager = Some(Manager::alone(cluster.kubeconfig_path()));
     }
-    let worst = tokio::time::timeout(LONG, watcher).await.expect("the rollout ends").expect("the watcher saw no violation");
+    let worst = tokio::time::timeout(LONG, watcher)
+        .await
+        .expect("the rollout ends")
+        .expect("the watcher saw no violation");
     println!("killed 20 times; at most {worst} of {PODS} unavailable at once (budget {BUDGET})");
     rolled_out_within(&api, Kind::Advanced, "kill", "web", LONG).await;
 }
@@ -57,7 +66,10 @@ async fn watch_the_rollout(api: Api) -> usize {
         worst = worst.max(PODS - available.min(PODS));
         assert!(PODS - available.min(PODS) <= BUDGET, "{} unavailable", PODS - available);
         if let Some(seen) = seen {
-            let (name, uid) = (text(&seen.object, "/metadata/name").to_owned(), text(&seen.object, "/metadata/uid").to_owned());
+            let (name, uid) = (
+                text(&seen.object, "/metadata/name").to_owned(),
+                text(&seen.object, "/metadata/uid").to_owned(),
+            );
             match seen.event {
                 "DELETED" => {
                     live.remove(&name);
@@ -68,19 +80,29 @@ async fn watch_the_rollout(api: Api) -> usize {
                 }
             }
             if is_terminating(&seen.object) && revision(&seen.object) == old {
-                let ordinal: i64 = name.rsplit('-').next().and_then(|n| n.parse().ok()).expect("an ordinal");
+                let ordinal: i64 = name
+                    .rsplit('-')
+                    .next()
+                    .and_then(|n| n.parse().ok())
+                    .expect("an ordinal");
                 if !taken.contains(&ordinal) {
                     taken.push(ordinal);
                 }
             }
         }
-        pods.len() == PODS && pods.values().all(|p| is_ready(p) && revision(p) != old && !is_terminating(p))
+        pods.len() == PODS
+            && pods
+                .values()
+                .all(|p| is_ready(p) && revision(p) != old && !is_terminating(p))
     })
     .await;
     // Pods of one batch are deleted at the same time; between batches the order is from the top.
     for (position, ordinal) in taken.iter().enumerate() {
         let higher_later = taken[position..].iter().filter(|later| *later > ordinal).count();
-        assert!(higher_later < BUDGET, "ordinal {ordinal} was taken before {higher_later} higher ones: {taken:?}");
+        assert!(
+            higher_later < BUDGET,
+            "ordinal {ordinal} was taken before {higher_later} higher ones: {taken:?}"
+        );
     }
     worst
 }
@@ -88,7 +110,11 @@ async fn watch_the_rollout(api: Api) -> usize {
 /// A scale-out goes on through restarts of the API server and of etcd, without a restart of the manager.
 pub(crate) async fn api_server_and_etcd_restart_during_a_scale_out() {
     const WANTED: usize = 120;
-    let cluster = Cluster::builder("e2e-outage").nodes(3).without_statefulset_controller().start().expect("a cluster");
+    let cluster = Cluster::builder("e2e-outage")
+        .nodes(3)
+        .without_statefulset_controller()
+        .start()
+        .expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), "outage").await;
     suite::install_crds(&api, std::convert::identity).await;
     let mut manager = Manager::alone(cluster.kubeconfig_path());
@@ -105,9 +131,18 @@ pub(crate) async fn api_server_and_etcd_restart_during_a_scale_out() {
         let begun = clock::now();
         cluster.kill(component).expect("it can be killed");
         cluster.start(component).expect("it starts again");
-        api.until(&pods("outage"), LONG, "more pods after the outage", reached(count)).await;
-        println!("{component:?} killed and restarted; {count} pods {:.1} s later", begun.elapsed().as_secs_f32());
+        api.until(&pods("outage"), LONG, "more pods after the outage", reached(count))
+            .await;
+        println!(
+            "{component:?} killed and restarted; {count} pods {:.1} s later",
+            begun.elapsed().as_secs_f32()
+        );
     }
-    api.until(&pods("outage"), LONG, "all pods ready", |p| all_ready(p, WANTED)).await;
-    assert!(manager.is_running(), "the manager went on without a restart: {}", manager.log());
+    api.until(&pods("outage"), LONG, "all pods ready", |p| all_ready(p, WANTED))
+        .await;
+    assert!(
+        manager.is_running(),
+        "the manager went on without a restart: {}",
+        manager.log()
+    );
 }

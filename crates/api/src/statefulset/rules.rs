@@ -4,15 +4,30 @@
 use crate::crd::{Check, Rule};
 
 const fn always(path: &'static str, rule: &'static str, message: &'static str) -> Rule {
-    Rule { path, check: Check::Always(rule), message, field: None }
+    Rule {
+        path,
+        check: Check::Always(rule),
+        message,
+        field: None,
+    }
 }
 
 const fn across(field: &'static str, rule: &'static str, message: &'static str) -> Rule {
-    Rule { path: "spec", check: Check::Ratcheting(rule), message, field: Some(field) }
+    Rule {
+        path: "spec",
+        check: Check::Ratcheting(rule),
+        message,
+        field: Some(field),
+    }
 }
 
 const fn on_update(field: &'static str, rule: &'static str, message: &'static str) -> Rule {
-    Rule { path: "spec", check: Check::OnUpdate(rule), message, field: Some(field) }
+    Rule {
+        path: "spec",
+        check: Check::OnUpdate(rule),
+        message,
+        field: Some(field),
+    }
 }
 
 const POSITIVE: &str = "type(self) == int ? self >= 1 : self.matches('^0*(100|[1-9][0-9]?)%$')";
@@ -22,8 +37,10 @@ const WELL_FORMED: &str = "!has(self.matchExpressions) || self.matchExpressions.
 const OPERATORS: &str = "operators are In and NotIn, with values, and Exists and DoesNotExist, without";
 const HOOK_HAS_MARKS: &str = "(has(self.labelsHandler) && size(self.labelsHandler) > 0) \
     || (has(self.finalizersHandler) && size(self.finalizersHandler) > 0)";
-const HOOK_LABELS: &str = "!has(self.labelsHandler) || self.labelsHandler.all(k, !format.qualifiedName().validate(k).hasValue())";
-const HOOK_FINALIZERS: &str = "!has(self.finalizersHandler) || self.finalizersHandler.all(f, f.matches('^[^/]+/[^/]+$'))";
+const HOOK_LABELS: &str =
+    "!has(self.labelsHandler) || self.labelsHandler.all(k, !format.qualifiedName().validate(k).hasValue())";
+const HOOK_FINALIZERS: &str =
+    "!has(self.finalizersHandler) || self.finalizersHandler.all(f, f.matches('^[^/]+/[^/]+$'))";
 const HOOK_MARKS_MESSAGE: &str = "a lifecycle hook needs labelsHandler or finalizersHandler";
 const HOOK_LABELS_MESSAGE: &str = "labelsHandler must have valid label keys";
 const HOOK_FINALIZERS_MESSAGE: &str = "finalizersHandler must have qualified names, such as example.com/backup";
@@ -201,9 +218,17 @@ pub(crate) const RULES: &[Rule] = &[
          && self.exists_one(u, has(u.metadata) && has(u.metadata.name) && u.metadata.name == t.metadata.name))",
         "each of volumeClaimTemplates must have a metadata.name that no other has",
     ),
-    always("spec.specialPodsSelectors[]", NOT_EMPTY, "an entry of specialPodsSelectors must not be empty"),
+    always(
+        "spec.specialPodsSelectors[]",
+        NOT_EMPTY,
+        "an entry of specialPodsSelectors must not be empty",
+    ),
     always("spec.specialPodsSelectors[]", WELL_FORMED, OPERATORS),
-    on_update(".selector", "self.selector == oldSelf.selector", "selector cannot be changed"),
+    on_update(
+        ".selector",
+        "self.selector == oldSelf.selector",
+        "selector cannot be changed",
+    ),
     on_update(
         ".serviceName",
         "(has(self.serviceName) ? self.serviceName : '') == (has(oldSelf.serviceName) ? oldSelf.serviceName : '')",

@@ -207,6 +207,9 @@ mod tests {
         controller_ref(Resource::Pods, "web-0", &Uid::new(uid))
     }
 
+    /// What it shows, owners that are there, the keeper, owners that should be written.
+    type Row = (&'static str, Vec<OwnerRef>, Keeper, Option<Vec<OwnerRef>>);
+
     #[test]
     fn rule_1_4_4_owners_follow_the_native_rules() {
         let foreign = OwnerRef {
@@ -225,7 +228,7 @@ mod tests {
         };
         let ours = [set_ref(), pod_ref("pod-uid")];
         let keep = |o: &OwnerRef| Keeper::Owner(o.clone());
-        let cases: Vec<(&str, Vec<OwnerRef>, Keeper, Option<Vec<OwnerRef>>)> = vec![
+        let cases: Vec<Row> = vec![
             ("nothing to do", vec![], Keeper::Nobody, None),
             ("added", vec![], keep(&set_ref()), Some(vec![set_ref()])),
             ("there already", vec![set_ref()], keep(&set_ref()), None),

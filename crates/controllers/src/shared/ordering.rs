@@ -73,7 +73,7 @@ mod tests {
         let mut sorted: Vec<_> = pods.iter().map(|p| p.clone().build("web")).collect();
         sorted.sort_by_key(|p| rank(Some(&strategy), p));
         assert_eq!(
-            sorted.iter().map(|p| p.name()).collect::<Vec<_>>(),
+            sorted.iter().map(flotilla_model::PodRecord::name).collect::<Vec<_>>(),
             ["web-3", "web-2", "web-0", "web-1"]
         );
     }

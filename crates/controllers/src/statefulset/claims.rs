@@ -58,10 +58,11 @@ impl Plan<'_> {
                 .iter()
                 .any(|t| !pod.mounts(&t.name, &claim::claim_name(t, pod.name())));
             let volumes = pod.volumes.iter().flat_map(|list| &**list);
-            let leftover = volumes
-                .filter(|v| v.claim.is_none())
-                .any(|v| spec.claim_templates.iter().all(|t| t.name != v.volume));
-            occupant.storage_differs = lacks || leftover && !template_has_claim_volume(&spec.template, pod);
+            let leftover = volumes.filter(|v| v.claim.is_none()).any(|v| {
+                spec.claim_templates.iter().all(|t| t.name != v.volume)
+                    && !template_mounts(&spec.template, &v.volume, pod.name())
+            });
+            occupant.storage_differs = lacks || leftover;
         }
     }
 
@@ -140,7 +141,7 @@ impl Plan<'_> {
             };
             let ordinal = slot.ordinal;
             self.keep_claims_of(ordinal, &pod, false);
-            if view.set.spec.switches.propagate_claim_labels {
+            if view.set.spec.switches.propagate_claim_labels && !self.is_backing_off(ordinal, pod.name()) {
                 self.relabel_claims(ordinal, &pod);
             }
         }
@@ -263,13 +264,15 @@ fn mounts(template: &Value) -> Vec<&str> {
     names
 }
 
-/// Whether the pod template itself mounts a claim that happens to be named like one made from a template.
-fn template_has_claim_volume(template: &Value, pod: &PodRecord) -> bool {
+/// Whether the pod template itself has this volume, with a claim that happens to be named like one made from a claim template.
+fn template_mounts(template: &Value, volume: &str, pod: &str) -> bool {
     let volumes = template
         .pointer("/spec/volumes")
         .and_then(Value::as_array)
         .into_iter()
         .flatten();
-    let mut named = volumes.filter_map(|v| v.pointer("/persistentVolumeClaim/claimName").and_then(Value::as_str));
-    named.any(|claim| pod.claims().any(|(_, mounted)| mounted == claim))
+    let mut claims = volumes
+        .filter(|v| v.get("name").and_then(Value::as_str) == Some(volume))
+        .filter_map(|v| v.pointer("/persistentVolumeClaim/claimName").and_then(Value::as_str));
+    claims.any(|claim| claim.strip_prefix(volume).and_then(|rest| rest.strip_prefix('-')) == Some(pod))
 }

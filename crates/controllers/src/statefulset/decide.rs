@@ -29,7 +29,8 @@ pub fn decide(view: &View<'_>) -> Decision {
     let flow = plan.scale_down(flow);
     plan.tend_claims();
     plan.recreate_specified();
-    if view.set.spec.is_monotonic() && flow == Flow::Blocked {
+    // Recreate waits for no order: the broken pod that holds everything up may be the very one to go (rule 2.6).
+    if view.set.spec.is_monotonic() && flow == Flow::Blocked && !plan.is_recreating() {
         plan.unblock();
     } else {
         plan.update();
@@ -37,6 +38,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.drop_history();
     plan.remember();
     plan.note_unreadable_fields();
+    plan.date_waits();
     let status = status::of(&plan);
     plan.into_decision(status)
 }
@@ -59,9 +61,10 @@ fn revision_owner<'v>(view: &'v View<'_>) -> revision::Owner<'v> {
 
 /// Nothing but the status, and why.
 fn status_only(view: &View<'_>) -> Decision {
+    let waits = unreadable_fields(view);
     Decision {
-        status: Some(status::without_plan(view, None)),
-        waits: unreadable_fields(view),
+        status: Some(status::without_plan(view, None, &waits)),
+        waits,
         ..Decision::default()
     }
 }
@@ -104,7 +107,10 @@ fn create_revision_first(view: &View<'_>, revisions: &revision::Revisions) -> De
             });
         }
     }
-    decision.status = Some(status::without_plan(view, Some(revisions)));
+    if let Some(delay) = status::next_report(view, view.hints, &decision.waits) {
+        decision.wake_within(delay);
+    }
+    decision.status = Some(status::without_plan(view, Some(revisions), &decision.waits));
     decision
 }
 
@@ -128,24 +134,23 @@ impl Plan<'_> {
     fn claim_objects(&mut self) {
         let view = self.view;
         let commands = std::mem::take(&mut self.revisions.commands);
+        // A revision that cannot be adopted does not hold up the pods; it is tried again.
         for command in commands {
-            // A revision that cannot be adopted does not hold up the pods; it is tried again.
-            let scope = Scope::Named(command.key().name.to_string());
-            self.stages.claim.push(ScopedCommand { scope, command });
+            self.claim_object(command);
         }
         for pod in &view.to_release {
-            let command = adoption::release(Resource::Pods, &pod.meta, &view.set.meta.uid);
-            self.claim_pod(pod.name(), command);
+            self.claim_object(adoption::release(Resource::Pods, &pod.meta, &view.set.meta.uid));
         }
         for pod in &view.to_adopt {
-            let command = adoption::adopt(Resource::Pods, &pod.meta, &view.owner, view.set.kind.resource());
-            self.claim_pod(pod.name(), command);
+            let resource = view.set.kind.resource();
+            self.claim_object(adoption::adopt(Resource::Pods, &pod.meta, &view.owner, resource));
         }
     }
 
     /// Adds a claiming command, unless it failed a moment ago.
-    fn claim_pod(&mut self, pod: &str, command: Command) {
-        let scope = Scope::Named(pod.to_owned());
+    fn claim_object(&mut self, command: Command) {
+        let name = command.key().name.to_string();
+        let scope = Scope::Named(name.clone());
         let failure = self
             .hints
             .failures
@@ -161,7 +166,7 @@ impl Plan<'_> {
                     message: f.message,
                     retry_at: f.retry_at,
                 };
-                self.wait(pod.to_owned(), cause, Some(f.since));
+                self.wait(name, cause, Some(f.since));
             }
         }
     }
@@ -174,7 +179,8 @@ impl Plan<'_> {
     /// Revisions beyond the limit that nobody uses go.
     fn drop_history(&mut self) {
         let view = self.view;
-        let in_use = view.pods().filter_map(|pod| pod.revision());
+        // Pods that are being adopted count: they are ours by the time the revision would go.
+        let in_use = view.pods().chain(&view.to_adopt).filter_map(|pod| pod.revision());
         let limit = view.set.spec.history_limit;
         for command in revision::truncate(&self.revisions, limit, &view.set.meta.uid, in_use) {
             let scope = Scope::Named(command.key().name.to_string());
@@ -196,6 +202,8 @@ impl Plan<'_> {
             self.hints.held = settled.map(|s| s.ordinal).collect();
         }
         if spec.switches.paused_keeps_revision {
+            let wanted = &self.view.ordinals;
+            self.hints.last_revision.retain(|ordinal, _| wanted.contains(*ordinal));
             for slot in &self.slots {
                 if let Some(revision) = slot.occupant.as_ref().and_then(|o| o.pod.revision()) {
                     self.hints.last_revision.insert(slot.ordinal, revision.into());

@@ -88,10 +88,13 @@ impl Plan<'_> {
     /// Slots on their way up for the first time use the scaling budget, each once.
     fn charge_starting(&self, budget: &mut Budget) {
         let name = |slot: &Slot| self.name(slot.ordinal);
-        let starting = self
-            .slots
-            .iter()
-            .filter(|s| s.occupant.is_some() && !s.is_available() && !self.hints.held.contains(s.ordinal));
+        // A pod that leaves after it was up is no start, even if the hints that said so are lost.
+        let is_leaving = |o: &super::plan::Occupant| o.health == Health::Terminating && o.pod.has_been_ready;
+        let starting = self.slots.iter().filter(|s| {
+            s.occupant.as_ref().is_some_and(|o| !is_leaving(o))
+                && !s.is_available()
+                && !self.hints.held.contains(s.ordinal)
+        });
         starting.for_each(|slot| budget.charge(|| name(slot)));
     }
 
@@ -134,6 +137,10 @@ impl Plan<'_> {
             self.wait_for(&pod, Health::Terminating);
             return;
         }
+        if self.view.set.spec.is_stopped(Area::Scale) {
+            // It could not be made again.
+            return;
+        }
         let report = match pod.phase {
             flotilla_model::records::Phase::Succeeded => Report::RecreateTerminated,
             _ => Report::RecreateFailed,
@@ -145,7 +152,7 @@ impl Plan<'_> {
     fn create(&mut self, index: usize, revision: &Arc<RevisionRecord>, budget: Option<&mut Budget>) {
         let ordinal = self.slots[index].ordinal;
         let name = self.name(ordinal);
-        if self.view.set.spec.is_stopped(Area::Scale) || self.is_in_the_way(ordinal, &name) {
+        if self.view.set.spec.is_stopped(Area::Scale) || self.is_in_the_way(ordinal, &name, revision) {
             return;
         }
         let Some(claims) = self.claims_for(&name, revision) else {
@@ -174,7 +181,7 @@ impl Plan<'_> {
     }
 
     /// Whether something else than a claim keeps the slot empty for now.
-    fn is_in_the_way(&mut self, ordinal: i64, name: &str) -> bool {
+    fn is_in_the_way(&mut self, ordinal: i64, name: &str, revision: &RevisionRecord) -> bool {
         if self
             .view
             .to_adopt
@@ -190,7 +197,7 @@ impl Plan<'_> {
             self.wait(name.to_owned(), WaitCause::NameTaken { owner }, Some(since));
             return true;
         }
-        if self.is_recreating() {
+        if self.is_recreating() && revision.meta.uid == self.update.meta.uid {
             let left = self.old_pods();
             if left > 0 {
                 self.wait(name.to_owned(), WaitCause::OldPodsRemain { left }, None);
@@ -300,7 +307,7 @@ impl Plan<'_> {
         }
         let kept = usize::try_from(spec.partition()).unwrap_or(0);
         let is_current = match &spec.rolling {
-            None => i64::try_from(index).is_ok_and(|i| i < i64::from(self.view.set.status_count("currentReplicas"))),
+            None => index < self.frontier(),
             Some(rolling) if rolling.unordered.is_some() && !spec.is_monotonic() => *not_updated < kept,
             // Slots are the wanted ordinals only, so the index counts what is not reserved: exactly the lowest pods keep the old revision.
             Some(_) => index < kept,
@@ -313,6 +320,17 @@ impl Plan<'_> {
         }
     }
 
+    /// First index above all pods that still stay at the current revision. `status.currentReplicas` says the same unless it lags: a pod
+    /// that nobody runs is gone at once when it is deleted, and must not come back at the revision that it was deleted for.
+    fn frontier(&self) -> usize {
+        let stays = |s: &Slot| {
+            s.occupant
+                .as_ref()
+                .is_some_and(|o| o.labels.is_current && o.is_replaceable())
+        };
+        self.slots.iter().rposition(stays).map_or(0, |index| index + 1)
+    }
+
     /// Keeps what the API server lets us keep right on a running pod: its labels, and the claims of one that has not started.
     fn repair(&mut self, index: usize) {
         let slot = &self.slots[index];
@@ -321,6 +339,11 @@ impl Plan<'_> {
         let scope = Scope::Slot(ordinal);
         if pod.phase == flotilla_model::records::Phase::Pending && !pod.is_terminating() {
             let commands = self.missing_claims(&pod);
+            let commands = if commands.is_empty() || self.is_backing_off(ordinal, pod.name()) {
+                Vec::new()
+            } else {
+                commands
+            };
             self.stages
                 .claims
                 .extend(commands.into_iter().map(|command| ScopedCommand {

@@ -155,6 +155,21 @@ impl<'v> Plan<'v> {
         self.waits.push(Wait { subject, cause, since });
     }
 
+    /// Notes since when each wait that has no time of its own has been there; the first few, as memory is bounded.
+    pub(super) fn date_waits(&mut self) {
+        const DATED: usize = 64;
+        let known = std::mem::take(&mut self.hints.waiting);
+        let undated = self
+            .waits
+            .iter()
+            .filter(|w| w.since.is_none() && !w.cause.is_intended());
+        for wait in undated.take(DATED) {
+            let key = wait.key();
+            let since = known.get(&key).copied().unwrap_or(self.view.now);
+            self.hints.waiting.insert(key, since);
+        }
+    }
+
     /// Waits for a pod to become available, and wakes up when it does so by the clock.
     pub(super) fn wait_for(&mut self, pod: &PodRecord, health: Health) {
         if let Health::NotAvailable(left) = health {
@@ -184,15 +199,18 @@ impl<'v> Plan<'v> {
             return false;
         }
         self.wake_within(retry_at.since(self.view.now));
-        self.wait(
-            subject.to_owned(),
-            WaitCause::Refused {
-                reason,
-                message,
-                retry_at,
-            },
-            Some(since),
-        );
+        let cause = WaitCause::Refused {
+            reason,
+            message,
+            retry_at,
+        };
+        let is_said = self
+            .waits
+            .last()
+            .is_some_and(|w| w.subject == subject && w.cause == cause);
+        if !is_said {
+            self.wait(subject.to_owned(), cause, Some(since));
+        }
         true
     }
 
@@ -230,7 +248,7 @@ impl<'v> Plan<'v> {
 
     /// The stages, as a decision. Under OrderedReady a failure ends the pass.
     pub(super) fn into_decision(mut self, status: flotilla_model::StatusWrite) -> Decision {
-        if let Some(delay) = super::status::next_report(self.view, &self.waits) {
+        if let Some(delay) = super::status::next_report(self.view, &self.hints, &self.waits) {
             self.wake_within(delay);
         }
         let all_or_stop = self.view.set.spec.is_monotonic();

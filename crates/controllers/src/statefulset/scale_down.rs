@@ -9,7 +9,7 @@ use flotilla_model::set::Area;
 
 impl Plan<'_> {
     /// Under OrderedReady one pod goes at a time, and only when those that stay are well; an unhealthy pod that is not wanted itself
-    /// may go only if it is the lowest unhealthy one. `flotilla.rs/scale-down: ignore-unhealthy` waits for nothing but higher pods.
+    /// may go only if it is the lowest unhealthy one, or has ended. `flotilla.rs/scale-down: ignore-unhealthy` waits for nothing but higher pods.
     pub(super) fn scale_down(&mut self, flow: Flow) -> Flow {
         if self.condemned.is_empty() {
             return flow;
@@ -18,6 +18,11 @@ impl Plan<'_> {
         if spec.is_stopped(Area::ScaleDown) {
             return Flow::Blocked;
         }
+        // Before anything is deleted, by us or by others: the claims of all of them go with them where the policy says so.
+        for index in 0..self.condemned.len() {
+            let (ordinal, pod) = (self.condemned[index].0, self.condemned[index].1.pod.clone());
+            self.keep_claims_of(ordinal, &pod, true);
+        }
         if !spec.is_monotonic() {
             for index in (0..self.condemned.len()).rev() {
                 self.condemn(index);
@@ -25,39 +30,34 @@ impl Plan<'_> {
             return flow;
         }
         let heedless = spec.switches.scale_down_ignores_unhealthy;
-        if flow == Flow::Blocked && !heedless {
-            let pod = self.lowest_unhealthy().unwrap_or_default();
-            let highest = self.condemned.len() - 1;
-            let subject = self.condemned[highest].1.pod.name().to_owned();
-            self.wait(subject, WaitCause::ScaleDownBehindUnhealthy { pod }, None);
-            return Flow::Blocked;
-        }
         let highest = self.condemned.len() - 1;
         let occupant = &self.condemned[highest].1;
         let name = occupant.pod.name().to_owned();
-        let is_well = occupant.health.is_available() || occupant.health == Health::Terminating;
-        if !is_well && !heedless {
-            let lowest = self.lowest_unhealthy();
-            if lowest.as_deref() != Some(&name) {
-                self.wait(
-                    name,
-                    WaitCause::ScaleDownBehindUnhealthy {
-                        pod: lowest.unwrap_or_default(),
-                    },
-                    None,
-                );
-                return Flow::Blocked;
-            }
+        let is_well = occupant.health.is_available() || matches!(occupant.health, Health::Terminating | Health::Ended);
+        let lowest = self.lowest_unhealthy();
+        let behind_another = !is_well && lowest.as_deref() != Some(&name);
+        if !heedless && (flow == Flow::Blocked || behind_another) {
+            let pod = lowest.unwrap_or_default();
+            self.wait_for_condemned(&pod);
+            self.wait(name, WaitCause::ScaleDownBehindUnhealthy { pod }, None);
+            return Flow::Blocked;
         }
         self.condemn(highest);
         Flow::Blocked
     }
 
-    /// Deletes a pod that is not wanted, its claims going with it where the policy says so; or waits for one on its way out.
-    fn condemn(&mut self, index: usize) {
+    /// Says what is wrong with a pod that is not wanted itself; wanted ones have been told of by the step *fill*.
+    fn wait_for_condemned(&mut self, name: &str) {
+        let found = self.condemned.iter().find(|(_, o)| o.pod.name() == name);
+        if let Some((pod, health)) = found.map(|(_, o)| (o.pod.clone(), o.health)) {
+            self.wait_for(&pod, health);
+        }
+    }
+
+    /// Deletes a pod that is not wanted, or waits for one on its way out.
+    pub(super) fn condemn(&mut self, index: usize) {
         let (ordinal, occupant) = &mut self.condemned[index];
         let (ordinal, pod) = (*ordinal, occupant.pod.clone());
-        self.keep_claims_of(ordinal, &pod, true);
         if pod.is_terminating() {
             self.wait_for(&pod, Health::Terminating);
         } else if !self.is_backing_off(ordinal, pod.name()) {
@@ -66,7 +66,8 @@ impl Plan<'_> {
         }
     }
 
-    /// The lowest pod that is not available: among wanted ordinals first, then among the others.
+    /// The lowest pod that is not available: among wanted ordinals first, then among the others. One of these that has ended will never
+    /// be ready again; to wait for it would be to wait for ever.
     fn lowest_unhealthy(&self) -> Option<String> {
         let wanted = self
             .slots
@@ -76,7 +77,7 @@ impl Plan<'_> {
         wanted.or_else(|| {
             self.condemned
                 .iter()
-                .find(|(_, o)| !o.health.is_available())
+                .find(|(_, o)| !o.health.is_available() && o.health != Health::Ended)
                 .map(|(_, o)| o.pod.name().to_owned())
         })
     }

@@ -2,15 +2,18 @@
 //!
 //! The status is a pure function of the view. It names only fields of ours; what others put there stays.
 
-use super::decide::unreadable_fields;
 use super::plan::Plan;
 use super::pod::LabelReader;
 use super::view::View;
 use crate::shared::claim::{self, Fit};
 use crate::shared::revision::Revisions;
-use flotilla_model::{Report, SetKind, StatusWrite, Timestamp, Wait};
+use flotilla_model::{Hints, Report, SetKind, StatusWrite, Timestamp, Wait};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// How many unused claims the status names at most.
+const UNUSED_CLAIMS_TOLD: usize = 100;
 
 /// How long a wait may last before the status calls the rollout blocked.
 const BLOCKED_AFTER: Duration = Duration::from_secs(60);
@@ -48,23 +51,29 @@ pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
     } else {
         plan.current.name()
     };
-    put_counts(&mut status, view, counts);
-    if complete {
-        status.insert("currentReplicas".to_owned(), json!(counts.updated));
-    }
+    let current_count = if complete { counts.updated } else { counts.current };
+    put_counts(
+        &mut status,
+        view,
+        Counts {
+            current: current_count,
+            ..counts
+        },
+    );
     status.insert("currentRevision".to_owned(), json!(current));
     status.insert("updateRevision".to_owned(), json!(plan.update.name()));
     put_collisions(&mut status, view, plan.revisions.collision_count);
     if view.set.kind == SetKind::Advanced {
         status.insert("volumeClaims".to_owned(), claim_counts(plan));
+        status.insert("unusedVolumeClaims".to_owned(), unused_claims(plan));
     }
-    let conditions = conditions(view, Some(plan), complete);
+    let conditions = conditions(view, Some(plan), &plan.waits, complete);
     put_conditions(&mut status, view, conditions);
     write(view, status)
 }
 
 /// The status where no plan was made: the set is being deleted, cannot be read, or has no update revision yet.
-pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>) -> StatusWrite {
+pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, waits: &[Wait]) -> StatusWrite {
     let current = view.set.status_text("currentRevision");
     let update = view
         .revisions
@@ -86,7 +95,7 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>) -> St
         // The generation counts as observed once its revision exists.
         status.remove("observedGeneration");
     }
-    let conditions = conditions(view, None, false);
+    let conditions = conditions(view, None, waits, false);
     put_conditions(&mut status, view, conditions);
     write(view, status)
 }
@@ -202,6 +211,33 @@ fn claim_counts(plan: &Plan<'_>) -> Value {
     Value::Array(templates.iter().map(row).collect())
 }
 
+/// Names of claims that were made from templates the set no longer has, and that no pod uses any more: nobody but the user can know
+/// whether they may go (8.6).
+fn unused_claims(plan: &Plan<'_>) -> Value {
+    let has = |name: &str| plan.view.set.spec.claim_templates.iter().any(|t| &*t.name == name);
+    let recorded = plan
+        .revisions
+        .history
+        .iter()
+        .filter_map(|r| r.claim_templates.as_deref()?.as_array());
+    let removed: BTreeSet<&str> = recorded
+        .flatten()
+        .filter_map(|t| t.pointer("/metadata/name")?.as_str())
+        .filter(|name| !has(name))
+        .collect();
+    let mut unused = Vec::new();
+    for slot in plan.slots.iter().filter(|_| !removed.is_empty()) {
+        let pod = plan.name(slot.ordinal);
+        let claims = removed.iter().map(|template| (*template, format!("{template}-{pod}")));
+        let is_used = |volume: &str, claim: &str| slot.occupant.as_ref().is_some_and(|o| o.pod.mounts(volume, claim));
+        unused.extend(claims.filter_map(|(volume, claim)| {
+            (plan.view.claim(&claim).is_some() && !is_used(volume, &claim)).then_some(claim)
+        }));
+    }
+    unused.truncate(UNUSED_CLAIMS_TOLD);
+    if unused.is_empty() { Value::Null } else { json!(unused) }
+}
+
 /// What a condition should say. Its transition time moves only when its status changes.
 struct Wanted {
     kind: &'static str,
@@ -211,7 +247,7 @@ struct Wanted {
 }
 
 /// Conditions that should change, given those that are stored.
-fn conditions(view: &View<'_>, plan: Option<&Plan<'_>>, complete: bool) -> Vec<Wanted> {
+fn conditions(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], complete: bool) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     let unreadable = &view.set.spec.problems;
     if unreadable.is_empty() {
@@ -232,7 +268,7 @@ fn conditions(view: &View<'_>, plan: Option<&Plan<'_>>, complete: bool) -> Vec<W
     wanted.extend(failed(view, plan, "FailedUpdatePod", |attempt| {
         !matches!(attempt, Report::Create | Report::Silent)
     }));
-    wanted.extend(progressing(view, plan, complete));
+    wanted.extend(progressing(view, plan, waits, complete));
     wanted
 }
 
@@ -284,15 +320,17 @@ fn recovered(view: &View<'_>, kind: &'static str, reason: &'static str) -> Optio
 
 /// Condition Progressing (rule 3.10, invariant 12): False while something has been in the way for a minute or was asked to stop, with
 /// what and why. A set that never was in the way of itself does not carry it.
-fn progressing(view: &View<'_>, plan: Option<&Plan<'_>>, complete: bool) -> Option<Wanted> {
+fn progressing(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], complete: bool) -> Option<Wanted> {
     const KIND: &str = "Progressing";
     let known = stored(view, KIND);
-    let was_blocked = known.is_some_and(|c| c.get("reason").and_then(Value::as_str) == Some("RolloutBlocked"));
-    let early = unreadable_fields(view);
-    let waits = plan.map_or(&early[..], |p| &p.waits[..]);
+    let text = |field: &str| known.and_then(|c| c.get(field)).and_then(Value::as_str);
+    // What was told stays told until it is over, although a restart begins to count anew; what is new has its own minute.
+    let told = text("message").filter(|_| text("reason") == Some("RolloutBlocked"));
+    let is_told = |wait: &Wait| told.is_some_and(|message| message.contains(&in_words(wait)));
+    let hints = plan.map_or(view.hints, |p| &p.hints);
     let blocking: Vec<&Wait> = waits
         .iter()
-        .filter(|w| !w.cause.is_intended() && (was_blocked || has_lasted(view, w)))
+        .filter(|w| !w.cause.is_intended() && (has_lasted(view, hints, w) || is_told(w)))
         .collect();
     if !blocking.is_empty() {
         return Some(Wanted {
@@ -302,7 +340,9 @@ fn progressing(view: &View<'_>, plan: Option<&Plan<'_>>, complete: bool) -> Opti
             message: name_waits(&blocking),
         });
     }
-    let intended = waits.iter().find(|w| w.cause.is_intended());
+    // A pass that still deletes or creates has not reached the partition yet.
+    let is_at_rest = plan.is_none_or(|p| p.stages.delete.is_empty() && p.stages.create.is_empty());
+    let intended = waits.iter().find(|w| w.cause.is_intended()).filter(|_| is_at_rest);
     if let Some(wait) = intended.filter(|_| waits.iter().all(|w| w.cause.is_intended())) {
         let reason = match wait.cause {
             flotilla_model::WaitCause::Paused => "RolloutPaused",
@@ -334,50 +374,48 @@ fn progressing(view: &View<'_>, plan: Option<&Plan<'_>>, complete: bool) -> Opti
 }
 
 /// Whether a wait has lasted long enough to be told, counted from when we began to watch at the earliest.
-fn has_lasted(view: &View<'_>, wait: &Wait) -> bool {
-    match wait.since {
+fn has_lasted(view: &View<'_>, hints: &Hints, wait: &Wait) -> bool {
+    let since = wait.since.or_else(|| hints.waiting.get(&wait.key()).copied());
+    match since {
+        _ if matches!(wait.cause, flotilla_model::WaitCause::FieldUnreadable { .. }) => true,
         Some(since) => view.now.since(since.max(view.observing_since)) >= BLOCKED_AFTER,
-        None => matches!(wait.cause, flotilla_model::WaitCause::FieldUnreadable { .. }),
+        None => false,
     }
 }
 
 /// When the earliest wait that has not lasted long enough yet will have.
-pub(super) fn next_report(view: &View<'_>, waits: &[Wait]) -> Option<Duration> {
+pub(super) fn next_report(view: &View<'_>, hints: &Hints, waits: &[Wait]) -> Option<Duration> {
     let due = |wait: &Wait| -> Option<Duration> {
-        let since = wait
-            .since
-            .filter(|_| !wait.cause.is_intended())?
-            .max(view.observing_since);
+        let since = wait.since.or_else(|| hints.waiting.get(&wait.key()).copied());
+        let since = since.filter(|_| !wait.cause.is_intended())?.max(view.observing_since);
         let lasted = view.now.since(since);
         (lasted < BLOCKED_AFTER).then(|| BLOCKED_AFTER.saturating_sub(lasted))
     };
     waits.iter().filter_map(due).min()
 }
 
-/// The first few waits in words that do not change from pass to pass.
-fn name_waits(waits: &[&Wait]) -> String {
-    let text = |wait: &&&Wait| {
-        let since = wait
-            .since
-            .map_or_else(String::new, |t: Timestamp| format!(" (since {t})"));
-        match &wait.cause {
-            // Times of retries move; the reason is what stays.
-            flotilla_model::WaitCause::Refused { reason, message, .. } => {
-                format!("{}: {reason}: {message}", wait.subject)
-            }
-            flotilla_model::WaitCause::StartBackOff { .. } => {
-                format!("{}: its pods end right after their start", wait.subject)
-            }
-            flotilla_model::WaitCause::PodNotAvailable { .. } => format!("{}: not available yet{since}", wait.subject),
-            cause => format!("{}: {cause}{since}", wait.subject),
+/// A wait in words that do not change from pass to pass.
+fn in_words(wait: &Wait) -> String {
+    let since = wait
+        .since
+        .map_or_else(String::new, |t: Timestamp| format!(" (since {t})"));
+    match &wait.cause {
+        // Times of retries move; the reason is what stays.
+        flotilla_model::WaitCause::Refused { reason, message, .. } => {
+            format!("{}: {reason}: {message}", wait.subject)
         }
-    };
-    let mut message = waits
-        .iter()
-        .take(WAITS_NAMED)
-        .map(|w| text(&w))
-        .collect::<Vec<_>>()
-        .join("; ");
+        flotilla_model::WaitCause::StartBackOff { .. } => {
+            format!("{}: its pods end right after their start", wait.subject)
+        }
+        flotilla_model::WaitCause::PodNotAvailable { .. } => format!("{}: not available yet{since}", wait.subject),
+        cause => format!("{}: {cause}{since}", wait.subject),
+    }
+}
+
+/// The first few waits in words.
+fn name_waits(waits: &[&Wait]) -> String {
+    let named = waits.iter().take(WAITS_NAMED).map(|w| in_words(w));
+    let mut message = named.collect::<Vec<_>>().join("; ");
     if waits.len() > WAITS_NAMED {
         message.push_str("; and others");
     }

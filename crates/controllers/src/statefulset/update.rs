@@ -44,12 +44,9 @@ impl Plan<'_> {
 
     /// A native set that names no budget: one pod at a time, the way Kubernetes does it with its default gates.
     fn is_classic(&self) -> bool {
-        self.view
-            .set
-            .spec
-            .rolling
-            .as_ref()
-            .is_none_or(|r| r.max_unavailable.is_none())
+        let spec = &self.view.set.spec;
+        let opted_in = spec.is_monotonic() && spec.switches.ordered_max_unavailable.is_some();
+        !opted_in && spec.rolling.as_ref().is_none_or(|r| r.max_unavailable.is_none())
     }
 
     /// The update's budget, charged with every slot that is unavailable now.
@@ -60,19 +57,33 @@ impl Plan<'_> {
             .as_ref()
             .and_then(|r| r.max_unavailable)
             .unwrap_or(IntOrPercent::Int(1));
-        let limit = match (spec.is_monotonic(), self.is_advanced()) {
+        let limit = match (
+            spec.is_monotonic(),
+            self.is_advanced(),
+            spec.switches.ordered_max_unavailable,
+        ) {
+            (true, _, Some(opted_in)) => opted_in,
             // An Advanced set under OrderedReady may not name more than 1, except by opting in to batches.
-            (true, true) => spec.switches.ordered_max_unavailable.unwrap_or(IntOrPercent::Int(1)),
+            (true, true, None) => IntOrPercent::Int(1),
             _ => declared,
         };
         let mut budget = Budget::new(limit, spec.replicas);
-        let counts = |s: &&super::plan::Slot| {
-            !s.is_available() || s.occupant.as_ref().is_some_and(|o| self.is_expanding(&o.pod))
-        };
-        for slot in self.slots.iter().filter(counts) {
-            budget.charge(|| self.name(slot.ordinal));
+        for index in (0..self.slots.len()).filter(|index| !self.is_costly(*index)) {
+            budget.charge(|| self.name(self.slots[index].ordinal));
         }
         budget
+    }
+
+    /// Whether replacing the pod of a slot uses the budget: it is available, and none of its claims is on the way to a new size.
+    fn is_costly(&self, index: usize) -> bool {
+        let slot = &self.slots[index];
+        slot.is_available() && slot.occupant.as_ref().is_some_and(|o| !self.is_expanding(&o.pod))
+    }
+
+    /// Whether the partition counts pods instead of naming the lowest.
+    fn is_unordered(&self) -> bool {
+        let spec = &self.view.set.spec;
+        !spec.is_monotonic() && spec.rolling.as_ref().is_some_and(|r| r.unordered.is_some())
     }
 
     /// Lowest index that the update may touch in order; slots below keep the current revision.
@@ -95,14 +106,14 @@ impl Plan<'_> {
         else {
             return descending.take_while(|index| *index >= start).collect();
         };
+        // What is updated, going or gone counts against the limit, so that the partition's pods stay however many are on their way.
         let counts_already = |index: &usize| {
             self.slots[*index]
                 .occupant
                 .as_ref()
-                .is_some_and(|o| !o.is_old() || o.health == Health::Terminating)
+                .is_none_or(|o| o.labels.is_updated || !o.is_replaceable())
         };
         let (mut targets, mut waiting): (Vec<usize>, Vec<usize>) = descending.partition(counts_already);
-        waiting.retain(|index| self.slots[*index].occupant.is_some());
         waiting.sort_by_key(|index| {
             let occupant = self.slots[*index].occupant.as_ref();
             let is_available = occupant.is_some_and(|o| o.health.is_available());
@@ -117,15 +128,14 @@ impl Plan<'_> {
     fn roll(&mut self) {
         let targets = self.targets();
         let mut budget = self.update_budget();
-        if !self.view.set.spec.is_monotonic() {
-            for &index in &targets {
-                if self.is_old_and(index, |available| !available) {
-                    self.replace(index, &mut budget, false);
-                }
+        let (costly, free): (Vec<usize>, Vec<usize>) = targets.into_iter().partition(|index| self.is_costly(*index));
+        for index in free {
+            if self.needs_work(index) {
+                self.replace(index);
             }
         }
-        for index in targets {
-            if !self.is_old_and(index, |available| available) && !self.has_growth(index) {
+        for index in costly {
+            if !self.needs_work(index) {
                 continue;
             }
             let ordinal = self.slots[index].ordinal;
@@ -137,8 +147,15 @@ impl Plan<'_> {
                 self.wait(self.name(ordinal), cause, None);
                 return;
             }
-            self.replace(index, &mut budget, true);
+            if self.replace(index) {
+                budget.charge(|| self.name(ordinal));
+            }
         }
+    }
+
+    /// Whether the pod of a slot has to be replaced, or its claims have to grow.
+    fn needs_work(&mut self, index: usize) -> bool {
+        self.is_old_and(index, |_| true) || self.has_growth(index)
     }
 
     /// Whether the occupant of a slot is old, may be deleted, and its availability is as asked.
@@ -166,16 +183,16 @@ impl Plan<'_> {
         matches!(growth, Growth::Needed(_) | Growth::NeedsRestart)
     }
 
-    /// Replaces a pod, its claims first where they have to grow. `costs`: it is available, so this uses the budget.
-    fn replace(&mut self, index: usize, budget: &mut Budget, costs: bool) {
+    /// Replaces a pod, its claims first where they have to grow. Whether anything was done.
+    fn replace(&mut self, index: usize) -> bool {
         let Some(occupant) = &self.slots[index].occupant else {
-            return;
+            return false;
         };
         let (pod, is_old, ordinal) = (occupant.pod.clone(), occupant.is_old(), self.slots[index].ordinal);
         match self.growth(&pod) {
             Growth::Needed(commands) => {
                 if self.is_backing_off(ordinal, pod.name()) {
-                    return;
+                    return false;
                 }
                 let scope = Scope::Slot(ordinal);
                 self.stages
@@ -184,15 +201,11 @@ impl Plan<'_> {
                         scope: scope.clone(),
                         command,
                     }));
+                true
             }
-            Growth::Waiting => return,
-            Growth::Done if !is_old => return,
-            Growth::Done | Growth::NeedsRestart => {
-                self.delete_slot(index, Report::Delete);
-            }
-        }
-        if costs {
-            budget.charge(|| pod.name().to_owned());
+            Growth::Waiting => false,
+            Growth::Done if !is_old => false,
+            Growth::Done | Growth::NeedsRestart => self.delete_slot(index, Report::Delete),
         }
     }
 
@@ -261,10 +274,23 @@ impl Plan<'_> {
         false
     }
 
-    /// Recreate (rule 2.6): all old pods go at once. Those that are not wanted have gone already, or are going.
+    /// Recreate (rule 2.6): all old pods go at once, also those that are not wanted.
     fn recreate_all(&mut self) {
+        if !self.view.set.spec.is_stopped(Area::ScaleDown) {
+            for index in (0..self.condemned.len()).rev() {
+                let occupant = &self.condemned[index].1;
+                if !occupant.labels.is_updated && !occupant.doomed && !occupant.pod.is_terminating() {
+                    self.condemn(index);
+                }
+            }
+        }
         for index in (0..self.slots.len()).rev() {
-            if self.is_old_and(index, |_| true) {
+            // Also those that have ended: under OrderedReady the step *fill* does not come to them while lower ones are missing.
+            let has_to_go = self.slots[index]
+                .occupant
+                .as_ref()
+                .is_some_and(|o| o.is_old() && !o.doomed && !o.pod.is_terminating());
+            if has_to_go {
                 self.delete_slot(index, Report::Delete);
             }
         }
@@ -273,11 +299,8 @@ impl Plan<'_> {
     /// Pods that somebody asked to have recreated, by label, within the budget (rule 3.8): in every strategy, also while paused, and
     /// also when an unhealthy pod holds up everything else, since that may be the very pod.
     pub(super) fn recreate_specified(&mut self) {
-        if !self
-            .slots
-            .iter()
-            .any(|s| s.occupant.as_ref().is_some_and(|o| o.labels.is_specified))
-        {
+        let mut occupants = self.slots.iter().filter_map(|s| s.occupant.as_ref());
+        if !occupants.any(|o| o.labels.is_specified) || self.view.set.spec.is_stopped(Area::Update) {
             return;
         }
         let mut budget = self.update_budget();
@@ -308,8 +331,12 @@ impl Plan<'_> {
             return;
         }
         let is_old = |slot: &&super::plan::Slot| slot.occupant.as_ref().is_some_and(|o| !o.labels.is_updated);
-        let old = self.slots.iter().filter(is_old).count();
-        let kept = old.min(self.window_start());
+        let start = self.window_start();
+        let kept = if self.is_unordered() {
+            self.slots.iter().filter(is_old).count().min(start)
+        } else {
+            self.slots[..start].iter().filter(is_old).count()
+        };
         if kept > 0 {
             self.wait(self.view.set.name().to_owned(), WaitCause::Partition { kept }, None);
         }

@@ -50,7 +50,7 @@ impl Core {
                 }
                 match &ticket {
                     Ticket::Read(resource, object) => {
-                        self.read_answered(id, &key, &ticket, (*resource, object), answer, now)
+                        self.read_answered((id, &key), &ticket, (*resource, object), answer, now);
                     }
                     Ticket::Guard(guard) => self.guard_answered(id, &ticket, guard, answer, now),
                     Ticket::Command { .. } | Ticket::Status(..) => self.write_answered(id, &key, &ticket, &answer, now),
@@ -61,8 +61,7 @@ impl Core {
 
     fn read_answered(
         &mut self,
-        pass: u64,
-        key: &QueueKey,
+        (pass, key): (u64, &QueueKey),
         ticket: &Ticket,
         (resource, object): (Resource, &ObjectKey),
         answer: Answer,

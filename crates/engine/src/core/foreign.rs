@@ -6,14 +6,14 @@
 
 use flotilla_model::{SetRecord, Timestamp, Uid};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Sets that are left alone because of another writer.
 #[derive(Debug)]
 pub struct ForeignWriters {
     pause: Duration,
-    paused: HashMap<Uid, Timestamp>,
+    paused: BTreeMap<Uid, Timestamp>,
     noticed: u64,
 }
 
@@ -22,7 +22,7 @@ impl ForeignWriters {
     pub fn new(pause: Duration) -> Self {
         ForeignWriters {
             pause,
-            paused: HashMap::new(),
+            paused: BTreeMap::new(),
             noticed: 0,
         }
     }

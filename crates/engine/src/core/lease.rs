@@ -245,7 +245,7 @@ impl Elector {
             (LeaseCall::Get, LeaseReply::Found(record)) => self.read(record, now),
             (LeaseCall::Get, LeaseReply::Missing) => self.acquire(None, now),
             (LeaseCall::Create(_) | LeaseCall::Update { .. }, LeaseReply::Found(record)) => {
-                self.hold(record, started, now)
+                self.hold(record, started, now);
             }
             (LeaseCall::Create(_) | LeaseCall::Update { .. }, LeaseReply::Conflict | LeaseReply::Missing) => {
                 (self.must_read, self.next_call_at) = (true, now);

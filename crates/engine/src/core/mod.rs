@@ -22,8 +22,6 @@ mod running;
 pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;
-#[cfg(test)]
-mod tests;
 mod watching;
 
 pub use options::CoreOptions;
@@ -40,7 +38,7 @@ use pass::Ticket;
 use queue::{Backoff, Priority, Queue};
 use request::{Call, Request, RequestId};
 use running::ActivePass;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use watching::Freshness;
 
 /// What is worked on: a controller, by its place in the list of controllers, and the object's key.
@@ -92,6 +90,8 @@ struct Pending {
 }
 
 /// The manager, without its I/O; see the module's description.
+// Four facts about a life that are independent of each other.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Core {
     options: CoreOptions,
     controllers: Vec<Box<dyn Controller>>,
@@ -99,7 +99,7 @@ pub struct Core {
     pub cache: Cache,
     /// Which key is next.
     queue: Queue<QueueKey>,
-    memory: HashMap<QueueKey, Memory>,
+    memory: BTreeMap<QueueKey, Memory>,
     passes: BTreeMap<u64, ActivePass>,
     /// Passes in the order in which they may send next.
     rotation: VecDeque<u64>,
@@ -152,7 +152,7 @@ impl Core {
             controllers,
             cache: Cache::default(),
             queue: Queue::new(Backoff::default()),
-            memory: HashMap::new(),
+            memory: BTreeMap::new(),
             passes: BTreeMap::new(),
             rotation: VecDeque::new(),
             next_pass: 0,
@@ -207,8 +207,8 @@ impl Core {
         let queue = self
             .queue
             .next_ready()
-            .filter(|_| self.caught_up && self.passes.len() < self.options.workers);
-        let passes = self.passes.values().filter_map(|active| active.next_wake()).min();
+            .filter(|_| self.caught_up && !self.draining && self.passes.len() < self.options.workers);
+        let passes = self.passes.values().filter_map(ActivePass::next_wake).min();
         let limiter = self.limiter.quiet_until(now).filter(|_| !self.passes.is_empty());
         let resync = self.caught_up.then_some(self.resync_at);
         let start = (!self.watching).then(|| self.started + std::time::Duration::from_secs(2));

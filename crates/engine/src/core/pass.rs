@@ -59,13 +59,13 @@ impl Task {
     /// The ticket of this task.
     pub fn ticket(&self) -> Ticket {
         match self {
-            Task::Read(resource, key) => Ticket::Read(*resource, key.clone()),
-            Task::Guard(guard) => Ticket::Guard(guard.clone()),
-            Task::Status(write) => Ticket::Status(write.resource, write.key.clone(), write.uid.clone()),
-            Task::Command(ScopedCommand {
+            Task::Read(resource, key)
+            | Task::Command(ScopedCommand {
                 command: Command::Read { resource, key },
                 ..
             }) => Ticket::Read(*resource, key.clone()),
+            Task::Guard(guard) => Ticket::Guard(guard.clone()),
+            Task::Status(write) => Ticket::Status(write.resource, write.key.clone(), write.uid.clone()),
             Task::Command(ScopedCommand { scope, command }) => Ticket::Command {
                 scope: scope.clone(),
                 resource: command.resource(),
@@ -134,6 +134,8 @@ enum GuardState {
 }
 
 /// One pass; see the module's description.
+// What has happened in a pass so far: facts that are independent of each other.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Debug)]
 pub struct Pass {
     step: Step,
@@ -430,6 +432,3 @@ impl Pass {
         self.went_well.iter().filter(|scope| !self.cancelled.contains(*scope))
     }
 }
-
-#[cfg(test)]
-mod tests;

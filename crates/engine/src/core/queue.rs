@@ -10,8 +10,7 @@
 
 use flotilla_model::Timestamp;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How urgent an add is. Replays (the initial list, a relist) yield to whatever just happened.
@@ -86,14 +85,14 @@ type Place = (Reverse<Priority>, Timestamp, u64);
 #[derive(Debug)]
 pub struct Queue<K> {
     /// Every key that waits to be handed out, locked ones included.
-    entries: HashMap<K, Entry>,
+    entries: BTreeMap<K, Entry>,
     /// Entries whose time has come and whose key is not locked.
     ready: BTreeMap<Place, K>,
     /// Entries whose time has not come and whose key is not locked.
     delayed: BTreeMap<(Timestamp, u64), K>,
     /// Keys handed out and not done, with the moment of the handout.
-    locked: HashMap<K, Timestamp>,
-    failures: HashMap<K, Failures>,
+    locked: BTreeMap<K, Timestamp>,
+    failures: BTreeMap<K, Failures>,
     backoff: Backoff,
     next_sequence: u64,
     adds: u64,
@@ -101,15 +100,15 @@ pub struct Queue<K> {
     closed: bool,
 }
 
-impl<K: Clone + Eq + Hash> Queue<K> {
+impl<K: Clone + Ord> Queue<K> {
     /// An empty queue.
     pub fn new(backoff: Backoff) -> Self {
         Queue {
-            entries: HashMap::new(),
+            entries: BTreeMap::new(),
             ready: BTreeMap::new(),
             delayed: BTreeMap::new(),
-            locked: HashMap::new(),
-            failures: HashMap::new(),
+            locked: BTreeMap::new(),
+            failures: BTreeMap::new(),
             backoff,
             next_sequence: 0,
             adds: 0,

@@ -22,6 +22,8 @@ pub(super) struct ActivePass {
     /// When it stops starting commands.
     cut_at: Timestamp,
     acting: bool,
+    /// That moment has come; only what is on its way is still awaited.
+    is_cut: bool,
     /// From the latest look.
     status: Option<StatusWrite>,
     wake_after: Option<std::time::Duration>,
@@ -31,7 +33,7 @@ pub(super) struct ActivePass {
 
 impl ActivePass {
     pub(super) fn next_wake(&self) -> Option<Timestamp> {
-        self.acting.then_some(self.cut_at)
+        (self.acting && !self.is_cut).then_some(self.cut_at)
     }
 }
 
@@ -106,6 +108,7 @@ impl Core {
             started: now,
             cut_at: now + self.options.pass_slice,
             acting: false,
+            is_cut: false,
             status: None,
             wake_after: None,
             status_due: None,
@@ -135,8 +138,13 @@ impl Core {
     }
 
     fn cut_passes(&mut self, now: Timestamp) {
-        for active in self.passes.values_mut().filter(|a| a.acting && now >= a.cut_at) {
+        for active in self
+            .passes
+            .values_mut()
+            .filter(|a| a.acting && !a.is_cut && now >= a.cut_at)
+        {
             active.pass.cut();
+            active.is_cut = true;
         }
     }
 

@@ -97,13 +97,13 @@ pub struct Store<R> {
     /// Up to which version the watch, or the last list, has told everything.
     caught_up: u64,
     /// Incarnations known to be gone ahead of the watch, with the number of lists begun when that became known.
-    tombstones: HashMap<Uid, u64>,
+    tombstones: HashMap<Uid, u64, FixedHasher>,
     tombstone_order: VecDeque<Uid>,
     /// Keys whose stored version is ahead of the watch.
-    overlay: HashMap<ObjectKey, u64>,
+    overlay: HashMap<ObjectKey, u64, FixedHasher>,
     lists_begun: u64,
     /// UIDs that the list under way has named.
-    listed: Option<HashSet<Uid>>,
+    listed: Option<HashSet<Uid, FixedHasher>>,
 }
 
 impl<R> Default for Store<R> {
@@ -114,9 +114,9 @@ impl<R> Default for Store<R> {
             by_namespace: HashMap::default(),
             hasher: FixedHasher::default(),
             caught_up: 0,
-            tombstones: HashMap::new(),
+            tombstones: HashMap::default(),
             tombstone_order: VecDeque::new(),
-            overlay: HashMap::new(),
+            overlay: HashMap::default(),
             lists_begun: 0,
             listed: None,
         }
@@ -208,7 +208,7 @@ impl<R: Stored> Store<R> {
     /// A list begins; what it does not name will be gone when it ends. Beginning again forgets an unfinished one.
     pub fn begin_list(&mut self) {
         self.lists_begun += 1;
-        self.listed = Some(HashSet::new());
+        self.listed = Some(HashSet::default());
     }
 
     /// The list has ended and shows the collection at `version`. Removes what it did not name, unless that is newer.

@@ -234,12 +234,12 @@ impl Shell {
         let mut next = Some((id, asked, raw));
         for _ in 0..INPUTS_MAX {
             let Some((id, asked, raw)) = next else { return };
-            let answer = read(&asked, raw, &mut self.core.cache.interner);
+            let answer = read(asked, raw, &mut self.core.cache.interner);
             self.core.answer(id, answer, self.clock.now());
             next = self.answers.try_recv().ok();
         }
         if let Some((id, asked, raw)) = next {
-            let answer = read(&asked, raw, &mut self.core.cache.interner);
+            let answer = read(asked, raw, &mut self.core.cache.interner);
             self.core.answer(id, answer, self.clock.now());
         }
     }
@@ -345,9 +345,9 @@ impl Shell {
             self.was_leading = leading;
             let holder = self.core.lease_holder().unwrap_or_default();
             if leading {
-                tracing::info!("leading")
+                tracing::info!("leading");
             } else {
-                tracing::warn!(holder, "not leading any more")
+                tracing::warn!(holder, "not leading any more");
             }
         }
     }

@@ -73,7 +73,7 @@ fn was_not_sent(error: &kube::Error) -> bool {
     while let Some(error) = source {
         if error
             .downcast_ref::<hyper_util::client::legacy::Error>()
-            .is_some_and(|e| e.is_connect())
+            .is_some_and(hyper_util::client::legacy::Error::is_connect)
         {
             return true;
         }
@@ -83,7 +83,7 @@ fn was_not_sent(error: &kube::Error) -> bool {
 }
 
 /// Reads an answer in the light of what was asked.
-pub(super) fn read(call: &Asked, raw: Raw, interner: &mut Interner) -> Answer {
+pub(super) fn read(call: Asked, raw: Raw, interner: &mut Interner) -> Answer {
     match raw {
         Raw::Fenced => Answer::Fenced,
         Raw::Lost(why) => Answer::Lost(why),
@@ -94,14 +94,14 @@ pub(super) fn read(call: &Asked, raw: Raw, interner: &mut Interner) -> Answer {
                 Asked::Lease => Answer::Lease(read_lease(code, &body)),
                 _ if !code.is_success() => refused(code, &headers, encoding, &body),
                 Asked::Event => Answer::Success,
-                Asked::Object(resource) => match wire::decode(*resource, encoding, &body, interner) {
+                Asked::Object(resource) => match wire::decode(resource, encoding, &body, interner) {
                     Ok(object) => Answer::Object(object),
                     Err(_) if Status::of_success(encoding, &body).is_some() => Answer::Success,
                     Err(unreadable) => Answer::Unreadable(unreadable),
                 },
                 Asked::Delete(resource) => match Status::of_success(encoding, &body) {
                     Some(_) => Answer::Success,
-                    None => wire::decode(*resource, encoding, &body, interner)
+                    None => wire::decode(resource, encoding, &body, interner)
                         .map_or_else(Answer::Unreadable, Answer::Object),
                 },
             }

@@ -270,7 +270,8 @@ impl Backoff {
             .saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX))
             .min(BACKOFF_CAP);
         self.failures = self.failures.saturating_add(1);
-        full - full.mul_f64(f64::from(u32::try_from(jitter(50)).unwrap_or(0)) / 100.0)
+        let kept_percent = 100 - u32::try_from(jitter(50)).unwrap_or(0);
+        full.mul_f64(f64::from(kept_percent) / 100.0)
     }
 
     fn reset(&mut self) {

@@ -10,7 +10,8 @@ use flotilla_engine::wire::{self, Encoding, Object};
 use flotilla_model::decision::{Body, PodDraft};
 use flotilla_model::records::{Phase, ReadyCondition};
 use flotilla_model::{
-    ClaimRecord, Command, Interner, Labels, Meta, ObjectKey, OwnerRef, PodRecord, Resource, RevisionRecord, Timestamp, Uid,
+    ClaimRecord, Command, Interner, Labels, Meta, ObjectKey, OwnerRef, PodRecord, Resource, RevisionRecord, Timestamp,
+    Uid,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -66,7 +67,10 @@ impl World {
         let version = self.next_version();
         let old = self.sets.get(&key(name));
         let status = old.map_or_else(|| json!({}), |s| s["status"].clone());
-        let generation = old.and_then(|s| s.pointer("/metadata/generation")?.as_i64()).unwrap_or(0) + 1;
+        let generation = old
+            .and_then(|s| s.pointer("/metadata/generation")?.as_i64())
+            .unwrap_or(0)
+            + 1;
         let template = json!({
             "metadata": { "labels": { "app": name } },
             "spec": { "containers": [{ "name": "main", "image": image }] },
@@ -103,14 +107,18 @@ impl World {
         let pod = self.pods.get_mut(&key(name)).expect("the pod exists");
         pod.meta.resource_version = version;
         change(pod);
-        self.news.push_back(WatchEvent::Upsert(Object::Pod(Arc::new(pod.clone()))));
+        self.news
+            .push_back(WatchEvent::Upsert(Object::Pod(Arc::new(pod.clone()))));
     }
 
     pub fn make_ready(&mut self, name: &str) {
         let since = at(self.now);
         self.change_pod(name, |pod| {
             pod.phase = Phase::Running;
-            pod.ready = ReadyCondition { is_true: true, since: Some(since) };
+            pod.ready = ReadyCondition {
+                is_true: true,
+                since: Some(since),
+            };
             pod.has_been_ready = true;
         });
     }
@@ -119,7 +127,8 @@ impl World {
     pub fn finish_deletion(&mut self, name: &str) {
         let version = self.next_version();
         let pod = self.pods.remove(&key(name)).expect("the pod exists");
-        self.news.push_back(WatchEvent::Deleted(Resource::Pods, pod.meta.key, pod.meta.uid, version));
+        self.news
+            .push_back(WatchEvent::Deleted(Resource::Pods, pod.meta.key, pod.meta.uid, version));
     }
 
     pub fn pod_names(&self) -> Vec<&str> {
@@ -129,11 +138,21 @@ impl World {
     /// Carries out a request.
     pub fn call(&mut self, call: &Call) -> Answer {
         match call {
-            Call::Write(Command::Create { resource, key, body, .. }) => self.create(*resource, key, body),
-            Call::Write(Command::Delete { resource: Resource::Pods, key, uid, resource_version, .. }) => {
-                self.delete_pod(key, uid, *resource_version)
-            }
-            Call::Write(Command::Delete { resource: Resource::Revisions, key, .. }) => self.delete_revision(key),
+            Call::Write(Command::Create {
+                resource, key, body, ..
+            }) => self.create(*resource, key, body),
+            Call::Write(Command::Delete {
+                resource: Resource::Pods,
+                key,
+                uid,
+                resource_version,
+                ..
+            }) => self.delete_pod(key, uid, *resource_version),
+            Call::Write(Command::Delete {
+                resource: Resource::Revisions,
+                key,
+                ..
+            }) => self.delete_revision(key),
             Call::Write(other) => panic!("not supported here: {other:?}"),
             Call::Status(patch) => self.patch_status(patch),
             Call::Get { resource, key } => self.get(*resource, key),
@@ -168,8 +187,15 @@ impl World {
 
     fn create_pod(&mut self, draft: &PodDraft) -> PodRecord {
         let rendered = draft.render();
-        let labels = rendered.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
-        let labels: Labels = labels.iter().filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect();
+        let labels = rendered
+            .pointer("/metadata/labels")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
+        let labels: Labels = labels
+            .iter()
+            .filter_map(|(k, v)| Some((k.as_str(), v.as_str()?)))
+            .collect();
         let pod = PodRecord {
             meta: self.meta(&draft.key, vec![(*draft.owner).clone()], labels),
             phase: Phase::Pending,
@@ -186,12 +212,27 @@ impl World {
     }
 
     fn create_revision(&mut self, key: &ObjectKey, body: &Value) -> RevisionRecord {
-        let owner = body.pointer("/metadata/ownerReferences/0").expect("a revision has an owner");
+        let owner = body
+            .pointer("/metadata/ownerReferences/0")
+            .expect("a revision has an owner");
         let text = |field: &str| owner[field].as_str().expect("owner fields are texts").to_owned();
-        let mut owner = self.interner.owner(&text("apiVersion"), &text("kind"), &text("name"), &text("uid"), (true, true));
+        let mut owner = self.interner.owner(
+            &text("apiVersion"),
+            &text("kind"),
+            &text("name"),
+            &text("uid"),
+            (true, true),
+        );
         owner.controller = true;
-        let labels = body.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
-        let labels: Labels = labels.iter().filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect();
+        let labels = body
+            .pointer("/metadata/labels")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
+        let labels: Labels = labels
+            .iter()
+            .filter_map(|(k, v)| Some((k.as_str(), v.as_str()?)))
+            .collect();
         let meta = self.meta(key, vec![owner], labels);
         let record = RevisionRecord::new(meta, body["revision"].as_i64().unwrap_or(0), &body["data"], None);
         self.revisions.insert(key.clone(), record.clone());
@@ -199,7 +240,9 @@ impl World {
     }
 
     fn delete_pod(&mut self, key: &ObjectKey, uid: &Uid, resource_version: Option<u64>) -> Answer {
-        let Some(pod) = self.pods.get(key) else { return refuse(404, "NotFound") };
+        let Some(pod) = self.pods.get(key) else {
+            return refuse(404, "NotFound");
+        };
         if pod.meta.uid != *uid || resource_version.is_some_and(|v| v != pod.meta.resource_version) {
             return refuse(409, "Conflict");
         }
@@ -210,14 +253,23 @@ impl World {
     }
 
     fn delete_revision(&mut self, key: &ObjectKey) -> Answer {
-        let Some(revision) = self.revisions.remove(key) else { return refuse(404, "NotFound") };
+        let Some(revision) = self.revisions.remove(key) else {
+            return refuse(404, "NotFound");
+        };
         let version = self.next_version();
-        self.news.push_back(WatchEvent::Deleted(Resource::Revisions, key.clone(), revision.meta.uid, version));
+        self.news.push_back(WatchEvent::Deleted(
+            Resource::Revisions,
+            key.clone(),
+            revision.meta.uid,
+            version,
+        ));
         Answer::Success
     }
 
     fn patch_status(&mut self, patch: &StatusPatch) -> Answer {
-        let Some(set) = self.sets.get(&patch.key) else { return refuse(404, "NotFound") };
+        let Some(set) = self.sets.get(&patch.key) else {
+            return refuse(404, "NotFound");
+        };
         if set.pointer("/metadata/resourceVersion") != Some(&json!(patch.resource_version.to_string())) {
             return refuse(409, "Conflict");
         }
@@ -252,7 +304,10 @@ impl World {
             }
             (LeaseCall::Create(spec) | LeaseCall::Update { spec, .. }, _) => spec.clone(),
         };
-        let record = LeaseRecord { resource_version: self.next_version(), spec };
+        let record = LeaseRecord {
+            resource_version: self.next_version(),
+            spec,
+        };
         self.lease = Some(record.clone());
         LeaseReply::Found(record)
     }
@@ -262,7 +317,11 @@ impl World {
         let now = at(self.now);
         let objects: Vec<Object> = match resource {
             Resource::Pods => self.pods.values().map(|p| Object::Pod(Arc::new(p.clone()))).collect(),
-            Resource::Revisions => self.revisions.values().map(|r| Object::Revision(Arc::new(r.clone()))).collect(),
+            Resource::Revisions => self
+                .revisions
+                .values()
+                .map(|r| Object::Revision(Arc::new(r.clone())))
+                .collect(),
             Resource::NativeSets => {
                 let keys: Vec<ObjectKey> = self.sets.keys().cloned().collect();
                 keys.iter().filter_map(|key| self.set_object(key)).collect()
@@ -310,7 +369,9 @@ impl World {
         let end = self.now + millis;
         loop {
             self.settle(core);
-            let wake = core.next_wake(at(self.now)).map_or(end, |wake| wake.as_millis() - at(0).as_millis());
+            let wake = core
+                .next_wake(at(self.now))
+                .map_or(end, |wake| wake.as_millis() - at(0).as_millis());
             if self.now >= end {
                 return;
             }
@@ -332,6 +393,18 @@ fn kind_of(event: &WatchEvent) -> Resource {
 }
 
 pub fn refuse(code: i32, reason: &str) -> Answer {
-    let status = Status { code, reason: reason.into(), message: reason.to_lowercase(), ..Status::default() };
-    Answer::Refused(Refusal { status, retry_after: None })
+    refuse_with(code, reason, &reason.to_lowercase())
+}
+
+pub fn refuse_with(code: i32, reason: &str, message: &str) -> Answer {
+    let status = Status {
+        code,
+        reason: reason.into(),
+        message: message.into(),
+        ..Status::default()
+    };
+    Answer::Refused(Refusal {
+        status,
+        retry_after: None,
+    })
 }

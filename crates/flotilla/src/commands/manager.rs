@@ -42,7 +42,9 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
         namespace: cluster_args.namespace.clone(),
         http_address: args.http_address.0,
     };
-    run_manager(options, controllers(&args), client).await.map_err(|e| Error::Manager(e.to_string()))?;
+    run_manager(options, controllers(&args), client)
+        .await
+        .map_err(|e| Error::Manager(e.to_string()))?;
     Ok(Exit::Done)
 }
 
@@ -56,14 +58,21 @@ fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
 }
 
 fn core_options(args: &ManagerArgs) -> CoreOptions {
-    let mut resources =
-        vec![Resource::AdvancedSets, Resource::Pods, Resource::Claims, Resource::Revisions, Resource::StorageClasses];
+    let mut resources = vec![
+        Resource::AdvancedSets,
+        Resource::Pods,
+        Resource::Claims,
+        Resource::Revisions,
+        Resource::StorageClasses,
+    ];
     if args.native_statefulset {
         resources.push(Resource::NativeSets);
     }
     let identity = args.identity.clone().unwrap_or_else(default_identity);
     CoreOptions {
-        lease: args.leader_elect.then(|| LeaseOptions::new(&args.lease_namespace, &args.lease_name)),
+        lease: args
+            .leader_elect
+            .then(|| LeaseOptions::new(&args.lease_namespace, &args.lease_name)),
         workers: usize::from(args.workers),
         writes_in_flight_max: usize::from(args.max_writes_in_flight),
         observation_period: Duration::from_secs(args.observation_seconds),
@@ -75,15 +84,26 @@ fn core_options(args: &ManagerArgs) -> CoreOptions {
 
 /// Host name and process id: unique among processes that are alive.
 fn default_identity() -> String {
-    let host = std::env::var("HOSTNAME").ok().or_else(|| std::fs::read_to_string("/etc/hostname").ok());
-    let host = host.map(|h| h.trim().to_owned()).filter(|h| !h.is_empty()).unwrap_or_else(|| "localhost".to_owned());
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/etc/hostname").ok());
+    let host = host
+        .map(|h| h.trim().to_owned())
+        .filter(|h| !h.is_empty())
+        .unwrap_or_else(|| "localhost".to_owned());
     format!("{host}_{}", std::process::id())
 }
 
 fn start_logging(args: &ManagerArgs) -> Result<(), Error> {
-    let filter = EnvFilter::try_new(&args.log)
-        .map_err(|e| Error::NotPossible(format!("failed to read --log {:?}: {e}; use a level such as info", args.log)))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr)
+    let filter = EnvFilter::try_new(&args.log).map_err(|e| {
+        Error::NotPossible(format!(
+            "failed to read --log {:?}: {e}; use a level such as info",
+            args.log
+        ))
+    })?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
     let done = match args.log_format {
         LogFormat::Text => builder.try_init(),
@@ -97,10 +117,17 @@ fn tell_gates(gates: &str) -> Result<(), Error> {
     for gate in gates.split(',').filter(|g| !g.is_empty()) {
         match gate.split_once('=') {
             Some((name, "true" | "false")) if KNOWN_GATES.contains(&name) => {
-                tracing::info!(gate = name, "feature gate ignored: its corrected behaviour is always on, or comes with its feature");
+                tracing::info!(
+                    gate = name,
+                    "feature gate ignored: its corrected behaviour is always on, or comes with its feature"
+                );
             }
             Some((name, "true" | "false")) => tracing::warn!(gate = name, "unknown feature gate ignored"),
-            _ => return Err(Error::NotPossible(format!("failed to read --feature-gates: {gate:?} must be NAME=true or NAME=false"))),
+            _ => {
+                return Err(Error::NotPossible(format!(
+                    "failed to read --feature-gates: {gate:?} must be NAME=true or NAME=false"
+                )));
+            }
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! `flotilla rollout`: follow and steer rollouts, with the verbs of kubectl, for both kinds of set.
 
 mod history;
-mod steer;
 mod status;
+mod steer;
 
 use crate::args::{ClusterArgs, Output, RolloutCommand, RolloutTarget};
 use crate::cluster::Cluster;

@@ -45,49 +45,108 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     waits.extend(try_next(&cluster, &found, &decision, now).await?);
     let next = decision.commands().map(|c| words(&c.command)).collect();
     let holder = lease_holder(&cluster, &args).await?;
-    let report = Report { found, waits, next, holder, now };
+    let report = Report {
+        found,
+        waits,
+        next,
+        holder,
+        now,
+    };
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Text => write!(out, "{}", report.text())?,
         Output::Json => writeln!(out, "{:#}", report.json())?,
     }
-    Ok(if report.waits.is_empty() && report.next.is_empty() { Exit::Done } else { Exit::Waiting })
+    Ok(if report.waits.is_empty() && report.next.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Waiting
+    })
 }
 
 /// Decides about the set as the manager would that has just started, without writing.
 async fn decide(cluster: &Cluster, found: &Found, now: Timestamp) -> Result<Decision, Error> {
-    let resources = [found.kind.resource(), Resource::Pods, Resource::Claims, Resource::Revisions, Resource::StorageClasses];
+    let resources = [
+        found.kind.resource(),
+        Resource::Pods,
+        Resource::Claims,
+        Resource::Revisions,
+        Resource::StorageClasses,
+    ];
     let cache = snapshot(cluster.client.clone(), &resources, Some(&cluster.namespace))
         .await
         .map_err(|e| Error::NotPossible(e.to_string()))?;
     let hints = Hints::default();
-    let context = PassContext { now, observing_since: Timestamp::from_millis(0), entropy: 0, hints: &hints };
+    let context = PassContext {
+        now,
+        observing_since: Timestamp::from_millis(0),
+        entropy: 0,
+        hints: &hints,
+    };
     StatefulSetController::new(found.kind)
         .reconcile(&cache, &found.key, context)
-        .ok_or_else(|| Error::NotFound { target: found.display(), namespace: cluster.namespace.clone() })
+        .ok_or_else(|| Error::NotFound {
+            target: found.display(),
+            namespace: cluster.namespace.clone(),
+        })
 }
 
 /// Sends the first creations as dry runs, and tells which the API server would refuse.
 async fn try_next(cluster: &Cluster, found: &Found, decision: &Decision, now: Timestamp) -> Result<Vec<Wait>, Error> {
     let since = condition_since(&found.object, "FailedCreatePod");
     let mut waits = Vec::new();
-    for scoped in decision.commands().filter(|c| matches!(c.command, Command::Create { .. })).take(DRY_RUNS) {
-        let Command::Create { resource, key, body, .. } = &scoped.command else { continue };
-        let path = format!("{}?dryRun=All&fieldManager=flotilla-why", resource.collection_path(Some(&key.namespace)));
-        let sent = cluster.send(Method::POST, &path, Some(("application/json", &body.render()))).await;
+    for scoped in decision
+        .commands()
+        .filter(|c| matches!(c.command, Command::Create { .. }))
+        .take(DRY_RUNS)
+    {
+        let Command::Create {
+            resource, key, body, ..
+        } = &scoped.command
+        else {
+            continue;
+        };
+        let path = format!(
+            "{}?dryRun=All&fieldManager=flotilla-why",
+            resource.collection_path(Some(&key.namespace))
+        );
+        let sent = cluster
+            .send(Method::POST, &path, Some(("application/json", &body.render())))
+            .await;
         let refusal = match sent {
             Ok(_) => continue,
             Err(kube::Error::Api(status)) => *status,
-            Err(error) => return Err(crate::cluster::describe(format!("try to create {resource} {key}"), &error)),
+            Err(error) => {
+                return Err(crate::cluster::describe(
+                    format!("try to create {resource} {key}"),
+                    &error,
+                ));
+            }
         };
-        let status = Status { code: i32::from(refusal.code), reason: refusal.reason, message: refusal.message, ..Status::default() };
-        let answer = Answer::Refused(Refusal { status, retry_after: None });
+        let status = Status {
+            code: i32::from(refusal.code),
+            reason: refusal.reason,
+            message: refusal.message,
+            ..Status::default()
+        };
+        let answer = Answer::Refused(Refusal {
+            status,
+            retry_after: None,
+        });
         if let Outcome::Rejected { reason, message } = meaning(Intent::of(&scoped.command), &answer) {
             let subject = match &scoped.scope {
                 Scope::Slot(ordinal) => format!("{}-{ordinal}", found.key.name),
                 Scope::Object | Scope::Named(_) => key.name.to_string(),
             };
-            waits.push(Wait { subject, cause: WaitCause::Refused { reason, message, retry_at: now }, since });
+            waits.push(Wait {
+                subject,
+                cause: WaitCause::Refused {
+                    reason,
+                    message,
+                    retry_at: now,
+                },
+                since,
+            });
         }
     }
     Ok(waits)
@@ -109,7 +168,10 @@ async fn lease_holder(cluster: &Cluster, args: &WhyArgs) -> Result<Option<String
         Err(Error::Refused { .. }) => return Ok(Some("unknown: no permission to read the lease".to_owned())),
         Err(error) => return Err(error),
     };
-    let holder = lease.as_ref().and_then(|l| l.pointer("/spec/holderIdentity")).and_then(Value::as_str);
+    let holder = lease
+        .as_ref()
+        .and_then(|l| l.pointer("/spec/holderIdentity"))
+        .and_then(Value::as_str);
     Ok(holder.filter(|h| !h.is_empty()).map(str::to_owned))
 }
 
@@ -132,15 +194,27 @@ fn words(command: &Command) -> String {
 
 impl Report {
     fn count(&self, field: &str) -> i64 {
-        self.found.object.pointer(&format!("/status/{field}")).and_then(Value::as_i64).unwrap_or(0)
+        self.found
+            .object
+            .pointer(&format!("/status/{field}"))
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
     }
 
     fn status_text(&self, field: &str) -> &str {
-        self.found.object.pointer(&format!("/status/{field}")).and_then(Value::as_str).unwrap_or("none")
+        self.found
+            .object
+            .pointer(&format!("/status/{field}"))
+            .and_then(Value::as_str)
+            .unwrap_or("none")
     }
 
     fn wanted(&self) -> i64 {
-        self.found.object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
+        self.found
+            .object
+            .pointer("/spec/replicas")
+            .and_then(Value::as_i64)
+            .unwrap_or(1)
     }
 
     fn text(&self) -> String {
@@ -168,7 +242,9 @@ impl Report {
         }
         text.push_str("waiting:\n");
         for wait in self.waits.iter().take(LINES_SHOWN) {
-            let since = wait.since.map_or_else(String::new, |since| format!(" (for {})", ago(self.now, since)));
+            let since = wait
+                .since
+                .map_or_else(String::new, |since| format!(" (for {})", ago(self.now, since)));
             let _ = writeln!(text, "  {}: {}{since}", wait.subject, wait.cause);
             let _ = writeln!(text, "      rule: {}", wait.cause.rule());
             if let Some(advice) = wait.cause.advice(&wait.subject) {
@@ -244,14 +320,31 @@ mod tests {
             "spec": {"replicas": 3},
             "status": {"readyReplicas": 2, "updatedReplicas": 1, "currentRevision": "web-a", "updateRevision": "web-b"},
         });
-        let found = Found { kind: SetKind::Advanced, key: ObjectKey::new("ns", "web"), object };
-        Report { found, waits, next, holder: holder.map(str::to_owned), now: Timestamp::from_seconds(1000) }
+        let found = Found {
+            kind: SetKind::Advanced,
+            key: ObjectKey::new("ns", "web"),
+            object,
+        };
+        Report {
+            found,
+            waits,
+            next,
+            holder: holder.map(str::to_owned),
+            now: Timestamp::from_seconds(1000),
+        }
     }
 
     #[test]
     fn people_read_what_is_waited_for_and_what_they_can_do() {
-        let cause = WaitCause::UpdateBudget { budget: 1, used_by: vec!["web-0".into()] };
-        let wait = Wait { subject: "web-2".into(), cause, since: Some(Timestamp::from_seconds(870)) };
+        let cause = WaitCause::UpdateBudget {
+            budget: 1,
+            used_by: vec!["web-0".into()],
+        };
+        let wait = Wait {
+            subject: "web-2".into(),
+            cause,
+            since: Some(Timestamp::from_seconds(870)),
+        };
         assert_eq!(
             report(vec![wait], vec!["delete pod web-2".into()], None).text(),
             "statefulset.apps.kruise.io/web in namespace ns: 3 wanted, 2 ready, 1 updated\n\
@@ -268,8 +361,15 @@ mod tests {
 
     #[test]
     fn programs_read_the_cause_as_data() {
-        let cause = WaitCause::UpdateBudget { budget: 1, used_by: vec!["web-0".into()] };
-        let wait = Wait { subject: "web-2".into(), cause, since: None };
+        let cause = WaitCause::UpdateBudget {
+            budget: 1,
+            used_by: vec!["web-0".into()],
+        };
+        let wait = Wait {
+            subject: "web-2".into(),
+            cause,
+            since: None,
+        };
         let json = report(vec![wait], vec![], Some("me")).json();
         assert_eq!(json["waits"][0]["cause"], "UpdateBudget");
         assert_eq!(json["waits"][0]["usedBy"], json!(["web-0"]));

@@ -145,7 +145,8 @@ impl<'a> Reader<'a> {
                 .unwrap_or_default()
                 .into(),
             pod_management: self.pod_management(),
-            rolling: (update == UpdateKind::RollingUpdate).then(|| self.rolling()).flatten(),
+            // Recreate by annotation stands on a rolling update, whose `paused` holds it up as well.
+            rolling: (update != UpdateKind::OnDelete).then(|| self.rolling()).flatten(),
             update,
             min_ready: self.min_ready(),
             history_limit: self.history_limit(),
@@ -540,3 +541,6 @@ fn weight_term(term: &Value) -> Option<PriorityTerm> {
     let selector = Selector::from_json(term.get("matchSelector")?).filter(|s| !s.is_empty())?;
     Some(PriorityTerm::Match(weight, selector))
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,7 +127,7 @@ pub enum Area {
     Nothing,
     /// No pod is scaled away.
     ScaleDown,
-    /// No pod is created or scaled away, as it is unknown which are wanted.
+    /// No pod is created, replaced or scaled away, as it is unknown which are wanted.
     Scale,
     /// No pod is replaced.
     Update,
@@ -207,7 +207,8 @@ impl SetSpec {
     /// Whether a field that could not be read stops work of this kind.
     pub fn is_stopped(&self, work: Area) -> bool {
         self.problems.iter().any(|p| {
-            p.stops == Area::Everything || p.stops == work || (p.stops == Area::Scale && work == Area::ScaleDown)
+            let implied = p.stops == Area::Scale && matches!(work, Area::ScaleDown | Area::Update);
+            p.stops == Area::Everything || p.stops == work || implied
         })
     }
 

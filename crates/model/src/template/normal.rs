@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_and_probes_default() {
+    fn rule_1_1_6_ports_and_probes_default() {
         let container = |c: Value| template(&c, &json!({}));
         assert!(same(
             &container(
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_can_be_left_out() {
+    fn ruling_18_resources_can_be_left_out() {
         let with = template(&json!({"name": "m", "resources": {"limits": {"cpu": "2"}}}), &json!({}));
         let bare = template(&json!({"name": "m"}), &json!({}));
         assert_ne!(normal_form(&with), normal_form(&bare));

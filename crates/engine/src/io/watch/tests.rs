@@ -1,1 +1,166 @@
+//! A watch task against a server whose answers are written down here: what it asks for, and what it brings.
 
+use super::*;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+/// What the server says to one request: a status and a body.
+type Said = (u16, String);
+
+/// Answers in this order, writes down what was asked, and is silent when it has no more to say.
+fn server(answers: Vec<Said>) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (seen, left) = (asked.clone(), Arc::new(Mutex::new(VecDeque::from(answers))));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        seen.lock().unwrap().push(query);
+        let answer = left.lock().unwrap().pop_front();
+        async move {
+            let Some((status, body)) = answer else {
+                return std::future::pending().await;
+            };
+            let response = Response::builder()
+                .status(status)
+                .header("content-type", "application/json");
+            Ok::<_, Infallible>(response.body(Full::new(Bytes::from(body))).unwrap())
+        }
+    });
+    (kube::Client::new(service, "default"), asked)
+}
+
+fn set(name: &str, version: u64) -> Value {
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string()}})
+}
+
+fn list(version: u64, more: &str, names: &[&str]) -> Said {
+    let items: Vec<_> = names.iter().map(|name| set(name, version)).collect();
+    (
+        200,
+        json!({"metadata": {"resourceVersion": version.to_string(), "continue": more}, "items": items}).to_string(),
+    )
+}
+
+fn events(events: &[Value]) -> Said {
+    let lines: Vec<_> = events.iter().map(Value::to_string).collect();
+    (200, lines.join("\n") + "\n")
+}
+
+fn gone() -> Value {
+    json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}})
+}
+
+/// Runs the task until it has brought this many feeds, and tells them in words, and what was asked.
+async fn run(answers: Vec<Said>, count: usize) -> (Vec<String>, Vec<String>) {
+    let (client, asked) = server(answers);
+    let (feed, mut feeds) = mpsc::channel(8);
+    let (want, wanted) = watch::channel(0);
+    let watcher = Watcher {
+        client,
+        clock: Arc::new(Clock::new()),
+        resource: Resource::AdvancedSets,
+        namespace: None,
+        feed,
+        wanted,
+    };
+    let task = tokio::spawn(watcher.run());
+    want.send(1).unwrap();
+    let mut told = Vec::new();
+    while told.len() < count {
+        let next = timeout(Duration::from_secs(20), feeds.recv()).await;
+        let (_, feed) = next.unwrap_or_else(|_| panic!("nothing came after {told:?}")).unwrap();
+        told.push(match feed {
+            Feed::Began(_) => "began".to_owned(),
+            Feed::Page(_, items) => format!("{} items", items.len()),
+            Feed::Ended(version) => format!("listed at {version}"),
+            Feed::Frames(_, frames) => format!("{} events", frames.len()),
+            Feed::Missing => "missing".to_owned(),
+            Feed::Failing(why) => why,
+        });
+    }
+    task.abort();
+    let asked = asked.lock().unwrap().clone();
+    (told, asked)
+}
+
+#[tokio::test]
+async fn pages_then_a_watch_that_goes_on_where_it_ended() {
+    let bookmark = json!({"type": "BOOKMARK", "object": set("", 15)});
+    let answers = vec![
+        list(10, "to/ken", &["a", "b"]),
+        list(10, "", &["c"]),
+        events(&[json!({"type": "ADDED", "object": set("d", 12)}), bookmark]),
+        events(&[json!({"type": "DELETED", "object": set("d", 16)})]),
+    ];
+    let (told, asked) = run(answers, 6).await;
+    assert_eq!(
+        told,
+        ["began", "2 items", "1 items", "listed at 10", "2 events", "1 events"]
+    );
+    assert_eq!(asked[0], "limit=500");
+    assert_eq!(asked[1], "limit=500&continue=to%2Fken");
+    assert!(
+        asked[2].contains("watch=1") && asked[2].contains("resourceVersion=10&"),
+        "{}",
+        asked[2]
+    );
+    assert!(
+        asked[3].contains("resourceVersion=15&"),
+        "after the bookmark: {}",
+        asked[3]
+    );
+}
+
+#[tokio::test]
+async fn a_version_that_is_too_old_leads_to_a_new_list() {
+    for expired in [events(&[gone()]), (410, gone()["object"].to_string())] {
+        let (told, asked) = run(vec![list(10, "", &["a"]), expired, list(30, "", &[])], 6).await;
+        assert_eq!(
+            told,
+            ["began", "1 items", "listed at 10", "began", "0 items", "listed at 30"]
+        );
+        assert_eq!(asked[2], "limit=500", "a fresh list, not one at the old version");
+    }
+}
+
+#[tokio::test]
+async fn events_before_an_error_are_not_lost() {
+    let added = json!({"type": "ADDED", "object": set("a", 11)});
+    let (told, _) = run(
+        vec![list(10, "", &[]), events(&[added, gone()]), list(30, "", &["a"])],
+        5,
+    )
+    .await;
+    assert_eq!(told, ["began", "0 items", "listed at 10", "1 events", "began"]);
+}
+
+#[tokio::test]
+async fn refusals_are_told_and_tried_again() {
+    let forbidden = json!({"kind": "Status", "code": 403, "message": "may not list"}).to_string();
+    let (told, _) = run(
+        vec![
+            (403, forbidden),
+            (404, "{}".into()),
+            (200, "no list".into()),
+            list(10, "", &[]),
+        ],
+        8,
+    )
+    .await;
+    assert!(told[1].contains("403") && told[1].contains("may not list"), "{told:?}");
+    assert_eq!(told[3], "missing");
+    assert_eq!(told[7], "0 items", "{told:?}");
+}
+
+#[test]
+fn delays_double_up_to_the_cap_and_begin_again() {
+    let mut backoff = Backoff::default();
+    let delays: Vec<Duration> = (0..12).map(|_| backoff.next_delay()).collect();
+    assert!(delays[0] <= BACKOFF_BASE && delays[0] >= BACKOFF_BASE / 2);
+    assert!(delays.iter().all(|d| *d <= BACKOFF_CAP));
+    assert!(delays[11] >= BACKOFF_CAP / 2);
+    backoff.reset();
+    assert!(backoff.next_delay() <= BACKOFF_BASE);
+}

@@ -26,13 +26,25 @@ pub async fn list(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> 
         writeln!(out, "{:#}", json!({"set": found.display(), "revisions": rows}))?;
         return Ok(Exit::Done);
     }
-    writeln!(out, "{:>8}  {:<40} {:>5}  {:<14} CHANGE-CAUSE", "REVISION", "NAME", "PODS", "AGE")?;
+    writeln!(
+        out,
+        "{:>8}  {:<40} {:>5}  {:<14} CHANGE-CAUSE",
+        "REVISION", "NAME", "PODS", "AGE"
+    )?;
     let now = clock::now();
     for row in &rows {
         let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
-        let age = text("created").parse().map_or_else(|_| String::new(), |then| ago(now, then));
+        let age = text("created")
+            .parse()
+            .map_or_else(|_| String::new(), |then| ago(now, then));
         let cause = row["changeCause"].as_str().unwrap_or("<none>");
-        writeln!(out, "{:>8}  {:<40} {:>5}  {age:<14} {cause}", row["revision"], text("name"), row["pods"])?;
+        writeln!(
+            out,
+            "{:>8}  {:<40} {:>5}  {age:<14} {cause}",
+            row["revision"].to_string(),
+            text("name"),
+            row["pods"].to_string()
+        )?;
     }
     Ok(Exit::Done)
 }
@@ -41,7 +53,9 @@ fn row(revision: &Value, pods: &[Value], found: &Found) -> Value {
     let name = &revision["metadata"]["name"];
     let uid = &found.object["metadata"]["uid"];
     let of_set = pods.iter().filter(|pod| is_controlled_by(pod, uid));
-    let count = of_set.filter(|pod| pod.pointer("/metadata/labels/controller-revision-hash") == Some(name)).count();
+    let count = of_set
+        .filter(|pod| pod.pointer("/metadata/labels/controller-revision-hash") == Some(name))
+        .count();
     json!({
         "revision": revision["revision"], "name": name, "pods": count, "created": revision["metadata"]["creationTimestamp"],
         "changeCause": revision.pointer("/metadata/annotations").and_then(|a| a.get(CHANGE_CAUSE)),
@@ -56,16 +70,30 @@ pub async fn undo(cluster: &Cluster, args: RolloutUndoArgs) -> Result<Exit, Erro
     let revisions = revisions_of(cluster, &found).await?;
     let present = digest(found.object.pointer("/spec/template"));
     let chosen = match args.to_revision {
-        0 => revisions.iter().rev().find(|r| template_of(r).is_some_and(|t| digest(Some(&t)) != present)),
+        0 => revisions
+            .iter()
+            .rev()
+            .find(|r| template_of(r).is_some_and(|t| digest(Some(&t)) != present)),
         number => revisions.iter().find(|r| r["revision"].as_i64() == Some(number)),
     };
     let Some(chosen) = chosen else {
-        let which = if args.to_revision == 0 { "an earlier revision".to_owned() } else { format!("revision {}", args.to_revision) };
-        let message = format!("failed to undo {}: {which} was not found; see flotilla rollout history", found.display());
+        let which = if args.to_revision == 0 {
+            "an earlier revision".to_owned()
+        } else {
+            format!("revision {}", args.to_revision)
+        };
+        let message = format!(
+            "failed to undo {}: {which} was not found; see flotilla rollout history",
+            found.display()
+        );
         return Err(Error::NotPossible(message));
     };
     let Some(template) = template_of(chosen) else {
-        let message = format!("failed to undo {}: revision {} holds no pod template", found.display(), chosen["revision"]);
+        let message = format!(
+            "failed to undo {}: revision {} holds no pod template",
+            found.display(),
+            chosen["revision"]
+        );
         return Err(Error::NotPossible(message));
     };
     let details = json!({"toRevision": chosen["revision"], "revisionName": chosen["metadata"]["name"]});
@@ -73,11 +101,19 @@ pub async fn undo(cluster: &Cluster, args: RolloutUndoArgs) -> Result<Exit, Erro
         return tell(&args.of, &found, "has that template already", details);
     }
     let patch = json!([
-        {"op": "test", "path": "/metadata/resourceVersion", "value": found.object["metadata"]["resourceVersion"]},
+        // Whoever changes the spec meanwhile is not overruled; the manager's status writes do not matter.
+        {"op": "test", "path": "/metadata/generation", "value": found.object["metadata"]["generation"]},
         {"op": "replace", "path": "/spec/template", "value": template},
     ]);
-    cluster.patch(found.kind.resource(), &found.key, JSON_PATCH, &patch).await?;
-    tell(&args.of, &found, "rolled back", details)
+    cluster
+        .patch(found.kind.resource(), &found.key, JSON_PATCH, &patch)
+        .await?;
+    let name = chosen
+        .pointer("/metadata/name")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let done = format!("rolled back to revision {} ({name})", chosen["revision"]);
+    tell(&args.of, &found, &done, details)
 }
 
 /// The revisions that the set manages, oldest first.
@@ -91,7 +127,10 @@ async fn revisions_of(cluster: &Cluster, found: &Found) -> Result<Vec<Value>, Er
 
 fn is_controlled_by(object: &Value, uid: &Value) -> bool {
     let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-    owners.into_iter().flatten().any(|o| o["uid"] == *uid && o["controller"] == json!(true))
+    owners
+        .into_iter()
+        .flatten()
+        .any(|o| o["uid"] == *uid && o["controller"] == json!(true))
 }
 
 /// The template of a revision, whole, without the directive that makes it a patch.

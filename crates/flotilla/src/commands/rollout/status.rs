@@ -22,13 +22,19 @@ pub async fn run(cluster: &Cluster, args: RolloutStatusArgs) -> Result<Exit, Err
     if !args.watch {
         let progress = Progress::of(&found);
         progress.print(args.of.output)?;
-        return Ok(if progress.is_complete() { Exit::Done } else { Exit::Waiting });
+        return Ok(if progress.is_complete() {
+            Exit::Done
+        } else {
+            Exit::Waiting
+        });
     }
     let follow = follow(cluster, found, args.of.output);
     if args.timeout_seconds == 0 {
         return follow.await;
     }
-    tokio::time::timeout(Duration::from_secs(args.timeout_seconds), follow).await.unwrap_or(Ok(Exit::Waiting))
+    tokio::time::timeout(Duration::from_secs(args.timeout_seconds), follow)
+        .await
+        .unwrap_or(Ok(Exit::Waiting))
 }
 
 /// Prints each step until the rollout is complete.
@@ -58,8 +64,14 @@ async fn next_version(cluster: &Cluster, mut found: Found) -> Result<Found, Erro
             resource.collection_path(Some(&found.key.namespace)),
             found.key.name
         );
-        let request = Request::get(path).body(Vec::new()).map_err(|e| describe(what.clone(), &kube::Error::HttpError(e)))?;
-        let events = cluster.client.request_events::<Value>(request).await.map_err(|e| describe(what.clone(), &e))?;
+        let request = Request::get(path)
+            .body(Vec::new())
+            .map_err(|e| describe(what.clone(), &kube::Error::HttpError(e)))?;
+        let events = cluster
+            .client
+            .request_events::<Value>(request)
+            .await
+            .map_err(|e| describe(what.clone(), &e))?;
         let mut events = pin!(events);
         while let Some(event) = events.next().await {
             match event.map_err(|e| describe(what.clone(), &e))? {
@@ -77,7 +89,9 @@ async fn next_version(cluster: &Cluster, mut found: Found) -> Result<Found, Erro
             }
         }
         let fresh = cluster.get(resource, &found.key).await?;
-        let fresh = fresh.ok_or_else(|| Error::NotPossible(format!("{} was deleted while its rollout was watched", found.display())))?;
+        let fresh = fresh.ok_or_else(|| {
+            Error::NotPossible(format!("{} was deleted while its rollout was watched", found.display()))
+        })?;
         if fresh["metadata"]["resourceVersion"] != found.object["metadata"]["resourceVersion"] {
             found.object = fresh;
             return Ok(found);
@@ -103,25 +117,41 @@ struct Progress {
 impl Progress {
     fn of(found: &Found) -> Self {
         let number = |pointer: &str| found.object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-        let conditions = found.object.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-        let blocked = conditions.filter(|c| c["type"] == "Progressing" && c["status"] == "False");
+        let conditions = found
+            .object
+            .pointer("/status/conditions")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let mut blocked = conditions.filter(|c| c["type"] == "Progressing" && c["status"] == "False");
         Progress {
             name: kind_name(found.kind, &found.key.name),
             observed: number("/status/observedGeneration") >= number("/metadata/generation"),
-            wanted: found.object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1),
+            wanted: found
+                .object
+                .pointer("/spec/replicas")
+                .and_then(Value::as_i64)
+                .unwrap_or(1),
             updated: number("/status/updatedReplicas"),
             available: number("/status/availableReplicas"),
             total: number("/status/replicas"),
             partition: number("/spec/updateStrategy/rollingUpdate/partition"),
             on_delete: found.object.pointer("/spec/updateStrategy/type") == Some(&json!("OnDelete")),
             paused: found.object.pointer("/spec/updateStrategy/rollingUpdate/paused") == Some(&json!(true)),
-            blocked: blocked.last().and_then(|c| c["message"].as_str()).map(str::to_owned),
+            blocked: blocked
+                .next_back()
+                .and_then(|c| c["message"].as_str())
+                .map(str::to_owned),
         }
     }
 
     /// How many pods this rollout brings to the update revision.
     fn target(&self) -> i64 {
-        if self.on_delete { 0 } else { (self.wanted - self.partition).max(0) }
+        if self.on_delete {
+            0
+        } else {
+            (self.wanted - self.partition).max(0)
+        }
     }
 
     fn is_complete(&self) -> bool {
@@ -133,9 +163,16 @@ impl Progress {
         if !self.observed {
             return format!("{}: waiting for the manager to see the change", self.name);
         }
-        let counts = format!("{} of {of} updated, {} of {} available", self.updated.min(of), self.available, self.wanted);
+        let counts = format!(
+            "{} of {of} updated, {} of {} available",
+            self.updated.min(of),
+            self.available,
+            self.wanted
+        );
         match (&self.blocked, self.is_complete()) {
-            (_, true) if self.partition > 0 => format!("{}: complete as far as the partition allows: {counts}", self.name),
+            (_, true) if self.partition > 0 => {
+                format!("{}: complete as far as the partition allows: {counts}", self.name)
+            }
             (_, true) => format!("{}: complete: {counts}", self.name),
             (_, false) if self.paused => format!("{}: {counts}, paused", self.name),
             (Some(why), false) => format!("{}: {counts}, blocked: {why}", self.name),
@@ -168,14 +205,16 @@ mod tests {
 
     fn progress(spec: Value, status: Value) -> Progress {
         let object = json!({"metadata": {"generation": 2}, "spec": spec, "status": status});
-        Progress::of(&Found { kind: SetKind::Native, key: ObjectKey::new("ns", "web"), object })
+        Progress::of(&Found {
+            kind: SetKind::Native,
+            key: ObjectKey::new("ns", "web"),
+            object,
+        })
     }
 
     #[test]
     fn complete_means_updated_as_far_as_asked_and_available() {
-        let status = |updated: i64, available: i64| {
-            json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": updated, "availableReplicas": available})
-        };
+        let status = |updated: i64, available: i64| json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": updated, "availableReplicas": available});
         let plain = json!({"replicas": 3});
         assert!(progress(plain.clone(), status(3, 3)).is_complete());
         assert!(!progress(plain.clone(), status(3, 2)).is_complete());

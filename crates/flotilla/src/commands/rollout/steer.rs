@@ -54,7 +54,10 @@ pub async fn resume(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error
 pub async fn restart(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
     let found = find(cluster, of).await?;
     if found.kind == SetKind::Advanced && is_paused(&found) {
-        let message = format!("failed to restart {}: it is paused; resume it first with flotilla rollout resume", found.display());
+        let message = format!(
+            "failed to restart {}: it is paused; resume it first with flotilla rollout resume",
+            found.display()
+        );
         return Err(Error::NotPossible(message));
     }
     let at = clock::now().to_string();
@@ -66,15 +69,25 @@ pub async fn restart(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Erro
 /// Patches the set, provided it is still as it was read.
 async fn write(cluster: &Cluster, found: &Found, mut body: Value) -> Result<(), Error> {
     body["metadata"]["resourceVersion"] = found.object["metadata"]["resourceVersion"].clone();
-    cluster.patch(found.kind.resource(), &found.key, MERGE, &body).await.map(|_| ())
+    cluster
+        .patch(found.kind.resource(), &found.key, MERGE, &body)
+        .await
+        .map(|_| ())
 }
 
 fn refuse_unless_rolling(found: &Found) -> Result<(), Error> {
-    let kind = found.object.pointer("/spec/updateStrategy/type").and_then(Value::as_str).unwrap_or("RollingUpdate");
+    let kind = found
+        .object
+        .pointer("/spec/updateStrategy/type")
+        .and_then(Value::as_str)
+        .unwrap_or("RollingUpdate");
     if kind == "RollingUpdate" {
         return Ok(());
     }
-    let message = format!("failed to pause {}: its update strategy is {kind}, which replaces no pod by itself", found.display());
+    let message = format!(
+        "failed to pause {}: its update strategy is {kind}, which replaces no pod by itself",
+        found.display()
+    );
     Err(Error::NotPossible(message))
 }
 
@@ -83,9 +96,19 @@ fn is_paused(found: &Found) -> bool {
 }
 
 fn partition(found: &Found) -> i64 {
-    found.object.pointer("/spec/updateStrategy/rollingUpdate/partition").and_then(Value::as_i64).unwrap_or(0)
+    found
+        .object
+        .pointer("/spec/updateStrategy/rollingUpdate/partition")
+        .and_then(Value::as_i64)
+        .unwrap_or(0)
 }
 
 fn remembered(found: &Found) -> Option<i64> {
-    found.object.pointer("/metadata/annotations")?.get(PARTITION_BEFORE_PAUSE)?.as_str()?.parse().ok()
+    found
+        .object
+        .pointer("/metadata/annotations")?
+        .get(PARTITION_BEFORE_PAUSE)?
+        .as_str()?
+        .parse()
+        .ok()
 }

@@ -1,0 +1,377 @@
+//! Filling slots and scaling down (rules 2.3, 2.4, 3.4, 3.5, 3.6).
+
+use crate::testing::{Cluster, NOW, advanced, brief, native, pod};
+use flotilla_model::records::Phase;
+use flotilla_model::set::IntervalSet;
+use flotilla_model::{Hints, WaitCause};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const NOTHING: [&str; 0] = [];
+
+fn rolled_out(cluster: Cluster) -> Cluster {
+    cluster.status("/currentRevision", json!("new"))
+}
+
+#[test]
+fn rule_2_3_burst_creates_all_that_are_missing() {
+    assert_eq!(
+        brief(&rolled_out(advanced(3)).pods([1], "new").decide()),
+        ["+web-0@new", "+web-2@new"]
+    );
+}
+
+#[test]
+fn rule_2_3_monotonic_creates_one_and_stops() {
+    for set in [native(3).ordered(), advanced(3).ordered()] {
+        let set = rolled_out(set);
+        assert_eq!(brief(&set.decide()), ["+web-0@new"]);
+        for (what, first) in [
+            ("not ready", pod("web-0").revision("new").unready()),
+            ("terminating", pod("web-0").revision("new").terminating()),
+            ("without a phase", pod("web-0").revision("new").phase(Phase::None)),
+        ] {
+            assert_eq!(brief(&set.clone().pod(first).decide()), NOTHING, "{what}");
+        }
+        let failed = set.clone().pod(pod("web-0").revision("new").phase(Phase::Failed));
+        assert_eq!(brief(&failed.decide()), ["-web-0"]);
+        assert_eq!(brief(&set.pods([0, 2], "new").decide()), ["+web-1@new"]);
+    }
+}
+
+#[test]
+fn rule_2_3_monotonic_scales_down_from_the_top_one_at_a_time_when_all_is_well() {
+    let set = rolled_out(native(1).ordered()).pods([0], "new");
+    let two = set.clone().pods([1, 2], "new");
+    assert_eq!(brief(&two.decide()), ["-web-2"]);
+    let going = set
+        .clone()
+        .pods([1], "new")
+        .pod(pod("web-2").revision("new").terminating());
+    assert_eq!(brief(&going.decide()), NOTHING);
+    let unwell = rolled_out(native(1).ordered())
+        .pod(pod("web-0").revision("new").unready())
+        .pods([1, 2], "new");
+    assert_eq!(brief(&unwell.decide()), NOTHING, "a wanted pod is not well");
+    let one_broken = set.clone().pods([1], "new").pod(pod("web-2").revision("new").unready());
+    assert_eq!(brief(&one_broken.decide()), ["-web-2"], "it is the lowest broken one");
+    let two_broken = set
+        .pod(pod("web-1").revision("new").unready())
+        .pod(pod("web-2").revision("new").unready());
+    assert_eq!(brief(&two_broken.decide()), NOTHING, "as documented; 8.4 is opt-in");
+    assert_eq!(
+        brief(&rolled_out(advanced(0)).pods(0..3, "new").decide()),
+        ["-web-2", "-web-1", "-web-0"]
+    );
+}
+
+#[test]
+fn rule_1_7_a_scale_down_wakes_up_when_the_lower_pod_becomes_available_by_the_clock() {
+    let set = rolled_out(native(0).ordered()).spec("/minReadySeconds", json!(10));
+    let young = |name: &str, since: i64| pod(name).revision("new").ready_since(NOW - since);
+    let decision = set.pod(young("web-0", 6)).pod(young("web-1", 1)).decide();
+    assert_eq!(brief(&decision), NOTHING);
+    assert_eq!(decision.wake_after, Some(Duration::from_secs(4)));
+    assert!(
+        decision.waits.iter().any(|w| w.subject == "web-0" && w.since.is_some()),
+        "{:?}",
+        decision.waits
+    );
+}
+
+#[test]
+fn rule_1_7_the_exact_remaining_time_is_waited_and_the_smallest_wins() {
+    let set = rolled_out(advanced(3))
+        .rolling(json!({"minReadySeconds": 30}))
+        .pods([0], "new");
+    let set = set
+        .pod(pod("web-1").revision("new").ready_since(NOW - 10))
+        .pod(pod("web-2").revision("new").ready_since(NOW - 25));
+    assert_eq!(set.decide().wake_after, Some(Duration::from_secs(5)));
+    let settled = rolled_out(advanced(1))
+        .rolling(json!({"minReadySeconds": 30}))
+        .pods([0], "new");
+    assert_eq!(settled.decide().wake_after, None, "nothing to wait for");
+}
+
+#[test]
+fn rule_1_5_a_ready_time_in_the_future_is_just_now() {
+    let set = rolled_out(native(1)).spec("/minReadySeconds", json!(10));
+    let decision = set.pod(pod("web-0").revision("new").ready_since(NOW + 500)).decide();
+    assert_eq!(decision.wake_after, Some(Duration::from_secs(10)));
+}
+
+#[test]
+fn rule_3_5_a_failed_pod_is_replaced_although_the_budget_is_one() {
+    for set in [advanced(2), advanced(2).ordered()] {
+        let set = rolled_out(set)
+            .spec("/scaleStrategy/maxUnavailable", json!(1))
+            .pods([0], "new");
+        for phase in [Phase::Failed, Phase::Succeeded] {
+            let decision = set.clone().pod(pod("web-1").revision("new").phase(phase)).decide();
+            assert_eq!(brief(&decision), ["-web-1"], "{phase:?}");
+        }
+    }
+}
+
+#[test]
+fn rule_3_5_slots_emptied_by_the_update_are_no_business_of_the_scaling_budget() {
+    let set = advanced(4)
+        .spec("/scaleStrategy/maxUnavailable", json!(1))
+        .rolling(json!({"maxUnavailable": 3}));
+    let held = Hints {
+        generation: 1,
+        held: (0..4).collect(),
+        ..Hints::default()
+    };
+    let set = set.pods([0], "old").pod(pod("web-1").revision("old").terminating());
+    assert_eq!(brief(&set.clone().hints(held).decide()), ["+web-2@new", "+web-3@new"]);
+    assert_eq!(
+        brief(&set.decide()),
+        ["+web-2@new"],
+        "without memory: as if for the first time, one at a time"
+    );
+}
+
+#[test]
+fn rule_3_5_the_update_remembers_the_slots_that_it_empties() {
+    let set = advanced(3)
+        .spec("/scaleStrategy/maxUnavailable", json!(1))
+        .rolling(json!({"maxUnavailable": 2}))
+        .pods(0..3, "old");
+    let decision = set.decide();
+    assert_eq!(brief(&decision), ["-web-2", "-web-1"]);
+    assert_eq!(decision.hints.expect("hints").held, IntervalSet::new([(0, 2)]));
+}
+
+#[test]
+fn rule_3_5_a_pod_stuck_terminating_stops_no_other_ordinal() {
+    let set = rolled_out(advanced(3)).spec("/scaleStrategy/maxUnavailable", json!(1));
+    let stuck = set.pod(pod("web-0").revision("new").terminating()).pods([1], "new");
+    assert_eq!(brief(&stuck.decide()), ["+web-2@new"]);
+    let rolling = advanced(3)
+        .rolling(json!({"maxUnavailable": 2}))
+        .pod(pod("web-0").revision("old").terminating());
+    assert_eq!(brief(&rolling.pods([1, 2], "old").decide()), ["-web-2"]);
+}
+
+#[test]
+fn rule_3_5_each_slot_is_charged_once() {
+    let set = rolled_out(advanced(4)).spec("/scaleStrategy/maxUnavailable", json!(2));
+    let dying = pod("web-0").revision("new").never_ready().terminating();
+    assert_eq!(brief(&set.pod(dying).pods([1], "new").decide()), ["+web-2@new"]);
+}
+
+#[test]
+fn rule_3_5_what_fails_in_one_slot_concerns_no_other() {
+    let set = rolled_out(advanced(3))
+        .claim_templates(&["data"])
+        .claim(crate::testing::claim("data-web-0").terminating());
+    let quota = super::refused(
+        set,
+        flotilla_model::Scope::Slot(1),
+        flotilla_model::Report::Create,
+        "QuotaExceeded",
+    );
+    assert_eq!(brief(&quota.decide()), ["+claim data-web-2", "+web-2@new"]);
+    let rolling = advanced(3).pods([1, 2], "old").rolling(json!({"maxUnavailable": 2}));
+    let rolling = super::refused(
+        rolling,
+        flotilla_model::Scope::Slot(0),
+        flotilla_model::Report::Create,
+        "QuotaExceeded",
+    );
+    assert_eq!(brief(&rolling.decide()), ["-web-2"], "and the update goes on");
+    assert!(rolling.decide().stages.iter().all(|s| !s.all_or_stop));
+    assert!(
+        native(1).ordered().decide().stages.iter().all(|s| s.all_or_stop),
+        "OrderedReady stops"
+    );
+}
+
+#[test]
+fn rules_3_4_and_8_14_start_and_reserved_ordinals_say_who_is_wanted() {
+    for (what, replicas, start, reserved, expected) in [
+        (
+            "the example",
+            4,
+            2,
+            json!([1, 3]),
+            vec!["+web-2@new", "+web-4@new", "+web-5@new", "+web-6@new", "-web-0"],
+        ),
+        (
+            "ranges",
+            2,
+            0,
+            json!(["0-2", 4]),
+            vec!["+web-3@new", "+web-5@new", "-web-0"],
+        ),
+        ("beyond the end", 1, 0, json!([7, "9-12"]), vec![]),
+        ("moved up", 1, 0, json!([0]), vec!["+web-1@new", "-web-0"]),
+        (
+            "overlapping",
+            1,
+            0,
+            json!(["0-5", "3-8", 0]),
+            vec!["+web-9@new", "-web-0"],
+        ),
+        (
+            "a very wide range",
+            1,
+            0,
+            json!(["0-999999"]),
+            vec!["+web-1000000@new", "-web-0"],
+        ),
+    ] {
+        let set = rolled_out(advanced(replicas))
+            .spec("/ordinals/start", json!(start))
+            .spec("/reserveOrdinals", reserved);
+        assert_eq!(brief(&set.pods([0], "new").decide()), expected, "{what}");
+    }
+    assert_eq!(
+        brief(&rolled_out(native(1)).spec("/ordinals/start", json!(5)).decide()),
+        ["+web-5@new"]
+    );
+}
+
+#[test]
+fn rules_3_4_and_8_19_a_bad_entry_is_ignored_alone_and_nothing_is_scaled_away() {
+    for bad in [
+        json!("5-3"),
+        json!("x"),
+        json!(-1),
+        json!("0-99999999"),
+        json!("1-2-3"),
+        json!(null),
+        json!("99999999999999999999-9"),
+    ] {
+        let set = rolled_out(advanced(2)).spec("/reserveOrdinals", json!([bad, 1]));
+        let decision = set.pods([0, 1], "new").decide();
+        assert_eq!(
+            brief(&decision),
+            ["+web-2@new"],
+            "{bad}: 1 is still reserved, and web-1 stays for now"
+        );
+        assert!(
+            decision.waits.iter().any(
+                |w| matches!(&w.cause, WaitCause::FieldUnreadable { path, .. } if path == "spec.reserveOrdinals[0]")
+            )
+        );
+        assert_eq!(decision.events.len(), 1);
+    }
+    let nonsense = rolled_out(advanced(1))
+        .spec("/reserveOrdinals", json!({"a": 1}))
+        .pods([0, 3], "new");
+    assert_eq!(brief(&nonsense.decide()), NOTHING);
+}
+
+#[test]
+fn rule_3_4_nothing_is_deleted_on_the_strength_of_a_field_that_cannot_be_read() {
+    let broken = |pointer: &str, value: Value| {
+        let set = advanced(3).spec(pointer, value).pods([0, 1, 5], "old");
+        let set = set.pod(
+            pod("web-2")
+                .revision("old")
+                .phase(Phase::Failed)
+                .label("apps.kruise.io/specified-delete", ""),
+        );
+        set.pod(
+            pod("web-6")
+                .revision("old")
+                .label("apps.kruise.io/specified-delete", ""),
+        )
+    };
+    for (pointer, value) in [
+        ("/replicas", json!("three")),
+        ("/replicas", json!(-3)),
+        ("/ordinals/start", json!(-1)),
+        ("/ordinals/start", json!("a")),
+    ] {
+        assert_eq!(
+            brief(&broken(pointer, value.clone()).decide()),
+            NOTHING,
+            "{pointer} {value}"
+        );
+    }
+    for (pointer, value) in [
+        ("/selector", json!({})),
+        ("/template", json!(null)),
+        ("/volumeClaimTemplates", json!([{"metadata": {}}])),
+    ] {
+        assert_eq!(
+            brief(&broken(pointer, value.clone()).decide()),
+            NOTHING,
+            "{pointer} {value}"
+        );
+    }
+    for (field, value) in [
+        ("partition", json!(-1)),
+        ("maxUnavailable", json!("3")),
+        ("maxUnavailable", json!(0)),
+        ("minReadySeconds", json!("x")),
+    ] {
+        let set = advanced(2).rolling(json!({field: value})).pods([0], "old");
+        let set = set.pod(
+            pod("web-1")
+                .revision("old")
+                .label("apps.kruise.io/specified-delete", ""),
+        );
+        assert_eq!(brief(&set.decide()), NOTHING, "{field} {value}");
+    }
+}
+
+#[test]
+fn rule_2_4_a_bare_strategy_keeps_what_lies_below_a_pod_that_stays_old() {
+    let bare = || native(4).spec("/updateStrategy/type", json!("RollingUpdate"));
+    assert_eq!(
+        brief(&bare().pods([0, 1], "old").decide()),
+        ["+web-2@new", "+web-3@new"]
+    );
+    let hole = bare().pods([1, 2], "old").pods([3], "new").decide();
+    assert_eq!(brief(&hole), ["+web-0@old", "-web-2"]);
+    let lagging = bare().status("/currentReplicas", json!(4)).pods(0..3, "old").decide();
+    assert_eq!(
+        brief(&lagging),
+        ["+web-3@new"],
+        "a count that lags brings no pod back at the revision it was deleted for"
+    );
+}
+
+#[test]
+fn rule_3_6_exactly_the_lowest_keep_the_current_revision_wherever_ordinals_are_reserved() {
+    let set = advanced(4)
+        .spec("/reserveOrdinals", json!([0, 2]))
+        .rolling(json!({"partition": 2}));
+    assert_eq!(
+        brief(&set.decide()),
+        ["+web-1@old", "+web-3@old", "+web-4@new", "+web-5@new"]
+    );
+    let native_start = native(3)
+        .spec("/ordinals/start", json!(5))
+        .rolling(json!({"partition": 1}));
+    assert_eq!(
+        brief(&native_start.decide()),
+        ["+web-5@old", "+web-6@new", "+web-7@new"],
+        "relative to the start"
+    );
+    assert_eq!(
+        brief(&advanced(1).spec("/updateStrategy/type", json!("OnDelete")).decide()),
+        ["+web-0@new"]
+    );
+    let all = advanced(2).rolling(json!({"partition": 9}));
+    assert_eq!(brief(&all.decide()), ["+web-0@old", "+web-1@old"]);
+}
+
+#[test]
+fn rule_3_6_unordered_counts_pods_that_are_not_updated() {
+    let set = advanced(4).rolling(json!({"partition": 2, "unorderedUpdate": {}}));
+    assert_eq!(
+        brief(&set.clone().pods([3], "old").decide()),
+        ["+web-0@old", "+web-1@new", "+web-2@new"]
+    );
+    assert_eq!(
+        brief(&set.clone().pods([1, 3], "old").pods([0], "new").decide()),
+        ["+web-2@new"]
+    );
+    assert_eq!(brief(&set.pods(0..3, "new").decide()), ["+web-3@old"]);
+}

@@ -1,0 +1,264 @@
+//! Revisions: which one is the update revision, what is written, what is forgotten (rule 1.1).
+
+use crate::testing::{Cluster, NS, advanced, brief, native, owner, pod, set_uid, template};
+use flotilla_model::decision::Command;
+use flotilla_model::{Guard, OwnerRef, PatchKind, Resource};
+use serde_json::{Value, json};
+
+/// The commands about revisions alone, in short form.
+fn about_revisions(cluster: &Cluster) -> Vec<String> {
+    let all = brief(&cluster.decide());
+    all.into_iter().filter(|c| c.contains("revision")).collect()
+}
+
+/// The name of the revision that a decision creates, with its body.
+fn made(cluster: &Cluster) -> Option<(String, Value)> {
+    let decision = cluster.decide();
+    decision.commands().find_map(|c| match &c.command {
+        Command::Create {
+            resource: Resource::Revisions,
+            key,
+            body,
+            ..
+        } => Some((key.name.to_string(), body.render())),
+        _ => None,
+    })
+}
+
+#[test]
+fn rules_1_1_2_and_1_1_6_spelling_alone_makes_no_revision() {
+    let mut by_go = template("v2");
+    by_go["metadata"]["creationTimestamp"] = Value::Null;
+    by_go["spec"]["containers"][0]["resources"] = json!({});
+    by_go["spec"]["containers"][0]["terminationMessagePath"] = json!("/dev/termination-log");
+    by_go["spec"]["restartPolicy"] = json!("Always");
+    by_go["spec"]["securityContext"] = json!({});
+    by_go["$patch"] = json!("replace");
+    let taken_over = native(1)
+        .no_revisions()
+        .revision_of("by-go", 1, &by_go)
+        .status("/currentRevision", json!("by-go"));
+    assert_eq!(about_revisions(&taken_over), [] as [&str; 0]);
+    assert_eq!(
+        brief(&taken_over.pods([0], "by-go").decide()),
+        [] as [&str; 0],
+        "no pod is restarted"
+    );
+}
+
+#[test]
+fn rule_1_1_6_a_field_newer_than_our_types_is_kept_and_counts() {
+    let mut future = template("v2");
+    future["spec"]["hyperdrive"] = json!({"<enabled>": true});
+    let set = advanced(1).no_revisions().spec("/template", future.clone());
+    let (name, body) = made(&set).expect("a new revision");
+    assert_eq!(
+        body["data"]["spec"]["template"]["spec"]["hyperdrive"],
+        json!({"<enabled>": true})
+    );
+    let stored = set
+        .revision_of(&name, 1, &future)
+        .status("/currentRevision", json!(name));
+    let decision = stored.decide();
+    assert_eq!(brief(&decision), [format!("+web-0@{name}")]);
+    let Command::Create { body, .. } = &decision.commands().next().expect("a pod").command else {
+        panic!("a creation")
+    };
+    assert_eq!(
+        body.render()["spec"]["hyperdrive"],
+        json!({"<enabled>": true}),
+        "the pod has it too"
+    );
+}
+
+#[test]
+fn rule_1_1_5_a_revision_of_another_owner_under_the_name_is_a_collision() {
+    let fresh = advanced(1).no_revisions();
+    let (name, _) = made(&fresh).expect("a new revision");
+    let other = OwnerRef {
+        controller: true,
+        ..owner("apps/v1", "StatefulSet", "web", "a former web")
+    };
+    for (what, present) in [
+        (
+            "another's, although equal",
+            fresh
+                .clone()
+                .revision_record(&name, 1, &template("v2"), Some(other.clone())),
+        ),
+        (
+            "ours, and different",
+            fresh.clone().revision_of(&name, 1, &template("other")),
+        ),
+    ] {
+        let (second, _) = made(&present).expect("a new revision");
+        assert_ne!(second, name, "{what}");
+        let status = present.decide().status.expect("a status").desired;
+        assert_eq!(status["collisionCount"], json!(1), "{what}");
+    }
+    let counted = fresh.status("/collisionCount", json!(3));
+    assert_eq!(
+        counted.decide().status.expect("a status").desired["collisionCount"],
+        json!(3),
+        "never lowered"
+    );
+}
+
+#[test]
+fn rule_1_1_5_an_equal_orphan_is_adopted_and_used() {
+    let set = advanced(1)
+        .no_revisions()
+        .revision_record("found", 7, &template("v2"), None);
+    assert_eq!(brief(&set.decide()), ["~revision found", "+web-0@found"]);
+}
+
+#[test]
+fn rule_1_1_5_a_rollback_raises_the_old_revision_and_no_pod_of_it_is_touched() {
+    let back = advanced(2)
+        .spec("/template", template("v1"))
+        .pods([0], "old")
+        .pods([1], "new");
+    assert_eq!(brief(&back.decide()), ["~revision old", "-web-1"]);
+    let decision = back.decide();
+    let Command::Patch { body, .. } = &decision.commands().next().expect("a patch").command else {
+        panic!("a patch")
+    };
+    assert_eq!(*body, json!({"revision": 3}), "one above the highest");
+}
+
+#[test]
+fn rule_1_1_5_the_revision_comes_before_everything_that_rests_on_its_name() {
+    let set = advanced(2).spec("/template", template("v3")).pods([0], "old");
+    let commands = brief(&set.decide());
+    assert_eq!(commands, ["+revision"]);
+    let status = set.decide().status.expect("a status").desired;
+    assert_eq!(
+        status.get("observedGeneration"),
+        None,
+        "not observed before it has a revision"
+    );
+}
+
+#[test]
+fn rule_1_1_7_adoption_asks_for_a_set_that_lives() {
+    let decision = advanced(0)
+        .no_revisions()
+        .revision_record("found", 1, &template("v2"), None)
+        .decide();
+    let Command::Patch {
+        uid, kind, guard, body, ..
+    } = &decision.commands().next().expect("an adoption").command
+    else {
+        panic!("a patch")
+    };
+    assert_eq!(uid.to_string(), "uid-of-found", "this incarnation only");
+    assert_eq!(*kind, PatchKind::Strategic);
+    assert_eq!(
+        body["metadata"]["ownerReferences"][0]["apiVersion"],
+        json!("apps.kruise.io/v1beta1")
+    );
+    let expected = Guard {
+        resource: Resource::AdvancedSets,
+        key: flotilla_model::ObjectKey::new(NS, "web"),
+        uid: set_uid("web"),
+    };
+    assert_eq!(
+        guard.as_ref(),
+        Some(&expected),
+        "looked at afresh: this UID, not under deletion"
+    );
+    let dying = advanced(0)
+        .no_revisions()
+        .revision_record("found", 1, &template("v2"), None)
+        .deleted();
+    assert_eq!(
+        brief(&dying.decide()),
+        [] as [&str; 0],
+        "a set that is being deleted takes nothing"
+    );
+}
+
+#[test]
+fn rule_1_1_7_an_adoption_that_was_refused_is_not_repeated_at_once() {
+    let set = advanced(0)
+        .no_revisions()
+        .revision_record("found", 1, &template("v2"), None);
+    let refused = super::refused(
+        set,
+        flotilla_model::Scope::Named("found".into()),
+        flotilla_model::Report::Silent,
+        "Forbidden",
+    );
+    let decision = refused.decide();
+    assert_eq!(brief(&decision), [] as [&str; 0]);
+    assert_eq!(decision.waits.len(), 1, "{:?}", decision.waits);
+}
+
+#[test]
+fn rule_1_1_8_history_is_cut_to_the_limit_lowest_first_and_nothing_in_use_goes() {
+    let many = |limit: Value| {
+        let mut set = advanced(1)
+            .spec("/revisionHistoryLimit", limit)
+            .status("/currentRevision", json!("new"));
+        for n in 3..7 {
+            set = set.revision(&format!("r{n}"), n, &format!("image-{n}"));
+        }
+        set.revision("new", 9, "v2").pods([0], "new")
+    };
+    assert_eq!(about_revisions(&many(json!(10))), [] as [&str; 0]);
+    assert_eq!(about_revisions(&many(json!(3))), ["-revision old", "-revision r3"]);
+    assert_eq!(
+        about_revisions(&many(json!(3)).pod(pod("web-7").revision("old"))),
+        ["-revision r3"],
+        "a pod still has it, wanted or not"
+    );
+    assert_eq!(
+        about_revisions(&many(json!(3)).pod(pod("web-8").revision("old").orphan())),
+        ["-revision r3"],
+        "a pod that is being adopted has it"
+    );
+    assert_eq!(
+        about_revisions(&many(json!(0)).status("/currentRevision", json!("r3"))).len(),
+        4,
+        "current stays"
+    );
+}
+
+#[test]
+fn rules_1_1_8_and_8_19_a_negative_history_limit_keeps_everything() {
+    let mut set = advanced(1).spec("/revisionHistoryLimit", json!(-1)).pods([0], "new");
+    for n in 3..20 {
+        set = set.revision(&format!("r{n}"), n, &format!("image-{n}"));
+    }
+    let set = set.revision("new", 99, "v2");
+    assert_eq!(about_revisions(&set), [] as [&str; 0]);
+    let conditions = set.decide().status.expect("a status").desired["conditions"].clone();
+    assert!(
+        conditions.to_string().contains("spec.revisionHistoryLimit"),
+        "{conditions}"
+    );
+}
+
+#[test]
+fn rule_1_1_8_it_is_cut_also_while_the_set_is_held_up() {
+    let set = native(2)
+        .ordered()
+        .spec("/revisionHistoryLimit", json!(0))
+        .revision("stale", 0, "ancient");
+    assert_eq!(
+        about_revisions(&set.pod(pod("web-0").revision("old").unready())),
+        ["-revision stale"]
+    );
+}
+
+#[test]
+fn rule_8_6_the_claim_templates_are_recorded_beside_the_payload() {
+    let (_, with) = made(&advanced(1).no_revisions().claim_templates(&["data"])).expect("a revision");
+    let (_, without) = made(&advanced(1).no_revisions()).expect("a revision");
+    assert_eq!(with["data"], without["data"], "the hash stays what it was");
+    assert_eq!(with["metadata"]["name"], without["metadata"]["name"]);
+    let record = with["metadata"]["annotations"]["flotilla.rs/claim-templates"]
+        .as_str()
+        .expect("our record");
+    assert!(record.contains("\"data\""), "{record}");
+}

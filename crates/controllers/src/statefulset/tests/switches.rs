@@ -1,0 +1,306 @@
+//! Opt-in annotations: off by default, and what each does when it is on; for native and Advanced sets alike.
+
+use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
+use flotilla_model::WaitCause;
+use flotilla_model::records::Phase;
+use serde_json::json;
+use std::time::Duration;
+
+const NOTHING: [&str; 0] = [];
+
+fn both(replicas: i32) -> [Cluster; 2] {
+    [advanced(replicas), native(replicas)]
+}
+
+fn old(name: &str) -> crate::testing::PodFixture {
+    pod(name).revision("old")
+}
+
+#[test]
+fn problem_8_1_an_old_broken_pod_is_replaced_only_by_opting_in() {
+    for set in both(3) {
+        let stuck = set
+            .ordered()
+            .pods([0], "old")
+            .pod(old("web-1").unready_since(NOW - 90))
+            .pods([2], "old");
+        assert_eq!(brief(&stuck.decide()), NOTHING, "off by default");
+        let on = stuck.annotation("flotilla.rs/unblock", "broken-first");
+        assert_eq!(brief(&on.decide()), ["-web-1"]);
+        assert_eq!(
+            brief(
+                &on.clone()
+                    .annotation("flotilla.rs/unblock-after-seconds", "120")
+                    .decide()
+            ),
+            NOTHING
+        );
+        assert_eq!(
+            on.clone()
+                .annotation("flotilla.rs/unblock-after-seconds", "120")
+                .decide()
+                .wake_after,
+            Some(Duration::from_secs(30))
+        );
+        assert_eq!(
+            brief(&on.clone().rolling(json!({"partition": 2})).decide()),
+            NOTHING,
+            "below the partition"
+        );
+        let mut young = on.clone();
+        young.observing_since = at(NOW - 10);
+        assert_eq!(
+            brief(&young.decide()),
+            NOTHING,
+            "bad times count from when we began to watch"
+        );
+        let bad = on
+            .clone()
+            .annotation("flotilla.rs/unblock-after-seconds", "soon")
+            .decide();
+        assert_eq!(brief(&bad), ["-web-1"], "the default holds");
+        assert_eq!(bad.events.len(), 1, "and it is told");
+    }
+    let paused = advanced(1)
+        .ordered()
+        .rolling(json!({"paused": true}))
+        .pod(old("web-0").never_ready());
+    assert_eq!(
+        brief(&paused.annotation("flotilla.rs/unblock", "broken-first").decide()),
+        NOTHING
+    );
+}
+
+#[test]
+fn problem_8_1_never_ready_goes_at_once_one_at_a_time_and_never_the_update_revision() {
+    for set in both(3) {
+        let on = set.ordered().annotation("flotilla.rs/unblock", "broken-first");
+        let never = on
+            .clone()
+            .pod(old("web-0").never_ready().created(NOW - 3))
+            .pod(old("web-1").never_ready());
+        assert_eq!(brief(&never.decide()), ["-web-0"]);
+        let one_goes = on
+            .clone()
+            .pod(old("web-0").terminating())
+            .pod(old("web-1").never_ready());
+        assert_eq!(brief(&one_goes.decide()), NOTHING);
+        let starting = on.pod(pod("web-0").revision("new").never_ready()).pods([1], "old");
+        assert_eq!(brief(&starting.decide()), NOTHING);
+    }
+}
+
+#[test]
+fn problem_8_1_the_classic_walk_of_a_parallel_set_is_unblocked_too() {
+    let set = native(3)
+        .pod(old("web-0").unready_since(NOW - 90))
+        .pods([1], "old")
+        .pod(pod("web-2").revision("new").unready());
+    assert_eq!(brief(&set.decide()), NOTHING);
+    assert_eq!(
+        brief(&set.annotation("flotilla.rs/unblock", "broken-first").decide()),
+        ["-web-0"]
+    );
+}
+
+#[test]
+fn rules_2_6_and_8_1_recreate_lets_all_old_pods_go_before_the_first_new_one_comes() {
+    for set in both(3) {
+        for set in [set.clone(), set.ordered()] {
+            let on = set.annotation("flotilla.rs/update-type", "Recreate");
+            assert_eq!(
+                brief(&on.clone().pods([0, 1, 2, 5], "old").decide()),
+                ["-web-5", "-web-2", "-web-1", "-web-0"]
+            );
+            let broken = on.clone().pod(old("web-0").unready()).pods([1, 2], "old");
+            assert_eq!(
+                brief(&broken.decide()),
+                ["-web-2", "-web-1", "-web-0"],
+                "a broken one holds up nothing"
+            );
+            let ended = on.clone().pod(old("web-2").phase(Phase::Failed));
+            assert_eq!(brief(&ended.decide()), ["-web-2"]);
+            let left = on.clone().pod(old("web-2").terminating()).decide();
+            assert_eq!(brief(&left), NOTHING);
+            assert!(
+                left.waits
+                    .iter()
+                    .any(|w| w.cause == WaitCause::OldPodsRemain { left: 1 }),
+                "{:?}",
+                left.waits
+            );
+            assert!(brief(&on.decide()).contains(&"+web-0@new".to_owned()));
+        }
+    }
+    let declared = native(1)
+        .spec("/updateStrategy/type", json!("Recreate"))
+        .pods([0], "old");
+    assert_eq!(brief(&declared.decide()), ["-web-0"]);
+}
+
+#[test]
+fn rules_2_6_and_3_2_recreate_respects_paused() {
+    let set = advanced(2)
+        .annotation("flotilla.rs/update-type", "Recreate")
+        .rolling(json!({"paused": true}))
+        .pods(0..2, "old");
+    let decision = set.decide();
+    assert_eq!(brief(&decision), NOTHING);
+    assert_eq!(
+        decision.waits.iter().map(|w| &w.cause).collect::<Vec<_>>(),
+        [&WaitCause::Paused]
+    );
+}
+
+#[test]
+fn problem_8_3_ordered_sets_may_opt_in_to_batches() {
+    for set in both(4) {
+        let set = set.ordered().pods(0..4, "old");
+        assert_eq!(brief(&set.decide()), ["-web-3"], "off by default");
+        for (value, expected) in [
+            ("2", vec!["-web-3", "-web-2"]),
+            ("50%", vec!["-web-3", "-web-2"]),
+            ("0", vec!["-web-3"]),
+            ("many", vec!["-web-3"]),
+        ] {
+            let decision = set
+                .clone()
+                .annotation("flotilla.rs/ordered-max-unavailable", value)
+                .decide();
+            assert_eq!(brief(&decision), expected, "{value}");
+        }
+        let batch = set.annotation("flotilla.rs/ordered-max-unavailable", "2");
+        let down = batch.decide();
+        assert!(
+            down.waits
+                .iter()
+                .any(|w| matches!(w.cause, WaitCause::UpdateBudget { budget: 2, .. }))
+        );
+    }
+    let next = advanced(4)
+        .ordered()
+        .annotation("flotilla.rs/ordered-max-unavailable", "2")
+        .pods([0, 1], "old");
+    assert_eq!(brief(&next.decide()), ["+web-2@new"], "creation stays one by one");
+}
+
+#[test]
+fn rule_3_6_paused_keeps_the_revision_that_a_pod_had() {
+    let set = advanced(2)
+        .rolling(json!({"paused": true}))
+        .pods([0], "new")
+        .pods([1], "old");
+    let on = set.clone().annotation("flotilla.rs/paused-keeps-revision", "true");
+    let hints = on.decide().hints.expect("what was seen is remembered");
+    let gone = |set: Cluster| {
+        advanced(2)
+            .rolling(json!({"paused": true}))
+            .pods([0], "new")
+            .hints(set.hints)
+    };
+    assert_eq!(
+        brief(&gone(set.clone()).decide()),
+        ["+web-1@new"],
+        "off by default: the partition decides"
+    );
+    let kept = gone(on.clone().hints(hints.clone())).annotation("flotilla.rs/paused-keeps-revision", "true");
+    assert_eq!(brief(&kept.decide()), ["+web-1@old"]);
+    assert_eq!(
+        brief(&kept.clone().rolling(json!({"paused": false})).decide()),
+        ["+web-1@new"],
+        "not paused"
+    );
+    assert_eq!(
+        brief(&kept.clone().hints(set.hints).decide()),
+        ["+web-1@new"],
+        "nothing remembered: the rule decides"
+    );
+    let fewer = on.hints(hints).spec("/replicas", json!(1)).decide();
+    assert_eq!(
+        fewer.hints.map(|h| h.last_revision.len()),
+        Some(1),
+        "what is not wanted is forgotten"
+    );
+}
+
+#[test]
+fn problem_8_4_scale_down_may_opt_out_of_waiting() {
+    for set in both(1) {
+        let set = set.ordered().status("/currentRevision", json!("new"));
+        let two_broken = set
+            .clone()
+            .pods([0], "new")
+            .pod(pod("web-1").revision("new").unready())
+            .pod(pod("web-2").revision("new").unready());
+        let wanted_broken = set.pod(pod("web-0").revision("new").unready()).pods([1, 2], "new");
+        for stuck in [two_broken, wanted_broken] {
+            assert_eq!(brief(&stuck.decide()), NOTHING);
+            let on = stuck.annotation("flotilla.rs/scale-down", "ignore-unhealthy");
+            assert_eq!(brief(&on.decide()), ["-web-2"], "the highest, one at a time");
+            let going = on.pod(pod("web-3").revision("new").terminating());
+            assert_eq!(
+                brief(&going.decide()),
+                NOTHING,
+                "a higher one that is still there holds it up"
+            );
+        }
+    }
+}
+
+#[test]
+fn problem_8_4_pods_that_have_ended_are_not_waited_for() {
+    let ended = |name: &str| pod(name).revision("new").phase(Phase::Failed);
+    let set = native(1)
+        .ordered()
+        .status("/currentRevision", json!("new"))
+        .pods([0], "new")
+        .pod(ended("web-1"))
+        .pod(ended("web-2"));
+    assert_eq!(brief(&set.decide()), ["-web-2"]);
+}
+
+#[test]
+fn rule_3_9_labels_of_claim_templates_reach_claims_only_by_opting_in() {
+    let templates =
+        json!([{"metadata": {"name": "data", "labels": {"team": "a"}, "annotations": {"note": "b"}}, "spec": {}}]);
+    let set = advanced(1)
+        .spec("/volumeClaimTemplates", templates)
+        .status("/currentRevision", json!("new"));
+    let set = set
+        .pod(pod("web-0").revision("new").mounts(&["data"]))
+        .claim(claim("data-web-0"));
+    assert_eq!(brief(&set.decide()), NOTHING);
+    let on = set.annotation("flotilla.rs/claim-labels", "propagate");
+    assert_eq!(brief(&on.decide()), ["~claim data-web-0"]);
+    let refused = super::refused(
+        on,
+        flotilla_model::Scope::Slot(0),
+        flotilla_model::Report::Update,
+        "Forbidden",
+    );
+    assert_eq!(brief(&refused.decide()), NOTHING, "not repeated at once");
+}
+
+#[test]
+fn a_switch_that_cannot_be_read_is_absent_and_told() {
+    for (key, value) in [
+        ("unblock", "yes"),
+        ("unblock-after-seconds", "-1"),
+        ("ordered-max-unavailable", "-2"),
+        ("paused-keeps-revision", "yes"),
+        ("update-type", "OnDelete"),
+        ("scale-down", "fast"),
+        ("claim-labels", "true"),
+    ] {
+        let decision = advanced(1)
+            .pods([0], "new")
+            .annotation(&format!("flotilla.rs/{key}"), value)
+            .decide();
+        assert_eq!(brief(&decision), NOTHING, "{key}");
+        let conditions = decision.status.expect("a status").desired["conditions"].to_string();
+        assert!(
+            conditions.contains(key) && conditions.contains("InvalidSpec"),
+            "{key}: {conditions}"
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! What the manager's logic does about refusals, lost events, a busy server, and its own end; every event and every answer by hand.
+
+mod support;
+
+use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_engine::core::lease::LeaseOptions;
+use flotilla_engine::core::request::{Answer, Call};
+use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_model::{Command, Resource, SetKind};
+use std::time::Duration;
+use support::{World, at, key, refuse, refuse_with};
+
+fn core(identity: &str, now: i64) -> Core {
+    let options = CoreOptions {
+        lease: Some(LeaseOptions::new("flotilla-system", "flotilla-manager")),
+        resources: vec![
+            Resource::NativeSets,
+            Resource::Pods,
+            Resource::Claims,
+            Resource::Revisions,
+            Resource::StorageClasses,
+        ],
+        observation_period: Duration::ZERO,
+        ..CoreOptions::new(identity)
+    };
+    let controller = StatefulSetController::new(SetKind::Native);
+    Core::new(options, vec![Box::new(controller)], at(now))
+}
+
+/// Runs for some time; `judge` may answer a request instead of the world. News reach the core only if `watching`.
+fn run(
+    world: &mut World,
+    core: &mut Core,
+    millis: i64,
+    watching: bool,
+    mut judge: impl FnMut(&Call) -> Option<Answer>,
+) {
+    let end = world.now + millis;
+    loop {
+        core.advance(at(world.now));
+        let effects = core.take_effects();
+        if core.is_stopped() {
+            return;
+        }
+        if effects.is_empty() {
+            let wake = core.next_wake(at(world.now)).filter(|wake| *wake < at(end));
+            let Some(wake) = wake else { break };
+            assert!(
+                wake > at(world.now),
+                "a wake-up in the past, with nothing to do: the shell would spin"
+            );
+            world.now = wake.as_millis() - at(0).as_millis();
+        }
+        for effect in effects {
+            match effect {
+                Effect::List(resource) => world.list(core, resource),
+                Effect::Send(request) => {
+                    let answer = judge(&request.call).unwrap_or_else(|| world.call(&request.call));
+                    core.answer(request.id, answer, at(world.now));
+                }
+            }
+        }
+        if watching {
+            world.deliver_news(core);
+        }
+    }
+    world.now = end;
+}
+
+fn is_pod_create(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Write(Command::Create {
+            resource: Resource::Pods,
+            ..
+        })
+    )
+}
+
+#[test]
+fn a_refusal_becomes_a_condition_and_is_tried_again_ever_more_rarely() {
+    let (mut world, mut core) = (World::default(), core("one", 0));
+    world.put_set("web", 1, "app:v1");
+    let mut tries = Vec::new();
+    run(&mut world, &mut core, 120_000, true, |call| {
+        is_pod_create(call).then(|| {
+            tries.push(());
+            refuse_with(403, "Forbidden", "pods \"web-0\" is forbidden: exceeded quota: small")
+        })
+    });
+    assert!((4..=10).contains(&tries.len()), "{} tries in two minutes", tries.len());
+    let status = world.sets[&key("web")]["status"].clone();
+    let condition = &status["conditions"][0];
+    assert_eq!(
+        (&condition["type"], &condition["status"]),
+        (&"FailedCreatePod".into(), &"True".into()),
+        "{status}"
+    );
+    assert!(
+        condition["message"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("exceeded quota"),
+        "{status}"
+    );
+
+    // The cause heals; nobody has to touch the set.
+    run(&mut world, &mut core, 70_000, true, |_| None);
+    assert_eq!(world.pod_names(), ["web-0"]);
+    let conditions = &world.sets[&key("web")]["status"]["conditions"];
+    assert_eq!(conditions[0]["status"], "False", "{conditions}");
+}
+
+#[test]
+fn a_busy_server_is_given_the_time_it_asks_for() {
+    let (mut world, mut core) = (World::default(), core("one", 0));
+    world.put_set("web", 1, "app:v1");
+    let mut tried_at = Vec::new();
+    let begun = world.now;
+    for _ in 0..1000 {
+        let now = world.now;
+        run(&mut world, &mut core, 10, true, |call| {
+            if !is_pod_create(call) || !tried_at.is_empty() {
+                return None;
+            }
+            tried_at.push(now);
+            let Answer::Refused(mut refusal) = refuse(429, "TooManyRequests") else {
+                return None;
+            };
+            refusal.retry_after = Some(Duration::from_secs(3));
+            Some(Answer::Refused(refusal))
+        });
+        if !world.pods.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(world.pod_names(), ["web-0"]);
+    let waited = world.now - tried_at[0];
+    assert!(
+        (3_000..4_500).contains(&waited),
+        "waited {waited} ms of {} ms",
+        world.now - begun
+    );
+}
+
+#[test]
+fn what_was_deleted_while_nobody_watched_is_noticed_by_the_next_list() {
+    let (mut world, mut core) = (World::default(), core("one", 0));
+    world.put_set("web", 1, "app:v1");
+    run(&mut world, &mut core, 1000, true, |_| None);
+    world.make_ready("web-0");
+    run(&mut world, &mut core, 1000, true, |_| None);
+    // The pod is deleted, and the event that tells of it is lost with its watch.
+    world.finish_deletion("web-0");
+    world.news.clear();
+    run(&mut world, &mut core, 1000, true, |_| None);
+    assert_eq!(world.pod_names(), [""; 0], "nobody knows yet");
+    world.list(&mut core, Resource::Pods);
+    run(&mut world, &mut core, 1000, true, |_| None);
+    assert_eq!(world.pod_names(), ["web-0"]);
+}
+
+#[test]
+fn a_manager_that_starts_from_nothing_goes_on_where_the_last_one_died() {
+    let mut world = World::default();
+    world.put_set("web", 3, "app:v1");
+    let mut generation = 0;
+    // Each manager dies after a tenth of a second of virtual time, wherever it is; the lease of the dead has to run out.
+    for _ in 0..40 {
+        generation += 1;
+        let mut core = core(&format!("manager-{generation}"), world.now);
+        run(&mut world, &mut core, 20_100, true, |_| None);
+        for pod in world.pod_names().into_iter().map(str::to_owned).collect::<Vec<_>>() {
+            if !world.pods[&key(&pod)].ready.is_true {
+                world.make_ready(&pod);
+            }
+        }
+        if world.pods.len() == 3 {
+            break;
+        }
+    }
+    assert_eq!(world.pod_names(), ["web-0", "web-1", "web-2"]);
+    let created = world.log.iter().filter(|line| line.starts_with("create pods")).count();
+    assert_eq!(created, 3, "{:?}", world.log);
+    assert_eq!(world.revisions.len(), 1);
+}
+
+#[test]
+fn the_end_finishes_what_is_on_its_way_and_gives_the_lease_back() {
+    let (mut world, mut core) = (World::default(), core("one", 0));
+    world.put_set("web", 1, "app:v1");
+    // Stop at the moment when the pod's creation is on its way.
+    let mut held = None;
+    while held.is_none() {
+        core.advance(at(world.now));
+        for effect in core.take_effects() {
+            match effect {
+                Effect::List(resource) => world.list(&mut core, resource),
+                Effect::Send(request) if is_pod_create(&request.call) => held = Some(request),
+                Effect::Send(request) => {
+                    let answer = world.call(&request.call);
+                    core.answer(request.id, answer, at(world.now));
+                }
+            }
+        }
+        world.now += 10;
+        assert!(world.now < 10_000, "the pod is never created");
+    }
+    core.begin_shutdown();
+    run(&mut world, &mut core, 1000, true, |_| None);
+    assert!(!core.is_stopped(), "a request is on its way");
+    assert_eq!(
+        world.lease.as_ref().map(|l| l.spec.holder.as_str()),
+        Some("one"),
+        "the lease is kept until then"
+    );
+    let request = held.expect("it was held back");
+    let answer = world.call(&request.call);
+    core.answer(request.id, answer, at(world.now));
+    run(&mut world, &mut core, 1000, true, |_| None);
+    assert!(core.is_stopped());
+    assert_eq!(
+        world.lease.as_ref().map(|l| l.spec.holder.as_str()),
+        Some(""),
+        "the lease is free"
+    );
+}
