@@ -119,7 +119,7 @@ impl StatefulSetController {
 /// Whether anything but the version differs: our own no-op writes and heartbeats of others wake nobody.
 fn differs_in_more_than_version(old: &SetRecord, new: &SetRecord) -> bool {
     old.meta.uid != new.meta.uid
-        || old.meta.generation != new.meta.generation
+        || old.generation != new.generation
         || old.meta.deleted != new.meta.deleted
         || old.annotations != new.annotations
         || old.status != new.status

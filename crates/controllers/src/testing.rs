@@ -30,7 +30,6 @@ fn meta(name: &str) -> Meta {
         key: ObjectKey::new(NS, name),
         uid: Uid::new(&format!("uid-of-{name}")),
         resource_version: 1,
-        generation: 1,
         created: at(NOW - 5000),
         deleted: None,
         labels: Labels::default(),

@@ -207,8 +207,6 @@ pub struct Meta {
     pub uid: Uid,
     /// Version of this copy. Kubernetes documents these as increasing integers that may be compared within one kind.
     pub resource_version: u64,
-    /// Counts changes of the spec, where the kind has one.
-    pub generation: i64,
     /// When the API server stored it first.
     pub created: Timestamp,
     /// When its deletion was asked for, grace period included, if it was.

@@ -44,6 +44,8 @@ impl SetKind {
 pub struct SetRecord {
     /// Who it is.
     pub meta: Meta,
+    /// `metadata.generation`: counts changes of the spec.
+    pub generation: i64,
     /// Which API it belongs to.
     pub kind: SetKind,
     /// What is asked for, with defaults applied.

@@ -80,7 +80,7 @@ fn create_revision_first(view: &View<'_>, revisions: &revision::Revisions) -> De
         .failures
         .get(&Scope::Object)
         .filter(|f| f.retry_at > view.now);
-    match failure.filter(|_| view.hints.generation == view.set.meta.generation) {
+    match failure.filter(|_| view.hints.generation == view.set.generation) {
         Some(failure) => {
             decision.wake_within(failure.retry_at.since(view.now));
             decision.waits.push(Wait {

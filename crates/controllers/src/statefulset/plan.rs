@@ -280,8 +280,8 @@ impl<'v> Plan<'v> {
 /// The hints to work with: an edit of the set clears what failed, as it may have removed the cause.
 fn hints_of(view: &View<'_>) -> Hints {
     let mut hints = view.hints.clone();
-    if hints.generation != view.set.meta.generation {
-        hints.generation = view.set.meta.generation;
+    if hints.generation != view.set.generation {
+        hints.generation = view.set.generation;
         hints.failures.clear();
     }
     hints

@@ -135,7 +135,7 @@ fn count(view: &View<'_>, reader: &mut LabelReader<'_>) -> Counts {
 
 fn put_counts(status: &mut Map<String, Value>, view: &View<'_>, counts: Counts) {
     let mut put = |field: &str, value: Value| status.insert(field.to_owned(), value);
-    put("observedGeneration", json!(view.set.meta.generation));
+    put("observedGeneration", json!(view.set.generation));
     put("replicas", json!(counts.total));
     for (field, number) in [
         ("readyReplicas", counts.ready),
@@ -279,7 +279,7 @@ fn failed(
     kind: &'static str,
     is_of: impl Fn(Report) -> bool,
 ) -> Option<Wanted> {
-    let current = view.hints.generation == view.set.meta.generation;
+    let current = view.hints.generation == view.set.generation;
     let failures = view.hints.failures.iter().filter(|(_, f)| current && is_of(f.attempt));
     if let Some((scope, failure)) = failures.min_by_key(|(_, f)| f.since) {
         let subject = match scope {

@@ -6,9 +6,7 @@ use super::pass::{Pass, Step, Task, Trouble};
 use super::queue::{Handout, Priority};
 use super::request::{Call, StatusPatch};
 use super::{Core, Memory, Purpose, QueueKey};
-use flotilla_model::{
-    Command, Decision, Failure, Hints, PassContext, Reader, Record, Resource, StatusWrite, Timestamp, Uid,
-};
+use flotilla_model::{Command, Decision, Failure, Hints, PassContext, Reader, Resource, StatusWrite, Timestamp, Uid};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A pass in progress.
@@ -122,7 +120,7 @@ impl Core {
     fn remember(&mut self, key: &QueueKey, uid: Option<Uid>, now: Timestamp) {
         let generation = crate::wire::set_kind(self.controllers[key.controller].resource())
             .and_then(|kind| self.cache.set(kind, &key.key))
-            .map_or(0, |set| set.meta().generation);
+            .map_or(0, |set| set.generation);
         let memory = self.memory.entry(key.clone()).or_default();
         if memory.uid != uid {
             *memory = Memory {

@@ -32,7 +32,6 @@ pub(crate) fn meta(name: &str, version: u64) -> Meta {
         key: key(name),
         uid: Uid::new(name),
         resource_version: version,
-        generation: 1,
         created: Timestamp::default(),
         deleted: None,
         labels: flotilla_model::Labels::default(),

@@ -30,8 +30,6 @@ pub(crate) struct ObjectMeta {
     uid: String,
     #[prost(string, tag = "6")]
     resource_version: String,
-    #[prost(int64, tag = "7")]
-    generation: i64,
     #[prost(message, optional, tag = "8")]
     created: Option<Time>,
     #[prost(message, optional, tag = "9")]
@@ -83,7 +81,6 @@ impl ObjectMeta {
         Ok(Meta {
             uid: Uid::new(&self.uid),
             resource_version: parse_version(&self.resource_version)?,
-            generation: self.generation,
             created: self.created.map(Timestamp::from).unwrap_or_default(),
             deleted: self.deleted.map(Timestamp::from),
             labels: interner.labels(labels),

@@ -54,7 +54,6 @@ impl World {
             key: key.clone(),
             uid: Uid::new(&format!("{}-{version}", key.name)),
             resource_version: version,
-            generation: 1,
             created: at(self.now),
             deleted: None,
             labels,

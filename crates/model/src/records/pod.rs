@@ -194,7 +194,6 @@ mod tests {
                 key: ObjectKey::new("ns", "web-3"),
                 uid: Uid::new("u"),
                 resource_version: 1,
-                generation: 0,
                 created: Timestamp::from_seconds(0),
                 deleted: None,
                 labels: Labels::default(),

@@ -34,6 +34,10 @@ pub fn read_set(kind: SetKind, object: &Value, interner: &mut Interner) -> Optio
     let spec = Reader::new(kind, object, &annotations).spec();
     Some(SetRecord {
         meta,
+        generation: object
+            .pointer("/metadata/generation")
+            .and_then(Value::as_i64)
+            .unwrap_or(0),
         kind,
         spec: Arc::new(spec),
         status: Arc::new(
@@ -76,7 +80,6 @@ pub(crate) fn read_meta(metadata: &Value, interner: &mut Interner) -> Option<Met
         },
         uid: Uid::new(text("uid")?),
         resource_version: text("resourceVersion")?.parse().ok()?,
-        generation: metadata.get("generation").and_then(Value::as_i64).unwrap_or(0),
         created: time("creationTimestamp").unwrap_or_default(),
         deleted: time("deletionTimestamp"),
         labels: interner.labels(

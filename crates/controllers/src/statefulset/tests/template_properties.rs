@@ -108,7 +108,7 @@ proptest! {
         let text = canonical(&payload(&template));
         let data: Value = serde_json::from_str(&text).map_err(|e| TestCaseError::fail(e.to_string()))?;
         let meta = Meta {
-            key: ObjectKey::new("ns", "r"), uid: Uid::new("r"), resource_version: 1, generation: 1, created: Timestamp::default(),
+            key: ObjectKey::new("ns", "r"), uid: Uid::new("r"), resource_version: 1, created: Timestamp::default(),
             deleted: None, labels: Labels::default(), owners: None,
         };
         let record = RevisionRecord::new(meta, 1, &data, None);

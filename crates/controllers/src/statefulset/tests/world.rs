@@ -150,7 +150,6 @@ impl World {
             key: ObjectKey::new(NS, name),
             uid: Uid::new(&format!("made-{}", self.serial)),
             resource_version: self.serial,
-            generation: 1,
             created: self.cluster.now,
             deleted: None,
             labels,
