@@ -29,7 +29,7 @@ pub use watching::{FIELD_MANAGER, WatchEvent};
 
 use cache::Cache;
 use events::{EventCall, Events};
-use flotilla_model::{Change, Controller, Hints, ObjectKey, Resource, Timestamp, Uid};
+use flotilla_model::{Change, Controller, Hints, ObjectKey, Reader, Resource, Timestamp, Uid};
 use foreign::ForeignWriters;
 use lease::Elector;
 use limiter::{Limiter, Permit};
@@ -240,8 +240,12 @@ impl Core {
     /// Adds a key, but leaves some time between two passes, so that a thousand changes in a row are a few passes.
     fn enqueue(&mut self, controller: usize, key: ObjectKey, priority: Priority, now: Timestamp) {
         let key = QueueKey { controller, key };
-        let last = self.memory.get(&key).and_then(|memory| memory.last_pass);
-        let at = last.map_or(now, |last| now.max(last + self.options.pass_interval));
+        let at = self.memory.get(&key).map_or(now, |memory| {
+            let pods = memory.uid.as_ref().map_or(0, |uid| self.cache.pods_of(uid).len());
+            let pods = u32::try_from(pods).unwrap_or(u32::MAX);
+            let interval = self.options.pass_interval + self.options.pass_interval_per_pod.saturating_mul(pods);
+            memory.last_pass.map_or(now, |last| now.max(last + interval))
+        });
         self.queue.add_at(key, priority, at, now);
     }
 

@@ -21,8 +21,11 @@ pub struct CoreOptions {
     pub writes_in_flight_max: usize,
     /// Between two writes of one object's status that change nothing but counts.
     pub status_interval: Duration,
-    /// Between the starts of two passes over one key that changes ask for.
+    /// Between the starts of two passes over one key that changes ask for, at least.
     pub pass_interval: Duration,
+    /// How much longer for each pod of the key. A pass costs some tenths of a microsecond for each, so this bounds the share of a core
+    /// that one set can take, however large it is and however busy its pods are.
+    pub pass_interval_per_pod: Duration,
     /// For how long a pass starts commands before it looks again.
     pub pass_slice: Duration,
     /// How long foreign writers may show themselves before the first write to a native set.
@@ -49,10 +52,11 @@ impl CoreOptions {
                 Resource::StorageClasses,
             ],
             workers: 16,
-            writes_in_flight_start: 16,
-            writes_in_flight_max: 64,
+            writes_in_flight_start: 32,
+            writes_in_flight_max: 256,
             status_interval: Duration::from_millis(250),
             pass_interval: Duration::from_millis(20),
+            pass_interval_per_pod: Duration::from_micros(100),
             pass_slice: Duration::from_secs(5),
             observation_period: Duration::from_secs(15),
             foreign_pause: Duration::from_secs(600),
