@@ -81,7 +81,7 @@ pub struct ManagerArgs {
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: u16,
     /// Most writes in flight. The manager starts lower, and backs off when the API server asks for it.
-    #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_writes_in_flight: u16,
     /// Address of /metrics, /healthz and /readyz; `none` for no server.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS", value_parser = address)]

@@ -1,6 +1,7 @@
 //! The cluster, as commands talk to it: JSON in, JSON out, errors in words.
 
 use crate::args::ClusterArgs;
+use crate::connection;
 use crate::error::Error;
 use flotilla_model::{ObjectKey, Resource};
 use http::{Method, Request};
@@ -46,7 +47,7 @@ impl Cluster {
             .namespace
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
-        let client = Client::try_from(config).map_err(|e| Error::Config(e.to_string()))?;
+        let client = connection::connect(config)?;
         Ok(Cluster { client, namespace })
     }
 

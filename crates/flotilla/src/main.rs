@@ -7,6 +7,7 @@ mod args;
 mod clock;
 mod cluster;
 mod commands;
+mod connection;
 mod error;
 mod target;
 
@@ -17,10 +18,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
+    // One thread: the decisions have one owner anyway, and handing each event and answer to another thread costs more than reading it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
         Ok(runtime) => runtime.block_on(run(args)),
         Err(error) => Err(error::Error::Runtime(error)),

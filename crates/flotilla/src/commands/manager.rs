@@ -2,13 +2,13 @@
 
 use crate::args::{ClusterArgs, LogFormat, ManagerArgs};
 use crate::cluster;
+use crate::connection;
 use crate::error::{Error, Exit};
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::CoreOptions;
 use flotilla_engine::core::lease::LeaseOptions;
 use flotilla_engine::io::manager::{ManagerOptions, run as run_manager};
 use flotilla_model::{Controller, Resource, SetKind};
-use kube::Client;
 use std::io::IsTerminal;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
@@ -36,7 +36,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
     start_logging(&args)?;
     tell_gates(&args.feature_gates)?;
     let config = cluster::config(cluster_args).await?;
-    let client = Client::try_from(config).map_err(|e| Error::Config(e.to_string()))?;
+    let client = connection::connect(config)?;
     let options = ManagerOptions {
         core: core_options(&args),
         namespace: cluster_args.namespace.clone(),
