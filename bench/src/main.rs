@@ -31,7 +31,7 @@ struct Args {
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=4000))]
     replicas: i64,
     /// Rounds of `create`; the figures are medians.
-    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
     rounds: u8,
     /// Requests that the bare client of `create` keeps in flight; unless given, several numbers are tried and the fastest is taken.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

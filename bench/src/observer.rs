@@ -1,7 +1,7 @@
-//! Watches pods appear and become ready, at next to no cost: in protobuf, which the API server has encoded for others already.
+//! Watches until all pods of a set are ready, at next to no cost: in protobuf, which the API server has encoded for others already.
 
 use bytes::Bytes;
-use flotilla_e2e::{Api, clock, sets};
+use flotilla_e2e::{Api, sets};
 use flotilla_engine::wire::watch::{Frame, Frames};
 use flotilla_engine::wire::{self, Encoding, Object, split_list};
 use flotilla_model::{Interner, Resource};
@@ -9,19 +9,13 @@ use http::Request;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A watch under way.
 pub(crate) struct Observer {
-    watching: JoinHandle<Seen>,
-}
-
-/// When there were as many pods as expected.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    pub(crate) all_created: Instant,
+    watching: JoinHandle<()>,
 }
 
 impl Observer {
@@ -34,7 +28,6 @@ impl Observer {
             count,
             interner: Interner::new(),
             ready: BTreeMap::new(),
-            all_created: None,
         };
         let watching = tokio::spawn(watch.run(begun));
         has_begun.await.expect("the watch begins");
@@ -42,11 +35,11 @@ impl Observer {
     }
 
     /// Waits until all are ready.
-    pub(crate) async fn finish(self, within: Duration) -> Seen {
+    pub(crate) async fn finish(self, within: Duration) {
         let watched = tokio::time::timeout(within, self.watching).await;
         watched
             .expect("all pods become ready in time")
-            .expect("the observer does not panic")
+            .expect("the observer does not panic");
     }
 }
 
@@ -58,12 +51,11 @@ struct Watch {
     interner: Interner,
     /// Whether each pod is ready.
     ready: BTreeMap<String, bool>,
-    all_created: Option<Instant>,
 }
 
 impl Watch {
     /// Lists, then watches, and again if the API server ends the watch, which it does when a watcher falls behind.
-    async fn run(mut self, begun: oneshot::Sender<()>) -> Seen {
+    async fn run(mut self, begun: oneshot::Sender<()>) {
         let mut begun = Some(begun);
         loop {
             let list = self.request(&self.pods, Encoding::Protobuf.media_type()).await;
@@ -76,8 +68,8 @@ impl Watch {
                 // Whoever waits for it may have given up.
                 let _ = begun.send(());
             }
-            if let Some(seen) = self.follow(events).await {
-                return seen;
+            if self.follow(events).await.is_some() {
+                return;
             }
         }
     }
@@ -93,11 +85,11 @@ impl Watch {
     }
 
     /// One watch; `None` when the server has ended it.
-    async fn follow(&mut self, mut events: Body) -> Option<Seen> {
+    async fn follow(&mut self, mut events: Body) -> Option<()> {
         let mut frames = Frames::new(Encoding::Protobuf);
         loop {
-            if let Some(all_created) = self.all_created.filter(|_| self.ready.values().all(|ready| *ready)) {
-                return Some(Seen { all_created });
+            if self.ready.len() == self.count && self.ready.values().all(|ready| *ready) {
+                return Some(());
             }
             let piece = events.frame().await?.ok()?;
             frames.push(piece.data_ref()?);
@@ -117,8 +109,5 @@ impl Watch {
             panic!("not a pod: {pod:?}")
         };
         self.ready.insert(pod.name().to_owned(), pod.is_running_and_ready());
-        if self.ready.len() == self.count && self.all_created.is_none() {
-            self.all_created = Some(clock::now());
-        }
     }
 }
