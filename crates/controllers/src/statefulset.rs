@@ -104,8 +104,10 @@ impl StatefulSetController {
     }
 
     fn route_revision(self, revision: &RevisionRecord, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
-        if revision.meta.controller().is_some() {
-            keys.extend(self.owner_key(&revision.meta, reader));
+        if let Some(owner) = revision.meta.controller() {
+            // Whatever incarnation it names: the set of today may wait for what a former one leaves behind.
+            let key = revision.meta.key.sibling(&*owner.name);
+            keys.extend(reader.set(self.kind, &key).map(|set| set.meta.key.clone()));
             return;
         }
         let sets = reader.sets_in(self.kind, &revision.meta.key.namespace);

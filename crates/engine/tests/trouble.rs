@@ -144,6 +144,55 @@ fn a_busy_server_is_given_the_time_it_asks_for() {
 }
 
 #[test]
+fn a_read_that_finds_nothing_buries_only_whom_it_knew() {
+    let (mut world, mut core) = (World::default(), core("one", 0));
+    world.put_set("web", 1, "app:v1");
+    // The connection of the creation breaks, so the pod is read, and the server does not find it.
+    let (mut creation, mut read) = (None, None);
+    while read.is_none() {
+        core.advance(at(world.now));
+        for effect in core.take_effects() {
+            match effect {
+                Effect::List(resource) => world.list(&mut core, resource),
+                Effect::Send(request) if creation.is_none() && is_pod_create(&request.call) => {
+                    core.answer(request.id, Answer::Lost("connection reset".into()), at(world.now));
+                    creation = Some(request.call);
+                }
+                Effect::Send(request) => {
+                    let answer = world.call(&request.call);
+                    if creation.is_some()
+                        && matches!(
+                            &request.call,
+                            Call::Get {
+                                resource: Resource::Pods,
+                                ..
+                            }
+                        )
+                    {
+                        read = Some((request.id, answer));
+                    } else {
+                        core.answer(request.id, answer, at(world.now));
+                    }
+                }
+            }
+        }
+        world.deliver_news(&mut core);
+        world.now += 10;
+        assert!(world.now < 10_000, "the pod is never read");
+    }
+    // Only then the creation takes effect, and the watch tells so before the read is answered.
+    world.call(&creation.expect("the pod was to be created"));
+    world.deliver_news(&mut core);
+    let (id, answer) = read.expect("the pod was read");
+    core.answer(id, answer, at(world.now));
+    run(&mut world, &mut core, 60_000, true, |call| {
+        assert!(!is_pod_create(call), "the pod is there, and was seen");
+        None
+    });
+    assert_eq!(world.sets[&key("web")]["status"]["replicas"], 1);
+}
+
+#[test]
 fn what_was_deleted_while_nobody_watched_is_noticed_by_the_next_list() {
     let (mut world, mut core) = (World::default(), core("one", 0));
     world.put_set("web", 1, "app:v1");

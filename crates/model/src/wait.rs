@@ -124,6 +124,8 @@ pub enum WaitCause {
         #[serde(serialize_with = "rfc3339")]
         retry_at: Timestamp,
     },
+    /// The revision of the template still belongs to a former set of this name.
+    RevisionLeaving,
     /// A pod that is not ours has the name.
     NameTaken {
         /// Who manages it, or nobody.
@@ -179,6 +181,7 @@ impl WaitCause {
                 "readiness"
             }
             WaitCause::PodNotAvailable { .. } => "minReadySeconds",
+            WaitCause::RevisionLeaving => "one revision per template",
             WaitCause::PodTerminating { .. } | WaitCause::NameTaken { .. } => "one pod per name",
             WaitCause::Order { .. } | WaitCause::ScaleDownBehindUnhealthy { .. } => "podManagementPolicy OrderedReady",
             WaitCause::UpdateBudget { .. } => "updateStrategy.rollingUpdate.maxUnavailable",
@@ -236,6 +239,11 @@ impl WaitCause {
             },
             WaitCause::StartBackOff { .. } => {
                 "find out why they end: see the events of the pod and of the set".to_owned()
+            }
+            WaitCause::RevisionLeaving => {
+                format!(
+                    "the garbage collector lets it go; if it does not, remove the owner reference of controllerrevision {subject}"
+                )
             }
             WaitCause::NameTaken { .. } => format!("delete or rename the pod {subject}, or let the set adopt it"),
             WaitCause::FieldUnreadable { path, .. } => format!("correct {path}"),
@@ -314,6 +322,7 @@ impl fmt::Display for WaitCause {
                     "its last {failed} pods ended right after their start; next try {retry_at}"
                 )
             }
+            WaitCause::RevisionLeaving => f.write_str("this revision still belongs to a former set of the same name"),
             WaitCause::NameTaken { owner: Some(owner) } => write!(f, "a pod of that name belongs to {owner}"),
             WaitCause::NameTaken { owner: None } => {
                 f.write_str("a pod of that name belongs to nobody and does not match the selector")

@@ -49,6 +49,9 @@ pub struct Revisions {
     pub current: Option<Arc<RevisionRecord>>,
     /// Never lower than what the status says.
     pub collision_count: i32,
+    /// A revision of the same template that still names a former incarnation of the owner. It is about to be let go, or to be removed:
+    /// until then there is no update revision.
+    pub leaving: Option<Arc<RevisionRecord>>,
     /// Adoption, renumbering or creation, to be done before anything that needs the update revision.
     pub commands: Vec<Command>,
 }
@@ -72,6 +75,7 @@ pub fn resolve(
         .rev()
         .find(|r| r.digest == owner.digest && r.template.is_some())
         .cloned();
+    let mut leaving = None;
     let update = match equal {
         Some(found) => {
             let is_newest = candidates
@@ -83,9 +87,13 @@ pub fn resolve(
             Some(found)
         }
         None => {
-            let (count, name, hash) = free_name(&owner, collision_count, named);
-            collision_count = count;
-            commands.push(create(&owner, &name, &hash, next));
+            match free_name(&owner, collision_count, named) {
+                Name::Free { count, name, hash } => {
+                    collision_count = count;
+                    commands.push(create(&owner, &name, &hash, next));
+                }
+                Name::Leaving(former) => leaving = Some(former),
+            }
             None
         }
     };
@@ -99,6 +107,7 @@ pub fn resolve(
         update,
         current,
         collision_count,
+        leaving,
         commands,
     }
 }
@@ -108,23 +117,40 @@ fn age(revision: &RevisionRecord) -> (i64, flotilla_model::Timestamp, &str) {
     (revision.number, revision.meta.created, revision.name())
 }
 
+/// What there is under the names that a new revision may have.
+enum Name {
+    /// Nothing under this one.
+    Free { count: i32, name: String, hash: String },
+    /// A revision of the same template, of a former incarnation of the owner.
+    Leaving(Arc<RevisionRecord>),
+}
+
 /// The first name that is not taken by another revision. Whoever has it, it is not one that we could use: those are among the
-/// candidates already (rule 1.1.5 step 6).
-fn free_name(
-    owner: &Owner<'_>,
-    first: i32,
-    named: impl Fn(&str) -> Option<Arc<RevisionRecord>>,
-) -> (i32, String, String) {
+/// candidates already (rule 1.1.5 step 6). One of the same template that names a former incarnation will be an orphan or gone in a
+/// moment, since its owner is gone; a second revision beside it would make all pods old, and restart them for nothing.
+fn free_name(owner: &Owner<'_>, first: i32, named: impl Fn(&str) -> Option<Arc<RevisionRecord>>) -> Name {
     let text = canonical(&payload(owner.template));
     let mut count = first;
     loop {
         let hash = revision_hash(&text, count);
         let name = revision_name(&owner.key.name, &hash);
-        if named(&name).is_none() || count - first >= MOST_COLLISIONS {
-            return (count, name, hash);
+        match named(&name) {
+            Some(found) if found.digest == owner.digest && is_of_former(owner.reference, &found) => {
+                return Name::Leaving(found);
+            }
+            Some(_) if count - first < MOST_COLLISIONS => count = count.saturating_add(1),
+            Some(_) | None => return Name::Free { count, name, hash },
         }
-        count = count.saturating_add(1);
     }
+}
+
+/// Whether a revision names an object of the owner's kind and name, but another incarnation, as its controller.
+fn is_of_former(owner: &OwnerRef, revision: &RevisionRecord) -> bool {
+    let group = |o: &OwnerRef| o.api_version.split_once('/').map(|(group, _)| group.to_owned());
+    revision
+        .meta
+        .controller()
+        .is_some_and(|o| o.kind == owner.kind && o.name == owner.name && group(o) == group(owner) && o.uid != owner.uid)
 }
 
 fn renumber(revision: &RevisionRecord, number: i64) -> Command {

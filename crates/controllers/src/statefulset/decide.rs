@@ -36,6 +36,7 @@ pub fn decide(view: &View<'_>) -> Decision {
         plan.update();
     }
     plan.drop_history();
+    plan.forget_failures();
     plan.remember();
     plan.note_unreadable_fields();
     plan.date_waits();
@@ -75,6 +76,13 @@ fn create_revision_first(view: &View<'_>, revisions: &revision::Revisions) -> De
         waits: unreadable_fields(view),
         ..Decision::default()
     };
+    if let Some(former) = &revisions.leaving {
+        decision.waits.push(Wait {
+            subject: former.name().to_owned(),
+            cause: WaitCause::RevisionLeaving,
+            since: Some(view.set.meta.created),
+        });
+    }
     let failure = view
         .hints
         .failures
@@ -160,6 +168,7 @@ impl Plan<'_> {
         match failure {
             None => self.stages.claim.push(ScopedCommand { scope, command }),
             Some(f) => {
+                self.held_back.insert(scope);
                 self.wake_within(f.retry_at.since(self.view.now));
                 let cause = WaitCause::Refused {
                     reason: f.reason,
@@ -186,6 +195,8 @@ impl Plan<'_> {
             let scope = Scope::Named(command.key().name.to_string());
             if self.hints.failures.get(&scope).is_none_or(|f| f.retry_at <= view.now) {
                 self.stages.history.push(ScopedCommand { scope, command });
+            } else {
+                self.held_back.insert(scope);
             }
         }
     }

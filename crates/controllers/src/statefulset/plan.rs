@@ -8,6 +8,7 @@ use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::{
     Decision, Failure, Hints, ObjectKey, PodRecord, Report, Resource, RevisionRecord, Timestamp, Wait, WaitCause,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,6 +82,8 @@ pub(super) struct Plan<'v> {
     pub(super) waits: Vec<Wait>,
     pub(super) wake_after: Option<Duration>,
     pub(super) hints: Hints,
+    /// Scopes in which something is wanted and not tried, because it failed a moment ago.
+    pub(super) held_back: BTreeSet<Scope>,
     pub(super) events: Vec<flotilla_model::EventNote>,
 }
 
@@ -98,6 +101,7 @@ impl<'v> Plan<'v> {
             waits: Vec::new(),
             wake_after: None,
             hints: hints_of(view),
+            held_back: BTreeSet::new(),
             events: Vec::new(),
         };
         plan.seat();
@@ -198,6 +202,7 @@ impl<'v> Plan<'v> {
         if retry_at <= self.view.now {
             return false;
         }
+        self.held_back.insert(scope);
         self.wake_within(retry_at.since(self.view.now));
         let cause = WaitCause::Refused {
             reason,
@@ -244,6 +249,27 @@ impl<'v> Plan<'v> {
         };
         self.delete(ordinal, &pod, report);
         true
+    }
+
+    /// A failure is over when nothing is wanted any more where it happened. It need not have been our doing: the write whose answer was
+    /// lost took effect after all, somebody else deleted the pod, or it was adopted.
+    pub(super) fn forget_failures(&mut self) {
+        let stages = &self.stages;
+        let all = [
+            &stages.claim,
+            &stages.claims,
+            &stages.create,
+            &stages.repair,
+            &stages.delete,
+            &stages.history,
+        ];
+        let wanted: BTreeSet<&Scope> = all
+            .into_iter()
+            .flatten()
+            .map(|c| &c.scope)
+            .chain(&self.held_back)
+            .collect();
+        self.hints.failures.retain(|scope, _| wanted.contains(scope));
     }
 
     /// The stages, as a decision. Under OrderedReady a failure ends the pass.

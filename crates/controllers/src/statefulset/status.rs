@@ -280,7 +280,9 @@ fn failed(
     is_of: impl Fn(Report) -> bool,
 ) -> Option<Wanted> {
     let current = view.hints.generation == view.set.generation;
-    let failures = view.hints.failures.iter().filter(|(_, f)| current && is_of(f.attempt));
+    // With a plan, it is known which failures are over.
+    let hints = plan.map_or(view.hints, |p| &p.hints);
+    let failures = hints.failures.iter().filter(|(_, f)| current && is_of(f.attempt));
     if let Some((scope, failure)) = failures.min_by_key(|(_, f)| f.since) {
         let subject = match scope {
             flotilla_model::Scope::Slot(ordinal) => format!("{}-{ordinal}", view.set.name()),

@@ -9,7 +9,7 @@ use super::request::{Answer, RequestId};
 use super::store::Source;
 use super::{Core, Pending, Purpose, QueueKey};
 use crate::core::lease::LeaseReply;
-use flotilla_model::{EventNote, Guard, ObjectKey, Report, Resource, Timestamp};
+use flotilla_model::{EventNote, Guard, ObjectKey, Report, Resource, Timestamp, Uid};
 
 impl Core {
     /// Takes in the answer to a request. Every request sent must be answered once, if only with [`Answer::Lost`].
@@ -18,6 +18,7 @@ impl Core {
             purpose,
             verb,
             resource,
+            known,
             sent_at,
         }) = self.pending.remove(&id)
         else {
@@ -50,9 +51,10 @@ impl Core {
                 }
                 match &ticket {
                     Ticket::Read(resource, object) => {
-                        self.read_answered((id, &key), &ticket, (*resource, object), answer, now);
+                        let read = self.absorb_read(*resource, object, answer, known, now);
+                        self.read_answered((id, &key), &ticket, (*resource, object), read);
                     }
-                    Ticket::Guard(guard) => self.guard_answered(id, &ticket, guard, answer, now),
+                    Ticket::Guard(guard) => self.guard_answered(id, guard, answer, known, now),
                     Ticket::Command { .. } | Ticket::Status(..) => self.write_answered(id, &key, &ticket, &answer, now),
                 }
             }
@@ -64,10 +66,8 @@ impl Core {
         (pass, key): (u64, &QueueKey),
         ticket: &Ticket,
         (resource, object): (Resource, &ObjectKey),
-        answer: Answer,
-        now: Timestamp,
+        read: Result<bool, Trouble>,
     ) {
-        let read = self.absorb_read(resource, object, answer, now);
         if read.is_ok() {
             self.settled(key, resource, object);
         }
@@ -76,23 +76,29 @@ impl Core {
         }
     }
 
-    fn guard_answered(&mut self, pass: u64, ticket: &Ticket, guard: &Guard, answer: Answer, now: Timestamp) {
+    fn guard_answered(&mut self, pass: u64, guard: &Guard, answer: Answer, known: Option<Uid>, now: Timestamp) {
         let holds = match &answer {
             Answer::Object(object) => object.meta().uid == guard.uid && object.meta().deleted.is_none(),
             _ => false,
         };
-        let read = self.absorb_read(guard.resource, &guard.key, answer, now).map(|_| holds);
+        let read = self.absorb_read(guard.resource, &guard.key, answer, known, now);
         if let Some(active) = self.passes.get_mut(&pass) {
-            active.pass.read_done(ticket, read);
+            active
+                .pass
+                .read_done(&Ticket::Guard(guard.clone()), read.map(|_| holds));
         }
     }
 
     /// Puts what a read showed into the cache. Says whether the object is there.
+    ///
+    /// That it is not there has no version. Since the read was sent it may have been created, and the watch may have told so before
+    /// the answer came; so it speaks only of the incarnation that was known then.
     fn absorb_read(
         &mut self,
         resource: Resource,
         key: &ObjectKey,
         answer: Answer,
+        known: Option<Uid>,
         now: Timestamp,
     ) -> Result<bool, Trouble> {
         match meaning(Intent::Read, &answer) {
@@ -104,7 +110,7 @@ impl Core {
                 Ok(true)
             }
             Outcome::Stale => {
-                if let Some(uid) = self.cache.uid_of(resource, key) {
+                if let Some(uid) = known {
                     let change = self.cache.apply_gone(resource, key, &uid);
                     self.route(change, Priority::Live, now);
                 }

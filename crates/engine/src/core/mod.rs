@@ -86,6 +86,8 @@ struct Pending {
     purpose: Purpose,
     verb: &'static str,
     resource: Resource,
+    /// The incarnation that a read was about: when it is answered "not found", that one is gone, and no other.
+    known: Option<Uid>,
     sent_at: Timestamp,
 }
 
@@ -255,12 +257,17 @@ impl Core {
         if call.needs_lease() {
             *self.in_flight.entry(written_object(&call)).or_default() += 1;
         }
+        let known = match &call {
+            Call::Get { resource, key } => self.cache.uid_of(*resource, key),
+            Call::Write(_) | Call::Status(_) | Call::Lease(_) | Call::Event(_) => None,
+        };
         self.pending.insert(
             id,
             Pending {
                 purpose,
                 verb: call.verb(),
                 resource: call.resource(),
+                known,
                 sent_at: now,
             },
         );

@@ -287,7 +287,9 @@ impl Pass {
             self.stages.clear();
         }
         if self.stopped || nothing_goes_well {
-            self.running.commands.clear();
+            // What was to follow in these scopes rests on what is not done: no pod without its claims.
+            let dropped = self.running.commands.drain(..).map(|c| c.scope);
+            self.cancelled.extend(dropped);
         }
         while self
             .running
@@ -430,5 +432,45 @@ impl Pass {
     /// Scopes in which everything that was tried went well.
     pub fn went_well(&self) -> impl Iterator<Item = &Scope> {
         self.went_well.iter().filter(|scope| !self.cancelled.contains(*scope))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::testing::{at, key};
+    use flotilla_model::Body;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn create(resource: Resource, ordinal: i64) -> ScopedCommand {
+        ScopedCommand {
+            scope: Scope::Slot(ordinal),
+            command: Command::Create {
+                resource,
+                key: key(&format!("web-{ordinal}")),
+                body: Body::Json(Arc::new(json!({}))),
+                exists_is_fine: false,
+                guard: None,
+                report: Report::Create,
+            },
+        }
+    }
+
+    #[test]
+    fn what_slow_start_gives_up_cancels_its_scope() {
+        let stage = |name, resource| Stage {
+            name,
+            commands: (0..3).map(|ordinal| create(resource, ordinal)).collect(),
+            all_or_stop: false,
+            slow_start: true,
+        };
+        let mut pass = Pass::new([]);
+        pass.act(vec![stage("claims", Resource::Claims), stage("create", Resource::Pods)]);
+        let first = pass.next_task().expect("one claim, to see whether it works");
+        assert_eq!(pass.next_task(), None);
+        pass.write_done(&first.ticket(), &Outcome::Unknown("no answer".into()), at(0));
+        assert_eq!(pass.next_task(), None, "no pod is created whose claim was not");
+        assert_eq!(pass.ended(), Some(Step::Acting));
     }
 }

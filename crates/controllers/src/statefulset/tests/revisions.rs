@@ -2,7 +2,7 @@
 
 use crate::testing::{Cluster, NS, advanced, brief, native, owner, pod, set_uid, template};
 use flotilla_model::decision::Command;
-use flotilla_model::{Guard, OwnerRef, PatchKind, Resource};
+use flotilla_model::{Guard, OwnerRef, PatchKind, Resource, WaitCause};
 use serde_json::{Value, json};
 
 /// The commands about revisions alone, in short form.
@@ -102,6 +102,28 @@ fn rule_1_1_5_a_revision_of_another_owner_under_the_name_is_a_collision() {
         json!(3),
         "never lowered"
     );
+}
+
+#[test]
+fn rule_1_1_5_what_a_former_incarnation_leaves_is_waited_for() {
+    let fresh = native(1).no_revisions();
+    let (name, _) = made(&fresh).expect("a new revision");
+    let former = OwnerRef {
+        controller: true,
+        ..owner("apps/v1", "StatefulSet", "web", "a former web")
+    };
+    let present = fresh
+        .clone()
+        .revision_record(&name, 1, &template("v2"), Some(former.clone()));
+    let decision = present.decide();
+    assert_eq!(
+        brief(&decision),
+        [] as [&str; 0],
+        "a second revision would restart every pod"
+    );
+    assert_eq!(decision.waits[0].cause, WaitCause::RevisionLeaving);
+    let different = fresh.revision_record(&name, 1, &template("other"), Some(former));
+    assert!(made(&different).is_some(), "a different template is a collision");
 }
 
 #[test]

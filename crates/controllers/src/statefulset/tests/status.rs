@@ -250,6 +250,29 @@ fn rule_3_2_conditions_keep_their_time_and_recover() {
 }
 
 #[test]
+fn rule_3_2_a_failure_ends_when_nothing_is_wanted_there_any_more() {
+    let settled = advanced(1).status("/currentRevision", json!("new"));
+    let refused = |attempt| super::refused(settled.clone(), Scope::Slot(0), attempt, "Forbidden");
+    let waiting = refused(Report::Create).decide();
+    assert!(
+        waiting.hints.is_none_or(|h| !h.failures.is_empty()),
+        "the pod is still to be created"
+    );
+    // Whoever brought it about: the creation whose answer was lost, or a user who gave the pod back.
+    for attempt in [Report::Create, Report::Delete] {
+        let there = written(refused(attempt)).pods([0], "new");
+        let kind = if attempt == Report::Create {
+            "FailedCreatePod"
+        } else {
+            "FailedUpdatePod"
+        };
+        let told = condition(&there, kind).map_or(Value::Null, |c| c["status"].clone());
+        assert_ne!(told, json!("True"), "{kind}");
+        assert_eq!(there.decide().hints.map(|h| h.failures.len()), Some(0), "{kind}");
+    }
+}
+
+#[test]
 fn rule_3_2_an_edit_takes_back_what_failed() {
     let mut failing = super::refused(advanced(1), Scope::Slot(0), Report::Create, "Invalid");
     assert_eq!(brief(&failing.decide()), [] as [&str; 0]);
