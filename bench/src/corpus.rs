@@ -47,7 +47,7 @@ pub(crate) async fn gather() -> Corpus {
         "corpus: a cluster with {} pods in {SETS} sets and {BIG} pods in one …",
         SETS * PODS_EACH
     );
-    let mut cluster = Cluster::builder("bench-corpus")
+    let mut cluster = Cluster::disposable("bench-corpus")
         .nodes(10)
         .without_statefulset_controller()
         .start()

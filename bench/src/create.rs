@@ -164,7 +164,7 @@ async fn best_concurrency(replicas: i64) -> usize {
 
 /// One run in a fresh cluster.
 async fn run(maker: Maker, replicas: i64) -> Run {
-    let mut builder = Cluster::builder("bench-create").nodes(5).audit_log();
+    let mut builder = Cluster::disposable("bench-create").nodes(5).audit_log();
     if maker != Maker::BuiltIn {
         builder = builder.without_statefulset_controller();
     }

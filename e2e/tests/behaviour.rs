@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
     // Scenarios mostly wait for pods; six of them keep two cores busy.
     arguments.test_threads.get_or_insert(6);
-    let cluster = Cluster::builder("e2e-behaviour")
+    let cluster = Cluster::disposable("e2e-behaviour")
         .nodes(3)
         .without_statefulset_controller()
         .start()

@@ -6,7 +6,7 @@ use crate::component::{Component, Context};
 use crate::error::Error;
 use crate::manifest;
 use crate::pki::{Pki, write_private};
-use crate::process::{Process, cpu_seconds_of, peak_rss_bytes_of};
+use crate::process::{Process, cpu_seconds_of, is_alive, peak_rss_bytes_of};
 use crate::state::{Ports, State, is_free};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -34,6 +34,8 @@ pub(crate) struct Settings {
 pub struct Builder {
     name: String,
     settings: Settings,
+    /// What the clusters of earlier runs are called, up to the process id, if this one is to be a run's own.
+    disposable: Option<String>,
 }
 
 impl Builder {
@@ -65,6 +67,9 @@ impl Builder {
     /// already is completed: whatever is not running is started.
     pub fn start(self) -> Result<Cluster, Error> {
         check_name(&self.name)?;
+        if let Some(prefix) = &self.disposable {
+            sweep(prefix)?;
+        }
         let binaries = build()?;
         let directory = directory(&self.name);
         fs::create_dir_all(directory.join("log")).map_err(|e| Error::io("create", &directory, e))?;
@@ -111,7 +116,16 @@ impl Cluster {
         Builder {
             name: name.to_owned(),
             settings,
+            disposable: None,
         }
+    }
+
+    /// A cluster of one run of a test or a bench. Its name ends with our process id, so that runs side by side do not meet, and it begins
+    /// empty: what a killed run has left of this name is taken down first.
+    pub fn disposable(name: &str) -> Builder {
+        let mut builder = Cluster::builder(&format!("{name}-{}", std::process::id()));
+        builder.disposable = Some(format!("{name}-"));
+        builder
     }
 
     /// A cluster that was started before and kept.
@@ -429,6 +443,19 @@ pub fn names() -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Takes down the disposable clusters of this prefix whose run has ended without doing so.
+fn sweep(prefix: &str) -> Result<(), Error> {
+    for name in names() {
+        let run = name.strip_prefix(prefix).and_then(|pid| pid.parse::<u32>().ok());
+        // Our own process id was somebody else's if there is a cluster of it before we have made one.
+        let is_left = run.is_some_and(|pid| pid == std::process::id() || !is_alive(pid));
+        if is_left {
+            Cluster::open(&name)?.down()?;
+        }
+    }
+    Ok(())
 }
 
 fn directory(name: &str) -> PathBuf {

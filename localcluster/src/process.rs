@@ -108,6 +108,11 @@ fn stat(pid: u32) -> Option<Stat> {
     })
 }
 
+/// Whether there is a process of this id that has not ended.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|s| s.state != 'Z')
+}
+
 /// Processor time that a process has used, in seconds.
 pub fn cpu_seconds_of(pid: u32) -> Option<f64> {
     #[allow(clippy::cast_precision_loss)] // Ticks of a process fit 52 bits for millions of years.

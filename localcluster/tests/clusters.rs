@@ -13,6 +13,13 @@ fn kubectl(cluster: &Cluster, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// What there is of a component's process; another may have got its process id since.
+fn left_of(pid: u32) -> String {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let is_component = ["kube", "etcd", "kwok"].iter().any(|name| state.contains(name));
+    if is_component { state } else { String::new() }
+}
+
 // How long something took is what this test is about.
 #[allow(clippy::disallowed_methods)]
 fn now() -> Instant {
@@ -23,7 +30,7 @@ fn now() -> Instant {
 fn clusters_run_side_by_side_and_leave_nothing_behind() {
     build().expect("the control plane builds");
     let begun = now();
-    let first = Cluster::builder("it-one")
+    let first = Cluster::disposable("it-one")
         .nodes(2)
         .without_statefulset_controller()
         .start()
@@ -31,7 +38,7 @@ fn clusters_run_side_by_side_and_leave_nothing_behind() {
     let took = begun.elapsed();
     println!("ready after {took:.1?}");
     assert!(took < READY_WITHIN, "ready after {took:?}");
-    let second = Cluster::builder("it-two")
+    let second = Cluster::disposable("it-two")
         .nodes(1)
         .start()
         .expect("another cluster beside it");
@@ -84,7 +91,8 @@ fn clusters_run_side_by_side_and_leave_nothing_behind() {
         "no built-in controller here"
     );
 
-    assert!(names().contains(&"it-one".to_owned()));
+    let name = format!("it-one-{}", std::process::id());
+    assert!(names().contains(&name));
     let pids: Vec<u32> = Component::ALL.iter().filter_map(|c| first.pid(*c)).collect();
     assert!(pids.len() >= 5, "{pids:?}");
     let directory = first
@@ -96,15 +104,37 @@ fn clusters_run_side_by_side_and_leave_nothing_behind() {
     assert!(directory.exists());
     first.down().expect("it goes");
     assert!(!directory.exists(), "{} is left", directory.display());
-    assert!(!names().contains(&"it-one".to_owned()));
+    assert!(!names().contains(&name));
     for pid in pids {
-        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        assert!(
-            !state.contains("kube") && !state.contains("etcd") && !state.contains("kwok"),
-            "process {pid} is left: {state}"
-        );
+        assert_eq!(left_of(pid), "", "process {pid} is left");
     }
     second.down().expect("it goes too");
+}
+
+#[test]
+fn a_disposable_cluster_begins_empty_whatever_a_killed_run_has_left() {
+    build().expect("the control plane builds");
+    // A process that has ended, which is what a killed run is to the next one.
+    let mut ended = std::process::Command::new("true").spawn().expect("true runs");
+    ended.wait().expect("true ends");
+    let mut left = Cluster::builder(&format!("it-left-{}", ended.id()))
+        .nodes(1)
+        .start()
+        .expect("a cluster");
+    left.keep();
+    kubectl(&left, &["create", "namespace", "left"]);
+    let pids: Vec<u32> = Component::ALL.iter().filter_map(|c| left.pid(*c)).collect();
+    let fresh = Cluster::disposable("it-left")
+        .nodes(1)
+        .start()
+        .expect("a fresh cluster");
+    assert!(!kubectl(&fresh, &["get", "namespaces", "-o", "name"]).contains("namespace/left"));
+    assert!(!names().contains(&format!("it-left-{}", ended.id())));
+    assert!(
+        pids.iter().all(|pid| left_of(*pid).is_empty()),
+        "its processes are gone"
+    );
+    fresh.down().expect("it goes");
 }
 
 #[test]

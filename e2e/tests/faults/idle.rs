@@ -15,7 +15,7 @@ const MILLICORES: f64 = 5.0;
 
 /// A thousand pods in fifty sets: for a minute not one write, and less than five thousandths of a core.
 pub(crate) async fn a_settled_cluster_gets_no_write() {
-    let cluster = Cluster::builder("e2e-idle")
+    let cluster = Cluster::disposable("e2e-idle")
         .nodes(5)
         .without_statefulset_controller()
         .audit_log()

@@ -14,7 +14,7 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/flotilla-system/le
 /// Only the holder of the lease writes; a killed holder is followed within 20 s, one that is told to end within 3 s; one that was
 /// stopped and comes back writes nothing.
 pub(crate) async fn only_the_lease_holder_writes() {
-    let cluster = Cluster::builder("e2e-leaders")
+    let cluster = Cluster::disposable("e2e-leaders")
         .nodes(2)
         .without_statefulset_controller()
         .audit_log()

@@ -15,7 +15,7 @@ const BUDGET: usize = 5;
 
 /// Fifty pods, five at a time, and the manager dies twenty times on the way. A watcher beside it checks every state it sees.
 pub(crate) async fn killed_twenty_times_during_a_rollout() {
-    let cluster = Cluster::builder("e2e-kill")
+    let cluster = Cluster::disposable("e2e-kill")
         .nodes(3)
         .without_statefulset_controller()
         .start()
@@ -110,7 +110,7 @@ async fn watch_the_rollout(api: Api) -> usize {
 /// A scale-out goes on through restarts of the API server and of etcd, without a restart of the manager.
 pub(crate) async fn api_server_and_etcd_restart_during_a_scale_out() {
     const WANTED: usize = 120;
-    let cluster = Cluster::builder("e2e-outage")
+    let cluster = Cluster::disposable("e2e-outage")
         .nodes(3)
         .without_statefulset_controller()
         .start()

@@ -15,7 +15,7 @@ const UNTOUCHED_FOR: Duration = Duration::from_secs(60);
 /// Sets made, rolled and rolled back by the built-in controller, some with claims. It is stopped and Flotilla started: no pod is
 /// touched and no revision added; then a rollback re-uses an old revision by its name.
 pub(crate) async fn takeover_from_the_built_in_controller() {
-    let mut cluster = Cluster::builder("e2e-takeover").nodes(3).start().expect("a cluster");
+    let mut cluster = Cluster::disposable("e2e-takeover").nodes(3).start().expect("a cluster");
     let api = suite::enter(cluster.kubeconfig_path(), NS).await;
     suite::install_crds(&api, std::convert::identity).await;
     for set in sets() {
