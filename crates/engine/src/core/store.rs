@@ -3,7 +3,8 @@
 //! Every fact carries the object's version, and versions of one kind may be compared, so facts may arrive in any order: an older
 //! one never replaces a newer one. That alone makes the answer of a write an overlay which the watch retires by catching up.
 //! What versions cannot express is absence, and there are two ways to know of it. A watch delivers a kind in order of versions, so
-//! an answer that is not newer than what the watch has reached, about an object that is not stored, is about one that is gone.
+//! an answer, or an event that is delivered again, that is not newer than what the watch has reached, about an object that is not
+//! stored, is about one that is gone.
 //! And an object that we know to be gone before the watch says so leaves a *tombstone*, by UID, until it does.
 
 use flotilla_model::{
@@ -157,6 +158,7 @@ impl<R: Stored> Store<R> {
     /// Takes in that the object exists and is like this. `None` if that was known, or nothing that anybody reads has changed.
     pub fn apply(&mut self, new: Arc<R>, source: Source) -> Option<Changed<R>> {
         let meta = new.meta();
+        let reached = self.caught_up;
         match (source, &mut self.listed) {
             (Source::List, Some(listed)) => {
                 listed.insert(meta.uid.clone());
@@ -173,8 +175,8 @@ impl<R: Stored> Store<R> {
         let old = self.get(&meta.key).cloned();
         let known_up_to = match &old {
             Some(old) => old.meta().resource_version,
-            None if source == Source::Answer => self.caught_up,
-            None => 0,
+            None if source == Source::List => 0,
+            None => reached,
         };
         if meta.resource_version <= known_up_to {
             return None;

@@ -51,6 +51,16 @@ fn an_answer_that_comes_after_the_deletion_does_not_resurrect() {
 }
 
 #[test]
+fn an_event_that_is_delivered_again_does_not_resurrect() {
+    let mut store = Pods::default();
+    watch(&mut store, pod("a", 4));
+    store.apply_deleted(&key("a"), &Uid::new("a"), 5);
+    assert!(watch(&mut store, pod("a", 4)).is_none());
+    assert!(store.is_empty(), "a pod that is gone would count as available");
+    assert!(watch(&mut store, pod("a", 6).uid("a2")).is_some());
+}
+
+#[test]
 fn a_created_object_that_was_deleted_before_its_answer_does_not_appear() {
     let mut store = Pods::default();
     watch(&mut store, pod("a", 3));
@@ -167,14 +177,14 @@ fn tombstones_are_bounded() {
 #[test]
 fn rows_are_found_by_owner_and_orphans_by_namespace() {
     let mut store = Pods::default();
-    for name in ["web-1", "web-0", "web-10"] {
-        watch(&mut store, pod(name, 1).owned_by("set"));
+    for (version, name) in (1..).zip(["web-1", "web-0", "web-10"]) {
+        watch(&mut store, pod(name, version).owned_by("set"));
     }
-    watch(&mut store, pod("alone", 1));
+    watch(&mut store, pod("alone", 4));
     let names = |rows: &[Arc<PodRecord>]| rows.iter().map(|p| p.name().to_owned()).collect::<Vec<_>>();
     assert_eq!(names(store.of_owner(&Uid::new("set"))), ["web-0", "web-1", "web-10"]);
     assert_eq!(names(store.in_namespace("ns")), ["alone"]);
-    watch(&mut store, pod("web-1", 2));
+    watch(&mut store, pod("web-1", 5));
     assert_eq!(names(store.of_owner(&Uid::new("set"))), ["web-0", "web-10"]);
     assert_eq!(names(store.in_namespace("ns")), ["alone", "web-1"]);
 }
