@@ -3,10 +3,10 @@
 use crate::core::FIELD_MANAGER;
 use crate::core::events::{EventCall, NewEvent};
 use crate::core::lease::{LeaseCall, LeaseReply};
-use crate::core::request::{Answer, Call, Refusal, StatusPatch};
+use crate::core::request::{Answer, Call, Refusal};
 use crate::wire::lease::micro_time;
 use crate::wire::status::Status;
-use crate::wire::{self, Encoding};
+use crate::wire::{self, Encoding, body};
 use bytes::Bytes;
 use flotilla_model::{Command, Interner, ObjectKey, PatchKind, Resource};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
@@ -173,7 +173,7 @@ fn build(lease: &ObjectKey, call: &Call) -> Result<Request<Body>, String> {
                 managed(path),
                 accept,
                 MERGE_PATCH,
-                Some(&status_body(patch)),
+                Some(&body::status_patch(patch)),
             )
         }
         Call::Lease(LeaseCall::Get) => {
@@ -245,7 +245,7 @@ fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, Str
             resource_version,
             ..
         } => {
-            let body = with_preconditions(*kind, body.clone(), &uid.to_string(), *resource_version);
+            let body = body::patch(*kind, body.clone(), uid, *resource_version);
             request(
                 Method::PATCH,
                 managed(resource.object_path(key, None)),
@@ -261,11 +261,7 @@ fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, Str
             resource_version,
             ..
         } => {
-            let mut preconditions = json!({ "uid": uid.to_string() });
-            if let Some(version) = resource_version {
-                preconditions["resourceVersion"] = json!(version.to_string());
-            }
-            let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions });
+            let body = body::delete_options(uid, *resource_version);
             request(
                 Method::DELETE,
                 resource.object_path(key, None),
@@ -284,34 +280,6 @@ fn patch_type(kind: PatchKind) -> &'static str {
         PatchKind::Strategic => "application/strategic-merge-patch+json",
         PatchKind::Json => "application/json-patch+json",
     }
-}
-
-/// The API server answers 409 if a patch names another UID or version than the object has.
-fn with_preconditions(kind: PatchKind, mut body: Value, uid: &str, version: Option<u64>) -> Value {
-    let version = version.map(|v| v.to_string());
-    match kind {
-        PatchKind::Merge | PatchKind::Strategic => {
-            body["metadata"]["uid"] = json!(uid);
-            if let Some(version) = version {
-                body["metadata"]["resourceVersion"] = json!(version);
-            }
-            body
-        }
-        PatchKind::Json => {
-            let mut operations = vec![json!({ "op": "test", "path": "/metadata/uid", "value": uid })];
-            operations
-                .extend(version.map(|v| json!({ "op": "test", "path": "/metadata/resourceVersion", "value": v })));
-            operations.extend(body.as_array().into_iter().flatten().cloned());
-            Value::Array(operations)
-        }
-    }
-}
-
-fn status_body(patch: &StatusPatch) -> Value {
-    json!({
-        "metadata": { "uid": patch.uid.to_string(), "resourceVersion": patch.resource_version.to_string() },
-        "status": patch.status,
-    })
 }
 
 fn event_request(call: &EventCall, accept: &str) -> Result<Request<Body>, String> {

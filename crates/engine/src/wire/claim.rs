@@ -1,11 +1,14 @@
 //! Claims: the fields of `core/v1` that a [`ClaimRecord`] keeps.
 
-use super::meta::{Annotated, ObjectMeta, Time};
+use super::json::part;
+use super::meta::{Metadata, Time};
 use bytes::Bytes;
 use flotilla_api::names;
 use flotilla_model::template::parse_bytes;
 use flotilla_model::{ClaimRecord, Interner, Timestamp};
 use prost::Message;
+use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// `core/v1` PersistentVolumeClaim.
@@ -20,29 +23,42 @@ pub(crate) struct Claim {
     status: Option<ClaimStatus>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct ClaimSpec {
     #[prost(string, repeated, tag = "1")]
     access_modes: Vec<String>,
     #[prost(message, optional, tag = "2")]
     resources: Option<Requirements>,
     #[prost(string, optional, tag = "5")]
+    #[serde(rename = "storageClassName")]
     storage_class: Option<String>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Requirements {
     #[prost(btree_map = "string, message", tag = "2")]
     requests: BTreeMap<String, Quantity>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(from = "Value")]
 struct Quantity {
     #[prost(string, tag = "1")]
     text: String,
 }
 
-#[derive(Clone, PartialEq, Message)]
+impl From<Value> for Quantity {
+    /// A text, or a bare number.
+    fn from(value: Value) -> Self {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Quantity { text }
+    }
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct ClaimStatus {
     #[prost(string, tag = "1")]
     phase: String,
@@ -52,13 +68,16 @@ struct ClaimStatus {
     conditions: Vec<Condition>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Condition {
     #[prost(string, tag = "1")]
+    #[serde(rename = "type")]
     type_: String,
     #[prost(string, tag = "2")]
     status: String,
     #[prost(message, optional, tag = "4")]
+    #[serde(rename = "lastTransitionTime")]
     last_transition: Option<Time>,
 }
 
@@ -74,25 +93,43 @@ impl ClaimStatus {
 
 impl Claim {
     pub(crate) fn into_record(self, interner: &mut Interner) -> Result<ClaimRecord, String> {
-        let said = |e: prost::DecodeError| e.to_string();
-        let annotations = Annotated::decode(self.metadata.clone()).map_err(said)?.annotations;
-        let metadata = ObjectMeta::decode(self.metadata).map_err(said)?;
+        let metadata = Metadata::from_protobuf(self.metadata)?;
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
-        let requests = spec.resources.unwrap_or_default().requests;
-        Ok(ClaimRecord {
-            meta: metadata.into_meta(interner, |_, _| true)?,
-            storage_class: spec.storage_class.map(|class| interner.string(&class)),
-            access_modes: (!spec.access_modes.is_empty()).then(|| interner.string(&spec.access_modes.join(","))),
-            requested_bytes: storage(&requests),
-            capacity_bytes: storage(&status.capacity),
-            resize_pending_since: status.resize_pending_since(),
-            is_bound: status.phase == "Bound",
-            expanded_by: annotations
-                .get(names::CLAIM_EXPANDED_BY)
-                .map(|set| interner.string(set)),
-            annotations: interner.labels(annotations.iter().map(|(k, v)| (k.as_str(), v.as_str()))),
-        })
+        record(metadata, spec, &status, interner)
     }
+}
+
+/// The record of a claim in JSON.
+pub(super) fn from_json(value: &Value, interner: &mut Interner) -> Result<ClaimRecord, String> {
+    record(
+        Metadata::from_json(value)?,
+        part(value, "spec")?,
+        &part(value, "status")?,
+        interner,
+    )
+}
+
+fn record(
+    metadata: Metadata,
+    spec: ClaimSpec,
+    status: &ClaimStatus,
+    interner: &mut Interner,
+) -> Result<ClaimRecord, String> {
+    let annotations = metadata.annotations;
+    let requests = spec.resources.unwrap_or_default().requests;
+    Ok(ClaimRecord {
+        meta: metadata.object.into_meta(interner, |_, _| true)?,
+        storage_class: spec.storage_class.map(|class| interner.string(&class)),
+        access_modes: (!spec.access_modes.is_empty()).then(|| interner.string(&spec.access_modes.join(","))),
+        requested_bytes: storage(&requests),
+        capacity_bytes: storage(&status.capacity),
+        resize_pending_since: status.resize_pending_since(),
+        is_bound: status.phase == "Bound",
+        expanded_by: annotations
+            .get(names::CLAIM_EXPANDED_BY)
+            .map(|set| interner.string(set)),
+        annotations: interner.labels(annotations.iter().map(|(k, v)| (k.as_str(), v.as_str()))),
+    })
 }
 
 fn storage(quantities: &BTreeMap<String, Quantity>) -> u64 {

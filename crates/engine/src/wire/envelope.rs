@@ -29,7 +29,8 @@ impl Encoding {
     pub fn media_type(self) -> &'static str {
         match self {
             Encoding::Json => "application/json",
-            Encoding::Protobuf => "application/vnd.kubernetes.protobuf",
+            // A server that speaks no protobuf answers in JSON, and says so.
+            Encoding::Protobuf => "application/vnd.kubernetes.protobuf,application/json",
         }
     }
 
@@ -37,7 +38,7 @@ impl Encoding {
     pub fn watch_media_type(self) -> &'static str {
         match self {
             Encoding::Json => "application/json",
-            Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+            Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch,application/json",
         }
     }
 

@@ -1,21 +1,47 @@
-//! Objects in JSON: sets of both kinds, whose templates and status are JSON anyway.
+//! Objects in JSON: sets of both kinds, whose templates and status are JSON anyway, and every other kind from a server that speaks
+//! no protobuf.
 
 use super::meta::Identity;
-use super::{Object, set_kind};
+use super::pod::Pod;
+use super::{Object, claim, revision, set_kind, storage_class};
 use bytes::Bytes;
 use flotilla_model::set::read_set;
 use flotilla_model::{Interner, ObjectKey, Resource, Uid};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 
 pub(super) fn decode(resource: Resource, bytes: &Bytes, interner: &mut Interner) -> Result<Object, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-    if let Some(kind) = set_kind(resource) {
-        let set = read_set(kind, &value, interner).ok_or("no usable metadata")?;
-        return Ok(Object::Set(Arc::new(set)));
+    read(resource, &value, interner)
+}
+
+/// Reads one object that is JSON already.
+pub(super) fn read(resource: Resource, value: &Value, interner: &mut Interner) -> Result<Object, String> {
+    Ok(match resource {
+        Resource::NativeSets | Resource::AdvancedSets => {
+            let kind = set_kind(resource).ok_or("not a set")?;
+            let set = read_set(kind, value, interner).ok_or("no usable metadata")?;
+            Object::Set(Arc::new(set))
+        }
+        Resource::Pods => {
+            let pod = Pod::deserialize(value).map_err(|e| e.to_string())?;
+            Object::Pod(Arc::new(pod.into_record(interner)?))
+        }
+        Resource::Claims => Object::Claim(Arc::new(claim::from_json(value, interner)?)),
+        Resource::Revisions => Object::Revision(Arc::new(revision::from_json(value, interner)?)),
+        Resource::StorageClasses => Object::StorageClass(Arc::new(storage_class::from_json(value, interner)?)),
+        Resource::Leases | Resource::Events => return Err(format!("{resource} are not kept")),
+    })
+}
+
+/// A part of an object; its default if it is not there.
+pub(super) fn part<T: DeserializeOwned + Default>(object: &Value, field: &str) -> Result<T, String> {
+    match object.get(field) {
+        None | Some(Value::Null) => Ok(T::default()),
+        Some(value) => T::deserialize(value).map_err(|e| format!("{field}: {e}")),
     }
-    Err(format!("{resource} are read as protobuf"))
 }
 
 #[derive(Deserialize)]

@@ -1,15 +1,30 @@
 //! `metadata` in protobuf.
 
 use super::envelope::parse_version;
+use super::json;
+use bytes::Bytes;
 use flotilla_model::{Interner, Meta, ObjectKey, Timestamp, Uid};
 use prost::Message;
+use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// `metav1.Time`.
-#[derive(Clone, Copy, PartialEq, Message)]
+/// `metav1.Time`; in JSON an RFC 3339 text.
+#[derive(Clone, Copy, PartialEq, Message, Deserialize)]
+#[serde(try_from = "String")]
 pub(crate) struct Time {
     #[prost(int64, tag = "1")]
     seconds: i64,
+}
+
+impl TryFrom<String> for Time {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        let time: Timestamp = text.parse().map_err(|_| format!("{text:?} is not a time"))?;
+        Ok(Time {
+            seconds: time.as_millis().div_euclid(1000),
+        })
+    }
 }
 
 impl From<Time> for Timestamp {
@@ -20,7 +35,8 @@ impl From<Time> for Timestamp {
 }
 
 /// `metav1.ObjectMeta`.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct ObjectMeta {
     #[prost(string, tag = "1")]
     pub(crate) name: String,
@@ -31,17 +47,21 @@ pub(crate) struct ObjectMeta {
     #[prost(string, tag = "6")]
     resource_version: String,
     #[prost(message, optional, tag = "8")]
+    #[serde(rename = "creationTimestamp")]
     created: Option<Time>,
     #[prost(message, optional, tag = "9")]
+    #[serde(rename = "deletionTimestamp")]
     deleted: Option<Time>,
     #[prost(btree_map = "string, string", tag = "11")]
     pub(crate) labels: BTreeMap<String, String>,
     #[prost(message, repeated, tag = "13")]
+    #[serde(rename = "ownerReferences")]
     owners: Vec<OwnerReference>,
 }
 
 /// `metav1.OwnerReference`.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct OwnerReference {
     #[prost(string, tag = "1")]
     kind: String,
@@ -132,8 +152,34 @@ impl OnlyMeta {
 }
 
 /// The annotations of an object, where a record needs some of them.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default)]
 pub(crate) struct Annotated {
     #[prost(btree_map = "string, string", tag = "12")]
     pub(crate) annotations: BTreeMap<String, String>,
+}
+
+/// Metadata with its annotations.
+pub(crate) struct Metadata {
+    pub(crate) object: ObjectMeta,
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl Metadata {
+    /// Decoded twice: annotations are declared apart from the rest, because pods do without them.
+    pub(crate) fn from_protobuf(bytes: Bytes) -> Result<Self, String> {
+        let said = |e: prost::DecodeError| e.to_string();
+        Ok(Metadata {
+            annotations: Annotated::decode(bytes.clone()).map_err(said)?.annotations,
+            object: ObjectMeta::decode(bytes).map_err(said)?,
+        })
+    }
+
+    /// The same from the JSON of the whole object.
+    pub(crate) fn from_json(object: &Value) -> Result<Self, String> {
+        Ok(Metadata {
+            annotations: json::part::<Annotated>(object, "metadata")?.annotations,
+            object: json::part(object, "metadata")?,
+        })
+    }
 }

@@ -4,6 +4,7 @@
 //! not declared is skipped without being allocated. Custom resources arrive in JSON. One object that does not decode never hides
 //! its neighbours: lists are split into items before any item is looked at.
 
+pub mod body;
 mod claim;
 mod envelope;
 mod json;
@@ -117,6 +118,11 @@ fn decode_protobuf(resource: Resource, bytes: &Bytes, interner: &mut Interner) -
             Err(format!("{resource} are read as JSON"))
         }
     }
+}
+
+/// Reads one object of `resource` that has been parsed as JSON already.
+pub fn read(resource: Resource, value: &serde_json::Value, interner: &mut Interner) -> Result<Object, String> {
+    json::read(resource, value, interner)
 }
 
 /// Key, UID and version of an object, without reading the rest of it: all that a deletion needs, and what a broken object may

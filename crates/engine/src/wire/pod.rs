@@ -5,11 +5,13 @@ use flotilla_api::names;
 use flotilla_model::records::{Phase, PodTrouble, ReadyCondition, VolumeClaim};
 use flotilla_model::{Interner, PodRecord, Timestamp};
 use prost::Message;
+use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// `core/v1` Pod.
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct Pod {
     #[prost(message, optional, tag = "1")]
     metadata: Option<ObjectMeta>,
@@ -19,7 +21,8 @@ pub(crate) struct Pod {
     status: Option<PodStatus>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct PodSpec {
     #[prost(message, repeated, tag = "1")]
     volumes: Vec<Volume>,
@@ -27,7 +30,8 @@ struct PodSpec {
     node_name: String,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(from = "JsonVolume")]
 struct Volume {
     #[prost(string, tag = "1")]
     name: String,
@@ -41,13 +45,33 @@ struct VolumeSource {
     claim: Option<ClaimSource>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+/// A volume as it stands in JSON, where the source is not a message of its own.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct JsonVolume {
+    name: String,
+    persistent_volume_claim: Option<ClaimSource>,
+}
+
+impl From<JsonVolume> for Volume {
+    fn from(volume: JsonVolume) -> Self {
+        let claim = volume.persistent_volume_claim;
+        Volume {
+            name: volume.name,
+            source: claim.map(|claim| VolumeSource { claim: Some(claim) }),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct ClaimSource {
     #[prost(string, tag = "1")]
     claim_name: String,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct PodStatus {
     #[prost(string, tag = "1")]
     phase: String,
@@ -58,20 +82,26 @@ struct PodStatus {
     #[prost(string, tag = "4")]
     reason: String,
     #[prost(message, optional, tag = "7")]
+    #[serde(rename = "startTime")]
     started: Option<Time>,
     #[prost(message, repeated, tag = "8")]
+    #[serde(rename = "containerStatuses")]
     containers: Vec<ContainerStatus>,
     #[prost(message, repeated, tag = "10")]
+    #[serde(rename = "initContainerStatuses")]
     init_containers: Vec<ContainerStatus>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Condition {
     #[prost(string, tag = "1")]
+    #[serde(rename = "type")]
     type_: String,
     #[prost(string, tag = "2")]
     status: String,
     #[prost(message, optional, tag = "4")]
+    #[serde(rename = "lastTransitionTime")]
     last_transition: Option<Time>,
     #[prost(string, tag = "5")]
     reason: String,
@@ -79,7 +109,8 @@ struct Condition {
     message: String,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct ContainerStatus {
     #[prost(string, tag = "1")]
     name: String,
@@ -87,7 +118,8 @@ struct ContainerStatus {
     state: Option<ContainerState>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct ContainerState {
     #[prost(message, optional, tag = "1")]
     waiting: Option<Waiting>,
@@ -95,7 +127,8 @@ struct ContainerState {
     terminated: Option<Terminated>,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Waiting {
     #[prost(string, tag = "1")]
     reason: String,
@@ -103,7 +136,8 @@ struct Waiting {
     message: String,
 }
 
-#[derive(Clone, PartialEq, Message)]
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 struct Terminated {
     #[prost(int32, tag = "1")]
     exit_code: i32,

@@ -1,6 +1,6 @@
 //! ControllerRevisions: the fields of `apps/v1` that a [`RevisionRecord`] keeps.
 
-use super::meta::{Annotated, ObjectMeta};
+use super::meta::Metadata;
 use bytes::Bytes;
 use flotilla_api::names;
 use flotilla_model::{Interner, RevisionRecord};
@@ -28,16 +28,24 @@ pub(crate) struct RawExtension {
 
 impl Revision {
     pub(crate) fn into_record(self, interner: &mut Interner) -> Result<RevisionRecord, String> {
-        let said = |e: prost::DecodeError| e.to_string();
-        let annotations = Annotated::decode(self.metadata.clone()).map_err(said)?.annotations;
-        let meta = ObjectMeta::decode(self.metadata)
-            .map_err(said)?
-            .into_meta(interner, |_, _| true)?;
+        let metadata = Metadata::from_protobuf(self.metadata)?;
         let data = match self.data.filter(|d| !d.raw.is_empty()) {
             Some(data) => serde_json::from_slice(&data.raw).map_err(|e| format!("data is not JSON: {e}"))?,
             None => Value::Null,
         };
-        let claim_templates = annotations.get(names::CLAIM_TEMPLATES).map(String::as_str);
-        Ok(RevisionRecord::new(meta, self.number, &data, claim_templates))
+        record(metadata, self.number, &data, interner)
     }
+}
+
+/// The record of a revision in JSON.
+pub(super) fn from_json(value: &Value, interner: &mut Interner) -> Result<RevisionRecord, String> {
+    let number = value.get("revision").and_then(Value::as_i64).unwrap_or(0);
+    let data = value.get("data").unwrap_or(&Value::Null);
+    record(Metadata::from_json(value)?, number, data, interner)
+}
+
+fn record(metadata: Metadata, number: i64, data: &Value, interner: &mut Interner) -> Result<RevisionRecord, String> {
+    let claim_templates = metadata.annotations.get(names::CLAIM_TEMPLATES).map(String::as_str);
+    let meta = metadata.object.into_meta(interner, |_, _| true)?;
+    Ok(RevisionRecord::new(meta, number, data, claim_templates))
 }

@@ -1,10 +1,11 @@
 //! Storage classes: the fields of `storage.k8s.io/v1` that a [`StorageClassRecord`] keeps.
 
-use super::meta::{Annotated, ObjectMeta};
+use super::meta::Metadata;
 use bytes::Bytes;
 use flotilla_api::names;
 use flotilla_model::{Interner, StorageClassRecord};
 use prost::Message;
+use serde_json::Value;
 
 /// `storage.k8s.io/v1` StorageClass.
 #[derive(Clone, PartialEq, Message)]
@@ -18,15 +19,22 @@ pub(crate) struct StorageClass {
 
 impl StorageClass {
     pub(crate) fn into_record(self, interner: &mut Interner) -> Result<StorageClassRecord, String> {
-        let said = |e: prost::DecodeError| e.to_string();
-        let annotations = Annotated::decode(self.metadata.clone()).map_err(said)?.annotations;
-        let metadata = ObjectMeta::decode(self.metadata).map_err(said)?;
-        Ok(StorageClassRecord {
-            meta: metadata.into_meta(interner, |_, _| true)?,
-            allows_expansion: self.allows_expansion,
-            is_default: annotations
-                .get(names::DEFAULT_STORAGE_CLASS)
-                .is_some_and(|v| v == "true"),
-        })
+        record(Metadata::from_protobuf(self.metadata)?, self.allows_expansion, interner)
     }
+}
+
+/// The record of a storage class in JSON.
+pub(super) fn from_json(value: &Value, interner: &mut Interner) -> Result<StorageClassRecord, String> {
+    let allows = value.get("allowVolumeExpansion").and_then(Value::as_bool);
+    record(Metadata::from_json(value)?, allows.unwrap_or(false), interner)
+}
+
+fn record(metadata: Metadata, allows_expansion: bool, interner: &mut Interner) -> Result<StorageClassRecord, String> {
+    let default = metadata.annotations.get(names::DEFAULT_STORAGE_CLASS);
+    let is_default = default.is_some_and(|v| v == "true");
+    Ok(StorageClassRecord {
+        meta: metadata.object.into_meta(interner, |_, _| true)?,
+        allows_expansion,
+        is_default,
+    })
 }

@@ -24,8 +24,19 @@ fn set(name: &str) -> serde_json::Value {
 
 /// A protobuf field of wire type 2.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![number << 3 | 2, u8::try_from(content.len()).expect("short")];
+    let mut bytes = vec![number << 3 | 2];
+    bytes.extend(varint(content.len()));
     bytes.extend_from_slice(content);
+    bytes
+}
+
+fn varint(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(u8::try_from(value & 0x7f).expect("seven bits") | 0x80);
+        value >>= 7;
+    }
+    bytes.push(u8::try_from(value).expect("seven bits"));
     bytes
 }
 
@@ -135,4 +146,134 @@ proptest! {
         }
         prop_assert_eq!(found, 3);
     }
+}
+
+/// A protobuf field of wire type 0.
+fn number(tag: u8, value: usize) -> Vec<u8> {
+    [vec![tag << 3], varint(value)].concat()
+}
+
+#[test]
+fn a_pod_in_json_is_the_pod_in_protobuf() {
+    let (text, parts) = (
+        |tag, text: &str| field(tag, text.as_bytes()),
+        |parts: &[Vec<u8>]| parts.concat(),
+    );
+    let time = number(1, 60);
+    let label = |k: &str, v: &str| field(11, &parts(&[text(1, k), text(2, v)]));
+    let owner = parts(&[
+        text(1, "StatefulSet"),
+        text(3, "web"),
+        text(4, "s"),
+        text(5, "apps/v1"),
+        number(6, 1),
+    ]);
+    let metadata = parts(&[
+        object_meta("web-0"),
+        number(7, 3),
+        field(8, &time),
+        field(9, &number(1, 90)),
+        label("app", "web"),
+        label("statefulset.kubernetes.io/pod-name", "web-0"),
+        field(13, &owner),
+    ]);
+    let volume = parts(&[text(1, "data"), field(2, &field(10, &text(1, "data-web-0")))]);
+    let spec = parts(&[field(1, &volume), text(10, "node-1")]);
+    let ready = parts(&[text(1, "Ready"), text(2, "True"), field(4, &time)]);
+    let waiting = parts(&[text(1, "CrashLoopBackOff"), text(2, "again")]);
+    let container = parts(&[text(1, "main"), field(2, &field(1, &waiting))]);
+    let status = parts(&[
+        text(1, "Running"),
+        field(2, &ready),
+        field(7, &time),
+        field(8, &container),
+    ]);
+    let bare = parts(&[field(1, &metadata), field(2, &spec), field(3, &status)]);
+    let json = json!({
+        "metadata": {
+            "name": "web-0", "namespace": "ns", "uid": "uid", "resourceVersion": "42", "generation": 3,
+            "creationTimestamp": "1970-01-01T00:01:00Z", "deletionTimestamp": "1970-01-01T00:01:30Z",
+            "labels": {"app": "web", "statefulset.kubernetes.io/pod-name": "web-0"},
+            "ownerReferences": [
+                {"kind": "StatefulSet", "name": "web", "uid": "s", "apiVersion": "apps/v1", "controller": true},
+            ],
+        },
+        "spec": {
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}],
+            "nodeName": "node-1",
+        },
+        "status": {
+            "phase": "Running", "startTime": "1970-01-01T00:01:00Z",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}],
+            "containerStatuses": [
+                {"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "again"}}},
+            ],
+        },
+    });
+    assert_same(Resource::Pods, &json, bare);
+}
+
+#[test]
+fn a_claim_a_revision_and_a_class_in_json_are_those_in_protobuf() {
+    let (text, parts) = (
+        |tag, text: &str| field(tag, text.as_bytes()),
+        |parts: &[Vec<u8>]| parts.concat(),
+    );
+    let annotation = |k: &str, v: &str| field(12, &parts(&[text(1, k), text(2, v)]));
+    let meta = |name: &str| json!({"name": name, "namespace": "ns", "uid": "uid", "resourceVersion": "42"});
+    let quantity = |tag, size: &str| field(tag, &parts(&[text(1, "storage"), field(2, &text(1, size))]));
+
+    let spec = parts(&[text(1, "ReadWriteOnce"), field(2, &quantity(2, "1Gi")), text(5, "fast")]);
+    let pending = parts(&[
+        text(1, "FileSystemResizePending"),
+        text(2, "True"),
+        field(4, &number(1, 60)),
+    ]);
+    let status = parts(&[text(1, "Bound"), quantity(3, "1Gi"), field(4, &pending)]);
+    let bare = parts(&[field(1, &object_meta("data")), field(2, &spec), field(3, &status)]);
+    let json = json!({
+        "metadata": meta("data"),
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "fast",
+        },
+        "status": {
+            "phase": "Bound", "capacity": {"storage": "1Gi"},
+            "conditions": [
+                {"type": "FileSystemResizePending", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"},
+            ],
+        },
+    });
+    assert_same(Resource::Claims, &json, bare);
+
+    let data = json!({"spec": {"template": {"$patch": "replace", "spec": {}}}});
+    let bare = parts(&[
+        field(1, &object_meta("r")),
+        field(2, &field(1, data.to_string().as_bytes())),
+        number(3, 7),
+    ]);
+    assert_same(
+        Resource::Revisions,
+        &json!({"metadata": meta("r"), "data": data, "revision": 7}),
+        bare,
+    );
+
+    let annotated = parts(&[
+        object_meta("fast"),
+        annotation("storageclass.kubernetes.io/is-default-class", "true"),
+    ]);
+    let mut metadata = meta("fast");
+    metadata["annotations"] = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    let json = json!({"metadata": metadata, "allowVolumeExpansion": true});
+    assert_same(
+        Resource::StorageClasses,
+        &json,
+        parts(&[field(1, &annotated), number(6, 1)]),
+    );
+}
+
+fn assert_same(resource: Resource, json: &serde_json::Value, protobuf: Vec<u8>) {
+    let mut interner = Interner::default();
+    let of_json = decode(resource, Encoding::Json, &json_bytes(json), &mut interner).unwrap();
+    let of_protobuf = decode(resource, Encoding::Protobuf, &protobuf.into(), &mut interner).unwrap();
+    assert_eq!(format!("{of_json:#?}"), format!("{of_protobuf:#?}"));
 }
