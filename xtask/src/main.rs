@@ -2,6 +2,8 @@
 
 mod cluster;
 mod demo;
+mod generate;
+mod sim;
 mod test;
 mod workspace;
 
@@ -24,6 +26,12 @@ enum Verb {
     Cluster(cluster::Verb),
     /// See Flotilla work: a cluster, the manager, a set with claims, a rollout with a partition.
     Demo,
+    /// Make the generated files of the repository anew.
+    #[command(subcommand)]
+    Generate(generate::Verb),
+    /// The seeded simulator of faults; `cargo xtask sim --help` lists its options.
+    #[command(disable_help_flag = true)]
+    Sim(sim::Args),
     /// Everything that CI runs.
     Test(test::Args),
 }
@@ -32,6 +40,8 @@ fn main() -> ExitCode {
     let done = match Args::parse().verb {
         Verb::Cluster(verb) => cluster::run(verb),
         Verb::Demo => demo::run(),
+        Verb::Generate(verb) => generate::run(&verb),
+        Verb::Sim(args) => sim::run(&args),
         Verb::Test(args) => test::run(&args),
     };
     match done {

@@ -43,6 +43,21 @@ const STATIC: &[Step] = &[
             "flotilla-localcluster",
         ],
     ),
+    (
+        "two minutes of faults from fresh seeds",
+        &[
+            "run",
+            "--quiet",
+            "--profile",
+            "sim",
+            "--locked",
+            "-p",
+            "flotilla-faultsim",
+            "--",
+            "--minutes",
+            "2",
+        ],
+    ),
     ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
 ];
 

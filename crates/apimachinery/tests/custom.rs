@@ -1,0 +1,101 @@
+//! The definition of Advanced StatefulSet as this crate reads it, against the verdicts of kube-apiserver 1.36.
+//!
+//! The cases are those that the end-to-end suite tries on a real API server; `data/refusals.json` holds the messages it gave, in the
+//! same order, and null where it accepted.
+
+#[path = "../../../e2e/tests/behaviour/cases.rs"]
+mod cases;
+
+use cases::{Change, creations, put, updates};
+use flotilla_apimachinery::openapi::Builtin;
+use flotilla_apimachinery::schema::{Schema, Types, drop_nulls, fill_defaults, validate};
+use flotilla_apimachinery::status::{Qualified, Status};
+use serde_json::{Value, json};
+
+const GROUP: &str = "apps.kruise.io";
+
+fn types() -> Types {
+    let mut types = Builtin::load().types().expect("the built-in types can be read");
+    for definition in flotilla_api::crds() {
+        let version = &definition["spec"]["versions"][0];
+        types
+            .add_custom(GROUP, "StatefulSet", version)
+            .expect("a structural schema");
+    }
+    types
+}
+
+fn changed(name: &str, changes: &[Change]) -> Value {
+    let mut set = json!({
+        "apiVersion": "apps.kruise.io/v1beta1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "serviceName": "web",
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "app:v1"}]},
+            },
+        },
+    });
+    for (pointer, value) in changes {
+        put(&mut set["spec"], pointer, value.clone());
+    }
+    set
+}
+
+/// What the API server does before it validates.
+fn admitted(mut set: Value, schema: Schema<'_>) -> Value {
+    drop_nulls(&mut set, Some(schema));
+    fill_defaults(&mut set, schema);
+    set
+}
+
+fn refusal(set: &Value, old: Option<&Value>, schema: Schema<'_>) -> Option<String> {
+    let errors = validate(set, old, schema);
+    let name = set["metadata"]["name"].as_str().unwrap_or_default();
+    (!errors.is_empty()).then(|| Status::invalid(&Qualified::new(GROUP, "StatefulSet"), name, &errors).message)
+}
+
+/// All cases: the stored set, the new one, and words of the refusal.
+fn all() -> Vec<(Option<Value>, Value, &'static [&'static str])> {
+    let mut all: Vec<(Option<Value>, Value, &'static [&'static str])> = Vec::new();
+    all.extend(
+        creations()
+            .into_iter()
+            .map(|(changes, words)| (None, changed("web", &changes), words)),
+    );
+    for (length, words) in [(52, &[][..]), (53, &["52 characters"][..])] {
+        all.push((None, changed(&"n".repeat(length), &[]), words));
+    }
+    for (before, after, words) in updates() {
+        all.push((Some(changed("web", &before)), changed("web", &after), words));
+    }
+    all
+}
+
+#[test]
+fn verdicts_are_those_of_the_api_server() {
+    let types = types();
+    let schema = types
+        .kind(GROUP, "v1beta1", "StatefulSet")
+        .expect("the definition was read");
+    let recorded: Vec<Option<String>> =
+        serde_json::from_str(include_str!("data/refusals.json")).expect("the records are JSON");
+    let cases = all();
+    assert_eq!(cases.len(), recorded.len(), "a case that was not recorded");
+    let mut wrong = Vec::new();
+    for ((old, new, words), recorded) in cases.into_iter().zip(recorded) {
+        let old = old.map(|old| admitted(old, schema));
+        let got = refusal(&admitted(new.clone(), schema), old.as_ref(), schema);
+        let is_told = words
+            .iter()
+            .all(|word| got.as_deref().is_some_and(|got| got.contains(word)));
+        if got != recorded || !is_told || words.is_empty() != got.is_none() {
+            wrong.push(format!("{}\n  expected {recorded:?}\n  got      {got:?}", new["spec"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
