@@ -1,0 +1,239 @@
+//! What the server makes of an object before it stores it, kind by kind: defaults, admission, validation.
+//!
+//! Built-in kinds are held to the rules that people run into; a field that is wrong in a way not looked at here is stored as it is.
+
+pub(crate) mod budget;
+mod claim;
+mod custom;
+mod definition;
+mod meta;
+mod pod;
+mod pod_defaults;
+mod quota;
+mod set;
+mod simple;
+
+pub(crate) use definition::established;
+pub(crate) use quota::recount as recount_quotas;
+pub(crate) use simple::base64;
+
+use crate::store::Server;
+use crate::types::TypeInfo;
+use flotilla_apimachinery::status::Status;
+use flotilla_apimachinery::{apply, field};
+use serde_json::Value;
+
+/// A write, as rules see it.
+pub(crate) struct Write<'w> {
+    pub(crate) info: &'w TypeInfo,
+    pub(crate) manager: &'w str,
+    pub(crate) now: &'w Value,
+    pub(crate) is_create: bool,
+    pub(crate) subresource: Option<&'w str>,
+    /// The field managers are known already: the write was an apply.
+    pub(crate) is_apply: bool,
+}
+
+impl<'w> Write<'w> {
+    pub(crate) fn create(info: &'w TypeInfo, manager: &'w str, now: &'w Value) -> Self {
+        Write {
+            info,
+            manager,
+            now,
+            is_create: true,
+            subresource: None,
+            is_apply: false,
+        }
+    }
+
+    pub(crate) fn change(info: &'w TypeInfo, manager: &'w str, now: &'w Value, subresource: Option<&'w str>) -> Self {
+        Write {
+            is_create: false,
+            subresource,
+            ..Write::create(info, manager, now)
+        }
+    }
+
+    pub(crate) fn apply(
+        info: &'w TypeInfo,
+        manager: &'w str,
+        now: &'w Value,
+        is_create: bool,
+        subresource: Option<&'w str>,
+    ) -> Self {
+        Write {
+            is_create,
+            subresource,
+            is_apply: true,
+            ..Write::create(info, manager, now)
+        }
+    }
+
+    fn is_status(&self) -> bool {
+        self.subresource == Some("status")
+    }
+}
+
+/// Errors about fields, in the order in which they were found.
+pub(crate) type Errors = Vec<field::Error>;
+
+/// The last word on an object: what it is stored as, or why it is not.
+pub(crate) fn finish(server: &Server, write: &Write<'_>, old: Option<&Value>, new: &mut Value) -> Result<(), Status> {
+    let info = write.info;
+    defaults(server, write, new);
+    // What admission and the server itself add is nobody's.
+    track(server, write, old, new);
+    if write.is_create {
+        admit(server, info, new)?;
+        prepare(info, new);
+    } else if info.group.is_empty() && !write.is_status() {
+        match info.kind.as_str() {
+            "Pod" => pod::tolerations(&mut new["spec"]),
+            "Service" => simple::prepare(info, new),
+            _ => {}
+        }
+    }
+    let mut errors = Errors::new();
+    meta::validate(server, info, old, new, &mut errors);
+    validate(server, write, old, new, &mut errors);
+    if !errors.is_empty() {
+        let name = new["metadata"]["name"]
+            .as_str()
+            .or(new["metadata"]["generateName"].as_str());
+        return Err(Status::invalid(
+            &info.qualified_kind(),
+            name.unwrap_or_default(),
+            &errors,
+        ));
+    }
+    if write.is_create && info.kind == "Pod" && info.group.is_empty() {
+        quota::check(server, new)?;
+    }
+    Ok(())
+}
+
+/// Fields that cannot be written through a part of an object, so that nobody manages them for having sent them.
+pub(crate) fn ignored(info: &TypeInfo, subresource: Option<&str>) -> &'static [&'static str] {
+    match subresource {
+        Some("status") if info.custom.is_some() => &["spec", "metadata"],
+        Some("status") => &["spec"],
+        None if info.has_status => &["status"],
+        _ => &[],
+    }
+}
+
+/// Notes who manages which field.
+fn track(server: &Server, write: &Write<'_>, old: Option<&Value>, new: &mut Value) {
+    let info = write.info;
+    let schemas = server.known_schemas();
+    let Some(schema) = schemas.kind(&info.group, &info.version, &info.kind) else {
+        return;
+    };
+    if write.is_apply {
+        return;
+    }
+    let version = info.api_version();
+    let writer = apply::Writer {
+        manager: write.manager,
+        version: &version,
+        subresource: write
+            .subresource
+            .filter(|s| matches!(*s, "status" | "scale"))
+            .unwrap_or_default(),
+        ignored: ignored(info, write.subresource),
+        now: write.now.as_str().unwrap_or_default(),
+    };
+    apply::track(old, new, schema, &writer);
+}
+
+/// Fills in what was left out.
+fn defaults(server: &Server, write: &Write<'_>, new: &mut Value) {
+    let info = write.info;
+    match (info.group.as_str(), info.kind.as_str()) {
+        _ if info.custom.is_some() => custom::defaults(server, info, new),
+        ("", "Pod") => pod_defaults::pod(new),
+        ("apps", "StatefulSet") => set::defaults(new),
+        ("", "PersistentVolumeClaim") => claim::defaults(new),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::defaults(new),
+        _ => simple::defaults(info, new),
+    }
+}
+
+/// What admission adds to new objects, or refuses.
+fn admit(server: &Server, info: &TypeInfo, new: &mut Value) -> Result<(), Status> {
+    match (info.group.as_str(), info.kind.as_str()) {
+        ("", "Pod") => pod::admit(server, new),
+        ("", "PersistentVolumeClaim") => {
+            claim::admit(server, new);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whatever a client says of the status of a new object is not heard.
+fn prepare(info: &TypeInfo, new: &mut Value) {
+    simple::prepare(info, new);
+    let status = match (info.group.as_str(), info.kind.as_str()) {
+        ("", "Pod") => Some(pod::first_status(new)),
+        ("", "PersistentVolumeClaim" | "PersistentVolume") => Some(serde_json::json!({"phase": "Pending"})),
+        ("", "Namespace") => Some(serde_json::json!({"phase": "Active"})),
+        ("", "Service") => Some(serde_json::json!({"loadBalancer": {}})),
+        ("apps", "StatefulSet") if info.custom.is_none() => {
+            Some(serde_json::json!({"replicas": 0, "availableReplicas": 0}))
+        }
+        ("policy", "PodDisruptionBudget") => Some(
+            serde_json::json!({"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0}),
+        ),
+        ("", "ResourceQuota") => Some(serde_json::json!({})),
+        ("", "Node") | ("apiextensions.k8s.io", _) => None,
+        _ if info.has_status => {
+            new.as_object_mut().map(|fields| fields.remove("status"));
+            None
+        }
+        _ => None,
+    };
+    if let Some(status) = status {
+        new["status"] = status;
+    }
+}
+
+fn validate(server: &Server, write: &Write<'_>, old: Option<&Value>, new: &mut Value, errors: &mut Errors) {
+    let info = write.info;
+    match (info.group.as_str(), info.kind.as_str()) {
+        _ if info.custom.is_some() => custom::validate(server, info, old, new, errors),
+        ("", "Pod") if write.is_status() => {}
+        ("", "Pod") => pod::validate(old, new, errors),
+        ("apps", "StatefulSet") if write.is_status() => set::validate_status(new, errors),
+        ("apps", "StatefulSet") => set::validate(old, new, errors),
+        ("", "PersistentVolumeClaim") => claim::validate(server, old, new, errors),
+        ("apiextensions.k8s.io", _) => definition::validate(new, errors),
+        _ => simple::validate(info, old, new, errors),
+    }
+}
+
+/// Puts a value where there is none.
+pub(crate) fn default(object: &mut Value, field: &str, value: impl Into<Value>) {
+    if object.get(field).is_none_or(Value::is_null) {
+        object[field] = value.into();
+    }
+}
+
+/// The items of a list, to be changed.
+pub(crate) fn items<'v>(object: &'v mut Value, field: &str) -> impl Iterator<Item = &'v mut Value> {
+    object
+        .get_mut(field)
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+}
+
+/// The items of a list.
+pub(crate) fn each<'v>(object: &'v Value, field: &str) -> impl Iterator<Item = &'v Value> {
+    object.get(field).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// A text, empty if it is absent.
+pub(crate) fn text<'v>(object: &'v Value, field: &str) -> &'v str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,230 @@
+//! Pods: what admission adds, and what may not be.
+
+use super::pod_defaults::quality;
+use super::{Errors, default, each, items, text};
+use crate::store::Server;
+use flotilla_apimachinery::status::{Qualified, Status};
+use flotilla_apimachinery::{field, names};
+use flotilla_model::ObjectKey;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Where a service account's credentials are mounted.
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// How long a pod stays on a node that is in trouble.
+const TOLERATION_SECONDS: i64 = 300;
+
+/// Adds what every pod gets: service account, credentials, priority, tolerations.
+pub(super) fn admit(server: &Server, pod: &mut Value) -> Result<(), Status> {
+    let namespace = text(&pod["metadata"], "namespace").to_owned();
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let forbidden = |why: String| Status::forbidden(&Qualified::new("", "pods"), &name, &why);
+    if !pod["spec"].is_object() {
+        pod["spec"] = json!({});
+        super::pod_defaults::spec(&mut pod["spec"]);
+    }
+    let spec = &mut pod["spec"];
+    if text(spec, "serviceAccountName").is_empty() {
+        spec["serviceAccountName"] = json!("default");
+    }
+    let account = text(spec, "serviceAccountName").to_owned();
+    spec["serviceAccount"] = json!(account);
+    let accounts = server.types.builtin("", "serviceaccounts");
+    if server
+        .get(accounts, &ObjectKey::new(namespace.as_str(), account.as_str()))
+        .is_none()
+    {
+        return Err(forbidden(format!(
+            "error looking up service account {namespace}/{account}: serviceaccount \"{account}\" not found"
+        )));
+    }
+    priority(server, spec).map_err(forbidden)?;
+    tolerations(spec);
+    if spec["automountServiceAccountToken"] != false {
+        mount_token(spec, server);
+    }
+    if let Some(fields) = spec.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    Ok(())
+}
+
+fn priority(server: &Server, spec: &mut Value) -> Result<(), String> {
+    let class = text(spec, "priorityClassName").to_owned();
+    let (value, policy) = match class.as_str() {
+        "" => (json!(0), json!("PreemptLowerPriority")),
+        "system-node-critical" => (json!(2_000_001_000), json!("PreemptLowerPriority")),
+        "system-cluster-critical" => (json!(2_000_000_000), json!("PreemptLowerPriority")),
+        name => {
+            let classes = server.types.builtin("scheduling.k8s.io", "priorityclasses");
+            let found = server.get(classes, &ObjectKey::new("", name)).map(crate::Stored::value);
+            let found = found.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?;
+            (
+                found["value"].clone(),
+                found
+                    .get("preemptionPolicy")
+                    .cloned()
+                    .unwrap_or(json!("PreemptLowerPriority")),
+            )
+        }
+    };
+    spec["priority"] = value;
+    default(spec, "preemptionPolicy", policy);
+    Ok(())
+}
+
+pub(super) fn tolerations(spec: &mut Value) {
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let has = each(spec, "tolerations").any(|t| {
+            let (own, effect) = (text(t, "key"), text(t, "effect"));
+            (own == key || own.is_empty()) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !has {
+            let toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS});
+            match spec["tolerations"].as_array_mut() {
+                Some(list) => list.push(toleration),
+                None => spec["tolerations"] = json!([toleration]),
+            }
+        }
+    }
+}
+
+/// Mounts the credentials of the service account into every container that has none.
+fn mount_token(spec: &mut Value, server: &Server) {
+    let name = format!("kube-api-access-{}", server.suffix());
+    let mut is_used = false;
+    for list in ["initContainers", "containers"] {
+        for container in items(spec, list) {
+            if each(container, "volumeMounts").any(|m| m["mountPath"] == TOKEN_PATH) {
+                continue;
+            }
+            is_used = true;
+            let mount = json!({"name": name, "readOnly": true, "mountPath": TOKEN_PATH});
+            match container["volumeMounts"].as_array_mut() {
+                Some(mounts) => mounts.push(mount),
+                None => container["volumeMounts"] = json!([mount]),
+            }
+        }
+    }
+    if !is_used {
+        return;
+    }
+    let namespace = json!([{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]);
+    let volume = json!({"name": name, "projected": {"defaultMode": 0o644, "sources": [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": namespace}},
+    ]}});
+    match spec["volumes"].as_array_mut() {
+        Some(volumes) => volumes.push(volume),
+        None => spec["volumes"] = json!([volume]),
+    }
+}
+
+/// The status of a pod that nobody has looked at yet.
+pub(super) fn first_status(pod: &Value) -> Value {
+    json!({"phase": "Pending", "qosClass": quality(pod)})
+}
+
+pub(super) fn validate(old: Option<&Value>, new: &Value, errors: &mut Errors) {
+    match old {
+        None => validate_spec(&new["spec"], "spec", errors),
+        Some(old) if old["spec"] != new["spec"] => validate_change(&old["spec"], &new["spec"], errors),
+        Some(_) => {}
+    }
+}
+
+/// Only few fields of a pod may change.
+fn validate_change(old: &Value, new: &Value, errors: &mut Errors) {
+    let mut allowed = new.clone();
+    for field in [
+        "activeDeadlineSeconds",
+        "terminationGracePeriodSeconds",
+        "tolerations",
+        "nodeName",
+        "schedulingGates",
+    ] {
+        match old.get(field) {
+            Some(value) => allowed[field] = value.clone(),
+            None => drop(allowed.as_object_mut().map(|fields| fields.remove(field))),
+        }
+    }
+    for list in ["containers", "initContainers"] {
+        let images: Vec<Value> = each(old, list).map(|c| c["image"].clone()).collect();
+        for (container, image) in items(&mut allowed, list).zip(images) {
+            container["image"] = image;
+        }
+    }
+    if allowed != *old {
+        let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+        errors.push(field::Error::without_value(field::Fault::Forbidden, "spec", why));
+    }
+}
+
+const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+
+/// A pod's spec, or that of a template.
+pub(super) fn validate_spec(spec: &Value, path: &str, errors: &mut Errors) {
+    let volumes: BTreeSet<&str> = each(spec, "volumes").map(|v| text(v, "name")).collect();
+    containers(spec, path, &volumes, errors);
+    let policy = text(spec, "restartPolicy");
+    if !RESTART_POLICIES.contains(&policy) {
+        let error = if policy.is_empty() {
+            field::Error::required(format!("{path}.restartPolicy"), "")
+        } else {
+            field::Error::not_supported(format!("{path}.restartPolicy"), json!(policy), RESTART_POLICIES)
+        };
+        errors.push(error);
+    }
+}
+
+fn containers(spec: &Value, path: &str, volumes: &BTreeSet<&str>, errors: &mut Errors) {
+    if each(spec, "containers").next().is_none() {
+        errors.push(field::Error::required(format!("{path}.containers"), ""));
+    }
+    let mut names = BTreeSet::new();
+    for list in ["containers", "initContainers"] {
+        for (index, container) in each(spec, list).enumerate() {
+            let path = format!("{path}.{list}[{index}]");
+            one_container(container, &path, &mut names, volumes, errors);
+        }
+    }
+}
+
+fn one_container<'v>(
+    container: &'v Value,
+    path: &str,
+    names: &mut BTreeSet<&'v str>,
+    volumes: &BTreeSet<&str>,
+    errors: &mut Errors,
+) {
+    let name = text(container, "name");
+    if name.is_empty() {
+        errors.push(field::Error::required(format!("{path}.name"), ""));
+    } else {
+        let wrong = names::dns_label(name);
+        errors.extend(
+            wrong
+                .into_iter()
+                .map(|why| field::Error::invalid(format!("{path}.name"), json!(name), why)),
+        );
+        if !names.insert(name) {
+            errors.push(field::Error::new(
+                field::Fault::Duplicate,
+                format!("{path}.name"),
+                json!(name),
+                "",
+            ));
+        }
+    }
+    if text(container, "image").is_empty() {
+        errors.push(field::Error::required(format!("{path}.image"), ""));
+    }
+    for (index, mount) in each(container, "volumeMounts").enumerate() {
+        let volume = text(mount, "name");
+        if !volumes.contains(volume) {
+            let path = format!("{path}.volumeMounts[{index}].name");
+            errors.push(field::Error::new(field::Fault::NotFound, path, json!(volume), ""));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! All objects as JSON, and back.
+
+use super::{Actor, Server, StoreId, Stored, key_of};
+use flotilla_apimachinery::status::Status;
+use flotilla_model::{ObjectKey, Resource};
+use serde_json::{Value, json};
+
+/// Definitions come first: the objects of their kinds need them.
+const DEFINITIONS: &str = "customresourcedefinitions";
+
+impl Server {
+    /// Everything that is stored.
+    pub fn export(&self) -> Value {
+        let mut objects = Vec::new();
+        for store in self.collections.keys() {
+            let name = self.qualified(*store);
+            for stored in self.all(*store) {
+                objects.push(json!({"group": name.group, "resource": name.name, "object": *stored.value()}));
+            }
+        }
+        objects.sort_by_key(|o| o["resource"] != DEFINITIONS);
+        json!({"version": self.version, "uids": self.uids_made, "objects": objects})
+    }
+
+    /// Stores what was exported. Objects keep their UIDs; their versions are new.
+    pub fn import(&mut self, exported: &Value) -> Result<(), String> {
+        self.uids_made = exported["uids"].as_u64().ok_or("there is no count of UIDs")?;
+        self.version = exported["version"].as_u64().unwrap_or(0);
+        let objects = exported["objects"].as_array().ok_or("there are no objects")?;
+        for entry in objects {
+            let (group, resource) = (entry["group"].as_str(), entry["resource"].as_str());
+            let (Some(group), Some(resource)) = (group, resource) else {
+                return Err("an object has no group and resource".to_owned());
+            };
+            let found = self
+                .types
+                .all()
+                .iter()
+                .find(|t| t.group == group && t.plural == resource);
+            let store = found
+                .map(|t| t.store)
+                .ok_or_else(|| format!("the kind {resource}.{group} is not known"))?;
+            let object = entry["object"].clone();
+            let key = key_of(&object);
+            self.put((Actor::System, "create"), store, &key, object.clone())
+                .map_err(|status| format!("{resource} {key}: {status}"))?;
+            if resource == DEFINITIONS {
+                self.define(&object);
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the status of an object, as the components of the control plane do.
+    pub fn replace_status(
+        &mut self,
+        resource: impl Into<StoreId>,
+        key: &ObjectKey,
+        status: Value,
+    ) -> Result<Stored, Status> {
+        self.amend(resource.into(), key, |object| object["status"] = status)
+    }
+
+    /// Says which volume a claim is bound to.
+    pub fn name_volume(&mut self, key: &ObjectKey, volume: &str) {
+        // It is there; a claim that has gone needs no volume.
+        let _ = self.amend(Resource::Claims.into(), key, |claim| {
+            claim["spec"]["volumeName"] = json!(volume);
+        });
+    }
+
+    /// Takes out objects of a kind that are older than all others, without their finalizers being asked.
+    pub fn drop_oldest(&mut self, resource: impl Into<StoreId>, count: usize) {
+        let resource = resource.into();
+        let mut known: Vec<(u64, ObjectKey)> = self
+            .after(resource, None, None)
+            .map(|(key, stored)| (stored.version, key.clone()))
+            .collect();
+        known.sort_unstable();
+        for (_, key) in known.into_iter().take(count) {
+            self.remove(Actor::System, resource, &key);
+        }
+    }
+}

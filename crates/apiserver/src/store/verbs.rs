@@ -1,0 +1,581 @@
+//! What can be asked of the API server.
+//!
+//! Each verb exists once: simulations call it as it is, the HTTP face gives it a last word on the object before it is stored
+//! (defaults, validation, field managers).
+
+use super::collect::finalizers;
+use super::{Actor, Server, StoreId, Stored, patch, strip_type, uid_of};
+use flotilla_apimachinery::field;
+use flotilla_apimachinery::status::Status;
+use flotilla_model::{ObjectKey, PatchKind, Resource, Timestamp};
+use serde_json::{Map, Value, json};
+
+/// What becomes of what a deleted object owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// It goes afterwards.
+    Background,
+    /// It goes first.
+    Foreground,
+    /// It stays, without the owner.
+    Orphan,
+}
+
+/// How to delete.
+#[derive(Clone, Debug, Default)]
+pub struct DeleteOptions {
+    /// Only this incarnation.
+    pub uid: Option<String>,
+    /// Only at this version.
+    pub resource_version: Option<String>,
+    /// How long a pod may take, instead of what it says itself.
+    pub grace_seconds: Option<i64>,
+    /// What becomes of dependents; in the background unless it is said, or the object's finalizers say otherwise.
+    pub propagation: Option<Propagation>,
+}
+
+/// What an update may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Everything but the status.
+    Main,
+    /// The status, and metadata where the kind is a built-in one.
+    Status,
+    /// Whatever the server itself changes.
+    All,
+}
+
+/// What a deletion came to.
+#[derive(Clone, Debug)]
+pub(crate) enum Deleted {
+    /// The object is gone; this was its last state.
+    Gone(Stored),
+    /// Something holds it up.
+    Going(Stored),
+}
+
+/// The last word on an object that is to be stored, given the one before it.
+pub(crate) type Finish<'f> = &'f mut dyn FnMut(&Server, Option<&Value>, &mut Value) -> Result<(), Status>;
+
+/// How long a pod may take to end unless it says otherwise.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
+/// Finalizers by which the garbage collector is told of a propagation.
+pub(super) const ORPHAN: &str = "orphan";
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+/// What the server appends to `generateName`: no vowels, so that no words come out.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+impl Server {
+    /// Creates an object.
+    pub fn create(&mut self, actor: Actor, resource: impl Into<StoreId>, mut value: Value) -> Result<Stored, Status> {
+        let resource = resource.into();
+        match resource.watched() {
+            Some(Resource::NativeSets | Resource::AdvancedSets) => value["status"] = json!({"replicas": 0}),
+            Some(Resource::Claims) => {
+                value["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+                value["status"] = json!({"phase": "Pending"});
+            }
+            Some(Resource::Pods) => value["status"] = json!({"phase": "Pending"}),
+            _ => {}
+        }
+        self.create_by((actor, false), resource, value, &mut |server, _, value| {
+            if resource == Resource::Pods {
+                server.admit_pod(value)?;
+            }
+            require_one_controller(value)
+        })
+    }
+
+    /// Creates an object, or only says what would come of it.
+    pub(crate) fn create_by(
+        &mut self,
+        (actor, is_dry_run): (Actor, bool),
+        resource: StoreId,
+        mut value: Value,
+        finish: Finish<'_>,
+    ) -> Result<Stored, Status> {
+        let uid = self.next_uid();
+        let time = self.time();
+        if !value["metadata"].is_object() {
+            value["metadata"] = json!({});
+        }
+        let metadata = &mut value["metadata"];
+        if metadata["name"].as_str().unwrap_or_default().is_empty() {
+            if let Some(prefix) = metadata["generateName"].as_str().filter(|p| !p.is_empty()) {
+                metadata["name"] = json!(format!("{prefix}{}", self.suffix()));
+            } else {
+                metadata.as_object_mut().map(|m| m.remove("name"));
+            }
+        }
+        metadata["uid"] = json!(uid);
+        metadata["creationTimestamp"] = time;
+        for field in [
+            "resourceVersion",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+        ] {
+            metadata.as_object_mut().map(|m| m.remove(field));
+        }
+        if self.has_generation(resource) {
+            metadata["generation"] = json!(1);
+        }
+        drop_empty(&mut value["metadata"]);
+        finish(self, None, &mut value)?;
+        strip_type(&mut value);
+        let key = key_of(&value);
+        if self.get(resource, &key).is_some() {
+            return Err(Status::already_exists(&self.qualified(resource), &key.name));
+        }
+        if is_dry_run {
+            return Ok(Stored::new(value, None, 0, false));
+        }
+        self.put((actor, "create"), resource, &key, value)
+    }
+
+    /// Five characters that no name has had yet.
+    pub(crate) fn suffix(&self) -> String {
+        let mut left = self.uids_made.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
+        let mut letter = || {
+            let letter = ALPHABET[(left % 27) as usize];
+            left /= 27;
+            char::from(letter)
+        };
+        std::iter::repeat_with(&mut letter).take(5).collect()
+    }
+
+    fn admit_pod(&self, pod: &mut Value) -> Result<(), Status> {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let forbidden = |why: &str| Status::forbidden(&self.qualified(Resource::Pods.into()), &name, why);
+        if self.admission.refuses_pods {
+            let message = "admission webhook \"policy.example.com\" denied the request: not now";
+            return Err(Status::new(403, "Forbidden", message));
+        }
+        if let Some(most) = self.admission.pods_max {
+            let used = self.count(Resource::Pods, None);
+            if used >= most {
+                return Err(forbidden(&format!(
+                    "exceeded quota: small, requested: pods=1, used: pods={used}, limited: pods={most}"
+                )));
+            }
+        }
+        if self.admission.changes_pods {
+            pod["metadata"]["labels"]["injected.example.com/by"] = json!("webhook");
+            let volume = json!({"name": "injected", "emptyDir": {}});
+            match pod["spec"]["volumes"].as_array_mut() {
+                Some(volumes) => volumes.insert(0, volume),
+                None => pod["spec"]["volumes"] = json!([volume]),
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces an object, except its status.
+    pub fn update(&mut self, actor: Actor, resource: impl Into<StoreId>, value: Value) -> Result<Stored, Status> {
+        let key = key_of(&value);
+        let resource = resource.into();
+        self.change((actor, "update"), resource, &key, Part::Main, |_| Ok(value))
+    }
+
+    /// Patches an object, except its status.
+    pub fn patch(
+        &mut self,
+        actor: Actor,
+        resource: impl Into<StoreId>,
+        key: &ObjectKey,
+        (kind, body): (PatchKind, &Value),
+    ) -> Result<Stored, Status> {
+        let resource = resource.into();
+        self.change((actor, "patch"), resource, key, Part::Main, |old| {
+            patch::apply(kind, old, body)
+        })
+    }
+
+    /// Patches the status of an object, and nothing else of it.
+    pub fn patch_status(
+        &mut self,
+        actor: Actor,
+        resource: impl Into<StoreId>,
+        key: &ObjectKey,
+        body: &Value,
+    ) -> Result<Stored, Status> {
+        let resource = resource.into();
+        self.change((actor, "status"), resource, key, Part::Status, |old| {
+            patch::apply(PatchKind::Merge, old, body)
+        })
+    }
+
+    /// Puts a pod on a node.
+    pub fn bind(&mut self, key: &ObjectKey, node: &str) -> Result<Stored, Status> {
+        let time = self.time();
+        self.change((Actor::System, "bind"), Resource::Pods.into(), key, Part::All, |old| {
+            let mut pod = old.clone();
+            pod["spec"]["nodeName"] = json!(node);
+            let scheduled =
+                json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": time});
+            match pod["status"]["conditions"].as_array_mut() {
+                Some(conditions) => {
+                    conditions.retain(|c| c["type"] != "PodScheduled");
+                    conditions.push(scheduled);
+                }
+                None => pod["status"]["conditions"] = json!([scheduled]),
+            }
+            Ok(pod)
+        })
+    }
+
+    /// Changes an object by the server's own will, whatever its version.
+    pub(crate) fn amend(
+        &mut self,
+        resource: StoreId,
+        key: &ObjectKey,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Stored, Status> {
+        self.change((Actor::System, "update"), resource, key, Part::All, |old| {
+            let mut value = old.clone();
+            change(&mut value);
+            Ok(value)
+        })
+    }
+
+    fn change(
+        &mut self,
+        by: (Actor, &'static str),
+        resource: StoreId,
+        key: &ObjectKey,
+        part: Part,
+        make: impl FnOnce(&Value) -> Result<Value, Status>,
+    ) -> Result<Stored, Status> {
+        let mut make = Some(make);
+        let mut make = |_: &Server, old: &Value| make.take().map_or_else(|| Ok(old.clone()), |make| make(old));
+        let is_pod_update = resource == Resource::Pods && part == Part::Main;
+        self.change_by((by, false), (resource, key), part, &mut make, &mut |_, old, new| {
+            if is_pod_update && old.is_some_and(|old| old["spec"] != new["spec"]) {
+                let why = "spec: Forbidden: pod updates may not change fields other than images";
+                return Err(Status::new(422, "Invalid", why));
+            }
+            require_one_controller(new)
+        })
+    }
+
+    /// Changes an object, or only says what would come of it. `make` says what it becomes.
+    pub(crate) fn change_by(
+        &mut self,
+        (by, is_dry_run): ((Actor, &'static str), bool),
+        (resource, key): (StoreId, &ObjectKey),
+        part: Part,
+        make: &mut dyn FnMut(&Server, &Value) -> Result<Value, Status>,
+        finish: Finish<'_>,
+    ) -> Result<Stored, Status> {
+        let stored = self.require(resource, key)?.clone();
+        let old = stored.value();
+        let mut new = make(self, &old)?;
+        self.require_same_incarnation(by.1, (resource, key), &old, &new)?;
+        keep_metadata(&old, &mut new);
+        self.keep_other_parts(resource, part, &old, &mut new);
+        finish(self, Some(&old), &mut new)?;
+        strip_type(&mut new);
+        if new == *old {
+            return Ok(stored);
+        }
+        if part != Part::All && self.has_generation(resource) && differs_beyond_status(&old, &new) {
+            new["metadata"]["generation"] = json!(new["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
+        }
+        if is_dry_run {
+            return Ok(Stored::new(new, None, stored.version, false));
+        }
+        if is_finished(resource, &new) {
+            // What held the deletion up is gone: nobody sees the object without it.
+            self.remove(by.0, resource, key);
+            return Ok(Stored::new(new, stored.object, stored.version, false));
+        }
+        self.put(by, resource, key, new)
+    }
+
+    fn keep_other_parts(&self, resource: StoreId, part: Part, old: &Value, new: &mut Value) {
+        match part {
+            Part::Main if self.has_status(resource) => keep(old, new, "status"),
+            Part::All | Part::Main => {}
+            Part::Status => {
+                let is_custom = self.types.of_store(resource).is_some_and(|info| info.custom.is_some());
+                let mut kept = old.clone();
+                match new.get_mut("status").map(Value::take) {
+                    Some(status) => kept["status"] = status,
+                    None => drop(kept.as_object_mut().map(|fields| fields.remove("status"))),
+                }
+                if is_custom {
+                    keep(&new["metadata"], &mut kept["metadata"], "managedFields");
+                } else {
+                    kept["metadata"] = new["metadata"].take();
+                }
+                *new = kept;
+            }
+        }
+    }
+
+    pub(crate) fn require(&self, resource: StoreId, key: &ObjectKey) -> Result<&Stored, Status> {
+        let missing = || Status::not_found(&self.qualified(resource), &key.name);
+        self.get(resource, key).ok_or_else(missing)
+    }
+
+    /// Asks for the deletion of an object. Says what is left of it, or what it was at the end.
+    pub fn delete(
+        &mut self,
+        actor: Actor,
+        resource: impl Into<StoreId>,
+        key: &ObjectKey,
+        options: &DeleteOptions,
+    ) -> Result<Stored, Status> {
+        match self.delete_by((actor, false), resource.into(), key, options)? {
+            Deleted::Gone(stored) | Deleted::Going(stored) => Ok(stored),
+        }
+    }
+
+    /// Deletes an object, or only says what would come of it.
+    pub(crate) fn delete_by(
+        &mut self,
+        (actor, is_dry_run): (Actor, bool),
+        resource: StoreId,
+        key: &ObjectKey,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
+        let old = self.require(resource, key)?.clone();
+        let mut value = old.to_value();
+        self.check_preconditions(resource, key, &value, options)?;
+        let grace = grace_seconds(resource, &value, options);
+        set_propagation(&mut value, options.propagation);
+        let known = value["metadata"]["deletionGracePeriodSeconds"].as_i64();
+        let is_first = value["metadata"].get("deletionTimestamp").is_none();
+        if is_first || known.is_some_and(|known| grace < known) {
+            let at = Timestamp::from_seconds(self.now.as_millis().div_euclid(1000) + grace);
+            value["metadata"]["deletionTimestamp"] = json!(at.to_string());
+            value["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        }
+        if let Some(generation) = value["metadata"]["generation"].as_i64().filter(|g| is_first && *g > 0) {
+            value["metadata"]["generation"] = json!(generation + 1);
+        }
+        if value == *old.value() {
+            return Ok(Deleted::Going(old));
+        }
+        if is_finished(resource, &value) {
+            let last = Stored::new(value, old.object.clone(), old.version, false);
+            if !is_dry_run {
+                self.note((actor, "delete"), resource, key, Some(old.clone()), Some(old));
+                self.remove(actor, resource, key);
+            }
+            return Ok(Deleted::Gone(last));
+        }
+        if is_dry_run {
+            return Ok(Deleted::Going(Stored::new(value, None, old.version, false)));
+        }
+        self.put((actor, "delete"), resource, key, value).map(Deleted::Going)
+    }
+
+    fn check_preconditions(
+        &self,
+        resource: StoreId,
+        key: &ObjectKey,
+        value: &Value,
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        let version = value["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let (again, changed) = ("deleted and then recreated", "modified");
+        let checks = [
+            ("UID", &options.uid, uid_of(value), again),
+            ("ResourceVersion", &options.resource_version, version, changed),
+        ];
+        for (field, wanted, actual, what) in checks {
+            if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != actual) {
+                let why = format!(
+                    "the {field} in the precondition ({wanted}) does not match the {field} in record ({actual}). The object might have been {what}"
+                );
+                return Err(Status::conflict(&self.qualified_kind(resource), &key.name, &why));
+            }
+        }
+        Ok(())
+    }
+
+    /// A patch or update that names a UID or a version is about that one.
+    fn require_same_incarnation(
+        &self,
+        verb: &'static str,
+        (resource, key): (StoreId, &ObjectKey),
+        old: &Value,
+        new: &Value,
+    ) -> Result<(), Status> {
+        let (old, new) = (&old["metadata"], &new["metadata"]);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let name = self.qualified(resource);
+        if !text(&new["resourceVersion"]).is_empty() && old["resourceVersion"] != new["resourceVersion"] {
+            let why = "the object has been modified; please apply your changes to the latest version and try again";
+            return Err(Status::conflict(&name, &key.name, why));
+        }
+        if text(&new["uid"]).is_empty() || old["uid"] == new["uid"] {
+            return Ok(());
+        }
+        if verb != "update" {
+            // Only a replacement takes the UID for a precondition; a patch of it is a change of a field that cannot change.
+            let error = field::Error::invalid("metadata.uid", new["uid"].clone(), "field is immutable");
+            // The real server looks twice, and says so.
+            let is_custom = self.types.of_store(resource).is_some_and(|info| info.custom.is_some());
+            let errors = if is_custom {
+                vec![error]
+            } else {
+                vec![error.clone(), error]
+            };
+            return Err(Status::invalid(&self.qualified_kind(resource), &key.name, &errors));
+        }
+        let (group, slash) = if name.group.is_empty() {
+            ("", "")
+        } else {
+            (name.group.as_str(), "/")
+        };
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{group}{slash}{}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {}, UID in object meta: {}",
+            name.name,
+            key.namespace,
+            key.name,
+            text(&new["uid"]),
+            text(&old["uid"])
+        );
+        Err(Status::conflict(&name, &key.name, &why))
+    }
+
+    fn has_generation(&self, resource: StoreId) -> bool {
+        match resource.watched() {
+            Some(Resource::NativeSets | Resource::AdvancedSets | Resource::Pods) => true,
+            Some(_) => false,
+            None => self.types.of_store(resource).is_some_and(|info| info.has_generation),
+        }
+    }
+
+    fn has_status(&self, resource: StoreId) -> bool {
+        match resource.watched() {
+            Some(Resource::NativeSets | Resource::AdvancedSets | Resource::Pods | Resource::Claims) => true,
+            Some(_) => false,
+            None => self.types.of_store(resource).is_some_and(|info| info.has_status),
+        }
+    }
+}
+
+/// Namespace and name, as the object has them.
+pub(crate) fn key_of(value: &Value) -> ObjectKey {
+    let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
+    ObjectKey::new(text("namespace"), text("name"))
+}
+
+/// What nobody may change of an object's metadata.
+fn keep_metadata(old: &Value, new: &mut Value) {
+    const KEPT: [&str; 7] = [
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "uid",
+        "resourceVersion",
+        "generateName",
+    ];
+    if !new["metadata"].is_object() {
+        new["metadata"] = Value::Object(Map::new());
+    }
+    for field in KEPT {
+        keep(&old["metadata"], &mut new["metadata"], field);
+    }
+    new["metadata"].as_object_mut().map(|m| m.remove("selfLink"));
+    drop_empty(&mut new["metadata"]);
+}
+
+/// Lists and maps without entries are as good as none.
+fn drop_empty(metadata: &mut Value) {
+    let is_empty = |value: &Value| match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        other => other.is_null(),
+    };
+    if let Some(fields) = metadata.as_object_mut() {
+        for name in ["finalizers", "ownerReferences", "labels", "annotations"] {
+            if fields.get(name).is_some_and(is_empty) {
+                fields.remove(name);
+            }
+        }
+    }
+}
+
+fn keep(old: &Value, new: &mut Value, field: &str) {
+    match old.get(field) {
+        Some(value) => new[field] = value.clone(),
+        None => drop(new.as_object_mut().map(|fields| fields.remove(field))),
+    }
+}
+
+/// Whether anything differs that counts for the generation.
+fn differs_beyond_status(old: &Value, new: &Value) -> bool {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+        return false;
+    };
+    let counts = |field: &&String| !matches!(field.as_str(), "metadata" | "status");
+    let keys = |fields: &Map<String, Value>| fields.keys().filter(counts).count();
+    keys(old) != keys(new) || old.keys().filter(counts).any(|field| old.get(field) != new.get(field))
+}
+
+/// Deletion was asked for, no finalizer holds it up, and a pod's time is over.
+fn is_finished(resource: StoreId, value: &Value) -> bool {
+    let metadata = &value["metadata"];
+    let grace = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    // A namespace is held up by a finalizer of its own.
+    let is_held = value
+        .pointer("/spec/finalizers")
+        .and_then(Value::as_array)
+        .is_some_and(|f| !f.is_empty());
+    metadata.get("deletionTimestamp").is_some()
+        && finalizers(value).is_empty()
+        && !is_held
+        && (resource != Resource::Pods || grace == 0)
+}
+
+/// A pod that no kubelet has, or that has ended, is given no time.
+fn grace_seconds(resource: StoreId, value: &Value, options: &DeleteOptions) -> i64 {
+    let phase = value
+        .pointer("/status/phase")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let is_bound = value
+        .pointer("/spec/nodeName")
+        .and_then(Value::as_str)
+        .is_some_and(|n| !n.is_empty());
+    if resource != Resource::Pods || !is_bound || matches!(phase, "Failed" | "Succeeded") {
+        return 0;
+    }
+    let own = value
+        .pointer("/spec/terminationGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    options.grace_seconds.or(own).unwrap_or(DEFAULT_GRACE_SECONDS)
+}
+
+/// Tells the garbage collector what is to become of dependents, by finalizers.
+fn set_propagation(value: &mut Value, propagation: Option<Propagation>) {
+    let wanted = match propagation {
+        None => return,
+        Some(Propagation::Background) => None,
+        Some(Propagation::Foreground) => Some(FOREGROUND),
+        Some(Propagation::Orphan) => Some(ORPHAN),
+    };
+    let mut list = finalizers(value).to_vec();
+    list.retain(|f| f != ORPHAN && f != FOREGROUND);
+    list.extend(wanted.map(|finalizer| json!(finalizer)));
+    if list.is_empty() {
+        value["metadata"].as_object_mut().map(|m| m.remove("finalizers"));
+    } else {
+        value["metadata"]["finalizers"] = json!(list);
+    }
+}
+
+fn require_one_controller(value: &Value) -> Result<(), Status> {
+    let owners = value.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    let controllers = owners.into_iter().flatten().filter(|o| o["controller"] == true).count();
+    if controllers > 1 {
+        let message = "metadata.ownerReferences: Invalid value: Only one reference can have Controller set to true";
+        return Err(Status::new(422, "Invalid", message));
+    }
+    Ok(())
+}
