@@ -1,7 +1,9 @@
 //! `cargo xtask sim`: builds the simulator of faults as fast code, and runs it.
 
 use crate::workspace::cargo;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use std::ffi::OsStr;
+use std::process::Command;
 use std::process::ExitCode;
 
 /// What the simulator is told.
@@ -13,6 +15,22 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let status = command(&args.options).status().context("failed to run cargo")?;
+    Ok(if status.success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Runs it, and fails if it finds something.
+pub(crate) fn hold(options: &[&str]) -> Result<()> {
+    let status = command(options).status().context("failed to run cargo")?;
+    ensure!(status.success(), "the simulator of faults found something; see above");
+    Ok(())
+}
+
+fn command(options: &[impl AsRef<OsStr>]) -> Command {
     let mut command = cargo();
     command.args([
         "run",
@@ -24,10 +42,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         "flotilla-faultsim",
         "--",
     ]);
-    let status = command.args(&args.options).status().context("failed to run cargo")?;
-    Ok(if status.success() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    command.args(options);
+    command
 }

@@ -1,0 +1,324 @@
+//! Known defects that can be planted, to see whether the simulator finds them. Never in the code of the manager itself: each one
+//! alters what a controller sees or says, or what the simulated shell does with it.
+
+use crate::judge::{is_available, ordinal_in};
+use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
+use flotilla_model::set::PodManagement;
+use flotilla_model::{
+    ClaimRecord, Decision, IntOrPercent, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord,
+    StorageClassRecord, Timestamp, Uid,
+};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A planted defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Defect {
+    /// Answers to writes do not reach the cache: decisions are made on what the watch has told.
+    NoOverlay,
+    /// Deletes carry neither UID nor version.
+    DeleteByName,
+    /// The partition is not looked at.
+    NoPartition,
+    /// The budget of the update is one too large.
+    LargerBudget,
+    /// OrderedReady is treated as Parallel.
+    NoOrder,
+    /// The status claims to be of an older generation than the one it was computed from.
+    StatusOfOlderGeneration,
+    /// Adoption without a fresh look at the set.
+    AdoptUnseen,
+    /// A request that waited is sent although the lease has ended meanwhile.
+    NoFence,
+    /// A set under deletion is treated as if it stayed.
+    CreateWhileDeleting,
+    /// Scaling down deletes the claims itself.
+    DeleteClaims,
+    /// Only the newest revision is looked at: a rollback makes a new one.
+    ForgetRevisions,
+    /// A pod that has ended is never replaced.
+    KeepFailedPods,
+    /// The status is written on every pass.
+    RestlessStatus,
+    /// Nobody looks again when only time passes.
+    NoWake,
+    /// A pod that is ready counts as available at once.
+    NoMinReady,
+    /// An old pod that is broken is not replaced: it counts against the budget.
+    BrokenBlocks,
+    /// Scaling down begins with the lowest pod that is not wanted.
+    LowestFirst,
+    /// Every revision but the newest is dropped at once.
+    ForgetHistory,
+    /// The update revision becomes the current one as soon as it exists.
+    PromoteEarly,
+    /// No condition says what is in the way.
+    SilentWait,
+}
+
+impl Defect {
+    /// All of them.
+    pub const ALL: [Defect; 20] = [
+        Defect::NoOverlay,
+        Defect::DeleteByName,
+        Defect::NoPartition,
+        Defect::LargerBudget,
+        Defect::NoOrder,
+        Defect::StatusOfOlderGeneration,
+        Defect::AdoptUnseen,
+        Defect::NoFence,
+        Defect::CreateWhileDeleting,
+        Defect::DeleteClaims,
+        Defect::ForgetRevisions,
+        Defect::KeepFailedPods,
+        Defect::RestlessStatus,
+        Defect::NoWake,
+        Defect::NoMinReady,
+        Defect::BrokenBlocks,
+        Defect::LowestFirst,
+        Defect::ForgetHistory,
+        Defect::PromoteEarly,
+        Defect::SilentWait,
+    ];
+
+    /// What the defect makes of a decision.
+    pub(crate) fn spoil(self, decision: &mut Decision, reader: &dyn Reader, set: &SetRecord, now: Timestamp) {
+        match self {
+            Defect::StatusOfOlderGeneration => {
+                if let Some(status) = &mut decision.status
+                    && status.desired.get("observedGeneration").is_some()
+                {
+                    status.desired["observedGeneration"] = json!((set.generation - 1).max(1));
+                }
+            }
+            Defect::AdoptUnseen => {
+                for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+                    if let Command::Patch { guard, .. } = &mut scoped.command {
+                        *guard = None;
+                    }
+                }
+            }
+            Defect::DeleteClaims => delete_claims(decision, reader, set),
+            Defect::SilentWait => {
+                if let Some(fields) = decision.status.as_mut().and_then(|s| s.desired.as_object_mut()) {
+                    fields.remove("conditions");
+                }
+            }
+            Defect::NoWake => decision.wake_after = None,
+            Defect::BrokenBlocks => keep_broken_pods(decision, reader, set, now),
+            Defect::LowestFirst => lowest_first(decision, reader, set),
+            Defect::ForgetHistory => forget_history(decision, reader, set),
+            Defect::PromoteEarly => {
+                if let Some(status) = &mut decision.status
+                    && let Some(update) = status.desired.get("updateRevision").cloned()
+                {
+                    status.desired["currentRevision"] = update;
+                }
+            }
+            Defect::KeepFailedPods => {
+                for stage in &mut decision.stages {
+                    stage.commands.retain(|c| c.command.report() != Report::RecreateFailed);
+                }
+            }
+            Defect::RestlessStatus => {
+                if let Some(status) = &mut decision.status {
+                    status.desired["passes"] = json!(status.resource_version);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a command deletes a pod, and which.
+fn deleted_pod<'r>(command: &Command, reader: &'r dyn Reader) -> Option<&'r Arc<PodRecord>> {
+    match command {
+        Command::Delete {
+            resource: Resource::Pods,
+            key,
+            ..
+        } => reader.pod(key),
+        _ => None,
+    }
+}
+
+fn keep_broken_pods(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord, now: Timestamp) {
+    let is_broken = |pod: &Arc<PodRecord>| !pod.is_terminal() && !is_available(pod, set, now);
+    for stage in &mut decision.stages {
+        stage
+            .commands
+            .retain(|c| !deleted_pod(&c.command, reader).is_some_and(is_broken));
+    }
+}
+
+fn lowest_first(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let unwanted = |pod: &&Arc<PodRecord>| {
+        let ordinal = ordinal_in(pod.name(), set.name());
+        !pod.is_terminating() && ordinal.is_some_and(|ordinal| !set.spec.ordinals().contains(ordinal))
+    };
+    let lowest = reader
+        .pods_of(&set.meta.uid)
+        .iter()
+        .filter(unwanted)
+        .min_by_key(|pod| pod.name().to_owned());
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        let Some(pod) = deleted_pod(&scoped.command, reader).filter(|pod| unwanted(pod)) else {
+            continue;
+        };
+        if let Some(lowest) = lowest.filter(|_| set.spec.is_monotonic() && !pod.is_terminal()) {
+            scoped.command = Command::Delete {
+                resource: Resource::Pods,
+                key: lowest.meta.key.clone(),
+                uid: lowest.meta.uid.clone(),
+                resource_version: Some(lowest.meta.resource_version),
+                report: Report::Delete,
+            };
+        }
+    }
+}
+
+fn forget_history(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let all = reader.revisions_of(&set.meta.uid);
+    let newest = all.iter().map(|r| r.number).max();
+    let dropped = all
+        .iter()
+        .filter(|r| Some(r.number) != newest)
+        .map(|revision| ScopedCommand {
+            scope: Scope::Named(revision.name().to_owned()),
+            command: Command::Delete {
+                resource: Resource::Revisions,
+                key: revision.meta.key.clone(),
+                uid: revision.meta.uid.clone(),
+                resource_version: None,
+                report: Report::Silent,
+            },
+        });
+    decision.stages.push(Stage {
+        name: "planted",
+        commands: dropped.collect(),
+        ..Stage::default()
+    });
+}
+
+/// A claim goes with each pod that is scaled away.
+fn delete_claims(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let ordinals = set.spec.ordinals();
+    let mut commands = Vec::new();
+    for scoped in decision.commands() {
+        let (Scope::Slot(ordinal), Command::Delete { key, .. }) = (&scoped.scope, &scoped.command) else {
+            continue;
+        };
+        let claim = reader.claim(&set.meta.key.sibling(format!("data-{}", key.name)));
+        if let Some(claim) = claim.filter(|_| !ordinals.contains(*ordinal)) {
+            let command = Command::Delete {
+                resource: Resource::Claims,
+                key: claim.meta.key.clone(),
+                uid: claim.meta.uid.clone(),
+                resource_version: None,
+                report: Report::Silent,
+            };
+            commands.push(ScopedCommand {
+                scope: scoped.scope.clone(),
+                command,
+            });
+        }
+    }
+    if !commands.is_empty() {
+        decision.stages.push(Stage {
+            name: "planted",
+            commands,
+            ..Stage::default()
+        });
+    }
+}
+
+/// What a controller with a defect sees.
+pub(crate) struct Altered<'a> {
+    inner: &'a dyn Reader,
+    set: Arc<SetRecord>,
+    revisions: Option<Vec<Arc<RevisionRecord>>>,
+}
+
+impl<'a> Altered<'a> {
+    pub(crate) fn new(defect: Defect, inner: &'a dyn Reader, set: &Arc<SetRecord>) -> Self {
+        let mut altered = (**set).clone();
+        let spec = Arc::make_mut(&mut altered.spec);
+        let mut revisions = None;
+        match defect {
+            Defect::NoPartition => {
+                if let Some(rolling) = &mut spec.rolling {
+                    rolling.partition = 0;
+                }
+            }
+            Defect::LargerBudget => {
+                if let Some(rolling) = &mut spec.rolling
+                    && let Some(IntOrPercent::Int(max)) = &mut rolling.max_unavailable
+                {
+                    *max += 1;
+                }
+            }
+            Defect::NoMinReady => spec.min_ready = Duration::ZERO,
+            Defect::NoOrder => spec.pod_management = PodManagement::Parallel,
+            Defect::CreateWhileDeleting => altered.meta.deleted = None,
+            Defect::ForgetRevisions => {
+                let all = inner.revisions_of(&set.meta.uid);
+                revisions = Some(all.iter().max_by_key(|r| r.number).cloned().into_iter().collect());
+            }
+            _ => {}
+        }
+        Altered {
+            inner,
+            set: Arc::new(altered),
+            revisions,
+        }
+    }
+}
+
+impl Reader for Altered<'_> {
+    fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Arc<SetRecord>> {
+        if kind == self.set.kind && *key == self.set.meta.key {
+            return Some(&self.set);
+        }
+        self.inner.set(kind, key)
+    }
+
+    fn sets_in(&self, kind: SetKind, namespace: &str) -> Vec<Arc<SetRecord>> {
+        self.inner.sets_in(kind, namespace)
+    }
+
+    fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
+        self.inner.pod(key)
+    }
+
+    fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>] {
+        self.inner.pods_of(owner)
+    }
+
+    fn orphan_pods(&self, namespace: &str) -> &[Arc<PodRecord>] {
+        self.inner.orphan_pods(namespace)
+    }
+
+    fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
+        self.inner.claim(key)
+    }
+
+    fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>> {
+        self.inner.revision(key)
+    }
+
+    fn revisions_of(&self, owner: &Uid) -> &[Arc<RevisionRecord>] {
+        match &self.revisions {
+            Some(revisions) if *owner == self.set.meta.uid => revisions,
+            _ => self.inner.revisions_of(owner),
+        }
+    }
+
+    fn orphan_revisions(&self, namespace: &str) -> &[Arc<RevisionRecord>] {
+        self.inner.orphan_revisions(namespace)
+    }
+
+    fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
+        self.inner.storage_class(name)
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether what happens is right, by the specification: the rules of StatefulSets and the invariants of section 9.
+//!
+//! Three kinds of checks. [`view`] looks at each decision with what its controller saw: nobody can know more. [`truth`] looks at
+//! each write when it takes effect, with what really is; there a manager answers for what it must know, which is everything that
+//! managers have done, and for what the preconditions of its writes make certain. [`settled`] looks at the end.
+//!
+//! Nothing here uses the code that it judges, save the records in which both see the cluster.
+
+pub(crate) mod settled;
+mod settled_claims;
+mod truth;
+mod truth_others;
+pub(crate) mod view;
+
+pub(crate) use truth::{Judge, Scene, Writing};
+
+use flotilla_model::{PodRecord, SetRecord, Timestamp};
+use std::fmt;
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The rule that is broken.
+    pub rule: &'static str,
+    /// How.
+    pub what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(rule: &'static str, what: impl Into<String>) -> Self {
+        Violation {
+            rule,
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}] {}", self.rule, self.what)
+    }
+}
+
+/// What a check says.
+pub(crate) type Verdict = Result<(), Violation>;
+
+/// A violation of `rule`, unless `holds`.
+pub(crate) fn require(holds: bool, rule: &'static str, what: impl FnOnce() -> String) -> Verdict {
+    if holds {
+        Ok(())
+    } else {
+        Err(Violation::new(rule, what()))
+    }
+}
+
+/// The ordinal in the name of a pod of a set, if it is one that a controller would write.
+pub(crate) fn ordinal_in(name: &str, set: &str) -> Option<i64> {
+    let digits = name.strip_prefix(set)?.strip_prefix('-')?;
+    let ordinal: i64 = digits.parse().ok()?;
+    (ordinal.to_string() == digits).then_some(ordinal)
+}
+
+/// Which place among the wanted ordinals an ordinal has.
+pub(crate) fn place_of(ordinal: i64, set: &SetRecord) -> Option<usize> {
+    set.spec.ordinals().iter().position(|wanted| wanted == ordinal)
+}
+
+/// Whether a pod is available to a set at a moment (rule 1.5).
+pub(crate) fn is_available(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> bool {
+    available_from(pod, set).is_some_and(|from| now >= from)
+}
+
+/// From when on a pod is available to a set, if nothing happens to it (rule 1.5).
+pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timestamp> {
+    let min_ready = set.spec.min_ready;
+    match pod.ready.since.filter(|_| pod.is_healthy()) {
+        Some(since) if !min_ready.is_zero() => Some(since + min_ready),
+        since => (pod.is_healthy() && (since.is_some() || min_ready.is_zero())).then(|| Timestamp::from_millis(0)),
+    }
+}
+
+/// How many pods an update may have unavailable (rules 2.5 and 3.7). The schedules know no percentages.
+pub(crate) fn budget_of(set: &SetRecord) -> usize {
+    match set.spec.rolling.as_ref().and_then(|r| r.max_unavailable) {
+        Some(flotilla_model::IntOrPercent::Int(max)) => usize::try_from(max).unwrap_or(1).max(1),
+        _ => 1,
+    }
+}
+
+/// Whether the update of a set walks from the top and stops at the first pod that is unavailable (rule 2.5, classic).
+pub(crate) fn is_classic(set: &SetRecord) -> bool {
+    let named = set.spec.rolling.as_ref().and_then(|r| r.max_unavailable);
+    set.kind == flotilla_model::SetKind::Native && named.is_none()
+}

@@ -1,0 +1,337 @@
+//! Writes, judged by what really is at the moment at which they take effect.
+
+use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
+use crate::spy::Decided;
+use flotilla_engine::wire::Object;
+use flotilla_model::set::UpdateKind;
+use flotilla_model::template::Digest;
+use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp, Uid};
+use flotilla_sim::server::{Entry, Server, Stored};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a write of a manager rests on.
+#[derive(Clone, Debug)]
+pub(crate) struct Writing {
+    /// The decision that asked for it.
+    pub(crate) decided: Arc<Decided>,
+    /// When that was, really.
+    pub(crate) decided_at: Timestamp,
+    /// Its manager has given it up: it cannot know that it takes effect after all, nor when.
+    pub(crate) is_late: bool,
+}
+
+/// What a check may look at.
+pub(crate) struct Scene<'a> {
+    pub(crate) server: &'a Server,
+    pub(crate) now: Timestamp,
+    pub(crate) writing: Option<&'a Writing>,
+}
+
+impl Scene<'_> {
+    fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
+        pod_of(self.server.get(Resource::Pods, key))
+    }
+
+    pub(super) fn pods_of(&self, owner: &Uid) -> impl Iterator<Item = &Arc<PodRecord>> {
+        let pods = self.server.all(Resource::Pods).filter_map(|s| pod_of(Some(s)));
+        pods.filter(move |pod| pod.meta.is_controlled_by(owner))
+    }
+
+    pub(super) fn revisions_of(&self, owner: &Uid) -> impl Iterator<Item = &Arc<RevisionRecord>> {
+        let all = self
+            .server
+            .all(Resource::Revisions)
+            .filter_map(|s| revision_of(Some(s)));
+        all.filter(move |revision| revision.meta.is_controlled_by(owner))
+    }
+
+    fn digest_of(&self, key: &ObjectKey) -> Option<Digest> {
+        revision_of(self.server.get(Resource::Revisions, key)).map(|r| r.digest)
+    }
+}
+
+pub(super) fn pod_of(stored: Option<&Stored>) -> Option<&Arc<PodRecord>> {
+    match stored?.object.as_ref()? {
+        Object::Pod(pod) => Some(pod),
+        _ => None,
+    }
+}
+
+pub(super) fn revision_of(stored: Option<&Stored>) -> Option<&Arc<RevisionRecord>> {
+    match stored?.object.as_ref()? {
+        Object::Revision(revision) => Some(revision),
+        _ => None,
+    }
+}
+
+pub(super) fn set_of(stored: Option<&Stored>) -> Option<&Arc<SetRecord>> {
+    match stored?.object.as_ref()? {
+        Object::Set(set) => Some(set),
+        _ => None,
+    }
+}
+
+/// What has to be remembered in order to judge.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    /// How far the fastest clock of a manager is ahead: to it, pods are available sooner.
+    ahead: Duration,
+    /// The set as it was last.
+    pub(super) set: Option<Arc<SetRecord>>,
+    /// From when on a cache can show a pod as available: what happens to it meanwhile may not have been seen.
+    seems_up: BTreeMap<Uid, Timestamp>,
+    /// Slots whose available pod a manager has deleted, until there is one again.
+    down: BTreeSet<i64>,
+    /// Slots whose pod a manager has deleted, until it is made again.
+    emptied: BTreeSet<i64>,
+    /// Pods that a manager has deleted because they were not wanted.
+    leaving: BTreeMap<Uid, ObjectKey>,
+    /// Claims that have been removed.
+    pub(super) claims_removed: BTreeSet<ObjectKey>,
+    /// When each set began to be deleted.
+    pub(super) sets_deleted: BTreeMap<Uid, Timestamp>,
+}
+
+impl Judge {
+    pub(crate) fn new(ahead_ms: i64) -> Self {
+        Judge {
+            ahead: Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0)),
+            ..Judge::default()
+        }
+    }
+
+    /// Judges a command that is about to be carried out by what it names, whether it takes effect or not.
+    pub(crate) fn command(command: &Command) -> Verdict {
+        let deletes_claim = matches!(
+            command,
+            Command::Delete {
+                resource: Resource::Claims,
+                ..
+            }
+        );
+        require(!deletes_claim, "6 claims", || {
+            format!("a manager deletes claim {}", command.key().name)
+        })
+    }
+
+    /// Takes notice of a change, and judges it if a manager made it.
+    pub(crate) fn note(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
+        let Some(resource) = entry.resource.watched() else {
+            return Ok(());
+        };
+        match resource {
+            Resource::Pods => self.pod_changed(entry, scene),
+            Resource::Claims => self.claim_changed(entry, scene),
+            Resource::Revisions => self.revision_changed(entry, scene),
+            Resource::NativeSets | Resource::AdvancedSets => self.set_changed(entry, scene),
+            Resource::StorageClasses | Resource::Leases | Resource::Events => Ok(()),
+        }
+    }
+
+    fn pod_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
+        let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
+        if let Some(before) = before {
+            self.see_up(before, scene.now);
+        }
+        let writing = scene.writing.filter(|w| !w.is_late);
+        if let Some(writing) = writing {
+            match (entry.verb, before, after) {
+                ("create", None, Some(pod)) => self.pod_created(pod, writing, scene)?,
+                ("delete", Some(pod), _) => self.pod_deleted(pod, writing, scene)?,
+                ("patch", Some(before), Some(after)) => self.pod_patched(before, after, writing)?,
+                _ => {}
+            }
+        }
+        if entry.verb == "create"
+            && let Some(ordinal) = after.and_then(|pod| ordinal_in(pod.name(), "web"))
+        {
+            self.emptied.remove(&ordinal);
+        }
+        Ok(())
+    }
+
+    /// Whether the fastest clock, and a cache however late, can show a pod as available.
+    fn can_seem_up(&self, pod: &PodRecord, now: Timestamp) -> bool {
+        let seems = self.seems_up.get(&pod.meta.uid).copied();
+        let is_up = self.set.as_ref().and_then(|set| available_from(pod, set));
+        [seems, is_up]
+            .into_iter()
+            .flatten()
+            .any(|from| now + self.ahead >= from)
+    }
+
+    fn see_up(&mut self, pod: &PodRecord, now: Timestamp) {
+        if let Some(from) = self.set.as_ref().and_then(|set| available_from(pod, set)) {
+            let seems = self.seems_up.entry(pod.meta.uid.clone()).or_insert(from);
+            *seems = from.min(*seems);
+        }
+        if self.can_seem_up(pod, now)
+            && let Some(ordinal) = ordinal_in(pod.name(), "web")
+        {
+            self.down.remove(&ordinal);
+        }
+    }
+
+    fn pod_created(&self, pod: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+        let set = &writing.decided.set;
+        let name = pod.name();
+        require(pod.meta.is_controlled_by(&set.meta.uid), "1.3 identity", || {
+            format!("{name} is created without its set as controller")
+        })?;
+        let has_labels = pod.label("statefulset.kubernetes.io/pod-name") == Some(name)
+            && pod.label("apps.kubernetes.io/pod-index") == name.rsplit_once('-').map(|(_, index)| index);
+        require(has_labels, "1.3 identity", || {
+            format!("{name} lacks labels of its identity")
+        })?;
+        let claims = pod
+            .claims()
+            .filter(|(volume, _)| set.spec.claim_templates.iter().any(|t| *t.name == **volume));
+        let mut count = 0;
+        for (_, claim) in claims {
+            count += 1;
+            let key = pod.meta.key.sibling(claim);
+            let is_there = scene.server.get(Resource::Claims, &key).is_some();
+            // It was there once: its removal may not have been seen yet.
+            let went = self.claims_removed.contains(&key);
+            require(is_there || went, "1.4.3 claims first", || {
+                format!("{name} is created before {}", key.name)
+            })?;
+        }
+        require(count == set.spec.claim_templates.len(), "1.4 storage", || {
+            format!("{name} mounts {count} of {} claims", set.spec.claim_templates.len())
+        })?;
+        if set.spec.is_monotonic() {
+            self.comes_in_order(pod, set, scene)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Under OrderedReady, no lower pod is missing that a manager has deleted, and none is there that never was available: whatever a
+    /// cache shows, it cannot show that.
+    fn comes_in_order(&self, pod: &PodRecord, set: &SetRecord, scene: &Scene<'_>) -> Verdict {
+        let Some(place) = ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set)) else {
+            return Ok(());
+        };
+        for lower in set.spec.ordinals().iter().take(place) {
+            let key = set.meta.key.sibling(format!("{}-{lower}", set.name()));
+            let in_order = match scene.pod(&key) {
+                Some(lower) => self.can_seem_up(lower, scene.now),
+                None => !self.emptied.contains(&lower),
+            };
+            require(in_order, "3 ordered creation", || {
+                format!("{} is created while {} has not been available", pod.name(), key.name)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn pod_deleted(&mut self, pod: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+        let set = writing.decided.set.clone();
+        let name = pod.name();
+        let asked_for = writing.decided.decision.commands().any(|c| {
+            matches!(&c.command, Command::Delete { resource: Resource::Pods, key, uid, .. }
+                if *key == pod.meta.key && *uid == pod.meta.uid)
+        });
+        require(asked_for, "1.6 incarnation", || {
+            format!("{name} with uid {} is deleted on the evidence of another", pod.meta.uid)
+        })?;
+        require(pod.meta.is_controlled_by(&set.meta.uid), "1.2 foreign pod", || {
+            format!("{name} is deleted, and is not the set's")
+        })?;
+        let Some(ordinal) = ordinal_in(name, set.name()) else {
+            return require(false, "1.3.4 names", || {
+                format!("{name} has no ordinal, and is deleted")
+            });
+        };
+        let place = place_of(ordinal, &set);
+        self.emptied.insert(ordinal);
+        match place {
+            _ if pod.is_terminal() => Ok(()),
+            None => self.scaled_down(pod, &set, scene),
+            Some(place) => self.updated(pod, (ordinal, place), writing, scene),
+        }
+    }
+
+    fn scaled_down(&mut self, pod: &PodRecord, set: &SetRecord, scene: &Scene<'_>) -> Verdict {
+        let still_ours = |pod: &PodRecord| pod.meta.is_controlled_by(&set.meta.uid);
+        self.leaving
+            .retain(|uid, key| scene.pod(key).is_some_and(|p| p.meta.uid == *uid && still_ours(p)));
+        let others: Vec<_> = self.leaving.iter().filter(|(uid, _)| **uid != pod.meta.uid).collect();
+        // A higher one: whatever is adopted meanwhile goes first, though a lower one is on its way out.
+        let own = ordinal_in(pod.name(), set.name());
+        let is_above = |key: &ObjectKey| {
+            let ordinal = ordinal_in(&key.name, set.name());
+            ordinal > own && ordinal.is_some_and(|o| place_of(o, set).is_none())
+        };
+        let other = others.iter().find(|(_, key)| is_above(key));
+        require(
+            other.is_none() || !set.spec.is_monotonic(),
+            "3 ordered scale-down",
+            || format!("{} is deleted while {other:?} is still on its way out", pod.name()),
+        )?;
+        self.leaving.insert(pod.meta.uid.clone(), pod.meta.key.clone());
+        Ok(())
+    }
+
+    fn updated(
+        &mut self,
+        pod: &PodRecord,
+        (ordinal, place): (i64, usize),
+        writing: &Writing,
+        scene: &Scene<'_>,
+    ) -> Verdict {
+        let set = &writing.decided.set;
+        let spec = &set.spec;
+        let name = pod.name();
+        let revision = pod.revision().unwrap_or_default();
+        let is_old = scene.digest_of(&set.meta.key.sibling(revision)) != Some(spec.template_digest);
+        require(is_old, "2.5 update", || {
+            format!("{name} is deleted, and is wanted and up to date")
+        })?;
+        require(
+            spec.update == UpdateKind::RollingUpdate && !spec.is_paused(),
+            "2.5 update",
+            || format!("{name} is deleted, and the set is not to be updated"),
+        )?;
+        let partition = usize::try_from(spec.partition()).unwrap_or(0);
+        require(place >= partition, "4 partition", || {
+            format!("{name} is below the partition {partition}, and is deleted")
+        })?;
+        if !is_available(pod, set, writing.decided.now) {
+            return Ok(());
+        }
+        // What came up meanwhile without any further change.
+        let keys = self
+            .down
+            .iter()
+            .map(|ordinal| set.meta.key.sibling(format!("{}-{ordinal}", set.name())));
+        let there: Vec<_> = keys.filter_map(|key| scene.pod(&key).cloned()).collect();
+        for pod in &there {
+            self.see_up(pod, scene.now);
+        }
+        let counts = |other: &&i64| {
+            let other = place_of(**other, set);
+            other.is_some_and(|other| other != place && (!is_classic(set) || other > place))
+        };
+        let down: Vec<i64> = self.down.iter().filter(counts).copied().collect();
+        let budget = budget_of(set);
+        require(down.len() < budget, "2 budget", || {
+            format!("{name} is taken down while {down:?} are down by managers' acts; the budget is {budget}")
+        })?;
+        self.down.insert(ordinal);
+        Ok(())
+    }
+
+    /// A pod is adopted for a set that was there when the decision was made, or let go.
+    fn pod_patched(&self, before: &PodRecord, after: &PodRecord, writing: &Writing) -> Verdict {
+        let set = &writing.decided.set;
+        let owner = before.meta.controller();
+        require(owner.is_none_or(|o| o.uid == set.meta.uid), "1.2 foreign pod", || {
+            format!("{} is patched, and is not the set's", before.name())
+        })?;
+        self.adopted(&before.meta, &after.meta, writing)
+    }
+}

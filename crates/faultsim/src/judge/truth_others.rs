@@ -1,0 +1,183 @@
+//! Writes to claims, revisions and the set itself, judged by what really is.
+
+use super::truth::{Judge, Scene, Writing, revision_of, set_of};
+use super::{Verdict, ordinal_in, place_of, require};
+use flotilla_engine::wire::Object;
+use flotilla_model::{Command, Meta, OwnerRef, RevisionRecord, SetRecord};
+use flotilla_sim::server::{Actor, Entry};
+use std::sync::Arc;
+
+impl Judge {
+    /// Whoever is adopted is so by a set that was not under deletion when the decision was made: the set is read after that
+    /// (rules 1.1.7 and 1.2.3).
+    pub(super) fn adopted(&self, before: &Meta, after: &Meta, writing: &Writing) -> Verdict {
+        let set = &writing.decided.set.meta.uid;
+        if before.controller().is_some() || !after.is_controlled_by(set) {
+            return Ok(());
+        }
+        let was_deleted = self.sets_deleted.get(set).is_some_and(|at| *at < writing.decided_at);
+        require(!was_deleted, "1.2.3 adoption", || {
+            format!(
+                "{} is adopted for a set whose deletion had begun before that was decided",
+                after.key.name
+            )
+        })
+    }
+
+    pub(super) fn claim_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
+        let Some(after) = &entry.after else {
+            self.claims_removed.insert(entry.key.clone());
+            return Ok(());
+        };
+        let Some(writing) = scene.writing else { return Ok(()) };
+        let owners = |stored: &flotilla_sim::server::Stored| match &stored.object {
+            Some(Object::Claim(claim)) => claim.meta.owners().to_vec(),
+            _ => Vec::new(),
+        };
+        let before = entry.before.as_ref().map(owners).unwrap_or_default();
+        let added: Vec<OwnerRef> = owners(after).into_iter().filter(|o| !before.contains(o)).collect();
+        claim_owners(&entry.key.name, &added, &writing.decided.set)
+    }
+
+    pub(super) fn revision_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
+        let Some(writing) = scene.writing else { return Ok(()) };
+        match (
+            entry.verb,
+            revision_of(entry.before.as_ref()),
+            revision_of(entry.after.as_ref()),
+        ) {
+            ("create", None, Some(new)) => new_revision(new, &writing.decided.set, scene),
+            ("delete", Some(old), _) => dropped_revision(old, writing, scene),
+            ("patch", Some(before), Some(after)) => self.adopted(&before.meta, &after.meta, writing),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn set_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
+        let (before, after) = (set_of(entry.before.as_ref()), set_of(entry.after.as_ref()));
+        let ends = after.is_none_or(|set| set.is_deleted());
+        if let Some(set) = before.or(after).filter(|_| ends) {
+            self.sets_deleted.entry(set.meta.uid.clone()).or_insert(scene.now);
+        }
+        if let Some(after) = after {
+            self.set = Some(after.clone());
+        }
+        let (Actor::Manager(_), Some(before), Some(after)) = (entry.actor, before, after) else {
+            return Ok(());
+        };
+        require(entry.verb == "status", "narrow writes", || {
+            "a manager writes more of the set than its status".into()
+        })?;
+        status_written(before, after, scene)
+    }
+}
+
+/// Who a claim may come to belong to (table 1.4.4).
+fn claim_owners(claim: &str, added: &[OwnerRef], set: &SetRecord) -> Verdict {
+    let retention = set.spec.retention;
+    let pod = claim.split_once('-').map_or("", |(_, pod)| pod);
+    let is_wanted = ordinal_in(pod, set.name()).is_some_and(|ordinal| place_of(ordinal, set).is_some());
+    for owner in added {
+        let goes_with_pod = retention.delete_with_pod && !is_wanted;
+        let fits = match &*owner.kind {
+            "Pod" => goes_with_pod && *owner.name == *pod,
+            _ => retention.delete_with_set && !goes_with_pod && owner.uid == set.meta.uid,
+        };
+        require(fits, "6 claims", || {
+            format!(
+                "{claim} comes to belong to {} {}; the policy is {retention:?}",
+                owner.kind, owner.name
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// No revision is made of a template that has one (rule 1.1.5, invariant 7).
+fn new_revision(new: &RevisionRecord, set: &SetRecord, scene: &Scene<'_>) -> Verdict {
+    let mut others = scene.revisions_of(&set.meta.uid).filter(|r| r.meta.uid != new.meta.uid);
+    let twin = others.find(|r| r.digest == new.digest);
+    require(twin.is_none(), "7 revisions", || {
+        format!(
+            "{} is made of the same template as {}",
+            new.name(),
+            twin.map_or("", |r| r.name())
+        )
+    })
+}
+
+/// What is in use stays, and as much beside it as the limit says; the oldest goes first (rule 1.1.8).
+fn dropped_revision(old: &RevisionRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+    let (name, set) = (old.name(), &writing.decided.set);
+    require(old.meta.is_controlled_by(&set.meta.uid), "1.1.8 history", || {
+        format!("revision {name} is dropped, and is not the set's")
+    })?;
+    let user = scene.pods_of(&set.meta.uid).find(|pod| pod.revision() == Some(name));
+    require(user.is_none(), "1.1.8 history", || {
+        format!(
+            "revision {name} is dropped while {} has it",
+            user.map_or("", |p| p.name())
+        )
+    })?;
+    let there = set_of(scene.server.get(set.kind.resource(), &set.meta.key)).filter(|s| s.meta.uid == set.meta.uid);
+    let named = |name: &str| there.is_some_and(|s| s.status_text("currentRevision") == name);
+    let mut all = scene.revisions_of(&set.meta.uid);
+    let has_twin = all.any(|r| r.digest == old.digest && r.number > old.number);
+    let is_update = old.digest == set.spec.template_digest && !has_twin;
+    require(!named(name) && !is_update, "1.1.8 history", || {
+        format!("revision {name} is dropped, and is the current or the update revision")
+    })?;
+    let is_live = |r: &&&Arc<RevisionRecord>| {
+        let is_used = scene.pods_of(&set.meta.uid).any(|pod| pod.revision() == Some(r.name()));
+        is_used || named(r.name()) || r.digest == set.spec.template_digest || r.meta.uid == old.meta.uid
+    };
+    let all: Vec<_> = scene.revisions_of(&set.meta.uid).collect();
+    let left: Vec<_> = all.iter().filter(|r| !is_live(r)).collect();
+    let limit = set.spec.history_limit.unwrap_or(usize::MAX);
+    require(left.len() >= limit, "1.1.8 history", || {
+        format!(
+            "revision {name} is dropped, and {} are left of {limit} that are to be kept",
+            left.len()
+        )
+    })?;
+    // Those that go together go at once, and may arrive in any order.
+    let goes_too = |r: &RevisionRecord| {
+        let mut commands = writing.decided.decision.commands();
+        commands.any(|c| matches!(&c.command, Command::Delete { uid, .. } if *uid == r.meta.uid))
+    };
+    let older = left.iter().find(|r| r.number < old.number && !goes_too(r));
+    require(older.is_none(), "1.1.8 history", || {
+        format!("revision {name} is dropped before {}", older.map_or("", |r| r.name()))
+    })
+}
+
+/// The status is of the generation at which the set is, and promotes a revision only once all pods have it (rules 1.6 and 3.10).
+fn status_written(before: &SetRecord, after: &SetRecord, scene: &Scene<'_>) -> Verdict {
+    let generation = |set: &SetRecord| set.status.get("observedGeneration").and_then(serde_json::Value::as_i64);
+    let (was, is) = (generation(before).unwrap_or(0), generation(after).unwrap_or(0));
+    let fits = is == after.generation || is == was;
+    require(fits && is >= was, "1.6 status", || {
+        format!(
+            "the status of generation {} says {is}, and said {was}",
+            after.generation
+        )
+    })?;
+    let (was, is) = (
+        before.status_text("currentRevision"),
+        after.status_text("currentRevision"),
+    );
+    if was.is_empty() || was == is {
+        return Ok(());
+    }
+    let is_wanted = |name: &str| ordinal_in(name, after.name()).is_some_and(|o| place_of(o, after).is_some());
+    let mut wanted = scene
+        .pods_of(&after.meta.uid)
+        .filter(|p| is_wanted(p.name()) && !p.is_terminating());
+    let other = wanted.find(|pod| pod.revision() != Some(is));
+    require(other.is_none(), "3.10 completion", || {
+        format!(
+            "{is} becomes the current revision while {} has another",
+            other.map_or("", |p| p.name())
+        )
+    })
+}

@@ -1,0 +1,241 @@
+//! Decisions, judged by what their controller saw.
+
+use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
+use flotilla_model::set::UpdateKind;
+use flotilla_model::template::Digest;
+use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A decision with what it was made from.
+pub(crate) struct Sight<'a> {
+    pub(crate) set: &'a SetRecord,
+    pub(crate) reader: &'a dyn Reader,
+    /// The manager's clock.
+    pub(crate) now: Timestamp,
+}
+
+impl Sight<'_> {
+    /// Judges a decision.
+    pub(crate) fn judge(&self, decision: &Decision) -> Verdict {
+        let set = self.set;
+        let acts = decision.commands().any(|c| !matches!(c.command, Command::Read { .. }));
+        require(!(acts && set.is_deleted()), "2.3(6) set under deletion", || {
+            format!("commands for set {} which is being deleted", set.name())
+        })?;
+        let mut created = BTreeSet::new();
+        let mut claims = BTreeSet::new();
+        let mut deleted: Vec<&Arc<PodRecord>> = Vec::new();
+        for scoped in decision.commands() {
+            match &scoped.command {
+                Command::Create {
+                    resource: Resource::Claims,
+                    key,
+                    ..
+                } => drop(claims.insert(key.clone())),
+                Command::Create {
+                    resource: Resource::Pods,
+                    key,
+                    body,
+                    ..
+                } => {
+                    require(created.insert(key.clone()), "1 one pod per ordinal", || {
+                        format!("{} is created twice in one decision", key.name)
+                    })?;
+                    self.creation(key, body, &claims)?;
+                }
+                Command::Delete {
+                    resource: Resource::Pods,
+                    key,
+                    uid,
+                    resource_version,
+                    ..
+                } => {
+                    let seen = self.reader.pod(key);
+                    let seen =
+                        seen.filter(|p| p.meta.uid == *uid && Some(p.meta.resource_version) == *resource_version);
+                    let Some(pod) = seen else {
+                        return require(false, "1.6 preconditions", || {
+                            format!("{} is deleted as it was not seen", key.name)
+                        });
+                    };
+                    deleted.push(pod);
+                }
+                Command::Patch {
+                    resource: Resource::Pods,
+                    key,
+                    body,
+                    ..
+                } => self.pod_patch(key, body)?,
+                _ => {}
+            }
+        }
+        self.scale_down(&deleted)?;
+        self.update(&deleted)
+    }
+
+    fn pod(&self, ordinal: i64) -> Option<&Arc<PodRecord>> {
+        let key = self.set.meta.key.sibling(format!("{}-{ordinal}", self.set.name()));
+        let pod = self.reader.pod(&key)?;
+        let fits = self.set.spec.selector.matches(|label| pod.label(label));
+        Some(pod).filter(|pod| fits && pod.meta.is_controlled_by(&self.set.meta.uid))
+    }
+
+    fn is_up(&self, ordinal: i64) -> bool {
+        self.pod(ordinal)
+            .is_some_and(|pod| is_available(pod, self.set, self.now))
+    }
+
+    fn digest_of(&self, revision: &str) -> Option<Digest> {
+        let key = self.set.meta.key.sibling(revision);
+        self.reader.revision(&key).map(|r| r.digest)
+    }
+
+    fn is_old(&self, pod: &PodRecord) -> bool {
+        pod.revision().and_then(|name| self.digest_of(name)) != Some(self.set.spec.template_digest)
+    }
+
+    fn creation(&self, key: &ObjectKey, body: &Body, new_claims: &BTreeSet<ObjectKey>) -> Verdict {
+        let set = self.set;
+        let name = &key.name;
+        let place = ordinal_in(name, set.name()).and_then(|ordinal| place_of(ordinal, set));
+        let Some(place) = place else {
+            return require(false, "5 wanted ordinals", || {
+                format!("{name} is created and not wanted")
+            });
+        };
+        require(self.reader.pod(key).is_none(), "1 one pod per ordinal", || {
+            format!("{name} is created while a pod of that name is seen")
+        })?;
+        if set.spec.is_monotonic() {
+            for lower in set.spec.ordinals().iter().take(place) {
+                require(self.is_up(lower), "3 ordered creation", || {
+                    format!("{name} is created while {}-{lower} is not available", set.name())
+                })?;
+            }
+        }
+        let Body::Pod(draft) = body else { return Ok(()) };
+        for (_, claim) in &draft.claims {
+            let claim_key = key.sibling(claim.as_str());
+            let found = self.reader.claim(&claim_key);
+            require(
+                found.is_some() || new_claims.contains(&claim_key),
+                "1.4.3 claims first",
+                || format!("{name} is created, and {claim} neither is seen nor comes before"),
+            )?;
+            require(
+                found.is_none_or(|c| c.meta.deleted.is_none()),
+                "1.4.3 claim under deletion",
+                || format!("{name} is created although {claim} is on its way out"),
+            )?;
+        }
+        let revision = draft.labels.iter().find(|(key, _)| *key == "controller-revision-hash");
+        self.revision_of_new_pod(name, place, revision.map_or("", |(_, value)| value))
+    }
+
+    /// Below the partition the current revision, elsewhere the update revision (rules 2.4 and 3.6).
+    fn revision_of_new_pod(&self, pod: &str, place: usize, revision: &str) -> Verdict {
+        let spec = &self.set.spec;
+        let is_updated = self.digest_of(revision) == Some(spec.template_digest);
+        let current = self.set.status_text("currentRevision");
+        let keeps = spec.update == UpdateKind::RollingUpdate && place < usize::try_from(spec.partition()).unwrap_or(0);
+        if keeps && self.digest_of(current).is_some() {
+            return require(revision == current, "4 partition", || {
+                format!("{pod} is below the partition, and is created at {revision} instead of {current}")
+            });
+        }
+        require(is_updated || keeps, "4 partition", || {
+            format!("{pod} is not below the partition, and is created at {revision}, which is old")
+        })
+    }
+
+    /// A pod is released only if it does not match, and adopted only if it does.
+    fn pod_patch(&self, key: &ObjectKey, body: &serde_json::Value) -> Verdict {
+        if body.pointer("/metadata/ownerReferences").is_none() {
+            return Ok(());
+        }
+        let Some(pod) = self.reader.pod(key) else {
+            return require(false, "1.2 claiming", || {
+                format!("{} is claimed or released unseen", key.name)
+            });
+        };
+        let fits = self.set.spec.selector.matches(|label| pod.label(label))
+            && ordinal_in(&key.name, self.set.name()).is_some();
+        let is_ours = pod.meta.is_controlled_by(&self.set.meta.uid);
+        require(
+            fits != is_ours && (is_ours || pod.meta.controller().is_none()),
+            "1.2 claiming",
+            || {
+                format!(
+                    "{}: fits the set: {fits}, is the set's: {is_ours}, and its owner is changed",
+                    key.name
+                )
+            },
+        )
+    }
+
+    /// Under OrderedReady the highest pod goes first, one at a time, when those that stay are well (rule 2.3 step 9).
+    fn scale_down(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
+        let set = self.set;
+        let unwanted = |pod: &PodRecord| {
+            let ordinal = ordinal_in(pod.name(), set.name());
+            ordinal.filter(|ordinal| place_of(*ordinal, set).is_none())
+        };
+        let going: Vec<i64> = deleted.iter().filter_map(|pod| unwanted(pod)).collect();
+        if going.is_empty() || !set.spec.is_monotonic() {
+            return Ok(());
+        }
+        let all = self.reader.pods_of(&set.meta.uid).iter();
+        let matching = all.filter(|pod| set.spec.selector.matches(|label| pod.label(label)));
+        let highest = matching.filter_map(|pod| unwanted(pod)).max();
+        require(
+            going.len() == 1 && going.first() == highest.as_ref(),
+            "3 ordered scale-down",
+            || format!("ordinals {going:?} go while the highest that is not wanted is {highest:?}"),
+        )?;
+        let unwell = set.spec.ordinals().iter().find(|ordinal| !self.is_up(*ordinal));
+        require(unwell.is_none(), "2.3(9) ordered scale-down", || {
+            format!(
+                "ordinal {} goes while {unwell:?}, which is wanted, is not available",
+                going[0]
+            )
+        })
+    }
+
+    /// Old pods go within the budget, from the highest down (rules 2.5, 3.7).
+    fn update(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
+        let set = self.set;
+        let place = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set));
+        let updated = deleted.iter().filter(|pod| !pod.is_terminal());
+        let mut places: Vec<(usize, bool)> = updated
+            .filter_map(|pod| Some((place(pod)?, is_available(pod, set, self.now))))
+            .collect();
+        places.sort_unstable();
+        let costly = places.iter().filter(|(_, available)| *available).count();
+        let Some(lowest) = places.iter().find(|(_, available)| *available).map(|(place, _)| *place) else {
+            return Ok(());
+        };
+        let from = if is_classic(set) { lowest } else { 0 };
+        let down: Vec<i64> = set
+            .spec
+            .ordinals()
+            .iter()
+            .skip(from)
+            .filter(|ordinal| !self.is_up(*ordinal))
+            .collect();
+        let budget = budget_of(set);
+        require(costly + down.len() <= budget, "2 budget", || {
+            format!("{costly} available pods go while {down:?} are not available; the budget is {budget}")
+        })?;
+        for (above, ordinal) in set.spec.ordinals().iter().enumerate().skip(lowest + 1) {
+            let stays = self.pod(ordinal).filter(|pod| {
+                let goes = places.iter().any(|(place, _)| *place == above);
+                !goes && !pod.is_terminating() && !pod.is_terminal() && self.is_old(pod)
+            });
+            require(stays.is_none(), "2.5 order of the update", || {
+                format!("place {lowest} is updated while ordinal {ordinal} above it is old")
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! The seeded simulator of faults.
+//!
+//! From one seed comes a schedule: a set, a rollout, what users do, and which faults strike when ([`schedule`]). A run ([`run`])
+//! lets the manager's own code ([`flotilla_engine::core::Core`] with the real controllers) act on a simulated cluster in virtual
+//! time, single-threaded, and judges every decision and every write. When faults have ended, the set must come to be as it asks
+//! to be, and then nobody may write any more. The same seed gives the same run, event by event.
+
+pub mod defect;
+mod event;
+pub mod judge;
+mod managers;
+mod network;
+pub mod run;
+pub mod schedule;
+pub mod search;
+mod spy;
+mod trace;
+mod users;
+mod words;
+
+pub use judge::Violation;
+pub use run::{Options, Outcome, run};
+pub use schedule::{Schedule, Wanted};

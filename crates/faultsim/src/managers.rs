@@ -1,0 +1,275 @@
+//! The managers: the engine's core and the real controllers, started, driven, stopped and killed.
+
+use crate::defect::Defect;
+use crate::event::{Event, Life};
+use crate::judge::Violation;
+use crate::run::World;
+use crate::spy::{Decisions, Spy};
+use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_engine::core::lease::LeaseOptions;
+use flotilla_engine::core::request::{Call, Request};
+use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_model::{Resource, SetKind, Timestamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// One watch of a manager.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Names the stream; what belongs to an earlier one is ignored.
+    pub(crate) stream: u32,
+    pub(crate) state: WatchState,
+    /// Everything up to this version was brought.
+    pub(crate) cursor: u64,
+    /// The next delivery is planned.
+    pub(crate) is_due: bool,
+    /// Nothing is brought before.
+    pub(crate) lags_until_ms: u64,
+    /// Until then, only the last of several events about one object is brought.
+    pub(crate) coalesces_until_ms: u64,
+}
+
+/// What a watch does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WatchState {
+    /// Nothing yet.
+    #[default]
+    Off,
+    /// A list is on its way.
+    Listing,
+    /// A list is on its way, and another is wanted after it.
+    ListingTwice,
+    /// It brings events.
+    Open,
+    /// It has broken.
+    Broken,
+}
+
+/// One manager.
+pub(crate) struct Manager {
+    pub(crate) life: u32,
+    /// `None` while it is dead.
+    pub(crate) core: Option<Core>,
+    pub(crate) decisions: Decisions,
+    /// How far its clock is ahead.
+    pub(crate) skew_ms: i64,
+    /// It stands still until then.
+    pub(crate) stopped_until_ms: u64,
+    pub(crate) watches: BTreeMap<Resource, Watch>,
+    /// Dies when this many more of its writes have reached the server, and comes back after so long.
+    pub(crate) dies_after: Option<(u32, u64)>,
+    /// Stands still when this many more of its writes are about to leave, for so long.
+    pub(crate) stops_before: Option<(u32, u64)>,
+    /// When it is next advanced, unless something comes before.
+    pub(crate) wakes_at_ms: Option<u64>,
+}
+
+impl Manager {
+    pub(crate) fn new(skew_ms: i64) -> Self {
+        Manager {
+            life: 0,
+            core: None,
+            decisions: Decisions::default(),
+            skew_ms,
+            stopped_until_ms: 0,
+            watches: BTreeMap::new(),
+            dies_after: None,
+            stops_before: None,
+            wakes_at_ms: None,
+        }
+    }
+}
+
+/// Who a manager is in the election.
+pub(crate) fn identity(life: Life) -> String {
+    format!("manager-{}-{}", life.manager, life.life)
+}
+
+impl World {
+    /// What a manager's clock shows.
+    pub(crate) fn clock_of(&self, manager: usize) -> Timestamp {
+        let skew_ms = self.managers[manager].skew_ms;
+        Timestamp::from_millis(self.time().as_millis() + skew_ms)
+    }
+
+    /// What time it really was when a manager's clock showed this.
+    pub(crate) fn true_time(&self, manager: usize, shown: Timestamp) -> Timestamp {
+        Timestamp::from_millis(shown.as_millis() - self.managers[manager].skew_ms)
+    }
+
+    /// The life of a manager, if it lives and is the one that is meant.
+    pub(crate) fn is_alive(&self, life: Life) -> bool {
+        let manager = &self.managers[life.manager];
+        manager.core.is_some() && manager.life == life.life
+    }
+
+    /// Starts a manager from nothing.
+    pub(crate) fn start_manager(&mut self, index: usize) {
+        let now = self.clock_of(index);
+        let kind = self.schedule.set.kind;
+        let seed = self.schedule.seed;
+        let (defect, is_told) = (self.defect, self.trace.is_on());
+        let manager = &mut self.managers[index];
+        if manager.core.is_some() {
+            return;
+        }
+        manager.life += 1;
+        let life = Life {
+            manager: index,
+            life: manager.life,
+        };
+        manager.decisions = Decisions::default();
+        manager.watches.clear();
+        (manager.dies_after, manager.stops_before) = (None, None);
+        manager.wakes_at_ms = None;
+        let options = core_options(&identity(life), kind, seed);
+        let spy = Spy {
+            inner: StatefulSetController::new(kind),
+            kind,
+            decisions: manager.decisions.clone(),
+            defect,
+            is_told,
+        };
+        manager.core = Some(Core::new(options, vec![Box::new(spy)], now));
+        self.say(|| format!("manager {index} starts as {}", identity(life)));
+        self.drive(life);
+    }
+
+    /// A manager dies. What it has sent goes on; nothing reaches it any more.
+    pub(crate) fn kill_manager(&mut self, index: usize, back_after_ms: u64) {
+        let manager = &mut self.managers[index];
+        if manager.core.take().is_none() {
+            return;
+        }
+        (manager.dies_after, manager.stops_before) = (None, None);
+        manager.stopped_until_ms = 0;
+        self.say(|| format!("manager {index} dies"));
+        self.plan(back_after_ms, Event::Start(index));
+    }
+
+    /// Lets a manager do what is due, and plans when it is next looked at.
+    pub(crate) fn drive(&mut self, life: Life) {
+        if !self.is_alive(life) {
+            return;
+        }
+        let now = self.clock_of(life.manager);
+        let Some(core) = self.managers[life.manager].core.as_mut() else {
+            return;
+        };
+        core.advance(now);
+        let effects = core.take_effects();
+        let wake = core.next_wake(now);
+        let panics = core.metrics().panics;
+        self.hear_decisions(life.manager);
+        if panics > 0 {
+            let trouble = "a controller panicked; the core has caught it".to_owned();
+            self.fail(Err(Violation::new("no panic", trouble)));
+        }
+        for effect in effects {
+            match effect {
+                Effect::List(resource) => self.begin_list(life, resource),
+                Effect::Send(request) => self.send(life, request),
+            }
+        }
+        self.plan_wake(life, wake, now);
+    }
+
+    /// Takes note of what a manager has decided.
+    fn hear_decisions(&mut self, manager: usize) {
+        for (line, verdict) in self.managers[manager].decisions.take_news() {
+            self.say(|| format!("manager {manager} {line}"));
+            self.fail(verdict);
+        }
+    }
+
+    fn plan_wake(&mut self, life: Life, wake: Option<Timestamp>, now: Timestamp) {
+        let Some(wake) = wake else { return };
+        // A wake-up that is due already would make the shell spin; a millisecond later it is seen again, and the bound on events
+        // of a run finds it.
+        let delay_ms = u64::try_from(wake.since(now).as_millis()).unwrap_or(u64::MAX).max(1);
+        let at_ms = self.now_ms.saturating_add(delay_ms);
+        let known = &mut self.managers[life.manager].wakes_at_ms;
+        if known.is_none_or(|known| at_ms < known) {
+            *known = Some(at_ms);
+            self.plan_at(at_ms, Event::Advance(life));
+        }
+    }
+
+    pub(crate) fn advance_manager(&mut self, life: Life) {
+        let now_ms = self.now_ms;
+        let known = &mut self.managers[life.manager].wakes_at_ms;
+        if known.is_some_and(|at| at <= now_ms) {
+            *known = None;
+        }
+        self.drive(life);
+    }
+
+    fn send(&mut self, life: Life, request: Request) {
+        let basis = match &request.call {
+            Call::Write(command) => self.managers[life.manager].decisions.that_asked_for(command),
+            _ => None,
+        };
+        if self.trace.is_on() && !matches!(request.call, Call::Lease(_) | Call::Event(_)) {
+            let text = crate::words::call(&request.call);
+            self.say(|| format!("manager {} sends {text}", life.manager));
+        }
+        if request.call.needs_lease() {
+            self.count_departure(life);
+        }
+        let delay_ms = self.rng.u64(0..3);
+        let event = Event::Depart(life, Box::new(request), basis);
+        self.plan(delay_ms, event);
+    }
+
+    /// Counts a write of a manager that is about to leave; with it the manager may stand still.
+    fn count_departure(&mut self, life: Life) {
+        let now_ms = self.now_ms;
+        let manager = &mut self.managers[life.manager];
+        match manager.stops_before {
+            Some((0 | 1, for_ms)) => {
+                manager.stops_before = None;
+                manager.stopped_until_ms = manager.stopped_until_ms.max(now_ms + for_ms);
+            }
+            Some((left, for_ms)) => manager.stops_before = Some((left - 1, for_ms)),
+            None => {}
+        }
+    }
+
+    /// Counts a write of a manager that has reached the server; it may have been the last of its life.
+    pub(crate) fn count_write(&mut self, life: Life) {
+        if !self.is_alive(life) {
+            return;
+        }
+        let Some((left, back_after_ms)) = self.managers[life.manager].dies_after else {
+            return;
+        };
+        if left <= 1 {
+            self.kill_manager(life.manager, back_after_ms);
+        } else {
+            self.managers[life.manager].dies_after = Some((left - 1, back_after_ms));
+        }
+    }
+}
+
+fn core_options(identity: &str, kind: SetKind, seed: u64) -> CoreOptions {
+    CoreOptions {
+        lease: Some(LeaseOptions::new("flotilla-system", "flotilla-manager")),
+        resources: vec![
+            kind.resource(),
+            Resource::Pods,
+            Resource::Claims,
+            Resource::Revisions,
+            Resource::StorageClasses,
+        ],
+        // Shorter than in a real cluster, since there is no other controller whose habits have to be observed.
+        observation_period: Duration::from_secs(1),
+        foreign_pause: Duration::from_secs(60),
+        seed,
+        ..CoreOptions::new(identity)
+    }
+}
+
+/// Whether the shell of a manager with this defect sends what the core would not send any more.
+pub(crate) fn ignores_fence(defect: Option<Defect>) -> bool {
+    defect == Some(Defect::NoFence)
+}

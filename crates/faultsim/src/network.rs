@@ -1,0 +1,412 @@
+//! Between managers and the server: requests that travel, answers that get lost, watches that lag, repeat and break.
+//!
+//! What the API guarantees is kept, since the engine rests on it: a watch delivers a kind in order of versions and leaves out nothing
+//! but what a later event of the same object supersedes; a list shows one moment, which is not before it was asked for.
+
+use crate::defect::Defect;
+use crate::event::{Basis, Event, Life, Reply};
+use crate::judge::Writing;
+use crate::managers::{WatchState, ignores_fence};
+use crate::run::World;
+use crate::schedule::Loss;
+use flotilla_engine::core::WatchEvent;
+use flotilla_engine::core::lease::{LeaseCall, LeaseReply};
+use flotilla_engine::core::request::{Answer, Call, Refusal, Request, RequestId};
+use flotilla_engine::wire::{self, Object};
+use flotilla_model::{Command, ObjectKey, PatchKind, Resource};
+use flotilla_sim::server::{Actor, DeleteOptions, Status, Stored, Told, refusal, wire_status};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// For some time, some requests suffer something.
+#[derive(Debug)]
+pub(crate) struct Window {
+    pub(crate) loss: Loss,
+    pub(crate) until_ms: u64,
+    pub(crate) percent: u32,
+    pub(crate) rng: fastrand::Rng,
+}
+
+impl World {
+    fn loss(&mut self) -> Option<Loss> {
+        let now_ms = self.now_ms;
+        self.windows.retain(|window| window.until_ms > now_ms);
+        self.windows
+            .iter_mut()
+            .find_map(|window| (window.rng.u32(0..100) < window.percent).then_some(window.loss))
+    }
+
+    /// A request leaves its manager, provided that it may still be sent.
+    pub(crate) fn depart(&mut self, life: Life, request: Box<Request>, basis: Basis) {
+        if !self.is_alive(life) {
+            return;
+        }
+        let clock = self.clock_of(life.manager);
+        let id = request.id;
+        let may_send = self.managers[life.manager]
+            .core
+            .as_ref()
+            .is_some_and(|core| core.may_send(&request.call, clock));
+        if !may_send && !ignores_fence(self.defect) {
+            return self.answer_in(0, life, &request, Answer::Fenced);
+        }
+        let travel_ms = self.rng.u64(1..10);
+        let arrive = |reply| Event::Arrive(life, request.clone(), basis.clone(), reply);
+        let (arrival, answer) = match self.loss() {
+            None => (Some((travel_ms, arrive(Reply::Comes))), None),
+            Some(Loss::Request) => (None, Some((3_000, Answer::Lost("no answer".into())))),
+            Some(Loss::Answer) => (
+                Some((travel_ms, arrive(Reply::Lost))),
+                Some((3_000, Answer::Lost("no answer".into()))),
+            ),
+            Some(Loss::Late) => {
+                let late_ms = self.rng.u64(10..2_000);
+                let answer = Answer::Lost("connection reset".into());
+                (Some((late_ms, arrive(Reply::Late))), Some((1, answer)))
+            }
+            Some(Loss::Unsent) => (None, Some((1, Answer::NotSent("connection refused".into())))),
+            Some(Loss::Throttle) => (None, Some((travel_ms, refuse(refusal(429, "TooManyRequests", "busy"))))),
+            Some(Loss::Error) => (None, Some((travel_ms, refuse(refusal(500, "InternalError", "etcd"))))),
+            Some(Loss::Timeout) if self.rng.bool() => (Some((travel_ms, arrive(Reply::Timeout))), None),
+            Some(Loss::Timeout) => (
+                None,
+                Some((travel_ms, refuse(refusal(503, "ServiceUnavailable", "later")))),
+            ),
+        };
+        if let Some((delay_ms, event)) = arrival {
+            self.plan(delay_ms, event);
+        }
+        if let Some((delay_ms, answer)) = answer {
+            let word = format!("{answer:?}");
+            self.say(|| format!("    request {} of manager {}: {word}", id.0, life.manager));
+            self.answer_in(delay_ms, life, &request, answer);
+        }
+    }
+
+    fn answer_in(&mut self, delay_ms: u64, life: Life, request: &Request, answer: Answer) {
+        let answer = match (&request.call, answer) {
+            (Call::Lease(_), Answer::Lease(reply)) => Answer::Lease(reply),
+            (Call::Lease(_), _) => Answer::Lease(LeaseReply::Failed),
+            (Call::Write(_) | Call::Status(_), Answer::Object(_)) if self.defect == Some(Defect::NoOverlay) => {
+                Answer::Success
+            }
+            (_, answer) => answer,
+        };
+        let event = Event::Answer(life, request.id, Box::new(answer));
+        self.plan(delay_ms, event);
+    }
+
+    /// An answer reaches its manager.
+    pub(crate) fn answered(&mut self, life: Life, id: RequestId, answer: Answer) {
+        if !self.is_alive(life) {
+            return;
+        }
+        let clock = self.clock_of(life.manager);
+        if let Some(core) = &mut self.managers[life.manager].core {
+            core.answer(id, answer, clock);
+        }
+        self.drive(life);
+    }
+
+    /// A request reaches the server.
+    pub(crate) fn arrive(&mut self, life: Life, request: &Request, basis: Basis, reply: Reply) {
+        let is_write = request.call.needs_lease();
+        if is_write {
+            self.writes += 1;
+            self.judge_write(life, &request.call, basis.as_deref());
+        }
+        self.writing = basis.map(|decided| Writing {
+            decided_at: self.true_time(life.manager, decided.now),
+            decided,
+            is_late: reply == Reply::Late,
+        });
+        let answer = self.perform(life.manager, &request.call);
+        if is_write {
+            self.settle();
+            self.count_write(life);
+        }
+        self.writing = None;
+        if let Answer::Refused(refusal) = &answer {
+            let text = format!("{} {}", refusal.status.reason, refusal.status.message);
+            self.say(|| format!("    refused: {text}"));
+        }
+        let delay_ms = self.rng.u64(1..10);
+        match reply {
+            Reply::Comes => self.answer_in(delay_ms, life, request, answer),
+            Reply::Timeout => self.answer_in(delay_ms, life, request, refuse(refusal(504, "Timeout", "too slow"))),
+            Reply::Lost | Reply::Late => {}
+        }
+    }
+
+    /// Carries a request out.
+    fn perform(&mut self, manager: usize, call: &Call) -> Answer {
+        let actor = Actor::Manager(manager);
+        let server = &mut self.cluster.server;
+        match call {
+            Call::Get { resource, key } => match server.get(*resource, key) {
+                Some(stored) => answer(stored),
+                None => refuse(refusal(404, "NotFound", format!("{resource} {} not found", key.name))),
+            },
+            Call::Write(Command::Create { resource, body, .. }) => {
+                result(server.create(actor, *resource, body.render()))
+            }
+            Call::Write(Command::Patch {
+                resource,
+                key,
+                uid,
+                kind,
+                body,
+                resource_version,
+                ..
+            }) => {
+                let body = wire::body::patch(*kind, body.clone(), uid, *resource_version);
+                result(server.patch(actor, *resource, key, (*kind, &body)))
+            }
+            Call::Write(Command::Delete {
+                resource,
+                key,
+                uid,
+                resource_version,
+                ..
+            }) => {
+                let by_name = self.defect == Some(Defect::DeleteByName);
+                let options = DeleteOptions {
+                    uid: (!by_name).then(|| uid.to_string()),
+                    resource_version: resource_version.filter(|_| !by_name).map(|v| v.to_string()),
+                    ..DeleteOptions::default()
+                };
+                result(server.delete(actor, *resource, key, &options))
+            }
+            Call::Write(Command::Read { .. }) | Call::Event(_) => Answer::Success,
+            Call::Status(patch) => {
+                let body = wire::body::status_patch(patch);
+                result(server.patch_status(actor, patch.resource, &patch.key, &body))
+            }
+            Call::Lease(lease) => Answer::Lease(self.lease(manager, lease)),
+        }
+    }
+
+    fn lease(&mut self, manager: usize, call: &LeaseCall) -> LeaseReply {
+        let key = lease_key();
+        let actor = Actor::Manager(manager);
+        let written = match call {
+            LeaseCall::Get => match self.cluster.server.get(Resource::Leases, &key) {
+                Some(stored) => Ok(stored.clone()),
+                None => return LeaseReply::Missing,
+            },
+            LeaseCall::Create(spec) => {
+                let body = wire::lease::create_body(&key, spec);
+                self.cluster.server.create(actor, Resource::Leases, body)
+            }
+            LeaseCall::Update { resource_version, spec } => {
+                let body = wire::lease::update_body(*resource_version, spec);
+                self.cluster
+                    .server
+                    .patch(actor, Resource::Leases, &key, (PatchKind::Merge, &body))
+            }
+        };
+        match written {
+            Ok(stored) => serde_json::to_vec(&*stored.value())
+                .ok()
+                .and_then(|bytes| wire::lease::read(&bytes).ok())
+                .map_or(LeaseReply::Failed, LeaseReply::Found),
+            Err(status) if status.code == 409 => LeaseReply::Conflict,
+            Err(status) if status.code == 404 => LeaseReply::Missing,
+            Err(_) => LeaseReply::Failed,
+        }
+    }
+
+    /// A manager lists a kind, and watches it from there.
+    pub(crate) fn begin_list(&mut self, life: Life, resource: Resource) {
+        let clock = self.clock_of(life.manager);
+        let manager = &mut self.managers[life.manager];
+        let watch = manager.watches.entry(resource).or_default();
+        if matches!(watch.state, WatchState::Listing | WatchState::ListingTwice) {
+            watch.state = WatchState::ListingTwice;
+            return;
+        }
+        watch.stream += 1;
+        watch.state = WatchState::Listing;
+        watch.is_due = false;
+        let stream = watch.stream;
+        if let Some(core) = &mut manager.core {
+            core.watch(WatchEvent::ListBegan(resource, clock), clock);
+        }
+        let delay_ms = self.rng.u64(1..20);
+        let event = match self.loss() {
+            Some(_) => Event::Again(life, resource, stream),
+            None => Event::List(life, resource, stream),
+        };
+        self.plan(delay_ms, event);
+    }
+
+    fn is_stream(&self, life: Life, resource: Resource, stream: u32) -> bool {
+        let watch = self.managers[life.manager].watches.get(&resource);
+        self.is_alive(life) && watch.is_some_and(|watch| watch.stream == stream)
+    }
+
+    /// A list reaches the server.
+    pub(crate) fn list(&mut self, life: Life, resource: Resource, stream: u32) {
+        let objects = self
+            .cluster
+            .server
+            .all(resource)
+            .filter_map(|s| s.object.clone())
+            .collect();
+        let event = Event::Listed(life, resource, stream, objects, self.cluster.server.version());
+        let delay_ms = self.rng.u64(1..30);
+        self.plan(delay_ms, event);
+    }
+
+    /// The answer to a list reaches its manager.
+    pub(crate) fn listed(
+        &mut self,
+        life: Life,
+        (resource, stream): (Resource, u32),
+        objects: Vec<Object>,
+        version: u64,
+    ) {
+        if !self.is_stream(life, resource, stream) {
+            return;
+        }
+        let clock = self.clock_of(life.manager);
+        let manager = &mut self.managers[life.manager];
+        if let Some(core) = &mut manager.core {
+            for object in objects {
+                core.watch(WatchEvent::Listed(object), clock);
+            }
+            core.watch(WatchEvent::ListEnded(resource, version), clock);
+        }
+        let watch = manager.watches.entry(resource).or_default();
+        let twice = watch.state == WatchState::ListingTwice;
+        watch.cursor = version;
+        watch.state = WatchState::Open;
+        self.say(|| format!("manager {} has listed {resource} at {version}", life.manager));
+        self.plan_delivery(life.manager, resource);
+        if twice {
+            self.begin_list(life, resource);
+        }
+        self.drive(life);
+    }
+
+    /// A broken watch, or a failed list, begins again.
+    pub(crate) fn again(&mut self, life: Life, resource: Resource, stream: u32) {
+        if !self.is_stream(life, resource, stream) {
+            return;
+        }
+        let Some(watch) = self.managers[life.manager].watches.get_mut(&resource) else {
+            return;
+        };
+        match watch.state {
+            WatchState::Broken => {
+                watch.state = WatchState::Open;
+                self.plan_delivery(life.manager, resource);
+            }
+            WatchState::Listing | WatchState::ListingTwice => {
+                watch.state = WatchState::Off;
+                self.begin_list(life, resource);
+            }
+            WatchState::Off | WatchState::Open => {}
+        }
+    }
+
+    /// Plans the next delivery of a watch, if there is something to bring and none is planned.
+    pub(crate) fn plan_delivery(&mut self, manager: usize, resource: Resource) {
+        let delay_ms = self.rng.u64(1..8);
+        let life = Life {
+            manager,
+            life: self.managers[manager].life,
+        };
+        let newest = self.cluster.server.watch(resource, u64::MAX).is_ok();
+        let Some(watch) = self.managers[manager].watches.get_mut(&resource) else {
+            return;
+        };
+        if watch.state != WatchState::Open || watch.is_due || !newest {
+            return;
+        }
+        watch.is_due = true;
+        let at_ms = (self.now_ms + delay_ms).max(watch.lags_until_ms);
+        let stream = watch.stream;
+        self.plan_at(at_ms, Event::Watch(life, resource, stream));
+    }
+
+    /// A watch brings what has happened, all of it or the first part.
+    pub(crate) fn deliver(&mut self, life: Life, resource: Resource, stream: u32) {
+        if !self.is_stream(life, resource, stream) {
+            return;
+        }
+        let clock = self.clock_of(life.manager);
+        let Some(watch) = self.managers[life.manager].watches.get_mut(&resource) else {
+            return;
+        };
+        watch.is_due = false;
+        if watch.state != WatchState::Open {
+            return;
+        }
+        if self.now_ms < watch.lags_until_ms {
+            return self.plan_delivery(life.manager, resource);
+        }
+        let coalesces = self.now_ms < watch.coalesces_until_ms;
+        let Ok(all) = self.cluster.server.told(resource, watch.cursor) else {
+            return self.begin_list(life, resource);
+        };
+        let is_all = self.rng.u8(0..8) != 0;
+        let news = if is_all { &all[..] } else { &all[..all.len() / 2] };
+        let news: Vec<Told> = if coalesces { coalesced(news) } else { news.to_vec() };
+        watch.cursor = news.last().map_or(watch.cursor, Told::version);
+        let bookmark = (is_all && self.rng.u8(0..8) == 0).then(|| self.cluster.server.version());
+        watch.cursor = bookmark.unwrap_or(watch.cursor);
+        let count = news.len();
+        if let Some(core) = &mut self.managers[life.manager].core {
+            for told in news {
+                core.watch(event_of(resource, told), clock);
+            }
+            if let Some(version) = bookmark {
+                core.watch(WatchEvent::Bookmark(resource, version), clock);
+            }
+        }
+        self.say(|| format!("manager {} sees {count} events of {resource}", life.manager));
+        if !is_all {
+            self.plan_delivery(life.manager, resource);
+        }
+        self.drive(life);
+    }
+}
+
+fn event_of(resource: Resource, told: Told) -> WatchEvent {
+    match told {
+        Told::Upsert(_, object) => WatchEvent::Upsert(object),
+        Told::Deleted(version, key, uid) => WatchEvent::Deleted(resource, key, uid, version),
+    }
+}
+
+/// Of several events about one incarnation the last.
+fn coalesced(news: &[Told]) -> Vec<Told> {
+    let last: BTreeMap<_, _> = news.iter().map(|told| (told.uid(), told.version())).collect();
+    news.iter()
+        .filter(|told| last.get(told.uid()) == Some(&told.version()))
+        .cloned()
+        .collect()
+}
+
+/// Where the managers' lease is.
+pub(crate) fn lease_key() -> ObjectKey {
+    ObjectKey::new("flotilla-system", "flotilla-manager")
+}
+
+fn answer(stored: &Stored) -> Answer {
+    stored.object.clone().map_or(Answer::Success, Answer::Object)
+}
+
+fn result(result: Result<Stored, Status>) -> Answer {
+    match result {
+        Ok(stored) => answer(&stored),
+        Err(status) => refuse(status),
+    }
+}
+
+fn refuse(status: Status) -> Answer {
+    let status = wire_status(&status);
+    let retry_after = (status.code == 429).then_some(Duration::from_secs(1));
+    Answer::Refused(Refusal { status, retry_after })
+}

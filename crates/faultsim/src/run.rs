@@ -1,0 +1,488 @@
+//! One run: the cluster, the managers and the network between them, in virtual time, from one schedule.
+
+use crate::defect::Defect;
+use crate::event::{Event, Life};
+use crate::judge::{Judge, Scene, Verdict, Violation, Writing, settled};
+use crate::managers::{Manager, WatchState, identity};
+use crate::network::{Window, lease_key};
+use crate::schedule::{Fault, Schedule, What};
+use crate::spy::Decided;
+use crate::trace::Trace;
+use crate::words;
+use fastrand::Rng;
+use flotilla_engine::core::request::Call;
+use flotilla_model::{ObjectKey, Timestamp};
+use flotilla_sim::server::Admission;
+use flotilla_sim::{Agenda, Cluster};
+use std::time::Duration;
+
+/// When the simulated world begins, in seconds since 1970.
+const BEGINNING_S: i64 = 1_767_225_600;
+/// After the last fault, the set must be as it should be within this time. It includes the longest pause of the engine (a set with
+/// a foreign writer is left alone for a minute) and the back-off of a slot whose pods have ended a few times.
+const LIVELY_WITHIN_MS: u64 = 600_000;
+/// What is left to write when the set is as it should be has this much time.
+const LAST_WORDS_MS: u64 = 5_000;
+/// For so long nothing may be written afterwards. Longer than a minute, after which conditions tell of what blocks.
+const SILENT_MS: u64 = 70_000;
+/// When nothing has changed for so long, what is in the way must be told, and users begin to help. It is the minute that rules allow,
+/// and as much as clocks may differ.
+const STUCK_MS: u64 = 100_000;
+/// More writes than this in one run are an endless loop.
+const WRITES_MAX: u32 = 3_000;
+/// More events than this in one run are an endless loop.
+const EVENTS_MAX: u32 = 400_000;
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// A defect to plant.
+    pub defect: Option<Defect>,
+    /// Keep what happens.
+    pub trace: bool,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What was wrong, if anything.
+    pub violation: Option<Violation>,
+    /// What happened, if it was kept.
+    pub trace: Vec<String>,
+    /// Writes of managers that reached the server.
+    pub writes: u32,
+    /// Virtual time that passed.
+    pub lasted: Duration,
+    /// When the set was as it should be, after the last fault.
+    pub settled_after: Duration,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Faults strike.
+    Busy,
+    /// They have ended then.
+    Calm { since_ms: u64 },
+    /// All is as it should be since then; there had been so many writes when last words were over.
+    Settled { since_ms: u64, writes: Option<u32> },
+    /// Nothing is left to see.
+    Over,
+}
+
+/// Everything there is in a run.
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) schedule: Schedule,
+    pub(crate) managers: Vec<Manager>,
+    pub(crate) windows: Vec<Window>,
+    pub(crate) rng: Rng,
+    pub(crate) trace: Trace,
+    pub(crate) defect: Option<Defect>,
+    pub(crate) now_ms: u64,
+    /// What the write that is being carried out rests on.
+    pub(crate) writing: Option<Writing>,
+    pub(crate) writes: u32,
+    admissions: Vec<(u64, Admission)>,
+    agenda: Agenda<Event>,
+    judge: Judge,
+    stage: Stage,
+    settled_after_ms: u64,
+    /// When anything but a lease or an event changed last.
+    changed_at_ms: u64,
+    violation: Option<Violation>,
+}
+
+/// Runs a schedule to its end, or to the first violation.
+pub fn run(schedule: &Schedule, options: Options) -> Outcome {
+    let mut world = World::new(schedule, options);
+    let mut events = 0;
+    while world.violation.is_none() && world.stage != Stage::Over && world.step() {
+        events += 1;
+        if events > EVENTS_MAX || world.writes > WRITES_MAX {
+            let what = format!("{events} events and {} writes, and no end", world.writes);
+            world.fail(Err(Violation::new("8 quiescence", what)));
+        }
+    }
+    Outcome {
+        violation: world.violation,
+        trace: world.trace.into_lines(),
+        writes: world.writes,
+        lasted: Duration::from_millis(world.now_ms),
+        settled_after: Duration::from_millis(world.settled_after_ms),
+    }
+}
+
+fn moment(at_ms: u64) -> Timestamp {
+    Timestamp::from_seconds(BEGINNING_S) + Duration::from_millis(at_ms)
+}
+
+impl World {
+    fn new(schedule: &Schedule, options: Options) -> Self {
+        let mut cluster = Cluster::new(schedule.seed, moment(0));
+        cluster.nodes.broken_images.push("bad:".to_owned());
+        let managers = schedule.skews_ms.iter().take(schedule.managers);
+        let mut world = World {
+            cluster,
+            managers: managers.map(|skew| Manager::new(*skew)).collect(),
+            windows: Vec::new(),
+            rng: Rng::with_seed(schedule.seed ^ 0x5eed),
+            trace: Trace::new(options.trace),
+            defect: options.defect,
+            now_ms: 0,
+            writing: None,
+            writes: 0,
+            admissions: Vec::new(),
+            agenda: Agenda::default(),
+            judge: Judge::new(schedule.skews_ms.iter().copied().max().unwrap_or(0).max(0)),
+            stage: Stage::Busy,
+            settled_after_ms: 0,
+            changed_at_ms: 0,
+            violation: None,
+            schedule: schedule.clone(),
+        };
+        for index in 0..world.managers.len() {
+            world.plan_at(100 * index as u64, Event::Start(index));
+        }
+        world.plan_at(50, Event::CreateSet);
+        for (index, item) in schedule.items.iter().enumerate() {
+            world.plan_at(item.at_ms, Event::Item(index));
+        }
+        world.plan_at(schedule.calm_at_ms(), Event::Calm);
+        world
+    }
+
+    /// Plans an event.
+    pub(crate) fn plan(&mut self, delay_ms: u64, event: Event) {
+        self.plan_at(self.now_ms + delay_ms, event);
+    }
+
+    pub(crate) fn plan_at(&mut self, at_ms: u64, event: Event) {
+        self.agenda.plan(moment(at_ms), event);
+    }
+
+    /// The moment `delay_ms` from now.
+    pub(crate) fn later(&self, delay_ms: u64) -> Timestamp {
+        moment(self.now_ms + delay_ms)
+    }
+
+    /// The moment.
+    pub(crate) fn time(&self) -> Timestamp {
+        moment(self.now_ms)
+    }
+
+    pub(crate) fn say(&mut self, text: impl FnOnce() -> String) {
+        self.trace.say(self.now_ms, text);
+    }
+
+    /// Goes to the next moment at which something happens. `false` if nothing ever does.
+    fn step(&mut self) -> bool {
+        let dues = [self.agenda.next_due(), self.cluster.next_due()];
+        let Some(next) = dues.into_iter().flatten().min() else {
+            return false;
+        };
+        self.now_ms = u64::try_from(next.since(moment(0)).as_millis()).unwrap_or(u64::MAX);
+        self.cluster.advance(next);
+        self.settle();
+        while self.violation.is_none()
+            && let Some((_, event)) = self.agenda.pop(next)
+        {
+            if let Some(until_ms) = self.stands_still(&event) {
+                self.plan_at(until_ms, event);
+                continue;
+            }
+            self.happen(event);
+            self.settle();
+        }
+        true
+    }
+
+    /// Until when the manager that an event reaches stands still.
+    fn stands_still(&self, event: &Event) -> Option<u64> {
+        let (Event::Advance(life)
+        | Event::Depart(life, ..)
+        | Event::Answer(life, ..)
+        | Event::Listed(life, ..)
+        | Event::Watch(life, ..)
+        | Event::Again(life, ..)) = event
+        else {
+            return None;
+        };
+        let until_ms = self.managers[life.manager].stopped_until_ms;
+        (until_ms > self.now_ms).then_some(until_ms)
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Item(index) => self.item(index),
+            Event::Advance(life) => self.advance_manager(life),
+            Event::Depart(life, request, basis) => self.depart(life, request, basis),
+            Event::Arrive(life, request, basis, reply) => self.arrive(life, &request, basis, reply),
+            Event::Answer(life, id, answer) => self.answered(life, id, *answer),
+            Event::List(life, resource, stream) => self.list(life, resource, stream),
+            Event::Listed(life, resource, stream, objects, version) => {
+                self.listed(life, (resource, stream), objects, version);
+            }
+            Event::Watch(life, resource, stream) => self.deliver(life, resource, stream),
+            Event::Again(life, resource, stream) => self.again(life, resource, stream),
+            Event::Start(index) => self.start_manager(index),
+            Event::CreateSet => self.create_set(),
+            Event::AdmissionEnds => self.admission_changes(),
+            Event::Calm => self.calm(),
+            Event::Look => self.look(),
+        }
+    }
+
+    fn item(&mut self, index: usize) {
+        let item = self.schedule.items[index].clone();
+        self.say(|| format!("---- {item}"));
+        match item.what {
+            What::User(act) => self.act(&act),
+            What::Fault(fault) => self.strike(fault, item.seed),
+        }
+    }
+
+    fn strike(&mut self, fault: Fault, seed: u64) {
+        let now_ms = self.now_ms;
+        match fault {
+            Fault::Lag(resource, for_ms) => {
+                for watch in self.managers.iter_mut().filter_map(|m| m.watches.get_mut(&resource)) {
+                    watch.lags_until_ms = now_ms + for_ms;
+                }
+            }
+            Fault::Coalesce(resource, for_ms) => {
+                for watch in self.managers.iter_mut().filter_map(|m| m.watches.get_mut(&resource)) {
+                    watch.coalesces_until_ms = now_ms + for_ms;
+                }
+            }
+            Fault::Break(resource, gone) => {
+                for index in 0..self.managers.len() {
+                    self.break_watch(index, resource);
+                }
+                if gone {
+                    self.cluster.server.compact(resource);
+                }
+            }
+            Fault::Repeat(resource, count) => {
+                for index in 0..self.managers.len() {
+                    self.repeat(index, resource, count);
+                }
+            }
+            Fault::Requests(loss, for_ms, percent) => self.windows.push(Window {
+                loss,
+                until_ms: now_ms + for_ms,
+                percent,
+                rng: Rng::with_seed(seed),
+            }),
+            Fault::Crash(manager, 0, back_after_ms) => self.kill_manager(manager, back_after_ms),
+            Fault::Crash(manager, writes, back_after_ms) => {
+                self.managers[manager].dies_after = Some((writes, back_after_ms));
+            }
+            Fault::Stop(manager, 0, for_ms) => self.managers[manager].stopped_until_ms = now_ms + for_ms,
+            Fault::Stop(manager, writes, for_ms) => self.managers[manager].stops_before = Some((writes, for_ms)),
+            Fault::Pod(..) | Fault::Node(..) | Fault::Quota(..) | Fault::Webhook(..) => self.strike_cluster(&fault),
+        }
+    }
+
+    fn strike_cluster(&mut self, fault: &Fault) {
+        match *fault {
+            Fault::Pod(ordinal, ailment, for_ms) => {
+                let until = self.later(for_ms);
+                self.cluster.ail(&Self::pod_key(ordinal), ailment, until);
+            }
+            Fault::Node(node, for_ms) => {
+                let until = self.later(for_ms);
+                self.cluster.lose_node(node, until);
+            }
+            Fault::Quota(pods_max, for_ms) => {
+                let pods_max = Some(pods_max);
+                self.admit(
+                    for_ms,
+                    Admission {
+                        pods_max,
+                        ..Admission::default()
+                    },
+                );
+            }
+            Fault::Webhook(refuses_pods, for_ms) => {
+                let changes_pods = !refuses_pods;
+                self.admit(
+                    for_ms,
+                    Admission {
+                        refuses_pods,
+                        changes_pods,
+                        pods_max: None,
+                    },
+                );
+            }
+            Fault::Lag(..)
+            | Fault::Break(..)
+            | Fault::Repeat(..)
+            | Fault::Coalesce(..)
+            | Fault::Requests(..)
+            | Fault::Crash(..)
+            | Fault::Stop(..) => {}
+        }
+    }
+
+    /// Where the pod of an ordinal is.
+    pub(crate) fn pod_key(ordinal: i64) -> ObjectKey {
+        ObjectKey::new("ns", format!("web-{ordinal}"))
+    }
+
+    fn admit(&mut self, for_ms: u64, admission: Admission) {
+        self.admissions.push((self.now_ms + for_ms, admission));
+        self.admission_changes();
+        self.plan(for_ms, Event::AdmissionEnds);
+    }
+
+    /// Of several rules in force the one that came last counts.
+    fn admission_changes(&mut self) {
+        let now_ms = self.now_ms;
+        self.admissions.retain(|(until_ms, _)| *until_ms > now_ms);
+        self.cluster.server.admission = self.admissions.last().map(|(_, a)| a.clone()).unwrap_or_default();
+    }
+
+    fn calm(&mut self) {
+        self.say(|| "---- all faults end".to_owned());
+        self.cluster.nodes.heal();
+        self.windows.clear();
+        for manager in &mut self.managers {
+            (manager.dies_after, manager.stops_before) = (None, None);
+        }
+        self.users_calm_down();
+        self.stage = Stage::Calm { since_ms: self.now_ms };
+        self.plan(1_000, Event::Look);
+    }
+
+    /// Whether all is as it should be, and stays so in silence.
+    fn look(&mut self) {
+        // By the slowest clock, to which pods are available last.
+        let behind_ms = self.schedule.skews_ms.iter().copied().min().unwrap_or(0).min(0);
+        let now = Timestamp::from_millis(self.time().as_millis() + behind_ms);
+        let state = settled::look(&self.cluster.server, self.schedule.set.kind, now);
+        match (self.stage, state) {
+            (Stage::Calm { since_ms }, Ok(())) => {
+                self.say(|| "---- all is as it should be".to_owned());
+                self.settled_after_ms = self.now_ms - since_ms;
+                let since_ms = self.now_ms;
+                self.stage = Stage::Settled { since_ms, writes: None };
+            }
+            (Stage::Calm { since_ms }, Err(what)) if self.now_ms > since_ms + LIVELY_WITHIN_MS => {
+                let what = format!("{what}, ten minutes after the last fault");
+                self.fail(Err(Violation::new("10 it converges", what)));
+            }
+            (Stage::Calm { since_ms }, Err(what)) if self.now_ms > self.changed_at_ms.max(since_ms) + STUCK_MS => {
+                self.fail(settled::explained(&self.cluster.server, self.schedule.set.kind, &what));
+                self.users_help();
+            }
+            (Stage::Settled { .. }, Err(what)) => {
+                let what = format!("all was as it should be, and now {what}");
+                self.fail(Err(Violation::new("8 quiescence", what)));
+            }
+            (Stage::Settled { since_ms, writes }, Ok(())) => self.keep_silent(since_ms, writes),
+            (Stage::Calm { .. }, Err(_)) | (Stage::Busy | Stage::Over, _) => {}
+        }
+        self.plan(1_000, Event::Look);
+    }
+
+    fn keep_silent(&mut self, since_ms: u64, writes: Option<u32>) {
+        let Some(writes) = writes else {
+            let is_over = self.now_ms >= since_ms + LAST_WORDS_MS;
+            let writes = is_over.then_some(self.writes);
+            self.stage = Stage::Settled { since_ms, writes };
+            return;
+        };
+        if self.writes > writes {
+            self.fail(Err(Violation::new("8 quiescence", "a settled set was written to")));
+        } else if self.now_ms >= since_ms + LAST_WORDS_MS + SILENT_MS {
+            self.stage = Stage::Over;
+        }
+    }
+
+    /// Lets cluster, judge and watches take notice of what was written.
+    pub(crate) fn settle(&mut self) {
+        self.cluster.react();
+        for entry in self.cluster.take_changes() {
+            let Some(resource) = entry.resource.watched() else {
+                continue;
+            };
+            if words::is_told(resource) {
+                self.changed_at_ms = self.now_ms;
+                self.say(|| words::entry(&entry));
+            }
+            let scene = Scene {
+                server: &self.cluster.server,
+                now: moment(self.now_ms),
+                writing: self.writing.as_ref(),
+            };
+            let verdict = self.judge.note(&entry, &scene);
+            self.fail(verdict);
+            for manager in 0..self.managers.len() {
+                self.plan_delivery(manager, resource);
+            }
+        }
+    }
+
+    /// A write of a manager is about to be carried out.
+    pub(crate) fn judge_write(&mut self, life: Life, call: &Call, basis: Option<&Decided>) {
+        let holder = self.cluster.server.get(flotilla_model::Resource::Leases, &lease_key());
+        let holder = holder.and_then(|s| s.value().pointer("/spec/holderIdentity").cloned());
+        let us = identity(life);
+        if holder.as_ref().and_then(|h| h.as_str()) != Some(&us) {
+            let what = format!(
+                "{us} writes ({}) while the lease is held by {holder:?}",
+                words::call(call)
+            );
+            self.fail(Err(Violation::new("lease", what)));
+        }
+        if matches!(call, Call::Write(_)) && basis.is_none() {
+            let what = format!("no decision asked for this: {}", words::call(call));
+            self.fail(Err(Violation::new("one way of data", what)));
+        }
+        if let Call::Write(command) = call {
+            self.fail(Judge::command(command));
+        }
+    }
+
+    /// The first violation ends the run.
+    pub(crate) fn fail(&mut self, verdict: Verdict) {
+        if let Err(violation) = verdict
+            && self.violation.is_none()
+        {
+            self.say(|| format!("==== VIOLATION {violation}"));
+            self.violation = Some(violation);
+        }
+    }
+
+    fn break_watch(&mut self, manager: usize, resource: flotilla_model::Resource) {
+        let delay_ms = self.rng.u64(50..3_000);
+        let life = Life {
+            manager,
+            life: self.managers[manager].life,
+        };
+        let Some(watch) = self.managers[manager].watches.get_mut(&resource) else {
+            return;
+        };
+        if watch.state == WatchState::Open {
+            watch.state = WatchState::Broken;
+            let stream = watch.stream;
+            self.plan(delay_ms, Event::Again(life, resource, stream));
+        }
+    }
+
+    /// A watch goes on from an earlier version, as after a reconnection.
+    fn repeat(&mut self, manager: usize, resource: flotilla_model::Resource, count: usize) {
+        let Some(watch) = self.managers[manager].watches.get_mut(&resource) else {
+            return;
+        };
+        let Ok(all) = self.cluster.server.told(resource, 0) else {
+            return;
+        };
+        let told = all.partition_point(|told| told.version() <= watch.cursor);
+        if let Some(last) = told.checked_sub(count + 1).and_then(|index| all.get(index)) {
+            watch.cursor = last.version();
+        }
+        self.plan_delivery(manager, resource);
+    }
+}

@@ -1,0 +1,491 @@
+//! From a seed to a schedule: one set, what users do to it and when, and which faults strike when.
+//!
+//! A schedule is plain data: it can be printed, and it can be made smaller by leaving items out. Each item that needs chance while
+//! it runs carries its own seed, so that leaving one out does not change the luck of the others.
+
+use fastrand::Rng;
+use flotilla_model::{Resource, SetKind};
+use flotilla_sim::nodes::Ailment;
+use serde_json::{Value, json};
+use std::fmt;
+
+/// When the last item of a schedule may begin, in milliseconds.
+const BUSY_MS: u64 = 60_000;
+
+/// A kind of fault that can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum FaultKind {
+    /// Watches lag behind, each kind on its own.
+    Lag,
+    /// Watches break, and go on, begin anew after 410, repeat, or coalesce events.
+    Watch,
+    /// Requests or their answers are lost.
+    Lost,
+    /// The server answers 429 or 5xx.
+    Busy,
+    /// Somebody else changes objects all the time, so that versions move on.
+    Conflict,
+    /// The manager dies between two writes and starts from nothing.
+    Crash,
+    /// Two managers, skewed clocks, and one that is stopped for a while.
+    Failover,
+    /// Users edit, scale, roll back, delete, orphan, relabel.
+    Users,
+    /// Images that cannot be pulled, crash loops, flickering readiness, slow ends, lost nodes.
+    Nodes,
+    /// A quota, or a webhook of someone else, refuses or changes pods.
+    Admission,
+    /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
+    None,
+}
+
+impl FaultKind {
+    /// All of them.
+    pub const ALL: [FaultKind; 10] = [
+        FaultKind::Lag,
+        FaultKind::Watch,
+        FaultKind::Lost,
+        FaultKind::Busy,
+        FaultKind::Conflict,
+        FaultKind::Crash,
+        FaultKind::Failover,
+        FaultKind::Users,
+        FaultKind::Nodes,
+        FaultKind::Admission,
+    ];
+}
+
+/// Something that users do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UserAct {
+    /// Another image for all pods; `good` says whether it can be pulled.
+    Image(u32, bool),
+    /// Another number of pods.
+    Scale(i64),
+    /// Another partition.
+    Partition(i64),
+    /// Delete a pod; at once and without asking the kubelet, or not.
+    DeletePod(i64, bool),
+    /// Take a pod out of the selector, or back.
+    Relabel(i64, bool),
+    /// Take the owner away from a pod.
+    Disown(i64),
+    /// Delete the set, and make it anew some time later.
+    DeleteSet(Orphaning),
+    /// Add a label to a pod, which changes nothing but its version.
+    Touch(Resource, i64),
+}
+
+/// What becomes of pods when their set is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orphaning {
+    /// They go afterwards.
+    Background,
+    /// They go first.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// A fault that strikes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// Watches of this kind tell nothing for so long.
+    Lag(Resource, u64),
+    /// A watch breaks; `gone`: its version is no longer known when it comes back.
+    Break(Resource, bool),
+    /// A watch tells the last so many events again.
+    Repeat(Resource, usize),
+    /// For so long, a watch tells only the last of several events about one object.
+    Coalesce(Resource, u64),
+    /// For so long, so many of a hundred requests suffer this.
+    Requests(Loss, u64, u32),
+    /// A manager dies when so many of its writes from now on have reached the server, and comes back after so long.
+    Crash(usize, u32, u64),
+    /// A manager stands still for so long: at once, or when so many of its writes from now on are about to leave.
+    Stop(usize, u32, u64),
+    /// What the pods of a slot do next, for so long.
+    Pod(i64, Ailment, u64),
+    /// A node is lost for so long.
+    Node(usize, u64),
+    /// Quota of so many pods, for so long.
+    Quota(usize, u64),
+    /// Webhooks of others: refuse pods, or change them, for so long.
+    Webhook(bool, u64),
+}
+
+/// What happens to requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It never arrives, and nobody says so.
+    Request,
+    /// It takes effect, and its answer is lost.
+    Answer,
+    /// The connection breaks first, and it takes effect afterwards.
+    Late,
+    /// There is no connection.
+    Unsent,
+    /// 429, with the seconds to wait.
+    Throttle,
+    /// 500 without effect.
+    Error,
+    /// 503, 504: with effect, or without.
+    Timeout,
+}
+
+/// What happens at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// When, in milliseconds since the start.
+    pub at_ms: u64,
+    /// What.
+    pub what: What,
+    /// For what is left to chance.
+    pub seed: u64,
+}
+
+/// An item's content.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// By a user.
+    User(UserAct),
+    /// By fate.
+    Fault(Fault),
+}
+
+impl Item {
+    /// When it has had its effect.
+    fn ends_at_ms(&self) -> u64 {
+        // A set that is deleted is made anew some time later.
+        const MADE_ANEW_MS: u64 = 9_000;
+        self.at_ms
+            + match &self.what {
+                What::User(UserAct::DeleteSet(_)) => MADE_ANEW_MS,
+                What::User(_) => 0,
+                What::Fault(fault) => fault.lasts_ms(),
+            }
+    }
+}
+
+impl Fault {
+    fn lasts_ms(&self) -> u64 {
+        match self {
+            Fault::Break(..) | Fault::Repeat(..) => 3_000,
+            Fault::Lag(_, for_ms)
+            | Fault::Coalesce(_, for_ms)
+            | Fault::Requests(_, for_ms, _)
+            | Fault::Crash(_, _, for_ms)
+            | Fault::Stop(_, _, for_ms)
+            | Fault::Pod(_, _, for_ms)
+            | Fault::Node(_, for_ms)
+            | Fault::Quota(_, for_ms)
+            | Fault::Webhook(_, for_ms) => *for_ms,
+        }
+    }
+}
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, millis) = (self.at_ms / 1000, self.at_ms % 1000);
+        match &self.what {
+            What::User(act) => write!(f, "{seconds:4}.{millis:03} s  user {act:?}"),
+            What::Fault(fault) => write!(f, "{seconds:4}.{millis:03} s  fault {fault:?}"),
+        }
+    }
+}
+
+/// The set at the beginning.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetPlan {
+    /// Of which kind.
+    pub kind: SetKind,
+    /// How many pods.
+    pub replicas: i64,
+    /// First ordinal.
+    pub start: i64,
+    /// Whether pods come one after the other.
+    pub ordered: bool,
+    /// Updated only when users delete pods.
+    pub on_delete: bool,
+    /// Budget of the update, if it names one.
+    pub max_unavailable: Option<i64>,
+    /// The partition at first.
+    pub partition: i64,
+    /// How long pods must be ready.
+    pub min_ready_s: i64,
+    /// Whether pods have a claim.
+    pub claims: bool,
+    /// Claims go with the set; with the pod.
+    pub retention: (bool, bool),
+}
+
+impl SetPlan {
+    /// The manifest.
+    pub fn manifest(&self) -> Value {
+        let mut rolling = json!({"partition": self.partition});
+        if let Some(max) = self.max_unavailable {
+            rolling["maxUnavailable"] = json!(max);
+        }
+        let mut strategy = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+        if self.on_delete {
+            strategy = json!({"type": "OnDelete"});
+        }
+        let word = |delete| if delete { "Delete" } else { "Retain" };
+        let resource = self.kind.resource();
+        let mut set = json!({
+            "apiVersion": resource.api_version(),
+            "kind": resource.kind(),
+            "metadata": {"name": "web", "namespace": "ns"},
+            "spec": {
+                "replicas": self.replicas,
+                "serviceName": "web",
+                "podManagementPolicy": if self.ordered { "OrderedReady" } else { "Parallel" },
+                "updateStrategy": strategy,
+                "revisionHistoryLimit": 2,
+                "ordinals": {"start": self.start},
+                "selector": {"matchLabels": {"app": "web"}},
+                "persistentVolumeClaimRetentionPolicy":
+                    {"whenDeleted": word(self.retention.0), "whenScaled": word(self.retention.1)},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "main", "image": "app:v1"}], "terminationGracePeriodSeconds": 10},
+                },
+            },
+        });
+        match self.kind {
+            SetKind::Native => set["spec"]["minReadySeconds"] = json!(self.min_ready_s),
+            SetKind::Advanced if !self.on_delete => {
+                set["spec"]["updateStrategy"]["rollingUpdate"]["minReadySeconds"] = json!(self.min_ready_s);
+            }
+            SetKind::Advanced => {}
+        }
+        if self.claims {
+            set["spec"]["volumeClaimTemplates"] = json!([{
+                "metadata": {"name": "data"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            }]);
+        }
+        set
+    }
+}
+
+/// Everything that a run depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    /// Where it comes from.
+    pub seed: u64,
+    /// The set.
+    pub set: SetPlan,
+    /// How many managers there are.
+    pub managers: usize,
+    /// How much each manager's clock is ahead, in milliseconds.
+    pub skews_ms: [i64; 2],
+    /// What happens, in order of time.
+    pub items: Vec<Item>,
+}
+
+/// Which schedules are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Only these faults; all if empty.
+    pub faults: Vec<FaultKind>,
+    /// Only sets of this kind.
+    pub kind: Option<SetKind>,
+    /// Only sets of so many pods.
+    pub pods: Option<i64>,
+}
+
+impl Schedule {
+    /// The schedule of a seed.
+    pub fn of_seed(seed: u64, wanted: &Wanted) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let mut set = set_plan(&mut rng, wanted.kind);
+        set.replicas = wanted.pods.unwrap_or(set.replicas);
+        let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
+            // Few kinds at a time: each gets far, and all pairs come.
+            let chance = rng.f32();
+            FaultKind::ALL.into_iter().filter(|_| rng.f32() < chance).collect()
+        } else {
+            wanted.faults.clone()
+        };
+        kinds.sort();
+        let two = kinds.contains(&FaultKind::Failover);
+        let skew = |rng: &mut Rng| if two { rng.i64(-20_000..20_000) } else { 0 };
+        let skews_ms = [skew(&mut rng), skew(&mut rng)];
+        let managers = if two { 2 } else { 1 };
+        let mut items = vec![rollout(&mut rng)];
+        for kind in kinds {
+            for _ in 0..rng.usize(1..5) {
+                items.extend(item(&mut rng, kind, managers, set.kind));
+            }
+        }
+        items.sort_by_key(|item| item.at_ms);
+        Schedule {
+            seed,
+            set,
+            managers,
+            skews_ms,
+            items,
+        }
+    }
+
+    /// When the last fault has ended.
+    pub fn calm_at_ms(&self) -> u64 {
+        self.items.iter().map(Item::ends_at_ms).max().unwrap_or(0) + 1_000
+    }
+
+    /// The same without all but these items.
+    pub fn with_items(&self, kept: &[usize]) -> Self {
+        let items = kept.iter().filter_map(|index| self.items.get(*index)).cloned();
+        Schedule {
+            items: items.collect(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether it ever asks for an image that cannot be pulled.
+    pub fn has_bad_images(&self) -> bool {
+        let is_bad = |item: &Item| matches!(item.what, What::User(UserAct::Image(_, false)));
+        self.items.iter().any(is_bad)
+    }
+}
+
+fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
+    let kind = kind.unwrap_or_else(|| if rng.bool() { SetKind::Native } else { SetKind::Advanced });
+    let ordered = rng.bool();
+    // An Advanced set may name a budget above one under Parallel only.
+    let max_unavailable = (rng.bool() && !(ordered && kind == SetKind::Advanced)).then(|| rng.i64(1..4));
+    SetPlan {
+        kind,
+        replicas: rng.i64(1..7),
+        start: if rng.u8(0..5) == 0 { 3 } else { 0 },
+        ordered,
+        on_delete: rng.u8(0..10) == 0,
+        max_unavailable,
+        partition: if rng.u8(0..4) == 0 { rng.i64(1..4) } else { 0 },
+        min_ready_s: if rng.u8(0..3) == 0 { 3 } else { 0 },
+        claims: rng.u8(0..3) == 0,
+        retention: (rng.bool(), rng.bool()),
+    }
+}
+
+/// Every schedule has one rollout to disturb.
+fn rollout(rng: &mut Rng) -> Item {
+    Item {
+        at_ms: rng.u64(5_000..30_000),
+        what: What::User(UserAct::Image(2, true)),
+        seed: 0,
+    }
+}
+
+fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind) -> Option<Item> {
+    let at_ms = rng.u64(0..BUSY_MS);
+    let seed = rng.u64(..);
+    let duration_ms = [500, 3_000, 15_000, 40_000][rng.usize(0..4)];
+    let what = match kind {
+        FaultKind::Lag => What::Fault(Fault::Lag(watched(rng, set), duration_ms)),
+        FaultKind::Watch => What::Fault(match rng.u8(0..4) {
+            0 => Fault::Break(watched(rng, set), false),
+            1 => Fault::Break(watched(rng, set), true),
+            2 => Fault::Repeat(watched(rng, set), rng.usize(1..10)),
+            _ => Fault::Coalesce(watched(rng, set), duration_ms),
+        }),
+        FaultKind::Lost => {
+            let loss = [Loss::Request, Loss::Answer, Loss::Late, Loss::Unsent][rng.usize(0..4)];
+            What::Fault(Fault::Requests(loss, duration_ms, rng.u32(10..70)))
+        }
+        FaultKind::Busy => {
+            let loss = [Loss::Throttle, Loss::Error, Loss::Timeout][rng.usize(0..3)];
+            What::Fault(Fault::Requests(loss, duration_ms, rng.u32(10..70)))
+        }
+        FaultKind::Conflict => {
+            let resource = [Resource::Pods, Resource::Claims, Resource::Revisions, set.resource()][rng.usize(0..4)];
+            What::User(UserAct::Touch(resource, rng.i64(0..6)))
+        }
+        FaultKind::Crash => What::Fault(Fault::Crash(rng.usize(0..managers), rng.u32(0..4), rng.u64(100..5_000))),
+        FaultKind::Failover if rng.bool() => What::Fault(Fault::Stop(
+            rng.usize(0..managers),
+            rng.u32(0..3),
+            rng.u64(5_000..40_000),
+        )),
+        FaultKind::Failover => What::Fault(Fault::Crash(rng.usize(0..managers), 0, rng.u64(1_000..40_000))),
+        FaultKind::Users => What::User(user_act(rng)),
+        FaultKind::Nodes => What::Fault(node_fault(rng, duration_ms)),
+        FaultKind::None => return None,
+        FaultKind::Admission => What::Fault(match rng.u8(0..3) {
+            0 => Fault::Quota(rng.usize(0..5), duration_ms),
+            1 => Fault::Webhook(true, duration_ms),
+            _ => Fault::Webhook(false, duration_ms),
+        }),
+    };
+    Some(Item { at_ms, what, seed })
+}
+
+fn watched(rng: &mut Rng, set: SetKind) -> Resource {
+    [
+        Resource::Pods,
+        Resource::Pods,
+        set.resource(),
+        Resource::Revisions,
+        Resource::Claims,
+    ][rng.usize(0..5)]
+}
+
+fn user_act(rng: &mut Rng) -> UserAct {
+    let ordinal = rng.i64(0..6);
+    match rng.u8(0..12) {
+        0..=2 => UserAct::Image(rng.u32(1..4), rng.u8(0..4) > 0),
+        3 | 4 => UserAct::Scale(rng.i64(0..8)),
+        5 => UserAct::Partition(rng.i64(0..4)),
+        6 | 7 => UserAct::DeletePod(ordinal, rng.bool()),
+        8 => UserAct::Relabel(ordinal, rng.bool()),
+        9 => UserAct::Disown(ordinal),
+        10 => UserAct::DeleteSet([Orphaning::Background, Orphaning::Foreground, Orphaning::Orphan][rng.usize(0..3)]),
+        _ => UserAct::Touch(Resource::Pods, ordinal),
+    }
+}
+
+fn node_fault(rng: &mut Rng, duration_ms: u64) -> Fault {
+    let ailment = [
+        Ailment::CrashLoop,
+        Ailment::Flicker,
+        Ailment::SlowEnd,
+        Ailment::Evicted,
+        Ailment::SlowStart,
+    ][rng.usize(0..5)];
+    match rng.u8(0..4) {
+        0 => Fault::Node(rng.usize(0..3), duration_ms),
+        _ => Fault::Pod(rng.i64(0..6), ailment, duration_ms),
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SetPlan {
+            kind,
+            replicas,
+            start,
+            ordered,
+            on_delete,
+            max_unavailable,
+            partition,
+            min_ready_s,
+            claims,
+            retention: (with_set, with_pod),
+        } = &self.set;
+        let order = if *ordered { "OrderedReady" } else { "Parallel" };
+        write!(f, "{kind:?} set of {replicas} pods from {start} on, {order}, ")?;
+        match max_unavailable {
+            _ if *on_delete => write!(f, "OnDelete")?,
+            Some(max) => write!(f, "maxUnavailable {max}, partition {partition}")?,
+            None => write!(f, "no budget named, partition {partition}")?,
+        }
+        write!(f, ", minReadySeconds {min_ready_s}")?;
+        if *claims {
+            write!(f, ", claims that go with the set: {with_set}, with the pod: {with_pod}")?;
+        }
+        let skews = &self.skews_ms[..self.managers];
+        writeln!(f, "; {} managers, clocks ahead by {skews:?} ms", self.managers)?;
+        self.items.iter().try_for_each(|item| writeln!(f, "{item}"))
+    }
+}

@@ -1,0 +1,131 @@
+//! The controllers as the simulator runs them: the real ones, each decision remembered with the set that it was made from.
+//!
+//! A request that is checked against the true state of the cluster is checked against the specification that its decision has seen:
+//! nobody can know of an edit before being told. Planted defects alter what the controller sees or says here.
+
+use crate::defect::{Altered, Defect};
+use crate::judge::Verdict;
+use crate::judge::view::Sight;
+use crate::words;
+use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_model::{
+    Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind, SetRecord, Timestamp,
+};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Decisions remembered. Commands of a pass are sent within a second of the decision, in which there are at most a few.
+const DECISIONS_MAX: usize = 32;
+
+/// A decision, and the set as it was seen.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    /// The set that was seen.
+    pub(crate) set: Arc<SetRecord>,
+    /// What was decided.
+    pub(crate) decision: Decision,
+    /// When, by the manager's clock.
+    pub(crate) now: Timestamp,
+}
+
+/// What is known of one manager's decisions.
+#[derive(Debug, Default)]
+struct Known {
+    recent: VecDeque<Arc<Decided>>,
+    /// Lines for the trace, each with what the judge says.
+    news: Vec<(String, Verdict)>,
+}
+
+/// The last decisions of one manager.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Decisions {
+    // Controllers are shared between threads, and so is what they hold, though a run has but one.
+    known: Arc<Mutex<Known>>,
+}
+
+impl Decisions {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The latest decision that asks for this command.
+    pub(crate) fn that_asked_for(&self, command: &Command) -> Option<Arc<Decided>> {
+        let known = self.lock();
+        let asks = |decided: &&Arc<Decided>| decided.decision.commands().any(|c| c.command == *command);
+        known.recent.iter().rev().find(asks).cloned()
+    }
+
+    /// What was decided since this was asked last.
+    pub(crate) fn take_news(&self) -> Vec<(String, Verdict)> {
+        std::mem::take(&mut self.lock().news)
+    }
+}
+
+/// A controller that remembers; see the module's description.
+pub(crate) struct Spy {
+    pub(crate) inner: StatefulSetController,
+    pub(crate) kind: SetKind,
+    pub(crate) decisions: Decisions,
+    pub(crate) defect: Option<Defect>,
+    /// Whether decisions are put into words.
+    pub(crate) is_told: bool,
+}
+
+impl Spy {
+    fn remember(&self, set: &Arc<SetRecord>, decision: &Decision, now: Timestamp, verdict: Verdict) {
+        let mut known = self.decisions.lock();
+        if self.is_told || verdict.is_err() {
+            let line = if self.is_told {
+                words::decision(set, decision)
+            } else {
+                String::new()
+            };
+            known.news.push((line, verdict));
+        }
+        if decision.stages.is_empty() {
+            return;
+        }
+        if known.recent.len() >= DECISIONS_MAX {
+            known.recent.pop_front();
+        }
+        known.recent.push_back(Arc::new(Decided {
+            set: set.clone(),
+            decision: decision.clone(),
+            now,
+        }));
+    }
+}
+
+impl Controller for Spy {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn resource(&self) -> Resource {
+        self.inner.resource()
+    }
+
+    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        self.inner.route(change, reader, keys);
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        let set = reader.set(self.kind, key)?.clone();
+        let decision = match self.defect {
+            None => self.inner.reconcile(reader, key, context)?,
+            Some(defect) => {
+                let altered = Altered::new(defect, reader, &set);
+                let mut decision = self.inner.reconcile(&altered, key, context)?;
+                defect.spoil(&mut decision, reader, &set, context.now);
+                decision
+            }
+        };
+        let sight = Sight {
+            set: &set,
+            reader,
+            now: context.now,
+        };
+        self.remember(&set, &decision, context.now, sight.judge(&decision));
+        Some(decision)
+    }
+}

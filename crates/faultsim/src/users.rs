@@ -1,0 +1,181 @@
+//! What users do to the set and its pods, at any moment.
+
+use crate::event::Event;
+use crate::run::World;
+use crate::schedule::{Orphaning, UserAct};
+use flotilla_engine::wire::Object;
+use flotilla_model::{ObjectKey, PatchKind, PodRecord, Resource};
+use flotilla_sim::server::{Actor, DeleteOptions, Propagation};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+impl World {
+    /// Where the set is.
+    pub(crate) fn set_key() -> ObjectKey {
+        ObjectKey::new("ns", "web")
+    }
+
+    fn edit(&mut self, resource: Resource, key: &ObjectKey, body: &Value) {
+        // An edit of what is not there, or is refused, is an edit less.
+        let _ = self
+            .cluster
+            .server
+            .patch(Actor::User, resource, key, (PatchKind::Merge, body));
+    }
+
+    /// A user acts.
+    pub(crate) fn act(&mut self, act: &UserAct) {
+        let set = self.schedule.set.kind.resource();
+        let pod = |ordinal: &i64| ObjectKey::new("ns", format!("web-{ordinal}"));
+        match act {
+            UserAct::Image(number, good) => {
+                let image = format!("{}:v{number}", if *good { "app" } else { "bad" });
+                let template = json!({"spec": {"containers": [{"name": "main", "image": image}]}});
+                self.edit(set, &Self::set_key(), &json!({"spec": {"template": template}}));
+            }
+            UserAct::Scale(replicas) => {
+                self.edit(set, &Self::set_key(), &json!({"spec": {"replicas": replicas}}));
+            }
+            UserAct::Partition(partition) if !self.schedule.set.on_delete => {
+                let strategy = json!({"rollingUpdate": {"partition": partition}});
+                self.edit(set, &Self::set_key(), &json!({"spec": {"updateStrategy": strategy}}));
+            }
+            UserAct::Partition(_) => {}
+            UserAct::DeletePod(ordinal, by_force) => {
+                let options = DeleteOptions {
+                    grace_seconds: by_force.then_some(0),
+                    ..DeleteOptions::default()
+                };
+                // Deleting what is not there changes nothing.
+                let _ = self
+                    .cluster
+                    .server
+                    .delete(Actor::User, Resource::Pods, &pod(ordinal), &options);
+            }
+            UserAct::Relabel(ordinal, away) => {
+                let app = if *away { "stray" } else { "web" };
+                self.edit(
+                    Resource::Pods,
+                    &pod(ordinal),
+                    &json!({"metadata": {"labels": {"app": app}}}),
+                );
+            }
+            UserAct::Disown(ordinal) => {
+                self.edit(
+                    Resource::Pods,
+                    &pod(ordinal),
+                    &json!({"metadata": {"ownerReferences": null}}),
+                );
+            }
+            UserAct::DeleteSet(orphaning) => self.delete_set(*orphaning),
+            UserAct::Touch(resource, ordinal) => self.touch(*resource, *ordinal),
+        }
+    }
+
+    fn delete_set(&mut self, orphaning: Orphaning) {
+        let propagation = match orphaning {
+            Orphaning::Background => Propagation::Background,
+            Orphaning::Foreground => Propagation::Foreground,
+            Orphaning::Orphan => Propagation::Orphan,
+        };
+        let options = DeleteOptions {
+            propagation: Some(propagation),
+            ..DeleteOptions::default()
+        };
+        let set = self.schedule.set.kind.resource();
+        // Deleting what is not there changes nothing.
+        let _ = self.cluster.server.delete(Actor::User, set, &Self::set_key(), &options);
+        let delay_ms = self.rng.u64(50..8_000);
+        self.plan(delay_ms, Event::CreateSet);
+    }
+
+    /// Creates the set; once more later, if the old one is still there.
+    pub(crate) fn create_set(&mut self) {
+        let set = self.schedule.set.kind.resource();
+        if let Some(old) = self.cluster.server.get(set, &Self::set_key()) {
+            let is_going = old.object.as_ref().is_some_and(|o| o.meta().deleted.is_some());
+            if is_going {
+                self.plan(500, Event::CreateSet);
+            }
+            return;
+        }
+        // There is none of this name.
+        let _ = self
+            .cluster
+            .server
+            .create(Actor::User, set, self.schedule.set.manifest());
+    }
+
+    /// Changes nothing but the version of an object.
+    fn touch(&mut self, resource: Resource, ordinal: i64) {
+        let index = usize::try_from(ordinal).unwrap_or(0);
+        let all: Vec<ObjectKey> = self
+            .cluster
+            .server
+            .all(resource)
+            .filter_map(|s| s.object.as_ref().map(|o| o.meta().key.clone()))
+            .collect();
+        let Some(key) = all.get(index % all.len().max(1)) else {
+            return;
+        };
+        let stamp = self.now_ms.to_string();
+        self.edit(resource, key, &json!({"metadata": {"annotations": {"touched": stamp}}}));
+    }
+
+    /// At the end users put right what they have put wrong: the set exists, asks for an image that there is, and no pod is kept out.
+    pub(crate) fn users_calm_down(&mut self) {
+        self.create_set();
+        if self.schedule.has_bad_images() {
+            let set = self.schedule.set.kind.resource();
+            let template = json!({"spec": {"containers": [{"name": "main", "image": "app:v9"}]}});
+            self.edit(set, &Self::set_key(), &json!({"spec": {"template": template}}));
+            self.act(&UserAct::Partition(0));
+        }
+        for (key, _) in self.pods_where(|pod| pod.label("app") != Some("web")) {
+            self.edit(Resource::Pods, &key, &json!({"metadata": {"labels": {"app": "web"}}}));
+        }
+    }
+
+    /// Under OrderedReady a pod that cannot start holds up the update that would mend it, and with OnDelete nothing mends it: users
+    /// are told to delete it.
+    ///
+    /// A set that is deleted in the foreground waits for its claims, and these wait for the pods that use them, also those that were
+    /// taken out of the set before.
+    pub(crate) fn users_help(&mut self) {
+        let set = self
+            .cluster
+            .server
+            .get(self.schedule.set.kind.resource(), &Self::set_key());
+        if set
+            .and_then(|s| s.object.as_ref())
+            .is_some_and(|o| o.meta().deleted.is_some())
+        {
+            for (key, _) in self.pods_where(|pod| pod.meta.controller().is_none()) {
+                // It was there a moment ago.
+                let _ = self
+                    .cluster
+                    .server
+                    .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
+            }
+        }
+        if !self.schedule.has_bad_images() || !(self.schedule.set.ordered || self.schedule.set.on_delete) {
+            return;
+        }
+        let cannot_start = |pod: &PodRecord| pod.trouble.as_ref().is_some_and(|t| t.reason == "ImagePullBackOff");
+        for (key, _) in self.pods_where(|pod| cannot_start(pod) && !pod.is_terminating()) {
+            // It was there a moment ago.
+            let _ = self
+                .cluster
+                .server
+                .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
+        }
+    }
+
+    fn pods_where(&self, fits: impl Fn(&PodRecord) -> bool) -> Vec<(ObjectKey, Arc<PodRecord>)> {
+        let pods = self.cluster.server.all(Resource::Pods).filter_map(|s| match &s.object {
+            Some(Object::Pod(pod)) if fits(pod) => Some((pod.meta.key.clone(), pod.clone())),
+            _ => None,
+        });
+        pods.collect()
+    }
+}

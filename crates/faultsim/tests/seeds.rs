@@ -1,0 +1,120 @@
+//! The simulator itself: that it repeats what it did, holds what it held, and finds what was planted.
+
+use clap::ValueEnum as _;
+use flotilla_faultsim::defect::Defect;
+use flotilla_faultsim::schedule::FaultKind;
+use flotilla_faultsim::search::{Found, Search, verdict};
+use flotilla_faultsim::{Options, Schedule, Wanted, run};
+use std::collections::BTreeSet;
+
+/// Seeds tried here; `cargo xtask sim` tries as many as it is asked to.
+const SEEDS: u64 = 150;
+
+fn schedule(seed: u64) -> Schedule {
+    Schedule::of_seed(seed, &Wanted::default())
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run_to_the_letter() {
+    let options = Options {
+        trace: true,
+        ..Options::default()
+    };
+    for seed in 0..8 {
+        let first = run(&schedule(seed), options);
+        assert!(first.trace.len() > 50, "seed {seed}: {} lines", first.trace.len());
+        assert_eq!(first.trace, run(&schedule(seed), options).trace, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_first_seeds_hold() {
+    for seed in 0..SEEDS {
+        let (violation, writes) = verdict(&schedule(seed), Options::default());
+        assert_eq!(violation, None, "cargo xtask sim --seed {seed}");
+        assert!(writes > 3, "seed {seed}: something has happened");
+    }
+}
+
+#[test]
+fn every_kind_of_fault_comes_and_holds_alone() {
+    for kind in FaultKind::value_variants() {
+        let wanted = Wanted {
+            faults: vec![*kind],
+            ..Wanted::default()
+        };
+        for seed in 0..10 {
+            let schedule = Schedule::of_seed(seed, &wanted);
+            assert_eq!(schedule.items.len() > 1, *kind != FaultKind::None, "{kind:?}");
+            assert_eq!(
+                verdict(&schedule, Options::default()).0,
+                None,
+                "--fault {kind:?} --seed {seed}"
+            );
+        }
+    }
+}
+
+/// Rows of a table of README.md, as their cells.
+fn table(heading: &str) -> Vec<Vec<String>> {
+    let text = include_str!("../README.md");
+    let part = text.split(heading).nth(1).unwrap_or_default();
+    let lines = part
+        .lines()
+        .skip_while(|l| !l.starts_with('|'))
+        .take_while(|l| l.starts_with('|'));
+    lines
+        .skip(2)
+        .map(|line| {
+            line.trim_matches('|')
+                .split(" | ")
+                .map(|cell| cell.trim().to_owned())
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn the_table_of_planted_defects_is_true() {
+    let rows = table("## Does it find bugs?");
+    let mut named = BTreeSet::new();
+    for row in &rows {
+        let name = row[0].trim_matches('`');
+        let defect = Defect::from_str(name, false).expect("a defect of this name");
+        let seed: u64 = row[2].parse().expect("a seed");
+        let options = Options {
+            defect: Some(defect),
+            ..Options::default()
+        };
+        let (violation, _) = verdict(&schedule(seed), options);
+        let violation = violation.unwrap_or_else(|| panic!("{name}: seed {seed} finds nothing"));
+        assert!(row[4].contains(violation.rule), "{name}: {violation}");
+        assert_eq!(
+            verdict(&schedule(seed), Options::default()).0,
+            None,
+            "{name}: seed {seed} without it"
+        );
+        named.insert(name.to_owned());
+    }
+    assert_eq!(named.len(), Defect::ALL.len(), "every defect has its row");
+}
+
+#[test]
+fn a_violation_shrinks_to_what_it_needs() {
+    let search = Search {
+        options: Options {
+            defect: Some(Defect::StatusOfOlderGeneration),
+            ..Options::default()
+        },
+        ..Search::default()
+    };
+    let found: Vec<Found> = search.run(0..200, &flotilla_faultsim::search::Progress::default());
+    let shrunk = search.shrink(&found[0]);
+    let whole = schedule(found[0].seed);
+    assert!(shrunk.items.len() <= 1, "{shrunk:?} of {}", whole.items.len());
+    let smaller = whole.with_items(&shrunk.items);
+    assert_eq!(
+        verdict(&smaller, search.options).0.map(|v| v.rule),
+        Some(found[0].violation.rule)
+    );
+}

@@ -1,0 +1,382 @@
+//! The scheduler and the kubelets: pods are bound, start, become ready or fail to, and end; nodes are lost and return.
+
+use crate::cluster::{Cluster, Event};
+use crate::server::{Actor, DeleteOptions, Entry, Stored};
+use flotilla_engine::wire::Object;
+use flotilla_model::records::Phase;
+use flotilla_model::{ObjectKey, PodRecord, Resource, Timestamp};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A node that is silent for so long is given up, and its pods are no longer ready.
+const NODE_GRACE_MS: u64 = 5_000;
+/// Between two tries of what does not work.
+const TRY_AGAIN_MS: u64 = 1_000;
+/// Between two pulls of an image that is not there.
+const PULL_AGAIN_MS: u64 = 3_000;
+
+/// What ails a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ailment {
+    /// Its containers end again and again.
+    CrashLoop,
+    /// It is ready, and not, and ready.
+    Flicker,
+    /// It takes long to end.
+    SlowEnd,
+    /// It is evicted: phase Failed.
+    Evicted,
+    /// It takes long to start.
+    SlowStart,
+}
+
+/// A step of a pod's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PodStep {
+    Bind,
+    Start,
+    Ready,
+    Unready,
+    Fail,
+    End,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+struct Node {
+    lost_until: Timestamp,
+    pods: usize,
+    pods_max: usize,
+}
+
+/// How long things take, in milliseconds.
+#[derive(Clone, Debug)]
+pub struct Pace {
+    /// Until a pod is bound.
+    pub bind_ms: Range<u64>,
+    /// Until its containers run.
+    pub start_ms: Range<u64>,
+    /// Until it is ready then.
+    pub ready_ms: Range<u64>,
+    /// Until it has ended once it is asked to.
+    pub end_ms: Range<u64>,
+    /// Until the containers of a pod with a slow start run.
+    pub slow_start_ms: u64,
+    /// Until a pod with a slow end has ended.
+    pub slow_end_ms: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            bind_ms: 10..200,
+            start_ms: 100..2_000,
+            ready_ms: 50..1_500,
+            end_ms: 100..1_500,
+            slow_start_ms: 20_000,
+            slow_end_ms: 10_000,
+        }
+    }
+}
+
+/// What the nodes are like.
+#[derive(Clone, Debug)]
+pub struct Nodes {
+    list: Vec<Node>,
+    /// How long things take.
+    pub pace: Pace,
+    /// Images that begin like this cannot be pulled.
+    pub broken_images: Vec<String>,
+    /// What ails pods of a name, and until when.
+    ailments: BTreeMap<ObjectKey, (Ailment, Timestamp)>,
+}
+
+impl Default for Nodes {
+    /// Three nodes that have room for any number of pods.
+    fn default() -> Self {
+        Nodes::new(3, usize::MAX)
+    }
+}
+
+impl Nodes {
+    /// So many nodes, `node-0` and on, each with room for so many pods.
+    pub fn new(count: usize, pods_max: usize) -> Self {
+        let node = Node {
+            lost_until: Timestamp::from_millis(0),
+            pods: 0,
+            pods_max,
+        };
+        Nodes {
+            list: vec![node; count],
+            pace: Pace::default(),
+            broken_images: Vec::new(),
+            ailments: BTreeMap::new(),
+        }
+    }
+
+    /// All is well from now on: lost nodes return, ailments end. Images that cannot be pulled stay so.
+    pub fn heal(&mut self) {
+        self.ailments.clear();
+        for node in &mut self.list {
+            node.lost_until = Timestamp::from_millis(0);
+        }
+    }
+
+    fn ails(&self, pod: &PodRecord, now: Timestamp) -> Option<Ailment> {
+        let (ailment, until) = self.ailments.get(&pod.meta.key)?;
+        (*until > now).then_some(*ailment)
+    }
+
+    fn of_name(&mut self, name: &str) -> Option<&mut Node> {
+        let index: usize = name.strip_prefix("node-")?.parse().ok()?;
+        self.list.get_mut(index)
+    }
+
+    fn is_lost(&self, name: &str, now: Timestamp) -> bool {
+        let index = name.strip_prefix("node-").and_then(|n| n.parse::<usize>().ok());
+        index
+            .and_then(|index| self.list.get(index))
+            .is_some_and(|n| n.lost_until > now)
+    }
+
+    fn can_pull(&self, image: &str) -> bool {
+        !self.broken_images.iter().any(|head| image.starts_with(head.as_str()))
+    }
+
+    /// Pods come to nodes and leave them.
+    fn count(&mut self, before: Option<&PodRecord>, after: Option<&PodRecord>) {
+        let node = |pod: Option<&PodRecord>| pod.and_then(|p| p.node.clone());
+        let (before, after) = (node(before), node(after));
+        if before == after {
+            return;
+        }
+        if let Some(node) = before.and_then(|name| self.of_name(&name)) {
+            node.pods = node.pods.saturating_sub(1);
+        }
+        if let Some(node) = after.and_then(|name| self.of_name(&name)) {
+            node.pods += 1;
+        }
+    }
+}
+
+fn pod_of(stored: Option<&Stored>) -> Option<&Arc<PodRecord>> {
+    match stored.and_then(|s| s.object.as_ref()) {
+        Some(Object::Pod(pod)) => Some(pod),
+        _ => None,
+    }
+}
+
+impl Cluster {
+    fn plan_pod(&mut self, delay_ms: u64, pod: &PodRecord, step: PodStep) {
+        let event = Event::Pod(pod.meta.key.clone(), pod.meta.uid.to_string(), step);
+        self.plan(delay_ms, event);
+    }
+
+    /// Something changed: new pods are to be bound, and those under deletion to be ended.
+    pub(crate) fn nodes_react(&mut self, entry: &Entry) {
+        if entry.resource != Resource::Pods {
+            return;
+        }
+        let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
+        self.nodes.count(before.map(|p| &**p), after.map(|p| &**p));
+        let Some(pod) = after else { return };
+        match before {
+            None => {
+                let delay_ms = self.between(self.nodes.pace.bind_ms.clone());
+                self.plan_pod(delay_ms, pod, PodStep::Bind);
+            }
+            Some(before) if before.meta.deleted.is_none() && pod.meta.deleted.is_some() => {
+                let is_slow = self.nodes.ails(pod, self.now()) == Some(Ailment::SlowEnd);
+                let delay_ms = if is_slow {
+                    self.nodes.pace.slow_end_ms
+                } else {
+                    self.between(self.nodes.pace.end_ms.clone())
+                };
+                self.plan_pod(delay_ms, pod, PodStep::End);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The next step of a pod, if it is still there.
+    pub(crate) fn pod_step(&mut self, key: &ObjectKey, uid: &str, step: PodStep) {
+        let Some(stored) = self.server.get(Resource::Pods, key) else {
+            return;
+        };
+        let Some(pod) = pod_of(Some(stored)).cloned() else {
+            return;
+        };
+        if pod.meta.uid.to_string() != uid || pod.is_terminal() && step != PodStep::End {
+            return;
+        }
+        let value = stored.value();
+        let image = value.pointer("/spec/containers/0/image").and_then(Value::as_str);
+        let can_pull = image.is_none_or(|image| self.nodes.can_pull(image));
+        let is_lost = pod
+            .node
+            .as_ref()
+            .is_some_and(|node| self.nodes.is_lost(node, self.now()));
+        if is_lost && step != PodStep::Unready {
+            return self.plan_pod(TRY_AGAIN_MS, &pod, step);
+        }
+        match step {
+            PodStep::Bind => self.bind(&pod),
+            PodStep::Start => self.start(&pod, can_pull),
+            PodStep::Ready => self.ready(&pod),
+            PodStep::Unready => self.unready(&pod, is_lost),
+            PodStep::Fail => self.pod_status(key, &json!({"phase": "Failed", "reason": "Evicted", "message": "disk"})),
+            PodStep::End => {
+                let options = DeleteOptions {
+                    uid: Some(uid.to_owned()),
+                    grace_seconds: Some(0),
+                    ..DeleteOptions::default()
+                };
+                // It was there a moment ago, and this is the only precondition.
+                let _ = self.server.delete(Actor::System, Resource::Pods, key, &options);
+            }
+        }
+    }
+
+    fn bind(&mut self, pod: &PodRecord) {
+        if pod.is_terminating() {
+            return;
+        }
+        let claims_are_there = pod.claims().all(|(_, claim)| {
+            let claim = self.server.get(Resource::Claims, &pod.meta.key.sibling(claim));
+            matches!(claim.and_then(|s| s.object.as_ref()), Some(Object::Claim(c)) if c.is_bound && c.meta.deleted.is_none())
+        });
+        match self.node_with_room() {
+            Some(node) if claims_are_there => {
+                // Only its own scheduler binds a pod, once.
+                let _ = self.server.bind(&pod.meta.key, &format!("node-{node}"));
+                let is_slow = self.nodes.ails(pod, self.now()) == Some(Ailment::SlowStart);
+                let delay_ms = if is_slow {
+                    self.nodes.pace.slow_start_ms
+                } else {
+                    self.between(self.nodes.pace.start_ms.clone())
+                };
+                self.plan_pod(delay_ms, pod, PodStep::Start);
+            }
+            Some(_) | None => self.plan_pod(TRY_AGAIN_MS, pod, PodStep::Bind),
+        }
+    }
+
+    /// A node that is there and has room, any of them.
+    fn node_with_room(&mut self) -> Option<usize> {
+        let now = self.now();
+        let fits = |node: &Node| node.lost_until <= now && node.pods < node.pods_max;
+        let count = self.nodes.list.iter().filter(|n| fits(n)).count();
+        if count == 0 {
+            return None;
+        }
+        let chosen = self.between(0..count as u64) as usize;
+        let nodes = self.nodes.list.iter().enumerate();
+        nodes.filter(|(_, n)| fits(n)).nth(chosen).map(|(index, _)| index)
+    }
+
+    fn start(&mut self, pod: &PodRecord, can_pull: bool) {
+        if pod.is_terminating() {
+            return;
+        }
+        if !can_pull {
+            let waiting = json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
+            self.pod_status(
+                &pod.meta.key,
+                &json!({"containerStatuses": [{"name": "main", "state": waiting}]}),
+            );
+            return self.plan_pod(PULL_AGAIN_MS, pod, PodStep::Start);
+        }
+        let status = json!({
+            "phase": "Running",
+            "startTime": self.wall(),
+            "conditions": self.ready_condition("False"),
+            "containerStatuses": [{"name": "main", "state": {"running": {}}}],
+        });
+        self.pod_status(&pod.meta.key, &status);
+        let delay_ms = self.between(self.nodes.pace.ready_ms.clone());
+        self.plan_pod(delay_ms, pod, PodStep::Ready);
+    }
+
+    fn ready(&mut self, pod: &PodRecord) {
+        if pod.ready.is_true || pod.phase != Phase::Running {
+            return;
+        }
+        let ailment = self.nodes.ails(pod, self.now());
+        if ailment == Some(Ailment::CrashLoop) {
+            return self.plan_pod(TRY_AGAIN_MS, pod, PodStep::Ready);
+        }
+        let status = json!({"conditions": self.ready_condition("True")});
+        self.pod_status(&pod.meta.key, &status);
+        if ailment == Some(Ailment::Flicker) {
+            let delay_ms = self.between(500..3_000);
+            self.plan_pod(delay_ms, pod, PodStep::Unready);
+        }
+    }
+
+    fn unready(&mut self, pod: &PodRecord, is_lost: bool) {
+        let ails = matches!(
+            self.nodes.ails(pod, self.now()),
+            Some(Ailment::CrashLoop | Ailment::Flicker)
+        );
+        if !pod.ready.is_true || !(ails || is_lost) {
+            return;
+        }
+        let status = json!({"conditions": self.ready_condition(if is_lost { "Unknown" } else { "False" })});
+        self.pod_status(&pod.meta.key, &status);
+        let delay_ms = self.between(500..3_000);
+        self.plan_pod(delay_ms, pod, PodStep::Ready);
+    }
+
+    /// The moment as the kubelet writes it, cut to seconds.
+    fn wall(&self) -> String {
+        Timestamp::from_seconds(self.now().as_millis().div_euclid(1000)).to_string()
+    }
+
+    fn ready_condition(&self, status: &str) -> Value {
+        json!([{"type": "Ready", "status": status, "lastTransitionTime": self.wall()}])
+    }
+
+    fn pod_status(&mut self, key: &ObjectKey, status: &Value) {
+        // The pod is there, and there are no preconditions.
+        let _ = self
+            .server
+            .patch_status(Actor::System, Resource::Pods, key, &json!({"status": status}));
+    }
+
+    /// Something befalls the pods of a name.
+    pub fn ail(&mut self, pod: &ObjectKey, ailment: Ailment, until: Timestamp) {
+        self.nodes.ailments.insert(pod.clone(), (ailment, until));
+        let Some(pod) = pod_of(self.server.get(Resource::Pods, pod)).cloned() else {
+            return;
+        };
+        let delay_ms = self.between(1..500);
+        match ailment {
+            Ailment::CrashLoop | Ailment::Flicker => self.plan_pod(delay_ms, &pod, PodStep::Unready),
+            Ailment::Evicted => self.plan_pod(delay_ms, &pod, PodStep::Fail),
+            Ailment::SlowEnd | Ailment::SlowStart => {}
+        }
+    }
+
+    /// A node is lost, and comes back.
+    pub fn lose_node(&mut self, node: usize, until: Timestamp) {
+        if let Some(lost) = self.nodes.list.get_mut(node) {
+            lost.lost_until = until;
+            self.plan(NODE_GRACE_MS, Event::NodeDown(node));
+        }
+    }
+
+    /// A node has been silent for too long.
+    pub(crate) fn node_down(&mut self, node: usize) {
+        let name = format!("node-{node}");
+        if !self.nodes.is_lost(&name, self.now()) {
+            return;
+        }
+        let pods = self.server.all(Resource::Pods).filter_map(|s| pod_of(Some(s)));
+        let here: Vec<_> = pods.filter(|pod| pod.node.as_deref() == Some(&name)).cloned().collect();
+        for pod in here {
+            self.plan_pod(0, &pod, PodStep::Unready);
+        }
+    }
+}

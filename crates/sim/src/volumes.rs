@@ -1,0 +1,59 @@
+//! The volume binder, and the protection of claims that pods still use.
+
+use crate::cluster::{Cluster, Event};
+use crate::server::{Actor, Entry};
+use flotilla_engine::wire::Object;
+use flotilla_model::{ObjectKey, PodRecord, Resource};
+use serde_json::json;
+
+/// Between two looks at a claim that is to go and is still used.
+const LOOK_AGAIN_MS: u64 = 500;
+
+impl Cluster {
+    /// Something changed: new claims are to be bound, and those under deletion to be let go.
+    pub(crate) fn volumes_react(&mut self, entry: &Entry) {
+        if entry.resource != Resource::Claims || entry.after.is_none() {
+            return;
+        }
+        let is_new = entry.before.is_none();
+        if is_new || entry.verb == "delete" {
+            let delay_ms = self.between(20..300);
+            self.plan(delay_ms, Event::Claim(entry.key.clone()));
+        }
+    }
+
+    /// Binds a claim, or lets it go once no pod uses it.
+    pub(crate) fn tend_claim(&mut self, key: &ObjectKey) {
+        let Some(stored) = self.server.get(Resource::Claims, key) else {
+            return;
+        };
+        let Some(Object::Claim(claim)) = &stored.object else {
+            return;
+        };
+        if claim.meta.deleted.is_none() {
+            let size = stored.value()["spec"]["resources"]["requests"]["storage"].clone();
+            let status = json!({"status": {"phase": "Bound", "capacity": {"storage": size}}});
+            // It is there, and there are no preconditions.
+            let _ = self.server.patch_status(Actor::System, Resource::Claims, key, &status);
+            return;
+        }
+        // A pod that is not bound yet does not count, as in Kubernetes: no kubelet would start it with a claim that is on its way out.
+        let uses = |pod: &PodRecord| {
+            let runs = pod.node.is_some() && !pod.is_terminal();
+            runs && pod.meta.key.namespace == key.namespace && pod.claims().any(|(_, claim)| claim == key.name.as_str())
+        };
+        let is_used = self.server.all(Resource::Pods).any(|s| match &s.object {
+            Some(Object::Pod(pod)) => uses(pod),
+            _ => false,
+        });
+        if is_used {
+            return self.plan(LOOK_AGAIN_MS, Event::Claim(key.clone()));
+        }
+        let mut value = (*stored.value()).clone();
+        if let Some(list) = value["metadata"]["finalizers"].as_array_mut() {
+            list.retain(|f| f != "kubernetes.io/pvc-protection");
+        }
+        // As before.
+        let _ = self.server.update(Actor::System, Resource::Claims, value);
+    }
+}
