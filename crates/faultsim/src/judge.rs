@@ -1,8 +1,8 @@
 //! Whether what happens is right, by the specification: the rules of StatefulSets and the invariants of section 9.
 //!
-//! Three kinds of checks. [`view`] looks at each decision with what its controller saw: nobody can know more. [`truth`] looks at
+//! Three kinds of checks. `view` looks at each decision with what its controller saw: nobody can know more. `truth` looks at
 //! each write when it takes effect, with what really is; there a manager answers for what it must know, which is everything that
-//! managers have done, and for what the preconditions of its writes make certain. [`settled`] looks at the end.
+//! managers have done, and for what the preconditions of its writes make certain. `settled` looks at the end.
 //!
 //! Nothing here uses the code that it judges, save the records in which both see the cluster.
 

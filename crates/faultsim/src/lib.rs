@@ -1,6 +1,6 @@
 //! The seeded simulator of faults.
 //!
-//! From one seed comes a schedule: a set, a rollout, what users do, and which faults strike when ([`schedule`]). A run ([`run`])
+//! From one seed comes a schedule: a set, a rollout, what users do, and which faults strike when ([`schedule`]). A run ([`run()`])
 //! lets the manager's own code ([`flotilla_engine::core::Core`] with the real controllers) act on a simulated cluster in virtual
 //! time, single-threaded, and judges every decision and every write. When faults have ended, the set must come to be as it asks
 //! to be, and then nobody may write any more. The same seed gives the same run, event by event.
