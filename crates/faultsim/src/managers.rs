@@ -223,16 +223,21 @@ impl World {
 
     /// Counts a write of a manager that is about to leave; with it the manager may stand still.
     fn count_departure(&mut self, life: Life) {
-        let now_ms = self.now_ms;
-        let manager = &mut self.managers[life.manager];
-        match manager.stops_before {
+        match self.managers[life.manager].stops_before {
             Some((0 | 1, for_ms)) => {
-                manager.stops_before = None;
-                manager.stopped_until_ms = manager.stopped_until_ms.max(now_ms + for_ms);
+                self.managers[life.manager].stops_before = None;
+                self.stop_manager(life.manager, for_ms);
             }
-            Some((left, for_ms)) => manager.stops_before = Some((left - 1, for_ms)),
+            Some((left, for_ms)) => self.managers[life.manager].stops_before = Some((left - 1, for_ms)),
             None => {}
         }
+    }
+
+    /// A manager stands still, at the longest until all faults end.
+    pub(crate) fn stop_manager(&mut self, manager: usize, for_ms: u64) {
+        let until_ms = (self.now_ms + for_ms).min(self.schedule.calm_at_ms());
+        let known = &mut self.managers[manager].stopped_until_ms;
+        *known = until_ms.max(*known);
     }
 
     /// Counts a write of a manager that has reached the server; it may have been the last of its life.

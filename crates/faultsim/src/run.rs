@@ -278,7 +278,7 @@ impl World {
             Fault::Crash(manager, writes, back_after_ms) => {
                 self.managers[manager].dies_after = Some((writes, back_after_ms));
             }
-            Fault::Stop(manager, 0, for_ms) => self.managers[manager].stopped_until_ms = now_ms + for_ms,
+            Fault::Stop(manager, 0, for_ms) => self.stop_manager(manager, for_ms),
             Fault::Stop(manager, writes, for_ms) => self.managers[manager].stops_before = Some((writes, for_ms)),
             Fault::Pod(..) | Fault::Node(..) | Fault::Quota(..) | Fault::Webhook(..) => self.strike_cluster(&fault),
         }
