@@ -30,6 +30,30 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-sim",
         ],
     ),
+    ("flotilla-conformance", &["flotilla-api"]),
+    ("flotilla-simserver", &["flotilla-model", "flotilla-apiserver"]),
+    (
+        "flotilla-playground",
+        &[
+            "flotilla-api",
+            "flotilla-model",
+            "flotilla-engine",
+            "flotilla-apiserver",
+            "flotilla-sim",
+            "flotilla-simserver",
+        ],
+    ),
+    (
+        "flotilla-plan",
+        &[
+            "flotilla-api",
+            "flotilla-apimachinery",
+            "flotilla-model",
+            "flotilla-controllers",
+            "flotilla-engine",
+            "flotilla-sim",
+        ],
+    ),
     (
         "flotilla",
         &[
@@ -37,11 +61,15 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-model",
             "flotilla-controllers",
             "flotilla-engine",
+            "flotilla-apiserver",
+            "flotilla-plan",
+            "flotilla-simserver",
+            "flotilla-playground",
         ],
     ),
     ("flotilla-localcluster", &[]),
     ("xtask", &["flotilla-localcluster"]),
-    ("flotilla-e2e", &["flotilla-localcluster"]),
+    ("flotilla-e2e", &["flotilla-localcluster", "flotilla-conformance"]),
     (
         "flotilla-bench",
         &[

@@ -29,6 +29,7 @@ use negotiate::Form;
 use query::Query;
 use route::{Route, Target};
 use serde_json::Value;
+use std::cell::RefCell;
 
 /// What comes of a request.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub(crate) struct Asked<'r> {
     pub(crate) query: Query,
     pub(crate) form: Form,
     pub(crate) body: &'r Bytes,
+    /// What the client is to be told, whether it is granted or refused.
+    pub(crate) warnings: &'r RefCell<Vec<String>>,
 }
 
 /// What is answered when all goes well.
@@ -53,7 +56,6 @@ pub(crate) struct Good {
     pub(crate) code: u16,
     pub(crate) body: String,
     pub(crate) content_type: &'static str,
-    pub(crate) warnings: Vec<String>,
 }
 
 impl Good {
@@ -62,7 +64,6 @@ impl Good {
             code,
             body: body.into(),
             content_type: "application/json",
-            warnings: Vec::new(),
         }
     }
 
@@ -88,14 +89,22 @@ impl From<Good> for Outcome {
 
 /// Answers a request.
 pub fn handle(server: &mut Server, request: &Request<Bytes>) -> Reply {
-    match serve(server, request) {
-        Ok(Outcome::Watch(watch)) => Reply::Watch(watch),
-        Ok(Outcome::Good(good)) => Reply::Answer(good_response(good)),
-        Err(status) => Reply::Answer(refusal_response(&status)),
+    let warnings = RefCell::default();
+    let mut response = match serve(server, request, &warnings) {
+        Ok(Outcome::Watch(watch)) => return Reply::Watch(watch),
+        Ok(Outcome::Good(good)) => good_response(good),
+        Err(status) => refusal_response(&status),
+    };
+    for warning in warnings.into_inner() {
+        let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            response.headers_mut().append(WARNING, value);
+        }
     }
+    Reply::Answer(response)
 }
 
-fn serve(server: &mut Server, request: &Request<Bytes>) -> Result<Outcome, Status> {
+fn serve(server: &mut Server, request: &Request<Bytes>, warnings: &RefCell<Vec<String>>) -> Result<Outcome, Status> {
     let route = route::parse(server, request.uri().path())?;
     let asked = Asked {
         method: request.method(),
@@ -103,6 +112,7 @@ fn serve(server: &mut Server, request: &Request<Bytes>) -> Result<Outcome, Statu
         query: Query::parse(request.uri().query().unwrap_or_default()),
         form: negotiate::parse(request.headers(), &route)?,
         body: request.body(),
+        warnings,
     };
     match route {
         Route::Plain(path) => discovery::serve(server, &asked, &path).map(Outcome::from),
@@ -191,12 +201,6 @@ fn good_response(good: Good) -> Response<Bytes> {
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(good.content_type));
-    for warning in good.warnings {
-        let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
-        if let Ok(value) = HeaderValue::from_str(&text) {
-            response.headers_mut().append(WARNING, value);
-        }
-    }
     response
 }
 

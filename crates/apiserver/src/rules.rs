@@ -13,9 +13,10 @@ mod quota;
 mod set;
 mod simple;
 
+pub(crate) use budget::recount as recount_budgets;
 pub(crate) use definition::established;
-pub(crate) use quota::recount as recount_quotas;
-pub(crate) use simple::base64;
+pub(crate) use quota::{check as check_quotas, recount as recount_quotas};
+pub use simple::base64;
 
 use crate::store::Server;
 use crate::types::TypeInfo;
@@ -86,6 +87,8 @@ pub(crate) fn finish(server: &Server, write: &Write<'_>, old: Option<&Value>, ne
     if write.is_create {
         admit(server, info, new)?;
         prepare(info, new);
+    } else if info.kind == "Pod" && write.is_status() {
+        pod::keep_class(old, new);
     } else if info.group.is_empty() && !write.is_status() {
         match info.kind.as_str() {
             "Pod" => pod::tolerations(&mut new["spec"]),

@@ -11,6 +11,7 @@ mod patch;
 mod stored;
 mod verbs;
 
+pub use export::Foreign;
 pub use history::{Change, Gone, Told};
 pub use stored::{StoreId, Stored};
 pub use verbs::{DeleteOptions, Propagation};
@@ -66,6 +67,9 @@ pub struct Admission {
     pub changes_pods: bool,
 }
 
+/// How the UIDs that are given here begin.
+const UID_HEAD: &str = "5eed0000-0000-4000-8000-";
+
 /// Changes kept of a kind; a watch from before is answered 410, as etcd's compaction makes it.
 const CHANGES_MAX: usize = 4096;
 /// The same where memory is dear.
@@ -88,6 +92,9 @@ pub struct Server {
     pub now: Timestamp,
     /// What admission does.
     pub admission: Admission,
+    /// Whether a pod that is taken away at once is first shown with no time left, as the real server does. Managers do not look at
+    /// that; simulations of them save the version.
+    pub shows_end: bool,
     /// The kinds that the HTTP face serves.
     pub types: Types,
     is_compact: bool,
@@ -235,6 +242,13 @@ impl Server {
     /// Serves what a definition says.
     pub(crate) fn define(&mut self, crd: &Value) {
         self.types.define(crd);
+        // Of the time before, nothing is known.
+        let version = self.version;
+        for store in self.types.stores_of(crd) {
+            if !self.collections.contains_key(&store) {
+                self.collection(store).history.compact(version);
+            }
+        }
         // What the definition said before is not to linger.
         self.schemas = None;
         self.schemas();
@@ -273,7 +287,7 @@ impl Server {
 
     pub(crate) fn next_uid(&mut self) -> String {
         self.uids_made += 1;
-        format!("5eed0000-0000-4000-8000-{:012x}", self.uids_made)
+        format!("{UID_HEAD}{:012x}", self.uids_made)
     }
 
     /// Stores an object under a new version and tells of it.

@@ -1,7 +1,7 @@
 //! What controllers of the control plane do close to the API server: every namespace gets its service account, namespaces under deletion
-//! are emptied, claims that nobody uses any more are let go, quotas are counted.
+//! are emptied, claims that nobody uses any more are let go, quotas and disruption budgets are counted.
 
-use crate::rules::{established, recount_quotas};
+use crate::rules::{established, recount_budgets, recount_quotas};
 use crate::store::{Actor, DeleteOptions, Entry, Server, StoreId, Stored, key_of};
 use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, Resource};
@@ -25,6 +25,7 @@ impl Caretaker {
     pub fn tend(&mut self, server: &mut Server, news: &[Entry]) {
         let namespaces = server.types.builtin("", "namespaces");
         let quotas = server.types.builtin("", "resourcequotas");
+        let budgets = server.types.builtin("policy", "poddisruptionbudgets");
         let definitions = server
             .types
             .builtin("apiextensions.k8s.io", "customresourcedefinitions");
@@ -32,8 +33,8 @@ impl Caretaker {
             let is_going = entry.after.as_ref().is_some_and(is_under_deletion);
             if entry.resource == namespaces {
                 match (&entry.before, &entry.after) {
-                    (None, Some(_)) => furnish(server, &entry.key.name),
                     (_, Some(_)) if is_going => drop(self.leaving.insert(entry.key.name.to_string())),
+                    (None, Some(_)) => furnish(server, &entry.key.name),
                     (_, None) => drop(self.leaving.remove(entry.key.name.as_str())),
                     _ => {}
                 }
@@ -51,6 +52,9 @@ impl Caretaker {
         }
         if !news.is_empty() && server.count(quotas, None) > 0 {
             recount_quotas(server);
+        }
+        if !news.is_empty() && server.count(budgets, None) > 0 {
+            recount_budgets(server);
         }
     }
 

@@ -177,6 +177,13 @@ impl Types {
         self.all.extend(definition::read(crd, store).into_iter().map(Arc::new));
     }
 
+    /// Where objects of a definition are stored.
+    pub(crate) fn stores_of(&self, crd: &serde_json::Value) -> Vec<StoreId> {
+        let (group, plural) = (&crd["spec"]["group"], &crd["spec"]["names"]["plural"]);
+        let is_meant = |t: &&Arc<TypeInfo>| t.custom.is_some() && *group == *t.group && *plural == *t.plural;
+        self.all.iter().filter(is_meant).map(|t| t.store).collect()
+    }
+
     /// Serves a kind no more.
     pub fn undefine(&mut self, group: &str, plural: &str) {
         self.all

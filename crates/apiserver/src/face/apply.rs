@@ -45,13 +45,19 @@ pub(super) fn serve(server: &mut Server, asked: &Asked<'_>, target: &Target, par
     };
     let is_dry_run = asked.query.is_dry_run()?;
     if server.get(info.store, &target.key()).is_none() && part == Part::Main {
-        write::require_namespace(server, target, target.name.as_deref().unwrap_or_default())?;
+        let name = target.name.as_deref().unwrap_or_default();
+        write::require_namespace(server, target, name)?;
+        if let Some(uid) = config["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty()) {
+            let why =
+                format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+            return Err(Status::conflict(&info.resource(), name, &why));
+        }
         let object = merged(server, None)?;
         let stored = server.create_by((BY, is_dry_run), info.store, object, &mut |server, _, value| {
             let write = Write::apply(&info, manager, &time, true, None);
             rules::finish(server, &write, None, value)
         })?;
-        return write::answer(server, asked, &info, 201, &stored, Vec::new());
+        return write::answer(server, asked, &info, 201, &stored);
     }
     let mut make = |server: &Server, old: &Value| {
         let mut live = old.clone();
@@ -69,7 +75,7 @@ pub(super) fn serve(server: &mut Server, asked: &Asked<'_>, target: &Target, par
             rules::finish(server, &write, old, new)
         },
     )?;
-    write::answer(server, asked, &info, 200, &stored, Vec::new())
+    write::answer(server, asked, &info, 200, &stored)
 }
 
 #[cfg(test)]

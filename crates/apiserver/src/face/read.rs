@@ -201,6 +201,10 @@ fn moment_of(server: &Server, asked: &Asked<'_>) -> Result<Moment, Status> {
         _ => {}
     }
     if let Some(token) = query.get("continue") {
+        if version.is_some_and(|version| version != "0") {
+            let why = "specifying resource version is not allowed when using continue";
+            return Err(Status::bad_request(why));
+        }
         let (version, key) = read_token(token)
             .ok_or_else(|| Status::bad_request("continue key is not valid: encoded continue token is invalid"))?;
         return Ok(Moment {

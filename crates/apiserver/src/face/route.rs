@@ -42,6 +42,29 @@ impl Target {
     }
 }
 
+/// Kinds that every real cluster has and this one has not, so that whoever asks for them is told so by name.
+const ELSEWHERE: &[(&str, &[&str])] = &[
+    ("", &["podtemplates", "replicationcontrollers"]),
+    ("apps", &["daemonsets", "deployments", "replicasets"]),
+    ("autoscaling", &["horizontalpodautoscalers"]),
+    ("batch", &["cronjobs", "jobs"]),
+    ("discovery.k8s.io", &["endpointslices"]),
+    ("networking.k8s.io", &["ingressclasses", "ingresses", "networkpolicies"]),
+    (
+        "rbac.authorization.k8s.io",
+        &["clusterrolebindings", "clusterroles", "rolebindings", "roles"],
+    ),
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "mutatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingwebhookconfigurations",
+        ],
+    ),
+    ("storage.k8s.io", &["csidrivers", "csinodes", "volumeattachments"]),
+];
+
 /// 404 for a path that leads nowhere.
 pub(crate) fn no_such_path() -> Status {
     Status {
@@ -75,6 +98,21 @@ pub(crate) fn parse(server: &Server, path: &str) -> Result<Route, Status> {
     let [plural, rest @ ..] = rest else {
         return Err(no_such_path());
     };
+    let is_served = server
+        .types
+        .all()
+        .iter()
+        .any(|t| t.group == group && t.plural == *plural);
+    if !is_served
+        && ELSEWHERE
+            .iter()
+            .any(|(known, plurals)| *known == group && plurals.contains(plural))
+    {
+        let dot = if group.is_empty() { "" } else { "." };
+        let message =
+            format!("the simulated API server does not serve {plural}{dot}{group}: nothing here would act on them");
+        return Err(Status::new(501, "NotImplemented", message));
+    }
     if !server.types.all().iter().any(|t| t.group == group) {
         return Err(no_such_group());
     }
@@ -134,6 +172,26 @@ mod tests {
         ];
         for (path, expected) in rows {
             assert_eq!(target(path).as_deref(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_other_clusters_have_is_refused_by_name() {
+        let server = Server::default();
+        for (path, code, words) in [
+            (
+                "/apis/apps/v1/namespaces/a/deployments/d",
+                501,
+                "does not serve deployments.apps",
+            ),
+            ("/apis/batch/v1/jobs", 501, "does not serve jobs.batch"),
+            ("/apis/apps/v1/nonsense", 404, "could not find"),
+        ] {
+            let status = parse(&server, path).unwrap_err();
+            assert!(
+                status.code == code && status.message.contains(words),
+                "{path}: {status:?}"
+            );
         }
     }
 }

@@ -4,7 +4,7 @@ use super::negotiate::Form;
 use super::read::{Filter, expired, forbidden, list_options, list_options_kind, metadata_only};
 use super::route::Target;
 use super::{Asked, set_type, shown, shown_value, table};
-use crate::store::{Change, Server, Stored};
+use crate::store::{Change, Gone, Server, Stored};
 use crate::types::TypeInfo;
 use bytes::Bytes;
 use flotilla_apimachinery::status::Status;
@@ -124,11 +124,14 @@ impl Watch {
         if self.is_over {
             return (frames, true);
         }
-        let Ok(changes) = server.watch(self.info.store, self.cursor) else {
-            let status = expired(&format!("too old resource version: {}", self.cursor));
-            frames.push(line("ERROR", &status.to_json().to_string()));
-            self.is_over = true;
-            return (frames, true);
+        let changes = match server.watch(self.info.store, self.cursor) {
+            Ok(changes) => changes,
+            Err(Gone { oldest }) => {
+                let status = expired(&format!("too old resource version: {} ({oldest})", self.cursor));
+                frames.push(line("ERROR", &status.to_json().to_string()));
+                self.is_over = true;
+                return (frames, true);
+            }
         };
         // One allocation; a change is a few handles.
         let changes: Vec<Change> = changes.cloned().collect();

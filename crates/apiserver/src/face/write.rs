@@ -10,18 +10,19 @@ use flotilla_apimachinery::schema::{self, Unknown};
 use flotilla_apimachinery::status::Status;
 use flotilla_model::ObjectKey;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 
 /// Who writes through the face.
 pub(super) const BY: Actor = Actor::User;
 
 /// How unknown fields are met, and what the client is told of them.
-struct Strictness {
+struct Strictness<'r> {
     unknown: Unknown,
-    warnings: Vec<String>,
+    warnings: &'r RefCell<Vec<String>>,
 }
 
-impl Strictness {
-    fn of(asked: &Asked<'_>) -> Result<Self, Status> {
+impl<'r> Strictness<'r> {
+    fn of(asked: &Asked<'r>) -> Result<Self, Status> {
         let given = asked.query.get("fieldValidation");
         let unknown = Unknown::parse(given).ok_or_else(|| {
             let given = given.unwrap_or_default();
@@ -29,18 +30,18 @@ impl Strictness {
         })?;
         Ok(Strictness {
             unknown,
-            warnings: Vec::new(),
+            warnings: asked.warnings,
         })
     }
 
     /// Meets what was found.
-    fn meet(&mut self, info: &TypeInfo, found: Vec<String>) -> Result<(), Status> {
+    fn meet(&self, info: &TypeInfo, found: Vec<String>) -> Result<(), Status> {
         if found.is_empty() {
             return Ok(());
         }
         match self.unknown {
             Unknown::Ignore => {}
-            Unknown::Warn => self.warnings.extend(found),
+            Unknown::Warn => self.warnings.borrow_mut().extend(found),
             Unknown::Strict => {
                 let list = found.join(", ");
                 let (kind, version) = (&info.kind, &info.version);
@@ -55,9 +56,9 @@ impl Strictness {
 
 pub(super) fn create(server: &mut Server, asked: &Asked<'_>, target: &Target) -> Result<Good, Status> {
     let info = target.info.clone();
-    let mut strictness = Strictness::of(asked)?;
+    let strictness = Strictness::of(asked)?;
     let is_dry_run = asked.query.is_dry_run()?;
-    let mut object = decode(server, asked, &info, &mut strictness)?;
+    let mut object = decode(server, asked, &info, &strictness)?;
     check_namespace(target, &mut object)?;
     require_namespace(server, target, object["metadata"]["name"].as_str().unwrap_or_default())?;
     if object
@@ -81,7 +82,7 @@ pub(super) fn create(server: &mut Server, asked: &Asked<'_>, target: &Target) ->
         rules::finish(server, &write, None, value)
     })?;
     after(server, &info, &stored, is_dry_run);
-    answer(server, asked, &info, 201, &stored, strictness.warnings)
+    answer(server, asked, &info, 201, &stored)
 }
 
 /// The body as an object of the kind, without fields that nobody knows.
@@ -89,7 +90,7 @@ fn decode(
     server: &mut Server,
     asked: &Asked<'_>,
     info: &TypeInfo,
-    strictness: &mut Strictness,
+    strictness: &Strictness<'_>,
 ) -> Result<Value, Status> {
     let mut object = body::read(asked)?;
     body::check_kind(info, &mut object)?;
@@ -164,8 +165,8 @@ fn mistyped_at(path: &str, value: &Value, schema: schema::Schema<'_>) -> Option<
 
 pub(super) fn update(server: &mut Server, asked: &Asked<'_>, target: &Target) -> Result<Good, Status> {
     let info = target.info.clone();
-    let mut strictness = Strictness::of(asked)?;
-    let mut object = decode(server, asked, &info, &mut strictness)?;
+    let strictness = Strictness::of(asked)?;
+    let mut object = decode(server, asked, &info, &strictness)?;
     check_name(target, &mut object)?;
     check_namespace(target, &mut object)?;
     require_version(server, target, &object)?;
@@ -176,7 +177,7 @@ pub(super) fn update(server: &mut Server, asked: &Asked<'_>, target: &Target) ->
     let stored = change(server, asked, target, Part::Main, "update", &mut |_, _| {
         Ok(object.take().unwrap_or_default())
     })?;
-    answer(server, asked, &info, 200, &stored, strictness.warnings)
+    answer(server, asked, &info, 200, &stored)
 }
 
 /// Custom resources are only replaced by those who say which version they have seen.
@@ -202,8 +203,8 @@ fn require_version(server: &Server, target: &Target, object: &Value) -> Result<(
 /// Replaces the status of an object.
 pub(super) fn update_status(server: &mut Server, asked: &Asked<'_>, target: &Target) -> Result<Good, Status> {
     let info = target.info.clone();
-    let mut strictness = Strictness::of(asked)?;
-    let mut object = decode(server, asked, &info, &mut strictness)?;
+    let strictness = Strictness::of(asked)?;
+    let mut object = decode(server, asked, &info, &strictness)?;
     check_name(target, &mut object)?;
     check_namespace(target, &mut object)?;
     require_version(server, target, &object)?;
@@ -213,7 +214,7 @@ pub(super) fn update_status(server: &mut Server, asked: &Asked<'_>, target: &Tar
         new["metadata"] = object["metadata"].clone();
         Ok(new)
     })?;
-    answer(server, asked, &info, 200, &stored, strictness.warnings)
+    answer(server, asked, &info, 200, &stored)
 }
 
 /// Changes the object that `target` names. `make` gets and gives it with its kind.
@@ -257,7 +258,7 @@ pub(super) fn patch(server: &mut Server, asked: &Asked<'_>, target: &Target) -> 
 /// Patches an object or its status.
 pub(super) fn patch_part(server: &mut Server, asked: &Asked<'_>, target: &Target, part: Part) -> Result<Good, Status> {
     let info = target.info.clone();
-    let mut strictness = Strictness::of(asked)?;
+    let strictness = Strictness::of(asked)?;
     let kind = PatchType::of(asked, &info)?;
     if kind == PatchType::Apply {
         return super::apply::serve(server, asked, target, part);
@@ -303,7 +304,7 @@ pub(super) fn patch_part(server: &mut Server, asked: &Asked<'_>, target: &Target
             new
         })
     })?;
-    answer(server, asked, &info, 200, &stored, strictness.warnings)
+    answer(server, asked, &info, 200, &stored)
 }
 
 /// What a patch made cannot be read.
@@ -399,11 +400,8 @@ pub(super) fn answer(
     info: &TypeInfo,
     code: u16,
     stored: &Stored,
-    warnings: Vec<String>,
 ) -> Result<Good, Status> {
-    let mut good = Good::json(code, read::render(server, asked, info, stored)?);
-    good.warnings = warnings;
-    Ok(good)
+    Ok(Good::json(code, read::render(server, asked, info, stored)?))
 }
 
 pub(super) fn check_name(target: &Target, object: &mut Value) -> Result<(), Status> {

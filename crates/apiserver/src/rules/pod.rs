@@ -161,6 +161,16 @@ fn validate_change(old: &Value, new: &Value, errors: &mut Errors) {
     }
 }
 
+/// Whoever writes the status need not repeat the class of the pod's service.
+pub(super) fn keep_class(old: Option<&Value>, new: &mut Value) {
+    let known = old
+        .map(|old| &old["status"]["qosClass"])
+        .filter(|class| class.is_string());
+    if let (Some(known), Value::Null) = (known, &new["status"]["qosClass"]) {
+        new["status"]["qosClass"] = known.clone();
+    }
+}
+
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 
 /// A pod's spec, or that of a template.

@@ -3,6 +3,7 @@
 use super::text;
 use crate::store::{Server, Stored};
 use flotilla_apimachinery::status::{Qualified, Status};
+use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, Resource};
 use serde_json::{Map, Value, json};
 
@@ -18,12 +19,7 @@ fn used(server: &Server, namespace: &str, name: &str) -> Option<usize> {
     let (_, resource) = COUNTED.iter().find(|(counted, _)| *counted == name)?;
     let counts = |stored: &Stored| {
         // Pods that have ended use nothing.
-        let value = stored.value();
-        let phase = value
-            .pointer("/status/phase")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        *resource != Resource::Pods || !matches!(phase, "Failed" | "Succeeded")
+        !matches!(&stored.object, Some(Object::Pod(pod)) if pod.is_terminal())
     };
     Some(
         server
@@ -34,7 +30,7 @@ fn used(server: &Server, namespace: &str, name: &str) -> Option<usize> {
 }
 
 /// Whether one more pod fits.
-pub(super) fn check(server: &Server, pod: &Value) -> Result<(), Status> {
+pub(crate) fn check(server: &Server, pod: &Value) -> Result<(), Status> {
     let namespace = text(&pod["metadata"], "namespace");
     let quotas = server.types.builtin("", "resourcequotas");
     for (key, quota) in server.after(quotas, Some(namespace), None) {

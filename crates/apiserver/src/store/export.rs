@@ -5,6 +5,17 @@ use flotilla_apimachinery::status::Status;
 use flotilla_model::{ObjectKey, Resource};
 use serde_json::{Value, json};
 
+/// An object as another API server has it.
+#[derive(Clone, Debug)]
+pub struct Foreign {
+    /// The API group; empty for the core.
+    pub group: String,
+    /// The name of the resource in URLs.
+    pub resource: String,
+    /// The object.
+    pub object: Value,
+}
+
 /// Definitions come first: the objects of their kinds need them.
 const DEFINITIONS: &str = "customresourcedefinitions";
 
@@ -48,7 +59,55 @@ impl Server {
                 self.define(&object);
             }
         }
+        // Of the time before, nothing is known.
+        let version = self.version;
+        for collection in self.collections.values_mut() {
+            collection.history.compact(version);
+        }
         Ok(())
+    }
+
+    /// Stores objects of another API server as they are there: with their UIDs, versions, times and statuses. Nothing follows from it:
+    /// neither admission nor the journal hears of it.
+    pub fn restore(&mut self, objects: Vec<Foreign>) -> Result<(), String> {
+        let number = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse::<u64>().ok();
+        let mut objects = objects;
+        // The objects of a kind need its definition; and one server counts the versions of all its objects in one row.
+        objects.sort_by_key(|o| (o.resource != DEFINITIONS, number(&o.object)));
+        for Foreign {
+            group,
+            resource,
+            object,
+        } in objects
+        {
+            let found = self
+                .types
+                .all()
+                .iter()
+                .find(|t| t.group == group && t.plural == resource);
+            let store = found
+                .map(|t| t.store)
+                .ok_or_else(|| format!("the kind {resource}.{group} is not known"))?;
+            let key = key_of(&object);
+            let version = number(&object).filter(|version| *version > self.version);
+            self.version = version.map_or(self.version, |version| version - 1);
+            self.mind_uid(&object);
+            self.put((Actor::System, "create"), store, &key, object.clone())
+                .map_err(|status| format!("{resource} {key}: {status}"))?;
+            if resource == DEFINITIONS {
+                self.define(&object);
+            }
+        }
+        self.journal.clear();
+        Ok(())
+    }
+
+    /// UIDs of a simulated server are not given again.
+    fn mind_uid(&mut self, object: &Value) {
+        let number = super::uid_of(object).strip_prefix(super::UID_HEAD);
+        if let Some(number) = number.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
+            self.uids_made = self.uids_made.max(number);
+        }
     }
 
     /// Replaces the status of an object, as the components of the control plane do.

@@ -65,7 +65,10 @@ impl Told {
 
 /// The version is too old: list again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub struct Gone {
+    /// The oldest version from which a watch can go on.
+    pub oldest: u64,
+}
 
 /// The changes of one kind.
 #[derive(Debug)]
@@ -99,7 +102,7 @@ impl History {
         version: u64,
     ) -> Result<impl DoubleEndedIterator<Item = &Change> + ExactSizeIterator + Clone, Gone> {
         if version < self.compacted {
-            return Err(Gone);
+            return Err(Gone { oldest: self.compacted });
         }
         let first = self.changes.partition_point(|change| change.version <= version);
         Ok(self.changes.range(first..))

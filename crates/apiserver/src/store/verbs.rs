@@ -5,6 +5,7 @@
 
 use super::collect::finalizers;
 use super::{Actor, Server, StoreId, Stored, patch, strip_type, uid_of};
+use crate::rules::check_quotas;
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::status::Status;
 use flotilla_model::{ObjectKey, PatchKind, Resource, Timestamp};
@@ -81,6 +82,7 @@ impl Server {
         self.create_by((actor, false), resource, value, &mut |server, _, value| {
             if resource == Resource::Pods {
                 server.admit_pod(value)?;
+                check_quotas(server, value)?;
             }
             require_one_controller(value)
         })
@@ -358,11 +360,16 @@ impl Server {
             return Ok(Deleted::Going(old));
         }
         if is_finished(resource, &value) {
-            let last = Stored::new(value, old.object.clone(), old.version, false);
-            if !is_dry_run {
-                self.note((actor, "delete"), resource, key, Some(old.clone()), Some(old));
-                self.remove(actor, resource, key);
+            if is_dry_run {
+                return Ok(Deleted::Gone(Stored::new(value, old.object, old.version, false)));
             }
+            let last = if self.shows_end && resource == Resource::Pods {
+                self.put((actor, "delete"), resource, key, value)?
+            } else {
+                self.note((actor, "delete"), resource, key, Some(old.clone()), Some(old.clone()));
+                Stored::new(value, old.object, old.version, false)
+            };
+            self.remove(actor, resource, key);
             return Ok(Deleted::Gone(last));
         }
         if is_dry_run {
