@@ -10,13 +10,13 @@ use crate::managers::{WatchState, ignores_fence};
 use crate::run::World;
 use crate::schedule::Loss;
 use flotilla_engine::core::WatchEvent;
-use flotilla_engine::core::lease::{LeaseCall, LeaseReply};
-use flotilla_engine::core::request::{Answer, Call, Refusal, Request, RequestId};
-use flotilla_engine::wire::{self, Object};
-use flotilla_model::{Command, ObjectKey, PatchKind, Resource};
-use flotilla_sim::server::{Actor, DeleteOptions, Status, Stored, Told, refusal, wire_status};
+use flotilla_engine::core::lease::LeaseReply;
+use flotilla_engine::core::request::{Answer, Call, Request, RequestId};
+use flotilla_engine::wire::Object;
+use flotilla_model::{Command, ObjectKey, Resource};
+use flotilla_sim::server::{Actor, DeleteOptions, Told, refusal};
+use flotilla_sim::service::{self, event_of, refused};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// For some time, some requests suffer something.
 #[derive(Debug)]
@@ -65,12 +65,15 @@ impl World {
                 (Some((late_ms, arrive(Reply::Late))), Some((1, answer)))
             }
             Some(Loss::Unsent) => (None, Some((1, Answer::NotSent("connection refused".into())))),
-            Some(Loss::Throttle) => (None, Some((travel_ms, refuse(refusal(429, "TooManyRequests", "busy"))))),
-            Some(Loss::Error) => (None, Some((travel_ms, refuse(refusal(500, "InternalError", "etcd"))))),
+            Some(Loss::Throttle) => (
+                None,
+                Some((travel_ms, refused(&refusal(429, "TooManyRequests", "busy")))),
+            ),
+            Some(Loss::Error) => (None, Some((travel_ms, refused(&refusal(500, "InternalError", "etcd"))))),
             Some(Loss::Timeout) if self.rng.bool() => (Some((travel_ms, arrive(Reply::Timeout))), None),
             Some(Loss::Timeout) => (
                 None,
-                Some((travel_ms, refuse(refusal(503, "ServiceUnavailable", "later")))),
+                Some((travel_ms, refused(&refusal(503, "ServiceUnavailable", "later")))),
             ),
         };
         if let Some((delay_ms, event)) = arrival {
@@ -133,7 +136,7 @@ impl World {
         let delay_ms = self.rng.u64(1..10);
         match reply {
             Reply::Comes => self.answer_in(delay_ms, life, request, answer),
-            Reply::Timeout => self.answer_in(delay_ms, life, request, refuse(refusal(504, "Timeout", "too slow"))),
+            Reply::Timeout => self.answer_in(delay_ms, life, request, refused(&refusal(504, "Timeout", "too slow"))),
             Reply::Lost | Reply::Late => {}
         }
     }
@@ -143,76 +146,10 @@ impl World {
         let actor = Actor::Manager(manager);
         let server = &mut self.cluster.server;
         match call {
-            Call::Get { resource, key } => match server.get(*resource, key) {
-                Some(stored) => answer(stored),
-                None => refuse(refusal(404, "NotFound", format!("{resource} {} not found", key.name))),
-            },
-            Call::Write(Command::Create { resource, body, .. }) => {
-                result(server.create(actor, *resource, body.render()))
+            Call::Write(Command::Delete { resource, key, .. }) if self.defect == Some(Defect::DeleteByName) => {
+                service::result(server.delete(actor, *resource, key, &DeleteOptions::default()))
             }
-            Call::Write(Command::Patch {
-                resource,
-                key,
-                uid,
-                kind,
-                body,
-                resource_version,
-                ..
-            }) => {
-                let body = wire::body::patch(*kind, body.clone(), uid, *resource_version);
-                result(server.patch(actor, *resource, key, (*kind, &body)))
-            }
-            Call::Write(Command::Delete {
-                resource,
-                key,
-                uid,
-                resource_version,
-                ..
-            }) => {
-                let by_name = self.defect == Some(Defect::DeleteByName);
-                let options = DeleteOptions {
-                    uid: (!by_name).then(|| uid.to_string()),
-                    resource_version: resource_version.filter(|_| !by_name).map(|v| v.to_string()),
-                    ..DeleteOptions::default()
-                };
-                result(server.delete(actor, *resource, key, &options))
-            }
-            Call::Write(Command::Read { .. }) | Call::Event(_) => Answer::Success,
-            Call::Status(patch) => {
-                let body = wire::body::status_patch(patch);
-                result(server.patch_status(actor, patch.resource, &patch.key, &body))
-            }
-            Call::Lease(lease) => Answer::Lease(self.lease(manager, lease)),
-        }
-    }
-
-    fn lease(&mut self, manager: usize, call: &LeaseCall) -> LeaseReply {
-        let key = lease_key();
-        let actor = Actor::Manager(manager);
-        let written = match call {
-            LeaseCall::Get => match self.cluster.server.get(Resource::Leases, &key) {
-                Some(stored) => Ok(stored.clone()),
-                None => return LeaseReply::Missing,
-            },
-            LeaseCall::Create(spec) => {
-                let body = wire::lease::create_body(&key, spec);
-                self.cluster.server.create(actor, Resource::Leases, body)
-            }
-            LeaseCall::Update { resource_version, spec } => {
-                let body = wire::lease::update_body(*resource_version, spec);
-                self.cluster
-                    .server
-                    .patch(actor, Resource::Leases, &key, (PatchKind::Merge, &body))
-            }
-        };
-        match written {
-            Ok(stored) => serde_json::to_vec(&*stored.value())
-                .ok()
-                .and_then(|bytes| wire::lease::read(&bytes).ok())
-                .map_or(LeaseReply::Failed, LeaseReply::Found),
-            Err(status) if status.code == 409 => LeaseReply::Conflict,
-            Err(status) if status.code == 404 => LeaseReply::Missing,
-            Err(_) => LeaseReply::Failed,
+            call => service::perform(server, actor, &lease_key(), call),
         }
     }
 
@@ -373,13 +310,6 @@ impl World {
     }
 }
 
-fn event_of(resource: Resource, told: Told) -> WatchEvent {
-    match told {
-        Told::Upsert(_, object) => WatchEvent::Upsert(object),
-        Told::Deleted(version, key, uid) => WatchEvent::Deleted(resource, key, uid, version),
-    }
-}
-
 /// Of several events about one incarnation the last.
 fn coalesced(news: &[Told]) -> Vec<Told> {
     let last: BTreeMap<_, _> = news.iter().map(|told| (told.uid(), told.version())).collect();
@@ -392,21 +322,4 @@ fn coalesced(news: &[Told]) -> Vec<Told> {
 /// Where the managers' lease is.
 pub(crate) fn lease_key() -> ObjectKey {
     ObjectKey::new("flotilla-system", "flotilla-manager")
-}
-
-fn answer(stored: &Stored) -> Answer {
-    stored.object.clone().map_or(Answer::Success, Answer::Object)
-}
-
-fn result(result: Result<Stored, Status>) -> Answer {
-    match result {
-        Ok(stored) => answer(&stored),
-        Err(status) => refuse(status),
-    }
-}
-
-fn refuse(status: Status) -> Answer {
-    let status = wire_status(&status);
-    let retry_after = (status.code == 429).then_some(Duration::from_secs(1));
-    Answer::Refused(Refusal { status, retry_after })
 }

@@ -92,7 +92,7 @@ impl Cluster {
         self.changes.extend(news);
         if self.server.has_litter() && !self.collects {
             self.collects = true;
-            let delay_ms = self.between(20..1_500);
+            let delay_ms = self.between(self.nodes.pace.collect_ms.clone());
             self.plan(delay_ms, Event::Collect);
         }
     }

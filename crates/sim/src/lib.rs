@@ -7,6 +7,7 @@
 pub mod agenda;
 pub mod cluster;
 pub mod nodes;
+pub mod service;
 mod volumes;
 
 pub use flotilla_apiserver as server;

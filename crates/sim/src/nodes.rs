@@ -30,6 +30,8 @@ pub enum Ailment {
     Evicted,
     /// It takes long to start.
     SlowStart,
+    /// Its containers run, and it is never ready.
+    NeverReady,
 }
 
 /// A step of a pod's life.
@@ -66,6 +68,10 @@ pub struct Pace {
     pub slow_start_ms: u64,
     /// Until a pod with a slow end has ended.
     pub slow_end_ms: u64,
+    /// Until the volume binder has seen a claim.
+    pub claim_ms: Range<u64>,
+    /// Until the garbage collector has seen litter.
+    pub collect_ms: Range<u64>,
 }
 
 impl Default for Pace {
@@ -77,8 +83,19 @@ impl Default for Pace {
             end_ms: 100..1_500,
             slow_start_ms: 20_000,
             slow_end_ms: 10_000,
+            claim_ms: 20..300,
+            collect_ms: 20..1_500,
         }
     }
+}
+
+/// What the kubelet says of a container that cannot start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// A word, such as ImagePullBackOff.
+    pub reason: String,
+    /// The sentence beside it.
+    pub message: String,
 }
 
 /// What the nodes are like.
@@ -89,6 +106,8 @@ pub struct Nodes {
     pub pace: Pace,
     /// Images that begin like this cannot be pulled.
     pub broken_images: Vec<String>,
+    /// Images whose containers wait for ever, and what the kubelet says of them.
+    pub failing_images: BTreeMap<String, Failing>,
     /// What ails pods of a name, and until when.
     ailments: BTreeMap<ObjectKey, (Ailment, Timestamp)>,
 }
@@ -112,6 +131,7 @@ impl Nodes {
             list: vec![node; count],
             pace: Pace::default(),
             broken_images: Vec::new(),
+            failing_images: BTreeMap::new(),
             ailments: BTreeMap::new(),
         }
     }
@@ -141,8 +161,15 @@ impl Nodes {
             .is_some_and(|n| n.lost_until > now)
     }
 
-    fn can_pull(&self, image: &str) -> bool {
-        !self.broken_images.iter().any(|head| image.starts_with(head.as_str()))
+    fn failing(&self, image: &str) -> Option<Failing> {
+        if let Some(known) = self.failing_images.get(image) {
+            return Some(known.clone());
+        }
+        let is_broken = self.broken_images.iter().any(|head| image.starts_with(head.as_str()));
+        is_broken.then(|| Failing {
+            reason: "ImagePullBackOff".to_owned(),
+            message: "no such image".to_owned(),
+        })
     }
 
     /// Pods come to nodes and leave them.
@@ -200,6 +227,22 @@ impl Cluster {
         }
     }
 
+    /// A pod that was there before anybody looked goes on: it ends if it was asked to, and otherwise comes a step closer to being ready.
+    pub fn go_on(&mut self, key: &ObjectKey) {
+        let Some(pod) = pod_of(self.server.get(Resource::Pods, key)).cloned() else {
+            return;
+        };
+        let pace = &self.nodes.pace;
+        let (delay_ms, step) = match pod.phase {
+            _ if pod.is_terminating() => (pace.end_ms.clone(), PodStep::End),
+            _ if pod.node.is_none() => (pace.bind_ms.clone(), PodStep::Bind),
+            Phase::Running => (pace.ready_ms.clone(), PodStep::Ready),
+            _ => (pace.start_ms.clone(), PodStep::Start),
+        };
+        let delay_ms = self.between(delay_ms);
+        self.plan_pod(delay_ms, &pod, step);
+    }
+
     /// The next step of a pod, if it is still there.
     pub(crate) fn pod_step(&mut self, key: &ObjectKey, uid: &str, step: PodStep) {
         let Some(stored) = self.server.get(Resource::Pods, key) else {
@@ -212,8 +255,6 @@ impl Cluster {
             return;
         }
         let value = stored.value();
-        let image = value.pointer("/spec/containers/0/image").and_then(Value::as_str);
-        let can_pull = image.is_none_or(|image| self.nodes.can_pull(image));
         let is_lost = pod
             .node
             .as_ref()
@@ -223,7 +264,7 @@ impl Cluster {
         }
         match step {
             PodStep::Bind => self.bind(&pod),
-            PodStep::Start => self.start(&pod, can_pull),
+            PodStep::Start => self.start(&pod, &value),
             PodStep::Ready => self.ready(&pod),
             PodStep::Unready => self.unready(&pod, is_lost),
             PodStep::Fail => self.pod_status(key, &json!({"phase": "Failed", "reason": "Evicted", "message": "disk"})),
@@ -276,23 +317,27 @@ impl Cluster {
         nodes.filter(|(_, n)| fits(n)).nth(chosen).map(|(index, _)| index)
     }
 
-    fn start(&mut self, pod: &PodRecord, can_pull: bool) {
+    fn start(&mut self, pod: &PodRecord, value: &Value) {
         if pod.is_terminating() {
             return;
         }
-        if !can_pull {
-            let waiting = json!({"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}});
-            self.pod_status(
-                &pod.meta.key,
-                &json!({"containerStatuses": [{"name": "main", "state": waiting}]}),
-            );
+        let containers = || value["spec"]["containers"].as_array().into_iter().flatten();
+        let failing = containers().find_map(|container| {
+            let failing = self.nodes.failing(container["image"].as_str()?)?;
+            Some(json!({"name": container["name"], "state": {"waiting": {"reason": failing.reason, "message": failing.message}}}))
+        });
+        if let Some(status) = failing {
+            self.pod_status(&pod.meta.key, &json!({"containerStatuses": [status]}));
             return self.plan_pod(PULL_AGAIN_MS, pod, PodStep::Start);
         }
+        let running: Vec<Value> = containers()
+            .map(|container| json!({"name": container["name"], "state": {"running": {}}}))
+            .collect();
         let status = json!({
             "phase": "Running",
             "startTime": self.wall(),
             "conditions": self.ready_condition("False"),
-            "containerStatuses": [{"name": "main", "state": {"running": {}}}],
+            "containerStatuses": running,
         });
         self.pod_status(&pod.meta.key, &status);
         let delay_ms = self.between(self.nodes.pace.ready_ms.clone());
@@ -304,6 +349,9 @@ impl Cluster {
             return;
         }
         let ailment = self.nodes.ails(pod, self.now());
+        if ailment == Some(Ailment::NeverReady) {
+            return;
+        }
         if ailment == Some(Ailment::CrashLoop) {
             return self.plan_pod(TRY_AGAIN_MS, pod, PodStep::Ready);
         }
@@ -355,7 +403,7 @@ impl Cluster {
         match ailment {
             Ailment::CrashLoop | Ailment::Flicker => self.plan_pod(delay_ms, &pod, PodStep::Unready),
             Ailment::Evicted => self.plan_pod(delay_ms, &pod, PodStep::Fail),
-            Ailment::SlowEnd | Ailment::SlowStart => {}
+            Ailment::SlowEnd | Ailment::SlowStart | Ailment::NeverReady => {}
         }
     }
 

@@ -1,13 +1,20 @@
 //! The volume binder, and the protection of claims that pods still use.
 
 use crate::cluster::{Cluster, Event};
-use crate::server::{Actor, Entry};
+use crate::server::{Actor, Entry, Stored};
 use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, PodRecord, Resource};
 use serde_json::json;
 
 /// Between two looks at a claim that is to go and is still used.
 const LOOK_AGAIN_MS: u64 = 500;
+
+/// Whether a bound claim asks for another size than it has.
+fn is_growing(claim: &Stored) -> bool {
+    let claim = claim.value();
+    let asked = &claim["spec"]["resources"]["requests"]["storage"];
+    claim["status"]["phase"] == "Bound" && claim["status"]["capacity"]["storage"] != *asked
+}
 
 impl Cluster {
     /// Something changed: new claims are to be bound, and those under deletion to be let go.
@@ -16,8 +23,8 @@ impl Cluster {
             return;
         }
         let is_new = entry.before.is_none();
-        if is_new || entry.verb == "delete" {
-            let delay_ms = self.between(20..300);
+        if is_new || entry.verb == "delete" || entry.after.as_ref().is_some_and(is_growing) {
+            let delay_ms = self.between(self.nodes.pace.claim_ms.clone());
             self.plan(delay_ms, Event::Claim(entry.key.clone()));
         }
     }

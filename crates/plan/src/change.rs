@@ -1,0 +1,271 @@
+//! Making a change in the simulated cluster, by the rules of the API server.
+
+use crate::apply;
+use crate::report::{Refusal, Verb};
+use crate::state::list;
+use bytes::Bytes;
+use flotilla_apimachinery::openapi::Builtin;
+use flotilla_model::{ObjectKey, SetKind};
+use flotilla_sim::server::{Reply, Server, handle};
+use http::{Method, Request};
+use serde_json::{Value, json};
+
+/// What somebody intends to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Apply a manifest of a set, as `kubectl apply` does.
+    Apply(Value),
+    /// Change fields of a set.
+    Edit(SetKind, ObjectKey, Vec<Edit>),
+    /// Delete a set, and with it what it owns.
+    Delete(SetKind, ObjectKey),
+}
+
+/// A change of one field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Another image for a container; without its name, for the only one.
+    Image(Option<String>, String),
+    /// Another number of pods.
+    Replicas(i64),
+    /// Another partition.
+    Partition(i64),
+}
+
+impl Change {
+    /// The set that it is about.
+    pub fn target(&self) -> (SetKind, ObjectKey) {
+        match self {
+            Change::Edit(kind, key, _) | Change::Delete(kind, key) => (*kind, key.clone()),
+            Change::Apply(manifest) => {
+                let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default();
+                let version = manifest["apiVersion"].as_str().unwrap_or_default();
+                let kind = if version.starts_with("apps.kruise.io/") {
+                    SetKind::Advanced
+                } else {
+                    SetKind::Native
+                };
+                (kind, ObjectKey::new(text("namespace"), text("name")))
+            }
+        }
+    }
+}
+
+/// What came of a change.
+pub(crate) struct Made {
+    pub(crate) verb: Verb,
+    /// What the server has to say about it.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The set's name in the words of kubectl.
+pub(crate) fn kind_name(kind: SetKind, name: &str) -> String {
+    match kind {
+        SetKind::Native => format!("statefulset.apps/{name}"),
+        SetKind::Advanced => format!("statefulset.apps.kruise.io/{name}"),
+    }
+}
+
+/// Makes a change.
+pub(crate) fn make(server: &mut Server, change: &Change) -> Result<Made, Refusal> {
+    let (kind, key) = change.target();
+    let asking = Asking {
+        object: kind_name(kind, &key.name),
+        namespace: key.namespace.to_string(),
+    };
+    let live = server
+        .get(kind.resource(), &key)
+        .map(flotilla_sim::server::Stored::to_value);
+    let before = generation(server, kind, &key);
+    let path = kind.resource().object_path(&key, None);
+    let mut made = match (change, live) {
+        (Change::Apply(manifest), live) => return asking.apply(server, (kind, &key), manifest, live.as_ref()),
+        (_, None) => return Err(asking.refusal("NotFound", &format!("{} does not exist", asking.object))),
+        (Change::Delete(..), Some(_)) => {
+            let options = json!({"propagationPolicy": "Background"});
+            asking.ask(server, (&Method::DELETE, &path), "application/json", &options)?
+        }
+        (Change::Edit(_, _, edits), Some(live)) => {
+            let patch = asking.edits(&live, edits)?;
+            asking.ask(server, (&Method::PATCH, &path), "application/json-patch+json", &patch)?
+        }
+    };
+    if made.verb == Verb::Changed && generation(server, kind, &key) == before {
+        made.verb = Verb::Unchanged;
+    }
+    Ok(made)
+}
+
+fn generation(server: &Server, kind: SetKind, key: &ObjectKey) -> Option<Value> {
+    let stored = server.get(kind.resource(), key)?;
+    Some(stored.value()["metadata"]["generation"].clone())
+}
+
+/// Whom a refusal is about.
+struct Asking {
+    object: String,
+    namespace: String,
+}
+
+impl Asking {
+    fn apply(
+        &self,
+        server: &mut Server,
+        (kind, key): (SetKind, &ObjectKey),
+        manifest: &Value,
+        live: Option<&Value>,
+    ) -> Result<Made, Refusal> {
+        let version = manifest["apiVersion"].as_str().unwrap_or_default();
+        let (group, short) = version.split_once('/').unwrap_or(("", version));
+        if server.types.find(group, short, "statefulsets").is_none() {
+            let advice = "install it with `flotilla crds | kubectl apply --server-side -f -`";
+            let advice = if kind == SetKind::Advanced {
+                advice
+            } else {
+                "use apps/v1"
+            };
+            return Err(self.refusal("NotFound", &format!("the cluster does not serve {version}; {advice}")));
+        }
+        let collection = format!("/apis/{version}/namespaces/{}/statefulsets", key.namespace);
+        let Some(live) = live else {
+            return self.ask(server, (&Method::POST, &collection), "application/json", manifest);
+        };
+        let before = generation(server, kind, key);
+        let path = format!("{collection}/{}", key.name);
+        let (content_type, patch) = match kind {
+            SetKind::Native => {
+                // Types that cannot be read leave lists to be replaced as they are.
+                let types = Builtin::load().types().unwrap_or_default();
+                let patch = apply::patch(live, manifest, types.kind("apps", "v1", "StatefulSet"));
+                ("application/strategic-merge-patch+json", patch)
+            }
+            SetKind::Advanced => ("application/merge-patch+json", apply::patch(live, manifest, None)),
+        };
+        let mut made = self.ask(server, (&Method::PATCH, &path), content_type, &patch)?;
+        if generation(server, kind, key) == before {
+            made.verb = Verb::Unchanged;
+        }
+        Ok(made)
+    }
+
+    /// Edits as a JSON patch.
+    fn edits(&self, live: &Value, edits: &[Edit]) -> Result<Value, Refusal> {
+        let mut patch = Vec::new();
+        for edit in edits {
+            match edit {
+                Edit::Replicas(count) => patch.push(json!({"op": "add", "path": "/spec/replicas", "value": count})),
+                Edit::Partition(partition) => patch.extend(partition_patch(live, *partition)),
+                Edit::Image(container, image) => {
+                    let index = self.container(live, container.as_deref())?;
+                    let path = format!("/spec/template/spec/containers/{index}/image");
+                    patch.push(json!({"op": "add", "path": path, "value": image}));
+                }
+            }
+        }
+        Ok(Value::Array(patch))
+    }
+
+    /// The place of a container in the template.
+    fn container(&self, live: &Value, wanted: Option<&str>) -> Result<usize, Refusal> {
+        let containers = &live["spec"]["template"]["spec"]["containers"];
+        let names: Vec<&str> = list(containers)
+            .map(|c| c["name"].as_str().unwrap_or_default())
+            .collect();
+        let all = names.join(", ");
+        match wanted {
+            None if names.len() == 1 => Ok(0),
+            // The word for the only container may also be the name of one among several.
+            None if names.contains(&"image") => self.container(live, Some("image")),
+            None => {
+                let why = format!(
+                    "{} has several containers ({all}); say which, as NAME=IMAGE",
+                    self.object
+                );
+                Err(self.refusal("Ambiguous", &why))
+            }
+            Some(wanted) => names.iter().position(|name| *name == wanted).ok_or_else(|| {
+                let why = format!("{} has no container {wanted}; it has {all}", self.object);
+                self.refusal("NotFound", &why)
+            }),
+        }
+    }
+
+    /// Sends a request to the simulated server.
+    fn ask(
+        &self,
+        server: &mut Server,
+        (method, path): (&Method, &str),
+        content_type: &str,
+        body: &Value,
+    ) -> Result<Made, Refusal> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{path}?fieldManager=plan"))
+            .header("Content-Type", content_type)
+            .body(Bytes::from(body.to_string()))
+            .map_err(|why| self.refusal("Invalid", &why.to_string()))?;
+        let Reply::Answer(answer) = handle(server, &request) else {
+            return Err(self.refusal("Invalid", "the answer is a watch"));
+        };
+        let said: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        if !answer.status().is_success() {
+            return Err(self.said(&said));
+        }
+        let warnings = answer.headers().get_all("Warning").iter();
+        let warnings = warnings
+            .filter_map(|w| w.to_str().ok())
+            .map(|w| w.trim_start_matches("299 - ").trim_matches('"'));
+        Ok(Made {
+            verb: match *method {
+                Method::POST => Verb::Created,
+                Method::DELETE => Verb::Deleted,
+                _ => Verb::Changed,
+            },
+            warnings: warnings.map(str::to_owned).collect(),
+        })
+    }
+
+    fn refusal(&self, reason: &str, message: &str) -> Refusal {
+        Refusal {
+            object: self.object.clone(),
+            namespace: self.namespace.clone(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            fields: Vec::new(),
+        }
+    }
+
+    /// What the server said.
+    fn said(&self, status: &Value) -> Refusal {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let causes = list(&status["details"]["causes"]);
+        let mut fields: Vec<crate::report::Field> = causes
+            .map(|cause| crate::report::Field {
+                field: text(&cause["field"]),
+                rule: text(&cause["reason"]),
+                message: text(&cause["message"]),
+            })
+            .collect();
+        // The real server looks twice at some fields, and says so; once is enough for people.
+        fields.dedup();
+        Refusal {
+            fields,
+            ..self.refusal(&text(&status["reason"]), &text(&status["message"]))
+        }
+    }
+}
+
+/// Sets the partition, with what leads to it.
+fn partition_patch(live: &Value, partition: i64) -> Vec<Value> {
+    let strategy = &live["spec"]["updateStrategy"];
+    let mut patch = Vec::new();
+    if !strategy.is_object() {
+        patch.push(json!({"op": "add", "path": "/spec/updateStrategy", "value": {"type": "RollingUpdate"}}));
+    }
+    if !strategy["rollingUpdate"].is_object() {
+        patch.push(json!({"op": "add", "path": "/spec/updateStrategy/rollingUpdate", "value": {}}));
+    }
+    let path = "/spec/updateStrategy/rollingUpdate/partition";
+    patch.push(json!({"op": "add", "path": path, "value": partition}));
+    patch
+}

@@ -1,0 +1,44 @@
+//! What a change would do, before it is made.
+//!
+//! [`plan`] loads the live state of a cluster into the simulated one ([`flotilla_sim`]) with UIDs, versions, times and statuses as they
+//! are, lets the engine's own core and the real controllers look at it, makes the change by the rules of the API server, and lets
+//! virtual time pass until nothing happens any more. What was done to pods, in which order and what waited for what is the [`Plan`].
+//!
+//! Nothing here reads a clock, draws a number or talks to anybody: the same state and change give the same plan. What cannot be known
+//! beforehand is assumed, always alike:
+//! - Pods take a fixed time to start and to end. Waves say what waits for what, and not how long.
+//! - Pods that are not ready stay so unless they are replaced, except for those that were created within the last minute and of which
+//!   the kubelet says nothing bad; pods that are being deleted end, except for those that should have ended a minute ago.
+//! - Images that fail in the live state, and run nowhere, fail. All others start; a second run tells what happens if the pods that the
+//!   change makes do not become ready.
+//! - There is a node for every pod. Quotas on the number of pods count; other admission does not.
+
+mod apply;
+mod change;
+mod manager;
+mod report;
+mod run;
+mod state;
+#[cfg(test)]
+mod tests;
+mod text;
+mod trace;
+mod waves;
+
+pub use change::{Change, Edit};
+pub use report::{
+    Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, Verb, Wave,
+};
+pub use state::State;
+
+/// What these changes would do, one after the other, to the cluster in this state.
+///
+/// Fails with a sentence if the state cannot be loaded. A change that the API server would refuse is part of the plan.
+pub fn plan(state: &State, changes: &[Change]) -> Result<Plan, String> {
+    let outcome = run::simulate(state, changes, run::NewPods::BecomeReady)?;
+    let makes_pods = outcome.sets.iter().any(trace::Traced::makes_pods);
+    let doubtful = makes_pods
+        .then(|| run::simulate(state, changes, run::NewPods::StayUnready))
+        .transpose()?;
+    Ok(report::Plan::of(outcome, doubtful))
+}

@@ -1,0 +1,381 @@
+//! The plan, as data. Its JSON form is what `flotilla plan -o json` prints; the names of its fields are kept.
+
+use crate::change::kind_name;
+use crate::run::Outcome;
+use crate::text;
+use crate::trace::Traced;
+use flotilla_model::{SetKind, Wait, WaitCause};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What a change would do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// One sentence that says it all.
+    pub summary: String,
+    /// Whether a pod that exists is deleted, replaced or updated.
+    pub disrupts: bool,
+    /// The sets that are changed, in the order of the changes.
+    pub sets: Vec<SetPlan>,
+    /// Changes that the API server would refuse.
+    pub refused: Vec<Refusal>,
+    /// What was given and is no set: kind and name of each.
+    pub not_looked_at: Vec<String>,
+    /// What else is to be known, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// What becomes of the set itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verb {
+    /// It is new.
+    Created,
+    /// Its specification changes.
+    Changed,
+    /// Nothing of its specification changes.
+    Unchanged,
+    /// It goes.
+    Deleted,
+}
+
+impl Verb {
+    /// Both, one after the other.
+    pub(crate) fn then(self, next: Verb) -> Verb {
+        match (self, next) {
+            (first, Verb::Unchanged) => first,
+            (Verb::Created, Verb::Changed) => Verb::Created,
+            (_, next) => next,
+        }
+    }
+}
+
+/// What happens to one set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetPlan {
+    /// The set in the words of kubectl: `statefulset.apps/web`.
+    pub set: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// `apps/v1` or `apps.kruise.io/v1beta1`.
+    pub kind: &'static str,
+    /// What becomes of the set itself.
+    pub change: Verb,
+    /// Pods asked for before.
+    pub replicas_before: i32,
+    /// Pods asked for afterwards.
+    pub replicas: i32,
+    /// The revision that its status names as current at the end.
+    pub current_revision: String,
+    /// The revision that its status names as the newest at the end.
+    pub update_revision: String,
+    /// What is done together, in order.
+    pub waves: Vec<Wave>,
+    /// Old pods that stay, and by which rule.
+    pub stays: Vec<Stays>,
+    /// The fewest available pods on the way.
+    pub lowest_available: Lowest,
+    /// Available pods at the end.
+    pub available_at_end: usize,
+    /// Revisions that are made.
+    pub revisions_made: Vec<String>,
+    /// Claims that are made, removed or expanded, in order.
+    pub claims: Vec<Claim>,
+    /// What is waited for at the end: the rollout goes no further by itself.
+    pub blocked: Vec<Blocked>,
+    /// What would happen if the pods that are made do not become ready; absent if none is made.
+    pub if_new_pods_are_not_ready: Option<Doubt>,
+}
+
+/// What is done together before the next has to wait.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wave {
+    /// Counted from 1.
+    pub wave: usize,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+    /// The fewest available pods while it is under way.
+    pub lowest_available: usize,
+}
+
+/// What is done to one pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// The pod.
+    pub pod: String,
+    /// What is done.
+    pub action: Action,
+    /// The revision it had.
+    pub from_revision: Option<String>,
+    /// The revision it gets.
+    pub to_revision: Option<String>,
+}
+
+/// What is done to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// It is made.
+    Create,
+    /// Its containers are updated where it is.
+    Update,
+    /// It is deleted and made again.
+    Replace,
+    /// It is deleted for good.
+    Delete,
+}
+
+/// Pods that are left as they are, on purpose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stays {
+    /// The pods.
+    pub pods: Vec<String>,
+    /// The field that asks for it.
+    pub rule: &'static str,
+    /// A sentence.
+    pub message: String,
+}
+
+/// The fewest available pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lowest {
+    /// How many.
+    pub pods: usize,
+    /// The first wave in which it is so; 0 for before the first.
+    pub wave: usize,
+}
+
+/// What happens to a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claim {
+    /// Its name.
+    pub claim: String,
+    /// What is done.
+    pub action: ClaimAction,
+}
+
+/// What is done to a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ClaimAction {
+    /// It is made.
+    Create,
+    /// It asks for more.
+    Expand,
+    /// It is removed, and the volume by its reclaim policy.
+    Delete,
+}
+
+/// Something that is waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Blocked {
+    /// The pod or claim; the set's name if it is the set as a whole.
+    pub subject: String,
+    /// A word for programs, as in `flotilla why -o json`.
+    pub cause: String,
+    /// A sentence.
+    pub message: String,
+    /// The rule that asks for the wait.
+    pub rule: &'static str,
+    /// What can be done about it.
+    pub advice: Option<String>,
+}
+
+/// A change that the API server would refuse.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// The set in the words of kubectl.
+    pub object: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// A word for programs, such as Invalid.
+    pub reason: String,
+    /// What the server would say.
+    pub message: String,
+    /// The fields that are wrong.
+    pub fields: Vec<Field>,
+}
+
+/// A field that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Field {
+    /// Its path.
+    pub field: String,
+    /// Which kind of rule it breaks.
+    pub rule: String,
+    /// The rule in words.
+    pub message: String,
+}
+
+/// How far it would come if the pods that are made do not become ready.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Doubt {
+    /// Pods that are taken down or made before it stops.
+    pub pods: Vec<String>,
+    /// Available pods when it has stopped.
+    pub available: usize,
+    /// What it waits for then.
+    pub blocked: Vec<Blocked>,
+}
+
+impl Plan {
+    pub(crate) fn of(outcome: Outcome, doubtful: Option<Outcome>) -> Self {
+        let doubtful = doubtful.map(|o| o.sets).unwrap_or_default();
+        let doubt = |set: &Traced| doubtful.iter().find(|d| d.kind == set.kind && d.key == set.key);
+        let sets: Vec<SetPlan> = outcome.sets.iter().map(|set| SetPlan::of(set, doubt(set))).collect();
+        let mut plan = Plan {
+            summary: String::new(),
+            disrupts: sets.iter().any(SetPlan::disrupts),
+            sets,
+            refused: outcome.refused,
+            not_looked_at: Vec::new(),
+            warnings: outcome.warnings,
+        };
+        plan.summary = text::summary(&plan);
+        plan
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        text::plan(self)
+    }
+}
+
+impl SetPlan {
+    fn of(set: &Traced, doubtful: Option<&Traced>) -> Self {
+        let replicas = |set: Option<&std::sync::Arc<flotilla_model::SetRecord>>| set.map_or(0, |s| s.spec.replicas);
+        let status = |field: &str| {
+            set.after
+                .as_ref()
+                .map(|s| s.status_text(field).to_owned())
+                .unwrap_or_default()
+        };
+        let (waves, lowest_available) = waves(set);
+        SetPlan {
+            set: kind_name(set.kind, &set.key.name),
+            namespace: set.key.namespace.to_string(),
+            kind: match set.kind {
+                SetKind::Native => "apps/v1",
+                SetKind::Advanced => "apps.kruise.io/v1beta1",
+            },
+            change: set.verb,
+            replicas_before: replicas(set.before.as_ref()),
+            replicas: replicas(set.after.as_ref()),
+            current_revision: status("currentRevision"),
+            update_revision: status("updateRevision"),
+            stays: stays(set),
+            waves,
+            lowest_available,
+            available_at_end: set.available_now(),
+            revisions_made: set.revisions.clone(),
+            claims: set
+                .claims
+                .iter()
+                .map(|(claim, action)| Claim {
+                    claim: claim.clone(),
+                    action: *action,
+                })
+                .collect(),
+            blocked: blocked(&set.waits),
+            if_new_pods_are_not_ready: doubtful.filter(|_| set.makes_pods()).map(|doubtful| Doubt {
+                pods: doubtful.items.iter().map(|item| item.pod.clone()).collect(),
+                available: doubtful.available_now(),
+                blocked: blocked(&doubtful.waits),
+            }),
+        }
+    }
+
+    /// All steps, in order.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.waves.iter().flat_map(|wave| &wave.steps)
+    }
+
+    /// Whether a pod that exists is deleted, replaced or updated.
+    pub fn disrupts(&self) -> bool {
+        self.steps().any(|step| step.action != Action::Create)
+    }
+}
+
+fn waves(set: &Traced) -> (Vec<Wave>, Lowest) {
+    let (numbers, levels) = set.waves();
+    let mut waves: BTreeMap<usize, Wave> = BTreeMap::new();
+    for (item, number) in set.items.iter().zip(numbers) {
+        let wave = waves.entry(number).or_insert_with(|| Wave {
+            wave: number,
+            steps: Vec::new(),
+            lowest_available: usize::MAX,
+        });
+        wave.steps.push(Step {
+            pod: item.pod.clone(),
+            action: set.action(item),
+            from_revision: item.from.clone(),
+            to_revision: item.to.clone(),
+        });
+    }
+    let mut lowest: Option<Lowest> = None;
+    for (wave, pods) in levels {
+        if let Some(wave) = waves.get_mut(&wave) {
+            wave.lowest_available = wave.lowest_available.min(pods);
+        }
+        if lowest.is_none_or(|known| pods < known.pods) {
+            lowest = Some(Lowest { pods, wave });
+        }
+    }
+    let lowest = lowest.unwrap_or(Lowest { pods: 0, wave: 0 });
+    (waves.into_values().collect(), lowest)
+}
+
+/// What is left as it is on purpose.
+fn stays(set: &Traced) -> Vec<Stays> {
+    let Some(record) = &set.after else { return Vec::new() };
+    let newest = record.status_text("updateRevision");
+    let old = set
+        .pods
+        .iter()
+        .filter(|pod| pod.revision() != Some(newest) && !pod.is_terminating());
+    let pods: Vec<String> = old.map(|pod| pod.name().to_owned()).collect();
+    let intended = set.waits.iter().filter(|wait| wait.cause.is_intended());
+    intended
+        .map(|wait| Stays {
+            pods: pods.clone(),
+            rule: wait.cause.rule(),
+            message: wait.cause.to_string(),
+        })
+        .collect()
+}
+
+fn blocked(waits: &[Wait]) -> Vec<Blocked> {
+    let unintended = waits.iter().filter(|wait| !wait.cause.is_intended());
+    unintended
+        .map(|wait| Blocked {
+            subject: wait.subject.clone(),
+            cause: serde_json::to_value(&wait.cause)
+                .ok()
+                .and_then(|cause| cause["cause"].as_str().map(str::to_owned))
+                .unwrap_or_default(),
+            message: message(&wait.cause),
+            rule: wait.cause.rule(),
+            advice: wait.cause.advice(&wait.subject),
+        })
+        .collect()
+}
+
+/// A wait in words, without moments of simulated time.
+fn message(cause: &WaitCause) -> String {
+    match cause {
+        WaitCause::Refused { reason, message, .. } => format!("the API server refuses: {reason}: {message}"),
+        WaitCause::StartBackOff { failed, .. } => format!("its last {failed} pods ended right after their start"),
+        other => other.to_string(),
+    }
+}

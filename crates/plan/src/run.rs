@@ -1,0 +1,229 @@
+//! The run: the state is loaded, looked at, changed, and followed until nothing happens any more.
+
+use crate::change::{self, Change};
+use crate::manager::Manager;
+use crate::report::Refusal;
+use crate::state::{self, State};
+use crate::trace::{Traced, set_of};
+use flotilla_model::{ObjectKey, Resource, Timestamp};
+use flotilla_sim::Cluster;
+use flotilla_sim::nodes::Ailment;
+use flotilla_sim::server::{Actor, Entry};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What becomes of the pods that the change makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NewPods {
+    /// They start, unless their image is known to fail.
+    BecomeReady,
+    /// They run, and are never ready.
+    StayUnready,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) sets: Vec<Traced>,
+    pub(crate) refused: Vec<Refusal>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// How long the manager may look at the live state before the change.
+const LOOK: Duration = Duration::from_secs(1);
+/// When nothing has happened for so long, nothing will; times that the sets themselves name come on top.
+const QUIET: Duration = Duration::from_secs(120);
+/// The end, whatever still happens.
+const BOUND: Duration = Duration::from_secs(24 * 3600);
+const STEPS_MAX: usize = 1_000_000;
+
+/// A run.
+struct Run {
+    cluster: Cluster,
+    manager: Manager,
+    sets: Vec<Traced>,
+    last_change: Timestamp,
+    /// Pods that are ready in the live state, with their revisions; all others are in doubt. `None` if none is.
+    proven: Option<BTreeSet<(ObjectKey, Option<String>)>>,
+}
+
+/// Runs the changes.
+pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods) -> Result<Outcome, String> {
+    let cluster = state.load()?;
+    let mut warnings = warnings(state, &cluster);
+    let proven = state::pods(&cluster)
+        .into_iter()
+        .filter(flotilla_model::PodRecord::is_healthy);
+    let proven = proven
+        .map(|pod| (pod.meta.key.clone(), pod.revision().map(str::to_owned)))
+        .collect();
+    let mut run = Run {
+        manager: Manager::new(cluster.now()),
+        last_change: cluster.now(),
+        proven: (new_pods == NewPods::StayUnready).then_some(proven),
+        cluster,
+        sets: Vec::new(),
+    };
+    warnings.extend(run.look_at_the_live_state());
+    let refused = run.change(changes, &mut warnings);
+    let is_over = run.follow();
+    if !is_over {
+        warnings.push(format!(
+            "it was followed for {} h of simulated time and still went on then; what comes later is not told",
+            BOUND.as_secs() / 3600
+        ));
+    }
+    for index in 0..run.sets.len() {
+        let set = &mut run.sets[index];
+        let waits = run.manager.waits(set.kind, &set.key);
+        set.end(&run.cluster, waits);
+    }
+    Ok(Outcome {
+        sets: run.sets,
+        refused,
+        warnings,
+    })
+}
+
+fn warnings(state: &State, cluster: &Cluster) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for pod in state.stuck(cluster) {
+        let words = if pod.is_terminating() {
+            "should have ended by now and is taken to stay"
+        } else {
+            "is not ready, and is taken to stay so until it is replaced"
+        };
+        warnings.push(format!("pod {} {words}", pod.name()));
+    }
+    for (image, failing) in &cluster.nodes.failing_images {
+        warnings.push(format!(
+            "image {image} fails in the cluster now ({}), and so it does here",
+            failing.reason
+        ));
+    }
+    if state.nodes == Some(0) {
+        warnings.push("the cluster has no node; pods are taken to start all the same".to_owned());
+    }
+    warnings
+}
+
+impl Run {
+    /// What the manager would do anyway is under way before the change. Returns what is to be told of it.
+    fn look_at_the_live_state(&mut self) -> Option<String> {
+        let until = self.cluster.now() + LOOK;
+        let mut touched = BTreeSet::new();
+        while self.step(until) {
+            let changes = self.cluster.take_changes();
+            let own = changes.iter().filter(|e| matches!(e.actor, Actor::Manager(_)));
+            touched.extend(
+                own.filter(|e| e.resource == Resource::Pods)
+                    .map(|e| e.key.name.to_string()),
+            );
+        }
+        self.cluster.take_changes();
+        let names = touched.into_iter().collect::<Vec<_>>().join(", ");
+        (!names.is_empty()).then(|| format!("under way already, without this change: {names}"))
+    }
+
+    /// Makes the changes that the server does not refuse.
+    fn change(&mut self, changes: &[Change], warnings: &mut Vec<String>) -> Vec<Refusal> {
+        let mut refused = Vec::new();
+        for change in changes {
+            let (kind, key) = change.target();
+            let known = self.sets.iter().position(|set| set.kind == kind && set.key == key);
+            let mut traced = Traced::new(&self.cluster, kind, key);
+            let made = match change::make(&mut self.cluster.server, change) {
+                Ok(made) => made,
+                Err(refusal) => {
+                    refused.push(refusal);
+                    continue;
+                }
+            };
+            warnings.extend(made.warnings.iter().map(|w| format!("{}: {w}", traced.key.name)));
+            if let Some(place) = known {
+                self.sets[place].verb = self.sets[place].verb.then(made.verb);
+            } else {
+                traced.verb = made.verb;
+                self.sets.push(traced);
+            }
+        }
+        for set in &mut self.sets {
+            set.begin(&self.cluster);
+        }
+        self.cluster.react();
+        self.note();
+        self.last_change = self.cluster.now();
+        refused
+    }
+
+    /// Follows until nothing happens any more; false if it still goes on at the bound.
+    fn follow(&mut self) -> bool {
+        let bound = self.cluster.now() + BOUND;
+        let own_times = self
+            .sets
+            .iter()
+            .filter_map(|set| set_of(&self.cluster, set.kind, &set.key));
+        let own_times = own_times.map(|set| set.spec.min_ready + set.spec.switches.unblock_after.unwrap_or_default());
+        let quiet = QUIET + own_times.max().unwrap_or_default();
+        for _ in 0..STEPS_MAX {
+            let until = self.last_change + quiet;
+            if !self.step(until.min(bound)) {
+                return until <= bound;
+            }
+            self.note();
+        }
+        false
+    }
+
+    /// Lets the manager act, and the time pass to when something happens next; false if nothing does before `until`.
+    fn step(&mut self, until: Timestamp) -> bool {
+        let now = self.cluster.now();
+        self.manager.drive(&mut self.cluster);
+        self.note_if_begun();
+        let next = [self.cluster.next_due(), self.manager.next_wake(now)]
+            .into_iter()
+            .flatten()
+            .min();
+        // A wake-up that is due already would not let the time pass.
+        let next = next.map(|next| next.max(now + Duration::from_millis(1)));
+        match next {
+            Some(next) if next <= until => {
+                self.cluster.advance(next);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn note_if_begun(&mut self) {
+        if !self.sets.is_empty() {
+            self.note();
+        }
+    }
+
+    /// Takes note of what has changed.
+    fn note(&mut self) {
+        let changes = self.cluster.take_changes();
+        for entry in &changes {
+            let matters = [Resource::Pods, Resource::Claims, Resource::Revisions];
+            if entry.resource.watched().is_some_and(|r| matters.contains(&r)) {
+                self.last_change = self.cluster.now();
+            }
+            self.sets.iter_mut().for_each(|set| set.note(entry));
+            self.doubt(entry);
+        }
+        self.sets.iter_mut().for_each(|set| set.look(&self.cluster));
+    }
+
+    /// A pod that is new, or at a revision that is new to it, is never ready if that is what is asked.
+    fn doubt(&mut self, entry: &Entry) {
+        let Some(proven) = &self.proven else { return };
+        let Some(pod) = self.sets.iter().find_map(|set| set.made_pod(entry)) else {
+            return;
+        };
+        let revision = pod.revision().map(str::to_owned);
+        if !proven.contains(&(entry.key.clone(), revision)) {
+            self.cluster.ail(&entry.key, Ailment::NeverReady, Timestamp::MAX);
+        }
+    }
+}

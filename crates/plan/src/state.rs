@@ -1,0 +1,169 @@
+//! The live state, and the simulated cluster that goes on from it.
+
+use flotilla_engine::wire::Object;
+use flotilla_model::records::Phase;
+use flotilla_model::{PodRecord, Resource, Timestamp};
+use flotilla_sim::Cluster;
+use flotilla_sim::nodes::{Failing, Nodes, Pace};
+use flotilla_sim::server::Foreign;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What can be read of a cluster.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// When it was read.
+    pub now: Timestamp,
+    /// How many nodes there are, if that is known.
+    pub nodes: Option<usize>,
+    /// Objects, as the API server has them. Kinds that do not matter here are left out on loading.
+    pub objects: Vec<Foreign>,
+}
+
+/// What a plan looks at, as group and plural.
+const LOOKED_AT: [(&str, &str); 9] = [
+    ("", "namespaces"),
+    ("", "pods"),
+    ("", "persistentvolumeclaims"),
+    ("", "resourcequotas"),
+    ("apps", "statefulsets"),
+    ("apps", "controllerrevisions"),
+    ("apps.kruise.io", "statefulsets"),
+    ("storage.k8s.io", "storageclasses"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+];
+/// The only definition that matters.
+const DEFINITION: &str = "statefulsets.apps.kruise.io";
+/// Reasons for which containers wait, of which time alone is no cure.
+const FAILURES: [&str; 3] = ["ImagePullBackOff", "ErrImagePull", "CrashLoopBackOff"];
+/// A pod that is younger may be starting; one whose deletion is overdue for longer is stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Chance begins here; everything that depends on it is fixed below.
+const SEED: u64 = 1;
+
+impl State {
+    /// Objects of a kind.
+    pub fn all<'s>(&'s self, group: &'s str, resource: &'s str) -> impl Iterator<Item = &'s Value> {
+        let wanted = self
+            .objects
+            .iter()
+            .filter(move |o| o.group == group && o.resource == resource);
+        wanted.map(|o| &o.object)
+    }
+
+    /// The simulated cluster in this state.
+    pub(crate) fn load(&self) -> Result<Cluster, String> {
+        let mut cluster = Cluster::new(SEED, self.now);
+        cluster.nodes = Nodes::new(self.nodes.unwrap_or(1).max(1), usize::MAX);
+        cluster.nodes.pace = pace();
+        cluster.nodes.failing_images = self.failing_images();
+        cluster.server.restore(self.what_matters())?;
+        for pod in pods(&cluster) {
+            if self.goes_on(&pod) {
+                cluster.go_on(&pod.meta.key);
+            }
+        }
+        Ok(cluster)
+    }
+
+    fn what_matters(&self) -> Vec<Foreign> {
+        let matters = |o: &&Foreign| {
+            let is_ours = o.resource != "customresourcedefinitions" || o.object["metadata"]["name"] == DEFINITION;
+            is_ours && LOOKED_AT.contains(&(o.group.as_str(), o.resource.as_str()))
+        };
+        let mut objects: Vec<Foreign> = self.objects.iter().filter(matters).cloned().collect();
+        // Who wrote what decides nothing here, and the controller that wrote the status so far is not there any more.
+        for object in &mut objects {
+            object.object["metadata"]
+                .as_object_mut()
+                .map(|meta| meta.remove("managedFields"));
+        }
+        let known: BTreeSet<&str> = self
+            .all("", "namespaces")
+            .filter_map(|n| n["metadata"]["name"].as_str())
+            .collect();
+        let used = self
+            .objects
+            .iter()
+            .filter_map(|o| o.object["metadata"]["namespace"].as_str());
+        let missing: BTreeSet<&str> = used.filter(|namespace| !known.contains(namespace)).collect();
+        objects.extend(missing.into_iter().map(|name| Foreign {
+            group: String::new(),
+            resource: "namespaces".to_owned(),
+            object: json!({"metadata": {"name": name}}),
+        }));
+        objects
+    }
+
+    /// Whether a pod that is not as it should be will come right by itself.
+    fn goes_on(&self, pod: &PodRecord) -> bool {
+        if let Some(deadline) = pod.meta.deleted {
+            return self.now.since(deadline) <= PATIENCE;
+        }
+        let is_starting = matches!(pod.phase, Phase::Pending | Phase::Running) && !pod.ready.is_true;
+        is_starting && pod.trouble.is_none() && self.now.since(pod.meta.created) <= PATIENCE
+    }
+
+    /// Pods that are not ready and stay so, or are stuck in their deletion.
+    pub(crate) fn stuck(&self, cluster: &Cluster) -> Vec<PodRecord> {
+        let all = pods(cluster).into_iter();
+        all.filter(|pod| !pod.is_healthy() && !self.goes_on(pod)).collect()
+    }
+
+    /// Images whose containers wait for ever somewhere and run nowhere.
+    fn failing_images(&self) -> BTreeMap<String, Failing> {
+        let mut failing = BTreeMap::new();
+        let mut running = BTreeSet::new();
+        for pod in self.all("", "pods") {
+            for container in list(&pod["spec"]["containers"]) {
+                let status = list(&pod["status"]["containerStatuses"]).find(|s| s["name"] == container["name"]);
+                let (Some(image), Some(status)) = (container["image"].as_str(), status) else {
+                    continue;
+                };
+                let waiting = &status["state"]["waiting"];
+                let text = |field: &str| waiting[field].as_str().unwrap_or_default().to_owned();
+                if FAILURES.contains(&text("reason").as_str()) {
+                    failing.entry(image.to_owned()).or_insert_with(|| Failing {
+                        reason: text("reason"),
+                        message: text("message"),
+                    });
+                } else if status["ready"] == true {
+                    running.insert(image);
+                }
+            }
+        }
+        failing.retain(|image, _| !running.contains(image.as_str()));
+        failing
+    }
+}
+
+/// The items of a list, none if it is not there.
+pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// All pods.
+pub(crate) fn pods(cluster: &Cluster) -> Vec<PodRecord> {
+    let all = cluster.server.all(Resource::Pods);
+    all.filter_map(|stored| match &stored.object {
+        Some(Object::Pod(pod)) => Some((**pod).clone()),
+        _ => None,
+    })
+    .collect()
+}
+
+/// Everything takes the same time always, so that pods that begin together are ready together.
+fn pace() -> Pace {
+    let exactly = |ms: u64| ms..ms + 1;
+    Pace {
+        bind_ms: exactly(50),
+        start_ms: exactly(500),
+        ready_ms: exactly(500),
+        end_ms: exactly(500),
+        slow_start_ms: 500,
+        slow_end_ms: 500,
+        claim_ms: exactly(100),
+        collect_ms: exactly(100),
+    }
+}

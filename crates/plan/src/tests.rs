@@ -1,0 +1,430 @@
+//! Plans of changes to sets that the simulated cluster has rolled out before.
+
+mod lab;
+mod text;
+
+use crate::report::{Action, ClaimAction, Plan, SetPlan, Verb};
+use crate::{Change, Edit};
+use flotilla_model::SetKind::{self, Advanced, Native};
+use lab::{Lab, key, manifest};
+use serde_json::{Value, json};
+
+/// Waves as text: `-web-1` deleted, `~web-1` replaced, `+web-1` created.
+fn waves(set: &SetPlan) -> Vec<String> {
+    let step = |step: &crate::Step| {
+        let sign = match step.action {
+            Action::Create => "+",
+            Action::Update => "=",
+            Action::Replace => "~",
+            Action::Delete => "-",
+        };
+        format!("{sign}{}", step.pod)
+    };
+    let waves = set.waves.iter();
+    waves
+        .map(|wave| wave.steps.iter().map(step).collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+fn one(plan: &Plan) -> &SetPlan {
+    assert_eq!(plan.refused, [], "nothing is refused");
+    assert_eq!(plan.sets.len(), 1);
+    &plan.sets[0]
+}
+
+/// Sets fields of `spec`, each at a JSON pointer.
+fn with(mut set: Value, fields: &[(&str, Value)]) -> Value {
+    for (pointer, value) in fields {
+        let mut place = &mut set["spec"];
+        for step in pointer.split('/') {
+            place = match step.parse::<usize>() {
+                Ok(index) => &mut place[index],
+                Err(_) => &mut place[step],
+            };
+        }
+        *place = value.clone();
+    }
+    set
+}
+
+const IMAGE: &str = "template/spec/containers/0/image";
+const ROLLING: &str = "updateStrategy/rollingUpdate";
+
+/// One row: a set of a kind with these fields is live; then these change; the waves, the fewest available pods.
+struct Row {
+    name: &'static str,
+    kind: SetKind,
+    live: &'static [(&'static str, &'static str)],
+    change: &'static [(&'static str, &'static str)],
+    waves: &'static [&'static str],
+    lowest: usize,
+    stays: &'static [&'static str],
+}
+
+const ROWS: &[Row] = &[
+    Row {
+        name: "scale out, in order",
+        kind: Native,
+        live: &[("replicas", "2")],
+        change: &[("replicas", "4")],
+        waves: &["+web-2", "+web-3"],
+        lowest: 2,
+        stays: &[],
+    },
+    Row {
+        name: "scale out, parallel",
+        kind: Native,
+        live: &[("replicas", "1"), ("podManagementPolicy", "\"Parallel\"")],
+        change: &[("replicas", "4")],
+        waves: &["+web-1 +web-2 +web-3"],
+        lowest: 1,
+        stays: &[],
+    },
+    Row {
+        name: "scale in, in order",
+        kind: Native,
+        live: &[("replicas", "4")],
+        change: &[("replicas", "2")],
+        waves: &["-web-3", "-web-2"],
+        lowest: 2,
+        stays: &[],
+    },
+    Row {
+        name: "another image with a partition",
+        kind: Native,
+        live: &[("replicas", "4"), (ROLLING, "{\"partition\": 2}")],
+        change: &[(IMAGE, "\"app:v2\"")],
+        waves: &["~web-3", "~web-2"],
+        lowest: 3,
+        stays: &["web-0", "web-1"],
+    },
+    Row {
+        name: "three at a time",
+        kind: Advanced,
+        live: &[
+            ("replicas", "7"),
+            ("podManagementPolicy", "\"Parallel\""),
+            (ROLLING, "{\"maxUnavailable\": 3}"),
+        ],
+        change: &[(IMAGE, "\"app:v2\"")],
+        waves: &["~web-6 ~web-5 ~web-4", "~web-3 ~web-2 ~web-1", "~web-0"],
+        lowest: 4,
+        stays: &[],
+    },
+    Row {
+        name: "an ordinal is reserved",
+        kind: Advanced,
+        live: &[("replicas", "3")],
+        change: &[("reserveOrdinals", "[1]")],
+        waves: &["+web-3", "-web-1"],
+        lowest: 3,
+        stays: &[],
+    },
+    Row {
+        name: "paused",
+        kind: Advanced,
+        live: &[("replicas", "2"), (ROLLING, "{\"paused\": true}")],
+        change: &[(IMAGE, "\"app:v2\"")],
+        waves: &[],
+        lowest: 2,
+        stays: &["web-0", "web-1"],
+    },
+    Row {
+        name: "on delete",
+        kind: Native,
+        live: &[("replicas", "2"), ("updateStrategy", "{\"type\": \"OnDelete\"}")],
+        change: &[(IMAGE, "\"app:v2\"")],
+        waves: &[],
+        lowest: 2,
+        stays: &["web-0", "web-1"],
+    },
+    Row {
+        name: "nothing that matters",
+        kind: Native,
+        live: &[("replicas", "2")],
+        change: &[("revisionHistoryLimit", "3")],
+        waves: &[],
+        lowest: 2,
+        stays: &[],
+    },
+    Row {
+        name: "each must have been ready for a while",
+        kind: Native,
+        live: &[("replicas", "2"), ("minReadySeconds", "300")],
+        change: &[(IMAGE, "\"app:v2\"")],
+        waves: &["~web-1", "~web-0"],
+        lowest: 1,
+        stays: &[],
+    },
+];
+
+fn fields(row: &[(&'static str, &'static str)]) -> Vec<(&'static str, Value)> {
+    let read = |text: &str| serde_json::from_str(text).expect("JSON in a row of this table");
+    row.iter().map(|(pointer, text)| (*pointer, read(text))).collect()
+}
+
+#[test]
+fn changes_come_in_waves() {
+    for row in ROWS {
+        let set = with(manifest(row.kind, "web"), &fields(row.live));
+        let lab = Lab::with(std::slice::from_ref(&set));
+        let plan = lab.plan(&[Change::Apply(with(set, &fields(row.change)))]);
+        let planned = one(&plan);
+        assert_eq!(waves(planned), row.waves, "{}: {}", row.name, plan.text());
+        assert_eq!(planned.lowest_available.pods, row.lowest, "{}", row.name);
+        let stays: Vec<String> = planned.stays.iter().flat_map(|s| s.pods.clone()).collect();
+        assert_eq!(stays, row.stays, "{}", row.name);
+        assert_eq!(planned.blocked, [], "{}", row.name);
+        let disrupts = row
+            .waves
+            .iter()
+            .any(|wave| wave.contains('~') || wave.contains('-') && !wave.contains('+'));
+        let deletes = row.waves.iter().any(|wave| wave.starts_with('-'));
+        assert_eq!(plan.disrupts, disrupts || deletes, "{}", row.name);
+    }
+}
+
+#[test]
+fn the_same_change_gives_the_same_plan() {
+    let set = with(
+        manifest(Advanced, "web"),
+        &[("replicas", json!(5)), ("podManagementPolicy", json!("Parallel"))],
+    );
+    let lab = Lab::with(std::slice::from_ref(&set));
+    let change = [Change::Apply(with(set, &[(IMAGE, json!("app:v2"))]))];
+    assert_eq!(lab.plan(&change), lab.plan(&change));
+}
+
+#[test]
+fn planning_makes_no_difference_to_the_state() {
+    let lab = Lab::with(&[manifest(Native, "web")]);
+    let before = lab.state();
+    lab.plan(&[Change::Delete(Native, key("web"))]);
+    assert_eq!(format!("{before:?}"), format!("{:?}", lab.state()));
+}
+
+#[test]
+fn priorities_decide_the_order() {
+    let strategy = json!({"maxUnavailable": 1, "unorderedUpdate": {"priorityStrategy": {"weightPriority": [
+        {"weight": 50, "matchSelector": {"matchLabels": {"apps.kubernetes.io/pod-index": "1"}}},
+    ]}}});
+    let set = with(
+        manifest(Advanced, "web"),
+        &[
+            ("replicas", json!(3)),
+            ("podManagementPolicy", json!("Parallel")),
+            (ROLLING, strategy),
+        ],
+    );
+    let lab = Lab::with(&[set]);
+    let plan = lab.plan(&[lab::image("app:v2")]);
+    assert_eq!(waves(one(&plan)), ["~web-1", "~web-2", "~web-0"]);
+}
+
+#[test]
+fn a_rollback_uses_the_revision_that_is_there() {
+    let set = with(manifest(Native, "web"), &[("replicas", json!(2))]);
+    let mut lab = Lab::with(&[set]);
+    lab.make(&lab::native_image("app:v2"));
+    let plan = lab.plan(&[lab::native_image("app:v1")]);
+    assert_eq!(waves(one(&plan)), ["~web-1", "~web-0"]);
+    assert_eq!(one(&plan).revisions_made, [""; 0]);
+    let steps: Vec<_> = one(&plan).steps().collect();
+    assert_ne!(steps[0].from_revision, steps[0].to_revision);
+    let plan = lab.plan(&[lab::native_image("app:v3")]);
+    assert_eq!(one(&plan).revisions_made.len(), 1, "a new template is a new revision");
+}
+
+#[test]
+fn an_image_that_fails_now_blocks() {
+    let set = with(manifest(Native, "web"), &[("replicas", json!(3))]);
+    let mut lab = Lab::with(&[set]);
+    lab.cluster.nodes.broken_images.push("app:broken".to_owned());
+    lab.make(&lab::native_image("app:broken"));
+    // Another set that has nothing to do with it uses the same image.
+    let other = with(manifest(Native, "other"), &[(IMAGE, json!("app:broken"))]);
+    let plan = lab.plan(&[Change::Apply(other)]);
+    let planned = one(&plan);
+    assert_eq!((planned.change, planned.available_at_end), (Verb::Created, 0));
+    assert_eq!(planned.blocked[0].cause, "ContainerCannotStart", "{}", plan.text());
+    assert!(
+        plan.warnings.iter().any(|w| w.contains("app:broken")),
+        "{:?}",
+        plan.warnings
+    );
+    assert!(
+        plan.warnings.iter().any(|w| w.contains("web-2 is not ready")),
+        "{:?}",
+        plan.warnings
+    );
+}
+
+#[test]
+fn a_broken_pod_is_replaced_only_where_the_rollout_comes_to_it() {
+    let mut lab = Lab::with(&[with(manifest(Native, "web"), &[("replicas", json!(3))])]);
+    lab.cluster.nodes.broken_images.push("app:broken".to_owned());
+    lab.make(&lab::native_image("app:broken"));
+    let plan = lab.plan(&[lab::native_image("app:v3")]);
+    // Under OrderedReady the broken pod holds up its own replacement: the known trouble of these sets.
+    assert_eq!(waves(one(&plan)), [""; 0], "{}", plan.text());
+    assert_eq!(one(&plan).blocked[0].subject, "web-2");
+    assert_eq!(one(&plan).available_at_end, 2);
+}
+
+#[test]
+fn what_if_the_new_pods_do_not_become_ready() {
+    let lab = Lab::with(&[with(manifest(Native, "web"), &[("replicas", json!(3))])]);
+    let plan = lab.plan(&[lab::native_image("app:v2")]);
+    let planned = one(&plan);
+    assert_eq!((planned.available_at_end, planned.blocked.len()), (3, 0));
+    let doubt = planned.if_new_pods_are_not_ready.as_ref().expect("pods are made");
+    assert_eq!(doubt.pods, ["web-2"]);
+    assert_eq!(doubt.available, 2);
+    assert!(doubt.blocked.iter().any(|b| b.subject == "web-2"), "{doubt:?}");
+}
+
+#[test]
+fn claims_are_made_with_pods_and_removed_with_them() {
+    let templates = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+    let policy = json!({"whenScaled": "Delete", "whenDeleted": "Retain"});
+    let set = with(
+        manifest(Native, "web"),
+        &[
+            ("replicas", json!(2)),
+            ("volumeClaimTemplates", templates),
+            ("persistentVolumeClaimRetentionPolicy", policy),
+        ],
+    );
+    let lab = Lab::with(&[set]);
+    let claims = |plan: &Plan| -> Vec<(String, ClaimAction)> {
+        one(plan).claims.iter().map(|c| (c.claim.clone(), c.action)).collect()
+    };
+    let out = lab.plan(&[Change::Edit(Native, key("web"), vec![Edit::Replicas(3)])]);
+    assert_eq!(claims(&out), [("data-web-2".to_owned(), ClaimAction::Create)]);
+    let down = lab.plan(&[Change::Edit(Native, key("web"), vec![Edit::Replicas(1)])]);
+    assert_eq!(claims(&down), [("data-web-1".to_owned(), ClaimAction::Delete)]);
+    let gone = lab.plan(&[Change::Delete(Native, key("web"))]);
+    assert_eq!(
+        (waves(one(&gone)), claims(&gone)),
+        (vec!["-web-0 -web-1".to_owned()], vec![]),
+        "whenDeleted keeps them"
+    );
+    assert_eq!(one(&gone).change, Verb::Deleted);
+    assert_eq!(one(&gone).lowest_available.pods, 0);
+}
+
+#[test]
+fn claims_grow_before_their_pods_are_replaced() {
+    let templates = |size: &str| json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": {"requests": {"storage": size}}}}]);
+    let set = with(
+        manifest(Advanced, "web"),
+        &[
+            ("replicas", json!(2)),
+            ("volumeClaimUpdateStrategy", json!({"type": "OnPodRollingUpdate"})),
+            ("volumeClaimTemplates", templates("1Gi")),
+        ],
+    );
+    let lab = Lab::with(std::slice::from_ref(&set));
+    let bigger = with(
+        set,
+        &[("volumeClaimTemplates", templates("2Gi")), (IMAGE, json!("app:v2"))],
+    );
+    let plan = lab.plan(&[Change::Apply(bigger)]);
+    let claims: Vec<&str> = one(&plan).claims.iter().map(|c| c.claim.as_str()).collect();
+    assert_eq!(claims, ["data-web-1", "data-web-0"], "{}", plan.text());
+    assert_eq!(waves(one(&plan)), ["~web-1", "~web-0"]);
+}
+
+#[test]
+fn what_the_server_refuses_is_told_with_field_and_rule() {
+    let set = with(manifest(Advanced, "web"), &[("replicas", json!(2))]);
+    let lab = Lab::with(&[set.clone(), manifest(Native, "db")]);
+    let bad = with(set, &[(ROLLING, json!({"maxUnavailable": 3}))]);
+    let moved = with(manifest(Native, "db"), &[("serviceName", json!("elsewhere"))]);
+    let plan = lab.plan(&[Change::Apply(bad), Change::Apply(moved)]);
+    assert_eq!(plan.sets, []);
+    let [cel, immutable] = plan.refused.as_slice() else {
+        panic!("two refusals: {:?}", plan.refused)
+    };
+    assert!(cel.fields[0].field.ends_with("rollingUpdate.maxUnavailable"), "{cel:?}");
+    assert!(cel.message.contains("Parallel"), "{}", cel.message);
+    assert_eq!(immutable.fields[0].field, "spec");
+    assert!(immutable.message.contains("are forbidden"), "{}", immutable.message);
+    assert!(!plan.disrupts);
+}
+
+#[test]
+fn what_cannot_be_edited_is_said() {
+    let mut two = manifest(Native, "two");
+    two["spec"]["template"]["spec"]["containers"] =
+        json!([{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]);
+    let lab = Lab::with(&[two]);
+    let edit = |name: &str, edit: Edit| Change::Edit(Native, key(name), vec![edit]);
+    for (change, words) in [
+        (edit("none", Edit::Replicas(1)), "does not exist"),
+        (
+            edit("two", Edit::Image(None, "c:1".into())),
+            "several containers (a, b)",
+        ),
+        (
+            edit("two", Edit::Image(Some("c".into()), "c:1".into())),
+            "no container c; it has a, b",
+        ),
+        (edit("two", Edit::Replicas(-1)), "greater than or equal to 0"),
+        (
+            Change::Apply(
+                json!({"apiVersion": "apps/v9", "kind": "StatefulSet", "metadata": {"name": "x", "namespace": "ns"}}),
+            ),
+            "does not serve apps/v9",
+        ),
+    ] {
+        let plan = lab.plan(&[change]);
+        assert!(plan.refused[0].message.contains(words), "{:?}", plan.refused);
+    }
+    let plan = lab.plan(&[edit("two", Edit::Image(Some("b".into()), "b:2".into()))]);
+    assert_eq!(waves(one(&plan)), ["~two-0"]);
+}
+
+#[test]
+fn a_quota_blocks() {
+    let mut lab = Lab::with(&[with(manifest(Native, "web"), &[("replicas", json!(2))])]);
+    lab.add(
+        "",
+        "resourcequotas",
+        json!({"metadata": {"name": "small", "namespace": "ns", "uid": "q"}, "spec": {"hard": {"pods": "3"}}}),
+    );
+    let plan = lab.plan(&[Change::Edit(Native, key("web"), vec![Edit::Replicas(5)])]);
+    assert_eq!(waves(one(&plan)), ["+web-2"], "{}", plan.text());
+    let refused = one(&plan)
+        .blocked
+        .iter()
+        .find(|b| b.cause == "Refused")
+        .expect("a refusal");
+    assert!(refused.message.contains("QuotaExceeded"), "{refused:?}");
+}
+
+#[test]
+fn several_manifests_are_one_plan() {
+    let lab = Lab::with(&[manifest(Native, "a"), manifest(Advanced, "b")]);
+    let a = with(manifest(Native, "a"), &[(IMAGE, json!("app:v2"))]);
+    let b = with(manifest(Advanced, "b"), &[("replicas", json!(2))]);
+    let plan = lab.plan(&[Change::Apply(a), Change::Apply(b)]);
+    let all: Vec<_> = plan.sets.iter().map(waves).collect();
+    assert_eq!(all, [["~a-0"], ["+b-1"]]);
+}
+
+#[test]
+fn what_is_under_way_already_is_told_apart() {
+    let mut lab = Lab::with(&[with(manifest(Native, "web"), &[("replicas", json!(3))])]);
+    // Somebody has scaled, and the manager has not come to it yet.
+    lab.edit_only(&Change::Edit(Native, key("web"), vec![Edit::Replicas(2)]));
+    let plan = lab.plan(&[lab::native_image("app:v2")]);
+    assert!(
+        plan.warnings
+            .iter()
+            .any(|w| w.contains("under way") && w.contains("web-2")),
+        "{:?}",
+        plan.warnings
+    );
+    assert_eq!(waves(one(&plan)), ["~web-1", "~web-0"]);
+}

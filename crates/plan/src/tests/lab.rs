@@ -1,0 +1,134 @@
+//! A simulated cluster in which sets are rolled out, to plan from.
+
+use crate::change::make;
+use crate::manager::Manager;
+use crate::{Change, Edit, Plan, State, plan};
+use flotilla_model::{ObjectKey, SetKind, Timestamp};
+use flotilla_sim::Cluster;
+use flotilla_sim::server::Foreign;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+pub(super) fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("ns", name)
+}
+
+/// A set of one pod with image `app:v1`.
+pub(super) fn manifest(kind: SetKind, name: &str) -> Value {
+    let version = match kind {
+        SetKind::Native => "apps/v1",
+        SetKind::Advanced => "apps.kruise.io/v1beta1",
+    };
+    json!({
+        "apiVersion": version,
+        "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {
+            "replicas": 1,
+            "serviceName": name,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": "app:v1"}]},
+            },
+        },
+    })
+}
+
+pub(super) fn image(image: &str) -> Change {
+    Change::Edit(SetKind::Advanced, key("web"), vec![Edit::Image(None, image.to_owned())])
+}
+
+pub(super) fn native_image(image: &str) -> Change {
+    Change::Edit(SetKind::Native, key("web"), vec![Edit::Image(None, image.to_owned())])
+}
+
+/// The cluster.
+pub(super) struct Lab {
+    pub(super) cluster: Cluster,
+    manager: Manager,
+    more: Vec<Foreign>,
+}
+
+fn foreign(group: &str, resource: &str, object: Value) -> Foreign {
+    Foreign {
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        object,
+    }
+}
+
+impl Lab {
+    /// A cluster in which these sets are rolled out.
+    pub(super) fn with(sets: &[Value]) -> Self {
+        let class =
+            json!({"metadata": {"name": "standard", "uid": "c"}, "provisioner": "p", "allowVolumeExpansion": true});
+        let mut objects = vec![
+            foreign("", "namespaces", json!({"metadata": {"name": "ns", "uid": "n"}})),
+            foreign("storage.k8s.io", "storageclasses", class),
+        ];
+        let crds = flotilla_api::crds().into_iter();
+        objects.extend(crds.map(|crd| foreign("apiextensions.k8s.io", "customresourcedefinitions", crd)));
+        let state = State {
+            now: Timestamp::from_seconds(1_800_000_000),
+            nodes: Some(3),
+            objects,
+        };
+        let cluster = state.load().expect("a state that is written here");
+        let mut lab = Lab {
+            manager: Manager::new(cluster.now()),
+            cluster,
+            more: Vec::new(),
+        };
+        for set in sets {
+            lab.make(&Change::Apply(set.clone()));
+        }
+        lab
+    }
+
+    /// Makes a change without letting the manager see it.
+    pub(super) fn edit_only(&mut self, change: &Change) {
+        if let Err(refusal) = make(&mut self.cluster.server, change) {
+            panic!("refused: {refusal:?}");
+        }
+    }
+
+    /// Makes a change, and lets all follow from it.
+    pub(super) fn make(&mut self, change: &Change) {
+        self.edit_only(change);
+        self.cluster.react();
+        let end = self.cluster.now() + Duration::from_secs(1000);
+        while self.cluster.now() < end {
+            self.manager.drive(&mut self.cluster);
+            let now = self.cluster.now();
+            let due = [self.cluster.next_due(), self.manager.next_wake(now)];
+            let next = due.into_iter().flatten().min().unwrap_or(end);
+            self.cluster.advance(next.max(now + Duration::from_millis(1)).min(end));
+        }
+    }
+
+    /// Adds something that controllers do not look at.
+    pub(super) fn add(&mut self, group: &str, resource: &str, object: Value) {
+        self.more.push(foreign(group, resource, object));
+    }
+
+    /// The live state.
+    pub(super) fn state(&self) -> State {
+        let exported = self.cluster.server.export();
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let objects = exported["objects"].as_array().expect("a list").iter();
+        let mut objects: Vec<Foreign> = objects
+            .map(|o| foreign(&text(&o["group"]), &text(&o["resource"]), o["object"].clone()))
+            .collect();
+        objects.extend(self.more.clone());
+        State {
+            now: self.cluster.now(),
+            nodes: Some(3),
+            objects,
+        }
+    }
+
+    pub(super) fn plan(&self, changes: &[Change]) -> Plan {
+        plan(&self.state(), changes).expect("the state can be loaded")
+    }
+}

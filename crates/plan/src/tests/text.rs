@@ -1,0 +1,77 @@
+//! What people and programs read.
+
+use super::lab::{self, Lab, manifest};
+use super::{ROLLING, with};
+use flotilla_model::SetKind::{Advanced, Native};
+use serde_json::json;
+
+#[test]
+fn people_read_waves_and_what_stays() {
+    let set = with(
+        manifest(Advanced, "web"),
+        &[
+            ("replicas", json!(5)),
+            ("podManagementPolicy", json!("Parallel")),
+            (ROLLING, json!({"partition": 1, "maxUnavailable": 2})),
+        ],
+    );
+    let text = Lab::with(&[set]).plan(&[lab::image("app:v2")]).text();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.contains(" -> ")).collect();
+    assert_eq!(
+        lines,
+        [
+            "statefulset.apps.kruise.io/web: 4 pods are replaced in 2 waves, never fewer than 3 available; 1 pod stays on the old revision",
+            "",
+            "statefulset.apps.kruise.io/web in namespace ns",
+            "  wave  1  replace web-4 web-3  ███░░ 3/5 available",
+            "  wave  2  replace web-2 web-1  ███░░ 3/5 available",
+            "  stays (updateStrategy.rollingUpdate.partition): the partition keeps 1 on the old revision: web-0",
+            "  if the new pods do not become ready: it stops with 3 available after web-4 web-3",
+        ]
+    );
+}
+
+#[test]
+fn many_waves_are_drawn_as_a_few() {
+    let set = with(manifest(Native, "web"), &[("replicas", json!(40))]);
+    let text = Lab::with(&[set]).plan(&[lab::native_image("app:v2")]).text();
+    assert!(
+        text.contains("  … 29 waves more (-o json lists all)\n  wave 40  replace web-0"),
+        "{text}"
+    );
+    assert!(text.lines().count() < 20, "{text}");
+}
+
+#[test]
+fn programs_read_fields_that_stay() {
+    let lab = Lab::with(&[with(manifest(Native, "web"), &[("replicas", json!(2))])]);
+    let json = serde_json::to_value(lab.plan(&[lab::native_image("app:v2")])).unwrap();
+    let fields = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(
+        fields(&json),
+        ["disrupts", "notLookedAt", "refused", "sets", "summary", "warnings"]
+    );
+    assert_eq!(
+        fields(&json["sets"][0]),
+        [
+            "availableAtEnd",
+            "blocked",
+            "change",
+            "claims",
+            "currentRevision",
+            "ifNewPodsAreNotReady",
+            "kind",
+            "lowestAvailable",
+            "namespace",
+            "replicas",
+            "replicasBefore",
+            "revisionsMade",
+            "set",
+            "stays",
+            "updateRevision",
+            "waves",
+        ]
+    );
+    assert_eq!(json["sets"][0]["waves"][0]["steps"][0]["action"], "replace");
+    assert_eq!(json["sets"][0]["lowestAvailable"], json!({"pods": 1, "wave": 1}));
+}

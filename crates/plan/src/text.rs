@@ -1,0 +1,269 @@
+//! The plan for people: one sentence that says it all, a drawing of the waves, and what else there is to know.
+
+use crate::report::{Action, Blocked, ClaimAction, Plan, Refusal, SetPlan, Step, Verb, Wave};
+use std::fmt::Write as _;
+
+/// Waves drawn at most; of more, the first and the last.
+const WAVES_SHOWN: usize = 12;
+/// Names shown in one line, at most.
+const NAMES_SHOWN: usize = 10;
+/// The drawing of available pods is at most so wide.
+const BAR_WIDTH: usize = 20;
+
+/// One sentence that says it all.
+pub(crate) fn summary(plan: &Plan) -> String {
+    let refused = plan
+        .refused
+        .iter()
+        .map(|refusal| format!("{}: refused: {}", refusal.object, refusal.message));
+    let sets = plan.sets.iter().map(sentence);
+    let all: Vec<String> = refused.chain(sets).collect();
+    if all.is_empty() {
+        return "nothing that Flotilla looks at changes".to_owned();
+    }
+    all.join("; ")
+}
+
+/// One set in one sentence.
+fn sentence(set: &SetPlan) -> String {
+    let mut parts = Vec::new();
+    for (action, word) in [
+        (Action::Create, "created"),
+        (Action::Update, "updated in place"),
+        (Action::Replace, "replaced"),
+        (Action::Delete, "deleted"),
+    ] {
+        let count = set.steps().filter(|step| step.action == action).count();
+        if count > 0 {
+            parts.push(format!("{} {word}", pods(count)));
+        }
+    }
+    let verb = match set.change {
+        Verb::Created => " is created",
+        Verb::Deleted => " is deleted",
+        Verb::Unchanged => " does not change",
+        Verb::Changed => "",
+    };
+    if parts.is_empty() {
+        let tail = if set.blocked.is_empty() {
+            ""
+        } else {
+            ", and something is waited for"
+        };
+        return format!("{}{verb}: no pod is touched{tail}{}", set.set, kept(set));
+    }
+    format!(
+        "{}{verb}: {}{}, never fewer than {} available{}{}",
+        set.set,
+        parts.join(", "),
+        pace(set),
+        set.lowest_available.pods,
+        kept(set),
+        end(set),
+    )
+}
+
+/// How waves follow each other.
+fn pace(set: &SetPlan) -> String {
+    let widest = set.waves.iter().map(|wave| wave.steps.len()).max().unwrap_or(0);
+    match (set.waves.len(), widest) {
+        (1, 1) => String::new(),
+        (1, _) => " all at once".to_owned(),
+        (_, 1) => " one after the other".to_owned(),
+        (waves, _) => format!(" in {waves} waves"),
+    }
+}
+
+fn kept(set: &SetPlan) -> String {
+    let kept: usize = set.stays.iter().map(|stays| stays.pods.len()).max().unwrap_or(0);
+    match kept {
+        0 => String::new(),
+        count => format!("; {} on the old revision", stay(count)),
+    }
+}
+
+fn stay(count: usize) -> String {
+    match count {
+        1 => "1 pod stays".to_owned(),
+        count => format!("{count} pods stay"),
+    }
+}
+
+fn end(set: &SetPlan) -> String {
+    match set.blocked.first() {
+        None => String::new(),
+        Some(blocked) => format!("; then it stops: {} {}", blocked.subject, blocked.message),
+    }
+}
+
+fn pods(count: usize) -> String {
+    match count {
+        1 => "1 pod is".to_owned(),
+        count => format!("{count} pods are"),
+    }
+}
+
+/// The whole plan.
+pub(crate) fn plan(plan: &Plan) -> String {
+    let mut text = String::new();
+    line(&mut text, &plan.summary);
+    plan.refused.iter().for_each(|refusal| refused(&mut text, refusal));
+    plan.sets.iter().for_each(|set| one(&mut text, set));
+    for other in &plan.not_looked_at {
+        line(&mut text, &format!("not looked at: {other}"));
+    }
+    for warning in &plan.warnings {
+        line(&mut text, &format!("note: {warning}"));
+    }
+    text
+}
+
+fn line(text: &mut String, words: &str) {
+    // Writing into a string does not fail; neither here nor below.
+    let _ = writeln!(text, "{words}");
+}
+
+fn refused(text: &mut String, refusal: &Refusal) {
+    line(
+        text,
+        &format!(
+            "\n{} in namespace {}: refused ({})",
+            refusal.object, refusal.namespace, refusal.reason
+        ),
+    );
+    for field in &refusal.fields {
+        line(text, &format!("  {}: {} ({})", field.field, field.message, field.rule));
+    }
+}
+
+fn one(text: &mut String, set: &SetPlan) {
+    line(text, &format!("\n{} in namespace {}", set.set, set.namespace));
+    if let Some((from, to)) = revisions(set) {
+        line(text, &format!("  {from} -> {to}"));
+    }
+    draw(text, set);
+    for stays in &set.stays {
+        let who = if stays.pods.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", names(&stays.pods))
+        };
+        line(text, &format!("  stays ({}): {}{who}", stays.rule, stays.message));
+    }
+    claims(text, set);
+    for blocked in &set.blocked {
+        waits(text, blocked);
+    }
+    if let Some(doubt) = &set.if_new_pods_are_not_ready {
+        let touched = names(&doubt.pods);
+        let stop = format!("{} available after {touched}", doubt.available);
+        line(
+            text,
+            &format!("  if the new pods do not become ready: it stops with {stop}"),
+        );
+    }
+}
+
+fn waits(text: &mut String, blocked: &Blocked) {
+    line(text, &format!("  stops: {} {}", blocked.subject, blocked.message));
+    line(text, &format!("      rule: {}", blocked.rule));
+    if let Some(advice) = &blocked.advice {
+        line(text, &format!("      you can: {advice}"));
+    }
+}
+
+/// From which revision to which most pods go.
+fn revisions(set: &SetPlan) -> Option<(&str, &str)> {
+    let changed = |step: &&Step| step.from_revision.is_some() && step.to_revision.is_some();
+    let step = set
+        .steps()
+        .filter(changed)
+        .find(|step| step.from_revision != step.to_revision)?;
+    Some((step.from_revision.as_deref()?, step.to_revision.as_deref()?))
+}
+
+fn claims(text: &mut String, set: &SetPlan) {
+    for (action, word) in [
+        (ClaimAction::Create, "made"),
+        (ClaimAction::Expand, "expanded"),
+        (ClaimAction::Delete, "removed"),
+    ] {
+        let concerned: Vec<String> = set
+            .claims
+            .iter()
+            .filter(|c| c.action == action)
+            .map(|c| c.claim.clone())
+            .collect();
+        if !concerned.is_empty() {
+            line(text, &format!("  claims {word}: {}", names(&concerned)));
+        }
+    }
+}
+
+/// The waves, a line each, with how many pods are available at the least.
+fn draw(text: &mut String, set: &SetPlan) {
+    let most = usize::try_from(set.replicas.max(set.replicas_before)).unwrap_or(0);
+    let shown =
+        |index: usize| set.waves.len() <= WAVES_SHOWN || index < WAVES_SHOWN - 2 || index + 1 == set.waves.len();
+    let width = set
+        .waves
+        .iter()
+        .map(|wave| words(wave).chars().count())
+        .max()
+        .unwrap_or(0);
+    let mut left_out = 0;
+    for (index, wave) in set.waves.iter().enumerate() {
+        if !shown(index) {
+            left_out += 1;
+            continue;
+        }
+        if left_out > 0 {
+            line(text, &format!("  … {left_out} waves more (-o json lists all)"));
+            left_out = 0;
+        }
+        let done = words(wave);
+        let bar = bar(wave.lowest_available, most);
+        line(text, &format!("  wave {:>2}  {done:<width$}  {bar}", wave.wave));
+    }
+}
+
+/// What a wave does.
+fn words(wave: &Wave) -> String {
+    let mut all = Vec::new();
+    for (action, sign) in [
+        (Action::Delete, "delete"),
+        (Action::Replace, "replace"),
+        (Action::Update, "update"),
+        (Action::Create, "create"),
+    ] {
+        let concerned: Vec<String> = wave
+            .steps
+            .iter()
+            .filter(|s| s.action == action)
+            .map(|s| s.pod.clone())
+            .collect();
+        if !concerned.is_empty() {
+            all.push(format!("{sign} {}", names(&concerned)));
+        }
+    }
+    all.join(", ")
+}
+
+fn bar(available: usize, most: usize) -> String {
+    let most = most.max(available);
+    let width = most.min(BAR_WIDTH);
+    let full = (available * width).checked_div(most).unwrap_or(0);
+    format!(
+        "{}{} {available}/{most} available",
+        "█".repeat(full),
+        "░".repeat(width - full)
+    )
+}
+
+fn names(all: &[String]) -> String {
+    let shown = all.iter().take(NAMES_SHOWN).cloned().collect::<Vec<_>>().join(" ");
+    match all.len().saturating_sub(NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

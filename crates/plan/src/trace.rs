@@ -1,0 +1,343 @@
+//! What happens to one set, from the moment of the change on.
+
+use crate::report::{Action, ClaimAction, Verb};
+use crate::state;
+use crate::waves::{Mark, waves};
+use flotilla_engine::wire::Object;
+use flotilla_model::{ObjectKey, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid, Wait};
+use flotilla_sim::Cluster;
+use flotilla_sim::server::{Actor, Entry, Stored};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// One pod that something happens to; a pod to which it happens twice is two items.
+// What happened to it so far: each may have happened without the others.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Item {
+    pub(crate) pod: String,
+    pub(crate) from: Option<String>,
+    pub(crate) to: Option<String>,
+    is_taken_down: bool,
+    is_gone: bool,
+    is_made: bool,
+    is_updated: bool,
+    pub(crate) is_available: bool,
+}
+
+/// What was seen, in order.
+#[derive(Clone, Copy, Debug)]
+enum Seen {
+    Began(usize),
+    Gone(usize),
+    Available(usize),
+}
+
+/// The set, and everything that happened to what it owns.
+#[derive(Debug)]
+pub(crate) struct Traced {
+    pub(crate) kind: SetKind,
+    pub(crate) key: ObjectKey,
+    pub(crate) verb: Verb,
+    /// The set before the change, and at the end.
+    pub(crate) before: Option<Arc<SetRecord>>,
+    pub(crate) after: Option<Arc<SetRecord>>,
+    pub(crate) claims: Vec<(String, ClaimAction)>,
+    pub(crate) revisions: Vec<String>,
+    /// What its controller waits for at the end.
+    pub(crate) waits: Vec<Wait>,
+    /// Its pods at the end.
+    pub(crate) pods: Vec<PodRecord>,
+    pub(crate) items: Vec<Item>,
+    uid: Option<Uid>,
+    /// The item of each pod that is under way.
+    open: BTreeMap<String, usize>,
+    available: BTreeSet<String>,
+    seen: Vec<Seen>,
+    /// How many pods were available after so many things were seen.
+    levels: Vec<(usize, usize)>,
+}
+
+impl Traced {
+    /// A set before the change.
+    pub(crate) fn new(cluster: &Cluster, kind: SetKind, key: ObjectKey) -> Self {
+        let before = set_of(cluster, kind, &key);
+        Traced {
+            kind,
+            key,
+            verb: Verb::Unchanged,
+            uid: before.as_ref().map(|set| set.meta.uid.clone()),
+            after: before.clone(),
+            before,
+            claims: Vec::new(),
+            revisions: Vec::new(),
+            waits: Vec::new(),
+            pods: Vec::new(),
+            items: Vec::new(),
+            open: BTreeMap::new(),
+            available: BTreeSet::new(),
+            seen: Vec::new(),
+            levels: Vec::new(),
+        }
+    }
+
+    /// Begins to count; the changes have been made.
+    pub(crate) fn begin(&mut self, cluster: &Cluster) {
+        if let Some(set) = set_of(cluster, self.kind, &self.key) {
+            self.uid = Some(set.meta.uid.clone());
+            self.after = Some(set);
+        }
+        self.available = self.available_pods(cluster);
+        self.levels.push((0, self.available.len()));
+    }
+
+    /// Ends; what is left is what it comes to.
+    pub(crate) fn end(&mut self, cluster: &Cluster, waits: Vec<Wait>) {
+        self.after = set_of(cluster, self.kind, &self.key);
+        self.waits = if self.after.is_some() { waits } else { Vec::new() };
+        self.pods = self.own_pods(cluster);
+    }
+
+    fn own_pods(&self, cluster: &Cluster) -> Vec<PodRecord> {
+        let Some(uid) = &self.uid else { return Vec::new() };
+        let all = state::pods(cluster).into_iter();
+        all.filter(|pod| pod.meta.is_controlled_by(uid)).collect()
+    }
+
+    /// Pods that count as available: ready for as long as is asked, and not on their way out.
+    fn available_pods(&self, cluster: &Cluster) -> BTreeSet<String> {
+        let set = self.after.as_ref().or(self.before.as_ref());
+        let min_ready = set.map(|s| s.spec.min_ready).unwrap_or_default();
+        let own = self.own_pods(cluster).into_iter();
+        own.filter(|pod| is_available(pod, min_ready, cluster.now()))
+            .map(|pod| pod.name().to_owned())
+            .collect()
+    }
+
+    /// The pod of the set that the entry made, if it made one.
+    pub(crate) fn made_pod(&self, entry: &Entry) -> Option<PodRecord> {
+        let (None, Some(pod)) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref())) else {
+            return None;
+        };
+        self.owns(&pod).then_some(pod)
+    }
+
+    fn owns(&self, pod: &PodRecord) -> bool {
+        self.uid.as_ref().is_some_and(|uid| pod.meta.is_controlled_by(uid))
+    }
+
+    /// Something changed.
+    pub(crate) fn note(&mut self, entry: &Entry) {
+        match entry.resource.watched() {
+            Some(Resource::Pods) => self.note_pod(entry),
+            Some(Resource::Claims) => self.note_claim(entry),
+            Some(Resource::Revisions) if entry.before.is_none() => self.note_revision(entry),
+            _ => {}
+        }
+    }
+
+    fn note_pod(&mut self, entry: &Entry) {
+        let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
+        let Some(pod) = after.as_ref().or(before.as_ref()).filter(|pod| self.owns(pod)) else {
+            return;
+        };
+        let name = pod.name().to_owned();
+        let was_going = before.as_ref().is_some_and(PodRecord::is_terminating);
+        match (&before, &after) {
+            (None, Some(pod)) => self.made(&name, pod),
+            (Some(_), None) => {
+                if !was_going {
+                    self.taken_down(&name, pod);
+                }
+                self.gone(&name);
+            }
+            (Some(_), Some(pod)) if !was_going && (pod.is_terminating() || entry.verb == "delete") => {
+                self.taken_down(&name, pod);
+            }
+            (Some(old), Some(pod)) if matches!(entry.actor, Actor::Manager(_)) && has_new_spec(entry) => {
+                let item = self.open_item(&name);
+                self.items[item].from = old.revision().map(str::to_owned);
+                self.items[item].to = pod.revision().map(str::to_owned);
+                self.items[item].is_updated = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// A new item for a pod.
+    fn open_item(&mut self, name: &str) -> usize {
+        let place = self.items.len();
+        self.items.push(Item {
+            pod: name.to_owned(),
+            ..Item::default()
+        });
+        self.open.insert(name.to_owned(), place);
+        self.seen.push(Seen::Began(place));
+        place
+    }
+
+    fn taken_down(&mut self, name: &str, pod: &PodRecord) {
+        let is_down = |place: &usize| self.items[*place].is_taken_down && !self.items[*place].is_made;
+        if self.open.get(name).is_some_and(is_down) {
+            return;
+        }
+        let item = self.open_item(name);
+        self.items[item].is_taken_down = true;
+        self.items[item].from = pod.revision().map(str::to_owned);
+    }
+
+    fn gone(&mut self, name: &str) {
+        if let Some(item) = self.open.get(name).copied().filter(|i| self.items[*i].is_taken_down) {
+            self.items[item].is_gone = true;
+            self.seen.push(Seen::Gone(item));
+        }
+    }
+
+    fn made(&mut self, name: &str, pod: &PodRecord) {
+        let replaced = self
+            .open
+            .get(name)
+            .copied()
+            .filter(|i| self.items[*i].is_gone && !self.items[*i].is_made);
+        let item = replaced.unwrap_or_else(|| self.open_item(name));
+        self.items[item].is_made = true;
+        self.items[item].to = pod.revision().map(str::to_owned);
+    }
+
+    fn note_claim(&mut self, entry: &Entry) {
+        let name = entry.key.name.to_string();
+        if entry.key.namespace != self.key.namespace || !self.is_own_claim(&name) {
+            return;
+        }
+        let size = |stored: &Option<Stored>| {
+            let value = stored.as_ref().map(Stored::value).unwrap_or_default();
+            value["spec"]["resources"]["requests"]["storage"].clone()
+        };
+        let action = match (&entry.before, &entry.after) {
+            (None, Some(_)) => ClaimAction::Create,
+            (Some(_), None) => ClaimAction::Delete,
+            _ if size(&entry.before) != size(&entry.after) => ClaimAction::Expand,
+            _ => return,
+        };
+        self.claims.push((name, action));
+    }
+
+    /// Whether a claim's name is `<template>-<set>-<ordinal>`.
+    fn is_own_claim(&self, name: &str) -> bool {
+        let sets = [self.before.as_ref(), self.after.as_ref()];
+        let mut templates = sets.into_iter().flatten().flat_map(|set| &set.spec.claim_templates);
+        let Some((head, ordinal)) = name.rsplit_once('-') else {
+            return false;
+        };
+        let is_ordinal = !ordinal.is_empty() && ordinal.bytes().all(|b| b.is_ascii_digit());
+        is_ordinal
+            && templates.any(|t| head.strip_prefix(&*t.name).and_then(|r| r.strip_prefix('-')) == Some(&self.key.name))
+    }
+
+    fn note_revision(&mut self, entry: &Entry) {
+        let Some(Object::Revision(revision)) = entry.after.as_ref().and_then(|s| s.object.as_ref()) else {
+            return;
+        };
+        if self.uid.as_ref().is_some_and(|uid| revision.meta.is_controlled_by(uid)) {
+            self.revisions.push(revision.meta.key.name.to_string());
+        }
+    }
+
+    /// Looks at how many pods are available now.
+    pub(crate) fn look(&mut self, cluster: &Cluster) {
+        let available = self.available_pods(cluster);
+        for name in available.difference(&self.available) {
+            if let Some(item) = self.open.remove(name) {
+                self.items[item].is_available = true;
+                self.seen.push(Seen::Available(item));
+            }
+        }
+        if available != self.available {
+            self.available = available;
+        }
+        let level = (self.seen.len(), self.available.len());
+        if self.levels.last() != Some(&level) {
+            self.levels.push(level);
+        }
+    }
+
+    /// How many pods are available now.
+    pub(crate) fn available_now(&self) -> usize {
+        self.available.len()
+    }
+
+    /// Whether any pod is made.
+    pub(crate) fn makes_pods(&self) -> bool {
+        self.items.iter().any(|item| item.is_made || item.is_updated)
+    }
+
+    /// What happens to an item.
+    pub(crate) fn action(&self, item: &Item) -> Action {
+        if item.is_updated {
+            return Action::Update;
+        }
+        match (item.is_taken_down, item.is_made || self.is_wanted(&item.pod)) {
+            (false, _) => Action::Create,
+            (true, true) => Action::Replace,
+            (true, false) => Action::Delete,
+        }
+    }
+
+    fn is_wanted(&self, pod: &str) -> bool {
+        let ordinal = pod.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
+        let set = self.after.as_ref().filter(|set| !set.is_deleted());
+        set.zip(ordinal)
+            .is_some_and(|(set, ordinal)| set.spec.ordinals().contains(ordinal))
+    }
+
+    /// The wave of each item, and the fewest available pods of each moment: the wave under way (0 before the first) and how many.
+    pub(crate) fn waves(&self) -> (Vec<usize>, Vec<(usize, usize)>) {
+        let is_last = |item: usize| self.action(&self.items[item]) == Action::Delete;
+        let mark = |seen: &Seen| match *seen {
+            Seen::Began(item) => Some(Mark::Began(item)),
+            Seen::Gone(item) => is_last(item).then_some(Mark::Ended(item)),
+            Seen::Available(item) => Some(Mark::Ended(item)),
+        };
+        let marks: Vec<Mark> = self.seen.iter().filter_map(mark).collect();
+        let waves = waves(&marks, self.items.len());
+        let mut under_way = vec![0; self.seen.len() + 1];
+        for (place, seen) in self.seen.iter().enumerate() {
+            under_way[place + 1] = match seen {
+                Seen::Began(item) => waves[*item].max(under_way[place]),
+                _ => under_way[place],
+            };
+        }
+        let levels = self
+            .levels
+            .iter()
+            .map(|(place, count)| (under_way[*place], *count))
+            .collect();
+        (waves, levels)
+    }
+}
+
+fn has_new_spec(entry: &Entry) -> bool {
+    let spec = |stored: &Option<Stored>| stored.as_ref().map(Stored::value).unwrap_or_default()["spec"].clone();
+    spec(&entry.before) != spec(&entry.after) && spec(&entry.before)["nodeName"] != Value::Null
+}
+
+fn pod_of(stored: Option<&Stored>) -> Option<PodRecord> {
+    match stored?.object.as_ref()? {
+        Object::Pod(pod) => Some((**pod).clone()),
+        _ => None,
+    }
+}
+
+/// Whether a pod serves.
+pub(crate) fn is_available(pod: &PodRecord, min_ready: std::time::Duration, now: Timestamp) -> bool {
+    pod.is_available(min_ready, now) && !pod.is_terminating()
+}
+
+/// A set, if it is there.
+pub(crate) fn set_of(cluster: &Cluster, kind: SetKind, key: &ObjectKey) -> Option<Arc<SetRecord>> {
+    match cluster.server.get(kind.resource(), key)?.object.as_ref()? {
+        Object::Set(set) => Some(set.clone()),
+        _ => None,
+    }
+}
