@@ -5,9 +5,11 @@
 pub mod api;
 pub mod clock;
 pub mod manager;
+pub mod playground;
 pub mod sets;
 pub mod suite;
 
 pub use api::Api;
 pub use manager::Manager;
+pub use playground::Playground;
 pub use sets::Kind;

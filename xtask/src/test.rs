@@ -47,29 +47,19 @@ const STATIC: &[Step] = &[
     ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
 ];
 
-const REAL: &[Step] = &[
-    (
-        "the control plane itself",
-        &["test", "-p", "flotilla-localcluster", "--locked"],
-    ),
-    (
-        "behaviour on a real control plane",
-        &["test", "-p", "flotilla-e2e", "--locked", "--test", "behaviour"],
-    ),
-    (
-        "faults on a real control plane",
-        &[
-            "test",
-            "-p",
-            "flotilla-e2e",
-            "--locked",
-            "--test",
-            "faults",
-            "--",
-            "--nocapture",
-        ],
-    ),
+/// Suites against a real control plane: what each is about, and its name in `e2e/tests`.
+const SUITES: &[(&str, &str)] = &[
+    ("behaviour on a real control plane", "behaviour"),
+    ("the simulated API server answers as the real one does", "apiserver"),
+    ("kubectl against the playground and a real control plane", "playground"),
+    ("the playground as a process", "process"),
+    ("memory and time of the playground", "room"),
+    ("plans, and what then happens on a real control plane", "plan"),
+    ("faults on a real control plane", "faults"),
 ];
+
+/// How large the binary may be, in bytes.
+const BINARY_SIZE_MAX: u64 = 20_000_000;
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut times = Vec::new();
@@ -79,16 +69,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let name = "two minutes of faults from fresh seeds";
     times.push((name, timed(name, || sim::hold(&["--minutes", "2"]))?));
     if !args.without_cluster {
-        times.push((
-            "release build",
-            timed("release build", || build_flotilla(&["--release", "--locked"]).map(drop))?,
-        ));
-        times.push((
-            "control plane build",
-            timed("control plane build", || Ok(build().map(drop)?))?,
-        ));
-        for (name, arguments) in REAL {
-            times.push((*name, timed(name, || cargo_step(arguments))?));
+        let name = "release build";
+        times.push((name, timed(name, build_release)?));
+        let name = "control plane build";
+        times.push((name, timed(name, || Ok(build().map(drop)?))?));
+        let name = "the control plane itself";
+        let arguments = ["test", "-p", "flotilla-localcluster", "--locked"];
+        times.push((name, timed(name, || cargo_step(&arguments))?));
+        for (name, suite) in SUITES {
+            let arguments = [
+                "test",
+                "-p",
+                "flotilla-e2e",
+                "--locked",
+                "--test",
+                suite,
+                "--",
+                "--nocapture",
+            ];
+            times.push((*name, timed(name, || cargo_step(&arguments))?));
         }
     }
     println!("\nall passed");
@@ -98,6 +97,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     println!("{total:>7.0} s  together");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the binary that users run; it is to stay small.
+fn build_release() -> Result<()> {
+    let path = build_flotilla(&["--release", "--locked"])?;
+    let metadata = path
+        .metadata()
+        .with_context(|| format!("failed to look at {}", path.display()))?;
+    println!("{}: {} kB", path.display(), metadata.len() / 1000);
+    ensure!(
+        metadata.len() <= BINARY_SIZE_MAX,
+        "the binary has {} bytes, more than the {BINARY_SIZE_MAX} that it may have",
+        metadata.len()
+    );
+    Ok(())
 }
 
 /// Does one step and returns how long it took, in seconds.

@@ -20,10 +20,32 @@ pub struct Args {
 /// Documented once, shown by every command.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done; for `why`: nothing is waited for; for `rollout status`: the rollout is complete
-  1  it failed; the message says what was attempted and what to do next
-  2  the command line could not be understood
+  0  done; for `why`: nothing is waited for; for `rollout status`: the rollout is complete; for `plan`: no pod is disrupted
+  1  it failed, or the command line could not be understood; the message says what was attempted and what to do next
+  2  `plan`: pods would be disrupted (deleted, replaced or updated)
   3  `why`: something is waited for; `rollout status`: not complete (with --watch=false, or when --timeout has passed)";
+
+/// What to expect of a playground.
+const PLAYGROUND: &str = "\
+What is there:
+  Sets of both kinds with their pods, claims and revisions; Services, ConfigMaps, Secrets, ServiceAccounts, Events, Leases, Nodes,
+  Namespaces, StorageClasses (standard grows, fixed does not), PersistentVolumes, ResourceQuotas, LimitRanges, PriorityClasses,
+  PodDisruptionBudgets, and whatever a CustomResourceDefinition adds. Scheduler, kubelets, volume binder, garbage collector and
+  disruption controller are simulated. Other kinds (Deployments, Jobs, Ingresses, roles, webhooks, ...) are refused by name.
+  Everybody may do everything; nothing listens behind a Service.
+
+Pods run no containers, so that logs, exec and port-forward have nothing to show. They behave as their annotations say:
+  sim.flotilla.rs/start: 5s         ready this long after the start
+  sim.flotilla.rs/stop: 5s          gone this long after the deletion
+  sim.flotilla.rs/crash: \"true\"     never gets up: CrashLoopBackOff
+  sim.flotilla.rs/unready: \"true\"   runs, and is not ready
+  sim.flotilla.rs/fail: REASON      ends as Failed; succeed: ends as Succeeded
+An image with the tag `broken` cannot be pulled.
+
+Try:
+  flotilla playground --demo
+  flotilla playground --speed 10 --fail node-2 --at 30s
+  flotilla playground --save mine.json          and later: --load mine.json";
 
 /// How to reach the cluster. Without any of these: the service account inside a pod, or else the current kubeconfig.
 #[derive(Clone, Debug, clap::Args)]
@@ -51,6 +73,19 @@ pub enum Command {
     /// Computed from the cluster with the functions that the manager uses, also when no manager runs. Nothing is changed; requests
     /// that would come next are tried as dry runs, to tell whether the API server would refuse them.
     Why(WhyArgs),
+    /// Tell what a change would do before it is made: which pods, in which order and waves, what stays, what blocks.
+    ///
+    /// Reads the cluster with list requests only, and lets the manager's own code act on a simulated copy of it; nothing is ever
+    /// written, not even as a dry run. Pods that the change makes are taken to start, unless their image fails in the cluster now; what
+    /// happens if they do not become ready is told as well. With -o json: summary, disrupts, sets (each with waves, stays,
+    /// lowestAvailable, availableAtEnd, revisionsMade, claims, blocked, ifNewPodsAreNotReady), refused, notLookedAt, warnings; these
+    /// names are kept.
+    Plan(PlanArgs),
+    /// Try Flotilla without a cluster: a simulated control plane with nodes, and the manager, in this process.
+    ///
+    /// Prints the path of a kubeconfig; any kubectl can then be used. Ends with Ctrl-C.
+    #[command(after_long_help = PLAYGROUND)]
+    Playground(PlaygroundArgs),
     /// Follow, pause, resume, undo or restart a rollout, or list its history.
     #[command(subcommand)]
     Rollout(RolloutCommand),
@@ -156,6 +191,96 @@ pub struct WhyArgs {
     /// Name of the manager's lease.
     #[arg(long, default_value = "flotilla-manager", value_name = "NAME")]
     pub lease_name: String,
+}
+
+/// What to plan.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PlanArgs {
+    /// The set to change: statefulset/NAME, statefulset.apps/NAME or statefulset.apps.kruise.io/NAME (asts/NAME).
+    #[arg(value_name = "KIND/NAME", conflicts_with = "filename")]
+    pub target: Option<Target>,
+    /// Manifests to apply, as `kubectl apply` does, in YAML or JSON; - reads standard input.
+    #[arg(long, short, value_name = "FILE")]
+    pub filename: Vec<PathBuf>,
+    /// Another image: CONTAINER=IMAGE, or image=IMAGE for the only container.
+    #[arg(long, value_name = "CONTAINER=IMAGE", conflicts_with = "filename", value_parser = image)]
+    pub set: Vec<(String, String)>,
+    /// Another number of pods.
+    #[arg(long, value_name = "N", conflicts_with = "filename", value_parser = clap::value_parser!(i64).range(0..=i64::from(i32::MAX)))]
+    pub replicas: Option<i64>,
+    /// Another partition.
+    #[arg(long, value_name = "N", conflicts_with = "filename", value_parser = clap::value_parser!(i64).range(0..=i64::from(i32::MAX)))]
+    pub partition: Option<i64>,
+    /// Delete the set, and with it what it owns.
+    #[arg(long, conflicts_with_all = ["filename", "set", "replicas", "partition"])]
+    pub delete: bool,
+    /// Look at what `flotilla playground --save` wrote instead of a cluster.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
+    pub from: Option<PathBuf>,
+    /// Form of the output.
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+fn image(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((container, image)) if !container.is_empty() && !image.is_empty() => {
+            Ok((container.to_owned(), image.to_owned()))
+        }
+        _ => Err("must be CONTAINER=IMAGE, or image=IMAGE for the only container".to_owned()),
+    }
+}
+
+/// What to play with.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PlaygroundArgs {
+    /// How many nodes there are.
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub nodes: u16,
+    /// Port of 127.0.0.1 to serve on; 0 takes a free one.
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    pub port: u16,
+    /// Nodes take so many times less time for what they do.
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR", value_parser = speed)]
+    pub speed: f64,
+    /// Roll an example out, tell what happens, and end.
+    #[arg(long)]
+    pub demo: bool,
+    /// Something that is to fail: node-2 (for a minute), or pod/web-1. Needs an --at of its own.
+    #[arg(long, value_name = "WHAT")]
+    pub fail: Vec<flotilla_playground::Trouble>,
+    /// When it is to fail, counted from the start, such as 30s.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub at: Vec<std::time::Duration>,
+    /// Write everything into this file at the end.
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
+    /// Go on with what was saved.
+    #[arg(long, value_name = "FILE", conflicts_with = "nodes")]
+    pub load: Option<PathBuf>,
+    /// Where to write the kubeconfig. Default: a file for this process in the directory for temporary files.
+    #[arg(long, value_name = "FILE")]
+    pub write_kubeconfig: Option<PathBuf>,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let factor: f64 = text.parse().map_err(|_| "must be a number such as 10".to_owned())?;
+    if (0.01..=1000.0).contains(&factor) {
+        Ok(factor)
+    } else {
+        Err("must be between 0.01 and 1000".to_owned())
+    }
+}
+
+fn moment(text: &str) -> Result<std::time::Duration, String> {
+    let wrong = || "must be a time such as 30s or 2m".to_owned();
+    let (number, unit) = text.split_at(text.len() - text.chars().last().map_or(0, char::len_utf8));
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    match unit {
+        "s" => Ok(std::time::Duration::from_secs(number)),
+        "m" => Ok(std::time::Duration::from_secs(60 * number)),
+        _ => Err(wrong()),
+    }
 }
 
 /// Verbs about rollouts.

@@ -2,5 +2,7 @@
 
 pub mod crds;
 pub mod manager;
+pub mod plan;
+pub mod playground;
 pub mod rollout;
 pub mod why;

@@ -11,6 +11,8 @@ pub enum Exit {
     Failed,
     /// It answered, and something is still waited for.
     Waiting,
+    /// It answered, and the change would disrupt pods.
+    Disrupts,
 }
 
 impl From<Exit> for ExitCode {
@@ -18,6 +20,7 @@ impl From<Exit> for ExitCode {
         match exit {
             Exit::Done => ExitCode::SUCCESS,
             Exit::Failed => ExitCode::from(1),
+            Exit::Disrupts => ExitCode::from(2),
             Exit::Waiting => ExitCode::from(3),
         }
     }
@@ -69,6 +72,18 @@ pub enum Error {
     Ambiguous {
         /// Its name.
         name: String,
+    },
+    /// The server does not let us look.
+    #[error("not allowed to {verb} {resource}{place}: to see it, run `kubectl auth can-i {verb} {resource}{option}`")]
+    Forbidden {
+        /// What was not allowed.
+        verb: &'static str,
+        /// On what.
+        resource: String,
+        /// Where, in words.
+        place: String,
+        /// Where, as an option of kubectl.
+        option: String,
     },
     /// What was asked makes no sense for this object.
     #[error("{0}")]

@@ -17,7 +17,15 @@ use error::Exit;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help goes to the reader who asked for it; there is nobody to tell if even that fails.
+            let _ = error.print();
+            // Not clap's own 2: a pipeline must be able to tell a misspelt `plan` from one that disrupts pods.
+            return if error.use_stderr() { Exit::Failed } else { Exit::Done }.into();
+        }
+    };
     // One thread: the decisions have one owner anyway, and handing each event and answer to another thread costs more than reading it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let outcome = match runtime {
@@ -38,7 +46,9 @@ async fn run(args: Args) -> Result<Exit, error::Error> {
     match args.command {
         Command::Manager(manager) => commands::manager::run(&args.cluster, manager).await,
         Command::Crds(args) => commands::crds::run(&args),
+        Command::Plan(plan) => commands::plan::run(&args.cluster, plan).await,
         Command::Why(why) => commands::why::run(&args.cluster, why).await,
+        Command::Playground(playground) => commands::playground::run(playground).await,
         Command::Rollout(rollout) => commands::rollout::run(&args.cluster, rollout).await,
     }
 }

@@ -49,7 +49,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
 }
 
 /// The table of controllers: one line a kind.
-fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
+pub(super) fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
     let mut table: Vec<Box<dyn Controller>> = vec![Box::new(StatefulSetController::new(SetKind::Advanced))];
     if args.native_statefulset {
         table.push(Box::new(StatefulSetController::new(SetKind::Native)));
@@ -57,7 +57,7 @@ fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
     table
 }
 
-fn core_options(args: &ManagerArgs) -> CoreOptions {
+pub(super) fn core_options(args: &ManagerArgs) -> CoreOptions {
     let mut resources = vec![
         Resource::AdvancedSets,
         Resource::Pods,

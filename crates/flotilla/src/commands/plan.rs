@@ -1,0 +1,160 @@
+//! `flotilla plan`: what a change would do.
+//!
+//! The cluster is listed once, the change is read from files or options, and [`flotilla_plan`] does the rest. Nothing is written.
+
+mod live;
+mod manifests;
+
+use crate::args::{ClusterArgs, Output, PlanArgs};
+use crate::cluster::Cluster;
+use crate::error::{Error, Exit};
+use crate::target::{Target, kind_name};
+use flotilla_model::{ObjectKey, SetKind};
+use flotilla_plan::{Change, Edit, Plan, State, plan};
+use manifests::Manifests;
+use std::collections::BTreeSet;
+use std::io::Write as _;
+
+/// Plans, and tells.
+pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Error> {
+    // What is wrong with the question is told before anything is asked of the cluster.
+    let edits = edits(&args)?;
+    let mut manifests = Manifests::read(&args.filename)?;
+    let source = Source::open(cluster_args, &args).await?;
+    manifests.enter(source.namespace(), cluster_args.namespace.as_deref())?;
+    let mut namespaces: BTreeSet<String> = manifests.namespaces();
+    if args.target.is_some() {
+        namespaces.insert(source.namespace().to_owned());
+    }
+    let (state, warnings) = source.state(&namespaces).await?;
+    let changes = match &args.target {
+        None => manifests.changes,
+        Some(target) => vec![change(&state, source.namespace(), target, edits, args.delete)?],
+    };
+    let mut plan = plan(&state, &changes).map_err(|why| Error::NotPossible(format!("failed to plan: {why}")))?;
+    plan.not_looked_at = manifests.others;
+    plan.warnings.extend(warnings);
+    let mut out = std::io::stdout().lock();
+    match args.output {
+        Output::Text => write!(out, "{}", plan.text())?,
+        Output::Json => {
+            let text = serde_json::to_string_pretty(&plan).map_err(|why| Error::Output(why.into()))?;
+            writeln!(out, "{text}")?;
+        }
+    }
+    Ok(exit(&plan))
+}
+
+fn exit(plan: &Plan) -> Exit {
+    if !plan.refused.is_empty() {
+        return Exit::Failed;
+    }
+    if plan.disrupts { Exit::Disrupts } else { Exit::Done }
+}
+
+/// What to look at.
+enum Source {
+    Live(Cluster),
+    Saved(State, String),
+}
+
+impl Source {
+    async fn open(cluster_args: &ClusterArgs, args: &PlanArgs) -> Result<Self, Error> {
+        match &args.from {
+            None => Cluster::connect(cluster_args).await.map(Source::Live),
+            Some(file) => {
+                let namespace = cluster_args.namespace.clone().unwrap_or_else(|| "default".to_owned());
+                Ok(Source::Saved(live::saved(file)?, namespace))
+            }
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        match self {
+            Source::Live(cluster) => &cluster.namespace,
+            Source::Saved(_, namespace) => namespace,
+        }
+    }
+
+    /// The state, and what could not be read of it.
+    async fn state(&self, namespaces: &BTreeSet<String>) -> Result<(State, Vec<String>), Error> {
+        match self {
+            Source::Live(cluster) => live::read(cluster, namespaces).await,
+            Source::Saved(state, _) => Ok((state.clone(), Vec::new())),
+        }
+    }
+}
+
+/// What the options ask for.
+fn edits(args: &PlanArgs) -> Result<Vec<Edit>, Error> {
+    if args.target.is_none() && args.filename.is_empty() {
+        let why = "nothing to plan: name a set, as statefulset/NAME, or give manifests with -f";
+        return Err(Error::NotPossible(why.to_owned()));
+    }
+    let mut containers = BTreeSet::new();
+    if let Some((twice, _)) = args.set.iter().find(|(container, _)| !containers.insert(container)) {
+        let why = format!("--set names {twice} twice; a container has one image");
+        return Err(Error::NotPossible(why));
+    }
+    let image = |(container, image): &(String, String)| {
+        let container = Some(container.clone()).filter(|name| name != "image");
+        Edit::Image(container, image.clone())
+    };
+    let mut edits: Vec<Edit> = args.set.iter().map(image).collect();
+    edits.extend(args.replicas.map(Edit::Replicas));
+    edits.extend(args.partition.map(Edit::Partition));
+    if args.target.is_some() && edits.is_empty() && !args.delete {
+        let why = "nothing to plan: say what is to change with --set, --replicas, --partition or --delete, or give a manifest with -f";
+        return Err(Error::NotPossible(why.to_owned()));
+    }
+    Ok(edits)
+}
+
+/// The change of the set that was meant.
+fn change(
+    state: &State,
+    namespace: &str,
+    target: &Target,
+    edits: Vec<Edit>,
+    is_deletion: bool,
+) -> Result<Change, Error> {
+    let kinds = [(SetKind::Native, "apps"), (SetKind::Advanced, "apps.kruise.io")];
+    let is_there = |group: &str| {
+        let mut sets = state.all(group, "statefulsets");
+        sets.any(|set| set["metadata"]["name"] == target.name.as_str() && set["metadata"]["namespace"] == namespace)
+    };
+    let meant = kinds
+        .into_iter()
+        .filter(|(kind, _)| target.kind.is_none_or(|wanted| wanted == *kind));
+    let found: Vec<SetKind> = meant
+        .filter(|(_, group)| is_there(group))
+        .map(|(kind, _)| kind)
+        .collect();
+    let kind = match found.as_slice() {
+        [kind] => *kind,
+        [] => {
+            let words = match target.kind {
+                Some(kind) => kind_name(kind, &target.name),
+                None => format!("statefulset/{}", target.name),
+            };
+            return Err(Error::NotFound {
+                target: words,
+                namespace: namespace.to_owned(),
+            });
+        }
+        _ => {
+            return Err(Error::Ambiguous {
+                name: format!("{namespace}/{}", target.name),
+            });
+        }
+    };
+    let key = ObjectKey::new(namespace, target.name.as_str());
+    Ok(if is_deletion {
+        Change::Delete(kind, key)
+    } else {
+        Change::Edit(kind, key, edits)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! The state to plan from: of a cluster, by list requests and nothing else, or of a saved playground.
+
+use crate::clock;
+use crate::cluster::{Cluster, describe};
+use crate::error::Error;
+use flotilla_apiserver::Foreign;
+use flotilla_model::Resource;
+use flotilla_plan::State;
+use flotilla_playground::Saved;
+use http::Method;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Without these there is no plan.
+const NEEDED: [Resource; 5] = [
+    Resource::NativeSets,
+    Resource::AdvancedSets,
+    Resource::Pods,
+    Resource::Claims,
+    Resource::Revisions,
+];
+/// Where the definition of Advanced StatefulSets is.
+const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dstatefulsets.apps.kruise.io";
+
+/// A list that was asked for.
+struct Asked<'a> {
+    group: &'a str,
+    resource: &'a str,
+    namespace: Option<&'a str>,
+    path: String,
+}
+
+/// Reads a cluster. Returns with it what could not be read and is not strictly needed.
+pub(super) async fn read(cluster: &Cluster, namespaces: &BTreeSet<String>) -> Result<(State, Vec<String>), Error> {
+    let mut reading = Reading {
+        cluster,
+        objects: Vec::new(),
+        warnings: Vec::new(),
+    };
+    for namespace in namespaces {
+        for resource in NEEDED {
+            let version = resource.api_version();
+            let asked = Asked {
+                group: version.split_once('/').map_or("", |(group, _)| group),
+                resource: resource.plural(),
+                namespace: Some(namespace),
+                path: resource.collection_path(Some(namespace)),
+            };
+            reading.list(&asked).await?;
+        }
+        let quotas = format!("/api/v1/namespaces/{namespace}/resourcequotas");
+        let without = "quotas are not looked at";
+        reading
+            .try_list(("", "resourcequotas"), Some(namespace), quotas, without)
+            .await?;
+        reading.namespace(namespace).await?;
+    }
+    let classes = Resource::StorageClasses.collection_path(None);
+    let without = "claims are taken not to grow";
+    reading
+        .try_list(("storage.k8s.io", "storageclasses"), None, classes, without)
+        .await?;
+    reading.definition().await?;
+    let nodes = reading.nodes().await?;
+    let state = State {
+        now: clock::now(),
+        nodes,
+        objects: reading.objects,
+    };
+    Ok((state, reading.warnings))
+}
+
+/// A cluster that is being read.
+struct Reading<'c> {
+    cluster: &'c Cluster,
+    objects: Vec<Foreign>,
+    warnings: Vec<String>,
+}
+
+impl Reading<'_> {
+    /// Lists; a kind that is not served has no objects.
+    async fn ask(&self, asked: &Asked<'_>) -> Result<Value, Error> {
+        match self.cluster.send(Method::GET, &asked.path, None).await {
+            Ok(list) => Ok(list),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
+            Err(kube::Error::Api(status)) if status.code == 403 => Err(asked.forbidden()),
+            Err(error) => Err(describe(format!("list {}{}", asked.name(), asked.place()), &error)),
+        }
+    }
+
+    fn keep(&mut self, asked: &Asked<'_>, mut list: Value) -> usize {
+        let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) else {
+            return 0;
+        };
+        let count = items.len();
+        self.objects.extend(items.into_iter().map(|object| Foreign {
+            group: asked.group.to_owned(),
+            resource: asked.resource.to_owned(),
+            object,
+        }));
+        count
+    }
+
+    async fn list(&mut self, asked: &Asked<'_>) -> Result<(), Error> {
+        let list = self.ask(asked).await?;
+        self.keep(asked, list);
+        Ok(())
+    }
+
+    /// Lists what is not strictly needed. Returns how many there are, if we may know.
+    async fn try_list(
+        &mut self,
+        (group, resource): (&str, &str),
+        namespace: Option<&str>,
+        path: String,
+        without: &str,
+    ) -> Result<Option<usize>, Error> {
+        let asked = Asked {
+            group,
+            resource,
+            namespace,
+            path,
+        };
+        match self.ask(&asked).await {
+            Ok(list) => Ok(Some(self.keep(&asked, list))),
+            Err(error @ Error::Forbidden { .. }) => {
+                self.warnings.push(format!("{without}: {error}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A namespace that is not there, if we may know, is refused by the simulated server as by the real one.
+    async fn namespace(&mut self, namespace: &str) -> Result<(), Error> {
+        let path = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{namespace}");
+        let without = format!("namespace {namespace} is taken to be there");
+        let known = self.try_list(("", "namespaces"), None, path, &without).await?;
+        if known == Some(0) {
+            return Err(Error::NotPossible(format!("namespace {namespace} does not exist")));
+        }
+        Ok(())
+    }
+
+    async fn definition(&mut self) -> Result<(), Error> {
+        let without = "the definition of Advanced StatefulSets is taken to be the one of this version of Flotilla";
+        let kind = ("apiextensions.k8s.io", "customresourcedefinitions");
+        let known = self.try_list(kind, None, DEFINITION.to_owned(), without).await?;
+        if known.is_none() {
+            self.objects
+                .extend(flotilla_api::crds().into_iter().map(|object| Foreign {
+                    group: kind.0.to_owned(),
+                    resource: kind.1.to_owned(),
+                    object,
+                }));
+        }
+        Ok(())
+    }
+
+    /// How many nodes there are. One is enough to know of the others.
+    async fn nodes(&mut self) -> Result<Option<usize>, Error> {
+        let asked = Asked {
+            group: "",
+            resource: "nodes",
+            namespace: None,
+            path: "/api/v1/nodes?limit=1".to_owned(),
+        };
+        match self.ask(&asked).await {
+            Ok(list) => {
+                let first = list["items"].as_array().map_or(0, Vec::len);
+                let more = list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
+                Ok(Some(first + usize::try_from(more).unwrap_or(0)))
+            }
+            // It decides next to nothing.
+            Err(Error::Forbidden { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Asked<'_> {
+    /// The resource as kubectl names it.
+    fn name(&self) -> String {
+        if self.group.is_empty() {
+            self.resource.to_owned()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
+    }
+
+    fn place(&self) -> String {
+        self.namespace
+            .map_or_else(|| " in the cluster".to_owned(), |ns| format!(" in namespace {ns}"))
+    }
+
+    fn forbidden(&self) -> Error {
+        Error::Forbidden {
+            verb: "list",
+            resource: self.name(),
+            place: self.place(),
+            option: self
+                .namespace
+                .map_or_else(String::new, |ns| format!(" --namespace {ns}")),
+        }
+    }
+}
+
+/// The state of a saved playground.
+pub(super) fn saved(file: &Path) -> Result<State, Error> {
+    let wrong = |why: &dyn std::fmt::Display| Error::NotPossible(format!("failed to read {}: {why}", file.display()));
+    let text = std::fs::read(file).map_err(|why| wrong(&why))?;
+    let value: Value = serde_json::from_slice(&text).map_err(|why| wrong(&why))?;
+    let saved = Saved::read(&value).map_err(|why| wrong(&why))?;
+    Ok(State {
+        now: saved.now,
+        nodes: Some(saved.nodes),
+        objects: saved.objects,
+    })
+}
