@@ -1,6 +1,7 @@
 //! `flotilla playground` as a process: what it does, and what it says when it cannot. No control plane but its own is needed.
 
 use flotilla_e2e::api::{Objects, number, text};
+use flotilla_e2e::manager::binary;
 use flotilla_e2e::playground::command;
 use flotilla_e2e::{Api, Kind, Playground};
 use http::Method;
@@ -122,6 +123,16 @@ async fn a_saved_playground_goes_on_with_the_same_pods() {
     let before = api.read(&format!("{PODS}/web-1")).await;
     assert!(playground.interrupt().success());
     assert_eq!(left_in(&directory), ["state.json"], "the kubeconfig is gone");
+
+    // What was saved can be planned with, while nothing runs.
+    let planned = std::process::Command::new(binary())
+        .args(["plan", "asts/web", "--replicas", "1", "--from", "state.json"])
+        .current_dir(&directory)
+        .output()
+        .expect("it runs");
+    let told = String::from_utf8_lossy(&planned.stdout);
+    assert!(told.contains("wave  1  delete web-1"), "{told}");
+    assert_eq!(planned.status.code(), Some(2), "a pod would be disrupted");
 
     let playground = Playground::start(&directory, &["--load", "state.json"]);
     let api = Api::connect(playground.kubeconfig()).await;
