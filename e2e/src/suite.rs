@@ -1,6 +1,7 @@
 //! A suite: scenarios with names, each with its own runtime and, where it shares a cluster, its own namespace.
 
 use crate::api::{Api, name};
+use crate::clock;
 use http::Method;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
@@ -73,6 +74,41 @@ pub async fn install_crds(api: &Api, change: impl Fn(Value) -> Value) {
     };
     api.until(CRDS, crate::sets::SOON, "definitions established", served)
         .await;
+}
+
+/// Where the API server lists the schemas that it publishes, and the one of our group.
+const SCHEMAS: (&str, &str) = ("/openapi/v3", "apis/apps.kruise.io/v1beta1");
+
+/// Waits until the schemas of the definitions are published, which `kubectl explain` reads: some seconds after they are served, and
+/// nothing can be watched for that.
+///
+/// # Panics
+/// When they are not within the time of a scenario.
+pub async fn schemas_published(api: &Api) {
+    let begun = clock::now();
+    while !explains_sets(api).await {
+        assert!(
+            begun.elapsed() < crate::sets::SOON,
+            "GET {}: {} is not there",
+            SCHEMAS.0,
+            SCHEMAS.1
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
+
+/// Whether the list of schemas names our group, and its schema our kind.
+async fn explains_sets(api: &Api) -> bool {
+    let list = api.read(SCHEMAS.0).await;
+    if list["paths"][SCHEMAS.1].is_null() {
+        return false;
+    }
+    // Without the hash that the list names: it changes while the schema is being published, and an old one is answered by a redirect.
+    let path = format!("{}/{}", SCHEMAS.0, SCHEMAS.1);
+    let schema = api.get(&path).await.unwrap_or_default();
+    schema["components"]["schemas"]
+        .as_object()
+        .is_some_and(|kinds| kinds.keys().any(|kind| kind.ends_with(".v1beta1.StatefulSet")))
 }
 
 /// A definition as it was before there were rules: the same fields, any value.

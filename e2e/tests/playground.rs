@@ -237,6 +237,7 @@ async fn kubectl_prints_the_same_against_the_playground() {
         .expect("a cluster");
     let api = Api::connect(cluster.kubeconfig_path()).await;
     suite::install_crds(&api, std::convert::identity).await;
+    suite::schemas_published(&api).await;
     let manager = Manager::alone(cluster.kubeconfig_path());
     let directory = cluster.kubeconfig_path().parent().expect("a directory").to_owned();
     let files = [

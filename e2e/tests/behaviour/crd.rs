@@ -7,7 +7,7 @@ use cases::{Change, creations, put, updates};
 use flotilla_e2e::api::{Objects, is_terminating, number, text};
 use flotilla_e2e::sets::{SOON, all_ready, pods};
 use flotilla_e2e::suite::{self, trial};
-use flotilla_e2e::{Api, Kind, clock};
+use flotilla_e2e::{Api, Kind};
 use http::Method;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -117,18 +117,11 @@ async fn forbidden_changes_are_refused(api: &Api, ns: &str) {
 }
 
 async fn kubectl_explains(lab: &Lab) {
-    // The API server publishes discovery and schemas some seconds after it serves a definition, and has no watch for that.
-    let begun = clock::now();
-    loop {
-        let output = explain(lab, "asts.spec.reserveOrdinals");
-        let told = String::from_utf8_lossy(&output.stdout);
-        if told.contains("Ordinals that no pod may have") {
-            return;
-        }
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert!(begun.elapsed() < SOON, "{told}{error}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    suite::schemas_published(&Api::connect(&lab.kubeconfig).await).await;
+    let output = explain(lab, "asts.spec.reserveOrdinals");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("Ordinals that no pod may have"), "{told}{error}");
 }
 
 /// `kubectl explain`, which remembers nothing from one call to the next.
