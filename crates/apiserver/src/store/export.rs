@@ -43,26 +43,29 @@ impl Server {
             let (Some(group), Some(resource)) = (group, resource) else {
                 return Err("an object has no group and resource".to_owned());
             };
-            let found = self
-                .types
-                .all()
-                .iter()
-                .find(|t| t.group == group && t.plural == resource);
-            let store = found
-                .map(|t| t.store)
-                .ok_or_else(|| format!("the kind {resource}.{group} is not known"))?;
-            let object = entry["object"].clone();
-            let key = key_of(&object);
-            self.put((Actor::System, "create"), store, &key, object.clone())
-                .map_err(|status| format!("{resource} {key}: {status}"))?;
-            if resource == DEFINITIONS {
-                self.define(&object);
-            }
+            self.take(group, resource, entry["object"].clone())?;
         }
         // Of the time before, nothing is known.
         let version = self.version;
         for collection in self.collections.values_mut() {
             collection.history.compact(version);
+        }
+        Ok(())
+    }
+
+    /// Stores an object as it stands; a definition brings its kind with it.
+    fn take(&mut self, group: &str, resource: &str, object: Value) -> Result<(), String> {
+        let mut types = self.types.all().iter();
+        let found = types.find(|t| t.group == group && t.plural == resource);
+        let store = found
+            .map(|t| t.store)
+            .ok_or_else(|| format!("the kind {resource}.{group} is not known"))?;
+        let key = key_of(&object);
+        let definition = (resource == DEFINITIONS).then(|| object.clone());
+        self.put((Actor::System, "create"), store, &key, object)
+            .map_err(|status| format!("{resource} {key}: {status}"))?;
+        if let Some(definition) = definition {
+            self.define(&definition);
         }
         Ok(())
     }
@@ -80,23 +83,10 @@ impl Server {
             object,
         } in objects
         {
-            let found = self
-                .types
-                .all()
-                .iter()
-                .find(|t| t.group == group && t.plural == resource);
-            let store = found
-                .map(|t| t.store)
-                .ok_or_else(|| format!("the kind {resource}.{group} is not known"))?;
-            let key = key_of(&object);
             let version = number(&object).filter(|version| *version > self.version);
             self.version = version.map_or(self.version, |version| version - 1);
             self.mind_uid(&object);
-            self.put((Actor::System, "create"), store, &key, object.clone())
-                .map_err(|status| format!("{resource} {key}: {status}"))?;
-            if resource == DEFINITIONS {
-                self.define(&object);
-            }
+            self.take(&group, &resource, object)?;
         }
         self.journal.clear();
         Ok(())
