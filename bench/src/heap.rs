@@ -43,8 +43,8 @@ mod tests {
             vec![1_u8; KEPT]
         });
         assert_eq!(made.len(), KEPT);
-        // Tests run in threads that allocate a little too.
-        assert!((1.0..1.1).contains(&(growth.kept / 1_048_576.0)), "{growth:?}");
-        assert!((4.0..4.1).contains(&(growth.peak / 1_048_576.0)), "{growth:?}");
+        // Tests of other threads take and give back a little meanwhile, so either way.
+        assert!((0.9..1.1).contains(&(growth.kept / 1_048_576.0)), "{growth:?}");
+        assert!((3.9..4.1).contains(&(growth.peak / 1_048_576.0)), "{growth:?}");
     }
 }
