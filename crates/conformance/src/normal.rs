@@ -1,7 +1,7 @@
 //! Replaces by symbols what differs from run to run, so that equal symbols stand for equal things.
 
 use regex::{Captures, Regex};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -51,6 +51,7 @@ impl Symbols {
             Value::Object(fields) => {
                 if let Some(version) = fields.get("resourceVersion").and_then(Value::as_str)
                     && version.parse::<u64>().is_ok_and(|v| v > 0)
+                    && !is_of_list(fields)
                 {
                     symbol(&mut self.versions, version, "version");
                 }
@@ -70,6 +71,9 @@ impl Symbols {
     fn replace(&mut self, value: &mut Value, field: &str) {
         match value {
             Value::Object(fields) => {
+                if is_of_list(fields) {
+                    fields.insert("resourceVersion".to_owned(), "<version-of-list>".into());
+                }
                 // Keys of managed fields quote UIDs and names.
                 for (name, mut value) in std::mem::take(fields) {
                     // Of a part that was picked out, the name is a pointer.
@@ -110,6 +114,20 @@ impl Symbols {
             .iter()
             .fold(text, |text, (name, symbol)| text.replace(name, symbol))
     }
+}
+
+/// Whether these are the metadata of a list. Its version is the one that the whole store has reached, by anybody's writes, so that two lists
+/// have the same one or not by chance.
+fn is_of_list(metadata: &Map<String, Value>) -> bool {
+    let is_version = |version: &Value| {
+        version
+            .as_str()
+            .is_some_and(|text| text.parse::<u64>().is_ok_and(|v| v > 0))
+    };
+    metadata.get("resourceVersion").is_some_and(is_version)
+        && metadata
+            .keys()
+            .all(|field| ["resourceVersion", "continue", "remainingItemCount"].contains(&field.as_str()))
 }
 
 fn symbol(known: &mut BTreeMap<String, String>, text: &str, what: &str) -> String {
