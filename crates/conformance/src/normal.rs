@@ -28,6 +28,8 @@ pub(crate) struct Symbols {
     namespace: String,
     uids: BTreeMap<String, String>,
     versions: BTreeMap<String, String>,
+    /// The newest version of an object or a list so far.
+    newest: u64,
     names: BTreeMap<String, String>,
 }
 
@@ -49,11 +51,11 @@ impl Symbols {
     fn learn(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {
-                if let Some(version) = fields.get("resourceVersion").and_then(Value::as_str)
-                    && version.parse::<u64>().is_ok_and(|v| v > 0)
+                if let Some((text, version)) = version_in(fields)
                     && !is_of_list(fields)
                 {
-                    symbol(&mut self.versions, version, "version");
+                    self.newest = self.newest.max(version);
+                    symbol(&mut self.versions, text, "version");
                 }
                 let text = |field: &str| fields.get(field).and_then(Value::as_str);
                 if let (Some(prefix), Some(name)) = (text("generateName"), text("name")) {
@@ -71,17 +73,36 @@ impl Symbols {
     fn replace(&mut self, value: &mut Value, field: &str) {
         match value {
             Value::Object(fields) => {
-                if is_of_list(fields) {
-                    fields.insert("resourceVersion".to_owned(), "<version-of-list>".into());
+                if is_of_list(fields)
+                    && let Some((_, version)) = version_in(fields)
+                {
+                    let symbol = if version < self.newest {
+                        "<older-version-of-list>"
+                    } else {
+                        "<version-of-list>"
+                    };
+                    self.newest = self.newest.max(version);
+                    fields.insert("resourceVersion".to_owned(), symbol.into());
                 }
                 // Keys of managed fields quote UIDs and names.
                 for (name, mut value) in std::mem::take(fields) {
                     // Of a part that was picked out, the name is a pointer.
-                    self.replace(&mut value, name.rsplit('/').next().unwrap_or_default());
+                    let field = if name.contains("/cells/") {
+                        "cells"
+                    } else {
+                        name.rsplit('/').next().unwrap_or_default()
+                    };
+                    self.replace(&mut value, field);
                     fields.insert(self.text(&name), value);
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|v| self.replace(v, "")),
+            Value::Array(items) => {
+                let field = if field == "cells" { field } else { "" };
+                for item in items {
+                    self.replace(item, field);
+                }
+            }
+            Value::String(text) if field == "cells" && AGE.is_match(text) => "<age>".clone_into(text),
             Value::String(text) if field == "continue" && !text.is_empty() => "<token>".clone_into(text),
             Value::String(text) if field == "resourceVersion" && text.parse::<u64>().is_ok_and(|v| v > 0) => {
                 *text = symbol(&mut self.versions, text, "version");
@@ -93,9 +114,6 @@ impl Symbols {
 
     /// One text with its symbols.
     pub(crate) fn text(&mut self, text: &str) -> String {
-        if AGE.is_match(text) {
-            return "<age>".to_owned();
-        }
         let text = text.replace(&self.namespace, "<ns>");
         let uids = &mut self.uids;
         let text = UUID.replace_all(&text, |c: &Captures<'_>| symbol(uids, &c[0], "uid"));
@@ -116,15 +134,17 @@ impl Symbols {
     }
 }
 
+/// The version in some metadata, as a text and as a number; none in an empty list that no version was given.
+fn version_in(metadata: &Map<String, Value>) -> Option<(&str, u64)> {
+    let text = metadata.get("resourceVersion")?.as_str()?;
+    let version = text.parse().ok().filter(|version| *version > 0)?;
+    Some((text, version))
+}
+
 /// Whether these are the metadata of a list. Its version is the one that the whole store has reached, by anybody's writes, so that two lists
-/// have the same one or not by chance.
+/// have the same one or not by chance; what holds is that it is not older than what was seen before.
 fn is_of_list(metadata: &Map<String, Value>) -> bool {
-    let is_version = |version: &Value| {
-        version
-            .as_str()
-            .is_some_and(|text| text.parse::<u64>().is_ok_and(|v| v > 0))
-    };
-    metadata.get("resourceVersion").is_some_and(is_version)
+    metadata.contains_key("resourceVersion")
         && metadata
             .keys()
             .all(|field| ["resourceVersion", "continue", "remainingItemCount"].contains(&field.as_str()))
@@ -160,9 +180,20 @@ mod tests {
             symbols.text(&message),
             "a-<generated-1>: <uid-1> at <version-1>, not 99"
         );
+        let list = json!({"metadata": {"resourceVersion": "1300", "continue": ""}, "items": []});
         assert_eq!(
-            ["0s", "12s", "s", "2d"].map(|text| symbols.text(text)),
-            ["<age>", "<age>", "s", "2d"]
+            symbols.normalise(list)["metadata"],
+            json!({"resourceVersion": "<version-of-list>", "continue": ""})
+        );
+        let table = json!({"rows": [{"cells": ["s", "12s", "2d"]}], "/rows/0/cells/1": "0s", "graceful": "30s"});
+        assert_eq!(
+            symbols.normalise(table),
+            json!({"rows": [{"cells": ["s", "<age>", "2d"]}], "/rows/0/cells/1": "<age>", "graceful": "30s"})
+        );
+        let old = json!({"metadata": {"resourceVersion": "1299"}, "items": []});
+        assert_eq!(
+            symbols.normalise(old)["metadata"]["resourceVersion"],
+            "<older-version-of-list>"
         );
     }
 }
