@@ -1,9 +1,9 @@
 //! How many writes may be in flight at once: additive increase, multiplicative decrease.
 //!
 //! Kubernetes clients usually carry a fixed number of requests per second, which is too slow on a big server and too fast on a
-//! small one. Here the server's answers set the pace: every answer that arrives while the window is full widens it a little
-//! (at first by one each, later by one per window), and a 429 or a lost answer halves it, at most once per round trip. While a
-//! `Retry-After` runs nothing is sent at all.
+//! small one. Here the server's answers set the pace: every answer to a write during whose flight the window was full widens it a
+//! little (at first by one each, later by one per window), and a 429 or a lost answer halves it, at most once per round trip. While
+//! a `Retry-After` runs nothing is sent at all.
 
 use flotilla_model::Timestamp;
 use std::time::Duration;
@@ -23,6 +23,9 @@ pub struct Limiter {
     probing: bool,
     /// Answers since the window last grew, once no longer probing.
     credit: usize,
+    /// When the window was last full. Answers come in bunches: after the first of a bunch it is no longer full, and yet all of
+    /// them tell that the server bears what was in flight.
+    full_at: Option<Timestamp>,
     /// Requests sent before the last halving belong to the trouble that caused it.
     quiet_until: Option<Timestamp>,
     halved_at: Option<Timestamp>,
@@ -55,6 +58,7 @@ impl Limiter {
             in_flight: 0,
             probing: true,
             credit: 0,
+            full_at: None,
             quiet_until: None,
             halved_at: None,
         }
@@ -66,12 +70,15 @@ impl Limiter {
             return None;
         }
         self.in_flight += 1;
+        if self.in_flight >= self.window {
+            self.full_at = Some(now);
+        }
         Some(Permit { taken_at: now })
     }
 
     /// The write is over.
     pub fn finish(&mut self, permit: Permit, load: Load, now: Timestamp) {
-        let was_full = self.in_flight >= self.window;
+        let was_full = self.full_at.is_some_and(|at| permit.taken_at <= at);
         self.in_flight = self.in_flight.saturating_sub(1);
         match load {
             Load::Answered if was_full => self.widen(),
@@ -148,6 +155,30 @@ mod tests {
     }
 
     #[test]
+    fn a_bunch_of_answers_widens_as_each_of_them_would() {
+        let mut limiter = Limiter::new(4, 64);
+        let permits = fill(&mut limiter, 0);
+        for permit in permits {
+            limiter.finish(permit, Load::Answered, at(5));
+        }
+        assert_eq!(limiter.window(), 8, "one for each of the four");
+        for permit in fill(&mut limiter, 6) {
+            limiter.finish(permit, Load::Answered, at(9));
+        }
+        assert_eq!(limiter.window(), 16);
+    }
+
+    #[test]
+    fn answers_that_never_met_a_full_window_do_not_widen_it() {
+        let mut limiter = Limiter::new(4, 64);
+        let permits: Vec<_> = (0..3).filter_map(|_| limiter.take(at(0))).collect();
+        for permit in permits {
+            limiter.finish(permit, Load::Answered, at(5));
+        }
+        assert_eq!(limiter.window(), 4);
+    }
+
+    #[test]
     fn a_round_of_refusals_halves_once_and_keeps_quiet() {
         let mut limiter = Limiter::new(16, 64);
         let permits = fill(&mut limiter, 0);
@@ -179,13 +210,12 @@ mod tests {
         let permit = limiter.take(at(0)).unwrap();
         limiter.finish(permit, Load::Lost, at(1));
         assert_eq!(limiter.window(), 4);
-        for _ in 0..4 {
-            let permits = fill(&mut limiter, 2);
-            for permit in permits {
-                limiter.finish(permit, Load::Answered, at(3));
+        for round in 1..=4 {
+            for permit in fill(&mut limiter, 2 * round) {
+                limiter.finish(permit, Load::Answered, at(2 * round + 1));
             }
+            assert_eq!(limiter.window(), 4 + usize::try_from(round).unwrap());
         }
-        assert!((5..=6).contains(&limiter.window()), "{}", limiter.window());
     }
 
     #[test]
