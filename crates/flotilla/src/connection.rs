@@ -4,7 +4,9 @@
 //! its own, which costs the server and us more than the request. Everything else (credentials, certificates, the base path of the
 //! kubeconfig's URL) is the library's.
 //!
-//! The API server allows a hundred requests at a time on one connection, watches included, so requests take turns on several.
+//! The API server reads a connection's requests one after the other and writes its answers in turn, so under load a few connections
+//! with many requests each fall behind a client with a connection for each request. Here a further connection is opened when those
+//! that are open are busy, up to [`CONNECTIONS_MAX`]; an idle manager keeps one or two. `flotilla-bench create` shows the difference.
 
 use crate::error::Error;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
@@ -13,14 +15,17 @@ use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tower::{BoxError, Service, ServiceBuilder};
 
-/// Connections over HTTP/2. Each is opened when its turn first comes.
-const CONNECTIONS: usize = 4;
+/// Connections over HTTP/2 at most. Each is opened when it is first needed.
+const CONNECTIONS_MAX: usize = 32;
+/// A connection on which so many answers are awaited is busy: a request goes to another, as long as there is one that is not.
+const BUSY: usize = 8;
 
 /// A connection on which nothing has arrived for so long is asked for a sign of life.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -41,7 +46,7 @@ pub fn connect(config: Config) -> Result<Client, Error> {
         .option_layer(config.auth_layer().map_err(|e| Error::Config(e.to_string()))?)
         .layer(config.extra_headers_layer().map_err(|e| Error::Config(e.to_string()))?)
         .map_err(BoxError::from)
-        .service(TakingTurns::new(&config)?);
+        .service(Connections::new(&config)?);
     Ok(Client::new(service, config.default_namespace))
 }
 
@@ -49,27 +54,63 @@ type Http = HttpClient<TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnect
 
 /// Several clients, each with a connection of its own.
 #[derive(Clone)]
-struct TakingTurns {
-    clients: Arc<[Http]>,
-    turn: Arc<AtomicUsize>,
+struct Connections {
+    all: Arc<[Connection]>,
 }
 
-impl TakingTurns {
-    fn new(config: &Config) -> Result<Self, Error> {
-        let clients = (0..CONNECTIONS)
-            .map(|_| http_client(config))
-            .collect::<Result<_, _>>()?;
-        Ok(TakingTurns {
-            clients,
-            turn: Arc::default(),
-        })
+struct Connection {
+    client: Http,
+    load: Arc<Load>,
+}
+
+/// How many answers are awaited on a connection. What comes after the head of an answer, as on a watch, is not counted.
+#[derive(Default)]
+struct Load(AtomicUsize);
+
+/// One awaited answer; also when nobody awaits it any more.
+struct Awaited(Arc<Load>);
+
+impl Load {
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(self: &Arc<Self>) -> Awaited {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Awaited(self.clone())
     }
 }
 
-impl Service<http::Request<Body>> for TakingTurns {
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Connections {
+    fn new(config: &Config) -> Result<Self, Error> {
+        let connection = |_| {
+            Ok(Connection {
+                client: http_client(config)?,
+                load: Arc::default(),
+            })
+        };
+        let all = (0..CONNECTIONS_MAX).map(connection).collect::<Result<_, Error>>()?;
+        Ok(Connections { all })
+    }
+}
+
+/// The connection for the next request: the first that is not busy, else the one with the fewest awaited answers.
+fn choose(loads: impl Iterator<Item = usize> + Clone) -> usize {
+    let free = loads.clone().position(|load| load < BUSY);
+    free.or_else(|| loads.enumerate().min_by_key(|(_, load)| *load).map(|(index, _)| index))
+        .unwrap_or(0)
+}
+
+impl Service<http::Request<Body>> for Connections {
     type Response = <Http as Service<http::Request<Body>>>::Response;
     type Error = <Http as Service<http::Request<Body>>>::Error;
-    type Future = <Http as Service<http::Request<Body>>>::Future;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     /// Always ready: each client queues for its connection by itself.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
@@ -77,8 +118,14 @@ impl Service<http::Request<Body>> for TakingTurns {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.clients[turn % self.clients.len()].request(request)
+        let connection = &self.all[choose(self.all.iter().map(|c| c.load.get()))];
+        let awaited = connection.load.add();
+        let answer = connection.client.request(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            drop(awaited);
+            answer
+        })
     }
 }
 
@@ -111,4 +158,37 @@ fn http_client(config: &Config) -> Result<Http, Error> {
         .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
         .build(connector))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(loads: &[usize]) -> usize {
+        choose(loads.iter().copied())
+    }
+
+    #[test]
+    fn a_further_connection_is_taken_when_those_before_are_busy() {
+        assert_eq!(chosen(&[0, 0, 0]), 0);
+        assert_eq!(chosen(&[BUSY - 1, 0, 0]), 0);
+        assert_eq!(chosen(&[BUSY, 0, 0]), 1);
+        assert_eq!(chosen(&[BUSY, BUSY, BUSY - 1]), 2);
+    }
+
+    #[test]
+    fn when_all_are_busy_the_least_busy_one_is_taken() {
+        assert_eq!(chosen(&[BUSY + 3, BUSY + 1, BUSY + 2]), 1);
+    }
+
+    #[test]
+    fn an_answer_is_awaited_until_it_is_there_or_nobody_asks_any_more() {
+        let load = Arc::new(Load::default());
+        let (first, second) = (load.add(), load.add());
+        assert_eq!(load.get(), 2);
+        drop(first);
+        assert_eq!(load.get(), 1);
+        drop(second);
+        assert_eq!(load.get(), 0);
+    }
 }

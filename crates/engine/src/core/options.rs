@@ -52,7 +52,7 @@ impl CoreOptions {
                 Resource::StorageClasses,
             ],
             workers: 16,
-            writes_in_flight_start: 32,
+            writes_in_flight_start: 128,
             writes_in_flight_max: 256,
             status_interval: Duration::from_millis(250),
             pass_interval: Duration::from_millis(20),

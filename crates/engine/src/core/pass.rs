@@ -3,8 +3,8 @@
 //! A pass says which request it wants sent next and is told what became of it; when nothing is on its way and nothing is left, a
 //! step is over. What the requests are is decided elsewhere: the owner of the passes asks the controller between two steps.
 //!
-//! A stage with slow start may have sent at most one command more than twice those that went well, so the first command of a
-//! thousand that cannot work is also the last.
+//! A stage with slow start may have sent at most one command more than [`SLOW_START_FACTOR`] times those that went well, so the
+//! first command of a thousand that cannot work is also the last.
 
 use super::outcome::{Intent, Outcome};
 use flotilla_model::{
@@ -14,6 +14,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Commands of one stage in flight at most, however many went well.
 const STAGE_IN_FLIGHT_MAX: usize = 500;
+
+/// With slow start: how many commands may be sent for each that went well. Kubernetes' own controllers send batches of 1, 2, 4 and so
+/// on, and wait for the whole batch. With four, a thousand pods are through the start after some eighty answers; what a quota refuses
+/// in between is bounded by the window of writes.
+const SLOW_START_FACTOR: usize = 4;
 
 /// Reads of one pass in flight at most.
 const READS_IN_FLIGHT_MAX: usize = 32;
@@ -256,7 +261,8 @@ impl Pass {
             self.drop_cancelled();
             let command = self.running.commands.front()?;
             let started = self.running.started;
-            if self.running.slow_start && started > 2 * self.running.went_well || self.in_flight >= STAGE_IN_FLIGHT_MAX
+            if self.running.slow_start && started > SLOW_START_FACTOR * self.running.went_well
+                || self.in_flight >= STAGE_IN_FLIGHT_MAX
             {
                 return None;
             }
@@ -281,8 +287,9 @@ impl Pass {
     }
 
     fn drop_cancelled(&mut self) {
-        let nothing_goes_well =
-            self.running.slow_start && self.in_flight == 0 && self.running.started > 2 * self.running.went_well;
+        let nothing_goes_well = self.running.slow_start
+            && self.in_flight == 0
+            && self.running.started > SLOW_START_FACTOR * self.running.went_well;
         if self.stopped {
             self.stages.clear();
         }
