@@ -6,7 +6,7 @@
 //!
 //! The API server reads a connection's requests one after the other and writes its answers in turn, so under load a few connections
 //! with many requests each fall behind a client with a connection for each request. Here a further connection is opened when those
-//! that are open are busy, up to [`CONNECTIONS_MAX`]; an idle manager keeps one or two. `flotilla-bench create` shows the difference.
+//! that are open are busy, up to `CONNECTIONS_MAX`; an idle manager keeps one or two. `flotilla-bench create` shows the difference.
 
 use crate::error::Error;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};

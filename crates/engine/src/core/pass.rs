@@ -3,7 +3,7 @@
 //! A pass says which request it wants sent next and is told what became of it; when nothing is on its way and nothing is left, a
 //! step is over. What the requests are is decided elsewhere: the owner of the passes asks the controller between two steps.
 //!
-//! A stage with slow start may have sent at most one command more than [`SLOW_START_FACTOR`] times those that went well, so the
+//! A stage with slow start may have sent at most one command more than `SLOW_START_FACTOR` times those that went well, so the
 //! first command of a thousand that cannot work is also the last.
 
 use super::outcome::{Intent, Outcome};
