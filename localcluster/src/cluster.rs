@@ -380,27 +380,12 @@ impl Cluster {
     }
 
     /// Starts a component that has ended, with the data and port that it had. Waits for the API server to serve.
-    ///
-    /// With the API server or etcd, the simulated nodes start anew too. kwok drops what it was about to tell of a pod when the
-    /// connection broke or the server answered 500 (it asks again only after "connection refused", timeouts, 429 and 503), and
-    /// that pod would stay as it is for ever; a kubelet tells again. On its start kwok looks at every pod.
     pub fn start(&self, component: Component) -> Result<(), Error> {
         self.launch(component)?;
         match component {
-            Component::Etcd | Component::Apiserver => {
-                self.wait_ready(component)?;
-                self.restart_simulated_nodes()
-            }
+            Component::Etcd | Component::Apiserver => self.wait_ready(component),
             _ => Ok(()),
         }
-    }
-
-    fn restart_simulated_nodes(&self) -> Result<(), Error> {
-        if self.state.settings.nodes == 0 {
-            return Ok(());
-        }
-        self.process(Component::Kwok).stop(END_WITHIN);
-        self.launch(Component::Kwok)
     }
 
     /// Restarts the controller-manager with or without its StatefulSet controller.
