@@ -4,6 +4,7 @@ use flotilla_e2e::api::{Api, Objects, is_ready, is_terminating, revision, text};
 use flotilla_e2e::sets::{all_ready, image, pods, rolled_out_within};
 use flotilla_e2e::{Kind, Manager, clock, suite};
 use flotilla_localcluster::{Cluster, Component};
+use http::Method;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -127,6 +128,7 @@ pub(crate) async fn api_server_and_etcd_restart_during_a_scale_out() {
 
     let reached = |count: usize| move |pods: &Objects| pods.len() >= count;
     api.until(&pods("outage"), LONG, "twenty pods", reached(20)).await;
+    let reminders = tokio::spawn(remind_nodes(Api::connect(cluster.kubeconfig_path()).await));
     for (component, count) in [(Component::Apiserver, 50), (Component::Etcd, 80)] {
         let begun = clock::now();
         cluster.kill(component).expect("it can be killed");
@@ -140,9 +142,35 @@ pub(crate) async fn api_server_and_etcd_restart_during_a_scale_out() {
     }
     api.until(&pods("outage"), LONG, "all pods ready", |p| all_ready(p, WANTED))
         .await;
+    reminders.abort();
     assert!(
         manager.is_running(),
         "the manager went on without a restart: {}",
         manager.log()
     );
+}
+
+/// Changes an annotation of pods that are not ready, again and again, until it is ended.
+///
+/// A kubelet whose request breaks asks again. kwok does so only after "connection refused", timeouts, 429 and 503: what it was about to
+/// tell of a pod when the connection broke is lost, and the pod stays Pending for ever, unless it changes.
+async fn remind_nodes(api: Api) {
+    for round in 0_u32.. {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        // The servers are away at times; what fails now is done in the next round.
+        let Ok(list) = api.send(Method::GET, &pods("outage"), None).await else {
+            continue;
+        };
+        for pod in list["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|pod| !is_ready(pod))
+        {
+            let path = format!("{}/{}", pods("outage"), text(pod, "/metadata/name"));
+            let body = json!({"metadata": {"annotations": {"sim.flotilla.rs/reminder": round.to_string()}}});
+            let patch = Some(("application/merge-patch+json", &body));
+            drop(api.send(Method::PATCH, &path, patch).await);
+        }
+    }
 }
