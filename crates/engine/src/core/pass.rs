@@ -131,6 +131,13 @@ struct Running {
     went_well: usize,
 }
 
+impl Running {
+    /// Whether slow start lets no further command go before another one went well.
+    fn holds_back(&self) -> bool {
+        self.slow_start && self.started > SLOW_START_FACTOR * self.went_well
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GuardState {
     Asked,
@@ -260,10 +267,7 @@ impl Pass {
         loop {
             self.drop_cancelled();
             let command = self.running.commands.front()?;
-            let started = self.running.started;
-            if self.running.slow_start && started > SLOW_START_FACTOR * self.running.went_well
-                || self.in_flight >= STAGE_IN_FLIGHT_MAX
-            {
+            if self.running.holds_back() || self.in_flight >= STAGE_IN_FLIGHT_MAX {
                 return None;
             }
             match command.command.guard().map(|guard| self.guard_state(guard)) {
@@ -287,9 +291,7 @@ impl Pass {
     }
 
     fn drop_cancelled(&mut self) {
-        let nothing_goes_well = self.running.slow_start
-            && self.in_flight == 0
-            && self.running.started > SLOW_START_FACTOR * self.running.went_well;
+        let nothing_goes_well = self.in_flight == 0 && self.running.holds_back();
         if self.stopped {
             self.stages.clear();
         }
