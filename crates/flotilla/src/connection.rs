@@ -6,7 +6,9 @@
 //!
 //! The API server reads a connection's requests one after the other and writes its answers in turn, so under load a few connections
 //! with many requests each fall behind a client with a connection for each request. Here a further connection is opened when those
-//! that are open are busy, up to `CONNECTIONS_MAX`; an idle manager keeps one or two. `flotilla-bench create` shows the difference.
+//! that are open are busy, up to `CONNECTIONS_MAX`. `flotilla-bench create` shows the difference.
+//!
+//! Without much to do, requests take turns on a few: should one connection hang, what is asked once more goes to another.
 
 use crate::error::Error;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
@@ -24,6 +26,8 @@ use tower::{BoxError, Service, ServiceBuilder};
 
 /// Connections over HTTP/2 at most. Each is opened when it is first needed.
 const CONNECTIONS_MAX: usize = 32;
+/// Connections on which requests take turns while none of them is busy.
+const CONNECTIONS_IN_TURN: usize = 4;
 /// A connection on which so many answers are awaited is busy: a request goes to another, as long as there is one that is not.
 const BUSY: usize = 8;
 
@@ -56,6 +60,7 @@ type Http = HttpClient<TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnect
 #[derive(Clone)]
 struct Connections {
     all: Arc<[Connection]>,
+    turn: Arc<AtomicUsize>,
 }
 
 struct Connection {
@@ -96,12 +101,20 @@ impl Connections {
             })
         };
         let all = (0..CONNECTIONS_MAX).map(connection).collect::<Result<_, Error>>()?;
-        Ok(Connections { all })
+        Ok(Connections {
+            all,
+            turn: Arc::default(),
+        })
     }
 }
 
-/// The connection for the next request: the first that is not busy, else the one with the fewest awaited answers.
-fn choose(loads: impl Iterator<Item = usize> + Clone) -> usize {
+/// The connection for the next request: the one whose turn it is, else the first that is not busy, else the one with the fewest awaited
+/// answers.
+fn choose(turn: usize, loads: impl Iterator<Item = usize> + Clone) -> usize {
+    let turn = turn % CONNECTIONS_IN_TURN;
+    if loads.clone().nth(turn).is_some_and(|load| load < BUSY) {
+        return turn;
+    }
     let free = loads.clone().position(|load| load < BUSY);
     free.or_else(|| loads.enumerate().min_by_key(|(_, load)| *load).map(|(index, _)| index))
         .unwrap_or(0)
@@ -118,7 +131,8 @@ impl Service<http::Request<Body>> for Connections {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let connection = &self.all[choose(self.all.iter().map(|c| c.load.get()))];
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let connection = &self.all[choose(turn, self.all.iter().map(|c| c.load.get()))];
         let awaited = connection.load.add();
         let answer = connection.client.request(request);
         Box::pin(async move {
@@ -164,21 +178,31 @@ fn http_client(config: &Config) -> Result<Http, Error> {
 mod tests {
     use super::*;
 
-    fn chosen(loads: &[usize]) -> usize {
-        choose(loads.iter().copied())
+    fn chosen(turn: usize, loads: &[usize]) -> usize {
+        choose(turn, loads.iter().copied())
+    }
+
+    #[test]
+    fn requests_take_turns_so_that_a_second_try_goes_another_way() {
+        let turns: Vec<usize> = (0..6).map(|turn| chosen(turn, &[0, 0, 1, 0, 0, 0])).collect();
+        assert_eq!(turns, [0, 1, 2, 3, 0, 1]);
     }
 
     #[test]
     fn a_further_connection_is_taken_when_those_before_are_busy() {
-        assert_eq!(chosen(&[0, 0, 0]), 0);
-        assert_eq!(chosen(&[BUSY - 1, 0, 0]), 0);
-        assert_eq!(chosen(&[BUSY, 0, 0]), 1);
-        assert_eq!(chosen(&[BUSY, BUSY, BUSY - 1]), 2);
+        for (turn, loads, expected) in [
+            (0, [BUSY - 1, 0, 0, 0, 0, 0], 0),
+            (0, [BUSY, BUSY, 0, 0, 0, 0], 2),
+            (3, [BUSY, BUSY, BUSY, BUSY, BUSY - 1, 0], 4),
+            (3, [BUSY, BUSY, BUSY, BUSY, BUSY, 0], 5),
+        ] {
+            assert_eq!(chosen(turn, &loads), expected, "{turn} {loads:?}");
+        }
     }
 
     #[test]
     fn when_all_are_busy_the_least_busy_one_is_taken() {
-        assert_eq!(chosen(&[BUSY + 3, BUSY + 1, BUSY + 2]), 1);
+        assert_eq!(chosen(0, &[BUSY + 3, BUSY + 1, BUSY + 2]), 1);
     }
 
     #[test]
