@@ -1,7 +1,8 @@
 //! The caches of all kinds, and how controllers read them.
 
 use super::store::{Changed, Source, Store};
-use crate::wire::Object;
+use crate::wire::{self, Encoding, Object, Unreadable};
+use bytes::Bytes;
 use flotilla_model::{
     Change, ClaimRecord, Interner, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord,
     StorageClassRecord, Uid,
@@ -107,6 +108,28 @@ impl Tell for StorageClassRecord {
 }
 
 impl Cache {
+    /// Reads an object of `resource`. A pod that is in the cache at the same version is taken from there: the answer to a write and the
+    /// watch both tell of it, and the whole of a pod costs many times as much to read as its name and version.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are not such an object.
+    pub fn read(&mut self, resource: Resource, encoding: Encoding, bytes: &Bytes) -> Result<Object, Unreadable> {
+        match self.known_pod(resource, encoding, bytes) {
+            Some(pod) => Ok(Object::Pod(pod)),
+            None => wire::decode(resource, encoding, bytes, &mut self.interner),
+        }
+    }
+
+    fn known_pod(&self, resource: Resource, encoding: Encoding, bytes: &Bytes) -> Option<Arc<PodRecord>> {
+        if resource != Resource::Pods {
+            return None;
+        }
+        let (key, uid, version) = wire::identity(encoding, bytes)?;
+        let known = self.pods.get(&key)?;
+        (known.meta.uid == uid && known.meta.resource_version == version).then(|| known.clone())
+    }
+
     /// Takes in that an object exists and is like this.
     pub fn apply(&mut self, object: Object, source: Source) -> Option<Change> {
         match object {
@@ -214,5 +237,48 @@ impl Reader for Cache {
 
     fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
         self.storage_classes.get(&ObjectKey::new("", name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(cache: &mut Cache, pod: &Value) -> Arc<PodRecord> {
+        let bytes = Bytes::from(pod.to_string().into_bytes());
+        match cache.read(Resource::Pods, Encoding::Json, &bytes) {
+            Ok(Object::Pod(pod)) => pod,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_pod_is_read_once_in_each_version_of_each_incarnation() {
+        let mut cache = Cache::default();
+        let metadata = json!({"name": "web-0", "namespace": "ns", "uid": "one", "resourceVersion": "7"});
+        let mut pod = json!({"metadata": metadata, "spec": {}, "status": {"phase": "Running"}});
+        let first = read(&mut cache, &pod);
+        cache.apply(Object::Pod(first.clone()), Source::Answer);
+        assert!(
+            Arc::ptr_eq(&read(&mut cache, &pod), &first),
+            "the watch tells what the answer told"
+        );
+
+        pod["metadata"]["resourceVersion"] = json!("8");
+        pod["status"]["phase"] = json!("Failed");
+        let second = read(&mut cache, &pod);
+        assert!(second.is_terminal() && !first.is_terminal());
+        cache.apply(Object::Pod(second), Source::Watch);
+        pod["metadata"]["resourceVersion"] = json!("7");
+        pod["status"]["phase"] = json!("Running");
+        assert!(
+            !read(&mut cache, &pod).is_terminal(),
+            "an older version is read as it was"
+        );
+
+        pod["metadata"]["resourceVersion"] = json!("8");
+        pod["metadata"]["uid"] = json!("another");
+        assert!(!read(&mut cache, &pod).is_terminal(), "another incarnation");
     }
 }

@@ -234,12 +234,12 @@ impl Shell {
         let mut next = Some((id, asked, raw));
         for _ in 0..INPUTS_MAX {
             let Some((id, asked, raw)) = next else { return };
-            let answer = read(asked, raw, &mut self.core.cache.interner);
+            let answer = read(asked, raw, &mut self.core.cache);
             self.core.answer(id, answer, self.clock.now());
             next = self.answers.try_recv().ok();
         }
         if let Some((id, asked, raw)) = next {
-            let answer = read(asked, raw, &mut self.core.cache.interner);
+            let answer = read(asked, raw, &mut self.core.cache);
             self.core.answer(id, answer, self.clock.now());
         }
     }
@@ -292,7 +292,7 @@ impl Shell {
         bytes: &Bytes,
         event: impl FnOnce(wire::Object) -> WatchEvent,
     ) -> WatchEvent {
-        match wire::decode(resource, encoding, bytes, &mut self.core.cache.interner) {
+        match self.core.cache.read(resource, encoding, bytes) {
             Ok(object) => event(object),
             Err(unreadable) => {
                 tracing::warn!(%resource, "{unreadable}");

@@ -1,6 +1,7 @@
 //! Sending one request of the core and bringing back what came.
 
 use crate::core::FIELD_MANAGER;
+use crate::core::cache::Cache;
 use crate::core::events::{EventCall, NewEvent};
 use crate::core::lease::{LeaseCall, LeaseReply};
 use crate::core::request::{Answer, Call, Refusal};
@@ -8,7 +9,7 @@ use crate::wire::lease::micro_time;
 use crate::wire::status::Status;
 use crate::wire::{self, Encoding, body};
 use bytes::Bytes;
-use flotilla_model::{Command, Interner, ObjectKey, PatchKind, Resource};
+use flotilla_model::{Command, ObjectKey, PatchKind, Resource};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode};
 use kube::client::Body;
@@ -82,8 +83,8 @@ fn was_not_sent(error: &kube::Error) -> bool {
     false
 }
 
-/// Reads an answer in the light of what was asked.
-pub(super) fn read(call: Asked, raw: Raw, interner: &mut Interner) -> Answer {
+/// Reads an answer in the light of what was asked and of what is known.
+pub(super) fn read(call: Asked, raw: Raw, cache: &mut Cache) -> Answer {
     match raw {
         Raw::Fenced => Answer::Fenced,
         Raw::Lost(why) => Answer::Lost(why),
@@ -94,14 +95,15 @@ pub(super) fn read(call: Asked, raw: Raw, interner: &mut Interner) -> Answer {
                 Asked::Lease => Answer::Lease(read_lease(code, &body)),
                 _ if !code.is_success() => refused(code, &headers, encoding, &body),
                 Asked::Event => Answer::Success,
-                Asked::Object(resource) => match wire::decode(resource, encoding, &body, interner) {
+                Asked::Object(resource) => match cache.read(resource, encoding, &body) {
                     Ok(object) => Answer::Object(object),
                     Err(_) if Status::of_success(encoding, &body).is_some() => Answer::Success,
                     Err(unreadable) => Answer::Unreadable(unreadable),
                 },
                 Asked::Delete(resource) => match Status::of_success(encoding, &body) {
                     Some(_) => Answer::Success,
-                    None => wire::decode(resource, encoding, &body, interner)
+                    None => cache
+                        .read(resource, encoding, &body)
                         .map_or_else(Answer::Unreadable, Answer::Object),
                 },
             }

@@ -59,7 +59,7 @@ async fn list(
     }
     let list = split_list(encoding, &body).map_err(|why| SnapshotError::Unreadable(resource, why))?;
     for item in &list.items {
-        match wire::decode(resource, encoding, item, &mut cache.interner) {
+        match cache.read(resource, encoding, item) {
             Ok(object) => drop(cache.apply(object, Source::List)),
             Err(unreadable) => tracing::warn!("{unreadable}"),
         }
