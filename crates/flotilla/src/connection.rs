@@ -25,11 +25,11 @@ use std::time::Duration;
 use tower::{BoxError, Service, ServiceBuilder};
 
 /// Connections over HTTP/2 at most. Each is opened when it is first needed.
-const CONNECTIONS_MAX: usize = 32;
+const CONNECTIONS_MAX: usize = 16;
 /// Connections on which requests take turns while none of them is busy.
 const CONNECTIONS_IN_TURN: usize = 4;
 /// A connection on which so many answers are awaited is busy: a request goes to another, as long as there is one that is not.
-const BUSY: usize = 8;
+const BUSY: usize = 16;
 
 /// A connection on which nothing has arrived for so long is asked for a sign of life.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
