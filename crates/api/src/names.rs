@@ -37,3 +37,43 @@ pub const CLAIM_LABELS: &str = "flotilla.rs/claim-labels";
 
 /// Pod condition that gates readiness during in-place updates.
 pub const IN_PLACE_UPDATE_READY: &str = "InPlaceUpdateReady";
+/// Pod condition that gates readiness for lifecycle hooks; its message lists who holds it down.
+pub const KRUISE_POD_READY: &str = "KruisePodReady";
+
+/// Annotation of a pod: how far its update in place has come, as JSON.
+pub const IN_PLACE_STATE: &str = "apps.kruise.io/inplace-update-state";
+/// What [`IN_PLACE_STATE`] was called once: read, and removed on the next write.
+pub const IN_PLACE_STATE_LEGACY: &str = "inplace-update-state";
+/// Annotation of a pod: an update in place that begins when its grace period has ended, as JSON.
+pub const IN_PLACE_GRACE: &str = "apps.kruise.io/inplace-update-grace";
+/// What [`IN_PLACE_GRACE`] was called once: read, and removed on the next write.
+pub const IN_PLACE_GRACE_LEGACY: &str = "inplace-update-grace";
+/// Annotation of a pod: what the node agent found its containers to have been started from, as JSON.
+pub const RUNTIME_CONTAINERS_META: &str = "apps.kruise.io/runtime-containers-meta";
+/// Annotation of a pod: when [`LIFECYCLE_STATE_LABEL`] changed last.
+pub const LIFECYCLE_TIMESTAMP: &str = "lifecycle.apps.kruise.io/timestamp";
+
+/// Annotation of a pod: `Ordered` starts its containers in the order of the list.
+pub const LAUNCH_PRIORITY: &str = "apps.kruise.io/container-launch-priority";
+/// Environment entry of a container: its launch priority, an integer; higher starts first.
+pub const LAUNCH_PRIORITY_ENV: &str = "KRUISE_CONTAINER_PRIORITY";
+/// Environment entry of a container: the key of the barrier's config map without which the kubelet does not start it.
+pub const LAUNCH_BARRIER_ENV: &str = "KRUISE_CONTAINER_BARRIER";
+/// Opt-in on a pod: `started` takes containers without a readiness probe for ready once they have been started.
+pub const LAUNCH_ON: &str = "flotilla.rs/launch-on";
+
+/// Opt-in on a set: seconds after which an update in place that is not complete is reported.
+pub const IN_PLACE_DEADLINE_SECONDS: &str = "flotilla.rs/in-place-deadline-seconds";
+/// Opt-in on a set: `report` or `recreate`, what is done after [`IN_PLACE_DEADLINE_SECONDS`].
+pub const IN_PLACE_DEADLINE_ACTION: &str = "flotilla.rs/in-place-deadline-action";
+/// Opt-in on a set: containers, separated by commas, whose update alone leaves readiness as it is.
+pub const KEEP_READY_CONTAINERS: &str = "flotilla.rs/keep-ready-containers";
+/// Opt-in on a set: how long a deferred change of resources may wait before it is reported.
+pub const RESIZE_WAIT_SECONDS: &str = "flotilla.rs/resize-wait-seconds";
+
+/// Label of an object: `Always` or `Cascading` protects it from deletion.
+pub const DELETE_PROTECTION_LABEL: &str = "policy.kruise.io/delete-protection";
+/// Label of an object: `ignore` keeps webhooks of Flotilla away from it.
+pub const WEBHOOKS_LABEL: &str = "flotilla.rs/webhooks";
+/// Annotation of an object read through an older version: fields that this version lacks, as JSON.
+pub const HUB_FIELDS: &str = "flotilla.rs/hub-fields";

@@ -71,6 +71,7 @@ pub(crate) fn pod(name: &str) -> PodFixture {
         node: Some("node-0".into()),
         volumes: None,
         trouble: None,
+        detail: None,
     };
     let labels = BTreeMap::from([("app".to_owned(), "web".to_owned())]);
     PodFixture {

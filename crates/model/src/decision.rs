@@ -100,6 +100,8 @@ pub enum Command {
         key: ObjectKey,
         /// Which incarnation: the patch carries it as a precondition.
         uid: Uid,
+        /// Which part of the object, if it is one that is written by itself.
+        subresource: Option<Subresource>,
         /// How `body` is read.
         kind: PatchKind,
         /// The patch; the executor adds the UID.
@@ -191,6 +193,25 @@ impl Body {
     }
 }
 
+/// A part of an object that is written by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subresource {
+    /// `status`.
+    Status,
+    /// `resize` of a pod: cpu and memory of its containers.
+    Resize,
+}
+
+impl Subresource {
+    /// Its name in URLs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Subresource::Status => "status",
+            Subresource::Resize => "resize",
+        }
+    }
+}
+
 /// How the body of a patch is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
@@ -226,6 +247,8 @@ pub enum Report {
     Update,
     /// SuccessfulResize / FailedResize.
     Resize,
+    /// SuccessfulUpdatePodInPlace / FailedUpdatePodInPlace.
+    InPlace,
     /// RecreatingFailedPod (Warning) / FailedDelete.
     RecreateFailed,
     /// RecreatingTerminatedPod (Normal) / FailedDelete.

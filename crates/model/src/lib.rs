@@ -22,6 +22,7 @@ pub mod wait;
 pub use controller::{Change, Controller, PassContext};
 pub use decision::{
     Body, Command, Decision, EventNote, Guard, PatchKind, PodDraft, Report, Scope, ScopedCommand, Stage, StatusWrite,
+    Subresource,
 };
 pub use hints::{Failure, Hints};
 pub use int_or_percent::IntOrPercent;

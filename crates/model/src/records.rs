@@ -1,10 +1,15 @@
 //! Records: what the cache keeps of each API object.
 
 mod claim;
+mod detail;
 mod pod;
 mod revision;
 
 pub use claim::{ClaimRecord, StorageClassRecord};
+pub use detail::{
+    ContainerSpec, ContainerStatus, DetailSpec, GateCondition, MetadataEnv, PodDetail, ResizePending, Resources,
+    is_kept_annotation,
+};
 pub use pod::{Phase, PodRecord, PodTrouble, ReadyCondition, VolumeClaim};
 pub use revision::RevisionRecord;
 

@@ -139,6 +139,7 @@ fn patch(claim: &ClaimRecord, body: Value, report: Report) -> Command {
         resource: Resource::Claims,
         key: claim.meta.key.clone(),
         uid: claim.meta.uid.clone(),
+        subresource: None,
         kind: PatchKind::Merge,
         body,
         resource_version: Some(claim.meta.resource_version),

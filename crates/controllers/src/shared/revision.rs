@@ -158,6 +158,7 @@ fn renumber(revision: &RevisionRecord, number: i64) -> Command {
         resource: Resource::Revisions,
         key: revision.meta.key.clone(),
         uid: revision.meta.uid.clone(),
+        subresource: None,
         kind: PatchKind::Merge,
         body: json!({"revision": number}),
         resource_version: None,

@@ -356,6 +356,7 @@ impl Plan<'_> {
                 resource: Resource::Pods,
                 key: pod.meta.key.clone(),
                 uid: pod.meta.uid.clone(),
+                subresource: None,
                 kind: PatchKind::Merge,
                 body: json!({"metadata": {"labels": {names::POD_NAME_LABEL: pod.name(), names::POD_INDEX_LABEL: ordinal.to_string()}}}),
                 resource_version: None,

@@ -50,6 +50,7 @@ pub(crate) fn pod(name: &str, version: u64) -> Pod {
         node: None,
         volumes: None,
         trouble: None,
+        detail: None,
     })
 }
 

@@ -9,7 +9,7 @@ use crate::wire::lease::micro_time;
 use crate::wire::status::Status;
 use crate::wire::{self, Encoding, body};
 use bytes::Bytes;
-use flotilla_model::{Command, ObjectKey, PatchKind, Resource};
+use flotilla_model::{Command, ObjectKey, PatchKind, Resource, Subresource};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode};
 use kube::client::Body;
@@ -242,6 +242,7 @@ fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, Str
             resource,
             key,
             uid,
+            subresource,
             kind,
             body,
             resource_version,
@@ -250,7 +251,7 @@ fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, Str
             let body = body::patch(*kind, body.clone(), uid, *resource_version);
             request(
                 Method::PATCH,
-                managed(resource.object_path(key, None)),
+                managed(resource.object_path(key, subresource.map(Subresource::name))),
                 accept,
                 patch_type(*kind),
                 Some(&body),

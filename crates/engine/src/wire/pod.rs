@@ -170,6 +170,7 @@ impl Pod {
             node: (!spec.node_name.is_empty()).then(|| interner.string(&spec.node_name)),
             volumes: interner.volumes(volumes),
             trouble: status.trouble().map(Arc::new),
+            detail: None,
         })
     }
 }

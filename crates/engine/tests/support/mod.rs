@@ -205,6 +205,7 @@ impl World {
             node: None,
             volumes: None,
             trouble: None,
+            detail: None,
         };
         self.pods.insert(draft.key.clone(), pod.clone());
         pod

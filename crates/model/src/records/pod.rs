@@ -1,5 +1,6 @@
 //! What is kept of a pod.
 
+use super::detail::PodDetail;
 use crate::meta::Meta;
 use crate::time::Timestamp;
 use flotilla_api::names;
@@ -89,6 +90,8 @@ pub struct PodRecord {
     pub volumes: Option<Arc<Vec<VolumeClaim>>>,
     /// What is wrong with it, if something is.
     pub trouble: Option<Arc<PodTrouble>>,
+    /// What updates in place, hooks and launch priorities look at, for pods that these concern.
+    pub detail: Option<Arc<PodDetail>>,
 }
 
 impl PodRecord {
@@ -219,6 +222,7 @@ mod tests {
                 },
             ])),
             trouble: None,
+            detail: None,
         }
     }
 

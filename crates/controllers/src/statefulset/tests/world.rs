@@ -184,6 +184,7 @@ impl World {
                 Arc::new(draft.claims.iter().map(volume).collect())
             }),
             trouble: None,
+            detail: None,
         };
         self.put_pod(record);
         Ok(())
