@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flotilla-apimachinery", &[]),
     ("flotilla-model", &["flotilla-api"]),
     ("flotilla-controllers", &["flotilla-api", "flotilla-model"]),
+    ("flotilla-admission", &["flotilla-api", "flotilla-model"]),
     ("flotilla-engine", &["flotilla-api", "flotilla-model"]),
     (
         "flotilla-apiserver",
@@ -88,6 +89,7 @@ const PURE: &[&str] = &[
     "flotilla-api",
     "flotilla-model",
     "flotilla-controllers",
+    "flotilla-admission",
 ];
 
 /// Crates that bring one of these.
