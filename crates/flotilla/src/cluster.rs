@@ -1,8 +1,8 @@
 //! The cluster, as commands talk to it: JSON in, JSON out, errors in words.
 
 use crate::args::ClusterArgs;
-use crate::connection;
 use crate::error::Error;
+use flotilla_engine::io::connection;
 use flotilla_model::{ObjectKey, Resource};
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -47,7 +47,7 @@ impl Cluster {
             .namespace
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
-        let client = connection::connect(config)?;
+        let client = connection::connect(config).map_err(Error::Config)?;
         Ok(Cluster { client, namespace })
     }
 

@@ -7,7 +7,6 @@ mod args;
 mod clock;
 mod cluster;
 mod commands;
-mod connection;
 mod error;
 mod target;
 

@@ -2,11 +2,11 @@
 
 use crate::args::{ClusterArgs, LogFormat, ManagerArgs};
 use crate::cluster;
-use crate::connection;
 use crate::error::{Error, Exit};
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::CoreOptions;
 use flotilla_engine::core::lease::LeaseOptions;
+use flotilla_engine::io::connection;
 use flotilla_engine::io::manager::{ManagerOptions, run as run_manager};
 use flotilla_model::{Controller, Resource, SetKind};
 use std::io::IsTerminal;
@@ -36,7 +36,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
     start_logging(&args)?;
     tell_gates(&args.feature_gates)?;
     let config = cluster::config(cluster_args).await?;
-    let client = connection::connect(config)?;
+    let client = connection::connect(config).map_err(Error::Config)?;
     let options = ManagerOptions {
         core: core_options(&args),
         namespace: cluster_args.namespace.clone(),

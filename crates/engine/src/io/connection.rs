@@ -10,7 +10,6 @@
 //!
 //! Without much to do, requests take turns on a few: should one connection hang, what is asked once more goes to another.
 
-use crate::error::Error;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
@@ -41,14 +40,17 @@ const CONNECTION_WINDOW_BYTES: u32 = 8 << 20;
 const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 
 /// A client for this configuration. Through a proxy it is the library's own.
-pub fn connect(config: Config) -> Result<Client, Error> {
+///
+/// # Errors
+/// Says what of the configuration cannot be used.
+pub fn connect(config: Config) -> Result<Client, String> {
     if config.proxy_url.is_some() {
-        return Client::try_from(config).map_err(|e| Error::Config(e.to_string()));
+        return Client::try_from(config).map_err(|e| e.to_string());
     }
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer().map_err(|e| Error::Config(e.to_string()))?)
-        .layer(config.extra_headers_layer().map_err(|e| Error::Config(e.to_string()))?)
+        .option_layer(config.auth_layer().map_err(|e| e.to_string())?)
+        .layer(config.extra_headers_layer().map_err(|e| e.to_string())?)
         .map_err(BoxError::from)
         .service(Connections::new(&config)?);
     Ok(Client::new(service, config.default_namespace))
@@ -93,14 +95,14 @@ impl Drop for Awaited {
 }
 
 impl Connections {
-    fn new(config: &Config) -> Result<Self, Error> {
+    fn new(config: &Config) -> Result<Self, String> {
         let connection = |_| {
             Ok(Connection {
                 client: http_client(config)?,
                 load: Arc::default(),
             })
         };
-        let all = (0..CONNECTIONS_MAX).map(connection).collect::<Result<_, Error>>()?;
+        let all = (0..CONNECTIONS_MAX).map(connection).collect::<Result<_, String>>()?;
         Ok(Connections {
             all,
             turn: Arc::default(),
@@ -143,17 +145,15 @@ impl Service<http::Request<Body>> for Connections {
     }
 }
 
-fn http_client(config: &Config) -> Result<Http, Error> {
-    let tls = config
-        .rustls_client_config()
-        .map_err(|e| Error::Config(e.to_string()))?;
+fn http_client(config: &Config) -> Result<Http, String> {
+    let tls = config.rustls_client_config().map_err(|e| e.to_string())?;
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
-        let resolver = FixedServerNameResolver::new(name.clone().try_into().map_err(|e| {
-            Error::Config(format!(
-                "tls-server-name {name:?} of the kubeconfig is not a host name: {e}"
-            ))
-        })?);
+        let resolver = FixedServerNameResolver::new(
+            name.clone()
+                .try_into()
+                .map_err(|e| format!("tls-server-name {name:?} of the kubeconfig is not a host name: {e}"))?,
+        );
         https = https.with_server_name_resolver(resolver);
     }
     let mut tcp = HttpConnector::new();
