@@ -20,6 +20,8 @@ pub struct Cache {
     storage_classes: Store<StorageClassRecord>,
     /// Shares strings between records; what is decoded for this cache goes through it.
     pub interner: Interner,
+    /// The API server does not serve `pods/resize`.
+    lacks_resize: bool,
 }
 
 /// Calls one method on the store of a resource, whatever it holds; the second arm answers for resources that are not cached.
@@ -195,6 +197,18 @@ impl Cache {
             SetKind::Native => &self.native_sets,
             SetKind::Advanced => &self.advanced_sets,
         }
+    }
+}
+
+impl Cache {
+    /// What the API server's discovery says of `pods/resize`. Until it has been asked, it counts as served.
+    pub fn note_resize(&mut self, is_served: bool) {
+        self.lacks_resize = !is_served;
+    }
+
+    /// Whether cpu and memory of running pods can be changed.
+    pub fn supports_resize(&self) -> bool {
+        !self.lacks_resize
     }
 }
 
