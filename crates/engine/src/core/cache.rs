@@ -205,11 +205,6 @@ impl Cache {
     pub fn note_resize(&mut self, is_served: bool) {
         self.lacks_resize = !is_served;
     }
-
-    /// Whether cpu and memory of running pods can be changed.
-    pub fn supports_resize(&self) -> bool {
-        !self.lacks_resize
-    }
 }
 
 impl Reader for Cache {
@@ -251,6 +246,10 @@ impl Reader for Cache {
 
     fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
         self.storage_classes.get(&ObjectKey::new("", name))
+    }
+
+    fn supports_resize(&self) -> bool {
+        !self.lacks_resize
     }
 }
 

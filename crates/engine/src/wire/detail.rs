@@ -359,8 +359,10 @@ impl Status {
     }
 
     fn gate(&self, type_: &str, interner: &mut Interner) -> Option<GateCondition> {
-        let condition = self.condition(type_)?;
+        let index = self.conditions.iter().position(|c| c.type_ == type_)?;
+        let condition = &self.conditions[index];
         Some(GateCondition {
+            index,
             is_true: condition.status == "True",
             message: interner.string(&condition.message),
             since: condition.since(),

@@ -236,7 +236,8 @@ fn every_field_of_a_detail_is_read() {
     assert_eq!((detail.generation, detail.observed_generation), (5, 4));
     assert!(detail.containers_ready && detail.resize_in_progress);
     let gate = detail.in_place_ready.as_ref().expect("a condition");
-    assert_eq!((gate.is_true, gate.since), (false, Some(Timestamp::from_seconds(60))));
+    let since = Some(Timestamp::from_seconds(60));
+    assert_eq!((gate.index, gate.is_true, gate.since), (1, false, since));
     assert_eq!(detail.kruise_ready.as_ref().map(|c| &*c.message), Some("[]"));
     let pending = detail.resize_pending.as_ref().expect("a condition");
     assert_eq!((pending.is_infeasible, &*pending.message), (true, "too big"));
