@@ -8,6 +8,7 @@ mod custom;
 mod definition;
 mod meta;
 mod pod;
+mod pod_change;
 mod pod_defaults;
 mod quota;
 mod set;
@@ -15,6 +16,7 @@ mod simple;
 
 pub(crate) use budget::recount as recount_budgets;
 pub(crate) use definition::established;
+pub(crate) use pod_change::{changed as pod_changed, resize as resize_pod, resized as pod_resized};
 pub(crate) use quota::{check as check_quotas, recount as recount_quotas};
 pub use simple::base64;
 
@@ -120,6 +122,7 @@ pub(crate) fn ignored(info: &TypeInfo, subresource: Option<&str>) -> &'static [&
     match subresource {
         Some("status") if info.custom.is_some() => &["spec", "metadata"],
         Some("status") => &["spec"],
+        Some("resize") => &["status"],
         None if info.has_status => &["status"],
         _ => &[],
     }
@@ -141,7 +144,7 @@ fn track(server: &Server, write: &Write<'_>, old: Option<&Value>, new: &mut Valu
         version: &version,
         subresource: write
             .subresource
-            .filter(|s| matches!(*s, "status" | "scale"))
+            .filter(|s| matches!(*s, "status" | "scale" | "resize"))
             .unwrap_or_default(),
         ignored: ignored(info, write.subresource),
         now: write.now.as_str().unwrap_or_default(),
@@ -206,7 +209,8 @@ fn validate(server: &Server, write: &Write<'_>, old: Option<&Value>, new: &mut V
     match (info.group.as_str(), info.kind.as_str()) {
         _ if info.custom.is_some() => custom::validate(server, info, old, new, errors),
         ("", "Pod") if write.is_status() => {}
-        ("", "Pod") => pod::validate(old, new, errors),
+        ("", "Pod") if write.subresource == Some("resize") => pod_change::validate_resize(old, new, errors),
+        ("", "Pod") => pod_change::validate(old, new, errors),
         ("apps", "StatefulSet") if write.is_status() => set::validate_status(new, errors),
         ("apps", "StatefulSet") => set::validate(old, new, errors),
         ("", "PersistentVolumeClaim") => claim::validate(server, old, new, errors),

@@ -4,20 +4,22 @@
 //! of each. It keeps only what somebody still uses: when it has doubled since the last sweep, entries that nobody holds go.
 
 use crate::meta::{Labels, OwnerRef, Uid};
-use crate::records::VolumeClaim;
+use crate::records::{DetailSpec, VolumeClaim};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Smallest number of entries at which a sweep is worth its time.
 const SWEEP_AT_LEAST: usize = 1024;
 
-/// One copy of every string, label set, owner list and volume list that records share.
+/// One copy of every string and of every list that records share.
 #[derive(Debug, Default)]
 pub struct Interner {
     strings: BTreeSet<Arc<str>>,
     labels: BTreeSet<Labels>,
     owners: BTreeSet<Arc<Vec<OwnerRef>>>,
     volumes: BTreeSet<Arc<Vec<VolumeClaim>>>,
+    specs: BTreeSet<Arc<DetailSpec>>,
+    lists: BTreeSet<Arc<[Arc<str>]>>,
     sweep_at: usize,
 }
 
@@ -79,9 +81,26 @@ impl Interner {
         (!volumes.is_empty()).then(|| share(&mut self.volumes, volumes))
     }
 
+    /// The shared copy of parts of a pod's spec.
+    pub fn detail_spec(&mut self, spec: DetailSpec) -> Arc<DetailSpec> {
+        share(&mut self.specs, spec)
+    }
+
+    /// The shared copy of a list of strings, such as finalizers.
+    pub fn list<'a>(&mut self, texts: impl IntoIterator<Item = &'a str>) -> Arc<[Arc<str>]> {
+        let list: Vec<_> = texts.into_iter().map(|text| self.string(text)).collect();
+        if let Some(found) = self.lists.get(list.as_slice()) {
+            return found.clone();
+        }
+        let shared: Arc<[Arc<str>]> = list.into();
+        self.lists.insert(shared.clone());
+        shared
+    }
+
     /// How many entries are held.
     pub fn len(&self) -> usize {
-        self.strings.len() + self.labels.len() + self.owners.len() + self.volumes.len()
+        let lists = self.owners.len() + self.volumes.len() + self.specs.len() + self.lists.len();
+        self.strings.len() + self.labels.len() + lists
     }
 
     /// Whether nothing is held.
@@ -93,6 +112,8 @@ impl Interner {
     pub fn sweep(&mut self) {
         self.owners.retain(|o| Arc::strong_count(o) > 1);
         self.volumes.retain(|v| Arc::strong_count(v) > 1);
+        self.specs.retain(|s| Arc::strong_count(s) > 1);
+        self.lists.retain(|l| Arc::strong_count(l) > 1);
         self.labels.retain(|l| !l.is_unshared());
         self.strings.retain(|s| Arc::strong_count(s) > 1);
         self.sweep_at = (self.len() * 2).max(SWEEP_AT_LEAST);
@@ -123,6 +144,21 @@ mod tests {
         let mut interner = Interner::new();
         let (a, b) = (interner.string("x"), interner.string("x"));
         assert!(Arc::ptr_eq(&a, &b));
+    }
+
+    #[test]
+    fn equal_lists_and_specs_are_one() {
+        let mut interner = Interner::new();
+        let (a, b) = (interner.list(["x", "y"]), interner.list(["x", "y"]));
+        assert!(Arc::ptr_eq(&a, &b));
+        let (c, d) = (
+            interner.detail_spec(DetailSpec::default()),
+            interner.detail_spec(DetailSpec::default()),
+        );
+        assert!(Arc::ptr_eq(&c, &d));
+        drop((a, b, c, d));
+        interner.sweep();
+        assert!(interner.is_empty(), "nobody holds them any more");
     }
 
     #[test]

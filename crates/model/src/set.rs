@@ -11,8 +11,8 @@ mod spec;
 pub use ordinals::{IntervalSet, Ordinals};
 pub use read::read_set;
 pub use spec::{
-    Area, ClaimTemplate, FieldProblem, PodManagement, PriorityStrategy, PriorityTerm, Retention, RollingUpdate,
-    SetSpec, Switches, UpdateKind,
+    Area, ClaimTemplate, FieldProblem, Hook, Lifecycle, PodManagement, PodUpdatePolicy, PriorityStrategy, PriorityTerm,
+    Retention, RollingUpdate, SetSpec, Switches, UpdateKind,
 };
 
 use crate::meta::Meta;

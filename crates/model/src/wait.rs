@@ -147,6 +147,56 @@ pub enum WaitCause {
     },
     /// The pod's volumes do not match the claim templates; it must be made again.
     StorageDiffers,
+    /// A lifecycle hook holds the pod: somebody has to take these markers away, or, before it counts as normal, to put them on.
+    HookHolds {
+        /// preDelete, inPlaceUpdate or preNormal.
+        hook: &'static str,
+        /// Labels and finalizers.
+        markers: Vec<String>,
+    },
+    /// The pod is out of service, and its containers change when the grace period has ended.
+    InPlaceGrace {
+        /// What is left, in milliseconds.
+        #[serde(rename = "remainingMilliseconds", serialize_with = "milliseconds")]
+        remaining: Duration,
+    },
+    /// Containers of a lower launch priority change when these are ready.
+    InPlaceBatch {
+        /// Containers that were changed before.
+        containers: Vec<String>,
+    },
+    /// A container has not been restarted with what it was changed to.
+    InPlaceRestart {
+        /// The container.
+        container: String,
+    },
+    /// The environment of a container is not known to be what labels and annotations say now.
+    InPlaceEnvironment {
+        /// The container.
+        container: String,
+    },
+    /// The node has not given a container its new resources yet.
+    InPlaceResize {
+        /// What the kubelet says.
+        message: String,
+    },
+    /// The node will never give a container its new resources.
+    ResizeInfeasible {
+        /// What the kubelet says.
+        message: String,
+    },
+    /// The change cannot be made in place, and nothing else is allowed.
+    InPlaceNotPossible {
+        /// Why.
+        reason: String,
+    },
+    /// The pod says of itself that it is being updated in place, in words that cannot be read.
+    InPlaceUnreadable,
+    /// The pod does not agree with the template in a way that only making it again mends.
+    InPlaceAbandoned {
+        /// Why.
+        reason: String,
+    },
     /// Another controller writes to this set.
     ForeignWriter {
         /// Its field manager, or what it did.
@@ -198,6 +248,20 @@ impl WaitCause {
             WaitCause::StartBackOff { .. } => "back-off for failing pods",
             WaitCause::FieldUnreadable { .. } => "nothing is deleted on the strength of a field that cannot be read",
             WaitCause::StorageDiffers => "volumeClaimTemplates",
+            WaitCause::HookHolds { hook, .. } => match *hook {
+                "preDelete" => "lifecycle.preDelete",
+                "preNormal" => "lifecycle.preNormal",
+                _ => "lifecycle.inPlaceUpdate",
+            },
+            WaitCause::InPlaceGrace { .. } => "inPlaceUpdateStrategy.gracePeriodSeconds",
+            WaitCause::InPlaceBatch { .. } => "container launch priority",
+            WaitCause::InPlaceRestart { .. } | WaitCause::InPlaceEnvironment { .. } | WaitCause::InPlaceUnreadable => {
+                "an update in place is complete when its containers are"
+            }
+            WaitCause::InPlaceResize { .. } | WaitCause::ResizeInfeasible { .. } => "resize of pods",
+            WaitCause::InPlaceNotPossible { .. } | WaitCause::InPlaceAbandoned { .. } => {
+                "updateStrategy.rollingUpdate.podUpdatePolicy"
+            }
             WaitCause::ForeignWriter { .. } | WaitCause::Observing { .. } => "one controller per set",
         }
     }
@@ -250,7 +314,34 @@ impl WaitCause {
             WaitCause::ForeignWriter { .. } => {
                 "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
             }
-            WaitCause::PodNotAvailable { .. }
+            WaitCause::HookHolds { hook, markers } => {
+                let verb = if *hook == "preNormal" { "put on" } else { "take away" };
+                format!(
+                    "whoever owns the hook has to {verb} {}; see kubectl describe pod {subject}",
+                    markers.join(", ")
+                )
+            }
+            WaitCause::InPlaceBatch { .. } => format!("see kubectl describe pod {subject}"),
+            WaitCause::InPlaceRestart { container } => {
+                format!("see kubectl describe pod {subject} and kubectl logs {subject} -c {container}")
+            }
+            WaitCause::InPlaceEnvironment { .. } => {
+                "see that the node agent runs on the pod's node: only it can tell what environment a container has"
+                    .to_owned()
+            }
+            WaitCause::InPlaceResize { .. } => "wait, or make room on the node".to_owned(),
+            WaitCause::ResizeInfeasible { .. } => {
+                "ask for resources that the node has, or use podUpdatePolicy InPlaceIfPossible".to_owned()
+            }
+            WaitCause::InPlaceNotPossible { .. } => {
+                "change only what can be changed in place, or use podUpdatePolicy InPlaceIfPossible".to_owned()
+            }
+            WaitCause::InPlaceUnreadable => {
+                format!("remove the annotations of the update from pod {subject}, or delete the pod")
+            }
+            WaitCause::InPlaceGrace { .. }
+            | WaitCause::InPlaceAbandoned { .. }
+            | WaitCause::PodNotAvailable { .. }
             | WaitCause::PodTerminating { .. }
             | WaitCause::PodStarting
             | WaitCause::OldPodsRemain { .. }
@@ -330,6 +421,32 @@ impl fmt::Display for WaitCause {
             WaitCause::ScaleDownBehindUnhealthy { pod } => write!(f, "scale-down waits until {pod} is healthy"),
             WaitCause::FieldUnreadable { path, found, rule } => write!(f, "{path} holds {found}, and {rule}"),
             WaitCause::StorageDiffers => f.write_str("its volumes differ from the claim templates"),
+            WaitCause::HookHolds {
+                hook: hook @ "preNormal",
+                markers,
+            } => {
+                write!(f, "hook {hook} waits for {}", short_list(markers))
+            }
+            WaitCause::HookHolds { hook, markers } => write!(f, "hook {hook} holds it by {}", short_list(markers)),
+            WaitCause::InPlaceGrace { remaining } => {
+                write!(f, "out of service, and changed in place in {}", seconds(*remaining))
+            }
+            WaitCause::InPlaceBatch { containers } => {
+                write!(f, "further containers change when {} are ready", short_list(containers))
+            }
+            WaitCause::InPlaceRestart { container } => {
+                write!(f, "container {container} has not restarted with its new image")
+            }
+            WaitCause::InPlaceEnvironment { container } => {
+                write!(f, "container {container} is not known to have its new environment")
+            }
+            WaitCause::InPlaceResize { message } => labelled(f, "its resources have not changed yet", "", message),
+            WaitCause::ResizeInfeasible { message } => {
+                labelled(f, "its node cannot give it its resources", "", message)
+            }
+            WaitCause::InPlaceNotPossible { reason } => labelled(f, "cannot be updated in place", "", reason),
+            WaitCause::InPlaceUnreadable => f.write_str("its record of an update in place cannot be read"),
+            WaitCause::InPlaceAbandoned { reason } => labelled(f, "has to be made again", "", reason),
             WaitCause::ForeignWriter { writer, retry_at } => {
                 write!(f, "{writer} acts on this set too; left alone until {retry_at}")
             }

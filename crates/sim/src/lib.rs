@@ -6,6 +6,8 @@
 
 pub mod agenda;
 pub mod cluster;
+pub mod containers;
+mod kubelet;
 pub mod nodes;
 pub mod service;
 mod volumes;

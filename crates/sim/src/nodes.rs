@@ -1,6 +1,7 @@
 //! The scheduler and the kubelets: pods are bound, start, become ready or fail to, and end; nodes are lost and return.
 
 use crate::cluster::{Cluster, Event};
+use crate::containers as c;
 use crate::server::{Actor, DeleteOptions, Entry, Stored};
 use flotilla_engine::wire::Object;
 use flotilla_model::records::Phase;
@@ -13,9 +14,9 @@ use std::sync::Arc;
 /// A node that is silent for so long is given up, and its pods are no longer ready.
 const NODE_GRACE_MS: u64 = 5_000;
 /// Between two tries of what does not work.
-const TRY_AGAIN_MS: u64 = 1_000;
+pub(crate) const TRY_AGAIN_MS: u64 = 1_000;
 /// Between two pulls of an image that is not there.
-const PULL_AGAIN_MS: u64 = 3_000;
+pub(crate) const PULL_AGAIN_MS: u64 = 3_000;
 
 /// What ails a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,9 @@ pub(crate) enum PodStep {
     Start,
     Ready,
     Unready,
+    Sync,
+    Restart,
+    Resize,
     Fail,
     End,
 }
@@ -62,6 +66,10 @@ pub struct Pace {
     pub start_ms: Range<u64>,
     /// Until it is ready then.
     pub ready_ms: Range<u64>,
+    /// Until a kubelet sees what was changed of a pod that runs.
+    pub see_ms: Range<u64>,
+    /// Until a changed container has ended and runs anew, or has its new resources.
+    pub restart_ms: Range<u64>,
     /// Until it has ended once it is asked to.
     pub end_ms: Range<u64>,
     /// Until the containers of a pod with a slow start run.
@@ -80,6 +88,8 @@ impl Default for Pace {
             bind_ms: 10..200,
             start_ms: 100..2_000,
             ready_ms: 50..1_500,
+            see_ms: 5..300,
+            restart_ms: 100..2_000,
             end_ms: 100..1_500,
             slow_start_ms: 20_000,
             slow_end_ms: 10_000,
@@ -144,7 +154,7 @@ impl Nodes {
         }
     }
 
-    fn ails(&self, pod: &PodRecord, now: Timestamp) -> Option<Ailment> {
+    pub(crate) fn ails(&self, pod: &PodRecord, now: Timestamp) -> Option<Ailment> {
         let (ailment, until) = self.ailments.get(&pod.meta.key)?;
         (*until > now).then_some(*ailment)
     }
@@ -161,7 +171,7 @@ impl Nodes {
             .is_some_and(|n| n.lost_until > now)
     }
 
-    fn failing(&self, image: &str) -> Option<Failing> {
+    pub(crate) fn failing(&self, image: &str) -> Option<Failing> {
         if let Some(known) = self.failing_images.get(image) {
             return Some(known.clone());
         }
@@ -196,7 +206,7 @@ fn pod_of(stored: Option<&Stored>) -> Option<&Arc<PodRecord>> {
 }
 
 impl Cluster {
-    fn plan_pod(&mut self, delay_ms: u64, pod: &PodRecord, step: PodStep) {
+    pub(crate) fn plan_pod(&mut self, delay_ms: u64, pod: &PodRecord, step: PodStep) {
         let event = Event::Pod(pod.meta.key.clone(), pod.meta.uid.to_string(), step);
         self.plan(delay_ms, event);
     }
@@ -223,7 +233,7 @@ impl Cluster {
                 };
                 self.plan_pod(delay_ms, pod, PodStep::End);
             }
-            Some(_) => {}
+            Some(_) => self.kubelet_notices(entry, &pod.clone()),
         }
     }
 
@@ -265,8 +275,11 @@ impl Cluster {
         match step {
             PodStep::Bind => self.bind(&pod),
             PodStep::Start => self.start(&pod, &value),
-            PodStep::Ready => self.ready(&pod),
-            PodStep::Unready => self.unready(&pod, is_lost),
+            PodStep::Ready => self.ready(&pod, &value),
+            PodStep::Unready => self.unready(&pod, &value, is_lost),
+            PodStep::Sync => self.sync(&pod, &value),
+            PodStep::Restart => self.restart(&pod, &value),
+            PodStep::Resize => self.resize(&pod, &value),
             PodStep::Fail => self.pod_status(key, &json!({"phase": "Failed", "reason": "Evicted", "message": "disk"})),
             PodStep::End => {
                 let options = DeleteOptions {
@@ -317,53 +330,48 @@ impl Cluster {
         nodes.filter(|(_, n)| fits(n)).nth(chosen).map(|(index, _)| index)
     }
 
-    fn start(&mut self, pod: &PodRecord, value: &Value) {
+    fn start(&mut self, pod: &PodRecord, value: &Arc<Value>) {
         if pod.is_terminating() {
             return;
         }
-        let containers = || value["spec"]["containers"].as_array().into_iter().flatten();
-        let failing = containers().find_map(|container| {
-            let failing = self.nodes.failing(container["image"].as_str()?)?;
-            Some(json!({"name": container["name"], "state": {"waiting": {"reason": failing.reason, "message": failing.message}}}))
-        });
-        if let Some(status) = failing {
-            self.pod_status(&pod.meta.key, &json!({"containerStatuses": [status]}));
-            return self.plan_pod(PULL_AGAIN_MS, pod, PodStep::Start);
+        let (mut status, wall) = (value["status"].clone(), json!(self.wall()));
+        let (mut again_ms, mut runs) = (None, false);
+        for container in c::each(&value["spec"]["containers"]) {
+            let known = c::status_of(&status, &container["name"]).clone();
+            if !c::needs_start(container, &known) {
+                runs = true;
+                continue;
+            }
+            let now = match self.hindrance(&pod.meta.key, container) {
+                None => {
+                    runs = true;
+                    c::started(value, container, &known, &wall)
+                }
+                Some((reason, message, delay_ms)) => {
+                    again_ms = Some(again_ms.map_or(delay_ms, |known: u64| known.min(delay_ms)));
+                    c::waiting(container, &known, &reason, &message)
+                }
+            };
+            c::put_status(&mut status, now);
         }
-        let running: Vec<Value> = containers()
-            .map(|container| json!({"name": container["name"], "state": {"running": {}}}))
-            .collect();
-        let status = json!({
-            "phase": "Running",
-            "startTime": self.wall(),
-            "conditions": self.ready_condition("False"),
-            "containerStatuses": running,
-        });
-        self.pod_status(&pod.meta.key, &status);
-        let delay_ms = self.between(self.nodes.pace.ready_ms.clone());
-        self.plan_pod(delay_ms, pod, PodStep::Ready);
+        if runs && status["startTime"].is_null() {
+            status["startTime"] = wall;
+        }
+        let Some(again_ms) = again_ms else {
+            status["phase"] = json!("Running");
+            return self.begun(pod, value, status);
+        };
+        // What runs becomes ready meanwhile: what waits may wait for that.
+        for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
+            container["ready"] = json!(container["state"]["running"].is_object());
+        }
+        status["observedGeneration"] = value["metadata"]["generation"].clone();
+        c::set_readiness(value, &mut status, &json!(self.wall()));
+        self.write_status(pod, value, status);
+        self.plan_pod(again_ms, pod, PodStep::Start);
     }
 
-    fn ready(&mut self, pod: &PodRecord) {
-        if pod.ready.is_true || pod.phase != Phase::Running {
-            return;
-        }
-        let ailment = self.nodes.ails(pod, self.now());
-        if ailment == Some(Ailment::NeverReady) {
-            return;
-        }
-        if ailment == Some(Ailment::CrashLoop) {
-            return self.plan_pod(TRY_AGAIN_MS, pod, PodStep::Ready);
-        }
-        let status = json!({"conditions": self.ready_condition("True")});
-        self.pod_status(&pod.meta.key, &status);
-        if ailment == Some(Ailment::Flicker) {
-            let delay_ms = self.between(500..3_000);
-            self.plan_pod(delay_ms, pod, PodStep::Unready);
-        }
-    }
-
-    fn unready(&mut self, pod: &PodRecord, is_lost: bool) {
+    fn unready(&mut self, pod: &PodRecord, value: &Arc<Value>, is_lost: bool) {
         let ails = matches!(
             self.nodes.ails(pod, self.now()),
             Some(Ailment::CrashLoop | Ailment::Flicker)
@@ -371,19 +379,27 @@ impl Cluster {
         if !pod.ready.is_true || !(ails || is_lost) {
             return;
         }
-        let status = json!({"conditions": self.ready_condition(if is_lost { "Unknown" } else { "False" })});
-        self.pod_status(&pod.meta.key, &status);
+        let (mut status, wall) = (value["status"].clone(), json!(self.wall()));
+        if is_lost {
+            // That is what the control plane says of it; the node says nothing.
+            c::put_condition(
+                &mut status,
+                json!({"type": "Ready", "status": "Unknown", "lastTransitionTime": wall}),
+            );
+        } else {
+            for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
+                container["ready"] = json!(false);
+            }
+            c::set_readiness(value, &mut status, &wall);
+        }
+        self.write_status(pod, value, status);
         let delay_ms = self.between(500..3_000);
         self.plan_pod(delay_ms, pod, PodStep::Ready);
     }
 
     /// The moment as the kubelet writes it, cut to seconds.
-    fn wall(&self) -> String {
+    pub(crate) fn wall(&self) -> String {
         Timestamp::from_seconds(self.now().as_millis().div_euclid(1000)).to_string()
-    }
-
-    fn ready_condition(&self, status: &str) -> Value {
-        json!([{"type": "Ready", "status": status, "lastTransitionTime": self.wall()}])
     }
 
     fn pod_status(&mut self, key: &ObjectKey, status: &Value) {

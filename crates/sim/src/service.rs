@@ -20,13 +20,18 @@ pub fn perform(server: &mut Server, actor: Actor, lease: &ObjectKey, call: &Call
             resource,
             key,
             uid,
+            subresource,
             kind,
             body,
             resource_version,
             ..
         }) => {
             let body = wire::body::patch(*kind, body.clone(), uid, *resource_version);
-            result(server.patch(actor, *resource, key, (*kind, &body)))
+            let patch = (*kind, &body);
+            result(match subresource {
+                None => server.patch(actor, *resource, key, patch),
+                Some(part) => server.patch_subresource(actor, ((*resource).into(), key), *part, patch),
+            })
         }
         Call::Write(Command::Delete {
             resource,

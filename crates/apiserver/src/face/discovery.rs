@@ -144,6 +144,7 @@ fn subresources(info: &TypeInfo) -> Vec<Subresource> {
         ));
     }
     if info.kind == "Pod" && info.group.is_empty() {
+        all.push(("resize", ("", "", info.kind.clone()), vec!["get", "patch", "update"]));
         all.push(("binding", ("", "v1", "Binding".to_owned()), vec!["create"]));
         all.push(("eviction", ("policy", "v1", "Eviction".to_owned()), vec!["create"]));
         all.push(("log", ("", "v1", "Pod".to_owned()), vec!["get"]));

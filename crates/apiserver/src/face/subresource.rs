@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub(super) fn serve(server: &mut Server, asked: &Asked<'_>, target: &Target) -> Result<Good, Status> {
     let info = &target.info;
     match (info.plural.as_str(), target.subresource.as_deref().unwrap_or_default()) {
-        (_, "status") if info.has_status => status(server, asked, target),
+        (_, "status") if info.has_status => part(server, asked, target, Part::Status),
         (_, "scale") if info.has_scale => scale(server, asked, target),
         ("pods", "binding") => binding(server, asked, target),
         ("pods", "eviction") => eviction(server, asked, target),
@@ -27,23 +27,22 @@ pub(super) fn serve(server: &mut Server, asked: &Asked<'_>, target: &Target) -> 
             };
             Err(super::not_supported(what))
         }
-        ("pods", "ephemeralcontainers" | "resize") => {
-            let sub = target.subresource.as_deref().unwrap_or_default();
-            Err(super::not_supported(&format!("the subresource {sub} of pods")))
-        }
+        ("pods", "resize") => part(server, asked, target, Part::Resize),
+        ("pods", "ephemeralcontainers") => Err(super::not_supported("the subresource ephemeralcontainers of pods")),
         ("serviceaccounts", "token") => Err(super::not_supported("tokens of service accounts")),
         _ => Err(no_such_path()),
     }
 }
 
-fn status(server: &mut Server, asked: &Asked<'_>, target: &Target) -> Result<Good, Status> {
+/// A part that is read and written as the whole object.
+fn part(server: &mut Server, asked: &Asked<'_>, target: &Target, part: Part) -> Result<Good, Status> {
     match *asked.method {
         Method::GET => {
             let stored = server.require(target.info.store, &target.key())?;
             Ok(Good::json(200, read::render(server, asked, &target.info, stored)?))
         }
-        Method::PATCH => write::patch_part(server, asked, target, Part::Status),
-        Method::PUT => write::update_status(server, asked, target),
+        Method::PATCH => write::patch_part(server, asked, target, part),
+        Method::PUT => write::update_part(server, asked, target, part),
         _ => Err(not_allowed()),
     }
 }

@@ -200,17 +200,21 @@ fn require_version(server: &Server, target: &Target, object: &Value) -> Result<(
     ))
 }
 
-/// Replaces the status of an object.
-pub(super) fn update_status(server: &mut Server, asked: &Asked<'_>, target: &Target) -> Result<Good, Status> {
+/// Replaces a part of an object.
+pub(super) fn update_part(server: &mut Server, asked: &Asked<'_>, target: &Target, part: Part) -> Result<Good, Status> {
     let info = target.info.clone();
     let strictness = Strictness::of(asked)?;
     let mut object = decode(server, asked, &info, &strictness)?;
     check_name(target, &mut object)?;
     check_namespace(target, &mut object)?;
     require_version(server, target, &object)?;
-    let stored = change(server, asked, target, Part::Status, "status", &mut |_, old| {
+    let (field, verb) = match part {
+        Part::Resize => ("spec", "resize"),
+        Part::Status | Part::Main | Part::All => ("status", "status"),
+    };
+    let stored = change(server, asked, target, part, verb, &mut |_, old| {
         let mut new = old.clone();
-        new["status"] = object["status"].clone();
+        new[field] = object[field].clone();
         new["metadata"] = object["metadata"].clone();
         Ok(new)
     })?;

@@ -6,6 +6,7 @@ use crate::store::Server;
 use flotilla_apimachinery::status::{Qualified, Status};
 use flotilla_apimachinery::{field, names};
 use flotilla_model::ObjectKey;
+use flotilla_model::template::{parse_bytes, parse_millis};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -126,41 +127,6 @@ pub(super) fn first_status(pod: &Value) -> Value {
     json!({"phase": "Pending", "qosClass": quality(pod)})
 }
 
-pub(super) fn validate(old: Option<&Value>, new: &Value, errors: &mut Errors) {
-    match old {
-        None => validate_spec(&new["spec"], "spec", errors),
-        Some(old) if old["spec"] != new["spec"] => validate_change(&old["spec"], &new["spec"], errors),
-        Some(_) => {}
-    }
-}
-
-/// Only few fields of a pod may change.
-fn validate_change(old: &Value, new: &Value, errors: &mut Errors) {
-    let mut allowed = new.clone();
-    for field in [
-        "activeDeadlineSeconds",
-        "terminationGracePeriodSeconds",
-        "tolerations",
-        "nodeName",
-        "schedulingGates",
-    ] {
-        match old.get(field) {
-            Some(value) => allowed[field] = value.clone(),
-            None => drop(allowed.as_object_mut().map(|fields| fields.remove(field))),
-        }
-    }
-    for list in ["containers", "initContainers"] {
-        let images: Vec<Value> = each(old, list).map(|c| c["image"].clone()).collect();
-        for (container, image) in items(&mut allowed, list).zip(images) {
-            container["image"] = image;
-        }
-    }
-    if allowed != *old {
-        let why = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-        errors.push(field::Error::without_value(field::Fault::Forbidden, "spec", why));
-    }
-}
-
 /// Whoever writes the status need not repeat the class of the pod's service.
 pub(super) fn keep_class(old: Option<&Value>, new: &mut Value) {
     let known = old
@@ -227,6 +193,7 @@ fn one_container<'v>(
             ));
         }
     }
+    requests_within_limits(container, path, errors);
     if text(container, "image").is_empty() {
         errors.push(field::Error::required(format!("{path}.image"), ""));
     }
@@ -237,4 +204,40 @@ fn one_container<'v>(
             errors.push(field::Error::new(field::Fault::NotFound, path, json!(volume), ""));
         }
     }
+}
+
+/// Nothing may ask for more than it may have.
+fn requests_within_limits(container: &Value, path: &str, errors: &mut Errors) {
+    let resources = &container["resources"];
+    for name in ["cpu", "memory"] {
+        let (request, limit) = (&resources["requests"][name], &resources["limits"][name]);
+        if let (Some(asked), Some(most)) = (amount(name, request), amount(name, limit))
+            && asked > most
+        {
+            let why = format!("must be less than or equal to {name} limit of {}", spelled(limit));
+            errors.push(field::Error::invalid(
+                format!("{path}.resources.requests"),
+                json!(spelled(request)),
+                why,
+            ));
+        }
+    }
+}
+
+/// A quantity as a number, in thousandths of a core or in bytes.
+pub(super) fn amount(name: &str, quantity: &Value) -> Option<u64> {
+    if quantity.is_null() {
+        return None;
+    }
+    let text = spelled(quantity);
+    if name == "cpu" {
+        parse_millis(&text)
+    } else {
+        parse_bytes(&text)
+    }
+}
+
+/// A quantity may stand as a bare number.
+fn spelled(quantity: &Value) -> String {
+    quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned)
 }

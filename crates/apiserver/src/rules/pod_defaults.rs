@@ -1,5 +1,6 @@
 //! Defaults of pods, and of templates of pods.
 
+use super::pod::amount;
 use super::{default, each, items, text};
 use serde_json::{Value, json};
 
@@ -150,7 +151,8 @@ pub(super) fn quality(pod: &Value) -> &'static str {
         let (requests, limits) = (&container["resources"]["requests"], &container["resources"]["limits"]);
         for name in ["cpu", "memory"] {
             has_any |= requests.get(name).is_some() || limits.get(name).is_some();
-            is_guaranteed &= limits.get(name).is_some() && limits.get(name) == requests.get(name);
+            let is_equal = amount(name, &limits[name]) == amount(name, &requests[name]);
+            is_guaranteed &= limits.get(name).is_some() && is_equal;
         }
     }
     match (has_any, is_guaranteed) {

@@ -1,8 +1,8 @@
 //! The three kinds of patches.
 //!
 //! Of strategic merge patches, which need to know how every list merges, this supports what controllers and `kubectl annotate` use:
-//! maps merge, `metadata.ownerReferences` merges by UID and `metadata.finalizers` as a set, `$patch: delete` and `$patch: replace`.
-//! A patch of any other list is refused by name.
+//! maps merge, `metadata.ownerReferences` merges by UID, a pod's containers by name and conditions by type, `metadata.finalizers` as a
+//! set, `$patch: delete` and `$patch: replace`. `$setElementOrder` is taken for granted. A patch of any other list is refused by name.
 
 use super::refusal;
 use flotilla_apimachinery::status::Status;
@@ -40,7 +40,7 @@ fn merge(target: &mut Value, patch: &Value, path: &str) -> Result<(), Status> {
     let Some(target) = target.as_object_mut() else {
         return Ok(());
     };
-    for (name, value) in fields {
+    for (name, value) in fields.iter().filter(|(name, _)| !name.starts_with("$setElementOrder/")) {
         let path = format!("{path}.{name}");
         match value {
             Value::Null => drop(target.remove(name)),
@@ -55,6 +55,8 @@ fn merge(target: &mut Value, patch: &Value, path: &str) -> Result<(), Status> {
 fn merge_list(target: &mut Map<String, Value>, name: &str, items: &[Value], path: &str) -> Result<(), Status> {
     let key = match path {
         ".metadata.ownerReferences" => Some("uid"),
+        ".spec.containers" | ".spec.initContainers" => Some("name"),
+        ".status.conditions" => Some("type"),
         ".metadata.finalizers" => None,
         _ => {
             let message = format!("strategic merge of the list {path} is not supported by the simulated API server");

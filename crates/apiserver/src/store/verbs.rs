@@ -5,10 +5,10 @@
 
 use super::collect::finalizers;
 use super::{Actor, Server, StoreId, Stored, patch, strip_type, uid_of};
-use crate::rules::check_quotas;
+use crate::rules::{check_quotas, pod_changed, pod_resized, resize_pod};
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::status::Status;
-use flotilla_model::{ObjectKey, PatchKind, Resource, Timestamp};
+use flotilla_model::{ObjectKey, PatchKind, Resource, Subresource, Timestamp};
 use serde_json::{Map, Value, json};
 
 /// What becomes of what a deleted object owns.
@@ -42,6 +42,8 @@ pub(crate) enum Part {
     Main,
     /// The status, and metadata where the kind is a built-in one.
     Status,
+    /// Cpu and memory of a pod's containers.
+    Resize,
     /// Whatever the server itself changes.
     All,
 }
@@ -201,10 +203,24 @@ impl Server {
         key: &ObjectKey,
         body: &Value,
     ) -> Result<Stored, Status> {
-        let resource = resource.into();
-        self.change((actor, "status"), resource, key, Part::Status, |old| {
-            patch::apply(PatchKind::Merge, old, body)
-        })
+        let patch = (PatchKind::Merge, body);
+        self.patch_subresource(actor, (resource.into(), key), Subresource::Status, patch)
+    }
+
+    /// Patches a part of an object.
+    pub fn patch_subresource(
+        &mut self,
+        actor: Actor,
+        (resource, key): (StoreId, &ObjectKey),
+        subresource: Subresource,
+        (kind, body): (PatchKind, &Value),
+    ) -> Result<Stored, Status> {
+        let (verb, part) = match subresource {
+            Subresource::Status => ("status", Part::Status),
+            Subresource::Resize if resource == Resource::Pods => ("resize", Part::Resize),
+            Subresource::Resize => return Err(Status::not_found(&self.qualified(resource), &key.name)),
+        };
+        self.change((actor, verb), resource, key, part, |old| patch::apply(kind, old, body))
     }
 
     /// Puts a pod on a node.
@@ -250,14 +266,26 @@ impl Server {
     ) -> Result<Stored, Status> {
         let mut make = Some(make);
         let mut make = |_: &Server, old: &Value| make.take().map_or_else(|| Ok(old.clone()), |make| make(old));
-        let is_pod_update = resource == Resource::Pods && part == Part::Main;
-        self.change_by((by, false), (resource, key), part, &mut make, &mut |_, old, new| {
-            if is_pod_update && old.is_some_and(|old| old["spec"] != new["spec"]) {
-                let why = "spec: Forbidden: pod updates may not change fields other than images";
-                return Err(Status::new(422, "Invalid", why));
-            }
-            require_one_controller(new)
-        })
+        self.change_by(
+            (by, false),
+            (resource, key),
+            part,
+            &mut make,
+            &mut |server, old, new| {
+                if let Some(old) = old.filter(|old| resource == Resource::Pods && old["spec"] != new["spec"]) {
+                    let mut errors = Vec::new();
+                    match part {
+                        Part::Main => pod_changed(&old["spec"], &new["spec"], &mut errors),
+                        Part::Resize => pod_resized(old, new, &mut errors),
+                        Part::Status | Part::All => {}
+                    }
+                    if !errors.is_empty() {
+                        return Err(Status::invalid(&server.qualified_kind(resource), &key.name, &errors));
+                    }
+                }
+                require_one_controller(new)
+            },
+        )
     }
 
     /// Changes an object, or only says what would come of it. `make` says what it becomes.
@@ -298,6 +326,7 @@ impl Server {
         match part {
             Part::Main if self.has_status(resource) => keep(old, new, "status"),
             Part::All | Part::Main => {}
+            Part::Resize => resize_pod(old, new),
             Part::Status => {
                 let is_custom = self.types.of_store(resource).is_some_and(|info| info.custom.is_some());
                 let mut kept = old.clone();
@@ -309,6 +338,9 @@ impl Server {
                     keep(&new["metadata"], &mut kept["metadata"], "managedFields");
                 } else {
                     kept["metadata"] = new["metadata"].take();
+                    if resource == Resource::Pods {
+                        keep(&old["metadata"], &mut kept["metadata"], "ownerReferences");
+                    }
                 }
                 *new = kept;
             }

@@ -275,6 +275,8 @@ impl Plan<'_> {
                 (names::POD_INDEX_LABEL, ordinal.to_string()),
                 (names::REVISION_LABEL, revision.name().to_owned()),
             ],
+            annotations: Vec::new(),
+            gates: &[],
             owner: Arc::new(self.view.owner.clone()),
             host: Some((name, set.spec.service_name.clone())),
             claims,

@@ -2,7 +2,7 @@
 
 use super::events::Regarding;
 use super::limiter::Load;
-use super::outcome::{Intent, Outcome, meaning};
+use super::outcome::{Intent, Outcome, is_not_served, meaning};
 use super::pass::{Ticket, Trouble};
 use super::queue::Priority;
 use super::request::{Answer, RequestId};
@@ -172,7 +172,9 @@ impl Core {
             }
             (Intent::Delete(uid), Answer::Success) => self.cache.apply_gone(resource, key, uid),
             (_, Answer::Object(object)) => self.cache.apply(object.clone(), Source::Answer),
-            (Intent::Delete(uid) | Intent::Change(uid), Answer::Refused(refusal)) if refusal.status.code == 404 => {
+            (Intent::Delete(uid) | Intent::Change(uid), Answer::Refused(refusal))
+                if refusal.status.code == 404 && !is_not_served(&refusal.status) =>
+            {
                 self.cache.apply_gone(resource, key, uid)
             }
             _ => None,

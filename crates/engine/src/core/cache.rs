@@ -20,6 +20,8 @@ pub struct Cache {
     storage_classes: Store<StorageClassRecord>,
     /// Shares strings between records; what is decoded for this cache goes through it.
     pub interner: Interner,
+    /// The API server does not serve `pods/resize`.
+    lacks_resize: bool,
 }
 
 /// Calls one method on the store of a resource, whatever it holds; the second arm answers for resources that are not cached.
@@ -198,6 +200,13 @@ impl Cache {
     }
 }
 
+impl Cache {
+    /// What the API server's discovery says of `pods/resize`. Until it has been asked, it counts as served.
+    pub fn note_resize(&mut self, is_served: bool) {
+        self.lacks_resize = !is_served;
+    }
+}
+
 impl Reader for Cache {
     fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Arc<SetRecord>> {
         self.sets(kind).get(key)
@@ -237,6 +246,10 @@ impl Reader for Cache {
 
     fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
         self.storage_classes.get(&ObjectKey::new("", name))
+    }
+
+    fn supports_resize(&self) -> bool {
+        !self.lacks_resize
     }
 }
 

@@ -94,7 +94,11 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
     match (status.code, intent) {
         (409, Intent::Create { exists_is_fine: true }) if status.reason == "AlreadyExists" => Outcome::Done,
         // Other than its name says, a conflict on create that is not AlreadyExists is a quota being updated.
-        (409, _) | (404 | 410, Intent::Change(_) | Intent::Delete(_) | Intent::Read) => Outcome::Stale,
+        (409, _) => Outcome::Stale,
+        (404, Intent::Change(_) | Intent::Delete(_) | Intent::Read) if is_not_served(status) => {
+            rejected("NotServed", status)
+        }
+        (404 | 410, Intent::Change(_) | Intent::Delete(_) | Intent::Read) => Outcome::Stale,
         (429, _) => Outcome::Throttled(refusal.retry_after),
         // Nothing is stored before admission has passed, so these are certain.
         (500, _) if status.message.contains("failed calling webhook") => rejected("AdmissionUnavailable", status),
@@ -105,10 +109,26 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
         (403, _) => rejected(forbidden(status), status),
         (404, Intent::Create { .. }) => rejected("NotFound", status),
         (413, _) => rejected("TooLarge", status),
+        (422, Intent::Change(_)) if is_about_another(status) => Outcome::Stale,
         (422, _) => rejected("Invalid", status),
         (400..=499, _) => rejected("BadRequest", status),
         _ => Outcome::Unknown(format!("the API server answered {}: {}", status.code, status.message)),
     }
+}
+
+/// How the API server answers a path that it does not serve, such as a subresource that it is too old for. Nothing is said of the
+/// object then.
+pub(super) fn is_not_served(status: &Status) -> bool {
+    status.code == 404
+        && (status.message == "the server could not find the requested resource"
+            || status.message.starts_with("404 page not found"))
+}
+
+/// Whether a patch was refused because the object is not what the patch was made for: its UID is another, or a JSON patch does not
+/// fit it. Of the latter the API server does not say which operation failed, a test or a change; in both cases the view was old.
+fn is_about_another(status: &Status) -> bool {
+    status.message == "the server rejected our request due to an error in our request"
+        || (status.message.contains("metadata.uid: Invalid value") && status.message.contains("field is immutable"))
 }
 
 fn rejected(reason: &str, status: &Status) -> Outcome {
@@ -165,6 +185,7 @@ mod tests {
         let pod = &Intent::Create { exists_is_fine: false };
         let claim = &Intent::Create { exists_is_fine: true };
         let existing = &Intent::Delete(Uid::new("u"));
+        let change = &Intent::Change(Uid::new("u"));
         let account =
             "pods \"web-0\" is forbidden: error looking up service account ns/x: serviceaccount \"x\" not found";
         for (intent, answer, expected) in [
@@ -188,6 +209,35 @@ mod tests {
             (pod, refuse(403, "Forbidden", account), "ServiceAccountMissing"),
             (pod, refuse(403, "Forbidden", "policy says no"), "Forbidden"),
             (pod, refuse(422, "Invalid", ""), "Invalid"),
+            (
+                change,
+                refuse(404, "NotFound", "the server could not find the requested resource"),
+                "NotServed",
+            ),
+            (change, refuse(404, "NotFound", "pods \"web-0\" not found"), "stale"),
+            (
+                change,
+                refuse(
+                    422,
+                    "Invalid",
+                    "the server rejected our request due to an error in our request",
+                ),
+                "stale",
+            ),
+            (
+                change,
+                refuse(
+                    422,
+                    "Invalid",
+                    "Pod \"web-0\" is invalid: metadata.uid: Invalid value: \"b\": field is immutable",
+                ),
+                "stale",
+            ),
+            (
+                change,
+                refuse(422, "Invalid", "Pod \"web-0\" is invalid: spec: Forbidden: no"),
+                "Invalid",
+            ),
             (pod, refuse(413, "RequestEntityTooLarge", ""), "TooLarge"),
             (pod, refuse(400, "BadRequest", ""), "BadRequest"),
             (pod, refuse(401, "Unauthorized", ""), "not_sent"),

@@ -6,7 +6,7 @@
 use super::clock::Clock;
 use super::requests::{Asked, Raw, read, send};
 use super::watch::{Feed, Watcher};
-use super::{http, render};
+use super::{discovery, http, render};
 use crate::core::request::{Request, RequestId};
 use crate::core::{Core, CoreOptions, Effect, WatchEvent};
 use crate::wire::watch::Frame;
@@ -137,6 +137,8 @@ struct Shell {
     feeds: mpsc::Receiver<(Resource, Feed)>,
     answers: mpsc::Receiver<(RequestId, Asked, Raw)>,
     answer_to: mpsc::Sender<(RequestId, Asked, Raw)>,
+    /// What the API server serves, once it has been asked.
+    served: oneshot::Receiver<discovery::Served>,
     /// Tells each kind's task to list.
     wanted: BTreeMap<Resource, watch::Sender<u64>>,
     watchers: tokio::task::JoinSet<()>,
@@ -163,6 +165,7 @@ impl Shell {
             };
             watchers.spawn(watcher.run());
         }
+        let served = discovery::ask(client.clone());
         let fence = Arc::new(AtomicI64::new(i64::MIN));
         let lease = options
             .core
@@ -177,6 +180,7 @@ impl Shell {
             feeds,
             answers,
             answer_to,
+            served,
             wanted,
             watchers,
             was_leading: false,
@@ -203,6 +207,9 @@ impl Shell {
                 biased;
                 Some((id, asked, raw)) = self.answers.recv() => self.take_answers(id, asked, raw),
                 Some((resource, feed)) = self.feeds.recv() => self.take_feeds(resource, feed),
+                Ok(served) = &mut self.served, if !self.served.is_terminated() => {
+                    self.core.cache.note_resize(served.resize);
+                }
                 Some(query) = queries.recv() => self.answer_query(query),
                 () = &mut shutdown, if give_up_at.is_none() => {
                     tracing::info!("stopping: finishing what is on its way");

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod connection;
+mod discovery;
 mod http;
 pub mod manager;
 mod render;

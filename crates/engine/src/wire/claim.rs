@@ -1,7 +1,7 @@
 //! Claims: the fields of `core/v1` that a [`ClaimRecord`] keeps.
 
 use super::json::part;
-use super::meta::{Metadata, Time};
+use super::meta::{Metadata, Quantity, Time};
 use bytes::Bytes;
 use flotilla_api::names;
 use flotilla_model::template::parse_bytes;
@@ -40,21 +40,6 @@ struct ClaimSpec {
 struct Requirements {
     #[prost(btree_map = "string, message", tag = "2")]
     requests: BTreeMap<String, Quantity>,
-}
-
-#[derive(Clone, PartialEq, Message, Deserialize)]
-#[serde(from = "Value")]
-struct Quantity {
-    #[prost(string, tag = "1")]
-    text: String,
-}
-
-impl From<Value> for Quantity {
-    /// A text, or a bare number.
-    fn from(value: Value) -> Self {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        Quantity { text }
-    }
 }
 
 #[derive(Clone, PartialEq, Message, Deserialize)]

@@ -2,8 +2,7 @@
 //! no protobuf.
 
 use super::meta::Identity;
-use super::pod::Pod;
-use super::{Object, claim, revision, set_kind, storage_class};
+use super::{Object, claim, pod, revision, set_kind, storage_class};
 use bytes::Bytes;
 use flotilla_model::set::read_set;
 use flotilla_model::{Interner, ObjectKey, Resource, Uid};
@@ -25,10 +24,7 @@ pub(super) fn read(resource: Resource, value: &Value, interner: &mut Interner) -
             let set = read_set(kind, value, interner).ok_or("no usable metadata")?;
             Object::Set(Arc::new(set))
         }
-        Resource::Pods => {
-            let pod = Pod::deserialize(value).map_err(|e| e.to_string())?;
-            Object::Pod(Arc::new(pod.into_record(interner)?))
-        }
+        Resource::Pods => Object::Pod(Arc::new(pod::from_json(value, interner)?)),
         Resource::Claims => Object::Claim(Arc::new(claim::from_json(value, interner)?)),
         Resource::Revisions => Object::Revision(Arc::new(revision::from_json(value, interner)?)),
         Resource::StorageClasses => Object::StorageClass(Arc::new(storage_class::from_json(value, interner)?)),

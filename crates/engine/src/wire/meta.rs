@@ -34,6 +34,22 @@ impl From<Time> for Timestamp {
     }
 }
 
+/// `resource.Quantity`.
+#[derive(Clone, PartialEq, Message, Deserialize)]
+#[serde(from = "Value")]
+pub(crate) struct Quantity {
+    #[prost(string, tag = "1")]
+    pub(crate) text: String,
+}
+
+impl From<Value> for Quantity {
+    /// A text, or a bare number.
+    fn from(value: Value) -> Self {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Quantity { text }
+    }
+}
+
 /// `metav1.ObjectMeta`.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -6,6 +6,7 @@
 
 pub mod body;
 mod claim;
+mod detail;
 mod envelope;
 mod json;
 pub mod lease;
@@ -98,10 +99,7 @@ pub fn decode(
 fn decode_protobuf(resource: Resource, bytes: &Bytes, interner: &mut Interner) -> Result<Object, String> {
     let raw = envelope::open(bytes)?;
     match resource {
-        Resource::Pods => pod::Pod::decode(raw)
-            .map_err(said)?
-            .into_record(interner)
-            .map(|r| Object::Pod(Arc::new(r))),
+        Resource::Pods => pod::from_protobuf(&raw, interner).map(|r| Object::Pod(Arc::new(r))),
         Resource::Claims => claim::Claim::decode(raw)
             .map_err(said)?
             .into_record(interner)

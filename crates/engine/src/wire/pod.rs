@@ -1,18 +1,21 @@
 //! Pods: the fields of `core/v1` that a [`PodRecord`] keeps.
 
 use super::meta::{ObjectMeta, Time};
+use super::{detail, said};
+use bytes::Bytes;
 use flotilla_api::names;
 use flotilla_model::records::{Phase, PodTrouble, ReadyCondition, VolumeClaim};
 use flotilla_model::{Interner, PodRecord, Timestamp};
 use prost::Message;
 use serde::Deserialize;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// `core/v1` Pod.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct Pod {
+struct Pod {
     #[prost(message, optional, tag = "1")]
     metadata: Option<ObjectMeta>,
     #[prost(message, optional, tag = "2")]
@@ -92,21 +95,31 @@ struct PodStatus {
     init_containers: Vec<ContainerStatus>,
 }
 
+/// `core/v1` PodCondition.
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Condition {
+pub(super) struct Condition {
     #[prost(string, tag = "1")]
     #[serde(rename = "type")]
-    type_: String,
+    pub(super) type_: String,
     #[prost(string, tag = "2")]
-    status: String,
+    pub(super) status: String,
     #[prost(message, optional, tag = "4")]
     #[serde(rename = "lastTransitionTime")]
     last_transition: Option<Time>,
     #[prost(string, tag = "5")]
-    reason: String,
+    pub(super) reason: String,
     #[prost(string, tag = "6")]
-    message: String,
+    pub(super) message: String,
+}
+
+impl Condition {
+    /// Since when. A transition time of zero is how the Go types write "never".
+    pub(super) fn since(&self) -> Option<Timestamp> {
+        self.last_transition
+            .map(Timestamp::from)
+            .filter(|t| *t > Timestamp::default())
+    }
 }
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
@@ -147,8 +160,25 @@ struct Terminated {
     message: String,
 }
 
+/// The record of a pod in protobuf.
+pub(super) fn from_protobuf(raw: &Bytes, interner: &mut Interner) -> Result<PodRecord, String> {
+    let pod = Pod::decode(raw.clone()).map_err(said)?;
+    let mut record = pod.into_record(interner)?;
+    if detail::may_be_wanted(raw) {
+        record.detail = detail::from_protobuf(raw, &record.meta, interner)?;
+    }
+    Ok(record)
+}
+
+/// The record of a pod in JSON.
+pub(super) fn from_json(value: &Value, interner: &mut Interner) -> Result<PodRecord, String> {
+    let mut record = Pod::deserialize(value).map_err(said)?.into_record(interner)?;
+    record.detail = detail::from_json(value, &record.meta, interner)?;
+    Ok(record)
+}
+
 impl Pod {
-    pub(crate) fn into_record(self, interner: &mut Interner) -> Result<PodRecord, String> {
+    fn into_record(self, interner: &mut Interner) -> Result<PodRecord, String> {
         let metadata = self.metadata.ok_or("no metadata")?;
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
         let (has_name_label, has_index_label) = name_labels(&metadata);
@@ -205,11 +235,7 @@ impl PodStatus {
             .find(|c| c.type_ == "Ready")
             .map_or_else(ReadyCondition::default, |c| ReadyCondition {
                 is_true: c.status == "True",
-                // A transition time of zero is how the Go types write "never".
-                since: c
-                    .last_transition
-                    .map(Timestamp::from)
-                    .filter(|t| *t > Timestamp::default()),
+                since: c.since(),
             })
     }
 

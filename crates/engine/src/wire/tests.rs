@@ -1,5 +1,7 @@
 //! Bytes of all kinds: good ones become records, bad ones become an error that names what could be read.
 
+mod detail;
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
@@ -24,7 +26,7 @@ fn set(name: &str) -> serde_json::Value {
 
 /// A protobuf field of wire type 2.
 fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![number << 3 | 2];
+    let mut bytes = varint(usize::from(number) << 3 | 2);
     bytes.extend(varint(content.len()));
     bytes.extend_from_slice(content);
     bytes
@@ -150,7 +152,7 @@ proptest! {
 
 /// A protobuf field of wire type 0.
 fn number(tag: u8, value: usize) -> Vec<u8> {
-    [vec![tag << 3], varint(value)].concat()
+    [varint(usize::from(tag) << 3), varint(value)].concat()
 }
 
 #[test]

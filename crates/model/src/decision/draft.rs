@@ -15,6 +15,10 @@ pub struct PodDraft {
     pub template: Arc<Value>,
     /// Labels beyond the template's; these win.
     pub labels: Vec<(&'static str, String)>,
+    /// Annotations beyond the template's; these win.
+    pub annotations: Vec<(&'static str, String)>,
+    /// Readiness gates beyond the template's.
+    pub gates: &'static [&'static str],
     /// The managing owner.
     pub owner: Arc<OwnerRef>,
     /// `spec.hostname` and `spec.subdomain`.
@@ -35,6 +39,7 @@ impl PodDraft {
                 }
             }
             self.mount_claims(spec);
+            self.add_gates(spec);
         }
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": self.metadata(), "spec": spec})
     }
@@ -62,7 +67,26 @@ impl PodDraft {
                 metadata[field] = value;
             }
         }
+        for (key, value) in &self.annotations {
+            metadata["annotations"][*key] = json!(value);
+        }
         metadata
+    }
+
+    fn add_gates(&self, spec: &mut Map<String, Value>) {
+        for gate in self.gates {
+            let gates = spec.entry("readinessGates").or_insert_with(|| json!([]));
+            if gates.is_null() {
+                *gates = json!([]);
+            }
+            let Some(list) = gates.as_array_mut() else { return };
+            if list
+                .iter()
+                .all(|g| g.get("conditionType").and_then(Value::as_str) != Some(gate))
+            {
+                list.push(json!({"conditionType": gate}));
+            }
+        }
     }
 
     fn mount_claims(&self, spec: &mut Map<String, Value>) {
@@ -121,6 +145,8 @@ mod tests {
                 "spec": {"newField": {"x": 1}, "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]},
             })),
             labels: vec![("controller-revision-hash", "web-1234".to_owned())],
+            annotations: vec![("mine", "too".to_owned())],
+            gates: &["KruisePodReady"],
             owner: Arc::new(OwnerRef {
                 api_version: "apps/v1".into(),
                 kind: "StatefulSet".into(),
@@ -137,6 +163,7 @@ mod tests {
             pod["spec"],
             json!({
                 "newField": {"x": 1}, "hostname": "web-1", "subdomain": "svc",
+                "readinessGates": [{"conditionType": "KruisePodReady"}],
                 "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}, {"name": "tmp", "emptyDir": {}}],
             }),
             "a field newer than our types reaches the pod"
@@ -145,7 +172,7 @@ mod tests {
             pod["metadata"]["labels"],
             json!({"app": "web", "controller-revision-hash": "web-1234"})
         );
-        assert_eq!(pod["metadata"]["annotations"], json!({"a": "b"}));
+        assert_eq!(pod["metadata"]["annotations"], json!({"a": "b", "mine": "too"}));
         assert_eq!(pod["metadata"]["ownerReferences"][0]["controller"], json!(true));
     }
 }

@@ -132,6 +132,8 @@ pub struct ContainerStatus {
 /// A condition that gates readiness and that controllers write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateCondition {
+    /// Its place in `status.conditions`: a patch may name it there and test that it still is.
+    pub index: usize,
     /// `status` is True. A condition without a status (an old defect of the Go manager) is not.
     pub is_true: bool,
     /// `message`: for `KruisePodReady`, a JSON list of `{userAgent, key}`.

@@ -1,5 +1,7 @@
 //! Reading a set from JSON: every field on its own, defaults where there is nothing, a problem where there is nonsense.
 
+mod in_place;
+
 use super::ordinals::{IntervalSet, parse_reserved};
 use super::spec::{
     Area, ClaimTemplate, FieldProblem, PodManagement, PriorityStrategy, PriorityTerm, Retention, RollingUpdate,
@@ -162,6 +164,7 @@ impl<'a> Reader<'a> {
             expand_claims: self.at("/volumeClaimUpdateStrategy/type").and_then(Value::as_str)
                 == Some("OnPodRollingUpdate"),
             claim_templates: self.claim_templates(),
+            lifecycle: self.lifecycle(),
             special_pods: self.special_pods(),
             template_digest: Digest::of(&normal),
             template_digest_without_resources: Digest::of(&without_resources(normal)),
@@ -345,6 +348,8 @@ impl<'a> Reader<'a> {
             unordered: self
                 .at("/updateStrategy/rollingUpdate/unorderedUpdate")
                 .map(|_| self.priority()),
+            pod_update_policy: self.pod_update_policy(),
+            in_place_grace: self.in_place_grace(),
         })
     }
 
@@ -482,24 +487,30 @@ impl<'a> Reader<'a> {
 
     fn switches(&mut self) -> Switches {
         let unblock = self.word(names::UNBLOCK, "broken-first", "must be broken-first");
-        let after = match self
-            .annotation(names::UNBLOCK_AFTER_SECONDS)
-            .map(|text| (text, text.parse::<u64>()))
-        {
-            None => DEFAULT_UNBLOCK_AFTER,
-            Some((_, Ok(seconds))) => Duration::from_secs(seconds),
-            Some((text, Err(_))) => {
-                self.switch_problem(names::UNBLOCK_AFTER_SECONDS, text, "must be a number, 0 or more");
-                DEFAULT_UNBLOCK_AFTER
-            }
-        };
+        let after = self
+            .seconds(names::UNBLOCK_AFTER_SECONDS)
+            .unwrap_or(DEFAULT_UNBLOCK_AFTER);
         Switches {
             unblock_after: unblock.then_some(after),
             ordered_max_unavailable: self.annotated_budget(),
             paused_keeps_revision: self.word(names::PAUSED_KEEPS_REVISION, "true", "must be true"),
             scale_down_ignores_unhealthy: self.word(names::SCALE_DOWN, "ignore-unhealthy", "must be ignore-unhealthy"),
             propagate_claim_labels: self.word(names::CLAIM_LABELS, "propagate", "must be propagate"),
+            in_place_deadline: self.in_place_deadline(),
+            deadline_recreates: self.deadline_recreates(),
+            keep_ready: self.keep_ready(),
+            resize_wait: self.resize_wait(),
         }
+    }
+
+    /// A switch that holds seconds.
+    fn seconds(&mut self, key: &'static str) -> Option<Duration> {
+        let text = self.annotation(key)?;
+        let seconds = text.parse::<u64>();
+        if seconds.is_err() {
+            self.switch_problem(key, text, "must be a number, 0 or more");
+        }
+        seconds.ok().map(Duration::from_secs)
     }
 
     /// Whether a switch holds the one word it may hold.

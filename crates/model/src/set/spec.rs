@@ -59,6 +59,51 @@ pub struct RollingUpdate {
     pub paused: bool,
     /// Unordered mode, with its ranking if there is one.
     pub unordered: Option<Option<PriorityStrategy>>,
+    /// Whether pods are changed instead of made again.
+    pub pod_update_policy: PodUpdatePolicy,
+    /// How long a pod is out of service before its containers change (`inPlaceUpdateStrategy.gracePeriodSeconds`).
+    pub in_place_grace: Duration,
+}
+
+/// `podUpdatePolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PodUpdatePolicy {
+    /// Old pods are made again.
+    #[default]
+    ReCreate,
+    /// Old pods are changed in place where that can be done, and made again otherwise.
+    InPlaceIfPossible,
+    /// Old pods are changed in place; what cannot be is not done.
+    InPlaceOnly,
+}
+
+/// One hook of a pod's lifecycle: as long as a pod carries its markers, it is held.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Hook {
+    /// Labels with exact values.
+    pub labels: Vec<(String, String)>,
+    /// Finalizers.
+    pub finalizers: Vec<String>,
+    /// Whether a pod that is held does not count as ready.
+    pub mark_not_ready: bool,
+}
+
+/// `lifecycle`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Lifecycle {
+    /// Holds pods that we want to delete.
+    pub pre_delete: Option<Hook>,
+    /// Holds pods that we want to update in place, and afterwards.
+    pub in_place_update: Option<Hook>,
+    /// Must be complete before a new pod counts.
+    pub pre_normal: Option<Hook>,
+}
+
+impl Lifecycle {
+    /// Whether no hook is defined.
+    pub fn is_empty(&self) -> bool {
+        self.pre_delete.is_none() && self.in_place_update.is_none() && self.pre_normal.is_none()
+    }
 }
 
 /// `persistentVolumeClaimRetentionPolicy`: true where claims are to be deleted.
@@ -118,6 +163,14 @@ pub struct Switches {
     pub scale_down_ignores_unhealthy: bool,
     /// `flotilla.rs/claim-labels: propagate`.
     pub propagate_claim_labels: bool,
+    /// `flotilla.rs/in-place-deadline-seconds`.
+    pub in_place_deadline: Option<Duration>,
+    /// `flotilla.rs/in-place-deadline-action: recreate`.
+    pub deadline_recreates: bool,
+    /// `flotilla.rs/keep-ready-containers`.
+    pub keep_ready: Vec<String>,
+    /// `flotilla.rs/resize-wait-seconds`.
+    pub resize_wait: Duration,
 }
 
 /// What a field that could not be read stops.
@@ -179,6 +232,8 @@ pub struct SetSpec {
     pub expand_claims: bool,
     /// Claims that every pod gets.
     pub claim_templates: Vec<ClaimTemplate>,
+    /// Hooks of the pods' lifecycle.
+    pub lifecycle: Lifecycle,
     /// Pods that keep their own container resources (`specialPodsSelectors`).
     pub special_pods: Vec<Selector>,
     /// The pod template, whole.
@@ -210,6 +265,13 @@ impl SetSpec {
             let implied = p.stops == Area::Scale && matches!(work, Area::ScaleDown | Area::Update);
             p.stops == Area::Everything || p.stops == work || implied
         })
+    }
+
+    /// Whether old pods are changed in place or made again.
+    pub fn pod_update_policy(&self) -> PodUpdatePolicy {
+        self.rolling
+            .as_ref()
+            .map_or_else(PodUpdatePolicy::default, |r| r.pod_update_policy)
     }
 
     /// The partition, 0 if there is none.

@@ -69,6 +69,12 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     u64::try_from((nano + 999_999_999) / 1_000_000_000).ok()
 }
 
+/// A quantity of cpu in thousandths of a core, rounded up; `None` if it does not parse or is negative.
+pub fn parse_millis(text: &str) -> Option<u64> {
+    let nano = parse_nano(text).filter(|nano| *nano >= 0)?;
+    u64::try_from((nano + 999_999) / 1_000_000).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +97,9 @@ mod tests {
         }
         assert_eq!(parse_bytes("10Mi"), Some(10 << 20));
         assert_eq!(parse_bytes("-1"), None);
+        for (text, millis) in [("1", 1000), ("250m", 250), ("0.1", 100), ("100u", 1)] {
+            assert_eq!(parse_millis(text), Some(millis), "{text}");
+        }
+        assert_eq!(parse_millis("-1"), None);
     }
 }

@@ -1,6 +1,7 @@
 //! What is read from a set, well written or not.
 
 use super::*;
+use crate::set::PodUpdatePolicy;
 use serde_json::json;
 
 fn read(kind: SetKind, spec: &Value) -> SetSpec {
@@ -97,4 +98,116 @@ fn rule_3_4_unknown_ordinals_stop_scaling_and_updates() {
     ] {
         assert_eq!(spec.is_stopped(work), expected, "{work:?}");
     }
+}
+
+#[test]
+fn rules_3_2_and_4_8_policy_grace_and_hooks_are_read() {
+    let spec = read(
+        SetKind::Advanced,
+        &json!({
+            "updateStrategy": {"rollingUpdate": {
+                "podUpdatePolicy": "InPlaceIfPossible", "inPlaceUpdateStrategy": {"gracePeriodSeconds": 7},
+            }},
+            "lifecycle": {
+                "preDelete": {"labelsHandler": {"hold": "yes"}, "markPodNotReady": true},
+                "inPlaceUpdate": {"finalizersHandler": ["example.com/hold"]},
+                "preNormal": null,
+            },
+        }),
+    );
+    let rolling = spec.rolling.unwrap();
+    assert_eq!(rolling.pod_update_policy, PodUpdatePolicy::InPlaceIfPossible);
+    assert_eq!(rolling.in_place_grace, Duration::from_secs(7));
+    let pre_delete = spec.lifecycle.pre_delete.unwrap();
+    assert_eq!(
+        (pre_delete.labels, pre_delete.mark_not_ready),
+        (vec![("hold".to_owned(), "yes".to_owned())], true)
+    );
+    let in_place = spec.lifecycle.in_place_update.unwrap();
+    assert_eq!(
+        (in_place.finalizers, in_place.mark_not_ready),
+        (vec!["example.com/hold".to_owned()], false)
+    );
+    assert_eq!((spec.lifecycle.pre_normal, spec.problems), (None, vec![]));
+    let native = read(
+        SetKind::Native,
+        &json!({"lifecycle": {"preDelete": {"labelsHandler": {"hold": "yes"}}}}),
+    );
+    assert!(native.lifecycle.is_empty(), "native sets have no hooks");
+}
+
+#[test]
+fn rule_8_19_a_hook_or_policy_that_cannot_be_read_stops_what_it_would_hold() {
+    for (spec, path, stops) in [
+        (
+            json!({"lifecycle": {"preDelete": "yes"}}),
+            "spec.lifecycle.preDelete",
+            Area::Scale,
+        ),
+        (
+            json!({"lifecycle": {"preDelete": {"labelsHandler": {"hold": 1}}}}),
+            "spec.lifecycle.preDelete.labelsHandler",
+            Area::Scale,
+        ),
+        (
+            json!({"lifecycle": {"inPlaceUpdate": {"finalizersHandler": "x"}}}),
+            "spec.lifecycle.inPlaceUpdate.finalizersHandler",
+            Area::Scale,
+        ),
+        (
+            json!({"updateStrategy": {"rollingUpdate": {"podUpdatePolicy": "Recreate"}}}),
+            "spec.updateStrategy.rollingUpdate.podUpdatePolicy",
+            Area::Update,
+        ),
+        (
+            json!({"updateStrategy": {"rollingUpdate": {"inPlaceUpdateStrategy": {"gracePeriodSeconds": -1}}}}),
+            "spec.updateStrategy.rollingUpdate.inPlaceUpdateStrategy.gracePeriodSeconds",
+            Area::Nothing,
+        ),
+    ] {
+        let read = read(SetKind::Advanced, &spec);
+        let found: Vec<_> = read.problems.iter().map(|p| (p.path.as_str(), p.stops)).collect();
+        assert_eq!(found, [(path, stops)], "{spec}");
+    }
+}
+
+#[test]
+fn switches_of_updates_in_place_are_read_with_their_defaults() {
+    let switches = |annotations: Value| {
+        let object = json!({
+            "metadata": {"name": "web", "uid": "u", "resourceVersion": "1", "annotations": annotations},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {}}},
+        });
+        let spec = read_set(SetKind::Advanced, &object, &mut Interner::new()).unwrap().spec;
+        (spec.switches.clone(), spec.problems.len())
+    };
+    let (absent, problems) = switches(json!({}));
+    assert_eq!(
+        (absent.in_place_deadline, absent.deadline_recreates, problems),
+        (None, false, 0)
+    );
+    assert_eq!(
+        (absent.resize_wait, absent.keep_ready),
+        (Duration::from_secs(300), Vec::<String>::new())
+    );
+    let (set, problems) = switches(json!({
+        "flotilla.rs/in-place-deadline-seconds": "90", "flotilla.rs/in-place-deadline-action": "recreate",
+        "flotilla.rs/keep-ready-containers": "log, proxy", "flotilla.rs/resize-wait-seconds": "10",
+    }));
+    assert_eq!(
+        (set.in_place_deadline, set.deadline_recreates),
+        (Some(Duration::from_secs(90)), true)
+    );
+    assert_eq!(
+        (set.keep_ready, set.resize_wait, problems),
+        (vec!["log".into(), "proxy".into()], Duration::from_secs(10), 0)
+    );
+    let (bad, problems) = switches(json!({
+        "flotilla.rs/in-place-deadline-seconds": "0", "flotilla.rs/in-place-deadline-action": "shrug",
+        "flotilla.rs/resize-wait-seconds": "soon",
+    }));
+    assert_eq!(
+        (bad.in_place_deadline, bad.resize_wait, problems),
+        (None, Duration::from_secs(300), 3)
+    );
 }

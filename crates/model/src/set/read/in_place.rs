@@ -1,0 +1,125 @@
+//! Reading what concerns updates in place and lifecycle hooks.
+
+use super::Reader;
+use crate::set::spec::{Area, Hook, Lifecycle, PodUpdatePolicy};
+use flotilla_api::names;
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long a deferred change of resources waits by default before it is reported.
+const DEFAULT_RESIZE_WAIT: Duration = Duration::from_secs(300);
+
+impl Reader<'_> {
+    pub(super) fn pod_update_policy(&mut self) -> PodUpdatePolicy {
+        let Some(value) = self.at("/updateStrategy/rollingUpdate/podUpdatePolicy") else {
+            return PodUpdatePolicy::ReCreate;
+        };
+        match value.as_str() {
+            Some("ReCreate" | "") => PodUpdatePolicy::ReCreate,
+            Some("InPlaceIfPossible") => PodUpdatePolicy::InPlaceIfPossible,
+            Some("InPlaceOnly") => PodUpdatePolicy::InPlaceOnly,
+            _ => {
+                // A pod that is made again for want of a readable word would be a pod lost for nothing.
+                let path = "spec.updateStrategy.rollingUpdate.podUpdatePolicy";
+                self.problem(
+                    path,
+                    value,
+                    "must be ReCreate, InPlaceIfPossible or InPlaceOnly",
+                    Area::Update,
+                );
+                PodUpdatePolicy::ReCreate
+            }
+        }
+    }
+
+    pub(super) fn in_place_grace(&mut self) -> Duration {
+        let seconds = self.count(
+            "spec.updateStrategy.rollingUpdate.inPlaceUpdateStrategy.gracePeriodSeconds",
+            "/updateStrategy/rollingUpdate/inPlaceUpdateStrategy/gracePeriodSeconds",
+            0,
+            Area::Nothing,
+        );
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+    }
+
+    pub(super) fn lifecycle(&mut self) -> Lifecycle {
+        if self.kind == crate::set::SetKind::Native {
+            return Lifecycle::default();
+        }
+        Lifecycle {
+            pre_delete: self.hook("preDelete"),
+            in_place_update: self.hook("inPlaceUpdate"),
+            pre_normal: self.hook("preNormal"),
+        }
+    }
+
+    /// A hook. What of it cannot be read stops updates and scaling down: a pod might be taken away that somebody still holds.
+    fn hook(&mut self, name: &str) -> Option<Hook> {
+        let value = self.at(&format!("/lifecycle/{name}"))?;
+        let path = format!("spec.lifecycle.{name}");
+        if !value.is_object() {
+            self.problem(path, value, "must be a hook", Area::Scale);
+            return None;
+        }
+        let field = |field: &str| value.get(field).filter(|v| !v.is_null());
+        let mut hook = Hook {
+            mark_not_ready: field("markPodNotReady").and_then(Value::as_bool).unwrap_or(false),
+            ..Hook::default()
+        };
+        if let Some(labels) = field("labelsHandler") {
+            let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+            match labels.as_object().and_then(|map| map.iter().map(pair).collect()) {
+                Some(pairs) => hook.labels = pairs,
+                None => self.problem(
+                    format!("{path}.labelsHandler"),
+                    labels,
+                    "must be labels and their values",
+                    Area::Scale,
+                ),
+            }
+        }
+        if let Some(finalizers) = field("finalizersHandler") {
+            let text = |v: &Value| v.as_str().map(str::to_owned);
+            match finalizers.as_array().and_then(|list| list.iter().map(text).collect()) {
+                Some(list) => hook.finalizers = list,
+                None => self.problem(
+                    format!("{path}.finalizersHandler"),
+                    finalizers,
+                    "must be a list of finalizers",
+                    Area::Scale,
+                ),
+            }
+        }
+        Some(hook)
+    }
+
+    pub(super) fn in_place_deadline(&mut self) -> Option<Duration> {
+        let deadline = self.seconds(names::IN_PLACE_DEADLINE_SECONDS)?;
+        if deadline.is_zero() {
+            self.switch_problem(names::IN_PLACE_DEADLINE_SECONDS, "0", "must be a number above 0");
+            return None;
+        }
+        Some(deadline)
+    }
+
+    pub(super) fn deadline_recreates(&mut self) -> bool {
+        match self.annotation(names::IN_PLACE_DEADLINE_ACTION) {
+            None | Some("report") => false,
+            Some("recreate") => true,
+            Some(other) => {
+                self.switch_problem(names::IN_PLACE_DEADLINE_ACTION, other, "must be report or recreate");
+                false
+            }
+        }
+    }
+
+    pub(super) fn keep_ready(&mut self) -> Vec<String> {
+        let text = self.annotation(names::KEEP_READY_CONTAINERS).unwrap_or_default();
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.map(str::to_owned).collect()
+    }
+
+    pub(super) fn resize_wait(&mut self) -> Duration {
+        self.seconds(names::RESIZE_WAIT_SECONDS).unwrap_or(DEFAULT_RESIZE_WAIT)
+    }
+}
