@@ -1,14 +1,17 @@
 //! Updates in place: changing a running pod instead of making it again (rules 4.1 to 4.7).
 //!
 //! Pure pieces that know no kind: whether a change can be made in place ([`eligible`]), which containers change together
-//! ([`batch`]), whether the change has arrived ([`complete`]), and what is noted on the pod meanwhile ([`state`], [`grace`]).
+//! ([`batch`]), whether the change has arrived ([`complete`]), what is noted on the pod meanwhile ([`state`], [`grace`]), where a pod
+//! stands ([`progress`]), and the writes ([`apply`]).
 
+pub mod apply;
 pub mod batch;
 pub mod complete;
 pub mod eligible;
 pub mod grace;
 pub mod hash;
 pub mod image;
+pub mod progress;
 pub mod state;
 
 use flotilla_model::records::{ContainerSpec, PodDetail};
