@@ -59,6 +59,8 @@ pub const LAUNCH_PRIORITY: &str = "apps.kruise.io/container-launch-priority";
 pub const LAUNCH_PRIORITY_ENV: &str = "KRUISE_CONTAINER_PRIORITY";
 /// Environment entry of a container: the key of the barrier's config map without which the kubelet does not start it.
 pub const LAUNCH_BARRIER_ENV: &str = "KRUISE_CONTAINER_BARRIER";
+/// Label of a config map: it holds back containers of the pod that owns it until their turn has come.
+pub const LAUNCH_BARRIER_LABEL: &str = "flotilla.rs/launch-barrier";
 /// Opt-in on a pod: `started` takes containers without a readiness probe for ready once they have been started.
 pub const LAUNCH_ON: &str = "flotilla.rs/launch-on";
 

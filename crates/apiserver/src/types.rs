@@ -115,6 +115,7 @@ impl Types {
             ("storage.k8s.io", "storageclasses", Resource::StorageClasses),
             ("coordination.k8s.io", "leases", Resource::Leases),
             ("", "events", Resource::Events),
+            ("", "configmaps", Resource::ConfigMaps),
         ];
         if let Some((_, _, resource)) = watched.iter().find(|(g, p, _)| *g == group && *p == plural) {
             return (*resource).into();

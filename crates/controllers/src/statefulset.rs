@@ -162,6 +162,7 @@ impl Controller for StatefulSetController {
                     self.route_claim(&claim.meta.key, reader, keys);
                 }
             }
+            Change::ConfigMap(..) => {}
             Change::Revision(old, new) => {
                 for revision in [old, new].into_iter().flatten() {
                     self.route_revision(revision, reader, keys);

@@ -8,8 +8,8 @@ use flotilla_model::records::{
 };
 use flotilla_model::set::read_set;
 use flotilla_model::{
-    ClaimRecord, Hints, Interner, Labels, Meta, ObjectKey, OwnerRef, PassContext, PodRecord, Reader, Resource,
-    RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
+    ClaimRecord, ConfigMapRecord, Hints, Interner, Labels, Meta, ObjectKey, OwnerRef, PassContext, PodRecord, Reader,
+    Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -324,6 +324,7 @@ pub(crate) struct Cluster {
     pub(crate) own_pods: Vec<Arc<PodRecord>>,
     pub(crate) orphan_pods: Vec<Arc<PodRecord>>,
     pub(crate) claims: BTreeMap<String, Arc<ClaimRecord>>,
+    pub(crate) config_maps: BTreeMap<String, Arc<ConfigMapRecord>>,
     pub(crate) revisions: BTreeMap<String, Arc<RevisionRecord>>,
     pub(crate) own_revisions: Vec<Arc<RevisionRecord>>,
     pub(crate) orphan_revisions: Vec<Arc<RevisionRecord>>,
@@ -368,6 +369,7 @@ impl Cluster {
             own_pods: Vec::new(),
             orphan_pods: Vec::new(),
             claims: BTreeMap::new(),
+            config_maps: BTreeMap::new(),
             revisions: BTreeMap::new(),
             own_revisions: Vec::new(),
             orphan_revisions: Vec::new(),
@@ -558,6 +560,9 @@ impl Reader for Cluster {
     }
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.claims.get(key.name.as_str())
+    }
+    fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>> {
+        self.config_maps.get(key.name.as_str())
     }
     fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>> {
         self.revisions.get(key.name.as_str())

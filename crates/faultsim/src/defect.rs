@@ -5,8 +5,8 @@ use crate::judge::{is_available, ordinal_in};
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::PodManagement;
 use flotilla_model::{
-    ClaimRecord, Decision, IntOrPercent, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord,
-    StorageClassRecord, Timestamp, Uid,
+    ClaimRecord, ConfigMapRecord, Decision, IntOrPercent, ObjectKey, PodRecord, Reader, Resource, RevisionRecord,
+    SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -301,6 +301,10 @@ impl Reader for Altered<'_> {
 
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.inner.claim(key)
+    }
+
+    fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>> {
+        self.inner.config_map(key)
     }
 
     fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>> {

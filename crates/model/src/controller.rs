@@ -4,7 +4,7 @@ use crate::decision::Decision;
 use crate::hints::Hints;
 use crate::meta::ObjectKey;
 use crate::reader::Reader;
-use crate::records::{ClaimRecord, PodRecord, RevisionRecord};
+use crate::records::{ClaimRecord, ConfigMapRecord, PodRecord, RevisionRecord};
 use crate::resource::Resource;
 use crate::set::SetRecord;
 use crate::time::Timestamp;
@@ -17,6 +17,8 @@ pub enum Change {
     Pod(Option<Arc<PodRecord>>, Option<Arc<PodRecord>>),
     /// A claim.
     Claim(Option<Arc<ClaimRecord>>, Option<Arc<ClaimRecord>>),
+    /// A config map.
+    ConfigMap(Option<Arc<ConfigMapRecord>>, Option<Arc<ConfigMapRecord>>),
     /// A revision.
     Revision(Option<Arc<RevisionRecord>>, Option<Arc<RevisionRecord>>),
     /// A set of either kind.

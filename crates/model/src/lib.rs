@@ -29,7 +29,7 @@ pub use int_or_percent::IntOrPercent;
 pub use intern::Interner;
 pub use meta::{Labels, Meta, ObjectKey, OwnerRef, Uid};
 pub use reader::Reader;
-pub use records::{ClaimRecord, PodRecord, Record, RevisionRecord, StorageClassRecord};
+pub use records::{ClaimRecord, ConfigMapRecord, PodRecord, Record, RevisionRecord, StorageClassRecord};
 pub use resource::Resource;
 pub use selector::Selector;
 pub use set::{SetKind, SetRecord};

@@ -1,11 +1,13 @@
 //! Records: what the cache keeps of each API object.
 
 mod claim;
+mod config_map;
 mod detail;
 mod pod;
 mod revision;
 
 pub use claim::{ClaimRecord, StorageClassRecord};
+pub use config_map::ConfigMapRecord;
 pub use detail::{
     ContainerSpec, ContainerStatus, DetailSpec, GateCondition, MetadataEnv, PodDetail, ResizePending, Resources,
     is_kept_annotation,
@@ -27,6 +29,7 @@ macro_rules! record {
 record!(
     PodRecord,
     ClaimRecord,
+    ConfigMapRecord,
     RevisionRecord,
     StorageClassRecord,
     crate::set::SetRecord

@@ -10,6 +10,8 @@ pub enum Resource {
     Pods,
     /// core/v1 PersistentVolumeClaim.
     Claims,
+    /// core/v1 ConfigMap; of these only the barriers of launch priorities are watched, see [`Resource::selector`].
+    ConfigMaps,
     /// apps/v1 ControllerRevision.
     Revisions,
     /// apps/v1 StatefulSet.
@@ -28,7 +30,7 @@ impl Resource {
     /// Group and version, as written in manifests.
     pub const fn api_version(self) -> &'static str {
         match self {
-            Resource::Pods | Resource::Claims => "v1",
+            Resource::Pods | Resource::Claims | Resource::ConfigMaps => "v1",
             Resource::Revisions | Resource::NativeSets => "apps/v1",
             Resource::AdvancedSets => "apps.kruise.io/v1beta1",
             Resource::StorageClasses => "storage.k8s.io/v1",
@@ -42,6 +44,7 @@ impl Resource {
         match self {
             Resource::Pods => "Pod",
             Resource::Claims => "PersistentVolumeClaim",
+            Resource::ConfigMaps => "ConfigMap",
             Resource::Revisions => "ControllerRevision",
             Resource::NativeSets | Resource::AdvancedSets => "StatefulSet",
             Resource::StorageClasses => "StorageClass",
@@ -55,11 +58,20 @@ impl Resource {
         match self {
             Resource::Pods => "pods",
             Resource::Claims => "persistentvolumeclaims",
+            Resource::ConfigMaps => "configmaps",
             Resource::Revisions => "controllerrevisions",
             Resource::NativeSets | Resource::AdvancedSets => "statefulsets",
             Resource::StorageClasses => "storageclasses",
             Resource::Leases => "leases",
             Resource::Events => "events",
+        }
+    }
+
+    /// The label that objects must have to be watched; `None` if all are.
+    pub const fn selector(self) -> Option<&'static str> {
+        match self {
+            Resource::ConfigMaps => Some(flotilla_api::names::LAUNCH_BARRIER_LABEL),
+            _ => None,
         }
     }
 
@@ -70,7 +82,10 @@ impl Resource {
 
     /// Whether the server speaks protobuf for it (built-in kinds), and we read so little of it that this pays.
     pub const fn is_protobuf(self) -> bool {
-        matches!(self, Resource::Pods | Resource::Claims | Resource::Revisions)
+        matches!(
+            self,
+            Resource::Pods | Resource::Claims | Resource::Revisions | Resource::ConfigMaps
+        )
     }
 
     /// URL path of the collection in one namespace, or in all.

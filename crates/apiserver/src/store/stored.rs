@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct StoreId(pub(crate) u16);
 
 /// The kinds that managers read or write, in the order of their places.
-const WATCHED: [Resource; 8] = [
+const WATCHED: [Resource; 9] = [
     Resource::Pods,
     Resource::Claims,
     Resource::Revisions,
@@ -22,6 +22,7 @@ const WATCHED: [Resource; 8] = [
     Resource::StorageClasses,
     Resource::Leases,
     Resource::Events,
+    Resource::ConfigMaps,
 ];
 
 impl StoreId {
@@ -45,6 +46,7 @@ impl From<Resource> for StoreId {
             Resource::StorageClasses => 5,
             Resource::Leases => 6,
             Resource::Events => 7,
+            Resource::ConfigMaps => 8,
         })
     }
 }

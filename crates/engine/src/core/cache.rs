@@ -4,8 +4,8 @@ use super::store::{Changed, Source, Store};
 use crate::wire::{self, Encoding, Object, Unreadable};
 use bytes::Bytes;
 use flotilla_model::{
-    Change, ClaimRecord, Interner, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord,
-    StorageClassRecord, Uid,
+    Change, ClaimRecord, ConfigMapRecord, Interner, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetKind,
+    SetRecord, StorageClassRecord, Uid,
 };
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ pub struct Cache {
     native_sets: Store<SetRecord>,
     advanced_sets: Store<SetRecord>,
     storage_classes: Store<StorageClassRecord>,
+    config_maps: Store<ConfigMapRecord>,
     /// Shares strings between records; what is decoded for this cache goes through it.
     pub interner: Interner,
     /// The API server does not serve `pods/resize`.
@@ -34,6 +35,10 @@ macro_rules! on_store {
             }
             Resource::Claims => {
                 let $store = &$cache.claims;
+                $body
+            }
+            Resource::ConfigMaps => {
+                let $store = &$cache.config_maps;
                 $body
             }
             Resource::Revisions => {
@@ -63,6 +68,10 @@ macro_rules! on_store {
             }
             Resource::Claims => {
                 let $store = &mut $cache.claims;
+                $body
+            }
+            Resource::ConfigMaps => {
+                let $store = &mut $cache.config_maps;
                 $body
             }
             Resource::Revisions => {
@@ -100,7 +109,7 @@ macro_rules! tell {
         }
     )* };
 }
-tell!(PodRecord => Pod, ClaimRecord => Claim, RevisionRecord => Revision, SetRecord => Set);
+tell!(PodRecord => Pod, ClaimRecord => Claim, ConfigMapRecord => ConfigMap, RevisionRecord => Revision, SetRecord => Set);
 
 impl Tell for StorageClassRecord {
     /// Classes are looked up when a claim is to be expanded; nothing waits for one.
@@ -137,6 +146,7 @@ impl Cache {
         match object {
             Object::Pod(pod) => self.pods.apply(pod, source).and_then(Tell::tell),
             Object::Claim(claim) => self.claims.apply(claim, source).and_then(Tell::tell),
+            Object::ConfigMap(map) => self.config_maps.apply(map, source).and_then(Tell::tell),
             Object::Revision(revision) => self.revisions.apply(revision, source).and_then(Tell::tell),
             Object::StorageClass(class) => self.storage_classes.apply(class, source).and_then(Tell::tell),
             Object::Set(set) => match set.kind {
@@ -230,6 +240,10 @@ impl Reader for Cache {
 
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.claims.get(key)
+    }
+
+    fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>> {
+        self.config_maps.get(key)
     }
 
     fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>> {

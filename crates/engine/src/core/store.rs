@@ -8,7 +8,8 @@
 //! And an object that we know to be gone before the watch says so leaves a *tombstone*, by UID, until it does.
 
 use flotilla_model::{
-    ClaimRecord, Meta, ObjectKey, PodRecord, Record, RevisionRecord, SetRecord, StorageClassRecord, Uid,
+    ClaimRecord, ConfigMapRecord, Meta, ObjectKey, PodRecord, Record, RevisionRecord, SetRecord, StorageClassRecord,
+    Uid,
 };
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -65,6 +66,7 @@ stored! {
     RevisionRecord, meta => owner_or_namespace(meta);
     SetRecord, meta => Index::Namespace(&meta.key.namespace);
     ClaimRecord, _meta => Index::None;
+    ConfigMapRecord, _meta => Index::None;
     StorageClassRecord, _meta => Index::None;
 }
 

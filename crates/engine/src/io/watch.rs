@@ -236,7 +236,12 @@ impl Watcher {
     }
 
     async fn get(&self, query: &str, accept: &str) -> Result<Response<Body>, End> {
-        let uri = format!("{}?{query}", self.resource.collection_path(self.namespace.as_deref()));
+        let selector = self.resource.selector().map(|label| format!("&labelSelector={label}"));
+        let uri = format!(
+            "{}?{query}{}",
+            self.resource.collection_path(self.namespace.as_deref()),
+            selector.unwrap_or_default()
+        );
         let request = Request::get(uri).header(ACCEPT, accept).body(Body::empty());
         let request = request.map_err(|e| End::Failed(e.to_string()))?;
         let response = self

@@ -20,7 +20,11 @@ impl Encoding {
     /// as JSON, and custom resources come in nothing else.
     pub fn preferred(resource: Resource) -> Self {
         match resource {
-            Resource::Pods | Resource::Claims | Resource::Revisions | Resource::StorageClasses => Encoding::Protobuf,
+            Resource::Pods
+            | Resource::Claims
+            | Resource::ConfigMaps
+            | Resource::Revisions
+            | Resource::StorageClasses => Encoding::Protobuf,
             Resource::NativeSets | Resource::AdvancedSets | Resource::Leases | Resource::Events => Encoding::Json,
         }
     }

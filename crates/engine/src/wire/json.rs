@@ -2,7 +2,7 @@
 //! no protobuf.
 
 use super::meta::Identity;
-use super::{Object, claim, pod, revision, set_kind, storage_class};
+use super::{Object, claim, config_map, pod, revision, set_kind, storage_class};
 use bytes::Bytes;
 use flotilla_model::set::read_set;
 use flotilla_model::{Interner, ObjectKey, Resource, Uid};
@@ -26,6 +26,7 @@ pub(super) fn read(resource: Resource, value: &Value, interner: &mut Interner) -
         }
         Resource::Pods => Object::Pod(Arc::new(pod::from_json(value, interner)?)),
         Resource::Claims => Object::Claim(Arc::new(claim::from_json(value, interner)?)),
+        Resource::ConfigMaps => Object::ConfigMap(Arc::new(config_map::from_json(value, interner)?)),
         Resource::Revisions => Object::Revision(Arc::new(revision::from_json(value, interner)?)),
         Resource::StorageClasses => Object::StorageClass(Arc::new(storage_class::from_json(value, interner)?)),
         Resource::Leases | Resource::Events => return Err(format!("{resource} are not kept")),

@@ -6,6 +6,7 @@
 
 pub mod body;
 mod claim;
+mod config_map;
 mod detail;
 mod envelope;
 mod json;
@@ -21,8 +22,8 @@ pub use envelope::{Encoding, List, split_list};
 
 use bytes::Bytes;
 use flotilla_model::{
-    ClaimRecord, Interner, Meta, ObjectKey, PodRecord, Record, Resource, RevisionRecord, SetKind, SetRecord,
-    StorageClassRecord, Uid,
+    ClaimRecord, ConfigMapRecord, Interner, Meta, ObjectKey, PodRecord, Record, Resource, RevisionRecord, SetKind,
+    SetRecord, StorageClassRecord, Uid,
 };
 use prost::Message;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub enum Object {
     Pod(Arc<PodRecord>),
     /// A claim.
     Claim(Arc<ClaimRecord>),
+    /// A config map.
+    ConfigMap(Arc<ConfigMapRecord>),
     /// A revision.
     Revision(Arc<RevisionRecord>),
     /// A set of either kind.
@@ -48,6 +51,7 @@ impl Object {
         match self {
             Object::Pod(record) => record.meta(),
             Object::Claim(record) => record.meta(),
+            Object::ConfigMap(record) => record.meta(),
             Object::Revision(record) => record.meta(),
             Object::Set(record) => record.meta(),
             Object::StorageClass(record) => record.meta(),
@@ -59,6 +63,7 @@ impl Object {
         match self {
             Object::Pod(_) => Resource::Pods,
             Object::Claim(_) => Resource::Claims,
+            Object::ConfigMap(_) => Resource::ConfigMaps,
             Object::Revision(_) => Resource::Revisions,
             Object::Set(set) => set.kind.resource(),
             Object::StorageClass(_) => Resource::StorageClasses,
@@ -104,6 +109,10 @@ fn decode_protobuf(resource: Resource, bytes: &Bytes, interner: &mut Interner) -
             .map_err(said)?
             .into_record(interner)
             .map(|r| Object::Claim(Arc::new(r))),
+        Resource::ConfigMaps => config_map::ConfigMap::decode(raw)
+            .map_err(said)?
+            .into_record(interner)
+            .map(|r| Object::ConfigMap(Arc::new(r))),
         Resource::Revisions => revision::Revision::decode(raw)
             .map_err(said)?
             .into_record(interner)
@@ -143,6 +152,7 @@ pub(crate) fn set_kind(resource: Resource) -> Option<SetKind> {
         Resource::AdvancedSets => Some(SetKind::Advanced),
         Resource::Pods
         | Resource::Claims
+        | Resource::ConfigMaps
         | Resource::Revisions
         | Resource::StorageClasses
         | Resource::Leases

@@ -126,7 +126,7 @@ impl Judge {
             Resource::Claims => self.claim_changed(entry, scene),
             Resource::Revisions => self.revision_changed(entry, scene),
             Resource::NativeSets | Resource::AdvancedSets => self.set_changed(entry, scene),
-            Resource::StorageClasses | Resource::Leases | Resource::Events => Ok(()),
+            Resource::StorageClasses | Resource::ConfigMaps | Resource::Leases | Resource::Events => Ok(()),
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::args::{ClusterArgs, LogFormat, ManagerArgs};
 use crate::cluster;
 use crate::error::{Error, Exit};
+use flotilla_controllers::launch::LaunchController;
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::CoreOptions;
 use flotilla_engine::core::lease::LeaseOptions;
@@ -50,7 +51,10 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
 
 /// The table of controllers: one line a kind.
 pub(super) fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
-    let mut table: Vec<Box<dyn Controller>> = vec![Box::new(StatefulSetController::new(SetKind::Advanced))];
+    let mut table: Vec<Box<dyn Controller>> = vec![
+        Box::new(StatefulSetController::new(SetKind::Advanced)),
+        Box::new(LaunchController),
+    ];
     if args.native_statefulset {
         table.push(Box::new(StatefulSetController::new(SetKind::Native)));
     }
@@ -62,6 +66,7 @@ pub(super) fn core_options(args: &ManagerArgs) -> CoreOptions {
         Resource::AdvancedSets,
         Resource::Pods,
         Resource::Claims,
+        Resource::ConfigMaps,
         Resource::Revisions,
         Resource::StorageClasses,
     ];
