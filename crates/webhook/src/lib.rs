@@ -1,0 +1,4 @@
+//! Admission and conversion over HTTPS.
+
+#![warn(unreachable_pub)]
+pub mod certificates;
