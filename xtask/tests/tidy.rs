@@ -12,7 +12,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flotilla-apimachinery", &[]),
     ("flotilla-model", &["flotilla-api"]),
     ("flotilla-controllers", &["flotilla-api", "flotilla-model"]),
-    ("flotilla-admission", &["flotilla-api", "flotilla-model"]),
+    (
+        "flotilla-admission",
+        &["flotilla-api", "flotilla-apimachinery", "flotilla-model"],
+    ),
     ("flotilla-engine", &["flotilla-api", "flotilla-model"]),
     (
         "flotilla-apiserver",
