@@ -2,3 +2,4 @@
 
 #![warn(unreachable_pub)]
 pub mod certificates;
+pub mod review;
