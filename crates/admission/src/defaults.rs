@@ -7,3 +7,4 @@ mod table;
 mod template;
 
 pub(crate) use statefulset::statefulset;
+pub(crate) use template::fill_claim;

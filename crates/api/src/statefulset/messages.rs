@@ -86,3 +86,6 @@ pub const HOOK_MARKS: &str = "a lifecycle hook needs labelsHandler or finalizers
 pub const HOOK_LABELS: &str = "labelsHandler must have valid label keys";
 /// On `finalizersHandler`.
 pub const HOOK_FINALIZERS: &str = "finalizersHandler must have qualified names, such as example.com/backup";
+/// On changes of `template` with `InPlaceOnly`; not in CEL, since templates are open to unknown fields.
+pub const IN_PLACE_ONLY: &str = "with podUpdatePolicy InPlaceOnly only images of containers, and quantities of cpu and memory that they \
+    have already, can be changed in template.spec; for other changes use InPlaceIfPossible or ReCreate";
