@@ -18,6 +18,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("flotilla-engine", &["flotilla-api", "flotilla-model"]),
     (
+        "flotilla-webhook",
+        &["flotilla-api", "flotilla-model", "flotilla-admission", "flotilla-engine"],
+    ),
+    (
         "flotilla-apiserver",
         &["flotilla-apimachinery", "flotilla-model", "flotilla-engine"],
     ),
@@ -69,6 +73,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-plan",
             "flotilla-simserver",
             "flotilla-playground",
+            "flotilla-webhook",
         ],
     ),
     ("flotilla-localcluster", &[]),

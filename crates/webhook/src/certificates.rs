@@ -13,7 +13,7 @@ mod read;
 
 pub use decide::{Decision, Reason, decide};
 pub use make::renew;
-pub use read::{Unusable, serving_key};
+pub use read::{Unusable, serving_ends, serving_key};
 
 use std::fmt;
 use std::time::Duration;

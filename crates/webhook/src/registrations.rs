@@ -6,6 +6,7 @@
 use crate::review::Hook;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flotilla_api::{Address, Converter, set_conversion};
 use flotilla_api::names::{DELETE_PROTECTION_LABEL, KRUISE_POD_READY, LAUNCH_PRIORITY, LAUNCH_PRIORITY_ENV, WEBHOOKS_LABEL};
 use serde_json::{Map, Value, json};
 
@@ -55,6 +56,12 @@ impl Place {
         }
     }
 
+    fn url(&self) -> String {
+        let host = self.host();
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        format!("https://{host}:{}", self.port())
+    }
+
     fn client_config(&self, hook: Hook, bundle: &str) -> Value {
         let bundle = STANDARD.encode(bundle);
         match self {
@@ -62,10 +69,7 @@ impl Place {
                 "caBundle": bundle,
                 "service": {"namespace": namespace, "name": name, "path": hook.path(), "port": SERVICE_PORT},
             }),
-            Place::Url { host, port } => {
-                let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-                json!({"caBundle": bundle, "url": format!("https://{host}:{port}{}", hook.path())})
-            }
+            Place::Url { .. } => json!({"caBundle": bundle, "url": format!("{}{}", self.url(), hook.path())}),
         }
     }
 }
@@ -187,19 +191,38 @@ impl Facts<'_> {
 
 /// What a definition with several versions is to say about conversion; `None` for one with a single version.
 pub fn conversion(definition: &Value, place: &Place, bundle: &str) -> Option<Value> {
+    let mut converted = definition.clone();
+    let address = match place {
+        Place::Service { namespace, name } => Address::Service {
+            namespace: namespace.clone(),
+            name: name.clone(),
+            port: SERVICE_PORT,
+        },
+        Place::Url { .. } => Address::Url(place.url()),
+    };
+    let converter = Converter {
+        address,
+        ca_bundle: STANDARD.encode(bundle),
+    };
     if definition.pointer("/spec/versions")?.as_array()?.len() < 2 {
         return None;
     }
-    let name = definition.pointer("/metadata/name")?;
+    set_conversion(&mut converted, Some(&converter));
     Some(json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": name},
-        "spec": {"conversion": {
-            "strategy": "Webhook",
-            "webhook": {"clientConfig": place.client_config(Hook::Convert, bundle), "conversionReviewVersions": ["v1"]},
-        }},
+        "metadata": {"name": definition.pointer("/metadata/name")?},
+        "spec": {"conversion": converted["spec"]["conversion"]},
     }))
+}
+
+/// Versions of a definition that are not served, by place and name: with conversion they can be.
+pub fn unserved(definition: &Value) -> Vec<(usize, String)> {
+    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let unserved = versions.enumerate().filter(|(_, version)| version["served"] == false);
+    unserved
+        .filter_map(|(index, version)| Some((index, version["name"].as_str()?.to_owned())))
+        .collect()
 }
 
 /// Whether `stored` says all that `wanted` says, and registers nothing of ours besides.
@@ -368,7 +391,10 @@ mod tests {
     #[test]
     fn definitions_with_two_versions_are_converted() {
         let definition = |versions: &[&str]| {
-            let versions: Vec<_> = versions.iter().map(|name| json!({"name": name})).collect();
+            let versions: Vec<_> = versions
+                .iter()
+                .map(|name| json!({"name": name, "storage": *name == "v1beta1", "served": *name == "v1beta1"}))
+                .collect();
             json!({"metadata": {"name": SETS}, "spec": {"versions": versions}})
         };
         assert_eq!(conversion(&definition(&["v1beta1"]), &service(), "PEM"), None);
@@ -376,6 +402,7 @@ mod tests {
         assert_eq!(wanted["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["path"], "/convert");
         let mut stored = wanted.clone();
         assert!(is_as_wanted(&stored, &wanted));
+        assert_eq!(unserved(&definition(&["v1beta1", "v1alpha1"])), [(1, "v1alpha1".to_owned())]);
         stored["spec"]["conversion"] = json!({"strategy": "None"});
         assert!(!is_as_wanted(&stored, &wanted));
     }

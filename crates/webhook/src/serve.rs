@@ -14,7 +14,6 @@ use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -190,7 +189,7 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>, mu
         shared.metrics.handshake_failed();
         return;
     };
-    let service = service_fn(move |request| {
+    let service = service_fn(move |request: Request<Incoming>| {
         let shared = shared.clone();
         async move { Ok::<_, Infallible>(respond(&shared, request).await) }
     });
@@ -203,14 +202,13 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>, mu
         .max_concurrent_streams(u32::try_from(REQUESTS_MAX * 2).ok())
         .keep_alive_interval(Some(PING_INTERVAL))
         .keep_alive_timeout(PING_INTERVAL);
-    let graceful = GracefulShutdown::new();
-    let served = graceful.watch(builder.serve_connection(TokioIo::new(stream), service).into_owned());
-    let mut served = std::pin::pin!(served);
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = &mut served => ended,
         _ = stopped.changed() => {
             // Tells the client to send what follows elsewhere; what it has sent is still answered.
-            tokio::join!(served, graceful.shutdown()).0
+            served.as_mut().graceful_shutdown();
+            served.await
         }
     };
     if let Err(why) = ended {

@@ -1,6 +1,7 @@
 //! The shell around the core: sockets, timers, signals. It decides nothing.
 
 pub mod clock;
+pub mod fence;
 mod http;
 pub mod manager;
 mod render;

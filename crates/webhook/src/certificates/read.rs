@@ -139,6 +139,12 @@ pub fn serving_key(stored: &Stored) -> Result<CertifiedKey, Unusable> {
     Ok(key)
 }
 
+/// When the certificate that is shown expires.
+pub fn serving_ends(stored: &Stored) -> Option<Timestamp> {
+    let chain = certificates(&stored.serving, "tls.crt").ok()?;
+    chain.first().map(|serving| serving.not_after)
+}
+
 /// The authorities, if the first one can sign.
 pub(super) fn authorities(stored: &Stored) -> Result<Vec<Certificate>, Unusable> {
     let names = ("ca.crt", "ca.key");
