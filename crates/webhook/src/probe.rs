@@ -29,7 +29,7 @@ pub(crate) async fn answers(place: &Place, bundle: &str, uid: &str) -> Result<()
     }
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 async fn ask(host: &str, port: u16, bundle: &str, uid: &str) -> Result<(), Failure> {
     let stream = TcpStream::connect((host, port)).await?;
@@ -59,7 +59,7 @@ async fn ask(host: &str, port: u16, bundle: &str, uid: &str) -> Result<(), Failu
     }
 }
 
-fn trusting(bundle: &str) -> Result<ClientConfig, Failure> {
+pub(crate) fn trusting(bundle: &str) -> Result<ClientConfig, Failure> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
         roots.add(certificate?)?;

@@ -15,6 +15,10 @@ use flotilla_engine::io::fence::Fence;
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// The shortest pause after a look that failed.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 pub(crate) struct Upkeep {
     options: Options,
@@ -52,10 +56,13 @@ impl Upkeep {
 
     /// Until it is dropped.
     pub(crate) async fn run(mut self) {
-        let pause = self.options.lifetimes.look_every();
+        let pause_max = self.options.lifetimes.look_every();
+        let mut pause = PAUSE_MIN;
         loop {
             let looked = self.look().await;
             self.registered.store(looked.is_ok() && self.fence.may_write(), Ordering::Relaxed);
+            // What is in the way at first goes soon: the lease, another replica that makes certificates, a service without endpoints.
+            pause = if looked.is_ok() { pause_max } else { (pause * 2).min(pause_max) };
             self.complain(looked.err());
             tokio::time::sleep(pause).await;
         }
