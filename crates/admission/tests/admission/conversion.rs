@@ -145,7 +145,9 @@ proptest! {
         prop_assert_eq!(&up["status"], &object["status"]);
         prop_assert_eq!(to(&up, ALPHA), down);
     }
+}
 
+proptest! {
     #[test]
     fn ruling_13_shared_fields_are_those_of_the_older_client(object in generate::set(), other in generate::set()) {
         let mut down = to(&object, ALPHA);

@@ -54,9 +54,9 @@ proptest! {
     #[test]
     fn rule_7_2_templates_make_the_same_pods(object in generate::set()) {
         let mut before = object["spec"]["template"].clone();
-        for list in ["containers", "initContainers"] {
-            for container in before["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-                if container.is_object() && matches!(&container["imagePullPolicy"], Value::Null) {
+        for list in ["/spec/containers", "/spec/initContainers"] {
+            for container in before.pointer_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                if container.is_object() && matches!(container["imagePullPolicy"].as_str(), None | Some("")) {
                     container["imagePullPolicy"] = json!("Always");
                 }
             }
