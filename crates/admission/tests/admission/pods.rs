@@ -66,7 +66,7 @@ fn priority(value: &str) -> Value {
 
 /// The keys that each container waits for.
 fn keys(pod: &Value) -> Vec<Option<&str>> {
-    let containers = pod["spec"]["containers"].as_array().unwrap().iter();
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     containers
         .map(|c| {
             c.pointer("/env/0/valueFrom/configMapKeyRef/key")

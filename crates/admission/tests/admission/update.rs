@@ -81,7 +81,7 @@ fn rule_7_4_spelling_out_a_selector_is_no_change() {
 fn claim(storage: &str, more: &Value) -> Value {
     let mut claim = json!({"metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}}});
-    for (field, value) in more.as_object().unwrap() {
+    for (field, value) in more.as_object().into_iter().flatten() {
         claim["spec"][field] = value.clone();
     }
     claim

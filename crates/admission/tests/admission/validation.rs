@@ -6,8 +6,10 @@ use flotilla_admission::{mutate, validate};
 use flotilla_api::names;
 use serde_json::{Value, json};
 
-/// Tries each row: changes to a good set, and words of the refusal.
-fn try_all(rows: &[(&[(&str, Value)], &[&str])]) {
+/// Changes to a good set, and words of the refusal.
+type Row<'a> = (&'a [(&'a str, Value)], &'a [&'a str]);
+
+fn try_all(rows: &[Row<'_>]) {
     let wrong: Vec<String> = rows
         .iter()
         .filter_map(|(changes, words)| {

@@ -4,8 +4,6 @@ use flotilla_admission::{Found, Memory, Operation, Reply, Request, RevisionInUse
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-pub(crate) const GROUP: &str = "apps.kruise.io";
-
 /// A process that knows what is written here; what is absent from a map does not exist.
 #[derive(Default)]
 pub(crate) struct World {
