@@ -109,9 +109,9 @@ fn empty_object(fields: &mut Map<String, Value>, field: &str) {
 
 fn container(container: &mut Value) {
     rows(container, CONTAINER);
-    list_mut(container, "ports")
-        .iter_mut()
-        .for_each(|port| rows(port, PORT));
+    for port in list_mut(container, "ports") {
+        rows(port, PORT);
+    }
     for entry in list_mut(container, "env") {
         if let Some(source) = entry.get_mut("valueFrom") {
             rows_of(source, "fieldRef", FIELD_REFERENCE);

@@ -76,7 +76,7 @@ fn without_storage(template: &Value, labels_follow: bool) -> Value {
             }
             resources.retain(|_, part| !part.is_null() && part != &json!({}));
         }
-        spec.retain(|field, value| !value.is_null() && !(field == "resources" && value == &json!({})));
+        spec.retain(|field, value| !(value.is_null() || field == "resources" && value == &json!({})));
     }
     rest
 }
