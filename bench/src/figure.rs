@@ -10,6 +10,7 @@ pub(crate) enum Unit {
     Milliseconds,
     PodsPerSecond,
     CpuSeconds,
+    Writes,
 }
 
 impl Unit {
@@ -20,6 +21,7 @@ impl Unit {
             Unit::Milliseconds => format!("{value:.3} ms"),
             Unit::PodsPerSecond => format!("{value:.1} pods/s"),
             Unit::CpuSeconds => format!("{value:.2} s CPU"),
+            Unit::Writes => format!("{value:.0}"),
         }
     }
 }

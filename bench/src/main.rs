@@ -9,6 +9,7 @@ mod heap;
 mod memory;
 mod noop;
 mod observer;
+mod webhook;
 
 use clap::{Parser, ValueEnum};
 use figure::Table;
@@ -49,6 +50,8 @@ enum What {
     Create,
     /// A pass over a settled set of 5,000 pods, beside the built-in controller's.
     Noop,
+    /// What the pod webhook adds to the creation of pods while its certificate changes, beside pods that it is not asked about.
+    Webhook,
     /// All of these.
     All,
 }
@@ -58,7 +61,7 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     let wanted = |what| args.what == what || args.what == What::All;
     let mut table = Table::default();
-    if args.what != What::Create {
+    if !matches!(args.what, What::Create | What::Webhook) {
         let corpus = corpus::gather().await;
         if wanted(What::Memory) {
             table.0.extend(memory::measure(&corpus));
@@ -79,6 +82,9 @@ async fn main() -> ExitCode {
             )
             .await,
         );
+    }
+    if wanted(What::Webhook) {
+        table.0.extend(webhook::measure().await);
     }
     print!("{table}");
     if table.passes() {

@@ -8,6 +8,7 @@ pub mod manager;
 pub mod playground;
 pub mod sets;
 pub mod suite;
+pub mod webhooks;
 
 pub use api::Api;
 pub use manager::Manager;

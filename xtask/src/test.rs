@@ -55,6 +55,7 @@ const SUITES: &[(&str, &str)] = &[
     ("the playground as a process", "process"),
     ("memory and time of the playground", "room"),
     ("plans, and what then happens on a real control plane", "plan"),
+    ("admission and conversion on a real control plane", "webhook"),
     ("faults on a real control plane", "faults"),
 ];
 

@@ -12,8 +12,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flotilla-apimachinery", &[]),
     ("flotilla-model", &["flotilla-api"]),
     ("flotilla-controllers", &["flotilla-api", "flotilla-model"]),
-    ("flotilla-admission", &["flotilla-api", "flotilla-model"]),
+    (
+        "flotilla-admission",
+        &["flotilla-api", "flotilla-apimachinery", "flotilla-model"],
+    ),
     ("flotilla-engine", &["flotilla-api", "flotilla-model"]),
+    (
+        "flotilla-webhook",
+        &["flotilla-api", "flotilla-model", "flotilla-admission", "flotilla-engine"],
+    ),
     (
         "flotilla-apiserver",
         &["flotilla-apimachinery", "flotilla-model", "flotilla-engine"],
@@ -66,6 +73,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-plan",
             "flotilla-simserver",
             "flotilla-playground",
+            "flotilla-webhook",
         ],
     ),
     ("flotilla-localcluster", &[]),

@@ -16,6 +16,8 @@ pub enum Operation {
 /// One request, as the API server asks about it. Objects are the JSON received, never a typed round trip of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
+    /// Names the request; the same when the API server asks again about the same one.
+    pub uid: &'a str,
     /// What it would do.
     pub operation: Operation,
     /// Group of the object's kind; empty for the core group.
@@ -63,6 +65,22 @@ pub struct Refusal {
     pub code: u16,
     /// The sentence: field, value, rule, and what would be accepted; one problem a line.
     pub message: String,
+}
+
+impl Verdict {
+    /// A refusal.
+    pub const fn deny(code: u16, message: String) -> Self {
+        Verdict::Deny(Refusal { code, message })
+    }
+}
+
+impl From<Verdict> for Reply {
+    fn from(verdict: Verdict) -> Self {
+        Reply {
+            verdict,
+            warnings: Vec::new(),
+        }
+    }
 }
 
 impl Reply {

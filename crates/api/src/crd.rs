@@ -63,21 +63,137 @@ fn on_create(text: &str) -> String {
     format!("oldSelf.hasValue() || ({text})")
 }
 
-/// All definitions, as objects for the API server.
+impl Rule {
+    /// Whether it looks at one of these fields of spec.
+    fn mentions(&self, fields: &[String]) -> bool {
+        let (Check::Always(text) | Check::Ratcheting(text) | Check::OnCreate(text) | Check::OnUpdate(text)) =
+            self.check;
+        let names = |text: &str, field: &String| {
+            let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+            words.into_iter().any(|word| word == field)
+        };
+        let own = self.path.strip_prefix("spec.").unwrap_or_default();
+        let own = own.split(['.', '[']).next().unwrap_or_default();
+        fields
+            .iter()
+            .any(|field| own == field || (self.path == "spec" && names(text, field)))
+    }
+}
+
+/// Where the API server finds Flotilla to have objects converted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Converter {
+    /// How it is reached.
+    pub address: Address,
+    /// Certificates of the authority that signed the server's, as base64 of PEM.
+    pub ca_bundle: String,
+}
+
+/// How a webhook is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Through a Service in the cluster.
+    Service {
+        /// The Service's namespace.
+        namespace: String,
+        /// The Service's name.
+        name: String,
+        /// The Service's port.
+        port: u16,
+    },
+    /// At `https://host:port`, without a path.
+    Url(String),
+}
+
+/// The path of conversions.
+pub const CONVERT_PATH: &str = "/convert";
+
+/// All definitions, as objects for the API server, for a cluster without webhooks.
+///
+/// Without conversion the API server would only rewrite `apiVersion`: what an old version lacks would vanish when somebody writes
+/// through it. So only the stored version is served; the others are listed, so that objects stored in them can be read.
 ///
 /// # Panics
 /// Never, unless a rule names a path that the types do not have; the tests of this crate build them all.
 pub fn crds() -> Vec<Value> {
+    let json = |crd| serde_json::to_value(crd).expect("a definition is JSON");
     vec![definition(
-        &serde_json::to_value(statefulset::StatefulSet::crd()).expect("a definition is JSON"),
+        &json(statefulset::StatefulSet::crd()),
+        &json(statefulset::v1alpha1::StatefulSet::crd()),
         statefulset::rules::RULES,
     )]
 }
 
-fn definition(crd: &Value, rules: &[Rule]) -> Value {
-    let mut crd = crd.clone();
-    let schema = crd
-        .pointer_mut("/spec/versions/0/schema/openAPIV3Schema")
+/// All definitions for a cluster in which Flotilla converts: all versions are served.
+pub fn crds_with_conversion(converter: &Converter) -> Vec<Value> {
+    let mut crds = crds();
+    for crd in &mut crds {
+        set_conversion(crd, Some(converter));
+    }
+    crds
+}
+
+/// Writes into a definition whether and by whom its objects are converted, and accordingly which versions are served. Definitions with
+/// one version are left as they are.
+pub fn set_conversion(crd: &mut Value, converter: Option<&Converter>) {
+    let versions = crd.pointer_mut("/spec/versions").and_then(Value::as_array_mut);
+    let Some(versions) = versions.filter(|versions| versions.len() > 1) else {
+        return;
+    };
+    for version in versions {
+        version["served"] = json!(converter.is_some() || version["storage"] == true);
+    }
+    crd["spec"]["conversion"] = match converter {
+        None => json!({"strategy": "None"}),
+        Some(converter) => json!({"strategy": "Webhook", "webhook": {
+            "conversionReviewVersions": ["v1", "v1beta1"],
+            "clientConfig": client_config(converter),
+        }}),
+    };
+}
+
+fn client_config(converter: &Converter) -> Value {
+    match &converter.address {
+        Address::Service { namespace, name, port } => json!({
+            "service": {"namespace": namespace, "name": name, "port": port, "path": CONVERT_PATH},
+            "caBundle": converter.ca_bundle,
+        }),
+        Address::Url(url) => json!({
+            "url": format!("{}{CONVERT_PATH}", url.trim_end_matches('/')),
+            "caBundle": converter.ca_bundle,
+        }),
+    }
+}
+
+/// The definition of a kind with an older version beside the one that is stored.
+fn definition(hub: &Value, older: &Value, rules: &[Rule]) -> Value {
+    let mut crd = hub.clone();
+    let stored = &mut crd["spec"]["versions"][0];
+    let mut old = stored.clone();
+    for part in ["name", "schema"] {
+        old[part] = older["spec"]["versions"][0][part].clone();
+    }
+    old["storage"] = json!(false);
+    let of = |version: &Value| -> Vec<String> {
+        let spec = version.pointer("/schema/openAPIV3Schema/properties/spec/properties");
+        let fields = spec.and_then(Value::as_object).into_iter().flatten();
+        fields.map(|(field, _)| field.clone()).collect()
+    };
+    let known = of(&old);
+    let lacking: Vec<_> = of(stored).into_iter().filter(|field| !known.contains(field)).collect();
+    complete(stored, rules.iter());
+    complete(&mut old, rules.iter().filter(|rule| !rule.mentions(&lacking)));
+    if let Some(versions) = crd["spec"]["versions"].as_array_mut() {
+        versions.push(old);
+    }
+    set_conversion(&mut crd, None);
+    crd
+}
+
+/// Adds rules to the schema of a version, and puts it in order.
+fn complete<'r>(version: &mut Value, rules: impl Iterator<Item = &'r Rule>) {
+    let schema = version
+        .pointer_mut("/schema/openAPIV3Schema")
         .expect("kube writes a schema");
     unwrap_descriptions(schema);
     // An absent field and null are the same to the API server; declaring them nullable would store the nulls and confuse `has()`.
@@ -91,7 +207,6 @@ fn definition(crd: &Value, rules: &[Rule]) -> Value {
             .or_insert_with(|| Value::Array(Vec::new()));
         list.as_array_mut().expect("a list").extend(rule.validations());
     }
-    crd
 }
 
 /// Joins the lines of comments, which are wrapped for the source text, so that `kubectl explain` can wrap them for the terminal.
@@ -157,8 +272,11 @@ mod tests {
 
     #[test]
     fn every_field_is_documented_for_kubectl_explain() {
-        for crd in crds() {
-            let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        for version in crds()
+            .iter()
+            .flat_map(|crd| crd["spec"]["versions"].as_array().unwrap())
+        {
+            let schema = &version["schema"]["openAPIV3Schema"];
             let mut missing = Vec::new();
             let mut inside_template = false;
             every_schema(schema, "", &mut |path, schema| {
@@ -198,12 +316,126 @@ mod tests {
 
     #[test]
     fn schemas_have_no_defaults_of_ours() {
-        for crd in crds() {
-            let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        for version in crds()
+            .iter()
+            .flat_map(|crd| crd["spec"]["versions"].as_array().unwrap())
+        {
+            let schema = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
             every_schema(schema, "", &mut |path, schema| {
                 assert!(schema.get("default").is_none(), "{path}");
             });
         }
+    }
+
+    fn rules_of(version: &Value) -> Vec<String> {
+        let mut messages = Vec::new();
+        every_schema(&version["schema"]["openAPIV3Schema"], "", &mut |_, schema| {
+            let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
+            for rule in rules.into_iter().flatten() {
+                messages.push(rule["message"].as_str().unwrap().to_owned());
+            }
+        });
+        messages.sort();
+        messages.dedup();
+        messages
+    }
+
+    #[test]
+    fn rule_3_3_the_older_version_has_its_fields_and_their_rules() {
+        let crd = &crds()[0];
+        let (hub, old) = (&crd["spec"]["versions"][0], &crd["spec"]["versions"][1]);
+        assert_eq!(
+            (hub["name"].as_str(), old["name"].as_str()),
+            (Some("v1beta1"), Some("v1alpha1"))
+        );
+        let fields = |version: &Value| -> Vec<String> {
+            let spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].as_object();
+            spec.unwrap().keys().cloned().collect()
+        };
+        let mut listed: Vec<_> = statefulset::v1alpha1::SPEC_FIELDS.to_vec();
+        listed.sort_unstable();
+        assert_eq!(fields(old), listed);
+        let lacking: Vec<_> = fields(hub)
+            .into_iter()
+            .filter(|f| !listed.contains(&f.as_str()))
+            .collect();
+        assert_eq!(
+            lacking,
+            [
+                "lifecycle",
+                "ordinals",
+                "persistentVolumeClaimRetentionPolicy",
+                "reserveOrdinals",
+                "scaleStrategy",
+                "specialPodsSelectors",
+                "volumeClaimUpdateStrategy",
+            ]
+        );
+        let old_rules = rules_of(old);
+        let left_out: Vec<_> = rules_of(hub).into_iter().filter(|m| !old_rules.contains(m)).collect();
+        let words = [
+            "lifecycle",
+            "labelsHandler",
+            "finalizersHandler",
+            "persistentVolumeClaim",
+            "reserveOrdinals",
+            "scaleStrategy",
+            "specialPods",
+            "volumeClaimUpdateStrategy",
+        ];
+        for message in &left_out {
+            assert!(words.iter().any(|word| message.contains(word)), "{message} is left out");
+        }
+        assert!(
+            left_out.len() > 8 && old_rules.len() > 15,
+            "{} {}",
+            left_out.len(),
+            old_rules.len()
+        );
+        let shared = ["additionalPrinterColumns", "subresources"];
+        for part in shared {
+            assert_eq!(hub[part], old[part]);
+        }
+    }
+
+    #[test]
+    fn rule_3_3_older_versions_are_served_only_where_somebody_converts() {
+        let served = |crd: &Value| -> Vec<(bool, bool)> {
+            let versions = crd["spec"]["versions"].as_array().unwrap();
+            versions
+                .iter()
+                .map(|v| (v["served"] == true, v["storage"] == true))
+                .collect()
+        };
+        let without = &crds()[0];
+        assert_eq!(without["spec"]["conversion"], json!({"strategy": "None"}));
+        assert_eq!(served(without), [(true, true), (false, false)]);
+        let mut converter = Converter {
+            address: Address::Service {
+                namespace: "flotilla-system".into(),
+                name: "flotilla".into(),
+                port: 443,
+            },
+            ca_bundle: "Y2E=".into(),
+        };
+        let with = &crds_with_conversion(&converter)[0];
+        assert_eq!(served(with), [(true, true), (true, false)]);
+        assert_eq!(
+            with["spec"]["conversion"],
+            json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1", "v1beta1"], "clientConfig": {
+                "service": {"namespace": "flotilla-system", "name": "flotilla", "port": 443, "path": "/convert"},
+                "caBundle": "Y2E=",
+            }}})
+        );
+        converter.address = Address::Url("https://127.0.0.1:9443/".into());
+        let mut by_url = with.clone();
+        set_conversion(&mut by_url, Some(&converter));
+        assert_eq!(
+            by_url["spec"]["conversion"]["webhook"]["clientConfig"],
+            json!({"url": "https://127.0.0.1:9443/convert", "caBundle": "Y2E="})
+        );
+        set_conversion(&mut by_url, None);
+        assert_eq!(&by_url, without);
     }
 
     #[test]

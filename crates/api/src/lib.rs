@@ -5,4 +5,4 @@ mod crd;
 pub mod names;
 pub mod statefulset;
 
-pub use crd::{Rule, crds};
+pub use crd::{Address, CONVERT_PATH, Converter, Rule, crds, crds_with_conversion, set_conversion};

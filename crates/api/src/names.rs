@@ -79,3 +79,10 @@ pub const DELETE_PROTECTION_LABEL: &str = "policy.kruise.io/delete-protection";
 pub const WEBHOOKS_LABEL: &str = "flotilla.rs/webhooks";
 /// Annotation of an object read through an older version: fields that this version lacks, as JSON.
 pub const HUB_FIELDS: &str = "flotilla.rs/hub-fields";
+
+/// Opt-in on a set: `true` lets a pod on an unreachable node occupy its place without holding up others.
+pub const SKIP_UNREACHABLE: &str = "flotilla.rs/skip-unreachable";
+/// Opt-in on a set: `true` pulls images ahead also of updates that make pods anew.
+pub const PRE_DOWNLOAD_RECREATE: &str = "flotilla.rs/pre-download-recreate";
+/// Opt-in on a set: the NodeFailurePolicy by which its pods are recovered from failed nodes.
+pub const NODE_FAILURE_POLICY: &str = "flotilla.rs/node-failure-policy";

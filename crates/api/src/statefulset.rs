@@ -3,7 +3,9 @@
 //! The types are what a client in Rust reads and writes; the schema of the custom resource definition is derived from them, so the
 //! comments on fields are what `kubectl explain` shows. Rules that reach beyond one field are in `rules`.
 
+pub mod messages;
 pub(crate) mod rules;
+pub mod v1alpha1;
 
 use crate::common::{Condition, LabelSelector, claim_templates, int_or_string, label_map, pod_template};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

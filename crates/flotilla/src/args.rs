@@ -121,6 +121,26 @@ pub struct ManagerArgs {
     /// Address of /metrics, /healthz and /readyz; `none` for no server.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS", value_parser = address)]
     pub http_address: HttpAddress,
+    /// Where to serve admission and conversion for the API server over HTTPS; `none` for nowhere. Default: 0.0.0.0:9443 inside a pod,
+    /// none outside of one.
+    ///
+    /// Whoever holds the lease makes the certificates and tells the API server where webhooks are served. What was registered once
+    /// stays: a manager without webhooks takes nothing away.
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub webhook_address: Option<HttpAddress>,
+    /// Service by which the API server finds the webhooks. Default: flotilla-webhook in the lease's namespace.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = service)]
+    pub webhook_service: Option<ServiceName>,
+    /// Address by which the API server finds the webhooks without a service, for a manager outside of the cluster.
+    #[arg(long, value_name = "https://HOST:PORT", value_parser = webhook_url, conflicts_with = "webhook_service")]
+    pub webhook_url: Option<WebhookUrl>,
+    /// Directory with tls.crt, tls.key and ca.crt for the webhooks, read again when they change. Without it they are made, and kept in
+    /// the Secret flotilla-webhook-certificates of the lease's namespace.
+    #[arg(long, value_name = "DIR")]
+    pub tls_dir: Option<PathBuf>,
+    /// How long serving certificates live, for tests.
+    #[arg(long, value_name = "SECONDS", hide = true, value_parser = clap::value_parser!(u64).range(6..))]
+    pub certificate_seconds: Option<u64>,
     /// How long to watch for other controllers before the first write to a native set, in seconds.
     #[arg(long, default_value_t = 15, value_name = "SECONDS")]
     pub observation_seconds: u64,
@@ -147,6 +167,47 @@ fn address(text: &str) -> Result<HttpAddress, String> {
         Ok(address) => Ok(HttpAddress(Some(address))),
         Err(_) => Err("must be an IP address with a port, such as 127.0.0.1:8080, or none".to_owned()),
     }
+}
+
+/// A service, as NAMESPACE/NAME.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceName {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+fn service(text: &str) -> Result<ServiceName, String> {
+    match text.split_once('/') {
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => Ok(ServiceName {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }),
+        _ => Err("must be NAMESPACE/NAME, such as flotilla-system/flotilla-webhook".to_owned()),
+    }
+}
+
+/// Where webhooks are found without a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookUrl {
+    /// Host name or IP address.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+fn webhook_url(text: &str) -> Result<WebhookUrl, String> {
+    let parse = || {
+        let url: http::Uri = text.parse().ok()?;
+        let is_bare = url.path() == "/" && url.query().is_none() && url.scheme_str() == Some("https");
+        let host = url.host()?.trim_start_matches('[').trim_end_matches(']');
+        (is_bare && !host.is_empty()).then(|| WebhookUrl {
+            host: host.to_owned(),
+            port: url.port_u16().unwrap_or(443),
+        })
+    };
+    parse().ok_or_else(|| "must be https://HOST:PORT without a path: the API server speaks nothing else".to_owned())
 }
 
 /// Form of log lines.
@@ -351,5 +412,20 @@ mod tests {
         assert!(address("127.0.0.1:80").unwrap().0.is_some());
         assert!(address("none").unwrap().0.is_none());
         assert!(address("localhost").unwrap_err().contains("127.0.0.1:8080"));
+    }
+
+    #[test]
+    fn places_of_webhooks_parse_or_say_why() {
+        let parsed = |text: &str| webhook_url(text).map(|url| (url.host, url.port));
+        assert_eq!(parsed("https://127.0.0.1:9443"), Ok(("127.0.0.1".to_owned(), 9443)));
+        assert_eq!(parsed("https://[::1]:9443/"), Ok(("::1".to_owned(), 9443)));
+        assert_eq!(parsed("https://hooks.example.test"), Ok(("hooks.example.test".to_owned(), 443)));
+        for wrong in ["http://127.0.0.1:9443", "127.0.0.1:9443", "https://a/path", "https://a?b", "https://", ""] {
+            assert!(parsed(wrong).unwrap_err().contains("https://HOST:PORT"), "{wrong}");
+        }
+        assert_eq!(service("a/b").unwrap().name, "b");
+        for wrong in ["a", "/b", "a/", "a/b/c", ""] {
+            assert!(service(wrong).unwrap_err().contains("NAMESPACE/NAME"), "{wrong}");
+        }
     }
 }

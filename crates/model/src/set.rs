@@ -8,7 +8,7 @@ mod ordinals;
 mod read;
 mod spec;
 
-pub use ordinals::{IntervalSet, Ordinals};
+pub use ordinals::{IntervalSet, Ordinals, parse_reserved};
 pub use read::read_set;
 pub use spec::{
     Area, ClaimTemplate, FieldProblem, Hook, Lifecycle, PodManagement, PodUpdatePolicy, PriorityStrategy, PriorityTerm,

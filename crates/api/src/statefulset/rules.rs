@@ -1,6 +1,7 @@
 //! Rules about Advanced StatefulSets that the API server checks (specification 1.1.9, 7.3 and 7.4). What CEL cannot express is listed
 //! in ARCHITECTURE.md.
 
+use super::messages;
 use crate::crd::{Check, Rule};
 
 const fn always(path: &'static str, rule: &'static str, message: &'static str) -> Rule {
@@ -34,16 +35,12 @@ const POSITIVE: &str = "type(self) == int ? self >= 1 : self.matches('^0*(100|[1
 const NOT_EMPTY: &str = "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)";
 const WELL_FORMED: &str = "!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] \
     ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))";
-const OPERATORS: &str = "operators are In and NotIn, with values, and Exists and DoesNotExist, without";
 const HOOK_HAS_MARKS: &str = "(has(self.labelsHandler) && size(self.labelsHandler) > 0) \
     || (has(self.finalizersHandler) && size(self.finalizersHandler) > 0)";
 const HOOK_LABELS: &str =
     "!has(self.labelsHandler) || self.labelsHandler.all(k, !format.qualifiedName().validate(k).hasValue())";
 const HOOK_FINALIZERS: &str =
     "!has(self.finalizersHandler) || self.finalizersHandler.all(f, f.matches('^[^/]+/[^/]+$'))";
-const HOOK_MARKS_MESSAGE: &str = "a lifecycle hook needs labelsHandler or finalizersHandler";
-const HOOK_LABELS_MESSAGE: &str = "labelsHandler must have valid label keys";
-const HOOK_FINALIZERS_MESSAGE: &str = "finalizersHandler must have qualified names, such as example.com/backup";
 const RETENTION: &str = "self in ['', 'Retain', 'Delete']";
 
 /// In the order of the specification.
@@ -51,109 +48,105 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         path: "",
         check: Check::OnCreate("size(self.metadata.name) <= 52"),
-        message: "the name of a set may have at most 52 characters, because the names of its revisions must fit into a label (63)",
+        message: messages::NAME_LENGTH,
         field: None,
     },
     always(
         "spec.podManagementPolicy",
         "self in ['', 'OrderedReady', 'Parallel']",
-        "podManagementPolicy must be OrderedReady or Parallel",
+        messages::POD_MANAGEMENT_POLICY,
     ),
     always(
         "spec.reserveOrdinals[]",
         "type(self) == int ? self >= 0 : self.matches('^[0-9]{1,10}-[0-9]{1,10}$') \
          && int(self.split('-')[0]) <= int(self.split('-')[1]) && int(self.split('-')[1]) - int(self.split('-')[0]) < 1000000",
-        "an entry of reserveOrdinals must be a number, 0 or more, or a range such as \"3-5\" of at most 1000000 ordinals",
+        messages::RESERVED_ORDINAL,
     ),
-    always(
-        "spec.scaleStrategy.maxUnavailable",
-        POSITIVE,
-        "scaleStrategy.maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%",
-    ),
+    always("spec.scaleStrategy.maxUnavailable", POSITIVE, messages::SCALE_BUDGET),
     across(
         ".scaleStrategy.maxUnavailable",
         "$.?podManagementPolicy.orValue('') == 'Parallel' || $.?scaleStrategy.?maxUnavailable.orValue(1) == 1",
-        "scaleStrategy.maxUnavailable can only be 1 unless podManagementPolicy is Parallel",
+        messages::SCALE_BUDGET_PARALLEL,
     ),
     always(
         "spec.updateStrategy",
         "self.?type.orValue('') in ['', 'RollingUpdate', 'OnDelete']",
-        "updateStrategy.type must be RollingUpdate or OnDelete",
+        messages::UPDATE_TYPE,
     ),
     always(
         "spec.updateStrategy",
         "self.?type.orValue('') != 'OnDelete' || !has(self.rollingUpdate)",
-        "updateStrategy.rollingUpdate cannot be used when updateStrategy.type is OnDelete",
+        messages::ROLLING_WITH_ON_DELETE,
     ),
     always(
         "spec.updateStrategy.rollingUpdate.maxUnavailable",
         POSITIVE,
-        "rollingUpdate.maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%",
+        messages::UPDATE_BUDGET,
     ),
     across(
         ".updateStrategy.rollingUpdate.maxUnavailable",
         "$.?podManagementPolicy.orValue('') == 'Parallel' || $.?updateStrategy.?rollingUpdate.?maxUnavailable.orValue(1) == 1",
-        "rollingUpdate.maxUnavailable can only be 1 unless podManagementPolicy is Parallel",
+        messages::UPDATE_BUDGET_PARALLEL,
     ),
     always(
         "spec.updateStrategy.rollingUpdate.podUpdatePolicy",
         "self in ['', 'ReCreate', 'InPlaceIfPossible', 'InPlaceOnly']",
-        "podUpdatePolicy must be ReCreate, InPlaceIfPossible or InPlaceOnly",
+        messages::POD_UPDATE_POLICY,
     ),
     across(
         ".updateStrategy.rollingUpdate.podUpdatePolicy",
         "!($.?updateStrategy.?rollingUpdate.?podUpdatePolicy.orValue('') in ['InPlaceIfPossible', 'InPlaceOnly']) \
          || (has($.template.spec) && has($.template.spec.readinessGates) \
          && $.template.spec.readinessGates.exists(g, has(g.conditionType) && g.conditionType == 'InPlaceUpdateReady'))",
-        "podUpdatePolicy InPlaceIfPossible and InPlaceOnly need the condition InPlaceUpdateReady in template.spec.readinessGates",
+        messages::IN_PLACE_GATE,
     ),
     across(
         ".updateStrategy.rollingUpdate.unorderedUpdate",
         "$.?podManagementPolicy.orValue('') == 'Parallel' || !$.?updateStrategy.?rollingUpdate.?unorderedUpdate.hasValue()",
-        "unorderedUpdate can only be used when podManagementPolicy is Parallel",
+        messages::UNORDERED_PARALLEL,
     ),
     always(
         "spec.updateStrategy.rollingUpdate.unorderedUpdate.priorityStrategy",
         "size(self.?orderPriority.orValue([])) == 0 || size(self.?weightPriority.orValue([])) == 0",
-        "priorityStrategy must have orderPriority or weightPriority, not both",
+        messages::PRIORITY_ONE_OF,
     ),
     always(
         "spec.updateStrategy.rollingUpdate.unorderedUpdate.priorityStrategy.orderPriority[]",
         "self.orderedKey != ''",
-        "orderedKey must not be empty",
+        messages::ORDERED_KEY,
     ),
     always(
         "spec.updateStrategy.rollingUpdate.unorderedUpdate.priorityStrategy.weightPriority[]",
         "self.weight >= 0 && self.weight <= 100",
-        "weight must be 0 to 100",
+        messages::WEIGHT,
     ),
     always(
         "spec.updateStrategy.rollingUpdate.unorderedUpdate.priorityStrategy.weightPriority[].matchSelector",
         NOT_EMPTY,
-        "matchSelector must not be empty",
+        messages::MATCH_SELECTOR_EMPTY,
     ),
     always(
         "spec.updateStrategy.rollingUpdate.unorderedUpdate.priorityStrategy.weightPriority[].matchSelector",
         WELL_FORMED,
-        OPERATORS,
+        messages::OPERATORS,
     ),
     always(
         "spec.updateStrategy.rollingUpdate.inPlaceUpdateStrategy.imagePreDownloadParallelism",
         POSITIVE,
-        "imagePreDownloadParallelism must be a number of at least 1 or a percentage from 1% to 100%",
+        messages::PRE_DOWNLOAD_PARALLELISM,
     ),
     always(
         "spec.persistentVolumeClaimRetentionPolicy.whenDeleted",
         RETENTION,
-        "persistentVolumeClaimRetentionPolicy.whenDeleted must be Retain or Delete",
+        messages::WHEN_DELETED,
     ),
     always(
         "spec.persistentVolumeClaimRetentionPolicy.whenScaled",
         RETENTION,
-        "persistentVolumeClaimRetentionPolicy.whenScaled must be Retain or Delete",
+        messages::WHEN_SCALED,
     ),
-    always("spec.selector", NOT_EMPTY, "selector must not be empty"),
-    always("spec.selector", WELL_FORMED, OPERATORS),
+    always("spec.selector", NOT_EMPTY, messages::SELECTOR_EMPTY),
+    always("spec.selector", WELL_FORMED, messages::OPERATORS),
     across(
         ".selector",
         "(!has($.selector.matchLabels) || $.selector.matchLabels.all(k, has($.template.metadata) && has($.template.metadata.labels) \
@@ -163,81 +156,85 @@ pub(crate) const RULES: &[Rule] = &[
          ? (e.operator == 'In' ? has(e.values) && $.template.metadata.labels[e.key] in e.values \
             : e.operator == 'NotIn' ? !has(e.values) || !($.template.metadata.labels[e.key] in e.values) : e.operator == 'Exists') \
          : e.operator in ['NotIn', 'DoesNotExist']))",
-        "selector must match template.metadata.labels",
+        messages::SELECTOR_MATCHES,
     ),
     always(
         "spec.template.metadata.labels",
         "self.all(k, !format.qualifiedName().validate(k).hasValue())",
-        "template.metadata.labels must have valid label keys",
+        messages::TEMPLATE_LABELS,
     ),
     always(
         "spec.template.metadata.annotations",
         "self.all(k, !format.qualifiedName().validate(k.lowerAscii()).hasValue())",
-        "template.metadata.annotations must have valid keys",
+        messages::TEMPLATE_ANNOTATIONS,
     ),
     always(
         "spec.template.spec",
         "self.?restartPolicy.orValue('') in ['', 'Always']",
-        "template.spec.restartPolicy must be Always",
+        messages::RESTART_POLICY,
     ),
     always(
         "spec.template.spec",
         "!has(self.activeDeadlineSeconds)",
-        "template.spec.activeDeadlineSeconds cannot be used in a set",
+        messages::ACTIVE_DEADLINE,
     ),
     always(
         "spec.template.spec",
         "size(self.?containers.orValue([])) > 0",
-        "template.spec.containers must have at least one container",
+        messages::CONTAINERS,
     ),
-    always("spec.lifecycle.preDelete", HOOK_HAS_MARKS, HOOK_MARKS_MESSAGE),
-    always("spec.lifecycle.preDelete", HOOK_LABELS, HOOK_LABELS_MESSAGE),
-    always("spec.lifecycle.preDelete", HOOK_FINALIZERS, HOOK_FINALIZERS_MESSAGE),
-    always("spec.lifecycle.inPlaceUpdate", HOOK_HAS_MARKS, HOOK_MARKS_MESSAGE),
-    always("spec.lifecycle.inPlaceUpdate", HOOK_LABELS, HOOK_LABELS_MESSAGE),
-    always("spec.lifecycle.inPlaceUpdate", HOOK_FINALIZERS, HOOK_FINALIZERS_MESSAGE),
-    always("spec.lifecycle.preNormal", HOOK_HAS_MARKS, HOOK_MARKS_MESSAGE),
-    always("spec.lifecycle.preNormal", HOOK_LABELS, HOOK_LABELS_MESSAGE),
-    always("spec.lifecycle.preNormal", HOOK_FINALIZERS, HOOK_FINALIZERS_MESSAGE),
+    always("spec.lifecycle.preDelete", HOOK_HAS_MARKS, messages::HOOK_MARKS),
+    always("spec.lifecycle.preDelete", HOOK_LABELS, messages::HOOK_LABELS),
+    always("spec.lifecycle.preDelete", HOOK_FINALIZERS, messages::HOOK_FINALIZERS),
+    always("spec.lifecycle.inPlaceUpdate", HOOK_HAS_MARKS, messages::HOOK_MARKS),
+    always("spec.lifecycle.inPlaceUpdate", HOOK_LABELS, messages::HOOK_LABELS),
+    always(
+        "spec.lifecycle.inPlaceUpdate",
+        HOOK_FINALIZERS,
+        messages::HOOK_FINALIZERS,
+    ),
+    always("spec.lifecycle.preNormal", HOOK_HAS_MARKS, messages::HOOK_MARKS),
+    always("spec.lifecycle.preNormal", HOOK_LABELS, messages::HOOK_LABELS),
+    always("spec.lifecycle.preNormal", HOOK_FINALIZERS, messages::HOOK_FINALIZERS),
     across(
         ".lifecycle",
         "!has($.lifecycle) || !has($.selector.matchLabels) || $.selector.matchLabels.all(k, \
          !(has($.lifecycle.preDelete) && has($.lifecycle.preDelete.labelsHandler) && k in $.lifecycle.preDelete.labelsHandler) \
          && !(has($.lifecycle.inPlaceUpdate) && has($.lifecycle.inPlaceUpdate.labelsHandler) && k in $.lifecycle.inPlaceUpdate.labelsHandler) \
          && !(has($.lifecycle.preNormal) && has($.lifecycle.preNormal.labelsHandler) && k in $.lifecycle.preNormal.labelsHandler))",
-        "labels of lifecycle hooks must not be labels of the selector",
+        messages::HOOK_SELECTOR,
     ),
     always(
         "spec.volumeClaimUpdateStrategy",
         "self.?type.orValue('') in ['', 'OnDelete', 'OnPodRollingUpdate']",
-        "volumeClaimUpdateStrategy.type must be OnDelete or OnPodRollingUpdate",
+        messages::CLAIM_UPDATE_TYPE,
     ),
     always(
         "spec.volumeClaimTemplates",
         "self.all(t, has(t.metadata) && has(t.metadata.name) && t.metadata.name != '' \
          && self.exists_one(u, has(u.metadata) && has(u.metadata.name) && u.metadata.name == t.metadata.name))",
-        "each of volumeClaimTemplates must have a metadata.name that no other has",
+        messages::CLAIM_NAMES,
     ),
     always(
         "spec.specialPodsSelectors[]",
         NOT_EMPTY,
-        "an entry of specialPodsSelectors must not be empty",
+        messages::SPECIAL_SELECTOR_EMPTY,
     ),
-    always("spec.specialPodsSelectors[]", WELL_FORMED, OPERATORS),
+    always("spec.specialPodsSelectors[]", WELL_FORMED, messages::OPERATORS),
     on_update(
         ".selector",
         "self.selector == oldSelf.selector",
-        "selector cannot be changed",
+        messages::SELECTOR_FIXED,
     ),
     on_update(
         ".serviceName",
         "(has(self.serviceName) ? self.serviceName : '') == (has(oldSelf.serviceName) ? oldSelf.serviceName : '')",
-        "serviceName cannot be changed",
+        messages::SERVICE_NAME_FIXED,
     ),
     on_update(
         ".podManagementPolicy",
         "(self.?podManagementPolicy.orValue('') == 'Parallel') == (oldSelf.?podManagementPolicy.orValue('') == 'Parallel')",
-        "podManagementPolicy cannot be changed",
+        messages::POD_MANAGEMENT_FIXED,
     ),
     on_update(
         ".volumeClaimTemplates",
@@ -252,7 +249,7 @@ pub(crate) const RULES: &[Rule] = &[
                 && (has(t.spec.volumeMode) ? t.spec.volumeMode : '') == (has(o.spec.volumeMode) ? o.spec.volumeMode : '') \
                 && has(t.spec.accessModes) == has(o.spec.accessModes) \
                 && (!has(t.spec.accessModes) || t.spec.accessModes == o.spec.accessModes))))",
-        "with volumeClaimUpdateStrategy.type OnPodRollingUpdate only the requested storage of volumeClaimTemplates can be changed",
+        messages::CLAIMS_ONLY_STORAGE,
     ),
     on_update(
         ".volumeClaimTemplates",
@@ -264,6 +261,6 @@ pub(crate) const RULES: &[Rule] = &[
             || (has(t.spec) && has(t.spec.resources) && has(t.spec.resources.requests) && 'storage' in t.spec.resources.requests \
                && quantity(string(t.spec.resources.requests['storage'])) \
                   .compareTo(quantity(string(o.spec.resources.requests['storage']))) >= 0)))",
-        "with volumeClaimUpdateStrategy.type OnPodRollingUpdate the requested storage of volumeClaimTemplates cannot be made smaller",
+        messages::CLAIMS_SMALLER,
     ),
 ];

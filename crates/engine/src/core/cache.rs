@@ -12,12 +12,12 @@ use std::sync::Arc;
 /// Everything that is known of the cluster.
 #[derive(Debug, Default)]
 pub struct Cache {
-    pods: Store<PodRecord>,
-    claims: Store<ClaimRecord>,
+    pub(super) pods: Store<PodRecord>,
+    pub(super) claims: Store<ClaimRecord>,
     revisions: Store<RevisionRecord>,
     native_sets: Store<SetRecord>,
-    advanced_sets: Store<SetRecord>,
-    storage_classes: Store<StorageClassRecord>,
+    pub(super) advanced_sets: Store<SetRecord>,
+    pub(super) storage_classes: Store<StorageClassRecord>,
     config_maps: Store<ConfigMapRecord>,
     /// Shares strings between records; what is decoded for this cache goes through it.
     pub interner: Interner,

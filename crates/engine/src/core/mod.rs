@@ -7,6 +7,7 @@
 
 mod answers;
 pub mod cache;
+pub mod census;
 pub mod events;
 pub mod foreign;
 mod leading;

@@ -4,9 +4,11 @@
 //! still held: the loop may have been stopped between deciding and sending, and the clock runs on meanwhile.
 
 use super::clock::Clock;
+use super::fence::Fence;
 use super::requests::{Asked, Raw, read, send};
 use super::watch::{Feed, Watcher};
 use super::{discovery, http, render};
+use crate::core::census::Census;
 use crate::core::request::{Request, RequestId};
 use crate::core::{Core, CoreOptions, Effect, WatchEvent};
 use crate::wire::watch::Frame;
@@ -14,11 +16,11 @@ use crate::wire::{self, Encoding, Unreadable};
 use bytes::Bytes;
 use flotilla_model::{Controller, ObjectKey, Resource, Timestamp};
 use futures::FutureExt;
+use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -35,8 +37,11 @@ const INPUTS_MAX: usize = 128;
 /// How long a shutdown may take, from the signal to the released lease.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(10);
 
+/// How often whoever runs beside the manager is told what there is.
+const CENSUS_EVERY: Duration = Duration::from_secs(2);
+
 /// How the manager is run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ManagerOptions {
     /// Everything that concerns the logic.
     pub core: CoreOptions,
@@ -44,6 +49,22 @@ pub struct ManagerOptions {
     pub namespace: Option<String>,
     /// Where to serve metrics and health; nowhere if `None`.
     pub http_address: Option<SocketAddr>,
+    /// Until when this process may write; shared with whoever else does.
+    pub fence: Fence,
+    /// What else runs in this process, if anything does.
+    pub beside: Option<Arc<dyn Beside>>,
+}
+
+/// Something that runs beside the manager: it shares its metrics, its readiness, and what it knows.
+pub trait Beside: Send + Sync {
+    /// Adds its metrics to a page that is being made.
+    fn register(&self, registry: &mut Registry);
+
+    /// What is missing before it is ready, in words; empty if nothing is.
+    fn not_ready(&self) -> Vec<String>;
+
+    /// What the caches say now. Called again and again; must return soon.
+    fn learn(&self, census: Census);
 }
 
 /// Why the manager could not run.
@@ -132,8 +153,11 @@ struct Shell {
     client: kube::Client,
     /// Where the lease is.
     lease: ObjectKey,
-    /// Until when writes may be sent, in milliseconds since the epoch; request tasks look at it right before they send.
-    fence: Arc<AtomicI64>,
+    /// Until when writes may be sent; request tasks look at it right before they send.
+    fence: Fence,
+    beside: Option<Arc<dyn Beside>>,
+    /// When whoever runs beside is told again.
+    census_at: Timestamp,
     feeds: mpsc::Receiver<(Resource, Feed)>,
     answers: mpsc::Receiver<(RequestId, Asked, Raw)>,
     answer_to: mpsc::Sender<(RequestId, Asked, Raw)>,
@@ -147,7 +171,7 @@ struct Shell {
 
 impl Shell {
     fn new(options: ManagerOptions, controllers: Vec<Box<dyn Controller>>, client: kube::Client) -> Self {
-        let clock = Arc::new(Clock::new());
+        let clock = options.fence.clock();
         let core = Core::new(options.core.clone(), controllers, clock.now());
         let (feed_to, feeds) = mpsc::channel(FEED_MAX);
         let (answer_to, answers) = mpsc::channel(ANSWERS_MAX);
@@ -166,7 +190,6 @@ impl Shell {
             watchers.spawn(watcher.run());
         }
         let served = discovery::ask(client.clone());
-        let fence = Arc::new(AtomicI64::new(i64::MIN));
         let lease = options
             .core
             .lease
@@ -176,7 +199,9 @@ impl Shell {
             clock,
             client,
             lease,
-            fence,
+            fence: options.fence,
+            beside: options.beside,
+            census_at: Timestamp::default(),
             feeds,
             answers,
             answer_to,
@@ -198,10 +223,12 @@ impl Shell {
             let now = self.clock.now();
             self.core.advance(now);
             self.carry_out();
+            self.tell_beside(now);
             if self.core.is_stopped() {
                 return Ok(());
             }
-            let wake = self.core.next_wake(now).into_iter().chain(give_up_at).min();
+            let wake = self.core.next_wake(now).into_iter().chain(give_up_at);
+            let wake = wake.chain(self.beside.as_ref().map(|_| self.census_at)).min();
             let pause = wake.map_or(Duration::from_secs(3600), |at| at.since(now));
             tokio::select! {
                 biased;
@@ -230,7 +257,7 @@ impl Shell {
     /// The time for a shutdown is over: the lease is released with requests still on their way. Says whether even that is too much.
     fn give_up(&mut self) -> bool {
         tracing::warn!("requests are still on their way; not waiting any longer");
-        self.fence.store(i64::MIN, Ordering::Release);
+        self.fence.close();
         let now = self.clock.now();
         let was_released = self.core.is_releasing();
         self.core.release_lease(now);
@@ -326,10 +353,7 @@ impl Shell {
     }
 
     fn carry_out(&mut self) {
-        self.fence.store(
-            self.core.fence().map_or(i64::MIN, Timestamp::as_millis),
-            Ordering::Release,
-        );
+        self.fence.set(self.core.fence());
         for effect in self.core.take_effects() {
             match effect {
                 Effect::Send(request) => self.send(request),
@@ -360,10 +384,10 @@ impl Shell {
     }
 
     fn send(&self, Request { id, call }: Request) {
-        let (client, clock, fence) = (self.client.clone(), self.clock.clone(), self.fence.clone());
+        let (client, fence) = (self.client.clone(), self.fence.clone());
         let (answer_to, lease) = (self.answer_to.clone(), self.lease.clone());
         tokio::spawn(async move {
-            let raw = if call.needs_lease() && clock.now().as_millis() >= fence.load(Ordering::Acquire) {
+            let raw = if call.needs_lease() && !fence.may_write() {
                 Raw::Fenced
             } else {
                 // A request that was never answered would hold up its pass for ever.
@@ -375,11 +399,26 @@ impl Shell {
         });
     }
 
+    fn tell_beside(&mut self, now: Timestamp) {
+        let Some(beside) = &self.beside else { return };
+        if now >= self.census_at {
+            self.census_at = now + CENSUS_EVERY;
+            beside.learn(self.core.census());
+        }
+    }
+
     fn answer_query(&self, query: Query) {
         // Whoever asked may have gone away.
         match query {
-            Query::Metrics(reply) => drop(reply.send(render::metrics(&self.core, self.clock.now()))),
-            Query::Readiness(reply) => drop(reply.send(self.core.not_ready())),
+            Query::Metrics(reply) => {
+                let beside = self.beside.as_deref();
+                drop(reply.send(render::metrics(&self.core, beside, self.clock.now())));
+            }
+            Query::Readiness(reply) => {
+                let mut missing = self.core.not_ready();
+                missing.extend(self.beside.iter().flat_map(|beside| beside.not_ready()));
+                drop(reply.send(missing));
+            }
             Query::Health(reply) => drop(reply.send(())),
         }
     }

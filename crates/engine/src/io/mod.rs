@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod connection;
 mod discovery;
+pub mod fence;
 mod http;
 pub mod manager;
 mod render;

@@ -1,5 +1,6 @@
 //! The core's numbers in the text format of OpenMetrics.
 
+use super::manager::Beside;
 use crate::core::Core;
 use crate::core::metrics::{BUCKETS_SECONDS, Histogram};
 use flotilla_model::Timestamp;
@@ -12,9 +13,12 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 
 /// Everything as text.
-pub(super) fn metrics(core: &Core, now: Timestamp) -> String {
+pub(super) fn metrics(core: &Core, beside: Option<&dyn Beside>, now: Timestamp) -> String {
     let mut registry = Registry::with_prefix("flotilla");
     registry.register_collector(Box::new(Numbers::of(core, now)));
+    if let Some(beside) = beside {
+        beside.register(&mut registry);
+    }
     let mut text = String::new();
     // Writing into a string does not fail.
     let _ = text::encode(&mut text, &registry);

@@ -1,6 +1,6 @@
 //! `flotilla manager`: the controllers, until told to stop.
 
-use crate::args::{ClusterArgs, LogFormat, ManagerArgs};
+use crate::args::{ClusterArgs, HttpAddress, LogFormat, ManagerArgs};
 use crate::cluster;
 use crate::error::{Error, Exit};
 use flotilla_controllers::launch::LaunchController;
@@ -8,9 +8,14 @@ use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::CoreOptions;
 use flotilla_engine::core::lease::LeaseOptions;
 use flotilla_engine::io::connection;
-use flotilla_engine::io::manager::{ManagerOptions, run as run_manager};
+use flotilla_engine::io::fence::Fence;
+use flotilla_engine::io::manager::{Beside, ManagerOptions, run as run_manager};
 use flotilla_model::{Controller, Resource, SetKind};
+use flotilla_webhook::certificates::Lifetimes;
+use flotilla_webhook::{Options, Place, Webhooks};
 use std::io::IsTerminal;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
@@ -32,21 +37,88 @@ const KNOWN_GATES: &[&str] = &[
     "EnableSortSidecarContainerByName",
 ];
 
+/// Where webhooks are served inside a pod, and the service that leads there.
+const WEBHOOK_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
+const WEBHOOK_SERVICE: &str = "flotilla-webhook";
+
 /// Runs until SIGTERM, or until something fails that cannot heal.
 pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, Error> {
     start_logging(&args)?;
     tell_gates(&args.feature_gates)?;
     let config = cluster::config(cluster_args).await?;
     let client = connection::connect(config).map_err(Error::Config)?;
+    let fence = Fence::default();
+    let webhooks = match webhook_options(&args, cluster_args.namespace.as_deref(), is_in_pod())? {
+        Some(options) => {
+            let started = Webhooks::start(options, client.clone(), fence.clone());
+            Some(Arc::new(started.map_err(|e| Error::Manager(e.to_string()))?))
+        }
+        None => {
+            tracing::info!("serving no webhooks; what is registered for them in the cluster, if anything, stays");
+            None
+        }
+    };
     let options = ManagerOptions {
         core: core_options(&args),
         namespace: cluster_args.namespace.clone(),
         http_address: args.http_address.0,
+        fence,
+        beside: webhooks.clone().map(|webhooks| webhooks as Arc<dyn Beside>),
     };
-    run_manager(options, controllers(&args), client)
-        .await
-        .map_err(|e| Error::Manager(e.to_string()))?;
+    let ended = run_manager(options, controllers(&args), client).await;
+    // Last, since the API server asks until it hears that another replica is the one to ask.
+    if let Some(webhooks) = webhooks {
+        webhooks.stop();
+    }
+    ended.map_err(|e| Error::Manager(e.to_string()))?;
     Ok(Exit::Done)
+}
+
+/// Every pod is told where the API server is.
+fn is_in_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+}
+
+/// How webhooks are served; `None` if they are not.
+fn webhook_options(args: &ManagerArgs, only_namespace: Option<&str>, is_in_pod: bool) -> Result<Option<Options>, Error> {
+    let default = || HttpAddress(is_in_pod.then_some(WEBHOOK_ADDRESS));
+    let Some(address) = args.webhook_address.unwrap_or_else(default).0 else {
+        if args.webhook_url.is_some() || args.webhook_service.is_some() || args.tls_dir.is_some() {
+            return Err(Error::NotPossible(
+                "--webhook-url, --webhook-service and --tls-dir need webhooks: name an address with --webhook-address".to_owned(),
+            ));
+        }
+        return Ok(None);
+    };
+    let place = match (&args.webhook_url, &args.webhook_service) {
+        (Some(url), _) => Place::Url {
+            host: url.host.clone(),
+            port: url.port,
+        },
+        (None, Some(service)) => Place::Service {
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+        },
+        (None, None) if is_in_pod => Place::Service {
+            namespace: args.lease_namespace.clone(),
+            name: WEBHOOK_SERVICE.to_owned(),
+        },
+        (None, None) => {
+            return Err(Error::NotPossible(
+                "outside of a cluster the API server must be told where webhooks are served: add --webhook-url https://HOST:PORT, or \
+                 --webhook-service NAMESPACE/NAME if a service leads here"
+                    .to_owned(),
+            ));
+        }
+    };
+    Ok(Some(Options {
+        address,
+        place,
+        namespace: args.lease_namespace.clone(),
+        only_namespace: only_namespace.map(str::to_owned),
+        tls_directory: args.tls_dir.clone(),
+        lifetimes: args.certificate_seconds.map_or_else(Lifetimes::default, Lifetimes::short),
+    }))
 }
 
 /// The table of controllers: one line a kind.
@@ -141,6 +213,32 @@ fn tell_gates(gates: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
+
+    fn parsed(words: &[&str]) -> ManagerArgs {
+        let all = ["flotilla", "manager"].iter().chain(words);
+        match Args::try_parse_from(all).unwrap().command {
+            Command::Manager(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A manager on somebody's machine serves no webhooks; one in a pod does.
+    #[test]
+    fn webhooks_are_served_inside_a_pod_unless_told_otherwise() {
+        let options = |words: &[&str], is_in_pod| webhook_options(&parsed(words), None, is_in_pod);
+        assert!(options(&[], false).unwrap().is_none());
+        let inside = options(&["--lease-namespace=ns"], true).unwrap().unwrap();
+        assert_eq!(inside.address.to_string(), "0.0.0.0:9443");
+        assert_eq!(inside.place.host(), "flotilla-webhook.ns.svc");
+        assert!(options(&["--webhook-address=none"], true).unwrap().is_none());
+        let url = ["--webhook-address=127.0.0.1:0", "--webhook-url=https://127.0.0.1:9443"];
+        assert_eq!(options(&url, false).unwrap().unwrap().place.port(), 9443);
+        for wrong in [&["--webhook-address=127.0.0.1:1"][..], &["--tls-dir=/tmp"], &["--webhook-url=https://a"]] {
+            assert!(options(wrong, false).unwrap_err().to_string().contains("--webhook-"), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn gates_are_read_or_refused() {

@@ -7,6 +7,7 @@ use crate::clock;
 use crate::cluster;
 use crate::commands::manager;
 use crate::error::{Error, Exit};
+use flotilla_engine::io::fence::Fence;
 use flotilla_engine::io::manager::{ManagerOptions, run as run_manager};
 use flotilla_playground::World;
 use flotilla_simserver::{Clock, Service, Shared, serve};
@@ -115,6 +116,11 @@ async fn manage(cluster: ClusterArgs) -> Result<(), Error> {
         workers: 8,
         max_writes_in_flight: 64,
         http_address: HttpAddress(None),
+        webhook_address: None,
+        webhook_service: None,
+        webhook_url: None,
+        tls_dir: None,
+        certificate_seconds: None,
         // There is nobody else.
         observation_seconds: 0,
         feature_gates: String::new(),
@@ -127,6 +133,8 @@ async fn manage(cluster: ClusterArgs) -> Result<(), Error> {
         core: manager::core_options(&args),
         namespace: None,
         http_address: None,
+        fence: Fence::default(),
+        beside: None,
     };
     run_manager(options, manager::controllers(&args), client)
         .await

@@ -58,7 +58,7 @@ impl FromIterator<i64> for IntervalSet {
 
 /// One entry of `reserveOrdinals`: a number, or an inclusive range such as `"3-5"`. `None` if it is neither, runs backwards, is
 /// negative, or spans more than a million ordinals.
-pub(super) fn parse_reserved(entry: &Value) -> Option<(i64, i64)> {
+pub fn parse_reserved(entry: &Value) -> Option<(i64, i64)> {
     match entry {
         Value::Number(n) => n.as_i64().filter(|n| *n >= 0).map(|n| (n, n)),
         Value::String(text) => {

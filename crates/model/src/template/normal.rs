@@ -126,7 +126,7 @@ fn before_pruning(template: &mut Value) {
         .flatten()
     {
         if let Some(volume) = volume.as_object_mut()
-            && volume.len() == 1
+            && volume.iter().all(|(field, source)| field == "name" || source.is_null())
         {
             // A volume with a name and no source is an emptyDir.
             volume.insert("emptyDir".to_owned(), json!({}));
@@ -240,7 +240,9 @@ fn is_default(field: &str, value: &Value, parent: &str) -> bool {
     if ZERO_IS_ABSENT.contains(&field) && (value == &json!(false) || value == &json!(0)) {
         return true;
     }
-    if parent.ends_with("Probe") && PROBE_DEFAULTS.iter().any(|(f, d)| *f == field && value == &json!(d)) {
+    // Of these fields, the API takes zero for absent.
+    let is_probe_default = |(f, default): &(&str, i64)| *f == field && (value == &json!(default) || value == &json!(0));
+    if parent.ends_with("Probe") && PROBE_DEFAULTS.iter().any(is_probe_default) {
         return true;
     }
     DEFAULTS
@@ -368,6 +370,10 @@ mod tests {
             &volume(json!({"name": "tmp"})),
             &volume(json!({"name": "tmp", "emptyDir": {}}))
         ));
+        assert!(same(
+            &volume(json!({"name": "tmp", "secret": null})),
+            &volume(json!({"name": "tmp", "emptyDir": {}}))
+        ));
         assert!(!same(
             &volume(json!({"name": "tmp", "emptyDir": {}})),
             &volume(json!({"name": "tmp", "emptyDir": {"medium": "Memory"}}))
@@ -391,6 +397,8 @@ mod tests {
                 "readinessProbe": {"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10,
                 "successThreshold": 1, "failureThreshold": 3, "initialDelaySeconds": 0}})),
         ));
+        let timeout = |seconds: i64| container(json!({"name": "m", "livenessProbe": {"timeoutSeconds": seconds}}));
+        assert!(same(&timeout(0), &timeout(1)) && !same(&timeout(0), &timeout(2)));
     }
 
     #[test]

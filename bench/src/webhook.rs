@@ -1,0 +1,142 @@
+//! What the pod webhook adds to the creation of pods, while its certificate changes again and again.
+//!
+//! Pods that the webhook is asked about and pods that it is not take turns, in the same cluster, so that both meet the same API server.
+//! They differ in the group of their owner alone. What the client sees is timed; what the handler takes is read from the manager's own
+//! histogram, whose buckets give upper bounds.
+
+use crate::figure::{Bar, Figure, Unit};
+use flotilla_e2e::webhooks::{self, Ports, SECRET};
+use flotilla_e2e::{Api, clock, sets, suite};
+use flotilla_localcluster::{Cluster, cpu_seconds_of};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const NAMESPACE: &str = "run";
+/// Pods with and pods without.
+const PODS: usize = 1000;
+/// Creations in flight.
+const CONCURRENCY: usize = 64;
+/// Pods of one kind in a row.
+const TURN: usize = 100;
+/// How often the certificate changes at least.
+const CHANGES: usize = 10;
+
+/// Runs once.
+pub(crate) async fn measure() -> Vec<Figure> {
+    let cluster = Cluster::disposable("bench-webhook").nodes(5).start().expect("a cluster");
+    let api = Api::connect(cluster.kubeconfig_path()).await;
+    suite::install_crds(&api, std::convert::identity).await;
+    for namespace in ["flotilla-system", NAMESPACE] {
+        suite::make_namespace(&api, namespace).await;
+    }
+    let short = ["--certificate-seconds=6"];
+    let (manager, ports) = webhooks::start(&api, cluster.kubeconfig_path(), "bench", &short).await;
+    create(&api, "warm", true, 0..CONCURRENCY).await;
+    let (before, cpu) = (Handler::read(ports), cpu_seconds_of(manager.pid()).expect("it runs"));
+    let writes = writes(ports);
+    let (mut with, mut without, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
+    let mut made = 0;
+    while made < PODS || seen.len() <= CHANGES {
+        without.extend(create(&api, "other", false, made..made + TURN).await);
+        with.extend(create(&api, "ours", true, made..made + TURN).await);
+        made += TURN;
+        seen.insert(api.read(SECRET).await["data"]["tls.crt"].to_string());
+    }
+    let after = Handler::read(ports);
+    let cpu = cpu_seconds_of(manager.pid()).expect("it runs") - cpu;
+    let written = self::writes(ports) - writes;
+    #[allow(clippy::cast_precision_loss)] // Thousands.
+    let asked = made as f64;
+    assert!((after.count - before.count - asked).abs() < 0.5, "the webhook was asked once for each pod of ours");
+    drop(manager);
+    cluster.down().expect("the cluster ends");
+    eprintln!("webhook: {made} pods of each kind, {} certificates, {cpu:.2} s CPU of the manager", seen.len());
+    let handler = |quantile| after.quantile_since(&before, quantile) * 1e3;
+    let line = |what: &str, unit, ours, peer: (&'static str, f64), bar| Figure {
+        what: format!("pod webhook, {made} pods: {what}"),
+        unit,
+        ours,
+        peer,
+        bar,
+    };
+    let client = |what, quantile| {
+        let (ours, peer) = (quantile_of(&mut with.clone(), quantile), quantile_of(&mut without.clone(), quantile));
+        line(what, Unit::Milliseconds, ours, ("not asked about", peer), Bar::None)
+    };
+    vec![
+        client("creation, p50", 0.5),
+        client("creation, p99", 0.99),
+        line("handler, p50 at most", Unit::Milliseconds, handler(0.5), ("its timeout", 2000.0), Bar::Below(5.0)),
+        line("handler, p99 at most", Unit::Milliseconds, handler(0.99), ("its timeout", 2000.0), Bar::Below(20.0)),
+        // Of the whole process, which also watches the pods and looks after certificates.
+        line("CPU of the manager each", Unit::Milliseconds, cpu * 1e3 / asked, ("one core", 1000.0), Bar::None),
+        line("API writes by the controllers", Unit::Writes, written, ("pods", asked), Bar::Below(0.5)),
+    ]
+}
+
+/// Creates pods and returns how long each took, in milliseconds.
+async fn create(api: &Api, name: &str, is_ours: bool, numbers: std::ops::Range<usize>) -> Vec<f64> {
+    let path = sets::pods(NAMESPACE);
+    // No such kinds: nobody deletes pods whose owner cannot be looked up.
+    let owner = if is_ours { "apps.kruise.io/v1alpha1" } else { "apps.example.test/v1" };
+    let pods: Vec<Value> = numbers
+        .map(|number| {
+            let mut pod = webhooks::pod(&format!("{name}-{number}"), Some(owner));
+            pod["metadata"]["ownerReferences"][0]["kind"] = json!("Benchmark");
+            pod
+        })
+        .collect();
+    let creating = pods.iter().map(async |pod| {
+        let begun = clock::now();
+        let made = api.create(&path, pod).await;
+        assert_eq!(webhooks::has_gate(&made), is_ours);
+        begun.elapsed().as_secs_f64() * 1e3
+    });
+    futures::stream::iter(creating).buffer_unordered(CONCURRENCY).collect().await
+}
+
+fn quantile_of(values: &mut [f64], quantile: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let place = ((values.len() - 1) as f64 * quantile).round() as usize;
+    values[place]
+}
+
+/// Writes by the controllers so far; certificates and registrations are not theirs.
+fn writes(ports: Ports) -> f64 {
+    let (_, page) = ports.http("/metrics");
+    let lines = page.lines().filter(|line| line.starts_with("flotilla_requests_total{"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+/// The handler's histogram: how many took at most so long.
+struct Handler {
+    buckets: Vec<(f64, f64)>,
+    count: f64,
+}
+
+impl Handler {
+    fn read(ports: Ports) -> Self {
+        let (_, page) = ports.http("/metrics");
+        let buckets: Vec<(f64, f64)> = page
+            .lines()
+            .filter(|line| line.starts_with("flotilla_webhook_duration_seconds_bucket{") && line.contains("\"mutate-pods\""))
+            .filter_map(|line| {
+                let bound = line.split("le=\"").nth(1)?.split('"').next()?;
+                let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
+                Some((bound, line.rsplit(' ').next()?.parse().ok()?))
+            })
+            .collect();
+        let count = buckets.last().map_or(0.0, |(_, count)| *count);
+        Handler { buckets, count }
+    }
+
+    /// An upper bound of the quantile of what came after `before`, in seconds.
+    fn quantile_since(&self, before: &Handler, quantile: f64) -> f64 {
+        let wanted = (self.count - before.count) * quantile;
+        let earlier = |bound: f64| before.buckets.iter().find(|(b, _)| b.total_cmp(&bound).is_eq()).map_or(0.0, |(_, n)| *n);
+        let found = self.buckets.iter().find(|(bound, count)| count - earlier(*bound) >= wanted);
+        found.map_or(f64::INFINITY, |(bound, _)| *bound)
+    }
+}

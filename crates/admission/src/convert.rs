@@ -1,0 +1,123 @@
+//! Conversion between versions (rule 3.3, ruling 13).
+//!
+//! `v1beta1` is stored. On the way down to `v1alpha1`, fields of spec that it lacks go into an annotation; on the way up they come
+//! back, and the annotation goes. What the older version has is taken from it, so a change made there wins. An annotation that cannot
+//! be read is ignored here, since a conversion cannot warn; `mutate` puts back what was stored, and says so.
+
+use crate::admit::GROUP;
+use crate::json::{at, text};
+use flotilla_api::{names, statefulset::v1alpha1};
+use serde_json::{Map, Value};
+
+/// All objects in another version, in order; or what is wrong with the first that cannot be converted.
+pub(crate) fn all(objects: &[Value], desired: &str) -> Result<Vec<Value>, String> {
+    objects.iter().map(|object| one(object, desired)).collect()
+}
+
+fn one(object: &Value, desired: &str) -> Result<Value, String> {
+    let version = text(object, &["apiVersion"]);
+    let known = |api_version: &str| match api_version.split_once('/') {
+        Some((GROUP, version)) => [v1alpha1::HUB, v1alpha1::VERSION].into_iter().find(|v| *v == version),
+        _ => None,
+    };
+    let kind = text(object, &["kind"]);
+    let refused = || {
+        format!(
+            "failed to convert {kind} {}/{} from {version} to {desired}: only StatefulSets of {GROUP} are converted, between {} and {}",
+            text(object, &["metadata", "namespace"]),
+            text(object, &["metadata", "name"]),
+            v1alpha1::VERSION,
+            v1alpha1::HUB,
+        )
+    };
+    let (Some(from), Some(to)) = (known(version), known(desired)) else {
+        return Err(refused());
+    };
+    if kind != "StatefulSet" {
+        return Err(refused());
+    }
+    let mut converted = object.clone();
+    match (from == v1alpha1::VERSION, to == v1alpha1::VERSION) {
+        (true, false) => up(&mut converted),
+        (false, true) => down(&mut converted),
+        _ => {}
+    }
+    converted["apiVersion"] = Value::from(desired);
+    Ok(converted)
+}
+
+/// The fields in an annotation; `None` if it does not hold a JSON object.
+pub(crate) fn hub_fields(text: &str) -> Option<Map<String, Value>> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(fields)) => Some(fields),
+        _ => None,
+    }
+}
+
+/// To `v1beta1`, in place: the fields in the annotation come back, the annotation goes.
+pub(crate) fn up(set: &mut Value) {
+    let Some(kept) = take_annotation(set) else { return };
+    let Some(fields) = kept.as_str().and_then(hub_fields) else {
+        return;
+    };
+    let mut lacking = fields
+        .into_iter()
+        .filter(|(field, _)| !v1alpha1::SPEC_FIELDS.contains(&field.as_str()))
+        .peekable();
+    let Some(object) = set.as_object_mut().filter(|_| lacking.peek().is_some()) else {
+        return;
+    };
+    let spec = object.entry("spec").or_insert_with(|| Value::Object(Map::new()));
+    if let Some(spec) = spec.as_object_mut() {
+        for (field, value) in lacking {
+            spec.entry(field).or_insert(value);
+        }
+    }
+}
+
+/// To `v1alpha1`, in place: fields that it lacks go into the annotation.
+pub(crate) fn down(set: &mut Value) {
+    // One that somebody wrote into the hub would come back as fields.
+    take_annotation(set);
+    let Some(spec) = set.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let mut kept = Map::new();
+    let lacking: Vec<String> = spec
+        .keys()
+        .filter(|field| !v1alpha1::SPEC_FIELDS.contains(&field.as_str()))
+        .cloned()
+        .collect();
+    for field in lacking {
+        kept.extend(spec.remove_entry(&field));
+    }
+    let Some(object) = set.as_object_mut().filter(|_| !kept.is_empty()) else {
+        return;
+    };
+    let text = Value::Object(kept).to_string();
+    let place = child(object, "metadata").and_then(|metadata| child(metadata, "annotations"));
+    if let Some(annotations) = place {
+        annotations.insert(names::HUB_FIELDS.to_owned(), Value::from(text));
+    }
+}
+
+/// The object in a field, made if there is none.
+fn child<'o>(object: &'o mut Map<String, Value>, field: &str) -> Option<&'o mut Map<String, Value>> {
+    let place = object.entry(field).or_insert(Value::Null);
+    if place.is_null() {
+        *place = Value::Object(Map::new());
+    }
+    place.as_object_mut()
+}
+
+/// Takes the annotation away, and with it the map that would be empty without it.
+fn take_annotation(set: &mut Value) -> Option<Value> {
+    at(set, &["metadata", "annotations", names::HUB_FIELDS])?;
+    let metadata = set.get_mut("metadata")?.as_object_mut()?;
+    let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
+    let kept = annotations.remove(names::HUB_FIELDS);
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+    kept
+}

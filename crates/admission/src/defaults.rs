@@ -1,0 +1,10 @@
+//! What is filled in where the author of an object said nothing (rule 7.2): a table for each kind, and pod templates, which kinds share.
+//!
+//! The controllers read absent fields as the same defaults, since objects may have been stored while nobody filled them in.
+
+mod statefulset;
+mod table;
+mod template;
+
+pub(crate) use statefulset::statefulset;
+pub(crate) use template::fill_claim;

@@ -1,0 +1,82 @@
+//! What the process knows besides the request: its caches, as admission asks them.
+
+use serde_json::Value;
+use std::sync::Arc;
+
+/// An answer about one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    /// The cache has not been filled yet: nobody knows.
+    Unknown,
+    /// There is none.
+    Missing,
+    /// This.
+    Is(T),
+}
+
+/// A revision that pods of a set are at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevisionInUse {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The pod template in it.
+    pub template: Arc<Value>,
+}
+
+/// What admission asks of the process's caches. Each answer may be "not known", while a cache is being filled or because nothing of that
+/// kind is watched; what admission does then stands with the question. A reply never waits for a cache.
+pub trait Memory {
+    /// Whether a storage class allows its claims to be expanded (unset: it does not).
+    ///
+    /// Not known: the change is accepted with a warning, since the controller asks again before it touches a claim.
+    fn storage_class_expands(&self, name: &str) -> Found<bool>;
+
+    /// The same of the newest default class. Not known: as above.
+    fn default_class_expands(&self) -> Found<bool>;
+
+    /// How many pods a namespace has.
+    ///
+    /// Not known: a protected namespace is kept, with a text that says to try again (409).
+    fn pods_in(&self, namespace: &str) -> Option<usize>;
+
+    /// How many claims a namespace has. Not known: as above.
+    fn claims_in(&self, namespace: &str) -> Option<usize>;
+
+    /// How many objects of a custom resource there are. Not known: a protected definition is kept, as above.
+    fn custom_objects(&self, group: &str, plural: &str) -> Option<usize>;
+
+    /// The revisions that pods of an Advanced StatefulSet are at, each once.
+    ///
+    /// Not known: `InPlaceOnly` compares with the template before the change alone; what that misses, the controller reports at the pod.
+    fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>>;
+}
+
+/// A process that knows nothing yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nothing;
+
+impl Memory for Nothing {
+    fn storage_class_expands(&self, _: &str) -> Found<bool> {
+        Found::Unknown
+    }
+
+    fn default_class_expands(&self) -> Found<bool> {
+        Found::Unknown
+    }
+
+    fn pods_in(&self, _: &str) -> Option<usize> {
+        None
+    }
+
+    fn claims_in(&self, _: &str) -> Option<usize> {
+        None
+    }
+
+    fn custom_objects(&self, _: &str, _: &str) -> Option<usize> {
+        None
+    }
+
+    fn revisions_in_use(&self, _: &str, _: &str) -> Option<Vec<RevisionInUse>> {
+        None
+    }
+}

@@ -1,0 +1,38 @@
+//! Readiness gates: pods of our kinds are ready only when Flotilla agrees. Our own controllers write the gate into the pods that they
+//! make; this is for pods that something else makes under our kinds.
+
+use crate::admit::GROUP;
+use crate::json::{at, list, text};
+use flotilla_api::names;
+use serde_json::{Value, json};
+
+/// Kinds whose pods have lifecycle hooks.
+const KINDS: &[&str] = &["CloneSet", "StatefulSet", "DaemonSet"];
+
+/// Whether a pod is controlled by one of our kinds and lacks the gate.
+pub(super) fn are_missing(pod: &Value) -> bool {
+    let has_gate = || {
+        list(pod, &["spec", "readinessGates"])
+            .iter()
+            .any(|gate| text(gate, &["conditionType"]) == names::KRUISE_POD_READY)
+    };
+    at(pod, &["spec"]).is_some_and(Value::is_object) && is_ours(pod) && !has_gate()
+}
+
+fn is_ours(pod: &Value) -> bool {
+    list(pod, &["metadata", "ownerReferences"]).iter().any(|owner| {
+        let group = text(owner, &["apiVersion"]).split_once('/').map(|(group, _)| group);
+        at(owner, &["controller"]) == Some(&Value::Bool(true))
+            && group == Some(GROUP)
+            && KINDS.contains(&text(owner, &["kind"]))
+    })
+}
+
+/// Adds the gate after those that there are.
+pub(super) fn add(pod: &mut Value) {
+    let gate = json!({"conditionType": names::KRUISE_POD_READY});
+    match pod["spec"].get_mut("readinessGates").and_then(Value::as_array_mut) {
+        Some(gates) => gates.push(gate),
+        None => pod["spec"]["readinessGates"] = json!([gate]),
+    }
+}

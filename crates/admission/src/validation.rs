@@ -1,0 +1,58 @@
+//! What is refused when an object is created or changed (rules 7.3 and 7.4), and what is accepted with a warning.
+//!
+//! Where the definition checks the same in CEL, the words are the same (`flotilla_api::statefulset::messages`). As there, an object that
+//! broke a rule when it was stored can still be edited: a problem that the stored object has too, is not held against a change that leaves
+//! it as it is.
+
+mod claims;
+mod in_place;
+mod problems;
+mod selector;
+mod statefulset;
+mod strategy;
+mod template;
+mod update;
+
+pub(crate) use problems::{Problems, Reach};
+
+use crate::{Memory, Operation, Reply, Request, Verdict, convert};
+use flotilla_api::statefulset::v1alpha1;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// The verdict on a new or changed Advanced StatefulSet.
+pub(crate) fn statefulset(request: &Request<'_>, memory: &dyn Memory) -> Reply {
+    let Some(object) = request.object else {
+        return Reply::allow();
+    };
+    let in_hub = |object| in_hub(request.version, object);
+    let new = in_hub(object);
+    let old = request
+        .old_object
+        .filter(|_| request.operation == Operation::Update)
+        .map(in_hub);
+    let mut warnings = Vec::new();
+    let mut problems = statefulset::check(&new);
+    if let Some(old) = &old {
+        // What was stored is looked at only if there is something to excuse.
+        if !problems.is_empty() {
+            problems.excuse(&statefulset::check(old));
+        }
+        update::check(request, old, &new, memory, &mut problems, &mut warnings);
+    } else {
+        statefulset::check_name(request, &new, &mut problems);
+    }
+    statefulset::warn(request, &new, &mut warnings);
+    let verdict = problems.refusal().map_or(Verdict::Allow, Verdict::Deny);
+    Reply { verdict, warnings }
+}
+
+/// An object as the stored version has it, so that there is one set of rules.
+fn in_hub<'v>(version: &str, object: &'v Value) -> Cow<'v, Value> {
+    if version != v1alpha1::VERSION {
+        return Cow::Borrowed(object);
+    }
+    let mut converted = object.clone();
+    convert::up(&mut converted);
+    Cow::Owned(converted)
+}

@@ -1,0 +1,154 @@
+//! Claim templates: their names, and what may change in them while existing claims follow (rule 7.4).
+
+use super::Problems;
+use crate::json::{annotation, at, list, text};
+use crate::{Found, Memory};
+use flotilla_api::names;
+use flotilla_api::statefulset::messages;
+use flotilla_model::template::parse_bytes;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+const PATH: &str = "spec.volumeClaimTemplates";
+const TEMPLATES: [&str; 2] = ["spec", "volumeClaimTemplates"];
+const REQUEST: [&str; 4] = ["spec", "resources", "requests", "storage"];
+
+fn name(template: &Value) -> &str {
+    text(template, &["metadata", "name"])
+}
+
+/// Each has a name that no other has.
+pub(super) fn check(set: &Value, problems: &mut Problems) {
+    let mut seen = BTreeSet::new();
+    for (index, template) in list(set, &TEMPLATES).iter().enumerate() {
+        if name(template).is_empty() || !seen.insert(name(template)) {
+            let path = format!("{PATH}[{index}].metadata.name");
+            problems.invalid(path, &Value::from(name(template)), messages::CLAIM_NAMES);
+        }
+    }
+}
+
+/// With `OnPodRollingUpdate`, only the storage that is asked for may change, only upwards, and only if the class can expand claims. It is
+/// the strategy after the change that counts.
+pub(super) fn check_change(
+    old: &Value,
+    new: &Value,
+    memory: &dyn Memory,
+    problems: &mut Problems,
+    warnings: &mut Vec<String>,
+) {
+    let follows = text(new, &["spec", "volumeClaimUpdateStrategy", "type"]) == "OnPodRollingUpdate";
+    let (before, after) = (list(old, &TEMPLATES), list(new, &TEMPLATES));
+    if !follows || before == after {
+        return;
+    }
+    let labels_follow = annotation(new, names::CLAIM_LABELS) == Some("propagate");
+    let kept = |template: &Value| before.iter().find(|t| name(t) == name(template));
+    if before.len() != after.len() {
+        problems.forbidden(PATH, messages::CLAIMS_ONLY_STORAGE);
+    }
+    for (index, template) in after.iter().enumerate() {
+        let path = format!("{PATH}[{index}]");
+        match kept(template) {
+            None => problems.forbidden(path, messages::CLAIMS_ONLY_STORAGE),
+            Some(old) if without_storage(old, labels_follow) != without_storage(template, labels_follow) => {
+                problems.forbidden(path, messages::CLAIMS_ONLY_STORAGE);
+            }
+            Some(old) => grows(&path, old, template, memory, problems, warnings),
+        }
+    }
+}
+
+/// A template without what may change, defaults filled in.
+fn without_storage(template: &Value, labels_follow: bool) -> Value {
+    let mut rest = json!({"spec": at(template, &["spec"])});
+    if !labels_follow {
+        rest["labels"] = json!(at(template, &["metadata", "labels"]));
+        rest["annotations"] = json!(at(template, &["metadata", "annotations"]));
+    }
+    crate::defaults::fill_claim(&mut rest);
+    if let Some(spec) = rest["spec"].as_object_mut() {
+        if let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) {
+            for list in ["requests", "limits"] {
+                if let Some(quantities) = resources.get_mut(list).and_then(Value::as_object_mut) {
+                    quantities.remove("storage");
+                }
+            }
+            resources.retain(|_, part| !part.is_null() && part != &json!({}));
+        }
+        spec.retain(|field, value| !(value.is_null() || field == "resources" && value == &json!({})));
+    }
+    rest
+}
+
+fn requested(template: &Value) -> Option<u64> {
+    let text = match at(template, &REQUEST)? {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    parse_bytes(&text)
+}
+
+fn grows(
+    path: &str,
+    old: &Value,
+    new: &Value,
+    memory: &dyn Memory,
+    problems: &mut Problems,
+    warnings: &mut Vec<String>,
+) {
+    let field = format!("{path}.{}", REQUEST.join("."));
+    let (before, after) = (requested(old), requested(new));
+    let shown = at(new, &REQUEST).unwrap_or(&Value::Null);
+    match (before, after) {
+        (_, None) if at(new, &REQUEST) == at(old, &REQUEST) => return,
+        (_, None) if !shown.is_null() => {
+            problems.invalid(field, shown, "must be a quantity of storage, such as 10Gi");
+            return;
+        }
+        (Some(_), None) => {
+            problems.forbidden(field, messages::CLAIMS_SMALLER);
+            return;
+        }
+        (Some(before), Some(after)) if after < before => {
+            problems.add(
+                super::Reach::Change,
+                flotilla_apimachinery::field::Fault::Invalid,
+                field,
+                shown,
+                messages::CLAIMS_SMALLER,
+            );
+            return;
+        }
+        (before, after) if before == after => return,
+        _ => {}
+    }
+    let class = at(new, &["spec", "storageClassName"]).and_then(Value::as_str);
+    let (answer, named) = match class {
+        // No class by intention: the claims are bound to volumes made by hand.
+        Some("") => return,
+        Some(class) => (memory.storage_class_expands(class), format!("storage class {class:?}")),
+        None => (memory.default_class_expands(), "the default storage class".to_owned()),
+    };
+    let class_path = format!("{path}.spec.storageClassName");
+    match answer {
+        Found::Is(true) => {}
+        Found::Is(false) => problems.forbidden(
+            field,
+            format!("{named} does not allow claims to be expanded: it must have allowVolumeExpansion: true"),
+        ),
+        // Without any default class there is nothing to ask; the controller says what becomes of the claims.
+        Found::Missing if class.is_none() => {}
+        Found::Missing => problems.add(
+            super::Reach::Change,
+            flotilla_apimachinery::field::Fault::NotFound,
+            class_path,
+            &Value::from(class),
+            "only claims of an existing class with allowVolumeExpansion: true can be expanded",
+        ),
+        Found::Unknown => warnings.push(format!(
+            "{field}: whether {named} allows claims to be expanded is not known yet; if it does not, the set's condition FailedUpdatePod \
+             will say so"
+        )),
+    }
+}

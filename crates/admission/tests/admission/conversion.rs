@@ -1,0 +1,163 @@
+//! Rule 3.3 and ruling 13: conversion loses nothing.
+
+use crate::generate;
+use crate::world::{set, with};
+use flotilla_admission::convert;
+use flotilla_api::names;
+use flotilla_api::statefulset::v1alpha1::SPEC_FIELDS;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const ALPHA: &str = "apps.kruise.io/v1alpha1";
+const BETA: &str = "apps.kruise.io/v1beta1";
+const HUB: &str = "/metadata/annotations/flotilla.rs~1hub-fields";
+
+fn to(object: &Value, version: &str) -> Value {
+    let mut converted = convert(std::slice::from_ref(object), version).expect("a StatefulSet");
+    assert_eq!(converted.len(), 1);
+    converted.remove(0)
+}
+
+fn rich() -> Value {
+    with(
+        set(),
+        &[
+            ("/spec/reserveOrdinals", json!([1, "3-5"])),
+            ("/spec/scaleStrategy", json!({"maxUnavailable": 1})),
+            ("/spec/ordinals", json!({"start": 2})),
+        ],
+    )
+}
+
+#[test]
+fn rule_3_3_fields_that_the_older_version_lacks_travel_in_the_annotation() {
+    let down = to(&rich(), ALPHA);
+    assert_eq!(down["apiVersion"], ALPHA);
+    for field in ["reserveOrdinals", "scaleStrategy", "ordinals"] {
+        assert_eq!(down["spec"].get(field), None);
+    }
+    let kept: Value = serde_json::from_str(down.pointer(HUB).unwrap().as_str().unwrap()).unwrap();
+    assert_eq!(
+        kept,
+        json!({"reserveOrdinals": [1, "3-5"], "scaleStrategy": {"maxUnavailable": 1}, "ordinals": {"start": 2}})
+    );
+    assert_eq!(
+        to(&down, BETA),
+        rich(),
+        "the annotation is gone again, and the map that held only it"
+    );
+}
+
+#[test]
+fn rule_3_3_a_set_without_such_fields_has_no_annotation() {
+    let down = to(&set(), ALPHA);
+    assert_eq!(down, with(set(), &[("/apiVersion", json!(ALPHA))]));
+}
+
+#[test]
+fn ruling_13_a_change_made_in_the_older_version_wins() {
+    let down = to(&rich(), ALPHA);
+    let changed = with(
+        down,
+        &[("/spec/replicas", json!(9)), ("/spec/serviceName", Value::Null)],
+    );
+    let up = to(&changed, BETA);
+    assert_eq!(up["spec"]["replicas"], 9);
+    assert_eq!(up["spec"]["serviceName"], Value::Null);
+    assert_eq!(up["spec"]["reserveOrdinals"], json!([1, "3-5"]));
+    // The annotation restores nothing that the older version has.
+    let sly = with(
+        to(&set(), ALPHA),
+        &[(HUB, json!(r#"{"replicas":77,"template":{},"reserveOrdinals":[4]}"#))],
+    );
+    let up = to(&sly, BETA);
+    assert_eq!(up["spec"]["replicas"], 3);
+    assert_eq!(up["spec"]["reserveOrdinals"], json!([4]));
+    assert_eq!(up["spec"]["template"], set()["spec"]["template"]);
+}
+
+#[test]
+fn ruling_13_a_broken_annotation_is_ignored() {
+    for text in [json!("{"), json!("[]"), json!("null"), json!(""), json!(5)] {
+        let broken = with(
+            to(&set(), ALPHA),
+            &[(HUB, text.clone()), ("/metadata/annotations/own", json!("stays"))],
+        );
+        let up = to(&broken, BETA);
+        assert_eq!(up["spec"], set()["spec"], "{text}");
+        assert_eq!(up["metadata"]["annotations"], json!({"own": "stays"}), "{text}");
+    }
+}
+
+#[test]
+fn ruling_13_an_annotation_in_the_hub_does_not_become_fields() {
+    let mut stale = set();
+    stale["metadata"]["annotations"][names::HUB_FIELDS] = json!(r#"{"reserveOrdinals":[7]}"#);
+    let down = to(&stale, ALPHA);
+    assert_eq!(down.pointer(HUB), None);
+    assert_eq!(to(&down, BETA)["spec"], set()["spec"]);
+}
+
+#[test]
+fn conversion_is_all_or_nothing_and_keeps_the_order() {
+    let named = |name: &str, version: &str| {
+        with(
+            set(),
+            &[("/metadata/name", json!(name)), ("/apiVersion", json!(version))],
+        )
+    };
+    let objects = [named("c", BETA), named("a", ALPHA), named("b", BETA)];
+    let converted = convert(&objects, ALPHA).unwrap();
+    let names: Vec<_> = converted
+        .iter()
+        .map(|o| o["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["c", "a", "b"]);
+    assert!(converted.iter().all(|o| o["apiVersion"] == ALPHA));
+    assert_eq!(convert(&[], BETA), Ok(vec![]));
+    for (bad, desired) in [
+        (with(set(), &[("/kind", json!("CloneSet"))]), ALPHA),
+        (named("x", "apps/v1"), ALPHA),
+        (named("x", "apps.kruise.io/v2"), ALPHA),
+        (set(), "apps.kruise.io/v2"),
+        (set(), "example.com/v1beta1"),
+        (json!(5), ALPHA),
+    ] {
+        let message = convert(&[set(), bad.clone()], desired).unwrap_err();
+        assert!(
+            message.contains("failed to convert") && message.contains(desired),
+            "{message}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
+
+    /// Invariant 11, with every field of the types filled in at times, and fields that nobody knows.
+    #[test]
+    fn invariant_11_round_trip_is_the_identity_on_spec(object in generate::set()) {
+        let down = to(&object, ALPHA);
+        let spec = down["spec"].as_object().unwrap();
+        prop_assert!(spec.keys().all(|field| SPEC_FIELDS.contains(&field.as_str())));
+        let up = to(&down, BETA);
+        prop_assert_eq!(&up["spec"], &object["spec"]);
+        prop_assert_eq!(&up["status"], &object["status"]);
+        prop_assert_eq!(to(&up, ALPHA), down);
+    }
+}
+
+proptest! {
+    #[test]
+    fn ruling_13_shared_fields_are_those_of_the_older_client(object in generate::set(), other in generate::set()) {
+        let mut down = to(&object, ALPHA);
+        for field in SPEC_FIELDS {
+            down["spec"][field] = other["spec"][field].clone();
+        }
+        let up = to(&down, BETA);
+        for (field, value) in object["spec"].as_object().unwrap() {
+            let expected = if SPEC_FIELDS.contains(&field.as_str()) { &other["spec"][field] } else { value };
+            prop_assert_eq!(&up["spec"][field], expected, "{}", field);
+        }
+    }
+}

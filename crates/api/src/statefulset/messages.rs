@@ -1,0 +1,91 @@
+//! What is said of an Advanced StatefulSet that breaks a rule: by the API server, which checks the rules in CEL, and by admission.
+
+/// On `metadata.name` (rule 1.1.9).
+pub const NAME_LENGTH: &str =
+    "the name of a set may have at most 52 characters, because the names of its revisions must fit into a label (63)";
+/// On `podManagementPolicy`.
+pub const POD_MANAGEMENT_POLICY: &str = "podManagementPolicy must be OrderedReady or Parallel";
+/// On `reserveOrdinals`.
+pub const RESERVED_ORDINAL: &str =
+    "an entry of reserveOrdinals must be a number, 0 or more, or a range such as \"3-5\" of at most 1000000 ordinals";
+/// On `scaleStrategy.maxUnavailable`.
+pub const SCALE_BUDGET: &str =
+    "scaleStrategy.maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%";
+/// On `scaleStrategy.maxUnavailable`.
+pub const SCALE_BUDGET_PARALLEL: &str =
+    "scaleStrategy.maxUnavailable can only be 1 unless podManagementPolicy is Parallel";
+/// On `updateStrategy.type`.
+pub const UPDATE_TYPE: &str = "updateStrategy.type must be RollingUpdate or OnDelete";
+/// On `updateStrategy`.
+pub const ROLLING_WITH_ON_DELETE: &str =
+    "updateStrategy.rollingUpdate cannot be used when updateStrategy.type is OnDelete";
+/// On `rollingUpdate.maxUnavailable`.
+pub const UPDATE_BUDGET: &str =
+    "rollingUpdate.maxUnavailable must be a number of at least 1 or a percentage from 1% to 100%";
+/// On `rollingUpdate.maxUnavailable`.
+pub const UPDATE_BUDGET_PARALLEL: &str =
+    "rollingUpdate.maxUnavailable can only be 1 unless podManagementPolicy is Parallel";
+/// On `podUpdatePolicy`.
+pub const POD_UPDATE_POLICY: &str = "podUpdatePolicy must be ReCreate, InPlaceIfPossible or InPlaceOnly";
+/// On `podUpdatePolicy`.
+pub const IN_PLACE_GATE: &str = "podUpdatePolicy InPlaceIfPossible and InPlaceOnly need the condition InPlaceUpdateReady in template.spec.readinessGates";
+/// On `unorderedUpdate`.
+pub const UNORDERED_PARALLEL: &str = "unorderedUpdate can only be used when podManagementPolicy is Parallel";
+/// On `priorityStrategy`.
+pub const PRIORITY_ONE_OF: &str = "priorityStrategy must have orderPriority or weightPriority, not both";
+/// On `orderPriority`.
+pub const ORDERED_KEY: &str = "orderedKey must not be empty";
+/// On `weightPriority`.
+pub const WEIGHT: &str = "weight must be 0 to 100";
+/// On `weightPriority`.
+pub const MATCH_SELECTOR_EMPTY: &str = "matchSelector must not be empty";
+/// On `imagePreDownloadParallelism`.
+pub const PRE_DOWNLOAD_PARALLELISM: &str =
+    "imagePreDownloadParallelism must be a number of at least 1 or a percentage from 1% to 100%";
+/// On `persistentVolumeClaimRetentionPolicy`.
+pub const WHEN_DELETED: &str = "persistentVolumeClaimRetentionPolicy.whenDeleted must be Retain or Delete";
+/// On `persistentVolumeClaimRetentionPolicy`.
+pub const WHEN_SCALED: &str = "persistentVolumeClaimRetentionPolicy.whenScaled must be Retain or Delete";
+/// On `selector`.
+pub const SELECTOR_EMPTY: &str = "selector must not be empty";
+/// On `selector`.
+pub const SELECTOR_MATCHES: &str = "selector must match template.metadata.labels";
+/// On `template.metadata.labels`.
+pub const TEMPLATE_LABELS: &str = "template.metadata.labels must have valid label keys";
+/// On `template.metadata.annotations`.
+pub const TEMPLATE_ANNOTATIONS: &str = "template.metadata.annotations must have valid keys";
+/// On `template.spec.restartPolicy`.
+pub const RESTART_POLICY: &str = "template.spec.restartPolicy must be Always";
+/// On `template.spec.activeDeadlineSeconds`.
+pub const ACTIVE_DEADLINE: &str = "template.spec.activeDeadlineSeconds cannot be used in a set";
+/// On `template.spec.containers`.
+pub const CONTAINERS: &str = "template.spec.containers must have at least one container";
+/// On `lifecycle` and `selector`.
+pub const HOOK_SELECTOR: &str = "labels of lifecycle hooks must not be labels of the selector";
+/// On `volumeClaimUpdateStrategy.type`.
+pub const CLAIM_UPDATE_TYPE: &str = "volumeClaimUpdateStrategy.type must be OnDelete or OnPodRollingUpdate";
+/// On `volumeClaimTemplates`.
+pub const CLAIM_NAMES: &str = "each of volumeClaimTemplates must have a metadata.name that no other has";
+/// On `specialPodsSelectors`.
+pub const SPECIAL_SELECTOR_EMPTY: &str = "an entry of specialPodsSelectors must not be empty";
+/// On changes of `selector`.
+pub const SELECTOR_FIXED: &str = "selector cannot be changed";
+/// On changes of `serviceName`.
+pub const SERVICE_NAME_FIXED: &str = "serviceName cannot be changed";
+/// On changes of `podManagementPolicy`.
+pub const POD_MANAGEMENT_FIXED: &str = "podManagementPolicy cannot be changed";
+/// On changes of `volumeClaimTemplates`.
+pub const CLAIMS_ONLY_STORAGE: &str = "with volumeClaimUpdateStrategy.type OnPodRollingUpdate only the requested storage of volumeClaimTemplates can be changed";
+/// On changes of `volumeClaimTemplates`.
+pub const CLAIMS_SMALLER: &str = "with volumeClaimUpdateStrategy.type OnPodRollingUpdate the requested storage of volumeClaimTemplates cannot be made smaller";
+/// On the expressions of selectors.
+pub const OPERATORS: &str = "operators are In and NotIn, with values, and Exists and DoesNotExist, without";
+/// On each hook of `lifecycle`.
+pub const HOOK_MARKS: &str = "a lifecycle hook needs labelsHandler or finalizersHandler";
+/// On `labelsHandler`.
+pub const HOOK_LABELS: &str = "labelsHandler must have valid label keys";
+/// On `finalizersHandler`.
+pub const HOOK_FINALIZERS: &str = "finalizersHandler must have qualified names, such as example.com/backup";
+/// On changes of `template` with `InPlaceOnly`; not in CEL, since templates are open to unknown fields.
+pub const IN_PLACE_ONLY: &str = "with podUpdatePolicy InPlaceOnly only images of containers, and quantities of cpu and memory that they \
+    have already, can be changed in template.spec; for other changes use InPlaceIfPossible or ReCreate";

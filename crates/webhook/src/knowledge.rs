@@ -1,0 +1,117 @@
+//! What admission is answered from: a copy of what the manager's caches say in numbers, a few seconds old at most.
+
+use flotilla_admission::{Found, Memory, RevisionInUse};
+use flotilla_engine::core::census::{ByNamespace, Census};
+use flotilla_model::StorageClassRecord;
+
+/// A census as admission asks it.
+#[derive(Clone, Debug, Default)]
+pub struct Knowledge {
+    census: Census,
+    /// The only namespace that the caches know of.
+    only_namespace: Option<String>,
+}
+
+impl Knowledge {
+    /// From a census of one namespace, or all.
+    pub fn new(census: Census, only_namespace: Option<String>) -> Self {
+        Knowledge { census, only_namespace }
+    }
+
+    fn count(&self, numbers: Option<&ByNamespace>, namespace: &str) -> Option<usize> {
+        if self.only_namespace.as_deref().is_some_and(|only| only != namespace) {
+            return None;
+        }
+        numbers.map(|numbers| numbers.get(namespace).copied().unwrap_or(0))
+    }
+
+    fn class(&self, pick: impl Fn(&StorageClassRecord) -> bool) -> Found<bool> {
+        let Some(classes) = &self.census.storage_classes else {
+            return Found::Unknown;
+        };
+        let newest = classes.iter().filter(|class| pick(class)).max_by_key(|class| class.meta.created);
+        newest.map_or(Found::Missing, |class| Found::Is(class.allows_expansion))
+    }
+}
+
+impl Memory for Knowledge {
+    fn storage_class_expands(&self, name: &str) -> Found<bool> {
+        self.class(|class| &*class.meta.key.name == name)
+    }
+
+    fn default_class_expands(&self) -> Found<bool> {
+        self.class(|class| class.is_default)
+    }
+
+    fn pods_in(&self, namespace: &str) -> Option<usize> {
+        self.count(self.census.pods.as_ref(), namespace)
+    }
+
+    fn claims_in(&self, namespace: &str) -> Option<usize> {
+        self.count(self.census.claims.as_ref(), namespace)
+    }
+
+    fn custom_objects(&self, group: &str, plural: &str) -> Option<usize> {
+        let knows_all = self.only_namespace.is_none() && (group, plural) == ("apps.kruise.io", "statefulsets");
+        if knows_all { self.census.advanced_sets } else { None }
+    }
+
+    /// Templates are not copied for every set: the stored template is compared with alone.
+    fn revisions_in_use(&self, _: &str, _: &str) -> Option<Vec<RevisionInUse>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flotilla_model::{Labels, Meta, ObjectKey, Timestamp, Uid};
+    use std::sync::Arc;
+
+    fn class(name: &str, created: i64, allows_expansion: bool) -> Arc<StorageClassRecord> {
+        Arc::new(StorageClassRecord {
+            meta: Meta {
+                key: ObjectKey::new("", name),
+                uid: Uid::new(name),
+                resource_version: 1,
+                created: Timestamp::from_seconds(created),
+                deleted: None,
+                labels: Labels::default(),
+                owners: None,
+            },
+            allows_expansion,
+            is_default: true,
+        })
+    }
+
+    /// 5: a webhook called while caches are not ready says that it does not know.
+    #[test]
+    fn nothing_is_known_before_the_first_census() {
+        let nothing = Knowledge::default();
+        assert_eq!(nothing.pods_in("shop"), None);
+        assert_eq!(nothing.claims_in("shop"), None);
+        assert_eq!(nothing.custom_objects("apps.kruise.io", "statefulsets"), None);
+        assert_eq!(nothing.storage_class_expands("fast"), Found::Unknown);
+        assert_eq!(nothing.default_class_expands(), Found::Unknown);
+    }
+
+    #[test]
+    fn a_census_answers() {
+        let census = Census {
+            pods: Some(ByNamespace::from([("shop".into(), 3)])),
+            claims: Some(ByNamespace::new()),
+            advanced_sets: Some(2),
+            storage_classes: Some(vec![class("old", 1, true), class("new", 2, false)]),
+        };
+        let all = Knowledge::new(census.clone(), None);
+        assert_eq!((all.pods_in("shop"), all.pods_in("other"), all.claims_in("shop")), (Some(3), Some(0), Some(0)));
+        assert_eq!(all.custom_objects("apps.kruise.io", "statefulsets"), Some(2));
+        assert_eq!(all.custom_objects("example.test", "statefulsets"), None);
+        assert_eq!(all.storage_class_expands("old"), Found::Is(true));
+        assert_eq!(all.storage_class_expands("none"), Found::Missing);
+        assert_eq!(all.default_class_expands(), Found::Is(false), "the newest default counts");
+        let one = Knowledge::new(census, Some("shop".to_owned()));
+        assert_eq!((one.pods_in("shop"), one.pods_in("other")), (Some(3), None));
+        assert_eq!(one.custom_objects("apps.kruise.io", "statefulsets"), None);
+    }
+}

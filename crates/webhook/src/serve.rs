@@ -1,0 +1,348 @@
+//! The endpoint: HTTPS on one port, in a thread of its own.
+//!
+//! The thread has a runtime of its own, so that a long pass of the controllers delays no admission. What it knows are the certificate
+//! to show and a snapshot of the caches, both replaced from outside without a connection noticing. Every request costs one parse and
+//! no request to anybody.
+
+use crate::metrics::Metrics;
+use crate::review::{self, Answer, Hook, Unreadable};
+use bytes::Bytes;
+use flotilla_admission::Memory;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use rustls::ServerConfig;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use std::convert::Infallible;
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsAcceptor;
+
+/// Larger bodies are refused: an object, its old form and the envelope fit easily.
+pub const BODY_BYTES_MAX: usize = 8 << 20;
+/// Requests answered at the same time.
+pub const REQUESTS_MAX: usize = 512;
+/// All bodies being read together, in kilobytes.
+const BODIES_KB_MAX: usize = 128 << 10;
+/// Connections at the same time. An API server needs one or two.
+const CONNECTIONS_MAX: usize = 1024;
+/// How long a client may take to agree on TLS.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// A connection without a sign of life for so long is asked for one, and given up after the same time.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// The deadline of a request that names none, which is the API server's own default; and the latest one.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
+const DEADLINE_MAX: Duration = Duration::from_secs(30);
+/// How long requests on their way may take when the process ends.
+const GOODBYE_MAX: Duration = Duration::from_secs(3);
+
+type Knowledge = Arc<dyn Memory + Send + Sync>;
+type Answering = fn(Hook, &[u8], &dyn Memory) -> Result<Answer, Unreadable>;
+
+/// What the thread and its owner share.
+pub(crate) struct Shared {
+    shown: RwLock<Option<Arc<CertifiedKey>>>,
+    memory: RwLock<Knowledge>,
+    requests: Arc<Semaphore>,
+    kilobytes: Arc<Semaphore>,
+    pub(crate) metrics: Metrics,
+    answering: Answering,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(memory: Knowledge, answering: Answering) -> Self {
+        Shared {
+            shown: RwLock::default(),
+            memory: RwLock::new(memory),
+            requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            kilobytes: Arc::new(Semaphore::new(BODIES_KB_MAX)),
+            metrics: Metrics::default(),
+            answering,
+        }
+    }
+
+    /// From now on new connections see this certificate; those that stand stay.
+    pub(crate) fn show(&self, key: CertifiedKey) {
+        *self.shown.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
+    }
+
+    /// Whether there is a certificate to show.
+    pub(crate) fn shows(&self) -> bool {
+        self.shown.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// From now on requests are answered from this knowledge.
+    pub(crate) fn know(&self, memory: Knowledge) {
+        *self.memory.write().unwrap_or_else(PoisonError::into_inner) = memory;
+    }
+}
+
+impl ResolvesServerCert for Shared {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.shown.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The running endpoint. It is served until [`Server::stop`], or until the process ends.
+pub(crate) struct Server {
+    stop: watch::Sender<bool>,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    /// Takes the address and begins to serve. Connections fail until there is a certificate to show.
+    pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> std::io::Result<(Self, SocketAddr)> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let tls = TlsAcceptor::from(Arc::new(tls_config(shared.clone()).map_err(std::io::Error::other)?));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = watch::channel(false);
+        let thread = std::thread::Builder::new().name("webhook".to_owned()).spawn(move || {
+            if let Err(why) = runtime.block_on(serve(listener, tls, shared, stopped)) {
+                tracing::error!(%why, "the webhook endpoint has ended");
+            }
+        })?;
+        Ok((Server { stop, thread }, address))
+    }
+
+    /// Takes no more connections, and gives requests that are on their way a moment to end.
+    pub(crate) fn stop(self) {
+        // If the thread has ended, it has said why.
+        let _ = self.stop.send(true);
+        let _ = self.thread.join();
+    }
+}
+
+fn tls_config(shared: Arc<Shared>) -> Result<ServerConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(shared);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+async fn serve(
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let accepted = async {
+            let slot = slots.clone().acquire_owned().await;
+            (slot, listener.accept().await)
+        };
+        let accepted = tokio::select! {
+            accepted = accepted => accepted,
+            // Its owner has gone, too.
+            _ = stopped.changed() => break,
+        };
+        match accepted {
+            (Ok(slot), Ok((stream, _))) => {
+                let (tls, shared, stopped) = (tls.clone(), shared.clone(), stopped.clone());
+                tokio::spawn(async move {
+                    connection(stream, tls, shared, stopped).await;
+                    drop(slot);
+                });
+            }
+            (_, Err(why)) => {
+                // Out of file descriptors, most likely; accepting at once again would only spin.
+                tracing::warn!(%why, "cannot accept a connection of the API server");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            (Err(_), Ok(_)) => break,
+        }
+    }
+    drop(listener);
+    let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
+    // Those that take longer are cut.
+    let _ = timeout(GOODBYE_MAX, slots.acquire_many(all)).await;
+    Ok(())
+}
+
+async fn connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+    // Small answers are not to wait for more. If it cannot be had, they do.
+    let _ = stream.set_nodelay(true);
+    let Ok(Ok(stream)) = timeout(HANDSHAKE_MAX, tls.accept(stream)).await else {
+        shared.metrics.handshake_failed();
+        return;
+    };
+    let service = service_fn(move |request: Request<Incoming>| {
+        let shared = shared.clone();
+        async move { Ok::<_, Infallible>(respond(&shared, request).await) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(PING_INTERVAL * 4);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        // More than are answered at once, so that one too many is told so instead of waiting.
+        .max_concurrent_streams(u32::try_from(REQUESTS_MAX * 2).ok())
+        .keep_alive_interval(Some(PING_INTERVAL))
+        .keep_alive_timeout(PING_INTERVAL);
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = &mut served => ended,
+        _ = stopped.changed() => {
+            // Tells the client to send what follows elsewhere; what it has sent is still answered.
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(why) = ended {
+        tracing::debug!(%why, "a connection of the API server has ended");
+    }
+}
+
+/// What a request is answered with when there is no verdict.
+struct Trouble {
+    code: StatusCode,
+    verdict: &'static str,
+    text: String,
+}
+
+impl Trouble {
+    fn new(code: StatusCode, verdict: &'static str, text: impl Into<String>) -> Self {
+        Trouble {
+            code,
+            verdict,
+            text: text.into(),
+        }
+    }
+}
+
+pub(crate) async fn respond<B>(shared: &Shared, request: Request<B>) -> Response<Full<Bytes>>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let Some(hook) = Hook::at(request.uri().path()) else {
+        let paths: Vec<_> = Hook::ALL.iter().map(|hook| hook.path()).collect();
+        let text = format!("nothing is served at {}: try {}", request.uri().path(), paths.join(", "));
+        return trouble(Trouble::new(StatusCode::NOT_FOUND, "", text));
+    };
+    if request.method() != Method::POST {
+        let text = format!("reviews are sent to {} by POST", hook.path());
+        return trouble(Trouble::new(StatusCode::METHOD_NOT_ALLOWED, "", text));
+    }
+    let begun = Instant::now();
+    let in_flight = shared.metrics.begin();
+    let mut bytes = None;
+    let answered = decide(shared, hook, request, begun, &mut bytes).await;
+    drop(in_flight);
+    let verdict = answered.as_ref().map_or_else(|trouble| trouble.verdict, |answer| answer.verdict);
+    shared.metrics.answered(hook, verdict, begun.elapsed().as_secs_f64(), bytes);
+    match answered {
+        Ok(answer) => {
+            let mut response = Response::new(Full::new(answer.body.into()));
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+            response
+        }
+        Err(why) => trouble(why),
+    }
+}
+
+/// Reads the body and answers it within the time that the API server gives.
+async fn decide<B>(
+    shared: &Shared,
+    hook: Hook,
+    request: Request<B>,
+    begun: Instant,
+    bytes: &mut Option<usize>,
+) -> Result<Answer, Trouble>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let deadline = request.uri().query().and_then(review::timeout).unwrap_or(DEADLINE_DEFAULT).min(DEADLINE_MAX);
+    let _slots = admit(shared, request.body().size_hint().upper())?;
+    let body = timeout(deadline, Limited::new(request.into_body(), BODY_BYTES_MAX).collect());
+    let late = || {
+        let text = format!("there is no answer within the {deadline:?} that the request gives");
+        Trouble::new(StatusCode::GATEWAY_TIMEOUT, "late", text)
+    };
+    let body = match body.await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(why)) if why.is::<LengthLimitError>() => return Err(too_large()),
+        Ok(Err(why)) => {
+            let text = format!("the body could not be read: {why}");
+            return Err(Trouble::new(StatusCode::BAD_REQUEST, "unreadable", text));
+        }
+        Err(_) => return Err(late()),
+    };
+    *bytes = Some(body.len());
+    let memory = shared.memory.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let answered = catch_unwind(AssertUnwindSafe(|| (shared.answering)(hook, &body, memory.as_ref())));
+    match answered {
+        // The API server has stopped waiting, and has done what the failure policy says.
+        Ok(_) if begun.elapsed() > deadline => Err(late()),
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(why)) => Err(Trouble::new(StatusCode::BAD_REQUEST, "unreadable", why.to_string())),
+        Err(_) => {
+            tracing::error!(webhook = hook.name(), "answering a request panicked; please report this");
+            let text = "answering this request failed by a defect of Flotilla; its log says where";
+            Err(Trouble::new(StatusCode::INTERNAL_SERVER_ERROR, "panicked", text))
+        }
+    }
+}
+
+/// Room for one more request with a body of so many bytes.
+fn admit(shared: &Shared, bytes: Option<u64>) -> Result<[OwnedSemaphorePermit; 2], Trouble> {
+    let bytes = bytes.unwrap_or(BODY_BYTES_MAX as u64);
+    if bytes > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let kilobytes = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
+    let slot = shared.requests.clone().try_acquire_owned();
+    let room = shared.kilobytes.clone().try_acquire_many_owned(kilobytes);
+    match (slot, room) {
+        (Ok(slot), Ok(room)) => Ok([slot, room]),
+        _ => Err(Trouble::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "shed",
+            format!("{REQUESTS_MAX} requests are being answered already; try again in a second"),
+        )),
+    }
+}
+
+fn too_large() -> Trouble {
+    let text = format!("the body is larger than the {BODY_BYTES_MAX} bytes that are read");
+    Trouble::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", text)
+}
+
+fn trouble(why: Trouble) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(why.text + "\n")));
+    *response.status_mut() = why.code;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if why.code == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

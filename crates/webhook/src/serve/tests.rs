@@ -1,0 +1,240 @@
+use super::*;
+use crate::certificates::{Lifetimes, Stored, decide, renew, serving_key};
+use crate::probe;
+use crate::registrations::Place;
+use flotilla_admission::Nothing;
+use flotilla_model::Timestamp;
+use http_body::Frame;
+use std::net::Ipv4Addr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+fn shared(answering: Answering) -> Arc<Shared> {
+    Arc::new(Shared::new(Arc::new(Nothing), answering))
+}
+
+fn allow(_: Hook, _: &[u8], _: &dyn Memory) -> Result<Answer, Unreadable> {
+    Ok(Answer {
+        body: b"{}".to_vec(),
+        verdict: "allowed",
+    })
+}
+
+fn post(path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
+    Request::post(path).body(Full::new(body.into())).unwrap()
+}
+
+async fn told(response: Response<Full<Bytes>>) -> (u16, String) {
+    let code = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (code, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// 5: nothing is served but the six paths, and by POST alone.
+#[tokio::test]
+async fn other_paths_are_told_what_there_is() {
+    let shared = shared(allow);
+    let (code, text) = told(respond(&shared, post("/mutate", "")).await).await;
+    assert_eq!(code, 404);
+    assert!(text.contains("nothing is served at /mutate") && text.contains("/convert"), "{text}");
+    let get = Request::get("/convert").body(Full::new(Bytes::new())).unwrap();
+    assert_eq!(told(respond(&shared, get).await).await.0, 405);
+    for hook in Hook::ALL {
+        assert_eq!(told(respond(&shared, post(hook.path(), "{}")).await).await.0, 200, "{}", hook.path());
+        assert_eq!(shared.metrics.count(hook, "allowed"), 1);
+    }
+}
+
+/// 5: bodies have a limit, whether it is told in advance or found out.
+#[tokio::test]
+async fn large_bodies_are_refused() {
+    let shared = shared(allow);
+    let fits = post("/protect", vec![b'x'; BODY_BYTES_MAX]);
+    assert_eq!(told(respond(&shared, fits).await).await.0, 200);
+    let (code, text) = told(respond(&shared, post("/protect", vec![b'x'; BODY_BYTES_MAX + 1])).await).await;
+    assert_eq!(code, 413);
+    assert!(text.contains("8388608"), "{text}");
+    let endless = Request::post("/protect").body(Endless(true)).unwrap();
+    assert_eq!(told(respond(&shared, endless).await).await.0, 413);
+    assert_eq!(shared.metrics.count(Hook::Protect, "too-large"), 2);
+}
+
+/// A body that does not tell its length: pieces for ever, or nothing for ever.
+struct Endless(bool);
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.0 {
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&[b'x'; 65536])))))
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+/// 5: who does not send within the API server's own timeout is not waited for.
+#[tokio::test(start_paused = true)]
+async fn the_deadline_is_that_of_the_request() {
+    let shared = shared(allow);
+    let begun = Instant::now();
+    let request = Request::post("/protect?timeout=3s").body(Endless(false)).unwrap();
+    let (code, text) = told(respond(&shared, request).await).await;
+    assert_eq!((code, begun.elapsed().as_secs()), (504, 3));
+    assert!(text.contains("3s"), "{text}");
+    assert_eq!(shared.metrics.count(Hook::Protect, "late"), 1);
+}
+
+/// 5: one more than 512 requests in flight is sent away with Retry-After; when one has ended there is room again.
+#[tokio::test]
+async fn too_many_requests_are_sent_away() {
+    let shared = shared(allow);
+    let taken: Vec<_> = (0..REQUESTS_MAX).map(|_| admit(&shared, Some(10)).ok().unwrap()).collect();
+    let response = respond(&shared, post("/protect", "{}")).await;
+    assert_eq!(response.status(), 503);
+    assert_eq!(response.headers()["retry-after"], "1");
+    assert_eq!(shared.metrics.count(Hook::Protect, "shed"), 1);
+    drop(taken);
+    assert_eq!(respond(&shared, post("/protect", "{}")).await.status(), 200);
+}
+
+/// 5: bodies of an unknown length take the room of the largest, so that memory has a bound.
+#[tokio::test]
+async fn all_bodies_together_have_a_limit() {
+    let shared = shared(allow);
+    let taken: Vec<_> = (0..16).map(|_| admit(&shared, None).ok().unwrap()).collect();
+    assert_eq!(respond(&shared, post("/protect", "{}")).await.status(), 503);
+    drop(taken);
+}
+
+/// 5: a panic costs one request its answer, and is counted.
+#[tokio::test]
+async fn a_panic_ends_one_request() {
+    fn panicking(hook: Hook, body: &[u8], memory: &dyn Memory) -> Result<Answer, Unreadable> {
+        assert_ne!(body, b"boom", "meant for the test");
+        allow(hook, body, memory)
+    }
+    let shared = shared(panicking);
+    let (code, text) = told(respond(&shared, post("/mutate-pods", "boom")).await).await;
+    assert_eq!(code, 500);
+    assert!(text.contains("defect"), "{text}");
+    assert_eq!(respond(&shared, post("/mutate-pods", "{}")).await.status(), 200);
+    assert_eq!(shared.metrics.count(Hook::MutatePods, "panicked"), 1);
+    assert_eq!(shared.metrics.count(Hook::MutatePods, "allowed"), 1);
+}
+
+/// 5: what is no review is answered with a sentence.
+#[tokio::test]
+async fn nonsense_is_answered_with_a_sentence() {
+    let shared = shared(review::answer);
+    let (code, text) = told(respond(&shared, post("/mutate-pods", "nonsense")).await).await;
+    assert_eq!(code, 400);
+    assert!(text.contains("AdmissionReview"), "{text}");
+    assert_eq!(shared.metrics.count(Hook::MutatePods, "unreadable"), 1);
+}
+
+fn certificates() -> Stored {
+    let (names, lifetimes) = (["127.0.0.1".to_owned()], Lifetimes::default());
+    let now = flotilla_engine::io::clock::Clock::new().now();
+    let made = renew(&decide(None, &names, &lifetimes, now), None, &names, &lifetimes, now);
+    made.unwrap().unwrap()
+}
+
+fn place(address: SocketAddr) -> Place {
+    Place::Url {
+        host: address.ip().to_string(),
+        port: address.port(),
+    }
+}
+
+/// 4, 5: over a socket: without a certificate there is no connection; with one, whoever trusts its authority is answered; with another,
+/// new connections see it while those that stand go on; and at the end the port is free.
+#[tokio::test]
+async fn certificates_change_while_connections_stand() {
+    let shared = shared(review::answer);
+    let (server, address) = Server::start((Ipv4Addr::LOCALHOST, 0).into(), shared.clone()).unwrap();
+    let (first, second) = (certificates(), certificates());
+    assert!(probe::answers(&place(address), &first.authorities, "u").await.is_err());
+
+    shared.show(serving_key(&first).unwrap());
+    probe::answers(&place(address), &first.authorities, "u").await.unwrap();
+    let why = probe::answers(&place(address), &second.authorities, "u").await.unwrap_err();
+    assert!(why.contains("does not answer as the endpoint does"), "{why}");
+
+    let mut standing = Standing::connect(address, &first).await;
+    assert_eq!(standing.ask().await, 200);
+    shared.show(serving_key(&second).unwrap());
+    assert_eq!(standing.ask().await, 200);
+    probe::answers(&place(address), &second.authorities, "u").await.unwrap();
+    assert!(probe::answers(&place(address), &first.authorities, "u").await.is_err());
+
+    drop(standing);
+    tokio::task::spawn_blocking(move || server.stop()).await.unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+/// 5: what is on its way when the process ends is answered.
+#[tokio::test]
+async fn a_request_on_its_way_is_answered_at_the_end() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    fn slow(hook: Hook, body: &[u8], memory: &dyn Memory) -> Result<Answer, Unreadable> {
+        ASKED.fetch_add(1, Ordering::SeqCst);
+        allow(hook, body, memory)
+    }
+    let shared = shared(slow);
+    let stored = certificates();
+    shared.show(serving_key(&stored).unwrap());
+    let (server, address) = Server::start((Ipv4Addr::LOCALHOST, 0).into(), shared.clone()).unwrap();
+    let mut standing = Standing::connect(address, &stored).await;
+    assert_eq!(standing.ask().await, 200);
+    let stopping = tokio::task::spawn_blocking(move || server.stop());
+    stopping.await.unwrap();
+    assert_eq!(ASKED.load(Ordering::SeqCst), 1);
+    assert!(standing.sender.ready().await.is_err(), "an idle connection is closed");
+}
+
+/// A connection over HTTP/2, as the API server keeps them.
+struct Standing {
+    sender: hyper::client::conn::http2::SendRequest<Full<Bytes>>,
+}
+
+impl Standing {
+    async fn connect(address: SocketAddr, trusted: &Stored) -> Self {
+        let mut config = probe::trusting(&trusted.authorities).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+        let stream = connector.connect(name, stream).await.unwrap();
+        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        Standing { sender }
+    }
+
+    async fn ask(&mut self) -> u16 {
+        self.sender.ready().await.unwrap();
+        let request = Request::post("https://127.0.0.1/convert")
+            .body(Full::new(review::probe("u").into()))
+            .unwrap();
+        self.sender.send_request(request).await.unwrap().status().as_u16()
+    }
+}
+
+/// 4: a certificate whose time is over is not made by us, and not believed by clients; see the table in `certificates`.
+#[tokio::test]
+async fn an_expired_certificate_is_noticed_by_the_probe() {
+    let (names, lifetimes) = (["127.0.0.1".to_owned()], Lifetimes::default());
+    let long_ago: Timestamp = "2020-01-01T00:00:00Z".parse().unwrap();
+    let stored = renew(&decide(None, &names, &lifetimes, long_ago), None, &names, &lifetimes, long_ago);
+    let stored = stored.unwrap().unwrap();
+    let shared = shared(review::answer);
+    shared.show(serving_key(&stored).unwrap());
+    let (_server, address) = Server::start((Ipv4Addr::LOCALHOST, 0).into(), shared).unwrap();
+    let why = probe::answers(&place(address), &stored.authorities, "u").await.unwrap_err();
+    assert!(why.contains("expired"), "{why}");
+}
