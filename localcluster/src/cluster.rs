@@ -1,19 +1,19 @@
 //! A named cluster: starting, asking, breaking and ending it.
 
+mod real;
+
 use crate::build::{Binaries, build, build_node, cache_directory};
 use crate::clock;
 use crate::component::{Component, Context};
 use crate::error::Error;
 use crate::manifest;
-use crate::node::{self, Node, real_node_unavailable};
+use crate::node::{NodeState, real_node_unavailable};
 use crate::pki::{Pki, write_private};
 use crate::process::{Process, cpu_seconds_of, is_alive, peak_rss_bytes_of};
 use crate::state::{Ports, State, is_free};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write;
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -30,8 +30,6 @@ pub(crate) struct Settings {
     pub(crate) statefulset_controller: bool,
     pub(crate) audit_log: bool,
     pub(crate) stock_limits: bool,
-    #[serde(default)]
-    pub(crate) real_node: bool,
 }
 
 /// Says what a cluster is to be like, and starts it.
@@ -39,6 +37,7 @@ pub(crate) struct Settings {
 pub struct Builder {
     name: String,
     settings: Settings,
+    real_node: bool,
     /// What the clusters of earlier runs are called, up to the process id, if this one is to be a run's own.
     disposable: Option<String>,
 }
@@ -71,7 +70,7 @@ impl Builder {
     /// Adds a real node, `real-0`, with the label `type=real`: a kubelet that runs containers of a few test images. It needs root and
     /// more: see [`real_node_unavailable`].
     pub fn real_node(mut self) -> Self {
-        self.settings.real_node = true;
+        self.real_node = true;
         self
     }
 
@@ -82,25 +81,25 @@ impl Builder {
         if let Some(prefix) = &self.disposable {
             sweep(prefix)?;
         }
-        if let Some(reason) = real_node_unavailable().filter(|_| self.settings.real_node) {
+        if let Some(reason) = real_node_unavailable().filter(|_| self.real_node) {
             return Err(Error::NoRealNode(reason));
         }
         let binaries = build()?;
-        let node_binaries = self.settings.real_node.then(build_node).transpose()?;
         let directory = directory(&self.name);
         fs::create_dir_all(directory.join("log")).map_err(|e| Error::io("create", &directory, e))?;
         let state = match State::read(&directory) {
             Some(known) => State {
                 ports: known.ports,
                 settings: self.settings,
-                node: known.node,
+                node: known.node.or_else(|| self.real_node.then(NodeState::default)),
             },
             None => State {
                 ports: Ports::free()?,
                 settings: self.settings,
-                node: None,
+                node: self.real_node.then(NodeState::default),
             },
         };
+        let node_binaries = state.node.is_some().then(build_node).transpose()?;
         state.write(&directory)?;
         let pki = Pki::open(directory.join("pki"))?;
         let mut cluster = Cluster::new(self.name, directory, state, pki, (binaries, node_binaries));
@@ -132,11 +131,11 @@ impl Cluster {
             statefulset_controller: true,
             audit_log: false,
             stock_limits: false,
-            real_node: false,
         };
         Builder {
             name: name.to_owned(),
             settings,
+            real_node: false,
             disposable: None,
         }
     }
@@ -208,62 +207,10 @@ impl Cluster {
             self.launch(Component::Kwok)?;
         }
         self.wait_usable()?;
-        if self.state.settings.real_node {
+        if self.state.node.is_some() {
             self.bring_up_node()?;
         }
         Ok(())
-    }
-
-    fn bring_up_node(&mut self) -> Result<(), Error> {
-        if self.pid(Component::Kubelet).is_none() {
-            // Written before anything is made or changed, so that whoever takes the cluster down finds it.
-            self.state.node.get_or_insert_default().settings = node::settings();
-            self.state.write(&self.directory)?;
-            let network = self.node().map(|n| n.choose_network()).transpose()?.unwrap_or_default();
-            self.state.node.get_or_insert_default().network = network;
-            self.state.write(&self.directory)?;
-        }
-        if let Some(node) = self.node() {
-            node.prepare(&self.pki, self.state.ports.apiserver)?;
-        }
-        let address = self.node().map(|node| node.registry()).unwrap_or_default();
-        self.launch(Component::Registry)?;
-        self.wait_for(Component::Registry, || TcpStream::connect(&address).is_ok())?;
-        let socket = self.node().map(|node| node.socket()).unwrap_or_default();
-        self.launch(Component::Containerd)?;
-        self.wait_for(Component::Containerd, || UnixStream::connect(&socket).is_ok())?;
-        self.launch(Component::Kubelet)?;
-        let ready = [
-            "wait",
-            "--for=condition=Ready",
-            "--timeout=1s",
-            &format!("node/{}", node::NAME),
-        ];
-        self.wait_for(Component::Kubelet, || {
-            self.kubectl(&ready).is_ok_and(|o| o.status.success())
-        })?;
-        // The kubelet has changed them by now, and does so only once.
-        self.state
-            .node
-            .as_ref()
-            .map_or(Ok(()), |state| node::restore(&state.settings))
-    }
-
-    /// Waits until a component of the real node is as `ready` says; one that ends will not be.
-    fn wait_for(&self, component: Component, ready: impl Fn() -> bool) -> Result<(), Error> {
-        let has_ended = || self.pid(component).is_none();
-        if clock::poll(READY_WITHIN, || ready() || has_ended()) && !has_ended() {
-            return Ok(());
-        }
-        Err(self.not_ready(component))
-    }
-
-    fn node(&self) -> Option<Node<'_>> {
-        Some(Node {
-            cluster: &self.directory,
-            binaries: self.node_binaries.as_ref()?,
-            state: self.state.node.as_ref()?,
-        })
     }
 
     /// The default service account, through which every pod is made, and all nodes.
@@ -306,9 +253,8 @@ impl Cluster {
             Component::ControllerManager => Some(ports.controller_manager),
             Component::Scheduler => Some(ports.scheduler),
             Component::Kwok => Some(ports.kwok),
-            Component::Provisioner => None,
-            // They serve at an address of their own.
-            Component::Registry | Component::Containerd | Component::Kubelet => None,
+            // What a real node runs serves at an address of its own.
+            Component::Provisioner | Component::Registry | Component::Containerd | Component::Kubelet => None,
         };
         // A component that was just killed may take a moment to give its port back.
         if let Some(port) = port.filter(|port| !clock::poll(Duration::from_secs(5), || is_free(*port))) {
@@ -496,18 +442,13 @@ impl Cluster {
     }
 
     fn end(&self) -> Result<(), Error> {
-        if let Some(node) = self.node() {
-            self.process(Component::Kubelet).stop(END_WITHIN);
-            node.end_pods()?;
-            self.process(Component::Containerd).stop(END_WITHIN);
-            node.end_shims()?;
-            self.process(Component::Registry).stop(END_WITHIN);
-            node.clear()?;
-        }
+        let node_ended = self.end_node();
         // The API server waits for open watches before it ends; its clients go first.
         for component in Component::ALL.into_iter().rev() {
             self.process(component).stop(END_WITHIN);
         }
+        // The directory tells what there was, so it stays while something of the node does.
+        node_ended?;
         fs::remove_dir_all(&self.directory).map_err(|e| Error::io("remove", &self.directory, e))
     }
 }

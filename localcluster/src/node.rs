@@ -11,7 +11,7 @@ mod machine;
 pub use machine::real_node_unavailable;
 pub(crate) use machine::{restore, settings};
 
-use crate::build::{Binaries, cache_directory};
+use crate::build::Binaries;
 use crate::error::Error;
 use crate::pki::{Pki, write_private};
 use serde::{Deserialize, Serialize};
@@ -67,7 +67,7 @@ impl Node<'_> {
 
     /// The cgroup below which all pods are, in every hierarchy.
     fn cgroup(&self) -> String {
-        format!("flotilla-{}", self.tag())
+        format!("{}{}", machine::CGROUP, self.tag())
     }
 
     /// The node's address, at which the kubelet and the registry serve; nobody else is there, so their ports are free.
@@ -103,12 +103,8 @@ impl Node<'_> {
         self.write("kubelet/config.json", &self.kubelet(pki).to_string())
     }
 
-    /// Makes the bridge on a network that nobody uses, and returns which. The bridge may be there already.
+    /// Makes the bridge on a network that nobody uses, and returns which. Only one cluster may do so at a time.
     pub(crate) fn choose_network(&self) -> Result<u8, Error> {
-        let lock = cache_directory().join("node.lock");
-        let file = fs::File::create(&lock).map_err(|e| Error::io("create", &lock, e))?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
-            .map_err(|e| Error::io("lock", &lock, e.into()))?;
         self.run_bridge(&["remove", &self.bridge()])?;
         for network in 0..=u8::MAX {
             let address = format!("10.251.{network}.1/24");

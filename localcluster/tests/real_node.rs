@@ -38,6 +38,9 @@ fn traces() -> BTreeSet<String> {
     names("/var/run/netns", &[]);
     names("/var/log/containers", &[]);
     names("/var/log/pods", &[]);
+    names("/run", &["containerd"]);
+    names("/var/lib", &["kubelet"]);
+    names("/var/log", &["containers"]);
     let mounts = fs::read_to_string("/proc/mounts").expect("mounts");
     found.extend(
         mounts

@@ -247,10 +247,10 @@ fn ready_follows_the_gates_both_ways(lab: &Lab) {
         pod.patch(
             Some("status"),
             &json!({"status": {"conditions": [{"type": gate, "status": status}]}}),
-        )
+        );
     };
     let (mut pod, before) = lab.pod("gates", &json!({}), |pod| {
-        pod["spec"]["readinessGates"] = json!([{"conditionType": gate}])
+        pod["spec"]["readinessGates"] = json!([{"conditionType": gate}]);
     });
     assert_eq!(condition(&before, "ContainersReady")["status"], "True");
     assert_eq!(condition(&before, "Ready")["status"], "False");

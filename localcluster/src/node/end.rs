@@ -9,6 +9,7 @@ use crate::error::Error;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,16 @@ use std::time::Duration;
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 /// Where the kubelet leaves links to logs, whatever it is told.
 const LOG_LINKS: &str = "/var/log/containers";
+/// Where the kubelet listens for plugins for devices, whatever it is told.
+const DEVICES_SOCKET: &str = "/var/lib/kubelet/device-plugins/kubelet.sock";
+/// Directories outside the cluster's own, inner ones first.
+const LEFT: &[&str] = &[
+    LOG_LINKS,
+    "/var/lib/kubelet/device-plugins",
+    "/var/lib/kubelet",
+    "/run/containerd/s",
+    "/run/containerd",
+];
 
 impl Node<'_> {
     /// Ends everything that runs in pods. The kubelet must have ended, or it would start them anew.
@@ -29,7 +40,7 @@ impl Node<'_> {
         };
         let all_gone = clock::poll(GONE_WITHIN, || {
             let left = left();
-            left.iter().for_each(|pid| kill(*pid));
+            left.iter().copied().for_each(kill);
             left.is_empty()
         });
         if all_gone {
@@ -43,7 +54,7 @@ impl Node<'_> {
         let sockets = self.shim_sockets();
         let all_gone = clock::poll(GONE_WITHIN, || {
             let left = self.shims();
-            left.iter().for_each(|pid| kill(*pid));
+            left.iter().copied().for_each(kill);
             left.is_empty()
         });
         if !all_gone {
@@ -66,6 +77,9 @@ impl Node<'_> {
             remove_cgroup(&path)?;
         }
         self.remove_log_links();
+        if !machine::has_other_nodes() {
+            tidy();
+        }
         machine::restore(&self.state.settings)
     }
 
@@ -103,6 +117,20 @@ impl Node<'_> {
             // Whoever tidies up logs may have been here first.
             let _gone = fs::remove_file(link.path());
         }
+    }
+}
+
+/// Takes away the directories that kubelet and containerd make wherever they are told to keep their files, once the last node has gone
+/// and if nobody else uses them.
+fn tidy() {
+    let is_dead = UnixStream::connect(DEVICES_SOCKET).is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused);
+    if is_dead {
+        // A kubelet that has just been started may have made it anew, and notices.
+        let _gone = fs::remove_file(DEVICES_SOCKET);
+    }
+    for directory in LEFT {
+        // One that is not empty is somebody's, and one that is not there is as it should be.
+        let _kept = fs::remove_dir(directory);
     }
 }
 

@@ -17,6 +17,8 @@ const SETTINGS: &[&str] = &[
     "kernel/panic_on_oops",
     "net/ipv4/ip_forward",
 ];
+/// Begins the name of every node's cgroup.
+pub(super) const CGROUP: &str = "flotilla-node-";
 /// Controllers without which the kubelet does not start.
 const CONTROLLERS: &[&str] = &["cpu", "cpuset", "memory", "pids"];
 
@@ -66,13 +68,12 @@ fn cgroups_unusable() -> Option<String> {
         );
     }
     let probe = format!("flotilla-probe-{}", std::process::id());
-    let refused = hierarchies.iter().find_map(|hierarchy| {
+    hierarchies.iter().find_map(|hierarchy| {
         let path = hierarchy.path.join(&probe);
         let made = fs::create_dir(&path).and_then(|()| fs::remove_dir(&path));
         made.err()
             .map(|e| format!("a real node needs to make cgroups: {}: {e}", path.display()))
-    });
-    refused
+    })
 }
 
 /// Layers of images lie upon each other by a file system that does not lie upon itself.
@@ -81,7 +82,7 @@ fn layers_unusable() -> Option<String> {
     let cache = cache_directory();
     let there = cache.ancestors().find(|directory| directory.exists())?;
     let stats = rustix::fs::statfs(there).ok()?;
-    let is_overlay = i64::try_from(stats.f_type) == Ok(OVERLAY);
+    let is_overlay = stats.f_type == OVERLAY;
     is_overlay.then(|| {
         format!(
             "a real node needs its files on a disk, but {} is an overlay; set FLOTILLA_CACHE_DIR to a directory on another file system",
@@ -138,6 +139,13 @@ pub(super) fn make_cgroup(name: &str) -> Result<(), Error> {
 /// Where a cgroup is, in every hierarchy.
 pub(super) fn cgroup_paths(name: &str) -> Vec<PathBuf> {
     hierarchies().into_iter().map(|h| h.path.join(name)).collect()
+}
+
+/// Whether the cgroup of any node is there.
+pub(super) fn has_other_nodes() -> bool {
+    let is_node = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(CGROUP);
+    let entries = hierarchies().into_iter().filter_map(|h| fs::read_dir(h.path).ok());
+    entries.flatten().flatten().any(is_node)
 }
 
 /// The settings of the kernel that the kubelet changes, as they are.
