@@ -22,6 +22,11 @@ pub struct Binaries {
 }
 
 impl Binaries {
+    #[cfg(test)]
+    pub(crate) fn at(directory: PathBuf) -> Self {
+        Binaries { directory }
+    }
+
     /// Path of one of them.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
@@ -33,36 +38,118 @@ struct Step {
     module: &'static str,
     packages: &'static [&'static str],
     makes: &'static [&'static str],
+    /// Where below the directory of binaries they go, with a slash at the end.
+    into: &'static str,
+    /// More arguments of `go build`.
+    flags: &'static [&'static str],
+    /// Whether it holds C.
+    cgo: bool,
 }
 
-/// In order of weight: the first takes minutes, as everything else shares its libraries.
-const STEPS: &[Step] = &[
-    Step {
-        module: ".",
-        packages: &[
-            "k8s.io/kubernetes/cmd/kube-apiserver",
-            "k8s.io/kubernetes/cmd/kube-controller-manager",
-            "k8s.io/kubernetes/cmd/kube-scheduler",
-            "k8s.io/kubernetes/cmd/kubectl",
-        ],
-        makes: &["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"],
-    },
-    Step {
-        module: ".",
-        packages: &["go.etcd.io/etcd/server/v3"],
-        makes: &["etcd"],
-    },
-    Step {
-        module: ".",
-        packages: &["./provisioner"],
-        makes: &["provisioner"],
-    },
-    Step {
-        module: "kwok",
-        packages: &["sigs.k8s.io/kwok/cmd/kwok"],
-        makes: &["kwok"],
-    },
-];
+impl Step {
+    const fn new(module: &'static str, packages: &'static [&'static str], makes: &'static [&'static str]) -> Self {
+        Step {
+            module,
+            packages,
+            makes,
+            into: "",
+            flags: &[],
+            cgo: false,
+        }
+    }
+}
+
+/// Binaries that are built together and filed together.
+struct Set {
+    /// What it is, for messages.
+    what: &'static str,
+    /// Begins the name of its directory.
+    prefix: &'static str,
+    /// How long it takes at most, for messages.
+    takes: &'static str,
+    steps: &'static [Step],
+    /// What it is made from; a change asks for another build.
+    sources: &'static [&'static str],
+}
+
+/// The control plane and the simulated nodes. In order of weight: the first takes minutes, as everything else shares its libraries.
+const CONTROL_PLANE: Set = Set {
+    what: "the control plane",
+    prefix: "bin",
+    takes: "with an empty Go cache it takes about 9 minutes on two cores",
+    steps: &[
+        Step::new(
+            ".",
+            &[
+                "k8s.io/kubernetes/cmd/kube-apiserver",
+                "k8s.io/kubernetes/cmd/kube-controller-manager",
+                "k8s.io/kubernetes/cmd/kube-scheduler",
+                "k8s.io/kubernetes/cmd/kubectl",
+            ],
+            &["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"],
+        ),
+        Step::new(".", &["go.etcd.io/etcd/server/v3"], &["etcd"]),
+        Step::new(".", &["./provisioner"], &["provisioner"]),
+        Step::new("kwok", &["sigs.k8s.io/kwok/cmd/kwok"], &["kwok"]),
+    ],
+    sources: &["go.mod", "go.sum", "kwok/go.mod", "kwok/go.sum", "provisioner/main.go"],
+};
+
+/// What a real node needs beside the control plane.
+const NODE: Set = Set {
+    what: "a real node",
+    prefix: "node",
+    takes: "after the control plane it takes about 3 minutes on two cores",
+    steps: &[
+        Step::new(".", &["k8s.io/kubernetes/cmd/kubelet"], &["kubelet"]),
+        Step {
+            flags: &["-tags=no_btrfs"],
+            ..Step::new(
+                "node",
+                &[
+                    "github.com/containerd/containerd/v2/cmd/containerd",
+                    "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+                ],
+                &["containerd", "containerd-shim-runc-v2"],
+            )
+        },
+        Step {
+            cgo: true,
+            ..Step::new("node", &["github.com/opencontainers/runc"], &["runc"])
+        },
+        Step {
+            into: "cni/",
+            ..Step::new(
+                "node",
+                &[
+                    "github.com/containernetworking/plugins/plugins/main/bridge",
+                    "github.com/containernetworking/plugins/plugins/ipam/host-local",
+                ],
+                &["bridge", "host-local"],
+            )
+        },
+        Step::new(
+            "node",
+            &["./bridge", "./images", "./runtime"],
+            &["bridge", "images", "runtime"],
+        ),
+        Step {
+            into: "images.d/",
+            ..Step::new("node", &["./app", "./pause"], &["app", "pause"])
+        },
+    ],
+    sources: &[
+        "go.mod",
+        "go.sum",
+        "node/go.mod",
+        "node/go.sum",
+        "node/app/main.go",
+        "node/bridge/main.go",
+        "node/images/main.go",
+        "node/pause/main.go",
+        "node/runtime/main.go",
+    ],
+};
 
 /// The directory that holds the Go modules.
 fn modules() -> &'static Path {
@@ -81,10 +168,19 @@ pub(crate) fn cache_directory() -> PathBuf {
 /// Builds what is not built yet, saying what it does on standard error, and returns where the binaries are. Two processes that ask at
 /// the same time build once.
 pub fn build() -> Result<Binaries, Error> {
-    let key = key()?;
+    build_set(&CONTROL_PLANE)
+}
+
+/// The same for what a real node needs beside them.
+pub(crate) fn build_node() -> Result<Binaries, Error> {
+    build_set(&NODE)
+}
+
+fn build_set(set: &Set) -> Result<Binaries, Error> {
+    let key = set.key()?;
     let cache = cache_directory();
     fs::create_dir_all(&cache).map_err(|e| Error::io("create", &cache, e))?;
-    let directory = cache.join(format!("bin-{key}"));
+    let directory = cache.join(format!("{}-{key}", set.prefix));
     if directory.exists() {
         return Ok(Binaries { directory });
     }
@@ -93,24 +189,25 @@ pub fn build() -> Result<Binaries, Error> {
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
         .map_err(|e| Error::io("lock", &lock, e.into()))?;
     if !directory.exists() {
-        build_into(&cache, &directory)?;
+        build_into(set, &cache, &directory)?;
     }
     Ok(Binaries { directory })
 }
 
-fn build_into(cache: &Path, directory: &Path) -> Result<(), Error> {
+fn build_into(set: &Set, cache: &Path, directory: &Path) -> Result<(), Error> {
     check_go()?;
     check_room(cache)?;
     let partial = cache.join(format!("building-{}", std::process::id()));
     fs::create_dir_all(&partial).map_err(|e| Error::io("create", &partial, e))?;
     eprintln!(
-        "building the control plane of Kubernetes {KUBERNETES} into {}",
+        "building {} of Kubernetes {KUBERNETES} into {}",
+        set.what,
         directory.display()
     );
-    eprintln!("this happens once; with an empty Go cache it takes about 9 minutes on two cores");
+    eprintln!("this happens once; {}", set.takes);
     let begun = clock::now();
-    for (number, step) in STEPS.iter().enumerate() {
-        eprintln!("  [{}/{}] {} …", number + 1, STEPS.len(), step.makes.join(", "));
+    for (number, step) in set.steps.iter().enumerate() {
+        eprintln!("  [{}/{}] {} …", number + 1, set.steps.len(), step.makes.join(", "));
         let step_begun = clock::now();
         run(step, &partial)?;
         eprintln!("        {:.0} s", step_begun.elapsed().as_secs_f32());
@@ -125,12 +222,19 @@ fn run(step: &Step, into: &Path) -> Result<(), Error> {
     command
         .arg("build")
         .arg("-trimpath")
-        .arg(format!("-ldflags={}", ldflags()));
+        .arg(format!("-ldflags={}", ldflags()))
+        .args(step.flags);
+    if step.cgo {
+        command.env("CGO_ENABLED", "1");
+    } else if step.module == "node" {
+        // Images hold nothing beside the program, so it must be whole.
+        command.env("CGO_ENABLED", "0");
+    }
     // A trailing slash makes Go put several binaries into a directory; one alone is named after its file.
     let target = if step.makes.len() == 1 {
-        into.join(step.makes[0])
+        into.join(step.into).join(step.makes[0])
     } else {
-        into.join("")
+        into.join(step.into).join("")
     };
     command
         .arg("-o")
@@ -176,17 +280,19 @@ fn ldflags() -> String {
     flags
 }
 
-/// What the binaries depend on, as a short hash.
-fn key() -> Result<String, Error> {
-    let mut hash = Sha256::new();
-    for file in ["go.mod", "go.sum", "kwok/go.mod", "kwok/go.sum", "provisioner/main.go"] {
-        let path = modules().join(file);
-        hash.update(fs::read(&path).map_err(|e| Error::io("read", &path, e))?);
+impl Set {
+    /// What the binaries depend on, as a short hash.
+    fn key(&self) -> Result<String, Error> {
+        let mut hash = Sha256::new();
+        for file in self.sources {
+            let path = modules().join(file);
+            hash.update(fs::read(&path).map_err(|e| Error::io("read", &path, e))?);
+        }
+        hash.update(ldflags());
+        let digest = hash.finalize();
+        let short = u64::from_be_bytes([0, 0, digest[0], digest[1], digest[2], digest[3], digest[4], digest[5]]);
+        Ok(format!("{short:012x}"))
     }
-    hash.update(ldflags());
-    let digest = hash.finalize();
-    let short = u64::from_be_bytes([0, 0, digest[0], digest[1], digest[2], digest[3], digest[4], digest[5]]);
-    Ok(format!("{short:012x}"))
 }
 
 /// The Go version that the modules ask for.
@@ -302,7 +408,8 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_stable() {
-        assert_eq!(key().unwrap(), key().unwrap());
+    fn the_keys_are_stable() {
+        assert_eq!(CONTROL_PLANE.key().unwrap(), CONTROL_PLANE.key().unwrap());
+        assert_ne!(CONTROL_PLANE.key().unwrap(), NODE.key().unwrap());
     }
 }

@@ -1,10 +1,13 @@
 //! A named cluster: starting, asking, breaking and ending it.
 
-use crate::build::{Binaries, build, cache_directory};
+mod real;
+
+use crate::build::{Binaries, build, build_node, cache_directory};
 use crate::clock;
 use crate::component::{Component, Context};
 use crate::error::Error;
 use crate::manifest;
+use crate::node::{NodeState, real_node_unavailable};
 use crate::pki::{Pki, write_private};
 use crate::process::{Process, cpu_seconds_of, is_alive, peak_rss_bytes_of};
 use crate::state::{Ports, State, is_free};
@@ -34,6 +37,7 @@ pub(crate) struct Settings {
 pub struct Builder {
     name: String,
     settings: Settings,
+    real_node: bool,
     /// What the clusters of earlier runs are called, up to the process id, if this one is to be a run's own.
     disposable: Option<String>,
 }
@@ -63,12 +67,22 @@ impl Builder {
         self
     }
 
+    /// Adds a real node, `real-0`, with the label `type=real`: a kubelet that runs containers of a few test images. It needs root and
+    /// more: see [`real_node_unavailable`].
+    pub fn real_node(mut self) -> Self {
+        self.real_node = true;
+        self
+    }
+
     /// Starts the cluster; it ends when the value is dropped, unless [`Cluster::keep`] is called. A cluster of this name that is there
     /// already is completed: whatever is not running is started.
     pub fn start(self) -> Result<Cluster, Error> {
         check_name(&self.name)?;
         if let Some(prefix) = &self.disposable {
             sweep(prefix)?;
+        }
+        if let Some(reason) = real_node_unavailable().filter(|_| self.real_node) {
+            return Err(Error::NoRealNode(reason));
         }
         let binaries = build()?;
         let directory = directory(&self.name);
@@ -77,15 +91,18 @@ impl Builder {
             Some(known) => State {
                 ports: known.ports,
                 settings: self.settings,
+                node: known.node.or_else(|| self.real_node.then(NodeState::default)),
             },
             None => State {
                 ports: Ports::free()?,
                 settings: self.settings,
+                node: self.real_node.then(NodeState::default),
             },
         };
+        let node_binaries = state.node.is_some().then(build_node).transpose()?;
         state.write(&directory)?;
         let pki = Pki::open(directory.join("pki"))?;
-        let cluster = Cluster::new(self.name, directory, state, pki, binaries);
+        let mut cluster = Cluster::new(self.name, directory, state, pki, (binaries, node_binaries));
         // What was started before a failure is taken down by dropping the value.
         cluster.bring_up()?;
         Ok(cluster)
@@ -99,6 +116,8 @@ pub struct Cluster {
     state: State,
     pki: Pki,
     binaries: Binaries,
+    /// Of the real node, if it has one.
+    node_binaries: Option<Binaries>,
     kubeconfig: PathBuf,
     audit_log: PathBuf,
     is_kept: bool,
@@ -116,6 +135,7 @@ impl Cluster {
         Builder {
             name: name.to_owned(),
             settings,
+            real_node: false,
             disposable: None,
         }
     }
@@ -134,12 +154,14 @@ impl Cluster {
         let directory = directory(name);
         let state = State::read(&directory).ok_or_else(|| Error::NoSuchCluster(name.to_owned()))?;
         let pki = Pki::open(directory.join("pki"))?;
-        let mut cluster = Cluster::new(name.to_owned(), directory, state, pki, build()?);
+        let node_binaries = state.node.is_some().then(build_node).transpose()?;
+        let mut cluster = Cluster::new(name.to_owned(), directory, state, pki, (build()?, node_binaries));
         cluster.keep();
         Ok(cluster)
     }
 
-    fn new(name: String, directory: PathBuf, state: State, pki: Pki, binaries: Binaries) -> Self {
+    fn new(name: String, directory: PathBuf, state: State, pki: Pki, binaries: (Binaries, Option<Binaries>)) -> Self {
+        let (binaries, node_binaries) = binaries;
         let (kubeconfig, audit_log) = (pki.path("admin.kubeconfig"), directory.join("audit.log"));
         Cluster {
             name,
@@ -147,6 +169,7 @@ impl Cluster {
             state,
             pki,
             binaries,
+            node_binaries,
             kubeconfig,
             audit_log,
             is_kept: false,
@@ -158,7 +181,7 @@ impl Cluster {
         self.is_kept = true;
     }
 
-    fn bring_up(&self) -> Result<(), Error> {
+    fn bring_up(&mut self) -> Result<(), Error> {
         let port = self.state.ports.apiserver;
         for user in ["admin", "controller-manager", "scheduler", "kwok", "provisioner"] {
             self.pki.kubeconfig(user, port)?;
@@ -183,7 +206,11 @@ impl Cluster {
             self.apply(&manifest::nodes(self.state.settings.nodes))?;
             self.launch(Component::Kwok)?;
         }
-        self.wait_usable()
+        self.wait_usable()?;
+        if self.state.node.is_some() {
+            self.bring_up_node()?;
+        }
+        Ok(())
     }
 
     /// The default service account, through which every pod is made, and all nodes.
@@ -226,7 +253,8 @@ impl Cluster {
             Component::ControllerManager => Some(ports.controller_manager),
             Component::Scheduler => Some(ports.scheduler),
             Component::Kwok => Some(ports.kwok),
-            Component::Provisioner => None,
+            // What a real node runs serves at an address of its own.
+            Component::Provisioner | Component::Registry | Component::Containerd | Component::Kubelet => None,
         };
         // A component that was just killed may take a moment to give its port back.
         if let Some(port) = port.filter(|port| !clock::poll(Duration::from_secs(5), || is_free(*port))) {
@@ -242,6 +270,7 @@ impl Cluster {
             ports,
             settings: &self.state.settings,
             directory: &self.directory,
+            node: self.node(),
         };
         process.start(context.command(component))
     }
@@ -402,7 +431,8 @@ impl Cluster {
             Some(pid) => format!("{:<24} running, pid {pid}", component.name()),
             None => format!("{:<24} not running", component.name()),
         };
-        Component::ALL.into_iter().map(line).collect()
+        let has = |component: &Component| self.state.node.is_some() || !Component::REAL.contains(component);
+        Component::ALL.into_iter().filter(has).map(line).collect()
     }
 
     /// Ends every process and removes everything that the cluster has written.
@@ -412,10 +442,13 @@ impl Cluster {
     }
 
     fn end(&self) -> Result<(), Error> {
+        let node_ended = self.end_node();
         // The API server waits for open watches before it ends; its clients go first.
         for component in Component::ALL.into_iter().rev() {
             self.process(component).stop(END_WITHIN);
         }
+        // The directory tells what there was, so it stays while something of the node does.
+        node_ended?;
         fs::remove_dir_all(&self.directory).map_err(|e| Error::io("remove", &self.directory, e))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::build::Binaries;
 use crate::cluster::Settings;
+use crate::node::Node;
 use crate::pki::Pki;
 use crate::state::Ports;
 use serde::{Deserialize, Serialize};
@@ -23,18 +24,29 @@ pub enum Component {
     Provisioner,
     /// kwok, which plays the nodes.
     Kwok,
+    /// The registry of the real node.
+    Registry,
+    /// containerd of the real node.
+    Containerd,
+    /// kubelet of the real node.
+    Kubelet,
 }
 
 impl Component {
     /// All, in the order in which they start.
-    pub const ALL: [Component; 6] = [
+    pub const ALL: [Component; 9] = [
         Component::Etcd,
         Component::Apiserver,
         Component::ControllerManager,
         Component::Scheduler,
         Component::Provisioner,
         Component::Kwok,
+        Component::Registry,
+        Component::Containerd,
+        Component::Kubelet,
     ];
+    /// Those of a real node.
+    pub(crate) const REAL: [Component; 3] = [Component::Registry, Component::Containerd, Component::Kubelet];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -45,6 +57,9 @@ impl Component {
             Component::Scheduler => "kube-scheduler",
             Component::Provisioner => "provisioner",
             Component::Kwok => "kwok",
+            Component::Registry => "registry",
+            Component::Containerd => "containerd",
+            Component::Kubelet => "kubelet",
         }
     }
 }
@@ -56,19 +71,32 @@ pub(crate) struct Context<'a> {
     pub(crate) ports: &'a Ports,
     pub(crate) settings: &'a Settings,
     pub(crate) directory: &'a Path,
+    pub(crate) node: Option<Node<'a>>,
 }
 
 impl Context<'_> {
     pub(crate) fn command(&self, component: Component) -> Command {
-        let mut command = Command::new(self.binaries.path(component.name()));
-        command.args(match component {
-            Component::Etcd => self.etcd(),
-            Component::Apiserver => self.apiserver(),
-            Component::ControllerManager => self.controller_manager(),
-            Component::Scheduler => self.scheduler(),
-            Component::Provisioner => vec![format!("--kubeconfig={}", self.kubeconfig("provisioner"))],
-            Component::Kwok => self.kwok(),
-        });
+        let control_plane = |arguments: Vec<String>| {
+            let mut command = Command::new(self.binaries.path(component.name()));
+            command.args(arguments);
+            command
+        };
+        let node = || {
+            self.node
+                .as_ref()
+                .expect("only clusters with a real node start its components")
+        };
+        let mut command = match component {
+            Component::Etcd => control_plane(self.etcd()),
+            Component::Apiserver => control_plane(self.apiserver()),
+            Component::ControllerManager => control_plane(self.controller_manager()),
+            Component::Scheduler => control_plane(self.scheduler()),
+            Component::Provisioner => control_plane(vec![format!("--kubeconfig={}", self.kubeconfig("provisioner"))]),
+            Component::Kwok => control_plane(self.kwok()),
+            Component::Registry => node().registry_command(),
+            Component::Containerd => node().containerd_command(),
+            Component::Kubelet => node().kubelet_command(self.pki),
+        };
         command.current_dir(self.directory);
         command
     }
@@ -127,6 +155,11 @@ impl Context<'_> {
             ("service-account-key-file", &self.file("sa.pub")),
             ("service-account-signing-key-file", &self.file("sa.key")),
             ("service-cluster-ip-range", "10.96.0.0/24"),
+            // For logs and exec on a real node.
+            ("kubelet-client-certificate", &self.file("apiserver.crt")),
+            ("kubelet-client-key", &self.file("apiserver.key")),
+            ("kubelet-certificate-authority", &self.file("ca.crt")),
+            ("kubelet-preferred-address-types", "InternalIP"),
         ]);
         if !self.settings.stock_limits {
             arguments.extend(flags(&[

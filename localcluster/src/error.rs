@@ -64,6 +64,12 @@ pub enum Error {
         /// The last lines of its log.
         log: String,
     },
+    /// This machine cannot run a real node.
+    #[error("failed to start a real node: {0}")]
+    NoRealNode(String),
+    /// Something went wrong with a real node.
+    #[error("failed to run the real node: {0}")]
+    RealNode(String),
     /// There is no cluster of this name.
     #[error("no cluster named {0} is there; start it with `cargo xtask cluster up --name {0}`")]
     NoSuchCluster(String),

@@ -2,7 +2,8 @@
 //!
 //! etcd, kube-apiserver, kube-controller-manager and kube-scheduler of Kubernetes 1.36 are built once from pinned Go modules (this
 //! directory) into the user's cache directory, and run as plain processes: loopback only, TLS, RBAC, own ports and data for each
-//! named cluster, so that several run side by side. kwok plays the nodes; a small provisioner of our own binds claims.
+//! named cluster, so that several run side by side. kwok plays the nodes; a small provisioner of our own binds claims. Where the machine allows
+//! it, a real node stands beside the simulated ones.
 
 mod build;
 mod clock;
@@ -10,6 +11,7 @@ mod cluster;
 mod component;
 mod error;
 mod manifest;
+mod node;
 mod pki;
 mod process;
 mod state;
@@ -18,4 +20,5 @@ pub use build::{Binaries, build};
 pub use cluster::{Builder, Cluster, names};
 pub use component::Component;
 pub use error::Error;
+pub use node::real_node_unavailable;
 pub use process::{cpu_seconds_of, peak_rss_bytes_of};

@@ -2,6 +2,7 @@
 
 use crate::cluster::Settings;
 use crate::error::Error;
+use crate::node::NodeState;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::net::TcpListener;
@@ -60,6 +61,9 @@ pub(crate) fn is_free(port: u16) -> bool {
 pub(crate) struct State {
     pub(crate) ports: Ports,
     pub(crate) settings: Settings,
+    /// Of the real node, if it was asked for.
+    #[serde(default)]
+    pub(crate) node: Option<NodeState>,
 }
 
 impl State {

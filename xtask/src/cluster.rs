@@ -22,6 +22,9 @@ pub(crate) enum Verb {
         /// Record every write in an audit log.
         #[arg(long)]
         audit: bool,
+        /// Add a real node, which runs containers. Needs root; built on first use, which takes about three minutes more.
+        #[arg(long)]
+        real_node: bool,
         /// Keep the stock request limits instead of lifting them.
         #[arg(long)]
         stock_limits: bool,
@@ -58,6 +61,7 @@ pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
             nodes,
             without_statefulset_controller,
             audit,
+            real_node,
             stock_limits,
         } => {
             let mut builder = Cluster::builder(&name).nodes(nodes);
@@ -66,6 +70,9 @@ pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
             }
             if audit {
                 builder = builder.audit_log();
+            }
+            if real_node {
+                builder = builder.real_node();
             }
             if stock_limits {
                 builder = builder.stock_limits();
