@@ -107,6 +107,7 @@ fn object(object: &Object) -> String {
             set.status
         ),
         Object::Revision(revision) => format!("number {}", revision.number),
+        Object::ConfigMap(map) => format!("keys {}", map.keys.join(" ")),
         Object::Claim(_) | Object::StorageClass(_) => String::new(),
     };
     let owner = meta
