@@ -4,5 +4,8 @@ pub mod adoption;
 pub mod budget;
 pub mod claim;
 pub mod identity;
+pub mod inplace;
+pub mod lifecycle;
 pub mod ordering;
+pub mod readiness;
 pub mod revision;

@@ -4,12 +4,15 @@
 //! 1. *claim*: adopt and release pods and revisions; find the current and the update revision.
 //! 2. *fill*: in ascending order, replace pods that have ended, create those that are missing with their claims, repair identity.
 //! 3. *scale down*: in descending order, delete pods that are not wanted.
-//! 4. *update*: replace pods of old revisions within the budget, partition and order of the strategy.
-//! 5. *status*: counts, revisions, conditions ([`status`]); unused revisions go.
+//! 4. *update*: replace pods of old revisions, or change them in place, within the budget, partition and order of the strategy.
+//! 5. *course*: pods go on with updates in place and lifecycle hooks.
+//! 6. *status*: counts, revisions, conditions ([`status`]); unused revisions go.
 
 mod claims;
+mod course;
 pub mod decide;
 mod fill;
+mod in_place;
 mod plan;
 mod pod;
 mod scale_down;

@@ -2,7 +2,10 @@
 
 use crate::shared::identity::{Membership, membership};
 use flotilla_api::names;
-use flotilla_model::records::{Phase, PodTrouble, ReadyCondition, VolumeClaim};
+use flotilla_model::records::{
+    ContainerSpec, ContainerStatus, DetailSpec, GateCondition, Phase, PodDetail, PodTrouble, ReadyCondition,
+    VolumeClaim,
+};
 use flotilla_model::set::read_set;
 use flotilla_model::{
     ClaimRecord, Hints, Interner, Labels, Meta, ObjectKey, OwnerRef, PassContext, PodRecord, Reader, Resource,
@@ -48,6 +51,55 @@ pub(crate) fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Own
     }
 }
 
+/// What is visible of a pod with these containers and their launch priorities: running image `v1`, in service, both gates.
+pub(crate) fn detail(containers: &[(&str, Option<i64>)]) -> PodDetail {
+    let spec = |(name, priority): &(&str, Option<i64>)| ContainerSpec {
+        name: (*name).into(),
+        image: "v1".into(),
+        priority: *priority,
+        ..ContainerSpec::default()
+    };
+    let gate = |index| {
+        Some(GateCondition {
+            index,
+            is_true: true,
+            message: "".into(),
+            since: Some(at(NOW - 3600)),
+        })
+    };
+    PodDetail {
+        spec: Arc::new(DetailSpec {
+            gates: vec![names::IN_PLACE_UPDATE_READY.into(), names::KRUISE_POD_READY.into()],
+            containers: containers.iter().map(spec).collect(),
+            never_restarts: false,
+        }),
+        finalizers: Arc::new([]),
+        annotations: Labels::default(),
+        statuses: containers.iter().map(|_| Some(container_status("v1"))).collect(),
+        observed_generation: 0,
+        generation: 1,
+        containers_ready: true,
+        in_place_ready: gate(0),
+        kruise_ready: gate(1),
+        resize_pending: None,
+        resize_in_progress: false,
+    }
+}
+
+/// What the kubelet says of a container that has run this image since long ago.
+pub(crate) fn container_status(image: &str) -> ContainerStatus {
+    ContainerStatus {
+        image: image.into(),
+        image_id: format!("id-of-{image}").into(),
+        container_id: "containerd://1".into(),
+        restart_count: 0,
+        started_at: Some(at(NOW - 3600)),
+        is_ready: true,
+        is_started: true,
+        resources: None,
+    }
+}
+
 /// A pod: running, ready for an hour, made from no revision, until told otherwise.
 #[derive(Clone, Debug)]
 pub(crate) struct PodFixture {
@@ -86,6 +138,28 @@ impl PodFixture {
     pub(crate) fn label(mut self, key: &str, value: &str) -> Self {
         self.labels.insert(key.to_owned(), value.to_owned());
         self
+    }
+    /// With what updates in place look at, one container `main` to begin with.
+    pub(crate) fn detailed(mut self, change: impl FnOnce(&mut PodDetail)) -> Self {
+        let mut known = self
+            .record
+            .detail
+            .take()
+            .map_or_else(|| detail(&[("main", None)]), |d| (*d).clone());
+        change(&mut known);
+        self.record.detail = Some(Arc::new(known));
+        self
+    }
+    pub(crate) fn annotated(self, key: &str, value: &str) -> Self {
+        self.detailed(|d| {
+            let kept: Vec<(String, String)> = d
+                .annotations
+                .iter()
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .collect();
+            let all = kept.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain([(key, value)]);
+            d.annotations = all.collect();
+        })
     }
     pub(crate) fn unlabelled(mut self) -> Self {
         self.labels.clear();

@@ -147,9 +147,16 @@ pub enum WaitCause {
     },
     /// The pod's volumes do not match the claim templates; it must be made again.
     StorageDiffers,
-    /// A lifecycle hook holds the pod: somebody has to take these markers away, or, before it counts as normal, to put them on.
+    /// A lifecycle hook holds the pod: somebody has to take these markers away.
     HookHolds {
-        /// preDelete, inPlaceUpdate or preNormal.
+        /// preDelete or inPlaceUpdate.
+        hook: &'static str,
+        /// Labels and finalizers.
+        markers: Vec<String>,
+    },
+    /// A lifecycle hook waits for the pod: somebody has to put these markers on before it counts as normal.
+    HookLacks {
+        /// preNormal or inPlaceUpdate.
         hook: &'static str,
         /// Labels and finalizers.
         markers: Vec<String>,
@@ -248,7 +255,7 @@ impl WaitCause {
             WaitCause::StartBackOff { .. } => "back-off for failing pods",
             WaitCause::FieldUnreadable { .. } => "nothing is deleted on the strength of a field that cannot be read",
             WaitCause::StorageDiffers => "volumeClaimTemplates",
-            WaitCause::HookHolds { hook, .. } => match *hook {
+            WaitCause::HookHolds { hook, .. } | WaitCause::HookLacks { hook, .. } => match *hook {
                 "preDelete" => "lifecycle.preDelete",
                 "preNormal" => "lifecycle.preNormal",
                 _ => "lifecycle.inPlaceUpdate",
@@ -314,10 +321,15 @@ impl WaitCause {
             WaitCause::ForeignWriter { .. } => {
                 "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
             }
-            WaitCause::HookHolds { hook, markers } => {
-                let verb = if *hook == "preNormal" { "put on" } else { "take away" };
+            WaitCause::HookHolds { markers, .. } => {
                 format!(
-                    "whoever owns the hook has to {verb} {}; see kubectl describe pod {subject}",
+                    "whoever owns the hook has to take away {} from pod {subject}",
+                    markers.join(", ")
+                )
+            }
+            WaitCause::HookLacks { markers, .. } => {
+                format!(
+                    "whoever owns the hook has to put {} on pod {subject}",
                     markers.join(", ")
                 )
             }
@@ -421,12 +433,7 @@ impl fmt::Display for WaitCause {
             WaitCause::ScaleDownBehindUnhealthy { pod } => write!(f, "scale-down waits until {pod} is healthy"),
             WaitCause::FieldUnreadable { path, found, rule } => write!(f, "{path} holds {found}, and {rule}"),
             WaitCause::StorageDiffers => f.write_str("its volumes differ from the claim templates"),
-            WaitCause::HookHolds {
-                hook: hook @ "preNormal",
-                markers,
-            } => {
-                write!(f, "hook {hook} waits for {}", short_list(markers))
-            }
+            WaitCause::HookLacks { hook, markers } => write!(f, "hook {hook} waits for {}", short_list(markers)),
             WaitCause::HookHolds { hook, markers } => write!(f, "hook {hook} holds it by {}", short_list(markers)),
             WaitCause::InPlaceGrace { remaining } => {
                 write!(f, "out of service, and changed in place in {}", seconds(*remaining))

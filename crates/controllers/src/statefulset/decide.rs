@@ -25,16 +25,19 @@ pub fn decide(view: &View<'_>) -> Decision {
     let mut plan = Plan::new(view, revisions, update);
     plan.claim_objects();
     plan.mark_storage();
+    plan.judge_courses();
     let flow = plan.fill();
     let flow = plan.scale_down(flow);
     plan.tend_claims();
     plan.recreate_specified();
     // Recreate waits for no order: the broken pod that holds everything up may be the very one to go (rule 2.6).
     if view.set.spec.is_monotonic() && flow == Flow::Blocked && !plan.is_recreating() {
+        plan.resume();
         plan.unblock();
     } else {
         plan.update();
     }
+    plan.tend_courses();
     plan.drop_history();
     plan.forget_failures();
     plan.remember();

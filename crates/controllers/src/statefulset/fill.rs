@@ -7,7 +7,8 @@
 use super::plan::{Plan, Slot};
 use super::pod::Health;
 use crate::shared::budget::Budget;
-use crate::shared::claim;
+use crate::shared::inplace::state::whole_seconds;
+use crate::shared::{claim, lifecycle};
 use flotilla_api::names;
 use flotilla_model::decision::{Body, Command, PatchKind, PodDraft, Report, Scope, ScopedCommand};
 use flotilla_model::hints::Starts;
@@ -266,17 +267,29 @@ impl Plan<'_> {
             .iter()
             .map(|t| (t.name.clone(), claim::claim_name(t, &name)))
             .collect();
+        let mut labels = vec![
+            (names::POD_NAME_LABEL, name.clone()),
+            (names::POD_INDEX_LABEL, ordinal.to_string()),
+            (names::REVISION_LABEL, revision.name().to_owned()),
+        ];
+        let mut annotations = Vec::new();
+        if !set.spec.lifecycle.is_empty() {
+            // Where there are no hooks the label stays away, which counts as Normal and saves a write in every update in place.
+            let state = lifecycle::of_new(&set.spec.lifecycle, &template);
+            labels.push((names::LIFECYCLE_STATE_LABEL, state.name().to_owned()));
+            annotations.push((names::LIFECYCLE_TIMESTAMP, whole_seconds(self.view.now)));
+        }
         let draft = PodDraft {
             key: self.key(&name),
             generate_name: format!("{}-", set.name()).into(),
             template,
-            labels: vec![
-                (names::POD_NAME_LABEL, name.clone()),
-                (names::POD_INDEX_LABEL, ordinal.to_string()),
-                (names::REVISION_LABEL, revision.name().to_owned()),
-            ],
-            annotations: Vec::new(),
-            gates: &[],
+            labels,
+            annotations,
+            gates: if self.is_advanced() {
+                &[names::KRUISE_POD_READY]
+            } else {
+                &[]
+            },
             owner: Arc::new(self.view.owner.clone()),
             host: Some((name, set.spec.service_name.clone())),
             claims,

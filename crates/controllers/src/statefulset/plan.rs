@@ -1,14 +1,20 @@
 //! The plan that the steps of a pass fill in: slots, commands by stage, waits.
 
-use super::pod::{Health, LabelFacts, LabelReader, cause, since};
+use super::course::{Held, Trouble};
+use super::pod::{Health, LabelFacts, LabelReader, cause, is_quiet, since};
 use super::view::View;
 use crate::shared::identity::pod_name;
+use crate::shared::inplace::UpdateSpec;
+use crate::shared::inplace::progress::Progress;
+use crate::shared::lifecycle::{self, State};
+use crate::shared::readiness::PRE_DELETE;
 use crate::shared::revision::Revisions;
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
+use flotilla_model::records::PodDetail;
 use flotilla_model::{
     Decision, Failure, Hints, ObjectKey, PodRecord, Report, Resource, RevisionRecord, Timestamp, Wait, WaitCause,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,12 +27,25 @@ pub(super) struct Occupant {
     pub(super) doomed: bool,
     /// Its volumes do not match the claim templates: it has to be made again (rule 8.6).
     pub(super) storage_differs: bool,
+    /// An update in place, a hook or a condition of it may ask for something.
+    pub(super) is_restless: bool,
+    /// Where its update in place stands, if it is in one.
+    pub(super) progress: Option<Progress>,
+    /// Why its update in place is given up: it has to be made again.
+    pub(super) abandoned: Option<String>,
+    /// This pass has decided about it.
+    pub(super) is_dealt_with: bool,
 }
 
 impl Occupant {
     /// Whether it has to be replaced to come to the update revision.
     pub(super) fn is_old(&self) -> bool {
-        !self.labels.is_updated || self.storage_differs
+        !self.labels.is_updated || self.storage_differs || self.abandoned.is_some()
+    }
+
+    /// Whether it is in the middle of an update in place, whether that disrupts it or not.
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.progress.as_ref().is_some_and(Progress::is_in_flight)
     }
 
     /// Whether the update may still delete it: it has neither ended nor begun to go.
@@ -60,6 +79,14 @@ pub(super) struct Stages {
     pub(super) create: Vec<ScopedCommand>,
     /// Labels of pods.
     pub(super) repair: Vec<ScopedCommand>,
+    /// Conditions that take pods out of service.
+    pub(super) unready: Vec<ScopedCommand>,
+    /// Resources of containers.
+    pub(super) resize: Vec<ScopedCommand>,
+    /// Pods that are changed, and states of their lifecycle.
+    pub(super) in_place: Vec<ScopedCommand>,
+    /// Conditions that put pods back into service.
+    pub(super) back: Vec<ScopedCommand>,
     /// Pods that end, are not wanted, or are old.
     pub(super) delete: Vec<ScopedCommand>,
     /// Unused revisions.
@@ -85,6 +112,10 @@ pub(super) struct Plan<'v> {
     /// Scopes in which something is wanted and not tried, because it failed a moment ago.
     pub(super) held_back: BTreeSet<Scope>,
     pub(super) events: Vec<flotilla_model::EventNote>,
+    /// What conditions tell about updates in place.
+    pub(super) troubles: Vec<Trouble>,
+    /// What old revisions differ in from the update revision, as far as it was asked.
+    pub(super) differences: BTreeMap<String, Result<UpdateSpec, String>>,
 }
 
 impl<'v> Plan<'v> {
@@ -103,6 +134,8 @@ impl<'v> Plan<'v> {
             hints: hints_of(view),
             held_back: BTreeSet::new(),
             events: Vec::new(),
+            troubles: Vec::new(),
+            differences: BTreeMap::new(),
         };
         plan.seat();
         plan
@@ -122,11 +155,23 @@ impl<'v> Plan<'v> {
             last: None,
         };
         let min_ready = view.set.spec.min_ready;
+        let is_advanced = self.is_advanced();
         let mut members = view.members.iter().peekable();
         let mut occupant = |pod: &Arc<PodRecord>| {
             let labels = reader.read(pod);
-            let health = Health::of(pod, labels.lifecycle_allows, min_ready, view.now);
+            let is_restless = is_advanced && !is_quiet(pod, labels);
+            let detail = pod.detail.as_ref().filter(|_| is_restless);
+            let progress = detail.and_then(|detail| Progress::of(pod, detail));
+            let allows = match (&progress, detail) {
+                (Some(progress), Some(detail)) => allows_health(progress, detail, pod, labels),
+                _ => labels.lifecycle_allows,
+            };
+            let health = Health::of(pod, allows, min_ready, view.now);
             Occupant {
+                is_restless,
+                progress,
+                abandoned: None,
+                is_dealt_with: false,
                 pod: pod.clone(),
                 health,
                 labels,
@@ -145,6 +190,19 @@ impl<'v> Plan<'v> {
             });
         }
         self.condemned.extend(members.map(|m| (m.ordinal, occupant(&m.pod))));
+    }
+
+    /// Pods in an update in place, with whether they may count as available.
+    pub(super) fn in_flight(&self) -> BTreeMap<&str, bool> {
+        let wanted = self.slots.iter().filter_map(|s| s.occupant.as_ref());
+        let all = wanted
+            .chain(self.condemned.iter().map(|(_, o)| o))
+            .filter(|o| o.is_in_flight());
+        let allows = |o: &Occupant| match (&o.progress, &o.pod.detail) {
+            (Some(progress), Some(detail)) => allows_health(progress, detail, &o.pod, o.labels),
+            _ => false,
+        };
+        all.map(|o| (o.pod.name(), allows(o))).collect()
     }
 
     pub(super) fn name(&self, ordinal: i64) -> String {
@@ -219,8 +277,34 @@ impl<'v> Plan<'v> {
         true
     }
 
+    /// Deletes a pod of ours, once no hook holds it (rule 3.8). Until then it is out of service as far as the hook asks for it.
+    pub(super) fn take_away(&mut self, ordinal: i64, pod: &PodRecord, report: Report) {
+        let hook = self.view.set.spec.lifecycle.pre_delete.clone();
+        let markers = lifecycle::held_by(hook.as_ref(), pod);
+        if markers.is_empty() || pod.detail.is_none() {
+            self.delete(ordinal, pod, report);
+            return;
+        }
+        if State::of(pod) == State::PreparingDelete {
+            let since = pod.detail.as_ref().and_then(|d| super::course::since_state(d));
+            let cause = WaitCause::HookHolds {
+                hook: "preDelete",
+                markers,
+            };
+            self.wait(pod.name().to_owned(), cause, since);
+        }
+        let held = Held {
+            pod,
+            state: State::PreparingDelete,
+            key: PRE_DELETE,
+            marks: hook.is_some_and(|h| h.mark_not_ready),
+            metadata: serde_json::json!({}),
+        };
+        self.hold(ordinal, held);
+    }
+
     /// Deletes a pod of ours: only this incarnation, only as it was seen (rule 1.6).
-    pub(super) fn delete(&mut self, ordinal: i64, pod: &PodRecord, report: Report) {
+    fn delete(&mut self, ordinal: i64, pod: &PodRecord, report: Report) {
         let command = Command::Delete {
             resource: Resource::Pods,
             key: pod.meta.key.clone(),
@@ -247,7 +331,7 @@ impl<'v> Plan<'v> {
         }) else {
             return false;
         };
-        self.delete(ordinal, &pod, report);
+        self.take_away(ordinal, &pod, report);
         true
     }
 
@@ -260,6 +344,10 @@ impl<'v> Plan<'v> {
             &stages.claims,
             &stages.create,
             &stages.repair,
+            &stages.unready,
+            &stages.resize,
+            &stages.in_place,
+            &stages.back,
             &stages.delete,
             &stages.history,
         ];
@@ -289,6 +377,10 @@ impl<'v> Plan<'v> {
             stage("claims", self.stages.claims, true),
             stage("create", self.stages.create, true),
             stage("repair", self.stages.repair, true),
+            stage("unready", self.stages.unready, true),
+            stage("resize", self.stages.resize, true),
+            stage("in-place", self.stages.in_place, true),
+            stage("ready", self.stages.back, true),
             stage("delete", self.stages.delete, true),
             stage("history", self.stages.history, false),
         ];
@@ -301,6 +393,15 @@ impl<'v> Plan<'v> {
             hints: (self.hints != *self.view.hints).then_some(self.hints),
         }
     }
+}
+
+/// Whether a pod in the course of an update in place may count as healthy: not in the middle of one that disrupts it. That of resources
+/// alone does not, whatever its lifecycle label says meanwhile (8.18).
+fn allows_health(progress: &Progress, detail: &PodDetail, pod: &PodRecord, labels: LabelFacts) -> bool {
+    if progress.is_in_flight() && progress.is_gentle(detail) {
+        return labels.lifecycle_allows || State::of(pod) == State::Updating;
+    }
+    labels.lifecycle_allows && !progress.disrupts(detail)
 }
 
 /// The hints to work with: an edit of the set clears what failed, as it may have removed the cause.

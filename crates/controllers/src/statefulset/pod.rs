@@ -43,6 +43,16 @@ impl Health {
     }
 }
 
+/// Whether neither an update in place nor a hook or condition of it can ask anything of a pod. Asked of every pod in every pass.
+pub(super) fn is_quiet(pod: &PodRecord, labels: LabelFacts) -> bool {
+    let Some(detail) = &pod.detail else { return true };
+    let holds_nothing = match &detail.kruise_ready {
+        Some(condition) => condition.is_true && condition.message.is_empty(),
+        None => !detail.spec.has_gate(names::KRUISE_POD_READY),
+    };
+    labels.lifecycle_allows && holds_nothing && crate::shared::inplace::complete::is_plainly_done(detail)
+}
+
 /// Why a pod that is not available is waited for.
 pub(super) fn cause(pod: &PodRecord, health: Health) -> WaitCause {
     match health {

@@ -3,9 +3,10 @@
 use super::fill::Flow;
 use super::plan::Plan;
 use super::pod::Health;
-use flotilla_model::WaitCause;
+use crate::shared::lifecycle::State;
 use flotilla_model::decision::Report;
 use flotilla_model::set::Area;
+use flotilla_model::{PodRecord, WaitCause};
 
 impl Plan<'_> {
     /// Under OrderedReady one pod goes at a time, and only when those that stay are well; an unhealthy pod that is not wanted itself
@@ -33,7 +34,8 @@ impl Plan<'_> {
         let highest = self.condemned.len() - 1;
         let occupant = &self.condemned[highest].1;
         let name = occupant.pod.name().to_owned();
-        let is_well = occupant.health.is_available() || matches!(occupant.health, Health::Terminating | Health::Ended);
+        let is_going = matches!(occupant.health, Health::Terminating | Health::Ended) || is_preparing(&occupant.pod);
+        let is_well = occupant.health.is_available() || is_going;
         let lowest = self.lowest_unhealthy();
         let behind_another = !is_well && lowest.as_deref() != Some(&name);
         if !heedless && (flow == Flow::Blocked || behind_another) {
@@ -62,7 +64,7 @@ impl Plan<'_> {
             self.wait_for(&pod, Health::Terminating);
         } else if !self.is_backing_off(ordinal, pod.name()) {
             self.condemned[index].1.doomed = true;
-            self.delete(ordinal, &pod, Report::Delete);
+            self.take_away(ordinal, &pod, Report::Delete);
         }
     }
 
@@ -77,8 +79,13 @@ impl Plan<'_> {
         wanted.or_else(|| {
             self.condemned
                 .iter()
-                .find(|(_, o)| !o.health.is_available() && o.health != Health::Ended)
+                .find(|(_, o)| !o.health.is_available() && o.health != Health::Ended && !is_preparing(&o.pod))
                 .map(|(_, o)| o.pod.name().to_owned())
         })
     }
+}
+
+/// Whether a pod is only waiting for its preDelete hook: that it is not healthy then holds nobody up (8.4).
+fn is_preparing(pod: &PodRecord) -> bool {
+    State::of(pod) == State::PreparingDelete
 }

@@ -9,7 +9,7 @@ use crate::shared::claim::{self, Fit};
 use crate::shared::revision::Revisions;
 use flotilla_model::{Hints, Report, SetKind, StatusWrite, Timestamp, Wait};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How many unused claims the status names at most.
@@ -43,7 +43,7 @@ pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
         revisions: &plan.revisions.history,
         last: None,
     };
-    let counts = count(view, &mut reader);
+    let counts = count(view, &mut reader, &plan.in_flight());
     let mut status = Map::new();
     let complete = is_complete(plan, counts);
     let current = if complete {
@@ -87,7 +87,7 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, waits
         revisions: &view.revisions,
         last: None,
     };
-    let counts = count(view, &mut reader);
+    let counts = count(view, &mut reader, &BTreeMap::new());
     let mut status = Map::new();
     put_counts(&mut status, view, counts);
     if let Some(revisions) = revisions {
@@ -111,13 +111,19 @@ fn write(view: &View<'_>, status: Map<String, Value>) -> StatusWrite {
     }
 }
 
-fn count(view: &View<'_>, reader: &mut LabelReader<'_>) -> Counts {
+/// `in_flight` says of pods in an update in place whether they may count as available.
+fn count(view: &View<'_>, reader: &mut LabelReader<'_>, in_flight: &BTreeMap<&str, bool>) -> Counts {
     let mut counts = Counts::default();
     let min_ready = view.set.spec.min_ready;
     for pod in view.pods().filter(|pod| pod.is_created()) {
         let labels = reader.read(pod);
-        let is_ready = pod.is_running_and_ready() && labels.lifecycle_allows;
-        let is_available = is_ready && pod.is_available(min_ready, view.now);
+        let known = if in_flight.is_empty() {
+            None
+        } else {
+            in_flight.get(pod.name()).copied()
+        };
+        let is_ready = pod.is_running_and_ready() && (labels.lifecycle_allows || known == Some(true));
+        let is_available = is_ready && known != Some(false) && pod.is_available(min_ready, view.now);
         counts.total += 1;
         counts.ready += i32::from(is_ready);
         counts.available += i32::from(is_available);
@@ -183,7 +189,7 @@ fn is_complete(plan: &Plan<'_>, counts: Counts) -> bool {
     all && plan.slots.iter().all(|s| {
         s.occupant
             .as_ref()
-            .is_some_and(|o| !o.doomed && o.health.is_available())
+            .is_some_and(|o| !o.doomed && o.health.is_available() && !o.is_in_flight())
     })
 }
 
@@ -268,6 +274,10 @@ fn conditions(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], complete
     wanted.extend(failed(view, plan, "FailedUpdatePod", |attempt| {
         !matches!(attempt, Report::Create | Report::Silent)
     }));
+    if let Some(plan) = plan {
+        let stuck = troubles(plan, "InPlaceUpdateStuck");
+        wanted.extend(stuck.or_else(|| recovered(view, "InPlaceUpdateStuck", "Recovered")));
+    }
     wanted.extend(progressing(view, plan, waits, complete));
     wanted
 }
@@ -297,16 +307,40 @@ fn failed(
             message,
         });
     }
+    if let Some(trouble) = plan.and_then(|p| troubles(p, kind)) {
+        return Some(trouble);
+    }
     // A restart forgets failures; the condition stays until it is seen that what failed has been done.
     let is_done = plan.is_some_and(|p| match kind {
         "FailedCreatePod" => p.slots.iter().all(|s| s.occupant.is_some()),
-        _ => p.stages.repair.is_empty() && p.stages.delete.is_empty(),
+        _ => p.stages.repair.is_empty() && p.stages.delete.is_empty() && p.stages.in_place.is_empty(),
     });
     if is_done {
         recovered(view, kind, "Recovered")
     } else {
         None
     }
+}
+
+/// A condition about updates in place, with the first few pods that it concerns.
+fn troubles(plan: &Plan<'_>, kind: &'static str) -> Option<Wanted> {
+    let mut concerned = plan.troubles.iter().filter(|t| t.condition == kind);
+    let first = concerned.next()?;
+    let others: Vec<&str> = concerned.map(|t| t.message.as_str()).collect();
+    let mut message = first.message.clone();
+    for other in others.iter().take(WAITS_NAMED - 1) {
+        message.push_str("; ");
+        message.push_str(other);
+    }
+    if others.len() >= WAITS_NAMED {
+        message.push_str("; and others");
+    }
+    Some(Wanted {
+        kind,
+        status: "True",
+        reason: first.reason,
+        message,
+    })
 }
 
 /// False, if the condition is stored as True.
@@ -343,7 +377,8 @@ fn progressing(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], complet
         });
     }
     // A pass that still deletes or creates has not reached the partition yet.
-    let is_at_rest = plan.is_none_or(|p| p.stages.delete.is_empty() && p.stages.create.is_empty());
+    let is_at_rest =
+        plan.is_none_or(|p| p.stages.delete.is_empty() && p.stages.create.is_empty() && p.stages.in_place.is_empty());
     let intended = waits.iter().find(|w| w.cause.is_intended()).filter(|_| is_at_rest);
     if let Some(wait) = intended.filter(|_| waits.iter().all(|w| w.cause.is_intended())) {
         let reason = match wait.cause {

@@ -87,7 +87,7 @@ impl Plan<'_> {
     }
 
     /// Lowest index that the update may touch in order; slots below keep the current revision.
-    fn window_start(&self) -> usize {
+    pub(super) fn window_start(&self) -> usize {
         usize::try_from(self.view.set.spec.partition())
             .unwrap_or(0)
             .min(self.slots.len())
@@ -128,7 +128,9 @@ impl Plan<'_> {
     fn roll(&mut self) {
         let targets = self.targets();
         let mut budget = self.update_budget();
-        let (costly, free): (Vec<usize>, Vec<usize>) = targets.into_iter().partition(|index| self.is_costly(*index));
+        let (costly, free): (Vec<usize>, Vec<usize>) = targets.into_iter().partition(|index| {
+            self.is_costly(*index) && !(self.is_old_and(*index, |_| true) && self.is_gentle(*index))
+        });
         for index in free {
             if self.needs_work(index) {
                 self.replace(index);
@@ -205,7 +207,8 @@ impl Plan<'_> {
             }
             Growth::Waiting => false,
             Growth::Done if !is_old => false,
-            Growth::Done | Growth::NeedsRestart => self.delete_slot(index, Report::Delete),
+            Growth::Done => self.renew(index),
+            Growth::NeedsRestart => self.delete_slot(index, Report::Delete),
         }
     }
 
@@ -267,7 +270,7 @@ impl Plan<'_> {
                 .now
                 .since(since(pod, occupant.health).max(self.view.observing_since));
             if !pod.has_been_ready || bad_for >= after {
-                return self.delete_slot(index, Report::Delete);
+                return self.renew(index);
             }
             self.wake_within(after.saturating_sub(bad_for));
         }

@@ -130,6 +130,11 @@ impl<'a> View<'a> {
         self.reader.storage_class(name)
     }
 
+    /// Whether resources of running pods can be changed.
+    pub fn supports_resize(&self) -> bool {
+        self.reader.supports_resize()
+    }
+
     /// All pods that count in the status.
     pub fn pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
         self.members.iter().map(|m| &m.pod).chain(&self.unusable)

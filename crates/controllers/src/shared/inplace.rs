@@ -1,0 +1,244 @@
+//! Updates in place: changing a running pod instead of making it again (rules 4.1 to 4.7).
+//!
+//! Pure pieces that know no kind: whether a change can be made in place ([`eligible`]), which containers change together
+//! ([`batch`]), whether the change has arrived ([`complete`]), what is noted on the pod meanwhile ([`state`], [`grace`]), where a pod
+//! stands ([`progress`]), and the writes ([`apply`]).
+
+pub mod apply;
+pub mod batch;
+pub mod complete;
+pub mod eligible;
+pub mod grace;
+pub mod hash;
+pub mod image;
+pub mod progress;
+pub mod state;
+
+use flotilla_model::records::{ContainerSpec, PodDetail};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Labels and annotations that a container's environment refers to, with their new values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RefMetadata {
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What changes in which container.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// New images.
+    pub images: BTreeMap<String, String>,
+    /// Metadata that the environment refers to.
+    pub ref_metadata: BTreeMap<String, RefMetadata>,
+    /// New values of cpu and memory: `{limits: {cpu, memory}, requests: {...}}`, only those that change.
+    pub resources: BTreeMap<String, Value>,
+}
+
+impl Changes {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.images.is_empty() && self.ref_metadata.is_empty() && self.resources.is_empty()
+    }
+
+    /// Names of all containers that change.
+    pub fn containers(&self) -> BTreeSet<&str> {
+        let names = self
+            .images
+            .keys()
+            .chain(self.ref_metadata.keys())
+            .chain(self.resources.keys());
+        names.map(String::as_str).collect()
+    }
+
+    /// Takes in changes that were meant before and not made; where both name something, ours wins.
+    fn take_over(&mut self, earlier: &Changes) {
+        fn fill<T: Clone>(ours: &mut BTreeMap<String, T>, earlier: &BTreeMap<String, T>) {
+            for (name, value) in earlier {
+                ours.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        fill(&mut self.images, &earlier.images);
+        for (name, earlier) in &earlier.ref_metadata {
+            let ours = self.ref_metadata.entry(name.clone()).or_default();
+            fill(&mut ours.labels, &earlier.labels);
+            fill(&mut ours.annotations, &earlier.annotations);
+        }
+        for (name, earlier) in &earlier.resources {
+            let mut merged = earlier.clone();
+            if let Some(ours) = self.resources.get(name) {
+                overlay(&mut merged, ours);
+            }
+            self.resources.insert(name.clone(), merged);
+        }
+    }
+}
+
+/// Puts the fields of `over` over those of `base`.
+pub(crate) fn overlay(base: &mut Value, over: &Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over)) => {
+            for (field, value) in over {
+                match base.get_mut(field) {
+                    Some(known) if known.is_object() && value.is_object() => overlay(known, value),
+                    _ => drop(base.insert(field.clone(), value.clone())),
+                }
+            }
+        }
+        (base, over) => *base = over.clone(),
+    }
+}
+
+/// What an update in place does to a pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UpdateSpec {
+    /// What changes in which container.
+    pub changes: Changes,
+    /// A strategic-merge patch of `metadata` for the rest of it, applied at once; null if there is none.
+    pub metadata: Value,
+    /// Some container's environment refers to metadata that changes.
+    pub env_from_metadata: bool,
+}
+
+impl UpdateSpec {
+    /// Whether the pod stays as it is but for its revision.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.metadata.is_null()
+    }
+
+    /// Takes in what an earlier update meant to do and has not done yet: its revision is on the pod's label, so the difference to that
+    /// revision does not contain it.
+    pub fn take_over(&mut self, earlier: &UpdateSpec) {
+        self.changes.take_over(&earlier.changes);
+        self.env_from_metadata |= earlier.env_from_metadata;
+        if earlier.metadata.is_object() {
+            let mut merged = earlier.metadata.clone();
+            if self.metadata.is_object() {
+                overlay(&mut merged, &self.metadata);
+            }
+            self.metadata = merged;
+        }
+    }
+
+    /// Leaves out images that the pod has already: a change that was never made and is taken back restarts nothing.
+    pub fn leave_out_what_is_there(&mut self, detail: &PodDetail) {
+        self.changes
+            .images
+            .retain(|name, image| detail.container(name).is_none_or(|(spec, _)| *spec.image != **image));
+    }
+
+    /// Whether containers restart.
+    pub fn restarts(&self, detail: &PodDetail) -> bool {
+        let resized = self.changes.resources.iter();
+        let restarts = |(name, change): (&String, &Value)| {
+            detail
+                .container(name)
+                .is_some_and(|(spec, _)| restarts_for(spec, change))
+        };
+        !self.changes.images.is_empty()
+            || self.env_from_metadata
+            || !self.changes.ref_metadata.is_empty()
+            || resized.into_iter().any(restarts)
+    }
+
+    /// Whether the pod has to leave service for it (rule 4.4): it has the gate, and more changes than resources that need no restart.
+    /// Containers named in `keep_ready` may change their image without.
+    pub fn leaves_service(&self, detail: &PodDetail, keep_ready: &[String]) -> bool {
+        if !detail.spec.has_gate(flotilla_api::names::IN_PLACE_UPDATE_READY) || self.is_empty() {
+            return false;
+        }
+        let changes = &self.changes;
+        let resources_only = changes.images.is_empty() && !self.env_from_metadata && changes.ref_metadata.is_empty();
+        let restarts_by_resize = UpdateSpec {
+            changes: Changes {
+                resources: changes.resources.clone(),
+                ..Changes::default()
+            },
+            ..UpdateSpec::default()
+        }
+        .restarts(detail);
+        if resources_only && !changes.resources.is_empty() && self.metadata.is_null() {
+            return restarts_by_resize;
+        }
+        let is_exempt = |name: &String| keep_ready.contains(name);
+        let images_exempt = !changes.images.is_empty() && changes.images.keys().all(is_exempt);
+        !(images_exempt && !self.env_from_metadata && changes.ref_metadata.is_empty() && !restarts_by_resize)
+    }
+}
+
+/// Whether a container's `resizePolicy` asks for a restart for this change.
+fn restarts_for(spec: &ContainerSpec, change: &Value) -> bool {
+    let touches = |resource: &str| {
+        ["limits", "requests"]
+            .iter()
+            .any(|list| change.get(list).is_some_and(|l| l.get(resource).is_some()))
+    };
+    spec.restarts_for_cpu && touches("cpu") || spec.restarts_for_memory && touches("memory")
+}
+
+/// Metadata of several containers as one patch of `metadata`.
+pub(crate) fn ref_metadata_patch(changes: &Changes) -> Value {
+    let mut patch = json!({});
+    for change in changes.ref_metadata.values() {
+        for (field, values) in [("labels", &change.labels), ("annotations", &change.annotations)] {
+            for (key, value) in values {
+                patch[field][key] = json!(value);
+            }
+        }
+    }
+    patch
+}
+
+/// A map of texts from JSON; entries that are not texts are left out.
+pub(crate) fn texts(value: Option<&Value>) -> BTreeMap<String, String> {
+    let entries = value.and_then(Value::as_object).into_iter().flatten();
+    entries
+        .filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())))
+        .collect()
+}
+
+/// Reads `{name: {labels, annotations}}`.
+pub(crate) fn ref_metadata_of(value: Option<&Value>) -> BTreeMap<String, RefMetadata> {
+    let entries = value.and_then(Value::as_object).into_iter().flatten();
+    let read = |(name, meta): (&String, &Value)| {
+        let change = RefMetadata {
+            labels: texts(meta.get("labels")),
+            annotations: texts(meta.get("annotations")),
+        };
+        (name.clone(), change)
+    };
+    entries.map(read).collect()
+}
+
+/// Writes `{name: {labels, annotations}}`, empty parts left out.
+pub(crate) fn ref_metadata_json(changes: &BTreeMap<String, RefMetadata>) -> Value {
+    let part = |change: &RefMetadata| {
+        let mut object = Map::new();
+        for (field, values) in [("labels", &change.labels), ("annotations", &change.annotations)] {
+            if !values.is_empty() {
+                object.insert(field.to_owned(), json!(values));
+            }
+        }
+        Value::Object(object)
+    };
+    Value::Object(changes.iter().map(|(name, c)| (name.clone(), part(c))).collect())
+}
+
+/// A map of JSON values.
+pub(crate) fn values(value: Option<&Value>) -> BTreeMap<String, Value> {
+    let entries = value.and_then(Value::as_object).into_iter().flatten();
+    entries.map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+/// An annotation of a pod under its present or its former key.
+pub fn annotation<'a>(
+    detail: &'a PodDetail,
+    key: &'static str,
+    legacy: &'static str,
+) -> Option<(&'static str, &'a str)> {
+    let at = |key: &'static str| detail.annotations.get(key).map(|text| (key, text));
+    at(key).or_else(|| at(legacy))
+}

@@ -1,0 +1,219 @@
+//! Whether a change has arrived in the containers (rule 4.6).
+
+use super::state::{Before, State};
+use super::{annotation, hash, image};
+use flotilla_api::names;
+use flotilla_model::records::{ContainerSpec, ContainerStatus, PodDetail, Resources};
+use flotilla_model::{PodRecord, Timestamp};
+use serde_json::Value;
+
+/// What is still missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The pod's revision label is not the one that the state is about: nothing can be concluded.
+    OtherRevision,
+    /// The kubelet has not said anything of a container, or has not restarted it.
+    Restart(String),
+    /// A container is not known to have its new environment.
+    Environment(String),
+    /// Resources have not changed yet; with what the kubelet says, and since when it has put it off.
+    Resize(String, Option<Timestamp>),
+    /// The node will never give these resources.
+    Infeasible(String),
+}
+
+/// Whether the last batch has arrived: all that the annotation says was begun, grace period and later batches aside.
+pub fn batch(pod: &PodRecord, detail: &PodDetail, state: &State) -> Result<(), Missing> {
+    if pod.revision() != Some(state.revision.as_str()) {
+        return Err(Missing::OtherRevision);
+    }
+    let runtime = detail
+        .annotations
+        .get(names::RUNTIME_CONTAINERS_META)
+        .map(RuntimeMeta::parse);
+    if state.env_from_metadata {
+        environments(pod, detail, runtime.as_ref())?;
+    }
+    if state.resources {
+        resources(detail)?;
+    }
+    if runtime.is_some_and(|meta| {
+        detail
+            .containers()
+            .all(|(spec, status)| meta.started_from(spec, status))
+    }) {
+        return Ok(());
+    }
+    for (name, before) in &state.before {
+        let Some((spec, status)) = detail.container(name) else {
+            continue;
+        };
+        let runs_it = status.is_some_and(|status| runs(spec, status, before, state.updated_at, detail));
+        if !runs_it {
+            return Err(Missing::Restart(name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a container runs the image of its spec.
+fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, updated_at: Timestamp, pod: &PodDetail) -> bool {
+    if now.image_id.is_empty() {
+        return false;
+    }
+    if image::same(&now.image, &spec.image) {
+        return true;
+    }
+    if !before.image_id.is_empty() {
+        let differs = image::digest(&now.image_id).unwrap_or(&now.image_id)
+            != image::digest(&before.image_id).unwrap_or(&before.image_id);
+        if differs {
+            return true;
+        }
+    }
+    // The same content under another name: the image's id does not change, and the node may show it under yet another name. What tells
+    // is a restart since then, of a kubelet that has seen the new spec, or content that the new name asks for.
+    let is_other = before
+        .container_id
+        .as_deref()
+        .is_some_and(|id| *id != *now.container_id);
+    let counted = before.restart_count.is_some_and(|count| now.restart_count > count);
+    let restarted = (is_other || counted) && now.started_at.is_some_and(|at| at >= whole(updated_at));
+    let by_digest = image::digest(&spec.image).is_some_and(|digest| image::digest(&now.image_id) == Some(digest));
+    let has_seen = pod.observed_generation > 0 && pod.observed_generation >= pod.generation;
+    by_digest || restarted && has_seen
+}
+
+/// The kubelet writes its times in whole seconds.
+fn whole(at: Timestamp) -> Timestamp {
+    Timestamp::from_seconds(at.as_millis().div_euclid(1000))
+}
+
+fn environments(pod: &PodRecord, detail: &PodDetail, meta: Option<&RuntimeMeta>) -> Result<(), Missing> {
+    for (spec, status) in detail.containers() {
+        let values = spec.metadata_env.iter().map(|entry| {
+            let value = if entry.is_label {
+                pod.label(&entry.key)
+            } else {
+                detail.annotations.get(&entry.key)
+            };
+            (&*entry.name, value.unwrap_or_default())
+        });
+        let expected = u64::from(hash::environment(values));
+        let has_it = status
+            .zip(meta.and_then(|m| m.of(&spec.name)))
+            .is_some_and(|(status, entry)| {
+                entry.container_id == *status.container_id && entry.env_hash == Some(expected)
+            });
+        if !has_it {
+            return Err(Missing::Environment(spec.name.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the kubelet has carried out the last change of resources, by value; what it does not report does not count.
+pub fn resources(detail: &PodDetail) -> Result<(), Missing> {
+    if let Some(pending) = &detail.resize_pending {
+        let message = pending.message.to_string();
+        return Err(if pending.is_infeasible {
+            Missing::Infeasible(message)
+        } else {
+            Missing::Resize(message, pending.since)
+        });
+    }
+    let unseen = detail.observed_generation > 0 && detail.observed_generation < detail.generation;
+    let differs = detail
+        .containers()
+        .any(|(spec, status)| match status.and_then(|s| s.resources.as_ref()) {
+            Some(actual) => !agrees(&spec.resources, actual),
+            None => false,
+        });
+    if unseen || detail.resize_in_progress || differs {
+        return Err(Missing::Resize(String::new(), None));
+    }
+    Ok(())
+}
+
+fn agrees(wanted: &Resources, actual: &Resources) -> bool {
+    let one = |wanted: Option<i64>, actual: Option<i64>| actual.is_none() || wanted.is_none() || wanted == actual;
+    one(wanted.cpu_request_millis, actual.cpu_request_millis)
+        && one(wanted.cpu_limit_millis, actual.cpu_limit_millis)
+        && one(wanted.memory_request_bytes, actual.memory_request_bytes)
+        && one(wanted.memory_limit_bytes, actual.memory_limit_bytes)
+}
+
+/// Whether a pod's annotation says, without being read, that nothing is left to do: asked of every settled pod in every pass.
+pub fn is_plainly_done(detail: &PodDetail) -> bool {
+    let has = |key: &str| detail.annotations.get(key).is_some();
+    if has(names::IN_PLACE_GRACE) || has(names::IN_PLACE_GRACE_LEGACY) {
+        return false;
+    }
+    let gate = names::IN_PLACE_UPDATE_READY;
+    let is_gated = detail.spec.has_gate(gate);
+    let in_service = detail.in_place_ready.as_ref().is_some_and(|c| c.is_true);
+    if is_gated && !in_service {
+        return false;
+    }
+    let Some((_, text)) = annotation(detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY) else {
+        return true;
+    };
+    if text.contains("\"next") {
+        return false;
+    }
+    if is_gated && !text.contains("\"updateResources\"") && !text.contains("\"keptReady\"") {
+        return true;
+    }
+    let as_asked = |(spec, status): (&ContainerSpec, Option<&ContainerStatus>)| {
+        status.is_some_and(|status| *status.image == *spec.image && !status.image_id.is_empty())
+    };
+    !text.contains("\"updateEnvFromMetadata\"") && resources(detail).is_ok() && detail.containers().all(as_asked)
+}
+
+/// What the node agent found on the node, from annotation `apps.kruise.io/runtime-containers-meta`.
+struct RuntimeMeta {
+    containers: Vec<RuntimeContainer>,
+}
+
+struct RuntimeContainer {
+    name: String,
+    container_id: String,
+    plain_hash: Option<u64>,
+    env_hash: Option<u64>,
+}
+
+impl RuntimeMeta {
+    /// What cannot be read says nothing of any container.
+    fn parse(text: &str) -> Self {
+        let json: Value = serde_json::from_str(text).unwrap_or(Value::Null);
+        let list = json.get("containers").and_then(Value::as_array);
+        let read = |c: &Value| {
+            let text = |field: &str| c.get(field).and_then(Value::as_str).map(str::to_owned);
+            Some(RuntimeContainer {
+                name: text("name")?,
+                container_id: text("containerID")?,
+                plain_hash: c.pointer("/hashes/plainHash").and_then(Value::as_u64),
+                env_hash: c
+                    .pointer("/hashes/extractedEnvFromMetadataHash")
+                    .and_then(Value::as_u64),
+            })
+        };
+        RuntimeMeta {
+            containers: list.into_iter().flatten().filter_map(read).collect(),
+        }
+    }
+
+    fn of(&self, name: &str) -> Option<&RuntimeContainer> {
+        self.containers.iter().find(|c| c.name == *name)
+    }
+
+    /// Whether the container that runs was started from the spec as it is now, in any spelling of the image.
+    fn started_from(&self, spec: &ContainerSpec, status: Option<&ContainerStatus>) -> bool {
+        let Some((entry, status)) = self.of(&spec.name).zip(status) else {
+            return false;
+        };
+        let plain = entry.plain_hash;
+        let is_hash_of = |image: &String| plain == Some(u64::from(hash::container(&spec.name, image)));
+        entry.container_id == *status.container_id && image::spellings(&spec.image).iter().any(is_hash_of)
+    }
+}

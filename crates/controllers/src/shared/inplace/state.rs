@@ -1,0 +1,224 @@
+//! The annotation that tells how far a pod's update in place has come (rule 4.7). Written so that the Go manager can go on with it,
+//! read so that whatever it wrote is understood.
+
+use super::{Changes, ref_metadata_json, ref_metadata_of, texts, values};
+use flotilla_model::Timestamp;
+use flotilla_model::records::ContainerStatus;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// What a container was before its image changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Before {
+    /// `imageID`; empty if it had not started.
+    pub image_id: String,
+    /// `containerID`, where it was recorded: older records do not have it.
+    pub container_id: Option<String>,
+    /// `restartCount`, where it was recorded.
+    pub restart_count: Option<i32>,
+}
+
+impl Before {
+    /// Of a container as the kubelet reports it, or has not reported it yet.
+    pub fn of(status: Option<&ContainerStatus>) -> Self {
+        status.map_or_else(Before::default, |status| Before {
+            image_id: status.image_id.to_string(),
+            container_id: Some(status.container_id.to_string()),
+            restart_count: Some(status.restart_count),
+        })
+    }
+}
+
+/// How far an update in place has come.
+// Independent facts that the annotation has as such.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// The revision it goes to.
+    pub revision: String,
+    /// When it began.
+    pub updated_at: Timestamp,
+    /// Containers whose image changed, as they were.
+    pub before: BTreeMap<String, Before>,
+    /// Environments that refer to metadata change.
+    pub env_from_metadata: bool,
+    /// Resources change.
+    pub resources: bool,
+    /// Images change.
+    pub images: bool,
+    /// The pod stays in service meanwhile, as the set's owner asked for (an addition of ours).
+    pub kept_ready: bool,
+    /// What later batches change.
+    pub next: Changes,
+    /// Containers that must be ready before the next batch.
+    pub required_ready: Vec<String>,
+    /// Batches so far.
+    pub batches: Vec<(Timestamp, Vec<String>)>,
+}
+
+impl State {
+    /// Reads the annotation.
+    pub fn parse(text: &str) -> Result<State, String> {
+        let json: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let revision = json.get("revision").and_then(Value::as_str);
+        let flag = |field: &str| json.get(field).and_then(Value::as_bool).unwrap_or(false);
+        let names = |value: Option<&Value>| -> Vec<String> {
+            let list = value.and_then(Value::as_array).into_iter().flatten();
+            list.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let before = json.get("lastContainerStatuses").and_then(Value::as_object);
+        let batches = json.get("containerBatchesRecord").and_then(Value::as_array);
+        Ok(State {
+            revision: revision.ok_or("it names no revision")?.to_owned(),
+            updated_at: time(json.get("updateTimestamp")),
+            before: before
+                .into_iter()
+                .flatten()
+                .map(|(name, value)| (name.clone(), read_before(value)))
+                .collect(),
+            env_from_metadata: flag("updateEnvFromMetadata"),
+            resources: flag("updateResources"),
+            images: flag("updateImages"),
+            kept_ready: flag("keptReady"),
+            next: Changes {
+                images: texts(json.get("nextContainerImages")),
+                ref_metadata: ref_metadata_of(json.get("nextContainerRefMetadata")),
+                resources: values(json.get("nextContainerResources")),
+            },
+            required_ready: names(json.pointer("/preCheckBeforeNext/containersRequiredReady")),
+            batches: batches
+                .into_iter()
+                .flatten()
+                .map(|batch| (time(batch.get("timestamp")), names(batch.get("containers"))))
+                .collect(),
+        })
+    }
+
+    /// The annotation's text; what is false or empty is left out, as Go does.
+    pub fn to_text(&self) -> String {
+        let mut json = Map::new();
+        let mut put = |field: &str, value: Value, is_there: bool| {
+            if is_there {
+                json.insert(field.to_owned(), value);
+            }
+        };
+        put("revision", json!(self.revision), true);
+        put("updateTimestamp", json!(whole_seconds(self.updated_at)), true);
+        let before = self.before.iter().map(|(name, b)| (name.clone(), before_json(b)));
+        let before = if self.before.is_empty() {
+            Value::Null
+        } else {
+            Value::Object(before.collect())
+        };
+        put("lastContainerStatuses", before, true);
+        put("updateEnvFromMetadata", json!(true), self.env_from_metadata);
+        put("updateResources", json!(true), self.resources);
+        put("updateImages", json!(true), self.images);
+        put("keptReady", json!(true), self.kept_ready);
+        let next = &self.next;
+        put("nextContainerImages", json!(next.images), !next.images.is_empty());
+        let refs = ref_metadata_json(&next.ref_metadata);
+        put("nextContainerRefMetadata", refs, !next.ref_metadata.is_empty());
+        put(
+            "nextContainerResources",
+            json!(next.resources),
+            !next.resources.is_empty(),
+        );
+        let required = json!({"containersRequiredReady": self.required_ready});
+        put("preCheckBeforeNext", required, !self.required_ready.is_empty());
+        let batch =
+            |(at, names): &(Timestamp, Vec<String>)| json!({"timestamp": whole_seconds(*at), "containers": names});
+        let batches: Vec<Value> = self.batches.iter().map(batch).collect();
+        put("containerBatchesRecord", json!(batches), !self.batches.is_empty());
+        Value::Object(json).to_string()
+    }
+
+    /// When its last batch began.
+    pub fn last_change(&self) -> Timestamp {
+        self.batches
+            .last()
+            .map_or(self.updated_at, |(at, _)| (*at).max(self.updated_at))
+    }
+}
+
+fn read_before(value: &Value) -> Before {
+    let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+    let count = value.get("restartCount").and_then(Value::as_i64);
+    Before {
+        image_id: text("imageID").unwrap_or_default(),
+        container_id: text("containerID"),
+        restart_count: count.and_then(|n| i32::try_from(n).ok()),
+    }
+}
+
+fn before_json(before: &Before) -> Value {
+    let mut json = json!({"imageID": before.image_id});
+    if let Some(id) = &before.container_id {
+        json["containerID"] = json!(id);
+    }
+    if let Some(count) = before.restart_count {
+        json["restartCount"] = json!(count);
+    }
+    json
+}
+
+/// A time as Go writes it; one that is missing or cannot be read was long ago.
+fn time(value: Option<&Value>) -> Timestamp {
+    value
+        .and_then(Value::as_str)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
+}
+
+/// RFC 3339 without fractions, which is all that Kubernetes' own times have.
+pub fn whole_seconds(at: Timestamp) -> String {
+    Timestamp::from_seconds(at.as_millis().div_euclid(1000)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule_4_7_what_the_go_manager_wrote_is_read() {
+        let text = r#"{"revision":"web-5f","updateTimestamp":"2026-07-01T10:00:00Z","lastContainerStatuses":{"main":{"imageID":"i1"}},
+            "updateEnvFromMetadata":true,"updateImages":true,"nextContainerImages":{"side":"s:2"},
+            "nextContainerRefMetadata":{"side":{"creationTimestamp":null,"labels":{"role":"b"}}},
+            "nextContainerResources":{"side":{"limits":{"cpu":"2"}}},
+            "preCheckBeforeNext":{"containersRequiredReady":["main"]},
+            "containerBatchesRecord":[{"timestamp":"2026-07-01T10:00:00Z","containers":["main"]}]}"#;
+        let state = State::parse(text).expect("it is well written");
+        assert_eq!(state.revision, "web-5f");
+        assert_eq!(state.before["main"].image_id, "i1");
+        assert_eq!(
+            (state.env_from_metadata, state.images, state.resources),
+            (true, true, false)
+        );
+        assert_eq!(state.next.images["side"], "s:2");
+        assert_eq!(state.next.ref_metadata["side"].labels["role"], "b");
+        assert_eq!(state.required_ready, ["main"]);
+        assert_eq!(State::parse(&state.to_text()), Ok(state), "written and read again");
+    }
+
+    #[test]
+    fn rule_4_7_what_is_empty_is_left_out_and_no_statuses_are_null() {
+        let state = State {
+            revision: "r".into(),
+            updated_at: Timestamp::from_millis(1_500),
+            ..State::default()
+        };
+        assert_eq!(
+            state.to_text(),
+            r#"{"lastContainerStatuses":null,"revision":"r","updateTimestamp":"1970-01-01T00:00:01Z"}"#
+        );
+    }
+
+    #[test]
+    fn rule_8_19_what_cannot_be_read_is_an_error_and_what_is_missing_is_not() {
+        for bad in ["", "{", "[]", "{}", r#"{"revision":7}"#] {
+            assert!(State::parse(bad).is_err(), "{bad}");
+        }
+        let bare = State::parse(r#"{"revision":"r","updateTimestamp":null}"#).expect("enough");
+        assert_eq!(bare.updated_at, Timestamp::default());
+    }
+}

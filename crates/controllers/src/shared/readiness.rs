@@ -1,0 +1,208 @@
+//! Conditions that gate a pod's readiness (rules 4.3, 4.4 and 4.8): how a pod is taken out of service and put back.
+//!
+//! Ready itself is only ever set False; that it is True again says the kubelet (8.12). A patch names single conditions and leaves the
+//! others alone. What puts a pod back into service tests what was examined, instead of carrying a version, which would lose every race
+//! with the kubelet's own writes.
+
+use crate::shared::inplace::state::whole_seconds;
+use flotilla_api::names;
+use flotilla_model::decision::{PatchKind, Report, Subresource};
+use flotilla_model::records::{GateCondition, PodDetail};
+use flotilla_model::{Command, PodRecord, Resource, Timestamp};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Who holds a pod down, in the message of condition `KruisePodReady`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Who.
+    pub user_agent: String,
+    /// What for.
+    pub key: String,
+}
+
+/// Key of a pod that is held by preDelete.
+pub const PRE_DELETE: &str = "preDeleteHook";
+/// Key of a pod that is held by inPlaceUpdate.
+pub const PRE_UPDATE: &str = "preUpdateHook";
+/// Who writes these two.
+const LIFECYCLE: &str = "Lifecycle";
+
+/// A key of ours.
+fn ours(key: &str) -> Key {
+    Key {
+        user_agent: LIFECYCLE.to_owned(),
+        key: key.to_owned(),
+    }
+}
+
+/// Keys in a message. One that cannot be read holds nothing.
+pub fn keys(message: &str) -> BTreeSet<Key> {
+    let json: Value = serde_json::from_str(message).unwrap_or(Value::Null);
+    let read = |entry: &Value| {
+        let text = |field: &str| entry.get(field).and_then(Value::as_str).map(str::to_owned);
+        Some(Key {
+            user_agent: text("userAgent")?,
+            key: text("key")?,
+        })
+    };
+    json.as_array().into_iter().flatten().filter_map(read).collect()
+}
+
+/// The message of these keys, as Go writes it.
+pub fn message(keys: &BTreeSet<Key>) -> String {
+    if keys.is_empty() {
+        return String::new();
+    }
+    let entry = |k: &Key| format!(r#"{{"userAgent":{},"key":{}}}"#, json!(k.user_agent), json!(k.key));
+    format!("[{}]", keys.iter().map(entry).collect::<Vec<_>>().join(","))
+}
+
+/// Whether one of our keys holds a pod.
+pub fn is_held(detail: &PodDetail, key: &str) -> bool {
+    detail
+        .kruise_ready
+        .as_ref()
+        .is_some_and(|c| c.message.contains(key) && keys(&c.message).contains(&ours(key)))
+}
+
+fn condition(kind: &str, is_true: bool, reason: &str, message: &str, now: Timestamp) -> Value {
+    json!({
+        "type": kind, "status": if is_true { "True" } else { "False" }, "reason": reason, "message": message,
+        "lastTransitionTime": whole_seconds(now),
+    })
+}
+
+/// A patch of `pods/status`.
+fn patch(pod: &PodRecord, kind: PatchKind, body: Value) -> Command {
+    Command::Patch {
+        resource: Resource::Pods,
+        key: pod.meta.key.clone(),
+        uid: pod.meta.uid.clone(),
+        subresource: Some(Subresource::Status),
+        kind,
+        body,
+        resource_version: None,
+        guard: None,
+        report: Report::Silent,
+    }
+}
+
+/// Why a pod leaves service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// Its containers are about to change.
+    Update,
+    /// A hook holds it, under this key.
+    Hook(&'static str),
+}
+
+/// Takes a pod out of service. `None` if it lacks the gate for it.
+pub fn take_out(pod: &PodRecord, detail: &PodDetail, why: Leaving, now: Timestamp) -> Option<Command> {
+    let first = match why {
+        Leaving::Update if !detail.spec.has_gate(names::IN_PLACE_UPDATE_READY) => return None,
+        Leaving::Update => condition(names::IN_PLACE_UPDATE_READY, false, "StartInPlaceUpdate", "", now),
+        Leaving::Hook(_) if !detail.spec.has_gate(names::KRUISE_POD_READY) => return None,
+        Leaving::Hook(key) => {
+            let mut held = detail
+                .kruise_ready
+                .as_ref()
+                .map(|c| keys(&c.message))
+                .unwrap_or_default();
+            held.insert(ours(key));
+            condition(names::KRUISE_POD_READY, false, "", &message(&held), now)
+        }
+    };
+    let mut conditions = vec![first];
+    if detail.containers_ready && pod.ready.is_true {
+        let text = "the status of a pod readiness gate is not True";
+        conditions.push(condition("Ready", false, "ReadinessGatesNotReady", text, now));
+    }
+    Some(patch(
+        pod,
+        PatchKind::Strategic,
+        json!({"status": {"conditions": conditions}}),
+    ))
+}
+
+/// What of a pod is to be put back into service.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Back<'a> {
+    /// Its update in place has ended, or there is none.
+    pub updated: bool,
+    /// Keys of ours that hold it no longer.
+    pub released: &'a [&'static str],
+    /// An annotation on which this rests, with the text that was examined.
+    pub examined: Option<(&'static str, &'a str)>,
+}
+
+/// Puts a pod back into service as far as `back` says. `None` if nothing is to be changed.
+pub fn put_back(pod: &PodRecord, detail: &PodDetail, back: Back<'_>, now: Timestamp) -> Option<Command> {
+    let mut wanted: Vec<(Option<&GateCondition>, Value)> = Vec::new();
+    let in_place = detail.in_place_ready.as_ref();
+    if back.updated && detail.spec.has_gate(names::IN_PLACE_UPDATE_READY) && !in_place.is_some_and(|c| c.is_true) {
+        wanted.push((in_place, condition(names::IN_PLACE_UPDATE_READY, true, "", "", now)));
+    }
+    if let Some(condition) = without_keys(detail, back.released, now) {
+        wanted.push((detail.kruise_ready.as_ref(), condition));
+    }
+    if wanted.is_empty() {
+        return None;
+    }
+    if wanted.iter().all(|(known, _)| known.is_none()) {
+        let conditions: Vec<Value> = wanted.into_iter().map(|(_, condition)| condition).collect();
+        return Some(patch(
+            pod,
+            PatchKind::Strategic,
+            json!({"status": {"conditions": conditions}}),
+        ));
+    }
+    let mut operations = Vec::new();
+    if let Some((key, text)) = back.examined {
+        let path = format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"));
+        operations.push(json!({"op": "test", "path": path, "value": text}));
+    }
+    for (known, condition) in &wanted {
+        let Some(known) = known else { continue };
+        let path = format!("/status/conditions/{}", known.index);
+        operations.push(json!({"op": "test", "path": format!("{path}/type"), "value": condition["type"]}));
+        if !known.message.is_empty() {
+            operations.push(json!({"op": "test", "path": format!("{path}/message"), "value": &*known.message}));
+        }
+        operations.push(json!({"op": "replace", "path": path, "value": condition}));
+    }
+    // At the end, so that no index moves.
+    let missing = wanted.iter().filter(|(known, _)| known.is_none());
+    operations.extend(missing.map(|(_, c)| json!({"op": "add", "path": "/status/conditions/-", "value": c})));
+    Some(patch(pod, PatchKind::Json, Value::Array(operations)))
+}
+
+/// Condition `KruisePodReady` without some keys of ours, if it is to change: it is True exactly when no key is left.
+fn without_keys(detail: &PodDetail, released: &[&'static str], now: Timestamp) -> Option<Value> {
+    if !detail.spec.has_gate(names::KRUISE_POD_READY) {
+        return None;
+    }
+    let Some(known) = &detail.kruise_ready else {
+        return Some(condition(names::KRUISE_POD_READY, true, "", "", now));
+    };
+    if known.is_true && known.message.is_empty() {
+        return None;
+    }
+    let held = keys(&known.message);
+    let left: BTreeSet<Key> = held
+        .iter()
+        .filter(|key| !released.iter().any(|r| ours(r) == **key))
+        .cloned()
+        .collect();
+    let is_right = known.is_true == left.is_empty();
+    if is_right && left == held {
+        return None;
+    }
+    Some(condition(
+        names::KRUISE_POD_READY,
+        left.is_empty(),
+        "",
+        &message(&left),
+        now,
+    ))
+}

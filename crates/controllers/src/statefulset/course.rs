@@ -1,0 +1,410 @@
+//! Step *course*: pods go on with what was begun on them (rules 3.5 step 3 e, 4.6 and 4.8): grace periods end, batches follow,
+//! completed updates go back into service, hooks that were released let pods through. In every strategy, also while paused.
+//!
+//! It comes after the update, which may have other plans for a pod, and before anything is written.
+
+use super::plan::{Occupant, Plan};
+use crate::shared::inplace::apply::{Target, Writes};
+use crate::shared::inplace::complete::Missing;
+use crate::shared::inplace::grace::Grace;
+use crate::shared::inplace::progress::{Progress, Stage};
+use crate::shared::inplace::state::State as InPlaceState;
+use crate::shared::inplace::{annotation, overlay};
+use crate::shared::lifecycle::{self, State};
+use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
+use flotilla_api::names;
+use flotilla_model::decision::{Command, Scope, ScopedCommand};
+use flotilla_model::records::PodDetail;
+use flotilla_model::set::{Area, PodUpdatePolicy};
+use flotilla_model::{PodRecord, Timestamp, WaitCause};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Something about an update in place that a condition tells.
+pub(super) struct Trouble {
+    /// Condition type.
+    pub(super) condition: &'static str,
+    /// Its reason.
+    pub(super) reason: &'static str,
+    /// Pod and sentence.
+    pub(super) message: String,
+}
+
+impl Plan<'_> {
+    /// Before the update: pods whose update in place leads nowhere have to be made again, where that is allowed.
+    pub(super) fn judge_courses(&mut self) {
+        for index in 0..self.slots.len() {
+            let Some(occupant) = self.slots[index].occupant.as_ref().filter(|o| o.is_restless) else {
+                continue;
+            };
+            let Some(progress) = occupant.progress.clone() else {
+                continue;
+            };
+            let pod = occupant.pod.clone();
+            let abandoned = match &progress.stage {
+                Stage::Lost(error) => Some(format!("what its grace period was for cannot be read: {error}")),
+                Stage::Missing(Missing::Infeasible(message)) => {
+                    self.tell_infeasible(&pod, message);
+                    let may = self.view.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
+                    may.then(|| "its node cannot give it its resources".to_owned())
+                }
+                _ => self
+                    .is_overdue(&pod, &progress)
+                    .then(|| "its update in place does not end".to_owned()),
+            };
+            if let Some(occupant) = self.slots[index].occupant.as_mut() {
+                occupant.abandoned = abandoned;
+            }
+        }
+    }
+
+    fn tell_infeasible(&mut self, pod: &PodRecord, message: &str) {
+        let text = format!("{}: resize infeasible: {message}", pod.name());
+        self.event_once(true, "FailedUpdatePodInPlace", text.clone());
+        self.troubles.push(Trouble {
+            condition: "FailedUpdatePod",
+            reason: "ResizeInfeasible",
+            message: text,
+        });
+        let message = message.to_owned();
+        self.wait(pod.name().to_owned(), WaitCause::ResizeInfeasible { message }, None);
+    }
+
+    /// Whether an update has passed its deadline and is to be given up; that it has passed is told in any case.
+    fn is_overdue(&mut self, pod: &PodRecord, progress: &Progress) -> bool {
+        let switches = &self.view.set.spec.switches;
+        let (deadline, recreates) = (switches.in_place_deadline, switches.deadline_recreates);
+        let (Some(deadline), Some(state)) = (deadline, &progress.state) else {
+            return false;
+        };
+        if !matches!(progress.stage, Stage::Missing(_) | Stage::NextBatch(_)) {
+            return false;
+        }
+        let lasted = self.view.now.since(state.updated_at.max(self.view.observing_since));
+        if lasted < deadline {
+            self.wake_within(deadline.saturating_sub(lasted));
+            return false;
+        }
+        self.troubles.push(Trouble {
+            condition: "InPlaceUpdateStuck",
+            reason: "DeadlineExceeded",
+            message: format!("{}: not complete {} s after it began", pod.name(), deadline.as_secs()),
+        });
+        recreates
+    }
+
+    /// After the update: whatever pod is not quiet and was not dealt with goes on.
+    pub(super) fn tend_courses(&mut self) {
+        if !self.is_advanced() {
+            return;
+        }
+        for index in 0..self.slots.len() {
+            let ordinal = self.slots[index].ordinal;
+            let occupant = self.slots[index].occupant.as_ref();
+            if let Some(course) = occupant.and_then(|o| Course::of(o, true)) {
+                self.go_on(ordinal, course);
+            }
+        }
+        for index in 0..self.condemned.len() {
+            let (ordinal, occupant) = &self.condemned[index];
+            if let Some(course) = Course::of(occupant, false) {
+                self.go_on(*ordinal, course);
+            }
+        }
+    }
+
+    fn go_on(&mut self, ordinal: i64, course: Course) {
+        if self.is_backing_off(ordinal, course.pod.name()) {
+            return;
+        }
+        let stage = course.progress.as_ref().map_or(Stage::Done, |p| p.stage.clone());
+        let state = course.progress.as_ref().and_then(|p| p.state.clone());
+        match (stage, state) {
+            (Stage::Grace(grace), Some(state)) => self.end_grace(ordinal, &course, &grace, state),
+            // When it began is not known, so it begins now.
+            (Stage::Grace(grace), None) => self.restart_grace(ordinal, &course, &grace),
+            (Stage::StaleGrace, _) => {
+                let command = course.target(self).without_grace();
+                self.to_pods(ordinal, command);
+            }
+            (Stage::Lost(_), _) => self.wait(course.name(), WaitCause::InPlaceUnreadable, None),
+            (Stage::Missing(missing), state) => self.say_what_is_missing(&course, &missing, state.as_ref()),
+            (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
+                let changes = state.next.clone();
+                let writes = course.target(self).next_batch(state, &changes, json!({}));
+                self.write(ordinal, writes);
+            }
+            (Stage::NextBatch(containers), _) => {
+                self.wait(course.name(), WaitCause::InPlaceBatch { containers }, None);
+            }
+            (Stage::Void(error), _) => {
+                let text = format!(
+                    "{}: its record of an update in place is not used: {error}",
+                    course.pod.name()
+                );
+                self.event_once(true, "FailedUpdatePodInPlace", text);
+                self.transition(ordinal, &course);
+            }
+            (Stage::Done, _) => self.transition(ordinal, &course),
+        }
+        self.back_into_service(ordinal, &course);
+    }
+
+    fn end_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace, state: InPlaceState) {
+        let lasted = self.view.now.since(state.updated_at);
+        if lasted < grace.period {
+            let remaining = grace.period.saturating_sub(lasted);
+            self.wake_within(remaining);
+            let since = Some(state.updated_at);
+            self.wait(course.name(), WaitCause::InPlaceGrace { remaining }, since);
+            return;
+        }
+        let mut spec = grace.spec.clone();
+        spec.leave_out_what_is_there(&course.detail);
+        let writes = course.target(self).begin(state, &spec, json!({}));
+        self.write(ordinal, writes);
+    }
+
+    fn restart_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace) {
+        let state = InPlaceState {
+            revision: grace.revision.clone(),
+            updated_at: self.view.now,
+            ..InPlaceState::default()
+        };
+        self.wake_within(grace.period);
+        let writes = course.target(self).begin_later(&state, grace, json!({}));
+        self.write(ordinal, writes);
+    }
+
+    fn say_what_is_missing(&mut self, course: &Course, missing: &Missing, state: Option<&InPlaceState>) {
+        let mut since = state.map(InPlaceState::last_change);
+        let cause = match missing {
+            // Said, with what follows from it, before the update.
+            Missing::Infeasible(_) | Missing::OtherRevision => return,
+            Missing::Restart(container) => WaitCause::InPlaceRestart {
+                container: container.clone(),
+            },
+            Missing::Environment(container) => WaitCause::InPlaceEnvironment {
+                container: container.clone(),
+            },
+            Missing::Resize(message, put_off) => {
+                since = put_off.or(since);
+                self.tell_deferred(course, message, since);
+                WaitCause::InPlaceResize {
+                    message: message.clone(),
+                }
+            }
+        };
+        self.wait(course.name(), cause, since);
+    }
+
+    /// A change of resources that has been put off for long is reported.
+    fn tell_deferred(&mut self, course: &Course, message: &str, since: Option<Timestamp>) {
+        let Some(since) = since else { return };
+        let patience = self.view.set.spec.switches.resize_wait;
+        let lasted = self.view.now.since(since.max(self.view.observing_since));
+        if lasted < patience {
+            self.wake_within(patience.saturating_sub(lasted));
+            return;
+        }
+        self.troubles.push(Trouble {
+            condition: "InPlaceUpdateStuck",
+            reason: "ResizeDeferred",
+            message: format!("{}: resize put off: {message}", course.pod.name()),
+        });
+    }
+
+    /// Moves the lifecycle on (rule 4.8).
+    fn transition(&mut self, ordinal: i64, course: &Course) {
+        if let Some(next) = self.next_state(course) {
+            let target = course.target(self);
+            let command = target.relabel(lifecycle::patch(next, &target.time()));
+            self.to_pods(ordinal, command);
+        }
+    }
+
+    /// The state that a pod with nothing under way should be in, if it is another.
+    fn next_state(&mut self, course: &Course) -> Option<State> {
+        let hooks = self.view.set.spec.lifecycle.clone();
+        let pod = &course.pod;
+        let next = match State::of(pod) {
+            State::Unset | State::Normal | State::Other => return None,
+            State::PreparingNormal => {
+                let next = lifecycle::back_to_normal(&hooks, pod);
+                if next == State::PreparingNormal {
+                    let markers = lifecycle::lacking(hooks.pre_normal.as_ref(), pod);
+                    let cause = WaitCause::HookLacks {
+                        hook: "preNormal",
+                        markers,
+                    };
+                    self.wait(course.name(), cause, course.since());
+                }
+                next
+            }
+            State::PreparingUpdate if !course.is_updated && self.keeps_preparing() => {
+                let markers = lifecycle::held_by(hooks.in_place_update.as_ref(), pod);
+                let cause = WaitCause::HookHolds {
+                    hook: "inPlaceUpdate",
+                    markers,
+                };
+                self.wait(course.name(), cause, course.since());
+                return None;
+            }
+            // The update does not want it any more: rolled back, or the partition keeps it.
+            State::PreparingUpdate if !course.is_updated => State::Normal,
+            State::PreparingUpdate | State::Updating => lifecycle::after_update(&hooks, pod),
+            State::Updated => {
+                let next = lifecycle::after_update(&hooks, pod);
+                if next == State::Updated {
+                    let markers = lifecycle::lacking(hooks.in_place_update.as_ref(), pod);
+                    let cause = WaitCause::HookLacks {
+                        hook: "inPlaceUpdate",
+                        markers,
+                    };
+                    self.wait(course.name(), cause, course.since());
+                }
+                next
+            }
+            State::PreparingDelete if !course.is_wanted || course.is_specified => return None,
+            State::PreparingDelete => lifecycle::back_to_normal(&hooks, pod),
+        };
+        (next != State::of(pod)).then_some(next)
+    }
+
+    /// Whether the update is at rest and may go on with pods that it prepared.
+    fn keeps_preparing(&self) -> bool {
+        let spec = &self.view.set.spec;
+        spec.is_paused() || spec.is_stopped(Area::Update)
+    }
+
+    /// Writes the conditions of a pod that may serve again, as far as nothing holds it.
+    fn back_into_service(&mut self, ordinal: i64, course: &Course) {
+        let is_over = course.progress.as_ref().is_none_or(|p| !p.is_in_flight());
+        let mut released: Vec<&'static str> = Vec::with_capacity(2);
+        let next = self.peek_state(course);
+        let keeps_update_key = matches!(next, State::PreparingUpdate | State::Updating) || !is_over;
+        if !keeps_update_key {
+            released.push(PRE_UPDATE);
+        }
+        if next != State::PreparingDelete {
+            released.push(PRE_DELETE);
+        }
+        let examined = annotation(&course.detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
+        let back = Back {
+            updated: is_over,
+            released: &released,
+            examined,
+        };
+        if let Some(command) = readiness::put_back(&course.pod, &course.detail, back, self.view.now) {
+            let scope = Scope::Slot(ordinal);
+            self.stages.back.push(ScopedCommand { scope, command });
+        }
+    }
+
+    /// The state after this pass, without saying anything twice.
+    fn peek_state(&mut self, course: &Course) -> State {
+        let is_over = course.progress.as_ref().is_none_or(|p| !p.is_in_flight());
+        let said = self.waits.len();
+        let next = if is_over { self.next_state(course) } else { None };
+        self.waits.truncate(said);
+        next.unwrap_or_else(|| State::of(&course.pod))
+    }
+
+    pub(super) fn write(&mut self, ordinal: i64, writes: Writes) {
+        if let Some(command) = writes.resize {
+            let scope = Scope::Slot(ordinal);
+            self.stages.resize.push(ScopedCommand { scope, command });
+        }
+        self.to_pods(ordinal, writes.pod);
+    }
+
+    pub(super) fn to_pods(&mut self, ordinal: i64, command: Command) {
+        let scope = Scope::Slot(ordinal);
+        self.stages.in_place.push(ScopedCommand { scope, command });
+    }
+
+    /// Takes a pod that a hook holds out of service, where the hook asks for it, and sets its state. What the state claims is
+    /// written after what it rests on.
+    pub(super) fn hold(&mut self, ordinal: i64, held: Held<'_>) {
+        let Some(detail) = held.pod.detail.clone() else { return };
+        let target = Target {
+            pod: held.pod,
+            detail: &detail,
+            now: self.view.now,
+            supports_resize: true,
+        };
+        if held.marks && !readiness::is_held(&detail, held.key) {
+            let leaving = readiness::Leaving::Hook(held.key);
+            if let Some(command) = readiness::take_out(held.pod, &detail, leaving, self.view.now) {
+                let scope = Scope::Slot(ordinal);
+                self.stages.unready.push(ScopedCommand { scope, command });
+            }
+        }
+        if State::of(held.pod) != held.state {
+            let mut metadata = held.metadata;
+            overlay(&mut metadata, &lifecycle::patch(held.state, &target.time()));
+            let command = target.relabel(metadata);
+            self.to_pods(ordinal, command);
+        }
+    }
+}
+
+/// A pod that a hook holds.
+pub(super) struct Held<'a> {
+    pub(super) pod: &'a PodRecord,
+    pub(super) state: State,
+    pub(super) key: &'static str,
+    /// The hook asks for it not to be ready.
+    pub(super) marks: bool,
+    /// What else is patched with the state.
+    pub(super) metadata: serde_json::Value,
+}
+
+/// A pod with something under way.
+struct Course {
+    pod: Arc<PodRecord>,
+    detail: Arc<PodDetail>,
+    progress: Option<Progress>,
+    is_updated: bool,
+    is_specified: bool,
+    is_wanted: bool,
+}
+
+impl Course {
+    /// `None` for a pod that is quiet, or that this pass has dealt with already.
+    fn of(occupant: &Occupant, is_wanted: bool) -> Option<Course> {
+        if !occupant.is_restless || occupant.is_dealt_with || !occupant.is_replaceable() {
+            return None;
+        }
+        Some(Course {
+            pod: occupant.pod.clone(),
+            detail: occupant.pod.detail.clone()?,
+            progress: occupant.progress.clone(),
+            is_updated: occupant.labels.is_updated,
+            is_specified: occupant.labels.is_specified,
+            is_wanted,
+        })
+    }
+
+    fn name(&self) -> String {
+        self.pod.name().to_owned()
+    }
+
+    fn since(&self) -> Option<Timestamp> {
+        since_state(&self.detail)
+    }
+
+    fn target(&self, plan: &Plan<'_>) -> Target<'_> {
+        Target {
+            pod: &self.pod,
+            detail: &self.detail,
+            now: plan.view.now,
+            supports_resize: plan.view.supports_resize(),
+        }
+    }
+}
+
+/// Since when a pod has been in its lifecycle state.
+pub(super) fn since_state(detail: &PodDetail) -> Option<Timestamp> {
+    detail.annotations.get(names::LIFECYCLE_TIMESTAMP)?.parse().ok()
+}
