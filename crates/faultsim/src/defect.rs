@@ -325,4 +325,8 @@ impl Reader for Altered<'_> {
     fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
         self.inner.storage_class(name)
     }
+
+    fn supports_resize(&self) -> bool {
+        self.inner.supports_resize()
+    }
 }

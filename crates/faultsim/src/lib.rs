@@ -7,6 +7,7 @@
 
 pub mod defect;
 mod event;
+pub mod in_place;
 pub mod judge;
 mod managers;
 mod network;

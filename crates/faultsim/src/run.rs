@@ -2,6 +2,7 @@
 
 use crate::defect::Defect;
 use crate::event::{Event, Life};
+use crate::in_place;
 use crate::judge::{Judge, Scene, Verdict, Violation, Writing, settled};
 use crate::managers::{Manager, WatchState, identity};
 use crate::network::{Window, lease_key};
@@ -134,7 +135,10 @@ impl World {
             writes: 0,
             admissions: Vec::new(),
             agenda: Agenda::default(),
-            judge: Judge::new(schedule.skews_ms.iter().copied().max().unwrap_or(0).max(0)),
+            judge: Judge::new(
+                schedule.skews_ms.iter().copied().max().unwrap_or(0).max(0),
+                schedule.set.in_place,
+            ),
             stage: Stage::Busy,
             settled_after_ms: 0,
             changed_at_ms: 0,
@@ -360,7 +364,14 @@ impl World {
         // By the slowest clock, to which pods are available last.
         let behind_ms = self.schedule.skews_ms.iter().copied().min().unwrap_or(0).min(0);
         let now = Timestamp::from_millis(self.time().as_millis() + behind_ms);
+        if matches!(self.stage, Stage::Calm { .. }) {
+            self.users_mind_hooks();
+        }
         let state = settled::look(&self.cluster.server, self.schedule.set.kind, now);
+        let state = state.and_then(|()| match self.schedule.set.in_place {
+            Some(_) => in_place::at_rest(&self.cluster.server),
+            None => Ok(()),
+        });
         match (self.stage, state) {
             (Stage::Calm { since_ms }, Ok(())) => {
                 self.say(|| "---- all is as it should be".to_owned());

@@ -3,6 +3,7 @@
 //! A schedule is plain data: it can be printed, and it can be made smaller by leaving items out. Each item that needs chance while
 //! it runs carries its own seed, so that leaving one out does not change the luck of the others.
 
+use crate::in_place::InPlace;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use flotilla_sim::nodes::Ailment;
@@ -35,12 +36,14 @@ pub enum FaultKind {
     Nodes,
     /// A quota, or a webhook of someone else, refuses or changes pods.
     Admission,
+    /// Pods of an Advanced set are updated in place, some with hooks that users mind, if it is asked for.
+    InPlace,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
-    /// All of them.
+    /// Those that come by chance.
     pub const ALL: [FaultKind; 10] = [
         FaultKind::Lag,
         FaultKind::Watch,
@@ -60,6 +63,10 @@ impl FaultKind {
 pub enum UserAct {
     /// Another image for all pods; `good` says whether it can be pulled.
     Image(u32, bool),
+    /// Another request for cpu, in thousandths of a core.
+    Cpu(u32),
+    /// Users look at what their hooks hold up.
+    MindHooks,
     /// Another number of pods.
     Scale(i64),
     /// Another partition.
@@ -217,6 +224,8 @@ pub struct SetPlan {
     pub claims: bool,
     /// Claims go with the set; with the pod.
     pub retention: (bool, bool),
+    /// How pods are updated in place, if they are.
+    pub in_place: Option<InPlace>,
 }
 
 impl SetPlan {
@@ -265,6 +274,9 @@ impl SetPlan {
                 "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
             }]);
         }
+        if let Some(in_place) = self.in_place {
+            in_place.complete(&mut set);
+        }
         set
     }
 }
@@ -299,7 +311,17 @@ impl Schedule {
     /// The schedule of a seed.
     pub fn of_seed(seed: u64, wanted: &Wanted) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let mut set = set_plan(&mut rng, wanted.kind);
+        let is_in_place = wanted.faults.contains(&FaultKind::InPlace);
+        let kind = if is_in_place {
+            Some(SetKind::Advanced)
+        } else {
+            wanted.kind
+        };
+        let mut set = set_plan(&mut rng, kind);
+        if is_in_place {
+            set.in_place = Some(InPlace::by_chance(&mut rng));
+            set.on_delete = false;
+        }
         set.replicas = wanted.pods.unwrap_or(set.replicas);
         let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
             // Few kinds at a time: each gets far, and all pairs come.
@@ -366,6 +388,7 @@ fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
         min_ready_s: if rng.u8(0..3) == 0 { 3 } else { 0 },
         claims: rng.u8(0..3) == 0,
         retention: (rng.bool(), rng.bool()),
+        in_place: None,
     }
 }
 
@@ -411,6 +434,7 @@ fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind) -> Option
         FaultKind::Failover => What::Fault(Fault::Crash(rng.usize(0..managers), 0, rng.u64(1_000..40_000))),
         FaultKind::Users => What::User(user_act(rng)),
         FaultKind::Nodes => What::Fault(node_fault(rng, duration_ms)),
+        FaultKind::InPlace => What::User(in_place_act(rng)),
         FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {
             0 => Fault::Quota(rng.usize(0..5), duration_ms),
@@ -445,6 +469,16 @@ fn user_act(rng: &mut Rng) -> UserAct {
     }
 }
 
+/// What users of updates in place do most.
+fn in_place_act(rng: &mut Rng) -> UserAct {
+    match rng.u8(0..8) {
+        0..=3 => UserAct::Image(rng.u32(1..5), rng.u8(0..5) > 0),
+        4 => UserAct::Cpu(100 * rng.u32(1..4)),
+        5 => UserAct::Scale(rng.i64(1..8)),
+        _ => UserAct::MindHooks,
+    }
+}
+
 fn node_fault(rng: &mut Rng, duration_ms: u64) -> Fault {
     let ailment = [
         Ailment::CrashLoop,
@@ -472,6 +506,7 @@ impl fmt::Display for Schedule {
             min_ready_s,
             claims,
             retention: (with_set, with_pod),
+            in_place,
         } = &self.set;
         let order = if *ordered { "OrderedReady" } else { "Parallel" };
         write!(f, "{kind:?} set of {replicas} pods from {start} on, {order}, ")?;
@@ -483,6 +518,9 @@ impl fmt::Display for Schedule {
         write!(f, ", minReadySeconds {min_ready_s}")?;
         if *claims {
             write!(f, ", claims that go with the set: {with_set}, with the pod: {with_pod}")?;
+        }
+        if let Some(in_place) = in_place {
+            write!(f, ", {in_place:?}")?;
         }
         let skews = &self.skews_ms[..self.managers];
         writeln!(f, "; {} managers, clocks ahead by {skews:?} ms", self.managers)?;

@@ -29,10 +29,18 @@ impl World {
         let pod = |ordinal: &i64| ObjectKey::new("ns", format!("web-{ordinal}"));
         match act {
             UserAct::Image(number, good) => {
-                let image = format!("{}:v{number}", if *good { "app" } else { "bad" });
-                let template = json!({"spec": {"containers": [{"name": "main", "image": image}]}});
-                self.edit(set, &Self::set_key(), &json!({"spec": {"template": template}}));
+                let image = match (good, number) {
+                    // A new tag of the content of v2.
+                    (true, 4) => "app:v2-same".to_owned(),
+                    (good, number) => format!("{}:v{number}", if *good { "app" } else { "bad" }),
+                };
+                self.change_template(|container| container["image"] = json!(image));
             }
+            UserAct::Cpu(millis) => {
+                let cpu = format!("{millis}m");
+                self.change_template(|container| container["resources"] = json!({"requests": {"cpu": cpu}}));
+            }
+            UserAct::MindHooks => self.users_mind_hooks(),
             UserAct::Scale(replicas) => {
                 self.edit(set, &Self::set_key(), &json!({"spec": {"replicas": replicas}}));
             }
@@ -70,6 +78,12 @@ impl World {
             UserAct::DeleteSet(orphaning) => self.delete_set(*orphaning),
             UserAct::Touch(resource, ordinal) => self.touch(*resource, *ordinal),
         }
+    }
+
+    fn change_template(&mut self, change: impl Fn(&mut Value)) {
+        let template = json!({"spec": {"containers": [self.changed_container(change)]}});
+        let set = self.schedule.set.kind.resource();
+        self.edit(set, &Self::set_key(), &json!({"spec": {"template": template}}));
     }
 
     fn delete_set(&mut self, orphaning: Orphaning) {
@@ -126,9 +140,7 @@ impl World {
     pub(crate) fn users_calm_down(&mut self) {
         self.create_set();
         if self.schedule.has_bad_images() {
-            let set = self.schedule.set.kind.resource();
-            let template = json!({"spec": {"containers": [{"name": "main", "image": "app:v9"}]}});
-            self.edit(set, &Self::set_key(), &json!({"spec": {"template": template}}));
+            self.change_template(|container| container["image"] = json!("app:v9"));
             self.act(&UserAct::Partition(0));
         }
         for (key, _) in self.pods_where(|pod| pod.label("app") != Some("web")) {

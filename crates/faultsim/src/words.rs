@@ -10,8 +10,15 @@ use std::fmt::Write as _;
 pub(crate) fn call(call: &Call) -> String {
     match call {
         Call::Write(Command::Patch {
-            resource, key, body, ..
-        }) => format!("patch {resource} {} {body}", key.name),
+            resource,
+            key,
+            subresource,
+            body,
+            ..
+        }) => {
+            let part = subresource.map_or_else(String::new, |part| format!("/{}", part.name()));
+            format!("patch {resource}{part} {} {body}", key.name)
+        }
         Call::Write(Command::Delete {
             resource,
             key,

@@ -160,6 +160,8 @@ fn pace() -> Pace {
         bind_ms: exactly(50),
         start_ms: exactly(500),
         ready_ms: exactly(500),
+        see_ms: exactly(50),
+        restart_ms: exactly(500),
         end_ms: exactly(500),
         slow_start_ms: 500,
         slow_end_ms: 500,

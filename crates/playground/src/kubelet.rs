@@ -3,8 +3,10 @@
 use crate::world::{Event, World};
 use flotilla_apiserver::{Actor, DeleteOptions, Entry, Stored};
 use flotilla_engine::wire::Object;
-use flotilla_model::{ObjectKey, PodRecord, Resource, Timestamp};
+use flotilla_model::{ObjectKey, PatchKind, PodRecord, Resource, Timestamp};
+use flotilla_sim::containers::{self as c, wish};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +18,12 @@ const SCHEDULED_AFTER: Duration = Duration::from_millis(50);
 const SEEN_AFTER: Duration = Duration::from_millis(150);
 /// Until an image that is not there is known not to be.
 const PULL_FAILS_AFTER: Duration = Duration::from_millis(500);
+/// Until a container that was restarted in place is ready again, unless its pod says otherwise.
+const READY_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// Until the resources of containers are changed.
+const RESIZED_AFTER: Duration = Duration::from_millis(300);
 /// Until a pod that was asked to end has ended, unless it says otherwise.
 const ENDED_AFTER: Duration = Duration::from_millis(300);
-
-/// What an annotation asks for.
-fn wish<'v>(pod: &'v Value, name: &str) -> Option<&'v str> {
-    pod["metadata"]["annotations"][format!("sim.flotilla.rs/{name}")].as_str()
-}
 
 fn is_wished(pod: &Value, name: &str) -> bool {
     wish(pod, name) == Some("true")
@@ -147,7 +148,7 @@ impl World {
         let Some(pod) = record(Some(stored)).cloned() else {
             return;
         };
-        let value = stored.value();
+        let mut value = stored.to_value();
         let node = pod.node.as_deref().and_then(index);
         if pod.is_terminal() || pod.is_terminating() || node.is_none() {
             return;
@@ -158,7 +159,27 @@ impl World {
         {
             return self.plan(TRY_AGAIN, Event::Look(key.clone()));
         }
-        let seen = Seen::of(&value, self.server.now, &format!("10.244.0.{}", 2 + node.unwrap_or(0)));
+        if pod.node.as_deref().is_some_and(|node| self.has_agent(node)) {
+            value["metadata"]["annotations"]["sim.flotilla.rs/agent"] = json!("true");
+        }
+        let maps = self.server.types.store_of_kind("", "ConfigMap");
+        let has_key = |map: &str, name: &str| {
+            let map = maps.and_then(|maps| self.server.get(maps, &key.sibling(map)));
+            map.is_some_and(|map| map.value()["data"].get(name).is_some())
+        };
+        let address = format!("10.244.0.{}", 2 + node.unwrap_or(0));
+        let around = Around {
+            now: self.server.now,
+            address: &address,
+            has_key: &has_key,
+        };
+        let seen = Seen::of(&value, &around, &mut self.ready_at);
+        if let Some(report) = c::agent_patch(&value, &seen.status) {
+            // The pod is there, and there are no preconditions.
+            let _ = self
+                .server
+                .patch(Actor::System, Resource::Pods, key, (PatchKind::Merge, &report));
+        }
         if let Some(again) = seen.again {
             self.plan(again, Event::Look(key.clone()));
         }
@@ -168,6 +189,13 @@ impl World {
         if value["status"] != seen.status {
             self.write_status(key, seen.status);
         }
+    }
+
+    /// Whether the node agent's part is done on a node.
+    fn has_agent(&self, node: &str) -> bool {
+        let nodes = self.server.types.store_of_kind("", "Node");
+        let node = nodes.and_then(|nodes| self.server.get(nodes, &ObjectKey::new("", node)));
+        node.is_some_and(|node| c::has_agent(&node.value()))
     }
 
     /// Writes the status of a pod.
@@ -208,67 +236,98 @@ struct Seen {
     news: Option<(&'static str, &'static str, String)>,
 }
 
-/// What its containers do.
-enum State {
-    Running,
-    Starting,
-    Waiting(&'static str, String),
+/// What a kubelet knows beside a pod.
+struct Around<'a> {
+    now: Timestamp,
+    address: &'a str,
+    /// Whether a config map beside the pod has a key.
+    has_key: &'a dyn Fn(&str, &str) -> bool,
+}
+
+impl Around<'_> {
+    fn wall(&self) -> Value {
+        json!(Timestamp::from_seconds(self.now.as_millis().div_euclid(1000)).to_string())
+    }
+}
+
+/// What holds a container back: reason, sentence, and when to try again by itself.
+type Hindrance = (&'static str, String, Option<Duration>);
+
+fn hindrance(pod: &Value, container: &Value, around: &Around<'_>) -> Option<Hindrance> {
+    let image = container["image"].as_str().unwrap_or_default();
+    if image.ends_with(":broken") {
+        return Some(("ImagePullBackOff", format!("Back-off pulling image \"{image}\""), None));
+    }
+    if is_wished(pod, "crash") {
+        let message = "back-off 10s restarting failed container";
+        return Some(("CrashLoopBackOff", message.to_owned(), None));
+    }
+    let why = c::missing_key(container, around.has_key)?;
+    Some(("CreateContainerConfigError", why, Some(TRY_AGAIN)))
+}
+
+/// The sooner of two moments to look again.
+fn sooner(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    a.into_iter().chain(b).min()
 }
 
 impl Seen {
-    fn of(pod: &Value, now: Timestamp, address: &str) -> Self {
-        let old = &pod["status"];
-        let wall = json!(Timestamp::from_seconds(now.as_millis().div_euclid(1000)).to_string());
+    fn of(pod: &Value, around: &Around<'_>, ready_at: &mut BTreeMap<String, Timestamp>) -> Self {
+        let wall = around.wall();
         for (wished, phase) in [("fail", "Failed"), ("succeed", "Succeeded")] {
             if let Some(reason) = wish(pod, wished) {
                 return Seen::terminal(pod, phase, reason, &wall);
             }
         }
-        let started = old["startTime"].as_str().is_some();
-        let image = |container: &Value| container["image"].as_str().unwrap_or_default().ends_with(":broken");
-        let broken = pod["spec"]["containers"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|c| image(c));
-        let was_running = old["phase"] == "Running";
-        let (state, again) = match (broken, is_wished(pod, "crash")) {
-            (Some(container), _) => {
-                let image = container["image"].as_str().unwrap_or_default();
-                (
-                    State::Waiting("ImagePullBackOff", format!("Back-off pulling image \"{image}\"")),
-                    None,
-                )
-            }
-            (None, true) => {
-                let message = "back-off 10s restarting failed container";
-                (State::Waiting("CrashLoopBackOff", message.to_owned()), None)
-            }
-            (None, false) if !started => {
-                let delay = wish(pod, "start").and_then(time).unwrap_or(SEEN_AFTER);
-                (State::Starting, Some(delay))
-            }
-            (None, false) => (State::Running, None),
-        };
-        let again = match (&state, started) {
-            (State::Waiting(..), false) => Some(PULL_FAILS_AFTER),
-            _ => again,
-        };
-        // The first look only notes that the kubelet has it.
-        let state = if started { state } else { State::Starting };
-        let is_ready = matches!(state, State::Running) && !is_wished(pod, "never-ready") && !is_wished(pod, "unready");
-        let news = match &state {
-            State::Running if !was_running => Some(("Normal", "Started", "Started container".to_owned())),
-            State::Waiting("ImagePullBackOff", message) if !old.to_string().contains("ImagePullBackOff") => {
-                Some(("Warning", "Failed", message.clone()))
-            }
-            State::Waiting("CrashLoopBackOff", message) if !old.to_string().contains("CrashLoopBackOff") => {
-                Some(("Warning", "BackOff", message.clone()))
-            }
-            _ => None,
-        };
-        let status = status(pod, &state, is_ready, &wall, address);
+        if pod["status"]["startTime"].is_null() {
+            return Seen::first(pod, around);
+        }
+        let mut status = body(pod, around);
+        let mut again = None;
+        for container in c::each(&pod["spec"]["containers"]) {
+            let known = c::status_of(&status, &container["name"]).clone();
+            let now = match hindrance(pod, container, around) {
+                Some((reason, message, try_again)) => {
+                    again = sooner(again, try_again);
+                    c::waiting(container, &known, reason, &message)
+                }
+                None if c::needs_start(container, &known) || c::agent_restarts(pod, container, &known) => {
+                    let new = c::started(pod, container, &known, &wall);
+                    hold_back(pod, &known, &new, around.now, ready_at);
+                    new
+                }
+                None => known,
+            };
+            c::put_status(&mut status, now);
+        }
+        again = sooner(again, resize(pod, &mut status, around, ready_at));
+        again = sooner(again, let_be_ready(pod, &mut status, around.now, ready_at));
+        if runs(&status) {
+            status["phase"] = json!("Running");
+            give_address(pod, &mut status);
+        }
+        c::set_readiness(pod, &mut status, &wall);
+        let news = news(&pod["status"], &status);
         Seen { status, again, news }
+    }
+
+    /// The first look only notes that the kubelet has it.
+    fn first(pod: &Value, around: &Around<'_>) -> Self {
+        let mut status = body(pod, around);
+        let mut again = wish(pod, "start").and_then(time).unwrap_or(SEEN_AFTER);
+        for container in c::each(&pod["spec"]["containers"]) {
+            let known = c::status_of(&status, &container["name"]).clone();
+            if hindrance(pod, container, around).is_some() {
+                again = PULL_FAILS_AFTER;
+            }
+            c::put_status(&mut status, c::waiting(container, &known, "ContainerCreating", ""));
+        }
+        c::set_readiness(pod, &mut status, &around.wall());
+        Seen {
+            status,
+            again: Some(again),
+            news: None,
+        }
     }
 
     fn terminal(pod: &Value, phase: &str, reason: &str, wall: &Value) -> Self {
@@ -286,125 +345,130 @@ impl Seen {
     }
 }
 
-/// The whole status of a pod on a node.
-fn status(pod: &Value, state: &State, is_ready: bool, wall: &Value, address: &str) -> Value {
-    let old = &pod["status"];
-    let containers: Vec<Value> = pod["spec"]["containers"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
-    let known = |name: &Value| {
-        let all = old["containerStatuses"].as_array().into_iter().flatten();
-        all.into_iter()
-            .find(|c| c["name"] == *name)
-            .cloned()
-            .unwrap_or_default()
+/// A container that was restarted in place is not ready for a while.
+fn hold_back(pod: &Value, known: &Value, new: &Value, now: Timestamp, ready_at: &mut BTreeMap<String, Timestamp>) {
+    if let (Some(_), Some(id)) = (known["containerID"].as_str(), new["containerID"].as_str()) {
+        let delay = wish(pod, "restart").and_then(time).unwrap_or(READY_AGAIN_AFTER);
+        ready_at.insert(id.to_owned(), now + delay);
+    }
+}
+
+/// Changes resources, in two looks. Says when to look again.
+fn resize(
+    pod: &Value,
+    status: &mut Value,
+    around: &Around<'_>,
+    ready_at: &mut BTreeMap<String, Timestamp>,
+) -> Option<Duration> {
+    let (before, wall) = (status.clone(), around.wall());
+    let was_begun = c::each(&before["conditions"]).any(|c| c["type"] == "PodResizeInProgress");
+    if !c::begin_resize(pod, status, &wall) {
+        return None;
+    }
+    if !was_begun {
+        return Some(RESIZED_AFTER);
+    }
+    if c::finish_resize(pod, status, &wall) {
+        for new in c::each(&status["containerStatuses"]) {
+            let known = c::status_of(&before, &new["name"]);
+            if known["containerID"] != new["containerID"] {
+                hold_back(pod, known, new, around.now, ready_at);
+            }
+        }
+    }
+    None
+}
+
+/// Containers that run are ready, once their time has come. Says when that is for the next one.
+fn let_be_ready(
+    pod: &Value,
+    status: &mut Value,
+    now: Timestamp,
+    ready_at: &mut BTreeMap<String, Timestamp>,
+) -> Option<Duration> {
+    ready_at.retain(|_, at| *at > now);
+    let may = !is_wished(pod, "never-ready") && !is_wished(pod, "unready");
+    let mut again = None;
+    for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
+        let held = container["containerID"].as_str().and_then(|id| ready_at.get(id));
+        again = sooner(again, held.map(|at| at.since(now)));
+        container["ready"] = json!(may && held.is_none() && container["state"]["running"].is_object());
+    }
+    again
+}
+
+/// Whether all containers of a pod run.
+fn runs(status: &Value) -> bool {
+    c::each(&status["containerStatuses"]).all(|c| c["state"]["running"].is_object())
+}
+
+/// What is to be told of a change.
+fn news(old: &Value, new: &Value) -> Option<(&'static str, &'static str, String)> {
+    let waits = |status: &Value, reason: &str| {
+        let mut waiting = c::each(&status["containerStatuses"]).map(|c| c["state"]["waiting"].clone());
+        waiting.find(|waiting| waiting["reason"] == reason)
     };
-    let states: Vec<Value> = containers
-        .iter()
-        .map(|container| container_status(container, &known(&container["name"]), state, is_ready, wall))
-        .collect();
+    let complaints = [
+        ("ImagePullBackOff", "Failed"),
+        ("CrashLoopBackOff", "BackOff"),
+        ("CreateContainerConfigError", "Failed"),
+    ];
+    for (reason, event) in complaints {
+        if let Some(waiting) = waits(new, reason).filter(|_| waits(old, reason).is_none()) {
+            return Some((
+                "Warning",
+                event,
+                waiting["message"].as_str().unwrap_or_default().to_owned(),
+            ));
+        }
+    }
+    let ids = |status: &Value| -> Vec<Value> {
+        let containers = c::each(&status["containerStatuses"]);
+        containers.map(|c| c["containerID"].clone()).collect()
+    };
+    if runs(old) && ids(old) != ids(new) {
+        let message = "Container definition changed, will be restarted";
+        return Some(("Normal", "Killing", message.to_owned()));
+    }
+    (runs(new) && !runs(old)).then(|| ("Normal", "Started", "Started container".to_owned()))
+}
+
+/// The status of a pod on a node, without what its containers do now.
+fn body(pod: &Value, around: &Around<'_>) -> Value {
+    let (old, wall, address) = (&pod["status"], around.wall(), around.address);
     let mut status = json!({
-        "phase": match state { State::Running => "Running", _ if old["phase"] == "Running" => "Running", _ => "Pending" },
+        "phase": if old["phase"] == "Running" { "Running" } else { "Pending" },
         "qosClass": old["qosClass"],
         "startTime": if old["startTime"].is_null() { wall.clone() } else { old["startTime"].clone() },
         "hostIP": address, "hostIPs": [{"ip": address}],
-        "containerStatuses": states,
+        "containerStatuses": old["containerStatuses"],
         "observedGeneration": pod["metadata"]["generation"],
         "conditions": old["conditions"],
     });
-    if matches!(state, State::Running) || old["podIP"].is_string() {
-        let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
-        let tail = u32::from_str_radix(uid.get(uid.len().saturating_sub(4)..).unwrap_or("1"), 16).unwrap_or(1);
-        let own = format!("10.200.{}.{}", tail / 250 % 250, tail % 250 + 1);
-        status["podIP"] = json!(own);
-        status["podIPs"] = json!([{"ip": own}]);
+    if !status["containerStatuses"].is_array() {
+        status["containerStatuses"] = json!([]);
     }
-    let runs = matches!(state, State::Running);
-    for (kind, is_true) in [
-        ("PodReadyToStartContainers", true),
-        ("Initialized", true),
-        ("ContainersReady", is_ready),
-    ] {
-        set_condition(
-            &mut status,
-            kind,
-            is_true,
-            wall,
-            (!is_true).then_some("ContainersNotReady"),
-        );
+    if old["podIP"].is_string() {
+        give_address(pod, &mut status);
     }
-    let gates_open = open_gates(pod);
-    let reason = if is_ready {
-        (!gates_open).then_some("ReadinessGatesNotReady")
-    } else {
-        Some("ContainersNotReady")
-    };
-    set_condition(&mut status, "Ready", is_ready && gates_open && runs, wall, reason);
-    status
-}
-
-/// Whether all readiness gates of a pod are True.
-fn open_gates(pod: &Value) -> bool {
-    let gates = pod["spec"]["readinessGates"].as_array().into_iter().flatten();
-    gates.into_iter().all(|gate| {
-        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-        conditions
-            .into_iter()
-            .any(|c| c["type"] == gate["conditionType"] && c["status"] == "True")
-    })
-}
-
-fn container_status(container: &Value, old: &Value, state: &State, is_ready: bool, wall: &Value) -> Value {
-    let image = container["image"].as_str().unwrap_or_default();
-    let is_restarted = old["state"]["running"].is_object() && old["image"].as_str().is_some_and(|known| known != image);
-    let restarts = old["restartCount"].as_i64().unwrap_or(0) + i64::from(is_restarted);
-    let now = match state {
-        State::Running if old["state"]["running"].is_object() && !is_restarted => old["state"].clone(),
-        State::Running => json!({"running": {"startedAt": wall}}),
-        State::Starting => json!({"waiting": {"reason": "ContainerCreating"}}),
-        State::Waiting(reason, message) => json!({"waiting": {"reason": reason, "message": message}}),
-    };
-    let runs = matches!(state, State::Running);
-    let mut status = json!({
-        "name": container["name"], "image": image, "state": now, "ready": is_ready, "started": runs, "restartCount": restarts,
-        "lastState": {}, "imageID": "",
-    });
-    if runs {
-        status["imageID"] = json!(format!("sim.local/{image}"));
-        status["containerID"] = json!(format!(
-            "sim://{}-{restarts}",
-            container["name"].as_str().unwrap_or_default()
-        ));
+    for kind in ["PodReadyToStartContainers", "Initialized"] {
+        c::set_condition(&mut status, kind, true, &wall, None);
     }
     status
 }
 
-/// Sets a condition; its time changes only with its status.
-fn set_condition(status: &mut Value, kind: &str, is_true: bool, wall: &Value, reason: Option<&str>) {
-    let text = if is_true { "True" } else { "False" };
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let known = conditions.iter().find(|c| c["type"] == kind);
-    let since = known
-        .filter(|c| c["status"] == text)
-        .map_or(wall.clone(), |c| c["lastTransitionTime"].clone());
-    let mut condition = json!({"type": kind, "status": text, "lastProbeTime": null, "lastTransitionTime": since});
-    if let Some(reason) = reason {
-        condition["reason"] = json!(reason);
-    }
-    match conditions.iter_mut().find(|c| c["type"] == kind) {
-        Some(place) => *place = condition,
-        None => conditions.push(condition),
-    }
-    status["conditions"] = json!(conditions);
+fn give_address(pod: &Value, status: &mut Value) {
+    let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+    let tail = u32::from_str_radix(uid.get(uid.len().saturating_sub(4)..).unwrap_or("1"), 16).unwrap_or(1);
+    let own = format!("10.200.{}.{}", tail / 250 % 250, tail % 250 + 1);
+    status["podIP"] = json!(own);
+    status["podIPs"] = json!([{"ip": own}]);
 }
 
 /// A pod is ready no more.
 pub(crate) fn set_ready(status: &mut Value, is_ready: bool, wall: &Value) {
     for kind in ["Ready", "ContainersReady"] {
-        set_condition(status, kind, is_ready, wall, (!is_ready).then_some("PodFailed"));
+        c::set_condition(status, kind, is_ready, wall, (!is_ready).then_some(("PodFailed", "")));
     }
     for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
         container["ready"] = json!(is_ready);
@@ -438,29 +502,96 @@ mod tests {
         conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
     }
 
+    fn look(pod: &Value, millis: i64, ready_at: &mut BTreeMap<String, Timestamp>) -> Seen {
+        let around = Around {
+            now: Timestamp::from_millis(1_000_000 + millis),
+            address: "n",
+            has_key: &|_, key| key == "p_1",
+        };
+        Seen::of(pod, &around, ready_at)
+    }
+
     #[test]
     fn a_pod_starts_when_it_says_and_waits_for_an_image_that_is_not_there() {
-        let now = Timestamp::from_seconds(1000);
-        let first = Seen::of(
-            &pod(
-                &json!({"sim.flotilla.rs/start": "2s"}),
-                &json!({"phase": "Pending"}),
-                "a:1",
-            ),
-            now,
-            "n",
-        );
+        let held = &mut BTreeMap::new();
+        let slow = json!({"sim.flotilla.rs/start": "2s"});
+        let first = look(&pod(&slow, &json!({"phase": "Pending"}), "a:1"), 0, held);
         assert_eq!(first.again, Some(Duration::from_secs(2)));
         assert!(!ready(&first));
-        let second = Seen::of(&pod(&json!({}), &first.status, "a:1"), now, "n");
+        let second = look(&pod(&json!({}), &first.status, "a:1"), 0, held);
         assert!(ready(&second) && second.again.is_none());
         assert_eq!(second.status["phase"], "Running");
-        let broken = Seen::of(&pod(&json!({}), &first.status, "a:broken"), now, "n");
+        let broken = look(&pod(&json!({}), &first.status, "a:broken"), 0, held);
         assert_eq!(
             broken.status["containerStatuses"][0]["state"]["waiting"]["reason"],
             "ImagePullBackOff"
         );
-        let again = Seen::of(&pod(&json!({}), &second.status, "a:2"), now, "n");
-        assert_eq!(again.status["containerStatuses"][0]["restartCount"], 1);
+    }
+
+    #[test]
+    fn a_changed_image_restarts_the_container_which_is_ready_again_after_a_while() {
+        let held = &mut BTreeMap::new();
+        let first = look(&pod(&json!({}), &json!({}), "a:1"), 0, held);
+        let runs = look(&pod(&json!({}), &first.status, "a:1"), 0, held);
+        let changed = look(&pod(&json!({}), &runs.status, "a:2"), 0, held);
+        let (old, new) = (
+            &runs.status["containerStatuses"][0],
+            &changed.status["containerStatuses"][0],
+        );
+        assert_eq!((&new["restartCount"], &new["image"]), (&json!(1), &json!("a:2")));
+        assert!(new["imageID"] != old["imageID"] && new["containerID"] != old["containerID"]);
+        assert!(!ready(&changed) && changed.again == Some(READY_AGAIN_AFTER));
+        let soon = look(&pod(&json!({}), &changed.status, "a:2"), 200, held);
+        assert!(!ready(&soon) && soon.again == Some(Duration::from_millis(300)));
+        let again = look(&pod(&json!({}), &soon.status, "a:2"), 500, held);
+        assert!(ready(&again) && again.again.is_none());
+        // What cannot be pulled leaves the old container's image in the status.
+        let broken = look(&pod(&json!({}), &again.status, "a:broken"), 600, held);
+        assert_eq!(broken.status["containerStatuses"][0]["image"], "a:2");
+        assert!(!ready(&broken));
+    }
+
+    #[test]
+    fn a_pod_with_a_gate_waits_for_it_and_a_barrier_for_its_key() {
+        let held = &mut BTreeMap::new();
+        let mut gated = pod(&json!({}), &json!({}), "a:1");
+        gated["spec"]["readinessGates"] = json!([{"conditionType": "InPlaceUpdateReady"}]);
+        gated["status"] = look(&gated, 0, held).status;
+        gated["status"] = look(&gated, 0, held).status;
+        assert_eq!(gated["status"]["conditions"][3]["reason"], "ReadinessGatesNotReady");
+        c::put_condition(
+            &mut gated["status"],
+            json!({"type": "InPlaceUpdateReady", "status": "True"}),
+        );
+        assert!(ready(&look(&gated, 0, held)));
+
+        for (key, is_ready) in [("p_1", true), ("p_2", false)] {
+            let mut barred = pod(&json!({}), &json!({}), "a:1");
+            let reference = json!({"configMapKeyRef": {"name": "m", "key": key}});
+            barred["spec"]["containers"][0]["env"] =
+                json!([{"name": "KRUISE_CONTAINER_BARRIER", "valueFrom": reference}]);
+            barred["status"] = look(&barred, 0, held).status;
+            let seen = look(&barred, 0, held);
+            assert_eq!(ready(&seen), is_ready, "{key}");
+            assert_eq!(seen.again, (!is_ready).then_some(TRY_AGAIN), "{key}");
+        }
+    }
+
+    #[test]
+    fn resources_follow_the_spec_in_two_looks() {
+        let held = &mut BTreeMap::new();
+        let mut small = pod(&json!({}), &json!({}), "a:1");
+        small["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "100m"}});
+        for _ in 0..2 {
+            small["status"] = look(&small, 0, held).status;
+        }
+        small["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "200m"}});
+        let begun = look(&small, 0, held);
+        assert_eq!(begun.again, Some(RESIZED_AFTER));
+        small["status"] = begun.status;
+        let done = look(&small, 300, held);
+        let container = &done.status["containerStatuses"][0];
+        assert_eq!(container["resources"]["requests"]["cpu"], "200m");
+        assert!(container["restartCount"] == 0 && ready(&done));
     }
 }

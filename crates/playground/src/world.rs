@@ -5,6 +5,7 @@ use flotilla_apiserver::{Caretaker, Entry, Server};
 use flotilla_model::{ObjectKey, Resource, Timestamp};
 use flotilla_sim::Agenda;
 use flotilla_simserver::Host;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Something that happens at its time.
@@ -41,6 +42,8 @@ pub struct World {
     /// Everything that nodes do takes so many times less time.
     speed: f64,
     pub(crate) events_made: u64,
+    /// Containers that were restarted in place, and when they are ready again.
+    pub(crate) ready_at: BTreeMap<String, Timestamp>,
 }
 
 impl World {
@@ -64,6 +67,7 @@ impl World {
             caretaker: Caretaker::default(),
             speed,
             events_made: 0,
+            ready_at: BTreeMap::new(),
         }
     }
 

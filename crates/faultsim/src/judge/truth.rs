@@ -1,6 +1,7 @@
 //! Writes, judged by what really is at the moment at which they take effect.
 
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
+use crate::in_place::{Change, InPlace, unheld};
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;
 use flotilla_model::set::UpdateKind;
@@ -92,11 +93,16 @@ pub(crate) struct Judge {
     pub(super) claims_removed: BTreeSet<ObjectKey>,
     /// When each set began to be deleted.
     pub(super) sets_deleted: BTreeMap<Uid, Timestamp>,
+    /// How pods are updated in place.
+    in_place: Option<InPlace>,
+    /// Pods whose images a manager has changed, with the generation of the set that was seen.
+    changed: BTreeSet<(Uid, i64)>,
 }
 
 impl Judge {
-    pub(crate) fn new(ahead_ms: i64) -> Self {
+    pub(crate) fn new(ahead_ms: i64, in_place: Option<InPlace>) -> Self {
         Judge {
+            in_place,
             ahead: Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0)),
             ..Judge::default()
         }
@@ -140,7 +146,11 @@ impl Judge {
             match (entry.verb, before, after) {
                 ("create", None, Some(pod)) => self.pod_created(pod, writing, scene)?,
                 ("delete", Some(pod), _) => self.pod_deleted(pod, writing, scene)?,
-                ("patch", Some(before), Some(after)) => self.pod_patched(before, after, writing)?,
+                ("patch", Some(before), Some(after)) => {
+                    self.pod_patched(before, after, writing)?;
+                    self.pod_updated(before, after, writing, scene)?;
+                }
+                ("status", Some(before), Some(after)) => self.pod_updated(before, after, writing, scene)?,
                 _ => {}
             }
         }
@@ -246,6 +256,7 @@ impl Judge {
                 format!("{name} has no ordinal, and is deleted")
             });
         };
+        unheld(self.in_place, pod, true)?;
         let place = place_of(ordinal, &set);
         self.emptied.insert(ordinal);
         match place {
@@ -291,14 +302,31 @@ impl Judge {
         require(is_old, "2.5 update", || {
             format!("{name} is deleted, and is wanted and up to date")
         })?;
+        let may_recreate = !self.in_place.is_some_and(|in_place| in_place.only);
+        require(may_recreate, "4.2 InPlaceOnly", || {
+            format!("{name} is deleted for an update")
+        })?;
+        self.taken_down(pod, (ordinal, place), writing, scene)
+    }
+
+    /// A pod is taken out of service for an update: the set is to be updated, its slot too, and the budget has room.
+    fn taken_down(
+        &mut self,
+        pod: &PodRecord,
+        (ordinal, place): (i64, usize),
+        writing: &Writing,
+        scene: &Scene<'_>,
+    ) -> Verdict {
+        let set = &writing.decided.set;
+        let (spec, name) = (&set.spec, pod.name());
         require(
             spec.update == UpdateKind::RollingUpdate && !spec.is_paused(),
             "2.5 update",
-            || format!("{name} is deleted, and the set is not to be updated"),
+            || format!("{name} is taken down, and the set is not to be updated"),
         )?;
         let partition = usize::try_from(spec.partition()).unwrap_or(0);
         require(place >= partition, "4 partition", || {
-            format!("{name} is below the partition {partition}, and is deleted")
+            format!("{name} is below the partition {partition}, and is taken down")
         })?;
         if !is_available(pod, set, writing.decided.now) {
             return Ok(());
@@ -322,6 +350,46 @@ impl Judge {
             format!("{name} is taken down while {down:?} are down by managers' acts; the budget is {budget}")
         })?;
         self.down.insert(ordinal);
+        Ok(())
+    }
+
+    /// A pod is changed in place, or taken out of service for that.
+    fn pod_updated(&mut self, before: &PodRecord, after: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+        let (set, name) = (writing.decided.set.clone(), before.name());
+        let change = Change::of(before, after);
+        if !(change.image || change.leaves_service || change.revision) {
+            return Ok(());
+        }
+        let Some(ordinal) = ordinal_in(name, set.name()) else {
+            return require(false, "1.3.4 names", || {
+                format!("{name} has no ordinal, and is updated")
+            });
+        };
+        let Some(place) = place_of(ordinal, &set) else {
+            return require(false, "4.2 update", || format!("{name} is not wanted, and is updated"));
+        };
+        if change.revision || change.image {
+            unheld(self.in_place, before, false)?;
+        }
+        if change.revision {
+            let revision = after.revision().unwrap_or_default();
+            let digest = scene.digest_of(&set.meta.key.sibling(revision));
+            require(digest == Some(set.spec.template_digest), "4.3 revision", || {
+                format!("{name} is changed to {revision}, which is not the update revision")
+            })?;
+        }
+        if change.image {
+            let is_first = self.changed.insert((before.meta.uid.clone(), set.generation));
+            require(is_first, "4.3 one restart", || {
+                format!(
+                    "the images of {name} are changed twice for generation {}",
+                    set.generation
+                )
+            })?;
+        }
+        if change.image || change.leaves_service {
+            self.taken_down(before, (ordinal, place), writing, scene)?;
+        }
         Ok(())
     }
 
