@@ -56,6 +56,7 @@ const SUITES: &[(&str, &str)] = &[
     ("memory and time of the playground", "room"),
     ("plans, and what then happens on a real control plane", "plan"),
     ("faults on a real control plane", "faults"),
+    ("pods on a real node", "real_node"),
 ];
 
 /// How large the binary may be, in bytes.
