@@ -6,6 +6,7 @@ pub mod api;
 pub mod clock;
 pub mod manager;
 pub mod playground;
+pub mod real;
 pub mod sets;
 pub mod suite;
 pub mod webhooks;

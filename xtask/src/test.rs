@@ -57,6 +57,7 @@ const SUITES: &[(&str, &str)] = &[
     ("plans, and what then happens on a real control plane", "plan"),
     ("admission and conversion on a real control plane", "webhook"),
     ("faults on a real control plane", "faults"),
+    ("pods on a real node", "real_node"),
 ];
 
 /// How large the binary may be, in bytes.
