@@ -364,7 +364,7 @@ pub(super) struct Held<'a> {
 struct Course {
     pod: Arc<PodRecord>,
     detail: Arc<PodDetail>,
-    progress: Option<Progress>,
+    progress: Option<Box<Progress>>,
     is_updated: bool,
     is_specified: bool,
     is_wanted: bool,

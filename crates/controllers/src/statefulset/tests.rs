@@ -21,7 +21,9 @@
 
 mod cases;
 mod claiming;
+mod in_place;
 mod known_problems;
+mod lifecycle;
 mod properties;
 mod replica_phase;
 mod revisions;
