@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A pod with what is known of it in this pass.
+// Independent facts, not a state.
+#[allow(clippy::struct_excessive_bools)]
 pub(super) struct Occupant {
     pub(super) pod: Arc<PodRecord>,
     pub(super) health: Health,

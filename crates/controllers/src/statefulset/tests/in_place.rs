@@ -506,7 +506,7 @@ fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
     let state = InPlaceState {
         resources: true,
         images: false,
-        before: Default::default(),
+        before: std::collections::BTreeMap::default(),
         ..note("new", 5)
     };
     let going =
@@ -541,7 +541,7 @@ fn rule_4_6_a_resize_that_does_not_fit() {
     let state = InPlaceState {
         resources: true,
         images: false,
-        before: Default::default(),
+        before: std::collections::BTreeMap::default(),
         ..note("new", 5)
     };
     let pending = |is_infeasible, since| {

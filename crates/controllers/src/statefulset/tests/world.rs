@@ -18,6 +18,8 @@ use std::time::Duration;
 const OMITTED_WHEN_ZERO: &[&str] = &["readyReplicas", "currentReplicas", "updatedReplicas"];
 
 /// How the world behaves between two passes.
+// Independent ways of being unkind, not a state.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manners {
     /// Pods may fail, be deleted by others, or lose readiness.
@@ -26,6 +28,8 @@ pub(super) struct Manners {
     pub(super) stuck: bool,
     /// The engine forgets its hints now and then.
     pub(super) forgetful: bool,
+    /// The engine stops between any two writes, now and then.
+    pub(super) crashing: bool,
 }
 
 /// A cluster that changes.
@@ -70,7 +74,11 @@ impl World {
     /// Decides, carries it out, and hands back what was decided.
     pub(super) fn pass(&mut self) -> Result<Decision, String> {
         let decision = self.cluster.pass();
-        for command in decision.commands() {
+        for command in decision.clone().commands() {
+            if self.manners.crashing && self.chance(4) {
+                self.cluster.hints = Hints::default();
+                return Ok(decision);
+            }
             self.carry_out(&command.command)?;
         }
         self.write_status(&decision);
