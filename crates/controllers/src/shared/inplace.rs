@@ -132,16 +132,20 @@ impl UpdateSpec {
 
     /// Whether containers restart.
     pub fn restarts(&self, detail: &PodDetail) -> bool {
-        let resized = self.changes.resources.iter();
-        let restarts = |(name, change): (&String, &Value)| {
+        !self.changes.images.is_empty() || self.changes_environment() || self.restarts_by_resize(detail)
+    }
+
+    fn changes_environment(&self) -> bool {
+        self.env_from_metadata || !self.changes.ref_metadata.is_empty()
+    }
+
+    fn restarts_by_resize(&self, detail: &PodDetail) -> bool {
+        let mut resized = self.changes.resources.iter();
+        resized.any(|(name, change)| {
             detail
                 .container(name)
                 .is_some_and(|(spec, _)| restarts_for(spec, change))
-        };
-        !self.changes.images.is_empty()
-            || self.env_from_metadata
-            || !self.changes.ref_metadata.is_empty()
-            || resized.into_iter().any(restarts)
+        })
     }
 
     /// Whether the pod has to leave service for it (rule 4.4): it has the gate, and more changes than resources that need no restart.
@@ -151,21 +155,13 @@ impl UpdateSpec {
             return false;
         }
         let changes = &self.changes;
-        let resources_only = changes.images.is_empty() && !self.env_from_metadata && changes.ref_metadata.is_empty();
-        let restarts_by_resize = UpdateSpec {
-            changes: Changes {
-                resources: changes.resources.clone(),
-                ..Changes::default()
-            },
-            ..UpdateSpec::default()
+        if self.changes_environment() || self.restarts_by_resize(detail) {
+            return true;
         }
-        .restarts(detail);
-        if resources_only && !changes.resources.is_empty() && self.metadata.is_null() {
-            return restarts_by_resize;
+        if changes.images.is_empty() {
+            return changes.resources.is_empty();
         }
-        let is_exempt = |name: &String| keep_ready.contains(name);
-        let images_exempt = !changes.images.is_empty() && changes.images.keys().all(is_exempt);
-        !(images_exempt && !self.env_from_metadata && changes.ref_metadata.is_empty() && !restarts_by_resize)
+        !changes.images.keys().all(|name| keep_ready.contains(name))
     }
 }
 

@@ -125,7 +125,7 @@ impl Plan<'_> {
             (Stage::Grace(grace), None) => self.restart_grace(ordinal, &course, &grace),
             (Stage::StaleGrace, _) => {
                 let command = course.target(self).without_grace();
-                self.to_pods(ordinal, command);
+                self.patch_pod(ordinal, command);
             }
             (Stage::Lost(_), _) => self.wait(course.name(), WaitCause::InPlaceUnreadable, None),
             (Stage::Missing(missing), state) => self.say_what_is_missing(&course, &missing, state.as_ref()),
@@ -219,7 +219,7 @@ impl Plan<'_> {
         if let Some(next) = self.next_state(course) {
             let target = course.target(self);
             let command = target.relabel(lifecycle::patch(next, &target.time()));
-            self.to_pods(ordinal, command);
+            self.patch_pod(ordinal, command);
         }
     }
 
@@ -315,10 +315,10 @@ impl Plan<'_> {
             let scope = Scope::Slot(ordinal);
             self.stages.resize.push(ScopedCommand { scope, command });
         }
-        self.to_pods(ordinal, writes.pod);
+        self.patch_pod(ordinal, writes.pod);
     }
 
-    pub(super) fn to_pods(&mut self, ordinal: i64, command: Command) {
+    pub(super) fn patch_pod(&mut self, ordinal: i64, command: Command) {
         let scope = Scope::Slot(ordinal);
         self.stages.in_place.push(ScopedCommand { scope, command });
     }
@@ -344,7 +344,7 @@ impl Plan<'_> {
             let mut metadata = held.metadata;
             overlay(&mut metadata, &lifecycle::patch(held.state, &target.time()));
             let command = target.relabel(metadata);
-            self.to_pods(ordinal, command);
+            self.patch_pod(ordinal, command);
         }
     }
 }
@@ -364,7 +364,7 @@ pub(super) struct Held<'a> {
 struct Course {
     pod: Arc<PodRecord>,
     detail: Arc<PodDetail>,
-    progress: Option<Progress>,
+    progress: Option<Box<Progress>>,
     is_updated: bool,
     is_specified: bool,
     is_wanted: bool,

@@ -36,7 +36,11 @@ impl Plan<'_> {
         let mut not_updated = self
             .slots
             .iter()
-            .filter(|s| s.occupant.as_ref().is_some_and(|o| !o.labels.is_updated))
+            .filter(|s| {
+                s.occupant
+                    .as_ref()
+                    .is_some_and(|o| !o.labels.is_updated && !o.is_prepared())
+            })
             .count();
         if let Some(budget) = &mut budget {
             self.charge_starting(budget);

@@ -100,7 +100,7 @@ impl Plan<'_> {
     fn change_of(&mut self, pod: &PodRecord, detail: &PodDetail, index: usize) -> Result<UpdateSpec, String> {
         let mut spec = self.difference(pod.revision().unwrap_or_default())?;
         let progress = self.slots[index].occupant.as_ref().and_then(|o| o.progress.as_ref());
-        if let Some(left) = progress.and_then(crate::shared::inplace::progress::Progress::left_to_do) {
+        if let Some(left) = progress.and_then(|p| p.left_to_do()) {
             spec.take_over(&left);
         }
         spec.leave_out_what_is_there(detail);
@@ -174,15 +174,15 @@ impl Plan<'_> {
                 };
                 self.wait(pod.name().to_owned(), cause, since);
             }
-            _ => self.begin_update(ordinal, &pod, spec),
+            _ => self.begin_update(index, &pod, spec),
         }
         true
     }
 
     /// The writes of an update (rule 4.3): out of service, then the pod.
-    fn begin_update(&mut self, ordinal: i64, pod: &Arc<PodRecord>, spec: &UpdateSpec) {
+    fn begin_update(&mut self, index: usize, pod: &Arc<PodRecord>, spec: &UpdateSpec) {
         let Some(detail) = pod.detail.clone() else { return };
-        let view = self.view;
+        let (view, ordinal) = (self.view, self.slots[index].ordinal);
         let settings = &view.set.spec;
         let leaves = spec.leaves_service(&detail, &settings.switches.keep_ready);
         if leaves && let Some(command) = readiness::take_out(pod, &detail, Leaving::Update, view.now) {
@@ -195,11 +195,12 @@ impl Plan<'_> {
             now: view.now,
             supports_resize: view.supports_resize(),
         };
+        let progress = self.slots[index].occupant.as_ref().and_then(|o| o.progress.as_ref());
         let state = InPlaceState {
             revision: self.update.name().to_owned(),
             updated_at: view.now,
             kept_ready: !leaves && spec.restarts(&detail),
-            ..InPlaceState::default()
+            ..progress.map_or_else(InPlaceState::default, |p| p.carried_on(&detail))
         };
         let mut metadata = json!({"labels": {names::REVISION_LABEL: self.update.name()}});
         if !matches!(State::of(pod), State::Unset | State::Updating) {

@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A pod with what is known of it in this pass.
+// Independent facts, not a state.
+#[allow(clippy::struct_excessive_bools)]
 pub(super) struct Occupant {
     pub(super) pod: Arc<PodRecord>,
     pub(super) health: Health,
@@ -30,7 +32,7 @@ pub(super) struct Occupant {
     /// An update in place, a hook or a condition of it may ask for something.
     pub(super) is_restless: bool,
     /// Where its update in place stands, if it is in one.
-    pub(super) progress: Option<Progress>,
+    pub(super) progress: Option<Box<Progress>>,
     /// Why its update in place is given up: it has to be made again.
     pub(super) abandoned: Option<String>,
     /// This pass has decided about it.
@@ -43,9 +45,14 @@ impl Occupant {
         !self.labels.is_updated || self.storage_differs || self.abandoned.is_some()
     }
 
+    /// Whether it waits for its hook to be updated in place: in unordered mode it counts as updated already (3.6, 8.12).
+    pub(super) fn is_prepared(&self) -> bool {
+        self.is_restless && State::of(&self.pod) == State::PreparingUpdate
+    }
+
     /// Whether it is in the middle of an update in place, whether that disrupts it or not.
     pub(super) fn is_in_flight(&self) -> bool {
-        self.progress.as_ref().is_some_and(Progress::is_in_flight)
+        self.progress.as_ref().is_some_and(|p| p.is_in_flight())
     }
 
     /// Whether the update may still delete it: it has neither ended nor begun to go.
@@ -161,7 +168,7 @@ impl<'v> Plan<'v> {
             let labels = reader.read(pod);
             let is_restless = is_advanced && !is_quiet(pod, labels);
             let detail = pod.detail.as_ref().filter(|_| is_restless);
-            let progress = detail.and_then(|detail| Progress::of(pod, detail));
+            let progress = detail.and_then(|detail| Progress::of(pod, detail)).map(Box::new);
             let allows = match (&progress, detail) {
                 (Some(progress), Some(detail)) => allows_health(progress, detail, pod, labels),
                 _ => labels.lifecycle_allows,

@@ -12,6 +12,9 @@
 //! | [`switches`] | 3.6 (paused), every opt-in annotation | 8.1, 8.3, 8.4 |
 //! | [`known_problems`] | 7.2 (defaults on reading) | 8.1, 8.2, 8.5, 8.8, 8.9, 8.10, 8.14, 8.19 |
 //! | [`waits`] | every cause that `flotilla why` answers | |
+//! | [`in_place`] | 4.1 to 4.7 | 8.12, 8.18, 8.19 |
+//! | [`lifecycle`] | 3.5, 3.8, 4.2, 4.8 | 8.4, 8.13 |
+//! | [`in_place_properties`] | invariants 2, 4, 8 and 9 of updates in place | |
 //! | [`properties`] | invariants 1 to 5, 8, 12 | |
 //! | [`template_properties`] | invariants 6, 7, 11 | |
 //!
@@ -21,7 +24,11 @@
 
 mod cases;
 mod claiming;
+mod in_place;
+mod in_place_properties;
 mod known_problems;
+mod kubelet;
+mod lifecycle;
 mod properties;
 mod replica_phase;
 mod revisions;

@@ -111,7 +111,7 @@ impl Plan<'_> {
             self.slots[*index]
                 .occupant
                 .as_ref()
-                .is_none_or(|o| o.labels.is_updated || !o.is_replaceable())
+                .is_none_or(|o| o.labels.is_updated || o.is_prepared() || !o.is_replaceable())
         };
         let (mut targets, mut waiting): (Vec<usize>, Vec<usize>) = descending.partition(counts_already);
         waiting.sort_by_key(|index| {

@@ -151,6 +151,8 @@ impl ClaimTemplate {
 }
 
 /// Opt-in switches, from the set's annotations.
+// Each is an annotation of its own, not a part of a state.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Switches {
     /// `flotilla.rs/unblock: broken-first`, with how long a pod must have been bad.

@@ -34,9 +34,9 @@ pub struct Target<'a> {
 impl Target<'_> {
     /// Begins an update: its first batch at once, the rest noted in `state`. `metadata` is patched with it (revision, lifecycle).
     pub fn begin(&self, mut state: State, spec: &UpdateSpec, metadata: Value) -> Writes {
-        state.env_from_metadata = spec.env_from_metadata;
-        state.resources = !spec.changes.resources.is_empty();
-        state.images = !spec.changes.images.is_empty();
+        state.env_from_metadata |= spec.env_from_metadata;
+        state.resources |= !spec.changes.resources.is_empty();
+        state.images |= !spec.changes.images.is_empty();
         let mut all = metadata;
         if spec.metadata.is_object() {
             let mut under = spec.metadata.clone();

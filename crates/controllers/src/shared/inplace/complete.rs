@@ -44,16 +44,18 @@ pub fn batch(pod: &PodRecord, detail: &PodDetail, state: &State) -> Result<(), M
     }) {
         return Ok(());
     }
-    for (name, before) in &state.before {
-        let Some((spec, status)) = detail.container(name) else {
-            continue;
-        };
-        let runs_it = status.is_some_and(|status| runs(spec, status, before, state.updated_at, detail));
-        if !runs_it {
-            return Err(Missing::Restart(name.clone()));
-        }
-    }
-    Ok(())
+    let first = not_arrived(detail, state).next();
+    first.map_or(Ok(()), |name| Err(Missing::Restart(name.clone())))
+}
+
+/// Containers whose change of image has not arrived yet.
+pub fn not_arrived<'s>(detail: &'s PodDetail, state: &'s State) -> impl Iterator<Item = &'s String> {
+    let runs_it = |name: &String, before: &Before| match detail.container(name) {
+        Some((spec, status)) => status.is_some_and(|status| runs(spec, status, before, state.updated_at, detail)),
+        None => true,
+    };
+    let missing = state.before.iter().filter(move |(name, before)| !runs_it(name, before));
+    missing.map(|(name, _)| name)
 }
 
 /// Whether a container runs the image of its spec.

@@ -3,7 +3,7 @@
 //! Templates are compared in their normal form, so that spelling and defaults force no pod to be made again. Images, cpu and memory, and
 //! metadata may change; anything else, fields that are newer than we are included, may not.
 
-use super::{Changes, RefMetadata, UpdateSpec};
+use super::{Changes, UpdateSpec};
 use flotilla_model::template::normal_form;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -241,11 +241,7 @@ fn compare_metadata(old: &Value, new: &Value, spec: &mut UpdateSpec) {
                 changed.insert(key.clone(), value.clone());
             }
             for container in users {
-                let refs = spec
-                    .changes
-                    .ref_metadata
-                    .entry(container)
-                    .or_insert_with(RefMetadata::default);
+                let refs = spec.changes.ref_metadata.entry(container).or_default();
                 let map = if field == "labels" {
                     &mut refs.labels
                 } else {

@@ -99,6 +99,23 @@ impl Progress {
         !out_of_service && is_begun && self.state.as_ref().is_some_and(resources_only)
     }
 
+    /// The note of a further update, which carries on what of this one has not arrived yet.
+    pub fn carried_on(&self, detail: &PodDetail) -> State {
+        let Some(state) = self.state.as_ref().filter(|_| matches!(self.stage, Stage::Missing(_))) else {
+            return State::default();
+        };
+        let missing = complete::not_arrived(detail, state);
+        State {
+            before: missing
+                .filter_map(|name| Some((name.clone(), state.before.get(name)?.clone())))
+                .collect(),
+            env_from_metadata: state.env_from_metadata,
+            resources: state.resources,
+            images: state.images,
+            ..State::default()
+        }
+    }
+
     /// What was decided for the pod's present revision and has not been done yet.
     pub fn left_to_do(&self) -> Option<super::UpdateSpec> {
         match (&self.stage, &self.state) {

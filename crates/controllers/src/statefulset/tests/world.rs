@@ -3,7 +3,7 @@
 
 use crate::testing::{Cluster, NS, at};
 use flotilla_api::names;
-use flotilla_model::decision::{Body, Command};
+use flotilla_model::decision::{Body, Command, PatchKind};
 use flotilla_model::records::Phase;
 use flotilla_model::{
     ClaimRecord, Decision, Hints, Labels, Meta, ObjectKey, OwnerRef, PodDraft, PodRecord, Resource, RevisionRecord,
@@ -18,6 +18,8 @@ use std::time::Duration;
 const OMITTED_WHEN_ZERO: &[&str] = &["readyReplicas", "currentReplicas", "updatedReplicas"];
 
 /// How the world behaves between two passes.
+// Independent ways of being unkind, not a state.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Manners {
     /// Pods may fail, be deleted by others, or lose readiness.
@@ -26,6 +28,8 @@ pub(super) struct Manners {
     pub(super) stuck: bool,
     /// The engine forgets its hints now and then.
     pub(super) forgetful: bool,
+    /// The engine stops between any two writes, now and then.
+    pub(super) crashing: bool,
 }
 
 /// A cluster that changes.
@@ -33,6 +37,10 @@ pub(super) struct Manners {
 pub(super) struct World {
     pub(super) cluster: Cluster,
     pub(super) manners: Manners,
+    /// How often containers were restarted, by UID of the pod.
+    pub(super) restarts: BTreeMap<String, u32>,
+    /// Pods are made with what updates in place look at.
+    is_seen_whole: bool,
     seed: u64,
     serial: u64,
 }
@@ -41,8 +49,10 @@ impl World {
     pub(super) fn new(mut cluster: Cluster, seed: u64) -> Self {
         cluster.record = Some(cluster.record());
         World {
+            is_seen_whole: cluster.pods.values().any(|pod| pod.detail.is_some()),
             cluster,
             manners: Manners::default(),
+            restarts: BTreeMap::new(),
             seed: seed | 1,
             serial: 0,
         }
@@ -53,7 +63,7 @@ impl World {
     }
 
     /// One in `n`.
-    fn chance(&mut self, n: u64) -> bool {
+    pub(super) fn chance(&mut self, n: u64) -> bool {
         // xorshift64: as good as needed, and the same on every machine.
         self.seed ^= self.seed << 13;
         self.seed ^= self.seed >> 7;
@@ -64,7 +74,11 @@ impl World {
     /// Decides, carries it out, and hands back what was decided.
     pub(super) fn pass(&mut self) -> Result<Decision, String> {
         let decision = self.cluster.pass();
-        for command in decision.commands() {
+        for command in decision.clone().commands() {
+            if self.manners.crashing && self.chance(4) {
+                self.cluster.hints = Hints::default();
+                return Ok(decision);
+            }
             self.carry_out(&command.command)?;
         }
         self.write_status(&decision);
@@ -125,9 +139,10 @@ impl World {
             Command::Patch {
                 resource: Resource::Pods,
                 key,
+                kind,
                 body,
                 ..
-            } => self.patch_pod(key, body),
+            } => self.patch_pod(key, *kind, body),
             Command::Patch {
                 resource: Resource::Revisions,
                 key,
@@ -164,8 +179,10 @@ impl World {
         }
         let revision = draft.labels.iter().find(|(k, _)| *k == names::REVISION_LABEL);
         let revision = revision.map_or("", |(_, v)| v.as_str());
+        let state = draft.labels.iter().find(|(k, _)| *k == names::LIFECYCLE_STATE_LABEL);
         let labels = [("app", "web"), (names::REVISION_LABEL, revision)]
             .into_iter()
+            .chain(state.map(|(key, value)| (*key, value.as_str())))
             .collect();
         let meta = self.meta(name, labels, vec![(*draft.owner).clone()]);
         let record = PodRecord {
@@ -184,7 +201,7 @@ impl World {
                 Arc::new(draft.claims.iter().map(volume).collect())
             }),
             trouble: None,
-            detail: None,
+            detail: self.is_seen_whole.then(|| Arc::new(super::kubelet::detail_of(draft))),
         };
         self.put_pod(record);
         Ok(())
@@ -208,12 +225,18 @@ impl World {
         Ok(())
     }
 
-    fn patch_pod(&mut self, key: &ObjectKey, body: &Value) -> Result<(), String> {
+    fn patch_pod(&mut self, key: &ObjectKey, kind: PatchKind, body: &Value) -> Result<(), String> {
         let Some(pod) = self.cluster.pods.get(key.name.as_str()) else {
             return Err(format!("pod {} is patched although it is not there", key.name));
         };
         let mut pod = (**pod).clone();
-        if body.pointer("/metadata/labels").is_some() {
+        if pod.detail.is_some() {
+            super::kubelet::patch(&mut pod, kind, body, self.cluster.now)?;
+        }
+        if body
+            .pointer("/metadata/labels")
+            .is_some_and(|l| l.get(names::POD_NAME_LABEL).is_some())
+        {
             pod.has_name_label = true;
         }
         if let Some(owner) = body.pointer("/metadata/ownerReferences/0") {
@@ -285,7 +308,7 @@ impl World {
         Ok(())
     }
 
-    fn put_pod(&mut self, record: PodRecord) {
+    pub(super) fn put_pod(&mut self, record: PodRecord) {
         self.cluster.pods.insert(record.name().to_owned(), Arc::new(record));
         self.index_pods();
     }
@@ -328,6 +351,9 @@ impl World {
                 self.take_pod(&name);
             }
             return;
+        }
+        if pod.detail.is_some() {
+            return self.go_on_in_place(&pod);
         }
         let starts = !pod.is_terminal() && !pod.is_running_and_ready();
         if starts && !self.manners.stuck && self.chance(2) {
