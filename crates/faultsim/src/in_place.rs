@@ -182,9 +182,11 @@ impl Change {
             let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
             gate.is_some_and(|gate| gate.is_true)
         };
+        // Of a pod that is adopted or let go, only one of them says what its containers are.
+        let is_known = before.detail.is_some() && after.detail.is_some();
         Change {
-            image: images(before) != images(after),
-            leaves_service: is_in_service(before) && !is_in_service(after),
+            image: is_known && images(before) != images(after),
+            leaves_service: is_known && is_in_service(before) && !is_in_service(after),
             revision: before.revision() != after.revision(),
         }
     }

@@ -5,21 +5,20 @@
 //! set, `$patch: delete` and `$patch: replace`. `$setElementOrder` is taken for granted. A patch of any other list is refused by name.
 
 use super::refusal;
+use flotilla_apimachinery::patch::json_patch;
 use flotilla_apimachinery::status::Status;
 use flotilla_model::PatchKind;
 use serde_json::{Map, Value};
 
 /// What `value` becomes by a patch.
 pub(super) fn apply(kind: PatchKind, value: &Value, patch: &Value) -> Result<Value, Status> {
+    if kind == PatchKind::Json {
+        return json_patch(value, patch);
+    }
     let mut patched = value.clone();
     match kind {
-        PatchKind::Merge => json_patch::merge(&mut patched, patch),
-        PatchKind::Json => {
-            let operations: json_patch::Patch =
-                serde_json::from_value(patch.clone()).map_err(|e| refusal(400, "BadRequest", e.to_string()))?;
-            json_patch::patch(&mut patched, &operations).map_err(|e| refusal(422, "Invalid", e.to_string()))?;
-        }
         PatchKind::Strategic => merge(&mut patched, patch, "")?,
+        PatchKind::Merge | PatchKind::Json => ::json_patch::merge(&mut patched, patch),
     }
     Ok(patched)
 }
