@@ -45,7 +45,9 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
             name => {
                 let target = TARGETS.iter().find(|(known, _)| *known == name);
                 let known: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
-                parsed.targets.push(target.ok_or_else(|| format!("no target {name}; there are {}", known.join(", ")))?);
+                parsed
+                    .targets
+                    .push(target.ok_or_else(|| format!("no target {name}; there are {}", known.join(", ")))?);
             }
         }
     }
@@ -66,11 +68,17 @@ fn run((name, target): &Target, time: Duration, seed: u64) -> Result<(), String>
         let input = next.next().unwrap_or_else(|| changed(&inputs, &mut random));
         if catch_unwind(|| target(&input)).is_err() {
             let path = keep(&root.join("artifacts").join(name), seed, tried, &input)?;
-            return Err(format!("{name}: input {tried} with seed {seed} breaks a promise; kept as {}", path.display()));
+            return Err(format!(
+                "{name}: input {tried} with seed {seed} breaks a promise; kept as {}",
+                path.display()
+            ));
         }
         tried += 1;
     }
-    println!("{name}: {tried} inputs in {:.1} s, nothing broken", begin.elapsed().as_secs_f32());
+    println!(
+        "{name}: {tried} inputs in {:.1} s, nothing broken",
+        begin.elapsed().as_secs_f32()
+    );
     Ok(())
 }
 

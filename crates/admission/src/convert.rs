@@ -77,6 +77,11 @@ pub(crate) fn up(set: &mut Value) {
 
 /// To `v1alpha1`, in place: fields that it lacks go into the annotation.
 pub(crate) fn down(set: &mut Value) {
+    // Where there is no place for an annotation, nothing is taken out. No API server sends such an object.
+    let has_place = |path: &[&str]| at(set, path).is_none_or(Value::is_object);
+    if !(has_place(&["metadata"]) && has_place(&["metadata", "annotations"])) {
+        return;
+    }
     // One that somebody wrote into the hub would come back as fields.
     take_annotation(set);
     let Some(spec) = set.get_mut("spec").and_then(Value::as_object_mut) else {

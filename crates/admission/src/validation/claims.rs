@@ -45,14 +45,15 @@ pub(super) fn check_change(
     let labels_follow = annotation(new, names::CLAIM_LABELS) == Some("propagate");
     let kept = |template: &Value| before.iter().find(|t| name(t) == name(template));
     if before.len() != after.len() {
-        problems.forbidden(PATH, messages::CLAIMS_ONLY_STORAGE);
+        let names: Vec<&str> = after.iter().map(name).collect();
+        problems.changed(PATH, &json!(names), messages::CLAIMS_ONLY_STORAGE);
     }
     for (index, template) in after.iter().enumerate() {
         let path = format!("{PATH}[{index}]");
         match kept(template) {
-            None => problems.forbidden(path, messages::CLAIMS_ONLY_STORAGE),
+            None => problems.changed(path, &json!(name(template)), messages::CLAIMS_ONLY_STORAGE),
             Some(old) if without_storage(old, labels_follow) != without_storage(template, labels_follow) => {
-                problems.forbidden(path, messages::CLAIMS_ONLY_STORAGE);
+                problems.changed(path, &json!(name(template)), messages::CLAIMS_ONLY_STORAGE);
             }
             Some(old) => grows(&path, old, template, memory, problems, warnings),
         }
@@ -107,17 +108,11 @@ fn grows(
             return;
         }
         (Some(_), None) => {
-            problems.forbidden(field, messages::CLAIMS_SMALLER);
+            problems.changed(field, shown, messages::CLAIMS_SMALLER);
             return;
         }
         (Some(before), Some(after)) if after < before => {
-            problems.add(
-                super::Reach::Change,
-                flotilla_apimachinery::field::Fault::Invalid,
-                field,
-                shown,
-                messages::CLAIMS_SMALLER,
-            );
+            problems.changed(field, shown, messages::CLAIMS_SMALLER);
             return;
         }
         (before, after) if before == after => return,
@@ -133,8 +128,9 @@ fn grows(
     let class_path = format!("{path}.spec.storageClassName");
     match answer {
         Found::Is(true) => {}
-        Found::Is(false) => problems.forbidden(
+        Found::Is(false) => problems.changed(
             field,
+            shown,
             format!("{named} does not allow claims to be expanded: it must have allowVolumeExpansion: true"),
         ),
         // Without any default class there is nothing to ask; the controller says what becomes of the claims.

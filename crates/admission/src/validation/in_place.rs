@@ -30,15 +30,16 @@ pub(super) fn check(request: &Request<'_>, old: &Value, new: &Value, memory: &dy
         .revisions_in_use(request.namespace, request.name)
         .unwrap_or_default();
     if pods.is_empty() {
-        if let Some(field) = obstacle(&normal_form(before), &wanted) {
-            problems.forbidden(field, messages::IN_PLACE_ONLY);
+        if let Some((field, value)) = obstacle(&normal_form(before), &wanted) {
+            problems.changed(field, &value, messages::IN_PLACE_ONLY);
         }
         return;
     }
     for revision in pods {
-        if let Some(field) = obstacle(&normal_form(&revision.template), &wanted) {
-            problems.forbidden(
+        if let Some((field, value)) = obstacle(&normal_form(&revision.template), &wanted) {
+            problems.changed(
                 field,
+                &value,
                 format!(
                     "{}; there are pods at revision {}, which differs",
                     messages::IN_PLACE_ONLY,
@@ -49,10 +50,11 @@ pub(super) fn check(request: &Request<'_>, old: &Value, new: &Value, memory: &dy
     }
 }
 
-/// The first field that differs between two templates in normal form, and cannot be changed in a running pod.
-fn obstacle(old: &Value, new: &Value) -> Option<String> {
+/// The first field that differs between two templates in normal form, and cannot be changed in a running pod; with what it should become
+/// (null: go away).
+fn obstacle(old: &Value, new: &Value) -> Option<(String, Value)> {
     let (Some(old), Some(new)) = (at(old, &["spec"]), at(new, &["spec"])) else {
-        return Some("spec.template.spec".to_owned());
+        return Some(("spec.template.spec".to_owned(), Value::Null));
     };
     let mut resizes = false;
     for operation in crate::difference(old, new) {
@@ -61,11 +63,14 @@ fn obstacle(old: &Value, new: &Value) -> Option<String> {
         match path[..] {
             ["containers", _, "image"] if is_replaced => {}
             ["containers", _, "resources", "limits" | "requests", "cpu" | "memory"] if is_replaced => resizes = true,
-            _ => return Some(written(&path)),
+            _ => return Some((written(&path), operation.get("value").cloned().unwrap_or_default())),
         }
     }
-    let changes_class = resizes && quality(old) != quality(new);
-    changes_class.then(|| "spec.template.spec.containers[*].resources (quality of service class)".to_owned())
+    let (before, after) = (quality(old), quality(new));
+    (resizes && before != after).then(|| {
+        let field = "spec.template.spec.containers[*].resources (quality of service class)";
+        (field.to_owned(), Value::from(after))
+    })
 }
 
 /// A path as Kubernetes writes it.

@@ -44,10 +44,9 @@ impl Problems {
         self.0.push((Reach::Field, Error::required(path, rule)));
     }
 
-    /// A change that may not be made.
-    pub(crate) fn forbidden(&mut self, path: impl Into<String>, rule: impl Into<String>) {
-        self.0
-            .push((Reach::Change, Error::without_value(Fault::Forbidden, path, rule)));
+    /// A change that may not be made, to this value.
+    pub(crate) fn changed(&mut self, path: impl Into<String>, value: &Value, rule: impl Into<String>) {
+        self.add(Reach::Change, Fault::Invalid, path.into(), value, rule);
     }
 
     /// Drops the problems that the stored object has too.
@@ -67,7 +66,7 @@ impl Problems {
         if self.0.is_empty() {
             return None;
         }
-        let is_bad = self.0.iter().any(|(_, problem)| problem.fault != Fault::Forbidden);
+        let is_bad = self.0.iter().any(|(reach, _)| *reach != Reach::Change);
         let mut lines: Vec<String> = Vec::with_capacity(self.0.len());
         for line in self.0.iter().map(|(_, problem)| problem.to_string()) {
             if !lines.contains(&line) {

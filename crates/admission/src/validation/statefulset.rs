@@ -129,7 +129,7 @@ pub(super) fn check_name(request: &Request<'_>, set: &Value, problems: &mut Prob
     if length + HASH_LENGTH > LABEL_LENGTH_MAX {
         let too_long = Value::from(name);
         problems.add(
-            Reach::Change,
+            Reach::Field,
             Fault::Invalid,
             path.to_owned(),
             &too_long,
@@ -140,7 +140,7 @@ pub(super) fn check_name(request: &Request<'_>, set: &Value, problems: &mut Prob
             "the pod with ordinal {highest} would have a name of more than {LABEL_LENGTH_MAX} characters; use a shorter name, or lower \
              ordinals"
         );
-        problems.add(Reach::Change, Fault::Invalid, path.to_owned(), &Value::from(name), rule);
+        problems.add(Reach::Field, Fault::Invalid, path.to_owned(), &Value::from(name), rule);
     }
 }
 

@@ -6,6 +6,16 @@ use crate::{Memory, Request};
 use flotilla_api::statefulset::messages;
 use serde_json::{Value, json};
 
+/// How a field of a set's spec is compared.
+type Meaning = fn(&Value, &str) -> Value;
+
+/// Fields that stay as they were created.
+const FIXED: [(&str, Meaning, &str); 3] = [
+    ("selector", selector, messages::SELECTOR_FIXED),
+    ("serviceName", service, messages::SERVICE_NAME_FIXED),
+    ("podManagementPolicy", is_parallel, messages::POD_MANAGEMENT_FIXED),
+];
+
 /// Checks a change from `old` to `new`.
 pub(super) fn check(
     request: &Request<'_>,
@@ -15,34 +25,29 @@ pub(super) fn check(
     problems: &mut Problems,
     warnings: &mut Vec<String>,
 ) {
-    let selector = ["spec", "selector"];
-    if at(old, &selector).map(meaning) != at(new, &selector).map(meaning) {
-        problems.forbidden(selector.join("."), messages::SELECTOR_FIXED);
-    }
-    let service = ["spec", "serviceName"];
-    if text(old, &service) != text(new, &service) {
-        problems.forbidden(
-            service.join("."),
-            format!("{} from {:?}", messages::SERVICE_NAME_FIXED, text(old, &service)),
-        );
-    }
-    let policy = ["spec", "podManagementPolicy"];
-    let is_parallel = |set| text(set, &policy) == "Parallel";
-    if is_parallel(old) != is_parallel(new) {
-        problems.forbidden(
-            policy.join("."),
-            format!("{} from {:?}", messages::POD_MANAGEMENT_FIXED, text(old, &policy)),
-        );
+    for (field, meaning, rule) in FIXED {
+        if meaning(old, field) != meaning(new, field) {
+            let value = at(new, &["spec", field]).unwrap_or(&Value::Null);
+            problems.changed(format!("spec.{field}"), value, rule);
+        }
     }
     in_place::check(request, old, new, memory, problems);
     claims::check_change(old, new, memory, problems, warnings);
 }
 
 /// A selector without parts that are absent in other words.
-fn meaning(selector: &Value) -> Value {
-    let mut meant = selector.clone();
+fn selector(set: &Value, field: &str) -> Value {
+    let mut meant = at(set, &["spec", field]).cloned().unwrap_or_default();
     if let Some(parts) = meant.as_object_mut() {
-        parts.retain(|_, part| !part.is_null() && part != &json!({}) && part != &json!([]));
+        parts.retain(|_, part| !(part.is_null() || part == &json!({}) || part == &json!([])));
     }
     meant
+}
+
+fn service(set: &Value, field: &str) -> Value {
+    text(set, &["spec", field]).into()
+}
+
+fn is_parallel(set: &Value, field: &str) -> Value {
+    (text(set, &["spec", field]) == "Parallel").into()
 }

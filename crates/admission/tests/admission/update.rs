@@ -64,7 +64,7 @@ fn rule_7_4_everything_else_can_be_changed() {
 fn rule_7_4_forbidden_changes_have_their_own_code() {
     let new = with(set(), &[("/spec/serviceName", json!("other"))]);
     let reply = validate(&request(Some(&new), Some(&set())), &able());
-    let expected = "spec.serviceName: Forbidden: serviceName cannot be changed from \"web\"";
+    let expected = "spec.serviceName: Invalid value: \"other\": serviceName cannot be changed";
     assert_eq!(refusal(&reply), Some((403, expected)));
     let both = with(new, &[("/spec/replicas", json!(-1))]);
     let reply = validate(&request(Some(&both), Some(&set())), &able());
