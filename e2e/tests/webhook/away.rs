@@ -18,9 +18,14 @@ pub(crate) async fn pods_are_made_and_rules_hold_while_nobody_is_there(lab: &Lab
     ready(&api, NS, 1).await;
     manager.kill();
 
-    for (name, owner) in [("alone", None), ("native", Some("apps/v1")), ("ours", Some("apps.kruise.io/v1beta1"))] {
+    for (name, owner) in [
+        ("alone", None),
+        ("native", Some("apps/v1")),
+        ("ours", Some("apps.kruise.io/v1beta1")),
+    ] {
         api.create(&pods(NS), &webhooks::pod(name, owner)).await;
-        api.create(&pods("kube-system"), &webhooks::pod(&format!("away-{name}"), owner)).await;
+        api.create(&pods("kube-system"), &webhooks::pod(&format!("away-{name}"), owner))
+            .await;
     }
 
     let message = api.create_refused(&sets, &Kind::Advanced.manifest("waits", 1)).await;
@@ -31,8 +36,10 @@ pub(crate) async fn pods_are_made_and_rules_hold_while_nobody_is_there(lab: &Lab
     let path = Kind::Advanced.set(NS, "leaving");
     let deleted = api.send(Method::DELETE, &path, Some(("application/json", &body))).await;
     deleted.expect("a deletion is held up by nobody");
-    api.until(&sets, flotilla_e2e::sets::SOON, "the deleted set is gone", |sets| !sets.contains_key("leaving"))
-        .await;
+    api.until(&sets, flotilla_e2e::sets::SOON, "the deleted set is gone", |sets| {
+        !sets.contains_key("leaving")
+    })
+    .await;
 
     let out = |name: &str| {
         let mut set = Kind::Advanced.manifest(name, 1);
@@ -42,15 +49,25 @@ pub(crate) async fn pods_are_made_and_rules_hold_while_nobody_is_there(lab: &Lab
     let mut invalid = out("invalid");
     invalid["spec"]["selector"] = json!({"matchLabels": {"app": "other"}});
     let message = api.create_refused(&sets, &invalid).await;
-    assert!(message.contains("is invalid") && message.contains("selector"), "{message}");
+    assert!(
+        message.contains("is invalid") && message.contains("selector"),
+        "{message}"
+    );
     api.create(&sets, &out("valid")).await;
 
     let arguments = ["--leader-elect=false", "--observation-seconds=0", "--http-address=none"];
     let _without_webhooks = Manager::start(&lab.kubeconfig, "back", &arguments);
     let all = api
-        .until(&pods(NS), flotilla_e2e::sets::SOON, "what was accepted is picked up", |pods| {
-            ["before-0", "before-1", "valid-0"].iter().all(|name| pods.get(*name).is_some_and(flotilla_e2e::api::is_ready))
-        })
+        .until(
+            &pods(NS),
+            flotilla_e2e::sets::SOON,
+            "what was accepted is picked up",
+            |pods| {
+                ["before-0", "before-1", "valid-0"]
+                    .iter()
+                    .all(|name| pods.get(*name).is_some_and(flotilla_e2e::api::is_ready))
+            },
+        )
         .await;
     assert!(!all.contains_key("waits-0"));
 }

@@ -30,7 +30,9 @@ pub(crate) async fn change_ten_times_without_a_failed_request(lab: &Lab) {
     let authorities = || ports.metric("flotilla_webhook_certificate_changes_total{step=\"forget\"}");
     while seen.len() <= CHANGES || authorities() < 1.0 {
         assert!(begun.elapsed() < SOON * 3, "{} changes, {made} sets", seen.len());
-        let batch: Vec<_> = (0..8).map(|n| Kind::Advanced.manifest(&format!("web-{}", made + n), 0)).collect();
+        let batch: Vec<_> = (0..8)
+            .map(|n| Kind::Advanced.manifest(&format!("web-{}", made + n), 0))
+            .collect();
         let mut creating: FuturesUnordered<_> = batch.iter().map(|set| api.create(&sets, set)).collect();
         while let Some(set) = creating.next().await {
             assert_eq!(set["spec"]["podManagementPolicy"], "OrderedReady");
@@ -54,17 +56,26 @@ pub(crate) async fn registrations_are_put_back(lab: &Lab) {
     let path = format!("{VALIDATING}/{NAME}");
     let change = json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
     let changed = api
-        .send(http::Method::PATCH, &path, Some(("application/json-patch+json", &change)))
+        .send(
+            http::Method::PATCH,
+            &path,
+            Some(("application/json-patch+json", &change)),
+        )
         .await;
     changed.expect("somebody changes the configuration");
     webhooks::registered(&api, ports.webhooks).await;
     let put_right = |all: &flotilla_e2e::api::Objects| all[NAME]["webhooks"][0]["failurePolicy"] == "Fail";
-    api.until(VALIDATING, SOON, "the failure policy is put right", put_right).await;
+    api.until(VALIDATING, SOON, "the failure policy is put right", put_right)
+        .await;
     assert!(begun.elapsed() < Duration::from_secs(60));
 
     // The Secret, too: somebody's own, without our label, is replaced.
     let before = api.read(SECRET).await;
-    api.patch(SECRET, &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "somebody"}}})).await;
+    api.patch(
+        SECRET,
+        &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "somebody"}}}),
+    )
+    .await;
     api.until(SECRETS, SOON, "the Secret is replaced", |all| {
         let secret = &all["flotilla-webhook-certificates"];
         text(secret, "/metadata/labels/app.kubernetes.io~1managed-by") == "flotilla"
@@ -89,7 +100,10 @@ pub(crate) async fn two_managers_serve_and_one_writes(lab: &Lab) {
     serves(&ports[1]).await;
     let authority = text(&api.read(SECRET).await, "/data/ca.crt").to_owned();
     let [one, other] = ports.map(|ports| ports.metric("flotilla_webhook_certificate_ends_seconds"));
-    assert!(one > 0.0 && (one - other).abs() < f64::EPSILON, "both show the same: {one}, {other}");
+    assert!(
+        one > 0.0 && (one - other).abs() < f64::EPSILON,
+        "both show the same: {one}, {other}"
+    );
     let made = |ports: Ports| ports.metric("flotilla_webhook_certificate_changes_total{step=\"replace\"}");
     assert!(made(ports[1]) < 1.0, "a standby makes none");
     assert_eq!(text(&api.read(SECRET).await, "/data/ca.crt"), authority);

@@ -126,7 +126,11 @@ fn wrong_time(which: &'static str, certificate: &Certificate, now: Timestamp) ->
 fn change_over(serving: &Certificate, authority: &Certificate, lifetimes: &Lifetimes, now: Timestamp) -> Decision {
     if serving.is_signed_by(authority) {
         let settled = serving.made() + lifetimes.settling;
-        return if now >= settled { Decision::Forget } else { Decision::Keep(settled) };
+        return if now >= settled {
+            Decision::Forget
+        } else {
+            Decision::Keep(settled)
+        };
     }
     let settled = authority.made() + lifetimes.settling;
     if now >= settled {
