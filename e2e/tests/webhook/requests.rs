@@ -2,7 +2,7 @@
 
 use crate::Lab;
 use flotilla_e2e::api::{name, text};
-use flotilla_e2e::{Kind, clock, sets, webhooks};
+use flotilla_e2e::{Api, Kind, clock, sets, webhooks};
 use http::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -83,10 +83,7 @@ pub(crate) async fn convert_a_hundred_sets_there_and_back(lab: &Lab) {
     }
     for set in api.list(&old).await.values() {
         assert_eq!(set["apiVersion"], "apps.kruise.io/v1alpha1");
-        // Read and written back by a client of the older version.
-        let mut changed = set.clone();
-        changed["metadata"]["labels"] = json!({"seen": "yes"});
-        api.put(&format!("{old}/{}", name(set)), &changed).await;
+        write_back(&api, &format!("{old}/{}", name(set))).await;
     }
     for (index, set) in api.list(&new).await.values().enumerate() {
         assert_eq!(
@@ -99,6 +96,19 @@ pub(crate) async fn convert_a_hundred_sets_there_and_back(lab: &Lab) {
             set["metadata"]["annotations"]["flotilla.rs/hub-fields"].is_null(),
             "{set}"
         );
+    }
+}
+
+/// Reads and writes a set as a client of the older version does, again if somebody writes its status meanwhile.
+async fn write_back(api: &Api, path: &str) {
+    loop {
+        let mut set = api.read(path).await;
+        set["metadata"]["labels"] = json!({"seen": "yes"});
+        match api.send(Method::PUT, path, Some(("application/json", &set))).await {
+            Ok(_) => return,
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(why) => panic!("PUT {path}: {why}"),
+        }
     }
 }
 
@@ -176,10 +186,14 @@ pub(crate) async fn protect_what_is_labelled(lab: &Lab) {
         let begun = clock::now();
         loop {
             match api.send(Method::DELETE, path, Some(("application/json", &body))).await {
-                Err(kube::Error::Api(status)) => return json!({"code": status.code, "message": status.message}),
-                Ok(_) => assert!(begun.elapsed() < sets::SOON, "DELETE {path} is not refused"),
+                Err(kube::Error::Api(status)) if status.code != 409 => {
+                    return json!({"code": status.code, "message": status.message});
+                }
+                // Not known yet; or known as it was before.
+                Err(kube::Error::Api(_)) | Ok(_) => {}
                 Err(why) => panic!("DELETE {path}: {why}"),
             }
+            assert!(begun.elapsed() < sets::SOON, "DELETE {path} is not refused");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
