@@ -123,7 +123,7 @@ async fn create(api: &Api, name: &str, is_ours: bool, numbers: std::ops::Range<u
     let pods: Vec<Value> = numbers
         .map(|number| {
             let mut pod = webhooks::pod(&format!("{name}-{number}"), Some(owner));
-            pod["metadata"]["ownerReferences"][0]["kind"] = json!("Benchmark");
+            pod["metadata"]["ownerReferences"][0]["kind"] = json!("CloneSet");
             pod
         })
         .collect();
