@@ -24,7 +24,10 @@ const CHANGES: usize = 10;
 
 /// Runs once.
 pub(crate) async fn measure() -> Vec<Figure> {
-    let cluster = Cluster::disposable("bench-webhook").nodes(5).start().expect("a cluster");
+    let cluster = Cluster::disposable("bench-webhook")
+        .nodes(5)
+        .start()
+        .expect("a cluster");
     let api = Api::connect(cluster.kubeconfig_path()).await;
     suite::install_crds(&api, std::convert::identity).await;
     for namespace in ["flotilla-system", NAMESPACE] {
@@ -48,10 +51,16 @@ pub(crate) async fn measure() -> Vec<Figure> {
     let written = self::writes(ports) - writes;
     #[allow(clippy::cast_precision_loss)] // Thousands.
     let asked = made as f64;
-    assert!((after.count - before.count - asked).abs() < 0.5, "the webhook was asked once for each pod of ours");
+    assert!(
+        (after.count - before.count - asked).abs() < 0.5,
+        "the webhook was asked once for each pod of ours"
+    );
     drop(manager);
     cluster.down().expect("the cluster ends");
-    eprintln!("webhook: {made} pods of each kind, {} certificates, {cpu:.2} s CPU of the manager", seen.len());
+    eprintln!(
+        "webhook: {made} pods of each kind, {} certificates, {cpu:.2} s CPU of the manager",
+        seen.len()
+    );
     let handler = |quantile| after.quantile_since(&before, quantile) * 1e3;
     let line = |what: &str, unit, ours, peer: (&'static str, f64), bar| Figure {
         what: format!("pod webhook, {made} pods: {what}"),
@@ -61,17 +70,44 @@ pub(crate) async fn measure() -> Vec<Figure> {
         bar,
     };
     let client = |what, quantile| {
-        let (ours, peer) = (quantile_of(&mut with.clone(), quantile), quantile_of(&mut without.clone(), quantile));
+        let (ours, peer) = (
+            quantile_of(&mut with.clone(), quantile),
+            quantile_of(&mut without.clone(), quantile),
+        );
         line(what, Unit::Milliseconds, ours, ("not asked about", peer), Bar::None)
     };
     vec![
         client("creation, p50", 0.5),
         client("creation, p99", 0.99),
-        line("handler, p50 at most", Unit::Milliseconds, handler(0.5), ("its timeout", 2000.0), Bar::Below(5.0)),
-        line("handler, p99 at most", Unit::Milliseconds, handler(0.99), ("its timeout", 2000.0), Bar::Below(20.0)),
+        line(
+            "handler, p50 at most",
+            Unit::Milliseconds,
+            handler(0.5),
+            ("its timeout", 2000.0),
+            Bar::Below(5.0),
+        ),
+        line(
+            "handler, p99 at most",
+            Unit::Milliseconds,
+            handler(0.99),
+            ("its timeout", 2000.0),
+            Bar::Below(20.0),
+        ),
         // Of the whole process, which also watches the pods and looks after certificates.
-        line("CPU of the manager each", Unit::Milliseconds, cpu * 1e3 / asked, ("one core", 1000.0), Bar::None),
-        line("API writes by the controllers", Unit::Writes, written, ("pods", asked), Bar::Below(0.5)),
+        line(
+            "CPU of the manager each",
+            Unit::Milliseconds,
+            cpu * 1e3 / asked,
+            ("one core", 1000.0),
+            Bar::None,
+        ),
+        line(
+            "API writes by the controllers",
+            Unit::Writes,
+            written,
+            ("pods", asked),
+            Bar::Below(0.5),
+        ),
     ]
 }
 
@@ -79,11 +115,15 @@ pub(crate) async fn measure() -> Vec<Figure> {
 async fn create(api: &Api, name: &str, is_ours: bool, numbers: std::ops::Range<usize>) -> Vec<f64> {
     let path = sets::pods(NAMESPACE);
     // No such kinds: nobody deletes pods whose owner cannot be looked up.
-    let owner = if is_ours { "apps.kruise.io/v1alpha1" } else { "apps.example.test/v1" };
+    let owner = if is_ours {
+        "apps.kruise.io/v1alpha1"
+    } else {
+        "apps.example.test/v1"
+    };
     let pods: Vec<Value> = numbers
         .map(|number| {
             let mut pod = webhooks::pod(&format!("{name}-{number}"), Some(owner));
-            pod["metadata"]["ownerReferences"][0]["kind"] = json!("Benchmark");
+            pod["metadata"]["ownerReferences"][0]["kind"] = json!("CloneSet");
             pod
         })
         .collect();
@@ -93,12 +133,19 @@ async fn create(api: &Api, name: &str, is_ours: bool, numbers: std::ops::Range<u
         assert_eq!(webhooks::has_gate(&made), is_ours);
         begun.elapsed().as_secs_f64() * 1e3
     });
-    futures::stream::iter(creating).buffer_unordered(CONCURRENCY).collect().await
+    futures::stream::iter(creating)
+        .buffer_unordered(CONCURRENCY)
+        .collect()
+        .await
 }
 
 fn quantile_of(values: &mut [f64], quantile: f64) -> f64 {
     values.sort_by(f64::total_cmp);
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )]
     let place = ((values.len() - 1) as f64 * quantile).round() as usize;
     values[place]
 }
@@ -107,7 +154,9 @@ fn quantile_of(values: &mut [f64], quantile: f64) -> f64 {
 fn writes(ports: Ports) -> f64 {
     let (_, page) = ports.http("/metrics");
     let lines = page.lines().filter(|line| line.starts_with("flotilla_requests_total{"));
-    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    lines
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum()
 }
 
 /// The handler's histogram: how many took at most so long.
@@ -121,10 +170,16 @@ impl Handler {
         let (_, page) = ports.http("/metrics");
         let buckets: Vec<(f64, f64)> = page
             .lines()
-            .filter(|line| line.starts_with("flotilla_webhook_duration_seconds_bucket{") && line.contains("\"mutate-pods\""))
+            .filter(|line| {
+                line.starts_with("flotilla_webhook_duration_seconds_bucket{") && line.contains("\"mutate-pods\"")
+            })
             .filter_map(|line| {
                 let bound = line.split("le=\"").nth(1)?.split('"').next()?;
-                let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
+                let bound = if bound == "+Inf" {
+                    f64::INFINITY
+                } else {
+                    bound.parse().ok()?
+                };
                 Some((bound, line.rsplit(' ').next()?.parse().ok()?))
             })
             .collect();
@@ -135,8 +190,17 @@ impl Handler {
     /// An upper bound of the quantile of what came after `before`, in seconds.
     fn quantile_since(&self, before: &Handler, quantile: f64) -> f64 {
         let wanted = (self.count - before.count) * quantile;
-        let earlier = |bound: f64| before.buckets.iter().find(|(b, _)| b.total_cmp(&bound).is_eq()).map_or(0.0, |(_, n)| *n);
-        let found = self.buckets.iter().find(|(bound, count)| count - earlier(*bound) >= wanted);
+        let earlier = |bound: f64| {
+            before
+                .buckets
+                .iter()
+                .find(|(b, _)| b.total_cmp(&bound).is_eq())
+                .map_or(0.0, |(_, n)| *n)
+        };
+        let found = self
+            .buckets
+            .iter()
+            .find(|(bound, count)| count - earlier(*bound) >= wanted);
         found.map_or(f64::INFINITY, |(bound, _)| *bound)
     }
 }

@@ -78,7 +78,11 @@ pub async fn start(api: &Api, kubeconfig: &Path, name: &str, more: &[&str]) -> (
     let ports = Ports::free();
     let mut arguments = ports.arguments(ports.webhooks);
     arguments.push("--leader-elect=false".to_owned());
-    let all: Vec<&str> = arguments.iter().map(String::as_str).chain(more.iter().copied()).collect();
+    let all: Vec<&str> = arguments
+        .iter()
+        .map(String::as_str)
+        .chain(more.iter().copied())
+        .collect();
     let manager = Manager::start(kubeconfig, name, &all);
     registered(api, ports.webhooks).await;
     (manager, ports)
@@ -109,7 +113,10 @@ pub async fn registered(api: &Api, port: u16) {
     .await;
     let begun = clock::now();
     while !(asks(api).await && converts(api).await) {
-        assert!(begun.elapsed() < SOON, "the API server does not ask the webhooks at {here}");
+        assert!(
+            begun.elapsed() < SOON,
+            "the API server does not ask the webhooks at {here}"
+        );
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
 }
@@ -119,7 +126,11 @@ async fn asks(api: &Api) -> bool {
     let pod = pod("probe", Some("apps.kruise.io/v1beta1"));
     let dry = |collection: String| format!("{collection}?dryRun=All");
     let made = api
-        .send(Method::POST, &dry(sets::pods("default")), Some(("application/json", &pod)))
+        .send(
+            Method::POST,
+            &dry(sets::pods("default")),
+            Some(("application/json", &pod)),
+        )
         .await;
     let set = crate::Kind::Advanced.manifest("probe", 1);
     let path = dry(crate::Kind::Advanced.sets("default"));

@@ -30,7 +30,13 @@ impl Lab {
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     if arguments.list {
-        return libtest_mimic::run(&arguments, trials(&Lab { kubeconfig: Arc::default() })).exit_code();
+        return libtest_mimic::run(
+            &arguments,
+            trials(&Lab {
+                kubeconfig: Arc::default(),
+            }),
+        )
+        .exit_code();
     }
     // Registrations are the cluster's: one scenario at a time.
     arguments.test_threads = Some(1);

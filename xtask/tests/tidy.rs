@@ -19,7 +19,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flotilla-engine", &["flotilla-api", "flotilla-model"]),
     (
         "flotilla-webhook",
-        &["flotilla-api", "flotilla-model", "flotilla-admission", "flotilla-engine"],
+        &[
+            "flotilla-api",
+            "flotilla-model",
+            "flotilla-admission",
+            "flotilla-engine",
+        ],
     ),
     (
         "flotilla-apiserver",

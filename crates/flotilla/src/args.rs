@@ -180,10 +180,12 @@ pub struct ServiceName {
 
 fn service(text: &str) -> Result<ServiceName, String> {
     match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => Ok(ServiceName {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }),
+        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() && !name.contains('/') => {
+            Ok(ServiceName {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
+        }
         _ => Err("must be NAMESPACE/NAME, such as flotilla-system/flotilla-webhook".to_owned()),
     }
 }
@@ -419,8 +421,18 @@ mod tests {
         let parsed = |text: &str| webhook_url(text).map(|url| (url.host, url.port));
         assert_eq!(parsed("https://127.0.0.1:9443"), Ok(("127.0.0.1".to_owned(), 9443)));
         assert_eq!(parsed("https://[::1]:9443/"), Ok(("::1".to_owned(), 9443)));
-        assert_eq!(parsed("https://hooks.example.test"), Ok(("hooks.example.test".to_owned(), 443)));
-        for wrong in ["http://127.0.0.1:9443", "127.0.0.1:9443", "https://a/path", "https://a?b", "https://", ""] {
+        assert_eq!(
+            parsed("https://hooks.example.test"),
+            Ok(("hooks.example.test".to_owned(), 443))
+        );
+        for wrong in [
+            "http://127.0.0.1:9443",
+            "127.0.0.1:9443",
+            "https://a/path",
+            "https://a?b",
+            "https://",
+            "",
+        ] {
             assert!(parsed(wrong).unwrap_err().contains("https://HOST:PORT"), "{wrong}");
         }
         assert_eq!(service("a/b").unwrap().name, "b");

@@ -76,7 +76,7 @@ impl Lifetimes {
         Lifetimes {
             authority: serving * 12,
             serving,
-            settling: serving / 6,
+            settling: serving / 3,
         }
     }
 

@@ -29,7 +29,10 @@ impl Knowledge {
         let Some(classes) = &self.census.storage_classes else {
             return Found::Unknown;
         };
-        let newest = classes.iter().filter(|class| pick(class)).max_by_key(|class| class.meta.created);
+        let newest = classes
+            .iter()
+            .filter(|class| pick(class))
+            .max_by_key(|class| class.meta.created);
         newest.map_or(Found::Missing, |class| Found::Is(class.allows_expansion))
     }
 }
@@ -104,12 +107,19 @@ mod tests {
             storage_classes: Some(vec![class("old", 1, true), class("new", 2, false)]),
         };
         let all = Knowledge::new(census.clone(), None);
-        assert_eq!((all.pods_in("shop"), all.pods_in("other"), all.claims_in("shop")), (Some(3), Some(0), Some(0)));
+        assert_eq!(
+            (all.pods_in("shop"), all.pods_in("other"), all.claims_in("shop")),
+            (Some(3), Some(0), Some(0))
+        );
         assert_eq!(all.custom_objects("apps.kruise.io", "statefulsets"), Some(2));
         assert_eq!(all.custom_objects("example.test", "statefulsets"), None);
         assert_eq!(all.storage_class_expands("old"), Found::Is(true));
         assert_eq!(all.storage_class_expands("none"), Found::Missing);
-        assert_eq!(all.default_class_expands(), Found::Is(false), "the newest default counts");
+        assert_eq!(
+            all.default_class_expands(),
+            Found::Is(false),
+            "the newest default counts"
+        );
         let one = Knowledge::new(census, Some("shop".to_owned()));
         assert_eq!((one.pods_in("shop"), one.pods_in("other")), (Some(3), None));
         assert_eq!(one.custom_objects("apps.kruise.io", "statefulsets"), None);

@@ -25,7 +25,6 @@ use prometheus_client::registry::Registry;
 use serve::{Server, Shared};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 use upkeep::Upkeep;
@@ -55,7 +54,6 @@ pub struct Error(SocketAddr, #[source] std::io::Error);
 /// The running endpoint, and the task that keeps certificates and registrations right.
 pub struct Webhooks {
     shared: Arc<Shared>,
-    registered: Arc<AtomicBool>,
     only_namespace: Option<String>,
     running: Mutex<Option<(Server, JoinHandle<()>)>>,
 }
@@ -68,13 +66,11 @@ impl Webhooks {
         let (server, address) =
             Server::start(options.address, shared.clone()).map_err(|why| Error(options.address, why))?;
         tracing::info!(%address, place = options.place.host(), "serving webhooks");
-        let registered = Arc::new(AtomicBool::new(false));
         let only_namespace = options.only_namespace.clone();
-        let upkeep = Upkeep::new(options, client, fence, shared.clone(), registered.clone());
+        let upkeep = Upkeep::new(options, client, fence, shared.clone());
         let task = tokio::spawn(upkeep.run());
         Ok(Webhooks {
             shared,
-            registered,
             only_namespace,
             running: Mutex::new(Some((server, task))),
         })
@@ -87,11 +83,6 @@ impl Webhooks {
             task.abort();
             server.stop();
         }
-    }
-
-    /// Whether the API server has been told of the endpoint as it is now, by this process.
-    pub fn is_registered(&self) -> bool {
-        self.registered.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 

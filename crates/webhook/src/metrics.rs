@@ -85,7 +85,9 @@ impl Metrics {
 
     pub(crate) fn registered(&self, object: &'static str, is_done: bool) {
         let result = if is_done { "done" } else { "failed" };
-        self.registrations.get_or_create(&[("object", object), ("result", result)]).inc();
+        self.registrations
+            .get_or_create(&[("object", object), ("result", result)])
+            .inc();
     }
 
     /// How many requests had this verdict, for tests.
@@ -98,8 +100,16 @@ impl Metrics {
 
     /// Hands them over.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("webhook_requests", "Requests of the API server by verdict", self.requests.clone());
-        registry.register("webhook_duration_seconds", "How long answers took", self.seconds.clone());
+        registry.register(
+            "webhook_requests",
+            "Requests of the API server by verdict",
+            self.requests.clone(),
+        );
+        registry.register(
+            "webhook_duration_seconds",
+            "How long answers took",
+            self.seconds.clone(),
+        );
         registry.register("webhook_request_bytes", "How large requests were", self.bytes.clone());
         registry.register("webhook_in_flight", "Requests being answered", self.in_flight.clone());
         registry.register(

@@ -24,7 +24,9 @@ pub(crate) async fn answers(place: &Place, bundle: &str, uid: &str) -> Result<()
     let (host, port) = (place.host(), place.port());
     match tokio::time::timeout(PROBE_MAX, ask(&host, port, bundle, uid)).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(why)) => Err(format!("https://{host}:{port} does not answer as the endpoint does: {why}")),
+        Ok(Err(why)) => Err(format!(
+            "https://{host}:{port} does not answer as the endpoint does: {why}"
+        )),
         Err(_) => Err(format!("https://{host}:{port} does not answer within {PROBE_MAX:?}")),
     }
 }
@@ -34,7 +36,9 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 async fn ask(host: &str, port: u16, bundle: &str, uid: &str) -> Result<(), Failure> {
     let stream = TcpStream::connect((host, port)).await?;
     let name = ServerName::try_from(host.to_owned())?;
-    let stream = TlsConnector::from(Arc::new(trusting(bundle)?)).connect(name, stream).await?;
+    let stream = TlsConnector::from(Arc::new(trusting(bundle)?))
+        .connect(name, stream)
+        .await?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::post(Hook::Convert.path())
         .header(header::HOST, format!("{host}:{port}"))

@@ -6,8 +6,10 @@
 use crate::review::Hook;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flotilla_api::names::{
+    DELETE_PROTECTION_LABEL, KRUISE_POD_READY, LAUNCH_PRIORITY, LAUNCH_PRIORITY_ENV, WEBHOOKS_LABEL,
+};
 use flotilla_api::{Address, Converter, set_conversion};
-use flotilla_api::names::{DELETE_PROTECTION_LABEL, KRUISE_POD_READY, LAUNCH_PRIORITY, LAUNCH_PRIORITY_ENV, WEBHOOKS_LABEL};
 use serde_json::{Map, Value, json};
 
 /// Name of both configurations, and of the field manager that writes them.
@@ -144,9 +146,16 @@ impl Facts<'_> {
     }
 
     fn sets(&self, name: &str, hook: Hook) -> Value {
-        let rules = rule(&["apps.kruise.io"], &["v1beta1"], &["statefulsets"], &["CREATE", "UPDATE"], "Namespaced");
+        let rules = rule(
+            &["apps.kruise.io"],
+            &["v1beta1"],
+            &["statefulsets"],
+            &["CREATE", "UPDATE"],
+            "Namespaced",
+        );
         let mut webhook = self.webhook(name, hook, "Fail", 5, json!([rules]));
-        webhook["matchConditions"] = json!([{"name": "stays", "expression": "!has(object.metadata.deletionTimestamp)"}]);
+        webhook["matchConditions"] =
+            json!([{"name": "stays", "expression": "!has(object.metadata.deletionTimestamp)"}]);
         webhook
     }
 
@@ -163,7 +172,8 @@ impl Facts<'_> {
             "has(object.metadata.annotations) && '{LAUNCH_PRIORITY}' in object.metadata.annotations || \
              object.spec.containers.exists(c, has(c.env) && c.env.exists(e, e.name == '{LAUNCH_PRIORITY_ENV}'))"
         );
-        webhook["matchConditions"] = json!([{"name": "ours", "expression": format!("({lacks_gate}) || ({is_marked})")}]);
+        webhook["matchConditions"] =
+            json!([{"name": "ours", "expression": format!("({lacks_gate}) || ({is_marked})")}]);
         webhook
     }
 
@@ -171,8 +181,20 @@ impl Facts<'_> {
         let delete = ["DELETE"];
         let rules = json!([
             rule(&[""], &["v1"], &["namespaces"], &delete, "*"),
-            rule(&["apiextensions.k8s.io"], &["v1"], &["customresourcedefinitions"], &delete, "*"),
-            rule(&["apps"], &["v1"], &["statefulsets", "deployments", "replicasets", "daemonsets"], &delete, "*"),
+            rule(
+                &["apiextensions.k8s.io"],
+                &["v1"],
+                &["customresourcedefinitions"],
+                &delete,
+                "*"
+            ),
+            rule(
+                &["apps"],
+                &["v1"],
+                &["statefulsets", "deployments", "replicasets", "daemonsets"],
+                &delete,
+                "*"
+            ),
             rule(
                 &["apps.kruise.io"],
                 &["*"],
@@ -218,7 +240,11 @@ pub fn conversion(definition: &Value, place: &Place, bundle: &str) -> Option<Val
 
 /// Versions of a definition that are not served, by place and name: with conversion they can be.
 pub fn unserved(definition: &Value) -> Vec<(usize, String)> {
-    let versions = definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+    let versions = definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let unserved = versions.enumerate().filter(|(_, version)| version["served"] == false);
     unserved
         .filter_map(|(index, version)| Some((index, version["name"].as_str()?.to_owned())))
@@ -229,7 +255,10 @@ pub fn unserved(definition: &Value) -> Vec<(usize, String)> {
 pub fn is_as_wanted(stored: &Value, wanted: &Value) -> bool {
     let ours = |object: &Value| -> Vec<String> {
         let webhooks = object["webhooks"].as_array().into_iter().flatten();
-        let mut names: Vec<_> = webhooks.filter_map(|webhook| webhook["name"].as_str()).map(str::to_owned).collect();
+        let mut names: Vec<_> = webhooks
+            .filter_map(|webhook| webhook["name"].as_str())
+            .map(str::to_owned)
+            .collect();
         names.retain(|name| name.ends_with(SUFFIX));
         names.sort();
         names
@@ -243,18 +272,19 @@ fn covers(stored: &Value, wanted: &Value) -> bool {
             .iter()
             .all(|(key, value)| stored.get(key).is_some_and(|stored| covers(stored, value))),
         // Lists by name are told apart by it, and others may have entries in them; all other lists are one value.
-        (Value::Array(stored), Value::Array(wanted)) if wanted.iter().all(is_named) => {
-            wanted.iter().all(|entry| {
-                let same = |other: &&Value| other["name"] == entry["name"];
-                stored.iter().find(same).is_some_and(|stored| covers(stored, entry))
-            })
-        }
+        (Value::Array(stored), Value::Array(wanted)) if wanted.iter().all(is_named) => wanted.iter().all(|entry| {
+            let same = |other: &&Value| other["name"] == entry["name"];
+            stored.iter().find(same).is_some_and(|stored| covers(stored, entry))
+        }),
         (stored, wanted) => stored == wanted,
     }
 }
 
 fn is_named(entry: &Value) -> bool {
-    entry.as_object().and_then(|entry: &Map<_, _>| entry.get("name")).is_some()
+    entry
+        .as_object()
+        .and_then(|entry: &Map<_, _>| entry.get("name"))
+        .is_some()
 }
 
 #[cfg(test)]
@@ -280,7 +310,9 @@ mod tests {
 
     fn webhooks(place: &Place) -> Vec<Value> {
         let all = configurations(&facts(place));
-        all.iter().flat_map(|c| c["webhooks"].as_array().unwrap().clone()).collect()
+        all.iter()
+            .flat_map(|c| c["webhooks"].as_array().unwrap().clone())
+            .collect()
     }
 
     /// 1: the table of registrations.
@@ -312,7 +344,10 @@ mod tests {
             ]
         );
         for webhook in webhooks(&place) {
-            assert_eq!((&webhook["sideEffects"], &webhook["matchPolicy"]), (&json!("None"), &json!("Equivalent")));
+            assert_eq!(
+                (&webhook["sideEffects"], &webhook["matchPolicy"]),
+                (&json!("None"), &json!("Equivalent"))
+            );
             assert_eq!(webhook["clientConfig"]["caBundle"], "UEVN");
         }
     }
@@ -332,7 +367,10 @@ mod tests {
         }
         let place = service();
         let protection = facts(&place).protection();
-        assert_eq!(protection["objectSelector"]["matchExpressions"][1]["operator"], "Exists");
+        assert_eq!(
+            protection["objectSelector"]["matchExpressions"][1]["operator"],
+            "Exists"
+        );
     }
 
     /// 1: a manager of one namespace is asked about that one; kinds that are not installed are not registered.
@@ -348,7 +386,10 @@ mod tests {
         for configuration in [mutating, validating] {
             let webhooks = configuration["webhooks"].as_array().unwrap();
             assert_eq!(webhooks.len(), 1, "{configuration}");
-            assert_eq!(webhooks[0]["namespaceSelector"]["matchExpressions"][1]["values"], json!(["shop"]));
+            assert_eq!(
+                webhooks[0]["namespaceSelector"]["matchExpressions"][1]["values"],
+                json!(["shop"])
+            );
         }
     }
 
@@ -378,13 +419,21 @@ mod tests {
             is_as_wanted(&stored, &wanted)
         };
         assert!(stored(&|_| {}));
-        assert!(stored(&|s| s["webhooks"].as_array_mut().unwrap().push(json!({"name": "other.example.test"}))));
+        assert!(stored(&|s| s["webhooks"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "other.example.test"}))));
         assert!(stored(&|s| s["webhooks"].as_array_mut().unwrap().reverse()));
-        assert!(!stored(&|s| s["webhooks"].as_array_mut().unwrap().push(json!({"name": "old.flotilla.rs"}))));
+        assert!(!stored(&|s| s["webhooks"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "old.flotilla.rs"}))));
         assert!(!stored(&|s| drop(s["webhooks"].as_array_mut().unwrap().pop())));
         assert!(!stored(&|s| s["webhooks"][0]["failurePolicy"] = json!("Ignore")));
         assert!(!stored(&|s| s["webhooks"][1]["clientConfig"]["caBundle"] = json!("")));
-        assert!(!stored(&|s| s["webhooks"][1]["rules"][0]["operations"] = json!(["CREATE", "UPDATE"])));
+        assert!(!stored(
+            &|s| s["webhooks"][1]["rules"][0]["operations"] = json!(["CREATE", "UPDATE"])
+        ));
     }
 
     /// 1: only a definition with two versions needs conversion.
@@ -399,10 +448,16 @@ mod tests {
         };
         assert_eq!(conversion(&definition(&["v1beta1"]), &service(), "PEM"), None);
         let wanted = conversion(&definition(&["v1alpha1", "v1beta1"]), &service(), "PEM").unwrap();
-        assert_eq!(wanted["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["path"], "/convert");
+        assert_eq!(
+            wanted["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["path"],
+            "/convert"
+        );
         let mut stored = wanted.clone();
         assert!(is_as_wanted(&stored, &wanted));
-        assert_eq!(unserved(&definition(&["v1beta1", "v1alpha1"])), [(1, "v1alpha1".to_owned())]);
+        assert_eq!(
+            unserved(&definition(&["v1beta1", "v1alpha1"])),
+            [(1, "v1alpha1".to_owned())]
+        );
         stored["spec"]["conversion"] = json!({"strategy": "None"});
         assert!(!is_as_wanted(&stored, &wanted));
     }

@@ -152,8 +152,11 @@ struct Conversion<'a> {
 
 /// The request of a review of the expected kind.
 fn read<'a, R: Deserialize<'a>>(body: &'a [u8], api_version: &str, kind: &str) -> Result<R, Unreadable> {
-    let review: Review<'a, R> = serde_json::from_slice(body)
-        .map_err(|why| Unreadable(format!("the body is no {kind} that can be read: {why}; the API server asks here")))?;
+    let review: Review<'a, R> = serde_json::from_slice(body).map_err(|why| {
+        Unreadable(format!(
+            "the body is no {kind} that can be read: {why}; the API server asks here"
+        ))
+    })?;
     if (review.api_version.as_ref(), review.kind.as_ref()) != (api_version, kind) {
         return Err(Unreadable(format!(
             "a {kind} of {api_version} is answered here, and not a {:?} of {:?}",
@@ -177,14 +180,20 @@ fn admit(body: &[u8], decide: impl FnOnce(&Request<'_>) -> Reply) -> Result<Answ
             )));
         }
     };
-    let (object, old_object) = (present(question.object.as_ref())?, present(question.old_object.as_ref())?);
+    let (object, old_object) = (
+        present(question.object.as_ref())?,
+        present(question.old_object.as_ref())?,
+    );
     let is_complete = match operation {
         Operation::Create => object.is_some(),
         Operation::Update => object.is_some() && old_object.is_some(),
         Operation::Delete => true,
     };
     if !is_complete {
-        return Err(Unreadable(format!("the request to {} holds no object", question.operation)));
+        return Err(Unreadable(format!(
+            "the request to {} holds no object",
+            question.operation
+        )));
     }
     let reply = decide(&Request {
         uid: &question.uid,
@@ -253,8 +262,14 @@ fn status(refusal: &Refusal) -> Value {
 fn convert(body: &[u8]) -> Result<Answer, Unreadable> {
     let asked: Conversion<'_> = read(body, CONVERSION, "ConversionReview")?;
     let (verdict, mut response) = match flotilla_admission::convert(&asked.objects, &asked.desired) {
-        Ok(objects) => ("converted", json!({"convertedObjects": objects, "result": {"status": "Success"}})),
-        Err(message) => ("unconverted", json!({"result": {"status": "Failure", "message": message}})),
+        Ok(objects) => (
+            "converted",
+            json!({"convertedObjects": objects, "result": {"status": "Success"}}),
+        ),
+        Err(message) => (
+            "unconverted",
+            json!({"result": {"status": "Failure", "message": message}}),
+        ),
     };
     response["uid"] = json!(asked.uid);
     let review = json!({"apiVersion": CONVERSION, "kind": "ConversionReview", "response": response});
@@ -286,7 +301,9 @@ pub fn timeout(query: &str) -> Option<std::time::Duration> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit())?;
         let number: u64 = rest[..digits].parse().ok()?;
-        let unit_end = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |end| digits + end);
+        let unit_end = rest[digits..]
+            .find(|c: char| c.is_ascii_digit())
+            .map_or(rest.len(), |end| digits + end);
         let unit = match &rest[digits..unit_end] {
             "ms" => 1,
             "s" => 1000,

@@ -194,7 +194,10 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>, mu
         async move { Ok::<_, Infallible>(respond(&shared, request).await) }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PING_INTERVAL * 4);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PING_INTERVAL * 4);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -240,7 +243,11 @@ where
 {
     let Some(hook) = Hook::at(request.uri().path()) else {
         let paths: Vec<_> = Hook::ALL.iter().map(|hook| hook.path()).collect();
-        let text = format!("nothing is served at {}: try {}", request.uri().path(), paths.join(", "));
+        let text = format!(
+            "nothing is served at {}: try {}",
+            request.uri().path(),
+            paths.join(", ")
+        );
         return trouble(Trouble::new(StatusCode::NOT_FOUND, "", text));
     };
     if request.method() != Method::POST {
@@ -252,8 +259,12 @@ where
     let mut bytes = None;
     let answered = decide(shared, hook, request, begun, &mut bytes).await;
     drop(in_flight);
-    let verdict = answered.as_ref().map_or_else(|trouble| trouble.verdict, |answer| answer.verdict);
-    shared.metrics.answered(hook, verdict, begun.elapsed().as_secs_f64(), bytes);
+    let verdict = answered
+        .as_ref()
+        .map_or_else(|trouble| trouble.verdict, |answer| answer.verdict);
+    shared
+        .metrics
+        .answered(hook, verdict, begun.elapsed().as_secs_f64(), bytes);
     match answered {
         Ok(answer) => {
             let mut response = Response::new(Full::new(answer.body.into()));
@@ -277,7 +288,12 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let deadline = request.uri().query().and_then(review::timeout).unwrap_or(DEADLINE_DEFAULT).min(DEADLINE_MAX);
+    let deadline = request
+        .uri()
+        .query()
+        .and_then(review::timeout)
+        .unwrap_or(DEADLINE_DEFAULT)
+        .min(DEADLINE_MAX);
     let _slots = admit(shared, request.body().size_hint().upper())?;
     let body = timeout(deadline, Limited::new(request.into_body(), BODY_BYTES_MAX).collect());
     let late = || {
@@ -302,7 +318,10 @@ where
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(why)) => Err(Trouble::new(StatusCode::BAD_REQUEST, "unreadable", why.to_string())),
         Err(_) => {
-            tracing::error!(webhook = hook.name(), "answering a request panicked; please report this");
+            tracing::error!(
+                webhook = hook.name(),
+                "answering a request panicked; please report this"
+            );
             let text = "answering this request failed by a defect of Flotilla; its log says where";
             Err(Trouble::new(StatusCode::INTERNAL_SERVER_ERROR, "panicked", text))
         }
@@ -337,7 +356,10 @@ fn trouble(why: Trouble) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(why.text + "\n")));
     *response.status_mut() = why.code;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
     if why.code == StatusCode::SERVICE_UNAVAILABLE {
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }

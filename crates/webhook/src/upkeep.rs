@@ -14,7 +14,6 @@ use calls::Calls;
 use flotilla_engine::io::fence::Fence;
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The shortest pause after a look that failed.
@@ -25,7 +24,6 @@ pub(crate) struct Upkeep {
     calls: Calls,
     fence: Fence,
     shared: Arc<Shared>,
-    registered: Arc<AtomicBool>,
     /// What is being shown.
     shown: Option<Stored>,
     /// What was said last to be in the way, so that it is said once.
@@ -34,20 +32,13 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(crate) fn new(
-        options: Options,
-        client: kube::Client,
-        fence: Fence,
-        shared: Arc<Shared>,
-        registered: Arc<AtomicBool>,
-    ) -> Self {
+    pub(crate) fn new(options: Options, client: kube::Client, fence: Fence, shared: Arc<Shared>) -> Self {
         let calls = Calls::new(client, fence.clone());
         Upkeep {
             options,
             calls,
             fence,
             shared,
-            registered,
             shown: None,
             complaint: None,
             probes: 0,
@@ -60,9 +51,12 @@ impl Upkeep {
         let mut pause = PAUSE_MIN;
         loop {
             let looked = self.look().await;
-            self.registered.store(looked.is_ok() && self.fence.may_write(), Ordering::Relaxed);
             // What is in the way at first goes soon: the lease, another replica that makes certificates, a service without endpoints.
-            pause = if looked.is_ok() { pause_max } else { (pause * 2).min(pause_max) };
+            pause = if looked.is_ok() {
+                pause_max
+            } else {
+                (pause * 2).min(pause_max)
+            };
             self.complain(looked.err());
             tokio::time::sleep(pause).await;
         }
@@ -97,7 +91,8 @@ impl Upkeep {
         let (now, lifetimes) = (self.fence.clock().now(), self.options.lifetimes);
         let (stored, version) = self.calls.read_secret(&self.options.namespace).await?;
         if !self.fence.may_write() {
-            return stored.ok_or_else(|| "there are no certificates yet; whoever holds the lease makes them".to_owned());
+            return stored
+                .ok_or_else(|| "there are no certificates yet; whoever holds the lease makes them".to_owned());
         }
         let decision = certificates::decide(stored.as_ref(), &names, &lifetimes, now);
         let next = certificates::renew(&decision, stored.as_ref(), &names, &lifetimes, now)
@@ -119,7 +114,9 @@ impl Upkeep {
         }
         let key = serving_key(stored).map_err(|why| format!("the certificate cannot be used: {why}"))?;
         self.shared.show(key);
-        self.shared.metrics.certificate_ends(serving_ends(stored).map_or(0, |end| end.as_millis() / 1000));
+        self.shared
+            .metrics
+            .certificate_ends(serving_ends(stored).map_or(0, |end| end.as_millis() / 1000));
         self.shown = Some(stored.clone());
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Certificates that change, and registrations that others touch.
 
 use crate::Lab;
-use flotilla_e2e::api::{Api, text};
+use flotilla_e2e::api::text;
 use flotilla_e2e::sets::SOON;
 use flotilla_e2e::webhooks::{MUTATING, NAME, Ports, SECRET, VALIDATING};
 use flotilla_e2e::{Kind, Manager, clock, webhooks};
@@ -20,14 +20,19 @@ pub(crate) async fn change_ten_times_without_a_failed_request(lab: &Lab) {
     const CHANGES: usize = 10;
     let api = lab.enter(NS).await;
     // What earlier scenarios made lives for weeks.
-    api.delete(SECRET, false).await;
+    if api.get(SECRET).await.is_some() {
+        api.delete(SECRET, false).await;
+    }
     let (_manager, ports) = webhooks::start(&api, &lab.kubeconfig, "rotation", &["--certificate-seconds=6"]).await;
     let (sets, mut made) = (Kind::Advanced.sets(NS), 0);
     let mut seen = BTreeSet::new();
     let begun = clock::now();
-    while seen.len() <= CHANGES {
+    let authorities = || ports.metric("flotilla_webhook_certificate_changes_total{step=\"forget\"}");
+    while seen.len() <= CHANGES || authorities() < 1.0 {
         assert!(begun.elapsed() < SOON * 3, "{} changes, {made} sets", seen.len());
-        let batch: Vec<_> = (0..8).map(|n| Kind::Advanced.manifest(&format!("web-{}", made + n), 0)).collect();
+        let batch: Vec<_> = (0..8)
+            .map(|n| Kind::Advanced.manifest(&format!("web-{}", made + n), 0))
+            .collect();
         let mut creating: FuturesUnordered<_> = batch.iter().map(|set| api.create(&sets, set)).collect();
         while let Some(set) = creating.next().await {
             assert_eq!(set["spec"]["podManagementPolicy"], "OrderedReady");
@@ -35,8 +40,11 @@ pub(crate) async fn change_ten_times_without_a_failed_request(lab: &Lab) {
         }
         seen.insert(text(&api.read(SECRET).await, "/data/tls.crt").to_owned());
     }
-    println!("{made} sets while the certificate changed {CHANGES} times in {:.0?}", begun.elapsed());
-    assert!(ports.metric("flotilla_webhook_certificate_changes_total{step=\"authority\"}") <= 3.0);
+    println!(
+        "{made} sets while the certificate changed {} times, and the authority, in {:.0?}",
+        seen.len() - 1,
+        begun.elapsed()
+    );
 }
 
 /// 1: what somebody deletes or changes is put right within a minute; what is as it should be is not written.
@@ -48,17 +56,26 @@ pub(crate) async fn registrations_are_put_back(lab: &Lab) {
     let path = format!("{VALIDATING}/{NAME}");
     let change = json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
     let changed = api
-        .send(http::Method::PATCH, &path, Some(("application/json-patch+json", &change)))
+        .send(
+            http::Method::PATCH,
+            &path,
+            Some(("application/json-patch+json", &change)),
+        )
         .await;
     changed.expect("somebody changes the configuration");
     webhooks::registered(&api, ports.webhooks).await;
     let put_right = |all: &flotilla_e2e::api::Objects| all[NAME]["webhooks"][0]["failurePolicy"] == "Fail";
-    api.until(VALIDATING, SOON, "the failure policy is put right", put_right).await;
+    api.until(VALIDATING, SOON, "the failure policy is put right", put_right)
+        .await;
     assert!(begun.elapsed() < Duration::from_secs(60));
 
     // The Secret, too: somebody's own, without our label, is replaced.
     let before = api.read(SECRET).await;
-    api.patch(SECRET, &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "somebody"}}})).await;
+    api.patch(
+        SECRET,
+        &json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "somebody"}}}),
+    )
+    .await;
     api.until(SECRETS, SOON, "the Secret is replaced", |all| {
         let secret = &all["flotilla-webhook-certificates"];
         text(secret, "/metadata/labels/app.kubernetes.io~1managed-by") == "flotilla"
@@ -82,24 +99,24 @@ pub(crate) async fn two_managers_serve_and_one_writes(lab: &Lab) {
     let _second = start(1, "second");
     serves(&ports[1]).await;
     let authority = text(&api.read(SECRET).await, "/data/ca.crt").to_owned();
-    assert_eq!(ports[1].metric("flotilla_webhook_certificate_changes_total{step=\"replace\"}"), 0.0);
-    assert_eq!(ports[0].metric("flotilla_webhook_certificate_ends_seconds"), ports[1].metric("flotilla_webhook_certificate_ends_seconds"));
+    let [one, other] = ports.map(|ports| ports.metric("flotilla_webhook_certificate_ends_seconds"));
+    assert!(
+        one > 0.0 && (one - other).abs() < f64::EPSILON,
+        "both show the same: {one}, {other}"
+    );
+    let made = |ports: Ports| ports.metric("flotilla_webhook_certificate_changes_total{step=\"replace\"}");
+    assert!(made(ports[1]) < 1.0, "a standby makes none");
     assert_eq!(text(&api.read(SECRET).await, "/data/ca.crt"), authority);
 
-    // The second registers where the first is; there is the endpoint of a third one later.
     first.kill();
-    delete_secret(&api).await;
+    api.delete(SECRET, false).await;
     let found = api
         .until(SECRETS, SOON, "the second one makes certificates", |all| {
             all.contains_key("flotilla-webhook-certificates")
         })
         .await;
     assert_ne!(text(&found["flotilla-webhook-certificates"], "/data/ca.crt"), authority);
-    assert!(ports[1].metric("flotilla_webhook_certificate_changes_total{step=\"replace\"}") >= 1.0);
-}
-
-async fn delete_secret(api: &Api) {
-    api.delete(SECRET, false).await;
+    assert!(made(ports[1]) >= 1.0);
 }
 
 /// Waits until a manager says that it is ready.

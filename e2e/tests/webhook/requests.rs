@@ -2,9 +2,10 @@
 
 use crate::Lab;
 use flotilla_e2e::api::{name, text};
-use flotilla_e2e::{Kind, sets, webhooks};
+use flotilla_e2e::{Api, Kind, clock, sets, webhooks};
 use http::Method;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// 7.2 to 7.4: a refusal names field, value and rule; what is left out is filled in, and nothing else is touched.
 pub(crate) async fn are_refused_with_the_rule_or_filled_in(lab: &Lab) {
@@ -14,18 +15,28 @@ pub(crate) async fn are_refused_with_the_rule_or_filled_in(lab: &Lab) {
     let sets = Kind::Advanced.sets(NS);
 
     let mut twice = Kind::Advanced.manifest("twice", 1);
-    twice["spec"]["template"]["spec"]["containers"] = json!([{"name": "main", "image": "a"}, {"name": "main", "image": "b"}]);
+    twice["spec"]["template"]["spec"]["containers"] =
+        json!([{"name": "main", "image": "a"}, {"name": "main", "image": "b"}]);
     let message = api.create_refused(&sets, &twice).await;
-    assert!(message.contains("admission webhook \"validate-statefulsets.flotilla.rs\" denied"), "{message}");
+    assert!(
+        message.contains("admission webhook \"validate-statefulsets.flotilla.rs\" denied"),
+        "{message}"
+    );
     assert!(message.contains("spec.template.spec.containers[1].name"), "{message}");
-    assert!(message.contains("another has this name; it must be used once"), "{message}");
+    assert!(
+        message.contains("another has this name; it must be used once"),
+        "{message}"
+    );
 
     let mut plain = Kind::Advanced.manifest("plain", 1);
     plain["spec"]["template"]["spec"]["containers"][0]["fieldOfTheFuture"] = json!({"a": 1});
     let stored = api.create(&sets, &plain).await;
     assert_eq!(stored["spec"]["podManagementPolicy"], "OrderedReady");
     assert_eq!(stored["spec"]["updateStrategy"]["type"], "RollingUpdate");
-    assert_eq!(stored["spec"]["template"]["spec"]["containers"][0]["fieldOfTheFuture"], json!({"a": 1}));
+    assert_eq!(
+        stored["spec"]["template"]["spec"]["containers"][0]["fieldOfTheFuture"],
+        json!({"a": 1})
+    );
 
     let path = Kind::Advanced.set(NS, "plain");
     let change = json!({"spec": {"template": {"spec": {"restartPolicy": "Never"}}}});
@@ -64,19 +75,40 @@ pub(crate) async fn convert_a_hundred_sets_there_and_back(lab: &Lab) {
         assert_eq!(set["apiVersion"], "apps.kruise.io/v1beta1");
         assert_eq!(set["spec"]["revisionHistoryLimit"], json!(index));
         // A field that the older version lacks.
-        api.patch(&format!("{new}/{}", name(set)), &json!({"spec": {"reserveOrdinals": [index]}})).await;
+        api.patch(
+            &format!("{new}/{}", name(set)),
+            &json!({"spec": {"reserveOrdinals": [index]}}),
+        )
+        .await;
     }
     for set in api.list(&old).await.values() {
         assert_eq!(set["apiVersion"], "apps.kruise.io/v1alpha1");
-        // Read and written back by a client of the older version.
-        let mut changed = set.clone();
-        changed["metadata"]["labels"] = json!({"seen": "yes"});
-        api.put(&format!("{old}/{}", name(set)), &changed).await;
+        write_back(&api, &format!("{old}/{}", name(set))).await;
     }
     for (index, set) in api.list(&new).await.values().enumerate() {
-        assert_eq!(set["spec"]["reserveOrdinals"], json!([index]), "nothing is lost on the way: {set}");
+        assert_eq!(
+            set["spec"]["reserveOrdinals"],
+            json!([index]),
+            "nothing is lost on the way: {set}"
+        );
         assert_eq!(text(set, "/metadata/labels/seen"), "yes");
-        assert!(set["metadata"]["annotations"]["flotilla.rs/hub-fields"].is_null(), "{set}");
+        assert!(
+            set["metadata"]["annotations"]["flotilla.rs/hub-fields"].is_null(),
+            "{set}"
+        );
+    }
+}
+
+/// Reads and writes a set as a client of the older version does, again if somebody writes its status meanwhile.
+async fn write_back(api: &Api, path: &str) {
+    loop {
+        let mut set = api.read(path).await;
+        set["metadata"]["labels"] = json!({"seen": "yes"});
+        match api.send(Method::PUT, path, Some(("application/json", &set))).await {
+            Ok(_) => return,
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(why) => panic!("PUT {path}: {why}"),
+        }
     }
 }
 
@@ -87,18 +119,30 @@ pub(crate) async fn leave_pods_of_others_alone(lab: &Lab) {
     let (_manager, ports) = webhooks::start(&api, &lab.kubeconfig, "pods", &[]).await;
     let asked = || -> f64 {
         let count = |verdict| {
-            ports.metric(&format!("flotilla_webhook_requests_total{{webhook=\"mutate-pods\",verdict=\"{verdict}\"}}"))
+            ports.metric(&format!(
+                "flotilla_webhook_requests_total{{webhook=\"mutate-pods\",verdict=\"{verdict}\"}}"
+            ))
         };
-        ["allowed", "mutated", "denied", "unreadable"].into_iter().map(count).sum()
+        ["allowed", "mutated", "denied", "unreadable"]
+            .into_iter()
+            .map(count)
+            .sum()
     };
     let before = asked();
     let pods = sets::pods(NS);
-    for (name, owner) in [("alone", None), ("native", Some("apps/v1")), ("similar", Some("apps.kruise.io.example.test/v1"))] {
+    for (name, owner) in [
+        ("alone", None),
+        ("native", Some("apps/v1")),
+        ("similar", Some("apps.kruise.io.example.test/v1")),
+    ] {
         let made = api.create(&pods, &webhooks::pod(name, owner)).await;
         assert!(!webhooks::has_gate(&made), "{made}");
     }
     let system = api
-        .create(&sets::pods("kube-system"), &webhooks::pod("ours", Some("apps.kruise.io/v1beta1")))
+        .create(
+            &sets::pods("kube-system"),
+            &webhooks::pod("ours", Some("apps.kruise.io/v1beta1")),
+        )
         .await;
     assert!(!webhooks::has_gate(&system), "{system}");
     let mut out = webhooks::pod("out", Some("apps.kruise.io/v1beta1"));
@@ -107,15 +151,23 @@ pub(crate) async fn leave_pods_of_others_alone(lab: &Lab) {
     let mut gated = webhooks::pod("gated", Some("apps.kruise.io/v1beta1"));
     gated["spec"]["readinessGates"] = json!([{"conditionType": "KruisePodReady"}]);
     api.create(&pods, &gated).await;
-    assert!((asked() - before).abs() < f64::EPSILON, "the webhook was asked about pods of others");
+    assert!(
+        (asked() - before).abs() < f64::EPSILON,
+        "the webhook was asked about pods of others"
+    );
 
-    let ours = api.create(&pods, &webhooks::pod("ours", Some("apps.kruise.io/v1alpha1"))).await;
+    let ours = api
+        .create(&pods, &webhooks::pod("ours", Some("apps.kruise.io/v1alpha1")))
+        .await;
     assert!(webhooks::has_gate(&ours), "{ours}");
     let mut first = webhooks::pod("first", None);
     first["metadata"]["annotations"] = json!({"apps.kruise.io/container-launch-priority": "Ordered"});
     first["spec"]["containers"] = json!([{"name": "a", "image": "a"}, {"name": "b", "image": "b"}]);
     let first = api.create(&pods, &first).await;
-    assert_eq!(first["spec"]["containers"][0]["env"][0]["name"], "KRUISE_CONTAINER_BARRIER");
+    assert_eq!(
+        first["spec"]["containers"][0]["env"][0]["name"],
+        "KRUISE_CONTAINER_BARRIER"
+    );
     assert!((asked() - before - 2.0).abs() < f64::EPSILON);
 }
 
@@ -128,17 +180,31 @@ pub(crate) async fn protect_what_is_labelled(lab: &Lab) {
     let namespace = format!("/api/v1/namespaces/{NS}");
     api.create(&sets::pods(NS), &webhooks::pod("alone", None)).await;
     api.patch(&namespace, &labelled(Some("Cascading"))).await;
+    // The manager's caches may be two seconds behind: tried without effect until it knows of the pod, or of the label.
     let refused = async |path: &str| -> Value {
-        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-        match api.send(Method::DELETE, path, Some(("application/json", &body))).await {
-            Err(kube::Error::Api(status)) => json!({"code": status.code, "message": status.message}),
-            other => panic!("DELETE {path}: {other:?}"),
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]});
+        let begun = clock::now();
+        loop {
+            match api.send(Method::DELETE, path, Some(("application/json", &body))).await {
+                Err(kube::Error::Api(status)) if status.code != 409 => {
+                    return json!({"code": status.code, "message": status.message});
+                }
+                // Not known yet; or known as it was before.
+                Err(kube::Error::Api(_)) | Ok(_) => {}
+                Err(why) => panic!("DELETE {path}: {why}"),
+            }
+            assert!(begun.elapsed() < sets::SOON, "DELETE {path} is not refused");
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
     let answer = refused(&namespace).await;
     assert_eq!(answer["code"], 403, "{answer}");
-    assert!(text(&answer, "/message").contains("delete-protection=Cascading"), "{answer}");
-    api.create(&Kind::Advanced.sets(NS), &Kind::Advanced.manifest("web", 0)).await;
+    assert!(
+        text(&answer, "/message").contains("delete-protection=Cascading"),
+        "{answer}"
+    );
+    api.create(&Kind::Advanced.sets(NS), &Kind::Advanced.manifest("web", 0))
+        .await;
     let set = Kind::Advanced.set(NS, "web");
     api.patch(&set, &labelled(Some("Always"))).await;
     assert_eq!(refused(&set).await["code"], 403);

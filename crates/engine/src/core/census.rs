@@ -39,7 +39,8 @@ impl Core {
         let (pods, claims) = (&self.cache.pods, &self.cache.claims);
         Census {
             pods: is_known(Resource::Pods).then(|| by_namespace(pods.iter().map(|pod| &pod.meta.key.namespace))),
-            claims: is_known(Resource::Claims).then(|| by_namespace(claims.iter().map(|claim| &claim.meta.key.namespace))),
+            claims: is_known(Resource::Claims)
+                .then(|| by_namespace(claims.iter().map(|claim| &claim.meta.key.namespace))),
             advanced_sets: is_known(Resource::AdvancedSets).then(|| self.cache.advanced_sets.len()),
             storage_classes: is_known(Resource::StorageClasses)
                 .then(|| self.cache.storage_classes.iter().cloned().collect()),

@@ -80,12 +80,17 @@ fn is_in_pod() -> bool {
 }
 
 /// How webhooks are served; `None` if they are not.
-fn webhook_options(args: &ManagerArgs, only_namespace: Option<&str>, is_in_pod: bool) -> Result<Option<Options>, Error> {
+fn webhook_options(
+    args: &ManagerArgs,
+    only_namespace: Option<&str>,
+    is_in_pod: bool,
+) -> Result<Option<Options>, Error> {
     let default = || HttpAddress(is_in_pod.then_some(WEBHOOK_ADDRESS));
     let Some(address) = args.webhook_address.unwrap_or_else(default).0 else {
         if args.webhook_url.is_some() || args.webhook_service.is_some() || args.tls_dir.is_some() {
             return Err(Error::NotPossible(
-                "--webhook-url, --webhook-service and --tls-dir need webhooks: name an address with --webhook-address".to_owned(),
+                "--webhook-url, --webhook-service and --tls-dir need webhooks: name an address with --webhook-address"
+                    .to_owned(),
             ));
         }
         return Ok(None);
@@ -117,7 +122,9 @@ fn webhook_options(args: &ManagerArgs, only_namespace: Option<&str>, is_in_pod: 
         namespace: args.lease_namespace.clone(),
         only_namespace: only_namespace.map(str::to_owned),
         tls_directory: args.tls_dir.clone(),
-        lifetimes: args.certificate_seconds.map_or_else(Lifetimes::default, Lifetimes::short),
+        lifetimes: args
+            .certificate_seconds
+            .map_or_else(Lifetimes::default, Lifetimes::short),
     }))
 }
 
@@ -235,8 +242,15 @@ mod tests {
         assert!(options(&["--webhook-address=none"], true).unwrap().is_none());
         let url = ["--webhook-address=127.0.0.1:0", "--webhook-url=https://127.0.0.1:9443"];
         assert_eq!(options(&url, false).unwrap().unwrap().place.port(), 9443);
-        for wrong in [&["--webhook-address=127.0.0.1:1"][..], &["--tls-dir=/tmp"], &["--webhook-url=https://a"]] {
-            assert!(options(wrong, false).unwrap_err().to_string().contains("--webhook-"), "{wrong:?}");
+        for wrong in [
+            &["--webhook-address=127.0.0.1:1"][..],
+            &["--tls-dir=/tmp"],
+            &["--webhook-url=https://a"],
+        ] {
+            assert!(
+                options(wrong, false).unwrap_err().to_string().contains("--webhook-"),
+                "{wrong:?}"
+            );
         }
     }
 

@@ -82,11 +82,12 @@ pub fn decide(stored: Option<&Stored>, names: &[String], lifetimes: &Lifetimes, 
     if authorities.len() > 1 {
         return change_over(&serving, authority, lifetimes, now);
     }
-    if now >= authority.renew_from() {
-        return Decision::Authority(Reason::Due("ca.crt", authority.not_after));
-    }
+    // First, since it is shown until everybody has heard of another authority.
     if now >= serving.renew_from() {
         return Decision::Serving(Reason::Due("tls.crt", serving.not_after));
+    }
+    if now >= authority.renew_from() {
+        return Decision::Authority(Reason::Due("ca.crt", authority.not_after));
     }
     Decision::Keep(serving.renew_from().min(authority.renew_from()))
 }
@@ -125,7 +126,11 @@ fn wrong_time(which: &'static str, certificate: &Certificate, now: Timestamp) ->
 fn change_over(serving: &Certificate, authority: &Certificate, lifetimes: &Lifetimes, now: Timestamp) -> Decision {
     if serving.is_signed_by(authority) {
         let settled = serving.made() + lifetimes.settling;
-        return if now >= settled { Decision::Forget } else { Decision::Keep(settled) };
+        return if now >= settled {
+            Decision::Forget
+        } else {
+            Decision::Keep(settled)
+        };
     }
     let settled = authority.made() + lifetimes.settling;
     if now >= settled {

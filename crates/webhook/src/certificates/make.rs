@@ -4,8 +4,8 @@ use super::read::{self, pem_blocks};
 use super::{CLOCKS_DIFFER_MAX, Decision, Lifetimes, Stored};
 use flotilla_model::Timestamp;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
 /// What is to be stored after a decision; `None` if that is what is stored already.
@@ -54,7 +54,9 @@ fn bundle(blocks: &[&str]) -> String {
 fn authority_params() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "flotilla webhook authority");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "flotilla webhook authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     params

@@ -74,7 +74,12 @@ impl Certificate {
         let Ok(parsed) = EndEntityCert::try_from(&self.der) else {
             return false;
         };
-        verify(&parsed, std::slice::from_ref(&authority.der), unix_time(self.not_before)).is_ok()
+        verify(
+            &parsed,
+            std::slice::from_ref(&authority.der),
+            unix_time(self.not_before),
+        )
+        .is_ok()
     }
 
     /// The first of the names that it does not cover.
@@ -88,8 +93,15 @@ impl Certificate {
     }
 }
 
-fn verify(certificate: &EndEntityCert<'_>, authorities: &[CertificateDer<'_>], at: UnixTime) -> Result<(), webpki::Error> {
-    let anchors = authorities.iter().map(anchor_from_trusted_cert).collect::<Result<Vec<_>, _>>()?;
+fn verify(
+    certificate: &EndEntityCert<'_>,
+    authorities: &[CertificateDer<'_>],
+    at: UnixTime,
+) -> Result<(), webpki::Error> {
+    let anchors = authorities
+        .iter()
+        .map(anchor_from_trusted_cert)
+        .collect::<Result<Vec<_>, _>>()?;
     let algorithms = ring::default_provider().signature_verification_algorithms.all;
     certificate
         .verify_for_usage(algorithms, &anchors, &[], at, KeyUsage::server_auth(), None, None)
@@ -156,5 +168,9 @@ pub(super) fn authorities(stored: &Stored) -> Result<Vec<Certificate>, Unusable>
 /// The text of one certificate of a bundle.
 pub(super) fn pem_blocks(bundle: &str) -> Vec<&str> {
     const END: &str = "-----END CERTIFICATE-----";
-    bundle.split_inclusive(END).filter(|block| block.contains(END)).map(str::trim).collect()
+    bundle
+        .split_inclusive(END)
+        .filter(|block| block.contains(END))
+        .map(str::trim)
+        .collect()
 }

@@ -10,12 +10,17 @@ fn now() -> Timestamp {
 }
 
 fn names() -> Vec<String> {
-    vec!["flotilla-webhook.flotilla-system.svc".to_owned(), "127.0.0.1".to_owned()]
+    vec![
+        "flotilla-webhook.flotilla-system.svc".to_owned(),
+        "127.0.0.1".to_owned(),
+    ]
 }
 
 fn made_at(at: Timestamp) -> Stored {
     let lifetimes = Lifetimes::default();
-    renew(&decide(None, &names(), &lifetimes, at), None, &names(), &lifetimes, at).unwrap().unwrap()
+    renew(&decide(None, &names(), &lifetimes, at), None, &names(), &lifetimes, at)
+        .unwrap()
+        .unwrap()
 }
 
 fn decided(stored: &Stored, at: Timestamp) -> Decision {
@@ -23,7 +28,9 @@ fn decided(stored: &Stored, at: Timestamp) -> Decision {
 }
 
 fn follow(stored: &Stored, at: Timestamp) -> Stored {
-    renew(&decided(stored, at), Some(stored), &names(), &Lifetimes::default(), at).unwrap().unwrap()
+    renew(&decided(stored, at), Some(stored), &names(), &Lifetimes::default(), at)
+        .unwrap()
+        .unwrap()
 }
 
 /// In one word, for tables.
@@ -50,16 +57,46 @@ fn whatever_is_stored_is_kept_mended_or_replaced() {
     };
     for (stored, expected) in [
         (good.clone(), "keep"),
-        (with(&|s| s.is_ours = false), "replace: it does not carry our label, so somebody else has made it"),
-        (with(&|s| s.authorities.clear()), "replace: ca.crt holds no certificate in PEM"),
-        (with(&|s| s.authorities.clone_from(&broken)), "replace: ca.crt holds no certificate in PEM"),
-        (with(&|s| s.authorities = "nonsense".to_owned()), "replace: ca.crt holds no certificate in PEM"),
-        (with(&|s| s.authority_key.clear()), "replace: ca.key holds no private key in PEM"),
-        (with(&|s| s.authority_key.clone_from(&other.authority_key)), "replace: ca.key is not the key of ca.crt"),
-        (with(&|s| s.serving.clear()), "serving: tls.crt holds no certificate in PEM"),
-        (with(&|s| s.serving.clone_from(&broken)), "serving: tls.crt holds no certificate in PEM"),
-        (with(&|s| s.serving_key = "nonsense".to_owned()), "serving: tls.key holds no private key in PEM"),
-        (with(&|s| s.serving_key.clone_from(&other.serving_key)), "serving: tls.key is not the key of tls.crt"),
+        (
+            with(&|s| s.is_ours = false),
+            "replace: it does not carry our label, so somebody else has made it",
+        ),
+        (
+            with(&|s| s.authorities.clear()),
+            "replace: ca.crt holds no certificate in PEM",
+        ),
+        (
+            with(&|s| s.authorities.clone_from(&broken)),
+            "replace: ca.crt holds no certificate in PEM",
+        ),
+        (
+            with(&|s| s.authorities = "nonsense".to_owned()),
+            "replace: ca.crt holds no certificate in PEM",
+        ),
+        (
+            with(&|s| s.authority_key.clear()),
+            "replace: ca.key holds no private key in PEM",
+        ),
+        (
+            with(&|s| s.authority_key.clone_from(&other.authority_key)),
+            "replace: ca.key is not the key of ca.crt",
+        ),
+        (
+            with(&|s| s.serving.clear()),
+            "serving: tls.crt holds no certificate in PEM",
+        ),
+        (
+            with(&|s| s.serving.clone_from(&broken)),
+            "serving: tls.crt holds no certificate in PEM",
+        ),
+        (
+            with(&|s| s.serving_key = "nonsense".to_owned()),
+            "serving: tls.key holds no private key in PEM",
+        ),
+        (
+            with(&|s| s.serving_key.clone_from(&other.serving_key)),
+            "serving: tls.key is not the key of tls.crt",
+        ),
         (
             with(&|s| {
                 s.serving.clone_from(&other.serving);
@@ -74,7 +111,10 @@ fn whatever_is_stored_is_kept_mended_or_replaced() {
             assert_eq!(word(&decided(&mended, now())), "keep", "after: {expected}");
         }
     }
-    assert_eq!(word(&decide(None, &names(), &Lifetimes::default(), now())), "replace: there is none yet");
+    assert_eq!(
+        word(&decide(None, &names(), &Lifetimes::default(), now())),
+        "replace: there is none yet"
+    );
 }
 
 /// 4: renewed when a third of the lifetime is left; a clock an hour off on either side changes nothing.
@@ -83,10 +123,16 @@ fn time_decides_when_to_renew() {
     let good = made_at(now());
     for (at, expected) in [
         (now() - HOUR * 2, "keep"),
-        (now() - HOUR * 2 - Duration::from_secs(1), "replace: ca.crt is not valid before 2026-02-28T23:00:00Z"),
+        (
+            now() - HOUR * 2 - Duration::from_secs(1),
+            "replace: ca.crt is not valid before 2026-02-28T23:00:00Z",
+        ),
         (now() + HOUR, "keep"),
         (now() + DAY * 20 - Duration::from_secs(1), "keep"),
-        (now() + DAY * 20, "serving: tls.crt expires at 2026-03-31T00:00:00Z, a third of its time is left"),
+        (
+            now() + DAY * 20,
+            "serving: tls.crt expires at 2026-03-31T00:00:00Z, a third of its time is left",
+        ),
         (now() + DAY * 30, "serving: tls.crt has expired at 2026-03-31T00:00:00Z"),
         (now() + DAY * 365, "replace: ca.crt has expired at 2027-03-01T00:00:00Z"),
     ] {
@@ -94,7 +140,10 @@ fn time_decides_when_to_renew() {
     }
     assert_eq!(decided(&good, now()), Decision::Keep(now() + DAY * 20));
     let renewed = follow(&good, now() + DAY * 20);
-    assert_eq!((renewed.authorities, renewed.authority_key), (good.authorities, good.authority_key));
+    assert_eq!(
+        (renewed.authorities, renewed.authority_key),
+        (good.authorities, good.authority_key)
+    );
 }
 
 /// 4: a name that is no longer covered.
@@ -115,7 +164,10 @@ fn a_new_authority_comes_in_three_steps() {
     let at = now() + DAY * 250;
     let first = follow(&made_at(now()), at - DAY * 5);
     let second = follow(&first, at);
-    assert_eq!(word(&decided(&first, at)), "authority: ca.crt expires at 2027-03-01T00:00:00Z, a third of its time is left");
+    assert_eq!(
+        word(&decided(&first, at)),
+        "authority: ca.crt expires at 2027-03-01T00:00:00Z, a third of its time is left"
+    );
     assert_eq!(certificates_in(&second.authorities), 2);
     assert_eq!(second.serving, first.serving);
     assert_eq!(decided(&second, at), Decision::Keep(at + Lifetimes::default().settling));
@@ -124,7 +176,10 @@ fn a_new_authority_comes_in_three_steps() {
     assert_eq!(word(&decided(&second, later)), "serving: the authority has changed");
     let third = follow(&second, later);
     assert_eq!(third.authorities, second.authorities);
-    assert_eq!(decided(&third, later), Decision::Keep(later + Lifetimes::default().settling));
+    assert_eq!(
+        decided(&third, later),
+        Decision::Keep(later + Lifetimes::default().settling)
+    );
 
     let last = later + Lifetimes::default().settling;
     assert_eq!(word(&decided(&third, last)), "forget");

@@ -24,7 +24,11 @@ const POD: (&str, &str, &str) = ("", "v1", "Pod");
 /// 5: the answer carries version and uid of the question, and a patch that only adds.
 #[test]
 fn a_pod_of_ours_gets_its_gate() {
-    let (answer, verdict) = ask(Hook::MutatePods, &review("CREATE", POD, &pod("apps.kruise.io/v1beta1"), &Value::Null)).unwrap();
+    let (answer, verdict) = ask(
+        Hook::MutatePods,
+        &review("CREATE", POD, &pod("apps.kruise.io/v1beta1"), &Value::Null),
+    )
+    .unwrap();
     assert_eq!(verdict, "mutated");
     assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
     assert_eq!(answer["response"]["uid"], "u-1");
@@ -47,13 +51,28 @@ fn malformed_reviews_are_answered_with_a_sentence() {
     };
     for (body, expected) in [
         (json!([]), "the body is no AdmissionReview that can be read"),
-        (json!({}), "a AdmissionReview of admission.k8s.io/v1 is answered here, and not a \"\" of \"\""),
-        (with("/apiVersion", json!("admission.k8s.io/v1beta1")), "not a \"AdmissionReview\" of \"admission.k8s.io/v1beta1\""),
+        (
+            json!({}),
+            "a AdmissionReview of admission.k8s.io/v1 is answered here, and not a \"\" of \"\"",
+        ),
+        (
+            with("/apiVersion", json!("admission.k8s.io/v1beta1")),
+            "not a \"AdmissionReview\" of \"admission.k8s.io/v1beta1\"",
+        ),
         (with("/request", Value::Null), "the AdmissionReview holds no request"),
         (with("/request/uid", Value::Null), "invalid type: null"),
-        (with("/request/operation", json!("CONNECT")), "the operation \"CONNECT\" is not looked at here"),
-        (with("/request/object", Value::Null), "the request to CREATE holds no object"),
-        (with("/request/object", json!("text")), "the object of the request is not a JSON object"),
+        (
+            with("/request/operation", json!("CONNECT")),
+            "the operation \"CONNECT\" is not looked at here",
+        ),
+        (
+            with("/request/object", Value::Null),
+            "the request to CREATE holds no object",
+        ),
+        (
+            with("/request/object", json!("text")),
+            "the object of the request is not a JSON object",
+        ),
     ] {
         let why = ask(Hook::MutatePods, &body).unwrap_err();
         assert!(why.contains(expected), "{why}");
@@ -69,7 +88,10 @@ fn a_large_object_is_answered() {
     large["metadata"]["annotations"] = json!({"example.test/large": "x".repeat(1_400_000)});
     let (answer, verdict) = ask(Hook::MutatePods, &review("CREATE", POD, &large, &Value::Null)).unwrap();
     assert_eq!(verdict, "mutated");
-    assert!(answer.to_string().len() < 2000, "a patch holds what changes and nothing else");
+    assert!(
+        answer.to_string().len() < 2000,
+        "a patch holds what changes and nothing else"
+    );
 }
 
 /// 7.5: while caches are being filled, what cannot be known is not deleted, and the answer asks for another try.
@@ -77,7 +99,11 @@ fn a_large_object_is_answered() {
 fn a_protected_object_waits_for_the_caches() {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop",
         "labels": {"policy.kruise.io/delete-protection": "Cascading"}}});
-    let (answer, verdict) = ask(Hook::Protect, &review("DELETE", ("", "v1", "Namespace"), &Value::Null, &namespace)).unwrap();
+    let (answer, verdict) = ask(
+        Hook::Protect,
+        &review("DELETE", ("", "v1", "Namespace"), &Value::Null, &namespace),
+    )
+    .unwrap();
     assert_eq!(verdict, "denied");
     let status = &answer["response"]["status"];
     assert_eq!((&status["code"], &status["reason"]), (&json!(409), &json!("Conflict")));
@@ -94,10 +120,16 @@ fn conversions_succeed_or_say_which_object_is_in_the_way() {
     let set = json!({"apiVersion": "apps.kruise.io/v1alpha1", "kind": "StatefulSet", "metadata": {"name": "web"}, "spec": {}});
     let (answer, verdict) = ask(Hook::Convert, &asked(json!([set]))).unwrap();
     assert_eq!((verdict, &answer["response"]["uid"]), ("converted", &json!("u-2")));
-    assert_eq!(answer["response"]["convertedObjects"][0]["apiVersion"], "apps.kruise.io/v1beta1");
+    assert_eq!(
+        answer["response"]["convertedObjects"][0]["apiVersion"],
+        "apps.kruise.io/v1beta1"
+    );
     for bad in [json!("text"), json!({"apiVersion": "v1", "kind": "Pod"})] {
         let (answer, verdict) = ask(Hook::Convert, &asked(json!([bad]))).unwrap();
-        assert_eq!((verdict, &answer["response"]["result"]["status"]), ("unconverted", &json!("Failure")));
+        assert_eq!(
+            (verdict, &answer["response"]["result"]["status"]),
+            ("unconverted", &json!("Failure"))
+        );
         assert_eq!(answer["response"]["uid"], "u-2");
         assert!(!answer["response"]["result"]["message"].as_str().unwrap().is_empty());
     }

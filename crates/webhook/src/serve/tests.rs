@@ -37,11 +37,19 @@ async fn other_paths_are_told_what_there_is() {
     let shared = shared(allow);
     let (code, text) = told(respond(&shared, post("/mutate", "")).await).await;
     assert_eq!(code, 404);
-    assert!(text.contains("nothing is served at /mutate") && text.contains("/convert"), "{text}");
+    assert!(
+        text.contains("nothing is served at /mutate") && text.contains("/convert"),
+        "{text}"
+    );
     let get = Request::get("/convert").body(Full::new(Bytes::new())).unwrap();
     assert_eq!(told(respond(&shared, get).await).await.0, 405);
     for hook in Hook::ALL {
-        assert_eq!(told(respond(&shared, post(hook.path(), "{}")).await).await.0, 200, "{}", hook.path());
+        assert_eq!(
+            told(respond(&shared, post(hook.path(), "{}")).await).await.0,
+            200,
+            "{}",
+            hook.path()
+        );
         assert_eq!(shared.metrics.count(hook, "allowed"), 1);
     }
 }
@@ -92,7 +100,9 @@ async fn the_deadline_is_that_of_the_request() {
 #[tokio::test]
 async fn too_many_requests_are_sent_away() {
     let shared = shared(allow);
-    let taken: Vec<_> = (0..REQUESTS_MAX).map(|_| admit(&shared, Some(10)).ok().unwrap()).collect();
+    let taken: Vec<_> = (0..REQUESTS_MAX)
+        .map(|_| admit(&shared, Some(10)).ok().unwrap())
+        .collect();
     let response = respond(&shared, post("/protect", "{}")).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["retry-after"], "1");
@@ -161,7 +171,9 @@ async fn certificates_change_while_connections_stand() {
 
     shared.show(serving_key(&first).unwrap());
     probe::answers(&place(address), &first.authorities, "u").await.unwrap();
-    let why = probe::answers(&place(address), &second.authorities, "u").await.unwrap_err();
+    let why = probe::answers(&place(address), &second.authorities, "u")
+        .await
+        .unwrap_err();
     assert!(why.contains("does not answer as the endpoint does"), "{why}");
 
     let mut standing = Standing::connect(address, &first).await;
@@ -227,7 +239,12 @@ impl Standing {
 
     async fn ask(&mut self) -> u16 {
         self.sender.ready().await.unwrap();
-        self.sender.send_request(Self::question()).await.unwrap().status().as_u16()
+        self.sender
+            .send_request(Self::question())
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
     }
 
     fn question() -> Request<Full<Bytes>> {
@@ -242,11 +259,19 @@ impl Standing {
 async fn an_expired_certificate_is_noticed_by_the_probe() {
     let (names, lifetimes) = (["127.0.0.1".to_owned()], Lifetimes::default());
     let long_ago: Timestamp = "2020-01-01T00:00:00Z".parse().unwrap();
-    let stored = renew(&decide(None, &names, &lifetimes, long_ago), None, &names, &lifetimes, long_ago);
+    let stored = renew(
+        &decide(None, &names, &lifetimes, long_ago),
+        None,
+        &names,
+        &lifetimes,
+        long_ago,
+    );
     let stored = stored.unwrap().unwrap();
     let shared = shared(review::answer);
     shared.show(serving_key(&stored).unwrap());
     let (_server, address) = Server::start((Ipv4Addr::LOCALHOST, 0).into(), shared).unwrap();
-    let why = probe::answers(&place(address), &stored.authorities, "u").await.unwrap_err();
+    let why = probe::answers(&place(address), &stored.authorities, "u")
+        .await
+        .unwrap_err();
     assert!(why.contains("expired"), "{why}");
 }

@@ -64,8 +64,15 @@ impl Calls {
             return Err(format!("did not write {path}: somebody else holds the lease now"));
         }
         let uri = format!("{path}?fieldManager={NAME}");
-        let uri = if content_type == APPLY { format!("{uri}&force=true") } else { uri };
-        match self.send(Method::PATCH, &uri, content_type, body.to_string().into_bytes()).await {
+        let uri = if content_type == APPLY {
+            format!("{uri}&force=true")
+        } else {
+            uri
+        };
+        match self
+            .send(Method::PATCH, &uri, content_type, body.to_string().into_bytes())
+            .await
+        {
             Ok(_) => Ok(()),
             Err(why) => Err(format!("failed to write {path}: {why}")),
         }
@@ -83,8 +90,12 @@ impl Calls {
         };
         // What is not base64 of text is no PEM either, and is decided upon as such.
         let text = |name: &str| {
-            let bytes = secret["data"][name].as_str().and_then(|text| STANDARD.decode(text).ok());
-            bytes.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+            let bytes = secret["data"][name]
+                .as_str()
+                .and_then(|text| STANDARD.decode(text).ok());
+            bytes
+                .and_then(|bytes| String::from_utf8(bytes).ok())
+                .unwrap_or_default()
         };
         let stored = Stored {
             authorities: text("ca.crt"),
@@ -129,8 +140,12 @@ impl Calls {
             operations.push(json!({"op": "test", "path": format!("/spec/versions/{index}/name"), "value": name}));
             operations.push(json!({"op": "replace", "path": format!("/spec/versions/{index}/served"), "value": true}));
         }
-        self.patch(&definition_path(), "application/json-patch+json", &Value::Array(operations))
-            .await
+        self.patch(
+            &definition_path(),
+            "application/json-patch+json",
+            &Value::Array(operations),
+        )
+        .await
     }
 }
 

@@ -47,7 +47,10 @@ impl Api {
     /// Names of what has been written since this was asked last.
     fn writes(&self) -> Vec<String> {
         let written = std::mem::take(&mut self.0.lock().unwrap().1);
-        written.iter().map(|path| path.split('/').rev().nth(1).unwrap().to_owned()).collect()
+        written
+            .iter()
+            .map(|path| path.split('/').rev().nth(1).unwrap().to_owned())
+            .collect()
     }
 
     fn client(&self) -> kube::Client {
@@ -67,7 +70,10 @@ impl Api {
         if head.method == Method::PATCH {
             let patch: Value = serde_json::from_slice(&body).unwrap();
             let known = state.0.get(&path).map(|o| o["metadata"]["resourceVersion"].clone());
-            if patch.pointer("/metadata/resourceVersion").is_some_and(|v| Some(v) != known.as_ref()) {
+            if patch
+                .pointer("/metadata/resourceVersion")
+                .is_some_and(|v| Some(v) != known.as_ref())
+            {
                 return answer(StatusCode::CONFLICT, &json!({"code": 409, "message": "stale"}));
             }
             state.1.push(path.clone());
@@ -92,7 +98,10 @@ impl Api {
 fn answer(code: StatusCode, object: &Value) -> Response<Body> {
     let mut object = object.clone();
     if !code.is_success() {
-        merge(&mut object, &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": ""}));
+        merge(
+            &mut object,
+            &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": ""}),
+        );
     }
     let mut response = Response::new(Body::from(object.to_string().into_bytes()));
     *response.status_mut() = code;
@@ -123,7 +132,7 @@ impl Room {
             lifetimes: Lifetimes::default(),
         };
         let fence = Fence::default();
-        let upkeep = Upkeep::new(options, api.client(), fence.clone(), shared, Arc::default());
+        let upkeep = Upkeep::new(options, api.client(), fence.clone(), shared);
         Room {
             api: api.clone(),
             upkeep,
@@ -142,7 +151,8 @@ impl Room {
 fn api() -> Api {
     let api = Api::default();
     let versions = json!([{"name": "v1beta1", "served": true, "storage": true}, {"name": "v1alpha1", "served": false, "storage": false}]);
-    let definition = json!({"metadata": {"name": SETS}, "spec": {"versions": versions, "conversion": {"strategy": "None"}}});
+    let definition =
+        json!({"metadata": {"name": SETS}, "spec": {"versions": versions, "conversion": {"strategy": "None"}}});
     api.put(&calls::definition_path(), definition);
     api
 }
@@ -230,7 +240,11 @@ async fn a_standby_shows_what_the_leader_has_made() {
     assert!(why.contains("tls.crt"), "{why}");
     assert!(standby.upkeep.shared.shows());
     leader.upkeep.look().await.unwrap();
-    assert_eq!(api.writes(), ["secrets"], "signed by the same authority, so that nothing is registered anew");
+    assert_eq!(
+        api.writes(),
+        ["secrets"],
+        "signed by the same authority, so that nothing is registered anew"
+    );
     standby.upkeep.look().await.unwrap();
 }
 
@@ -286,7 +300,11 @@ async fn files_from_outside_are_read_again() {
     room.upkeep.options.tls_directory = Some(directory.path().to_owned());
     let why = room.upkeep.look().await.unwrap_err();
     assert!(why.contains("ca.crt of --tls-dir"), "{why}");
-    for (name, text) in [("ca.crt", &first.authorities), ("tls.crt", &first.serving), ("tls.key", &first.serving_key)] {
+    for (name, text) in [
+        ("ca.crt", &first.authorities),
+        ("tls.crt", &first.serving),
+        ("tls.key", &first.serving_key),
+    ] {
         write(name, text);
     }
     room.upkeep.look().await.unwrap();
