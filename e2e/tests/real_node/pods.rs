@@ -117,7 +117,9 @@ async fn a_tag_that_does_not_exist_ends_the_old_container(api: &Api, ns: &str) {
 async fn a_gate_takes_the_pod_out_of_service(api: &Api, ns: &str) {
     api.create(&format!("/api/v1/namespaces/{ns}/services"), &service("web"))
         .await;
-    let gated = |pod: &mut Value| pod["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
+    let gated = |pod: &mut Value| {
+        pod["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
+    };
     let closed = run(api, ns, gated).await;
     assert!(!is_ready(&closed));
     assert_eq!(condition(&closed, "Ready")["reason"], "ReadinessGatesNotReady");
@@ -147,7 +149,7 @@ fn resources(cpu: &str, memory: &str) -> Value {
 
 async fn cpu_is_resized_without_a_restart(api: &Api, ns: &str) {
     let before = run(api, ns, |pod| {
-        pod["spec"]["containers"][0]["resources"] = resources("100m", "64Mi")
+        pod["spec"]["containers"][0]["resources"] = resources("100m", "64Mi");
     })
     .await;
     let id = incarnation(&before, "main").1;
@@ -184,7 +186,10 @@ async fn memory_is_resized_by_a_restart_where_the_policy_says_so(api: &Api, ns: 
 
 async fn a_resize_beyond_the_node_is_refused(api: &Api, ns: &str) {
     let requests = json!({"requests": {"cpu": "50m"}});
-    run(api, ns, |pod| pod["spec"]["containers"][0]["resources"] = requests).await;
+    run(api, ns, |pod| {
+        pod["spec"]["containers"][0]["resources"] = requests;
+    })
+    .await;
     let body = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1000"}}}]}});
     let path = format!("{}/web/resize", pods(ns));
     let content = Some(("application/strategic-merge-patch+json", &body));
@@ -203,7 +208,10 @@ async fn a_resize_without_room_is_deferred(api: &Api, ns: &str) {
     let mut other = pod("other", "app:v1");
     other["spec"]["containers"][0]["resources"] = requests();
     api.create(&pods(ns), &other).await;
-    let before = run(api, ns, |pod| pod["spec"]["containers"][0]["resources"] = requests()).await;
+    let before = run(api, ns, |pod| {
+        pod["spec"]["containers"][0]["resources"] = requests();
+    })
+    .await;
     // All of the node for this pod: it could have it if there were no other.
     let node = api.read("/api/v1/nodes/real-0").await;
     let all = &node["status"]["allocatable"]["cpu"];
