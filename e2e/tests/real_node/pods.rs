@@ -12,7 +12,6 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     crate::scenarios!(
@@ -25,7 +24,8 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
             a_gate_takes_the_pod_out_of_service,
             cpu_is_resized_without_a_restart,
             memory_is_resized_by_a_restart_where_the_policy_says_so,
-            a_resize_that_never_fits_is_infeasible,
+            a_resize_beyond_the_node_is_refused,
+            a_resize_without_room_is_deferred,
         ]
     )
 }
@@ -117,7 +117,9 @@ async fn a_tag_that_does_not_exist_ends_the_old_container(api: &Api, ns: &str) {
 async fn a_gate_takes_the_pod_out_of_service(api: &Api, ns: &str) {
     api.create(&format!("/api/v1/namespaces/{ns}/services"), &service("web"))
         .await;
-    let gated = |pod: &mut Value| pod["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
+    let gated = |pod: &mut Value| {
+        pod["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
+    };
     let closed = run(api, ns, gated).await;
     assert!(!is_ready(&closed));
     assert_eq!(condition(&closed, "Ready")["reason"], "ReadinessGatesNotReady");
@@ -147,7 +149,7 @@ fn resources(cpu: &str, memory: &str) -> Value {
 
 async fn cpu_is_resized_without_a_restart(api: &Api, ns: &str) {
     let before = run(api, ns, |pod| {
-        pod["spec"]["containers"][0]["resources"] = resources("100m", "64Mi")
+        pod["spec"]["containers"][0]["resources"] = resources("100m", "64Mi");
     })
     .await;
     let id = incarnation(&before, "main").1;
@@ -182,29 +184,49 @@ async fn memory_is_resized_by_a_restart_where_the_policy_says_so(api: &Api, ns: 
     );
 }
 
-async fn a_resize_that_never_fits_is_infeasible(api: &Api, ns: &str) {
-    let before = run(api, ns, |pod| {
-        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "50m"}})
+async fn a_resize_beyond_the_node_is_refused(api: &Api, ns: &str) {
+    let requests = json!({"requests": {"cpu": "50m"}});
+    run(api, ns, |pod| {
+        pod["spec"]["containers"][0]["resources"] = requests;
     })
     .await;
     let body = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1000"}}}]}});
     let path = format!("{}/web/resize", pods(ns));
     let content = Some(("application/strategic-merge-patch+json", &body));
-    // The API server may know the room of the node, and refuse at once.
+    // The API server knows the node: nothing is left to the kubelet to call infeasible.
     match api.send(http::Method::PATCH, &path, content).await {
-        Err(kube::Error::Api(status)) => assert!(status.message.contains("enough allocatable"), "{}", status.message),
-        Err(error) => panic!("PATCH {path}: {error}"),
-        Ok(_) => {
-            let told = |pod: &Value| condition(pod, "PodResizePending")["reason"] == "Infeasible";
-            pod_until(api, ns, "web", "infeasible", told).await;
+        Err(kube::Error::Api(status)) => {
+            assert_eq!(status.code, 403);
+            assert!(status.message.contains("enough allocatable"), "{}", status.message);
         }
+        other => panic!("PATCH {path}: {other:?}"),
     }
-    let unchanged = |pods: &flotilla_e2e::api::Objects| {
-        pods.get("web")
-            .is_some_and(|pod| incarnation(pod, "main") == incarnation(&before, "main") && is_ready(pod))
-    };
-    api.throughout(&pods(ns), Duration::from_secs(1), "it runs on", unchanged)
-        .await;
+}
+
+async fn a_resize_without_room_is_deferred(api: &Api, ns: &str) {
+    let requests = || json!({"requests": {"cpu": "50m"}});
+    let mut other = pod("other", "app:v1");
+    other["spec"]["containers"][0]["resources"] = requests();
+    api.create(&pods(ns), &other).await;
+    let before = run(api, ns, |pod| {
+        pod["spec"]["containers"][0]["resources"] = requests();
+    })
+    .await;
+    // All of the node for this pod: it could have it if there were no other.
+    let node = api.read("/api/v1/nodes/real-0").await;
+    let all = &node["status"]["allocatable"]["cpu"];
+    resize(api, ns, "web", "main", &json!({"requests": {"cpu": all}})).await;
+    let told = |pod: &Value| condition(pod, "PodResizePending")["reason"] == "Deferred";
+    let during = pod_until(api, ns, "web", "deferred", told).await;
+    assert_eq!(
+        container(&during, "main")["resources"],
+        container(&before, "main")["resources"]
+    );
+    assert_eq!(incarnation(&during, "main"), incarnation(&before, "main"));
+    assert!(is_ready(&during), "it runs on");
+    resize(api, ns, "web", "main", &requests()).await;
+    let settled = |pod: &Value| condition(pod, "PodResizePending").is_null();
+    pod_until(api, ns, "web", "no longer deferred", settled).await;
 }
 
 /// The limit on cpu that the kernel holds a container to, in percent of one processor, from its cgroup.
