@@ -206,3 +206,105 @@ fn without_keys(detail: &PodDetail, released: &[&'static str], now: Timestamp) -
         now,
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, at, pod};
+
+    fn held(message: &str, is_true: bool) -> PodRecord {
+        let fixture = pod("web-0").detailed(|d| {
+            d.kruise_ready = Some(GateCondition {
+                index: 1,
+                is_true,
+                message: message.into(),
+                since: None,
+            });
+        });
+        fixture.build("web")
+    }
+
+    const OURS: &str = r#"[{"userAgent":"Lifecycle","key":"preUpdateHook"}]"#;
+    const BOTH: &str = r#"[{"userAgent":"Lifecycle","key":"preUpdateHook"},{"userAgent":"Probe","key":"x"}]"#;
+
+    #[test]
+    fn rule_4_7_the_message_is_a_sorted_list_as_go_writes_it() {
+        let unsorted = r#"[{"key":"x","userAgent":"Probe"},{"key":"preUpdateHook","userAgent":"Lifecycle"}]"#;
+        assert_eq!(message(&keys(unsorted)), BOTH);
+        assert_eq!(message(&BTreeSet::new()), "");
+        for nonsense in ["", "x", "{}", r#"[{"key":1}]"#] {
+            assert!(keys(nonsense).is_empty());
+        }
+    }
+
+    #[test]
+    fn rule_4_8_a_key_is_always_written_with_status_false() {
+        for message in ["", r#"[{"userAgent":"Probe","key":"x"}]"#] {
+            let pod = held(message, true);
+            let detail = pod.detail.clone().expect("a detail");
+            let Some(Command::Patch { body, .. }) = take_out(&pod, &detail, Leaving::Hook(PRE_UPDATE), at(NOW)) else {
+                panic!("it has the gate")
+            };
+            let written = &body["status"]["conditions"][0];
+            assert_eq!(written["status"], "False");
+            assert_eq!(
+                keys(written["message"].as_str().unwrap_or_default()).len(),
+                1 + usize::from(!message.is_empty())
+            );
+        }
+    }
+
+    #[test]
+    fn rule_4_8_the_condition_is_true_exactly_when_no_key_is_left() {
+        for (what, message, is_true, released, expected) in [
+            (
+                "ours alone is released",
+                OURS,
+                false,
+                vec![PRE_UPDATE],
+                Some(("True", "")),
+            ),
+            (
+                "another's stays",
+                BOTH,
+                false,
+                vec![PRE_UPDATE],
+                Some(("False", r#"[{"userAgent":"Probe","key":"x"}]"#)),
+            ),
+            ("nothing is released", OURS, false, vec![PRE_DELETE], None),
+            (
+                "a condition without keys and status",
+                "",
+                false,
+                vec![],
+                Some(("True", "")),
+            ),
+            ("True in spite of a key", OURS, true, vec![], Some(("False", OURS))),
+            ("as it should be", "", true, vec![PRE_UPDATE], None),
+        ] {
+            let pod = held(message, is_true);
+            let detail = pod.detail.clone().expect("a detail");
+            let back = Back {
+                updated: false,
+                released: &released,
+                examined: None,
+            };
+            let found = put_back(&pod, &detail, back, at(NOW)).map(|command| match command {
+                Command::Patch { body, .. } => {
+                    let last = body
+                        .as_array()
+                        .and_then(|list| list.last())
+                        .cloned()
+                        .unwrap_or_default();
+                    (last["value"]["status"].clone(), last["value"]["message"].clone())
+                }
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(
+                found,
+                expected.map(|(status, message)| (json!(status), json!(message))),
+                "{what}"
+            );
+        }
+    }
+}

@@ -265,6 +265,8 @@ impl Plan<'_> {
                 }
                 next
             }
+            // Where the set cannot be read, nobody knows whether it is wanted.
+            State::PreparingDelete if self.view.set.spec.is_stopped(Area::Update) => return None,
             State::PreparingDelete if !course.is_wanted || course.is_specified => return None,
             State::PreparingDelete => lifecycle::back_to_normal(&hooks, pod),
         };

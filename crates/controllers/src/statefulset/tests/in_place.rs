@@ -788,3 +788,148 @@ fn ruling_18_a_special_pod_keeps_its_resources() {
     );
     assert!(!state_of(&found[1].3).resources);
 }
+
+/// What the Go manager left on a pod at the moment of the hand-over, and all that is left to do.
+#[test]
+fn hand_over_in_every_state_restarts_nothing_twice() {
+    let go = |extra: &str| {
+        format!(
+            r#"{{"revision":"new","updateTimestamp":"1970-01-02T03:46:10Z","lastContainerStatuses":{{"main":{{"imageID":"id-of-v1"}}}}{extra}}}"#
+        )
+    };
+    let restarted = || out(seen("web-0", "new", "v2").label(names::LIFECYCLE_STATE_LABEL, "Updating"));
+    let not_yet = || restarted().detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]));
+    let prepared = || {
+        out(seen("web-0", "new", "v1").label(names::LIFECYCLE_STATE_LABEL, "Updating")).annotated(
+            GRACE,
+            r#"{"revision":"new","containerImages":{"main":"v2"},"graceSeconds":10,"metaDataPatch":"eyJtZXRhZGF0YSI6eyJsYWJlbHMiOnsidGllciI6ImIifX19","oldTemplate":{"spec":{}}}"#,
+        )
+    };
+    let null = r#"{"revision":"new","updateTimestamp":"1970-01-02T03:46:10Z","lastContainerStatuses":null}"#.to_owned();
+    for (what, fixture, text, expected) in [
+        (
+            "restarted",
+            restarted(),
+            go(r#","updateImages":true"#),
+            vec!["in-place", "ready"],
+        ),
+        ("not restarted", not_yet(), go(r#","updateImages":true"#), vec![]),
+        (
+            "written before there were flags",
+            restarted(),
+            go(""),
+            vec!["in-place", "ready"],
+        ),
+        ("grace period over", prepared(), null.clone(), vec!["in-place"]),
+        ("nothing was changed", restarted(), null, vec!["in-place", "ready"]),
+        (
+            "a batch to come, of the same container's resources",
+            restarted(),
+            go(
+                r#","nextContainerResources":{"main":{"limits":{"cpu":"2"}}},"preCheckBeforeNext":{"containersRequiredReady":["main"]}"#,
+            ),
+            vec!["resize", "in-place"],
+        ),
+    ] {
+        let decision = in_place(1).pod(fixture.annotated(STATE, &text)).decide();
+        let found = patches(&decision);
+        assert_eq!(
+            found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+            expected,
+            "{what}"
+        );
+        let images = found
+            .iter()
+            .filter_map(|(.., body)| body.pointer("/spec/containers/0/image"))
+            .count();
+        assert_eq!(images, usize::from(what == "grace period over"), "{what}");
+        if what == "grace period over" {
+            assert_eq!(found[0].3["metadata"]["labels"]["tier"], "b");
+        }
+    }
+}
+
+#[test]
+fn rule_4_6_environments_are_complete_when_the_agent_says_so() {
+    use flotilla_model::records::MetadataEnv;
+    let expected = crate::shared::inplace::hash::environment([("ROLE", "leader")]);
+    let state = InPlaceState {
+        env_from_metadata: true,
+        images: false,
+        before: std::collections::BTreeMap::default(),
+        ..note("new", 5)
+    };
+    let fixture = |meta: Option<(&str, u32)>| {
+        let fixture = out(seen("web-0", "new", "v2").label("role", "leader")).annotated(STATE, &state.to_text());
+        let fixture = fixture.detailed(|d| {
+            Arc::make_mut(&mut d.spec).containers[0].metadata_env = vec![MetadataEnv {
+                name: "ROLE".into(),
+                is_label: true,
+                key: "role".into(),
+            }];
+        });
+        match meta {
+            None => fixture,
+            Some((id, hash)) => {
+                let hashes = json!({"plainHash": 1, "extractedEnvFromMetadataHash": hash});
+                let meta = json!({"containers": [{"name": "main", "containerID": id, "hashes": hashes}]});
+                fixture.annotated(names::RUNTIME_CONTAINERS_META, &meta.to_string())
+            }
+        }
+    };
+    for (what, meta, complete) in [
+        ("no agent", None, false),
+        ("another environment", Some(("containerd://1", expected ^ 1)), false),
+        ("another container", Some(("containerd://0", expected)), false),
+        ("as expected", Some(("containerd://1", expected)), true),
+    ] {
+        let decision = in_place(1).pod(fixture(meta)).decide();
+        assert_eq!(patches(&decision).len() == 1, complete, "{what}");
+        let said = decision
+            .waits
+            .iter()
+            .any(|w| matches!(w.cause, WaitCause::InPlaceEnvironment { .. }));
+        assert_eq!(said, !complete, "{what}");
+    }
+}
+
+#[test]
+fn rule_4_6_a_state_of_another_revision_concludes_nothing() {
+    // The label is what the pod is; the note about another revision is not used, and the pod serves.
+    let fixture = out(seen("web-0", "new", "v2")).annotated(STATE, &note("old", 30).to_text());
+    let decision = in_place(1).pod(fixture).decide();
+    assert_eq!(
+        patches(&decision).iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+        ["ready"]
+    );
+    assert!(decision.events.iter().any(|e| e.message.contains("revision old")));
+}
+
+#[test]
+fn rule_4_3_an_old_server_gets_resources_in_the_pod_itself() {
+    use crate::shared::inplace::apply::Target;
+    use crate::shared::inplace::{Changes, UpdateSpec};
+    let pod = seen("web-0", "old", "v1").build("web");
+    let detail = pod.detail.clone().expect("a detail");
+    let spec = UpdateSpec {
+        changes: Changes {
+            resources: [("main".to_owned(), json!({"limits": {"cpu": "2"}}))].into(),
+            ..Changes::default()
+        },
+        ..UpdateSpec::default()
+    };
+    for supports_resize in [true, false] {
+        let target = Target {
+            pod: &pod,
+            detail: &detail,
+            now: at(NOW),
+            supports_resize,
+        };
+        let writes = target.begin(note("new", 0), &spec, json!({}));
+        let Command::Patch { body, .. } = &writes.pod else {
+            panic!("{:?}", writes.pod)
+        };
+        assert_eq!(writes.resize.is_some(), supports_resize);
+        assert_eq!(body.pointer("/spec/containers/0/resources").is_some(), !supports_resize);
+    }
+}
