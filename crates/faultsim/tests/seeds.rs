@@ -65,7 +65,7 @@ fn updates_in_place_hold_alone_and_do_happen() {
         trace: true,
         ..Options::default()
     };
-    let (mut patches, mut resizes) = (0, 0);
+    let mut patches = 0;
     for seed in 0..10 {
         let outcome = run(&Schedule::of_seed(seed, &wanted), options);
         assert_eq!(outcome.violation, None, "--fault in-place --seed {seed}");

@@ -96,7 +96,7 @@ pub(crate) struct Judge {
     /// How pods are updated in place.
     in_place: Option<InPlace>,
     /// Pods whose images a manager has changed, with the generation of the set that was seen.
-    changed: BTreeSet<(Uid, i64)>,
+    changed: BTreeSet<(Uid, Uid, i64)>,
 }
 
 impl Judge {
@@ -379,7 +379,8 @@ impl Judge {
             })?;
         }
         if change.image {
-            let is_first = self.changed.insert((before.meta.uid.clone(), set.generation));
+            let cause = (before.meta.uid.clone(), set.meta.uid.clone(), set.generation);
+            let is_first = self.changed.insert(cause);
             require(is_first, "4.3 one restart", || {
                 format!(
                     "the images of {name} are changed twice for generation {}",
