@@ -69,14 +69,9 @@ fn updates_in_place_hold_alone_and_do_happen() {
     for seed in 0..10 {
         let outcome = run(&Schedule::of_seed(seed, &wanted), options);
         assert_eq!(outcome.violation, None, "--fault in-place --seed {seed}");
-        let sent = |what: &str| outcome.trace.iter().filter(|line| line.contains(what)).count();
-        patches += sent("\"image\":");
-        resizes += sent("patch pods/resize");
+        patches += outcome.trace.iter().filter(|line| line.contains("\"image\":")).count();
     }
-    assert!(
-        patches > 10 && resizes > 0,
-        "{patches} patches of images, {resizes} of resources"
-    );
+    assert!(patches > 10, "{patches} patches of images");
 }
 
 /// Rows of a table of README.md, as their cells.

@@ -4,6 +4,7 @@ use super::{Verdict, available_from, budget_of, is_available, is_classic, ordina
 use crate::in_place::{Change, InPlace, unheld};
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;
+use flotilla_model::records::PodDetail;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp, Uid};
@@ -358,6 +359,11 @@ impl Judge {
         let (set, name) = (writing.decided.set.clone(), before.name());
         let change = Change::of(before, after);
         if !(change.image || change.leaves_service || change.revision) {
+            return Ok(());
+        }
+        // What was begun is finished when its grace period has ended, whatever the set asks for meanwhile.
+        let has_begun = |d: &PodDetail| d.annotations.get("apps.kruise.io/inplace-update-grace").is_some();
+        if !change.revision && before.detail.as_deref().is_some_and(has_begun) {
             return Ok(());
         }
         let Some(ordinal) = ordinal_in(name, set.name()) else {
