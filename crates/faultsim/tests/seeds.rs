@@ -55,6 +55,25 @@ fn every_kind_of_fault_comes_and_holds_alone() {
     }
 }
 
+#[test]
+fn updates_in_place_hold_alone_and_do_happen() {
+    let wanted = Wanted {
+        faults: vec![FaultKind::InPlace],
+        ..Wanted::default()
+    };
+    let options = Options {
+        trace: true,
+        ..Options::default()
+    };
+    let mut patches = 0;
+    for seed in 0..10 {
+        let outcome = run(&Schedule::of_seed(seed, &wanted), options);
+        assert_eq!(outcome.violation, None, "--fault in-place --seed {seed}");
+        patches += outcome.trace.iter().filter(|line| line.contains("\"image\":")).count();
+    }
+    assert!(patches > 10, "{patches} patches of images");
+}
+
 /// Rows of a table of README.md, as their cells.
 fn table(heading: &str) -> Vec<Vec<String>> {
     let text = include_str!("../README.md");

@@ -4,6 +4,7 @@ use super::{Verdict, available_from, budget_of, is_available, is_classic, ordina
 use crate::in_place::{Change, InPlace, unheld};
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;
+use flotilla_model::records::PodDetail;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp, Uid};
@@ -96,7 +97,7 @@ pub(crate) struct Judge {
     /// How pods are updated in place.
     in_place: Option<InPlace>,
     /// Pods whose images a manager has changed, with the generation of the set that was seen.
-    changed: BTreeSet<(Uid, i64)>,
+    changed: BTreeSet<(Uid, Uid, i64)>,
 }
 
 impl Judge {
@@ -360,6 +361,11 @@ impl Judge {
         if !(change.image || change.leaves_service || change.revision) {
             return Ok(());
         }
+        // What was begun is finished when its grace period has ended, whatever the set asks for meanwhile.
+        let has_begun = |d: &PodDetail| d.annotations.get("apps.kruise.io/inplace-update-grace").is_some();
+        if !change.revision && before.detail.as_deref().is_some_and(has_begun) {
+            return Ok(());
+        }
         let Some(ordinal) = ordinal_in(name, set.name()) else {
             return require(false, "1.3.4 names", || {
                 format!("{name} has no ordinal, and is updated")
@@ -379,7 +385,8 @@ impl Judge {
             })?;
         }
         if change.image {
-            let is_first = self.changed.insert((before.meta.uid.clone(), set.generation));
+            let cause = (before.meta.uid.clone(), set.meta.uid.clone(), set.generation);
+            let is_first = self.changed.insert(cause);
             require(is_first, "4.3 one restart", || {
                 format!(
                     "the images of {name} are changed twice for generation {}",
