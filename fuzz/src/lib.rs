@@ -166,7 +166,9 @@ mod tests {
                 .collect();
             inputs.sort();
             assert!(!inputs.is_empty(), "{name}");
-            inputs.iter().for_each(|input| target(input));
+            for input in &inputs {
+                target(input);
+            }
             let mut random = Random::new(7);
             for _ in 0..2000 {
                 target(&changed(&inputs, &mut random));

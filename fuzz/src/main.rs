@@ -57,6 +57,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
     Ok(parsed)
 }
 
+// How long to go on is a matter of the clock.
+#[allow(clippy::disallowed_methods)]
 fn run((name, target): &Target, time: Duration, seed: u64) -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let inputs = corpus(&root.join("corpus").join(name))?;

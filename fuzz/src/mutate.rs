@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Numbers from a seed (SplitMix64), the same everywhere.
+/// Numbers from a seed (`SplitMix64`), the same everywhere.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

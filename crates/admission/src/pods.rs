@@ -6,7 +6,7 @@
 mod gates;
 mod launch;
 
-use crate::{Refusal, Reply, Request, Verdict, admit};
+use crate::{Refusal, Reply, Request, Verdict};
 use serde_json::Value;
 
 /// The chain for a new pod.
@@ -16,16 +16,17 @@ pub(crate) fn chain(request: &Request<'_>, pod: &Value) -> Reply {
         Ok(launch) => launch,
         Err(message) => return Verdict::Deny(Refusal { code: 422, message }).into(),
     };
-    if !needs_gate && launch.is_empty() {
-        return Reply {
-            verdict: Verdict::Allow,
-            warnings: launch.warnings,
-        };
-    }
-    let mut changed = pod.clone();
+    let mut operations = Vec::new();
     if needs_gate {
-        gates::add(&mut changed);
+        operations.push(gates::operation(pod));
     }
-    launch.apply(&mut changed);
-    admit::changed(pod, &changed, launch.warnings)
+    launch.operations(pod, &mut operations);
+    Reply {
+        verdict: if operations.is_empty() {
+            Verdict::Allow
+        } else {
+            Verdict::Mutate(operations)
+        },
+        warnings: launch.warnings,
+    }
 }

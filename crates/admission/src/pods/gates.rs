@@ -28,11 +28,12 @@ fn is_ours(pod: &Value) -> bool {
     })
 }
 
-/// Adds the gate after those that there are.
-pub(super) fn add(pod: &mut Value) {
+/// Adds the gate after those that there are. A field that is null is replaced by `add`.
+pub(super) fn operation(pod: &Value) -> Value {
     let gate = json!({"conditionType": names::KRUISE_POD_READY});
-    match pod["spec"].get_mut("readinessGates").and_then(Value::as_array_mut) {
-        Some(gates) => gates.push(gate),
-        None => pod["spec"]["readinessGates"] = json!([gate]),
+    if at(pod, &["spec", "readinessGates"]).is_some_and(Value::is_array) {
+        json!({"op": "add", "path": "/spec/readinessGates/-", "value": gate})
+    } else {
+        json!({"op": "add", "path": "/spec/readinessGates", "value": [gate]})
     }
 }

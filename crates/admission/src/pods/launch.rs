@@ -2,7 +2,7 @@
 //! key of the pod's barrier, a config map. The kubelet holds a container whose key is not there yet.
 
 use crate::Request;
-use crate::json::{annotation, at, list, list_mut, text};
+use crate::json::{annotation, at, list, text};
 use flotilla_api::names;
 use serde_json::{Value, json};
 
@@ -24,28 +24,28 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn is_empty(&self) -> bool {
-        self.barriers.is_empty()
-    }
-
     /// Puts the barriers first into each container's environment. One that is there already is replaced, as other containers may have
     /// been injected before this one since.
-    pub(super) fn apply(&self, pod: &mut Value) {
+    pub(super) fn operations(&self, pod: &Value, operations: &mut Vec<Value>) {
         if let Some(name) = &self.name {
-            pod["metadata"]["name"] = Value::from(name.as_str());
+            operations.push(json!({"op": "add", "path": "/metadata/name", "value": name}));
         }
-        let containers = list_mut(&mut pod["spec"], "containers");
-        for (container, barrier) in containers.iter_mut().zip(&self.barriers) {
-            let Some(container) = container.as_object_mut() else {
+        let containers = list(pod, &["spec", "containers"]).iter().zip(&self.barriers);
+        for (index, (container, barrier)) in containers.enumerate().filter(|(_, (c, _))| c.is_object()) {
+            let path = format!("/spec/containers/{index}/env");
+            let is_barrier = |entry: &&Value| text(entry, &["name"]) == names::LAUNCH_BARRIER_ENV;
+            let entries = list(container, &["env"]);
+            let found = entries.iter().filter(is_barrier).count();
+            if found == 1 && entries.first() == Some(barrier) {
                 continue;
-            };
-            let env = container.entry("env").or_insert(Value::Null);
-            if let Some(entries) = env.as_array_mut() {
-                entries.retain(|entry| text(entry, &["name"]) != names::LAUNCH_BARRIER_ENV);
-                entries.insert(0, barrier.clone());
-            } else {
-                *env = json!([barrier]);
             }
+            operations.push(if found == 0 && !entries.is_empty() {
+                json!({"op": "add", "path": format!("{path}/0"), "value": barrier})
+            } else {
+                let others = entries.iter().filter(|entry| !is_barrier(entry));
+                let env: Vec<&Value> = [barrier].into_iter().chain(others).collect();
+                json!({"op": "add", "path": path, "value": env})
+            });
         }
     }
 }
