@@ -61,54 +61,90 @@ pub(crate) async fn measure() -> Vec<Figure> {
         "webhook: {made} pods of each kind, {} certificates, {cpu:.2} s CPU of the manager",
         seen.len()
     );
-    let handler = |quantile| after.quantile_since(&before, quantile) * 1e3;
-    let line = |what: &str, unit, ours, peer: (&'static str, f64), bar| Figure {
-        what: format!("pod webhook, {made} pods: {what}"),
-        unit,
-        ours,
-        peer,
-        bar,
+    let run = Run {
+        made,
+        cpu,
+        written,
+        handlers: [before, after],
+        with,
+        without,
     };
-    let client = |what, quantile| {
-        let (ours, peer) = (
-            quantile_of(&mut with.clone(), quantile),
-            quantile_of(&mut without.clone(), quantile),
-        );
-        line(what, Unit::Milliseconds, ours, ("not asked about", peer), Bar::None)
-    };
-    vec![
-        client("creation, p50", 0.5),
-        client("creation, p99", 0.99),
-        line(
-            "handler, p50 at most",
-            Unit::Milliseconds,
-            handler(0.5),
-            ("its timeout", 2000.0),
-            Bar::Below(5.0),
-        ),
-        line(
-            "handler, p99 at most",
-            Unit::Milliseconds,
-            handler(0.99),
-            ("its timeout", 2000.0),
-            Bar::Below(20.0),
-        ),
-        // Of the whole process, which also watches the pods and looks after certificates.
-        line(
-            "CPU of the manager each",
-            Unit::Milliseconds,
-            cpu * 1e3 / asked,
-            ("one core", 1000.0),
-            Bar::None,
-        ),
-        line(
-            "API writes by the controllers",
-            Unit::Writes,
+    run.figures()
+}
+
+/// What one run gave.
+struct Run {
+    made: usize,
+    cpu: f64,
+    written: f64,
+    /// The handler before and after it.
+    handlers: [Handler; 2],
+    /// How long each creation took, in milliseconds.
+    with: Vec<f64>,
+    without: Vec<f64>,
+}
+
+impl Run {
+    fn figures(&self) -> Vec<Figure> {
+        let Run {
+            made,
+            cpu,
             written,
-            ("pods", asked),
-            Bar::Below(0.5),
-        ),
-    ]
+            handlers: [before, after],
+            with,
+            without,
+        } = self;
+        #[allow(clippy::cast_precision_loss)] // Thousands.
+        let asked = *made as f64;
+        let handler = |quantile| after.quantile_since(before, quantile) * 1e3;
+        let line = |what: &str, unit, ours, peer: (&'static str, f64), bar| Figure {
+            what: format!("pod webhook, {made} pods: {what}"),
+            unit,
+            ours,
+            peer,
+            bar,
+        };
+        let client = |what, quantile| {
+            let (ours, peer) = (
+                quantile_of(&mut with.clone(), quantile),
+                quantile_of(&mut without.clone(), quantile),
+            );
+            line(what, Unit::Milliseconds, ours, ("not asked about", peer), Bar::None)
+        };
+        vec![
+            client("creation, p50", 0.5),
+            client("creation, p99", 0.99),
+            line(
+                "handler, p50 at most",
+                Unit::Milliseconds,
+                handler(0.5),
+                ("its timeout", 2000.0),
+                Bar::Below(5.0),
+            ),
+            line(
+                "handler, p99 at most",
+                Unit::Milliseconds,
+                handler(0.99),
+                ("its timeout", 2000.0),
+                Bar::Below(20.0),
+            ),
+            // Of the whole process, which also watches the pods and looks after certificates.
+            line(
+                "CPU of the manager each",
+                Unit::Milliseconds,
+                *cpu * 1e3 / asked,
+                ("one core", 1000.0),
+                Bar::None,
+            ),
+            line(
+                "API writes by the controllers",
+                Unit::Writes,
+                *written,
+                ("pods", asked),
+                Bar::Below(0.5),
+            ),
+        ]
+    }
 }
 
 /// Creates pods and returns how long each took, in milliseconds.

@@ -136,8 +136,8 @@ struct Kind<'a> {
     group: Cow<'a, str>,
     #[serde(borrow)]
     version: Cow<'a, str>,
-    #[serde(borrow)]
-    kind: Cow<'a, str>,
+    #[serde(borrow, rename = "kind")]
+    name: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -200,7 +200,7 @@ fn admit(body: &[u8], decide: impl FnOnce(&Request<'_>) -> Reply) -> Result<Answ
         operation,
         group: &question.kind.group,
         version: &question.kind.version,
-        kind: &question.kind.kind,
+        kind: &question.kind.name,
         namespace: &question.namespace,
         name: &question.name,
         object,

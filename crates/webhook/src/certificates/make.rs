@@ -47,7 +47,8 @@ pub fn renew(
 }
 
 fn bundle(blocks: &[&str]) -> String {
-    blocks.iter().map(|block| format!("{}\n", block.trim())).collect()
+    let blocks: Vec<_> = blocks.iter().map(|block| block.trim()).collect();
+    blocks.join("\n") + "\n"
 }
 
 /// Always the same, so that the name of the issuer need not be read from its certificate.

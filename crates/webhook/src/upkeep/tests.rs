@@ -18,7 +18,9 @@ const SECRET: &str = "/api/v1/namespaces/ns/secrets/flotilla-webhook-certificate
 
 /// Objects by path, and what was written, in order.
 #[derive(Clone, Default)]
-struct Api(Arc<Mutex<(BTreeMap<String, Value>, Vec<String>)>>);
+struct Api(Arc<Mutex<State>>);
+
+type State = (BTreeMap<String, Value>, Vec<String>);
 
 fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
@@ -109,7 +111,6 @@ fn answer(code: StatusCode, object: &Value) -> Response<Body> {
 }
 
 struct Room {
-    api: Api,
     upkeep: Upkeep,
     fence: Fence,
     server: Option<Server>,
@@ -134,7 +135,6 @@ impl Room {
         let fence = Fence::default();
         let upkeep = Upkeep::new(options, api.client(), fence.clone(), shared);
         Room {
-            api: api.clone(),
             upkeep,
             fence,
             server: Some(server),
