@@ -25,7 +25,13 @@ fn spec(image: &str) -> Value {
         "nodeSelector": {"type": "real"},
         "terminationGracePeriodSeconds": 2,
         "containers": [
-            {"name": "main", "image": image, "ports": [{"containerPort": 8080}]},
+            {
+                "name": "main",
+                "image": image,
+                "ports": [{"containerPort": 8080}],
+                // A container without one is ready before its program listens.
+                "readinessProbe": {"httpGet": {"path": "/version", "port": 8080}, "periodSeconds": 1},
+            },
             {"name": "side", "image": "pause:1"},
         ],
     })

@@ -77,9 +77,10 @@ impl Cluster {
     pub(super) fn end_node(&self) -> Result<(), Error> {
         let Some(node) = self.node() else { return Ok(()) };
         self.process(Component::Kubelet).stop(END_WITHIN);
+        let sockets = node.shim_sockets();
         node.end_pods()?;
         self.process(Component::Containerd).stop(END_WITHIN);
-        node.end_shims()?;
+        node.end_shims(sockets)?;
         self.process(Component::Registry).stop(END_WITHIN);
         node.clear()
     }

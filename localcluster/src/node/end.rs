@@ -49,9 +49,8 @@ impl Node<'_> {
         Err(Error::RealNode(format!("processes of pods do not end: {:?}", left())))
     }
 
-    /// Ends the shims, which outlive containerd by design. containerd must have ended.
-    pub(crate) fn end_shims(&self) -> Result<(), Error> {
-        let sockets = self.shim_sockets();
+    /// Ends the shims, which outlive containerd by design, and removes their sockets. containerd must have ended.
+    pub(crate) fn end_shims(&self, sockets: Vec<PathBuf>) -> Result<(), Error> {
         let all_gone = clock::poll(GONE_WITHIN, || {
             let left = self.shims();
             left.iter().copied().for_each(kill);
@@ -98,8 +97,9 @@ impl Node<'_> {
         pids.filter(is_ours).collect()
     }
 
-    /// Sockets of the shims, which lie outside the directory; each bundle tells its own.
-    fn shim_sockets(&self) -> Vec<PathBuf> {
+    /// Sockets of the shims, which lie outside the directory; each bundle tells its own. To be asked before pods end: containerd removes
+    /// their bundles first, and may be gone before it removes the sockets.
+    pub(crate) fn shim_sockets(&self) -> Vec<PathBuf> {
         let bundles = self.path("containerd/state/io.containerd.runtime.v2.task/k8s.io");
         let entries = fs::read_dir(bundles).into_iter().flatten().flatten();
         let socket = |bundle: fs::DirEntry| {
