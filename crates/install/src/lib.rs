@@ -5,9 +5,11 @@
 //! cluster.
 
 mod chart;
+pub mod definition;
 mod marks;
 mod objects;
 mod permissions;
+mod place;
 mod settings;
 mod workload;
 mod yaml;
@@ -16,6 +18,7 @@ pub use chart::{File, chart};
 pub use marks::resolve;
 pub use objects::{Part, made_by_the_manager, manifests, objects, superset};
 pub use permissions::{PERMISSIONS, Permission, Scope, role_of_manager};
+pub use place::{Place, place};
 pub use settings::{Condition, Options, SETTINGS, Setting};
 
 /// Name of nearly everything: ServiceAccount, Deployment, roles and their bindings.
