@@ -110,7 +110,10 @@ impl Cluster {
 
     /// Deletes an object by its path. False if it was not there.
     pub async fn delete_at(&self, path: &str, options: &Value, what: &str) -> Result<bool, Error> {
-        match self.send(Method::DELETE, path, Some(("application/json", options))).await {
+        match self
+            .send(Method::DELETE, path, Some(("application/json", options)))
+            .await
+        {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
             Err(error) => Err(describe(what.to_owned(), &error)),

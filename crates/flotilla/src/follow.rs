@@ -55,7 +55,10 @@ async fn list(cluster: &Cluster, collection: &str, objects: &mut Objects) -> Res
     for object in items.iter().filter_map(Value::as_array).flatten() {
         objects.insert(name(object), object.clone());
     }
-    Ok(list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned())
+    Ok(list["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned())
 }
 
 /// One watch. True when `done` is content, false when it has to be begun anew.

@@ -35,7 +35,10 @@ pub fn kept(ours: &Value, live: &Value) -> Vec<String> {
 }
 
 fn versions(definition: &Value) -> &[Value] {
-    definition.pointer("/spec/versions").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]

@@ -7,12 +7,27 @@ const KINDS: &[(&str, &str, &str, bool)] = &[
     ("v1", "Namespace", "namespaces", false),
     ("v1", "ServiceAccount", "serviceaccounts", true),
     ("v1", "Service", "services", true),
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", false),
+    (
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        false,
+    ),
     ("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false),
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", false),
+    (
+        "rbac.authorization.k8s.io/v1",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        false,
+    ),
     ("rbac.authorization.k8s.io/v1", "Role", "roles", true),
     ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", true),
-    ("flowcontrol.apiserver.k8s.io/v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", false),
+    (
+        "flowcontrol.apiserver.k8s.io/v1",
+        "PriorityLevelConfiguration",
+        "prioritylevelconfigurations",
+        false,
+    ),
     ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "flowschemas", false),
     ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", true),
     ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", true),
@@ -49,7 +64,9 @@ pub fn place(object: &Value) -> Place {
     } else {
         format!("/{root}/{version}/{resource}/{name}")
     };
-    let group = version.split_once('/').map_or(String::new(), |(group, _)| format!(".{group}"));
+    let group = version
+        .split_once('/')
+        .map_or(String::new(), |(group, _)| format!(".{group}"));
     Place {
         path,
         name: format!("{}{group}/{name}", kind.to_lowercase()),
@@ -68,7 +85,11 @@ mod tests {
         let mut paths: Vec<String> = objects.iter().map(|object| place(object).path).collect();
         assert!(paths.contains(&"/apis/apps/v1/namespaces/here/deployments/flotilla-manager".to_owned()));
         assert!(paths.contains(&"/api/v1/namespaces/here".to_owned()));
-        assert!(objects.iter().any(|o| place(o).name == "clusterrole.rbac.authorization.k8s.io/flotilla-manager"));
+        assert!(
+            objects
+                .iter()
+                .any(|o| place(o).name == "clusterrole.rbac.authorization.k8s.io/flotilla-manager")
+        );
         paths.sort();
         let count = paths.len();
         paths.dedup();

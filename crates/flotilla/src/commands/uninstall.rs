@@ -57,7 +57,9 @@ pub async fn run(cluster_args: &ClusterArgs, args: UninstallArgs) -> Result<Exit
             }
         }
     }
-    let rest = format!("namespace {namespace} stays, as it may hold what is not Flotilla's: kubectl delete namespace {namespace}");
+    let rest = format!(
+        "namespace {namespace} stays, as it may hold what is not Flotilla's: kubectl delete namespace {namespace}"
+    );
     writeln!(out, "{rest}")?;
     if !args.and_delete_objects && found.has_definitions() {
         writeln!(out, "the definitions stay, and with them all sets")?;
@@ -97,7 +99,8 @@ impl Doing<'_> {
             Action::EndManagers { path, namespace } => {
                 let options = json!({"propagationPolicy": "Foreground"});
                 let was_there = self.cluster.delete_at(path, &options, &what).await?;
-                let pods = format!("/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io%2Fname%3D{NAME}");
+                let pods =
+                    format!("/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io%2Fname%3D{NAME}");
                 self.gone(&pods, "the managers' pods").await?;
                 Ok(was_there)
             }

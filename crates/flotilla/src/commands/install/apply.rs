@@ -52,8 +52,13 @@ impl Applying<'_> {
         let mut steps = Vec::new();
         for object in objects {
             let place = place(&object);
-            let live = self.cluster.get_at(&place.path, &format!("read {}", place.name)).await?;
-            let version = live.as_ref().and_then(|live| live["metadata"]["resourceVersion"].as_str());
+            let live = self
+                .cluster
+                .get_at(&place.path, &format!("read {}", place.name))
+                .await?;
+            let version = live
+                .as_ref()
+                .and_then(|live| live["metadata"]["resourceVersion"].as_str());
             let mut step = Step {
                 version: version.map(str::to_owned),
                 notes: Vec::new(),
@@ -71,12 +76,18 @@ impl Applying<'_> {
     /// Tries everything that can be tried before anything is there. All conflicts are told at once.
     pub(super) async fn try_all(&self, steps: &[Step], namespace: &str) -> Result<(), Error> {
         let path = format!("/api/v1/namespaces/{namespace}");
-        let is_there = self.cluster.get_at(&path, &format!("read namespace {namespace}")).await?.is_some();
+        let is_there = self
+            .cluster
+            .get_at(&path, &format!("read namespace {namespace}"))
+            .await?
+            .is_some();
         let mut conflicts = Vec::new();
         for step in steps.iter().filter(|step| is_there || !step.place.is_namespaced) {
             match self.send(step, true).await {
                 Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.code == 409 => conflicts.push(conflict(&step.place.name, &status)),
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    conflicts.push(conflict(&step.place.name, &status))
+                }
                 Err(error) => return Err(step.refused(&error)),
             }
         }
@@ -96,7 +107,10 @@ impl Applying<'_> {
         let stored = match self.send(step, false).await {
             Ok(stored) => stored,
             Err(kube::Error::Api(status)) if status.code == 409 => {
-                return Err(Error::NotPossible(format!("failed to apply:\n{}", conflict(&step.place.name, &status))));
+                return Err(Error::NotPossible(format!(
+                    "failed to apply:\n{}",
+                    conflict(&step.place.name, &status)
+                )));
             }
             Err(error) => return Err(step.refused(&error)),
         };
@@ -109,8 +123,13 @@ impl Applying<'_> {
 
     async fn send(&self, step: &Step, is_trial: bool) -> Result<Value, kube::Error> {
         let trial = if is_trial { "&dryRun=All" } else { "" };
-        let path = format!("{}?fieldManager={FIELD_MANAGER}&force={}{trial}", step.place.path, self.force);
-        self.cluster.send(Method::PATCH, &path, Some((APPLY, &step.object))).await
+        let path = format!(
+            "{}?fieldManager={FIELD_MANAGER}&force={}{trial}",
+            step.place.path, self.force
+        );
+        self.cluster
+            .send(Method::PATCH, &path, Some((APPLY, &step.object)))
+            .await
     }
 
     /// Removes what an earlier installation had and this one has not. Definitions stay: there are objects behind them.
@@ -120,7 +139,10 @@ impl Applying<'_> {
         let left_out = possible.iter().map(place).filter(|place| !chosen.contains(place));
         let mut gone = Vec::new();
         for place in left_out.filter(|place| place.kind != "CustomResourceDefinition") {
-            let live = self.cluster.get_at(&place.path, &format!("read {}", place.name)).await?;
+            let live = self
+                .cluster
+                .get_at(&place.path, &format!("read {}", place.name))
+                .await?;
             let is_ours = live.is_some_and(|live| live["metadata"]["labels"][PART_OF_LABEL] == PART_OF);
             let what = format!("delete {}", place.name);
             if is_ours && self.cluster.delete_at(&place.path, &json!({}), &what).await? {

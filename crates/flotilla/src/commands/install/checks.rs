@@ -25,7 +25,9 @@ pub(super) async fn server_is_new_enough(cluster: &Cluster) -> Result<(), Error>
 
 /// Vendors write versions such as "33+".
 fn minor(version: &Value) -> Option<u32> {
-    let digits = version["minor"].as_str()?.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let digits = version["minor"]
+        .as_str()?
+        .trim_end_matches(|c: char| !c.is_ascii_digit());
     digits.parse().ok()
 }
 

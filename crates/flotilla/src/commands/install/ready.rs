@@ -18,7 +18,11 @@ pub(super) async fn definitions_are_served(cluster: &Cluster) -> Result<(), Erro
         .filter_map(|crd| crd["metadata"]["name"].as_str().map(str::to_owned))
         .collect();
     let are_served = |objects: &Objects| {
-        let is_served = |name: &String| objects.get(name).is_some_and(|crd| condition(crd, "Established") == Some(true));
+        let is_served = |name: &String| {
+            objects
+                .get(name)
+                .is_some_and(|crd| condition(crd, "Established") == Some(true))
+        };
         names.iter().all(is_served)
     };
     match follow::until(cluster, DEFINITIONS, SERVED_WITHIN, are_served).await? {
@@ -33,8 +37,7 @@ pub(super) async fn definitions_are_served(cluster: &Cluster) -> Result<(), Erro
 
 /// Waits until all managers are ready, and says so.
 pub(super) async fn managers_are_ready(cluster: &Cluster, namespace: &str, within: Duration) -> Result<String, Error> {
-    let collection =
-        format!("/apis/apps/v1/namespaces/{namespace}/deployments?fieldSelector=metadata.name%3D{NAME}");
+    let collection = format!("/apis/apps/v1/namespaces/{namespace}/deployments?fieldSelector=metadata.name%3D{NAME}");
     let are_ready = |objects: &Objects| objects.get(NAME).is_some_and(is_rolled_out);
     match follow::until(cluster, &collection, within, are_ready).await? {
         Followed::Done => Ok(format!(
@@ -92,7 +95,10 @@ fn pod_problem(pod: &Value) -> Option<String> {
     }
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let containers = pod.pointer("/status/containerStatuses").and_then(Value::as_array);
-    let waiting = containers.into_iter().flatten().find_map(|c| c.pointer("/state/waiting"));
+    let waiting = containers
+        .into_iter()
+        .flatten()
+        .find_map(|c| c.pointer("/state/waiting"));
     let unscheduled = pod.pointer("/status/conditions").and_then(Value::as_array);
     let unscheduled = unscheduled
         .into_iter()
@@ -138,6 +144,9 @@ mod tests {
              pod d: runs, and is not ready; see kubectl logs d\n"
         );
         let quiet = json!({"spec": {"replicas": 2}, "status": {}});
-        assert_eq!(in_the_way(&quiet, &[]), "  0 of 2 managers are available; nothing says why\n");
+        assert_eq!(
+            in_the_way(&quiet, &[]),
+            "  0 of 2 managers are available; nothing says why\n"
+        );
     }
 }

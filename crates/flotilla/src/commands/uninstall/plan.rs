@@ -42,7 +42,9 @@ impl Action {
             Action::StopConverting { name, .. } => format!("{name} is no longer converted by Flotilla"),
             Action::EndManagers { .. } => format!("deployment.apps/{NAME} deleted, and its pods have ended"),
             Action::DeleteSets { count } => format!("{count} Advanced StatefulSets deleted with their pods"),
-            Action::DeleteDefinition { name, .. } => format!("customresourcedefinition.apiextensions.k8s.io/{name} deleted"),
+            Action::DeleteDefinition { name, .. } => {
+                format!("customresourcedefinition.apiextensions.k8s.io/{name} deleted")
+            }
         }
     }
 }
@@ -54,7 +56,9 @@ impl fmt::Display for Action {
             Action::StopConverting { name, .. } => write!(f, "stop converting {name}"),
             Action::EndManagers { .. } => write!(f, "delete deployment.apps/{NAME} and wait until its pods have ended"),
             Action::DeleteSets { count } => write!(f, "delete {count} Advanced StatefulSets with their pods"),
-            Action::DeleteDefinition { name, .. } => write!(f, "delete customresourcedefinition.apiextensions.k8s.io/{name}"),
+            Action::DeleteDefinition { name, .. } => {
+                write!(f, "delete customresourcedefinition.apiextensions.k8s.io/{name}")
+            }
         }
     }
 }
@@ -112,14 +116,23 @@ impl Found {
             }
         }
         for (resource, name) in made_by_the_manager() {
-            let root = if resource == "leases" { "/apis/coordination.k8s.io/v1" } else { "/api/v1" };
+            let root = if resource == "leases" {
+                "/apis/coordination.k8s.io/v1"
+            } else {
+                "/api/v1"
+            };
             let path = format!("{root}/namespaces/{namespace}/{resource}/{name}");
             let shown = format!("{}/{name}", resource.trim_end_matches('s'));
             if cluster.get_at(&path, &format!("read {shown}")).await?.is_some() {
                 found.others.insert(0, (shown, path));
             }
         }
-        found.sets = cluster.list_at(SETS, "list Advanced StatefulSets").await?.iter().map(full_name).collect();
+        found.sets = cluster
+            .list_at(SETS, "list Advanced StatefulSets")
+            .await?
+            .iter()
+            .map(full_name)
+            .collect();
         Ok(found)
     }
 
@@ -176,7 +189,11 @@ fn full_name(object: &Value) -> String {
 /// Whether all webhooks of a registration are behind our Service.
 fn is_ours(registration: &Value, namespace: &str) -> bool {
     let webhooks = registration["webhooks"].as_array();
-    let mut services = webhooks.into_iter().flatten().map(|w| &w["clientConfig"]["service"]).peekable();
+    let mut services = webhooks
+        .into_iter()
+        .flatten()
+        .map(|w| &w["clientConfig"]["service"])
+        .peekable();
     services.peek().is_some() && services.all(|service| is_our_service(service, namespace))
 }
 
@@ -212,7 +229,13 @@ mod tests {
 
     #[test]
     fn what_blocks_others_goes_first_and_definitions_last() {
-        let told = |delete: bool| found().actions(delete).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let told = |delete: bool| {
+            found()
+                .actions(delete)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
         let mut wanted = vec![
             "delete registration",
             "stop converting converted",
@@ -240,8 +263,14 @@ mod tests {
         };
         assert!(is_ours(&registration(&[("here", "flotilla-webhook")]), "here"));
         assert!(!is_ours(&registration(&[("there", "flotilla-webhook")]), "here"));
-        assert!(!is_ours(&registration(&[("here", "flotilla-webhook"), ("x", "y")]), "here"));
+        assert!(!is_ours(
+            &registration(&[("here", "flotilla-webhook"), ("x", "y")]),
+            "here"
+        ));
         assert!(!is_ours(&registration(&[]), "here"));
-        assert!(!is_ours(&json!({"webhooks": [{"clientConfig": {"url": "https://x"}}]}), "here"));
+        assert!(!is_ours(
+            &json!({"webhooks": [{"clientConfig": {"url": "https://x"}}]}),
+            "here"
+        ));
     }
 }
