@@ -6,10 +6,12 @@ pub mod api;
 pub mod clock;
 pub mod manager;
 pub mod playground;
+pub mod proxy;
 pub mod sets;
 pub mod suite;
 
 pub use api::Api;
 pub use manager::Manager;
 pub use playground::Playground;
+pub use proxy::Proxy;
 pub use sets::Kind;

@@ -64,6 +64,13 @@ const STEPS: &[Step] = &[
     },
 ];
 
+/// Helm, which only the tests of the chart need: built when it is first asked for, into a directory of its own.
+const HELM: Step = Step {
+    module: "helm",
+    packages: &["helm.sh/helm/v4/cmd/helm"],
+    makes: &["helm"],
+};
+
 /// The directory that holds the Go modules.
 fn modules() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -81,21 +88,40 @@ pub(crate) fn cache_directory() -> PathBuf {
 /// Builds what is not built yet, saying what it does on standard error, and returns where the binaries are. Two processes that ask at
 /// the same time build once.
 pub fn build() -> Result<Binaries, Error> {
-    let key = key()?;
+    let directory = cache_directory().join(format!("bin-{}", key()?));
+    once(&directory, build_into)?;
+    Ok(Binaries { directory })
+}
+
+/// Path of the pinned Helm, built if it is not there yet.
+pub fn helm() -> Result<PathBuf, Error> {
+    let directory = cache_directory().join(format!("helm-{}", digest_of(&["helm/go.mod", "helm/go.sum"])?));
+    once(&directory, |cache, directory| {
+        check_go()?;
+        let partial = cache.join(format!("building-helm-{}", std::process::id()));
+        fs::create_dir_all(&partial).map_err(|e| Error::io("create", &partial, e))?;
+        eprintln!("building Helm into {}; this happens once", directory.display());
+        run(&HELM, &partial)?;
+        fs::rename(&partial, directory).map_err(|e| Error::io("move Helm to", directory, e))
+    })?;
+    Ok(directory.join("helm"))
+}
+
+/// Makes a directory of the cache, unless it is there. Two processes that ask at the same time make it once.
+fn once(directory: &Path, make: impl Fn(&Path, &Path) -> Result<(), Error>) -> Result<(), Error> {
     let cache = cache_directory();
     fs::create_dir_all(&cache).map_err(|e| Error::io("create", &cache, e))?;
-    let directory = cache.join(format!("bin-{key}"));
     if directory.exists() {
-        return Ok(Binaries { directory });
+        return Ok(());
     }
     let lock = cache.join("build.lock");
     let file = fs::File::create(&lock).map_err(|e| Error::io("create", &lock, e))?;
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
         .map_err(|e| Error::io("lock", &lock, e.into()))?;
-    if !directory.exists() {
-        build_into(&cache, &directory)?;
+    if directory.exists() {
+        return Ok(());
     }
-    Ok(Binaries { directory })
+    make(&cache, directory)
 }
 
 fn build_into(cache: &Path, directory: &Path) -> Result<(), Error> {
@@ -178,8 +204,13 @@ fn ldflags() -> String {
 
 /// What the binaries depend on, as a short hash.
 fn key() -> Result<String, Error> {
+    digest_of(&["go.mod", "go.sum", "kwok/go.mod", "kwok/go.sum", "provisioner/main.go"])
+}
+
+/// A short hash of files, and of how everything is linked.
+fn digest_of(files: &[&str]) -> Result<String, Error> {
     let mut hash = Sha256::new();
-    for file in ["go.mod", "go.sum", "kwok/go.mod", "kwok/go.sum", "provisioner/main.go"] {
+    for file in files {
         let path = modules().join(file);
         hash.update(fs::read(&path).map_err(|e| Error::io("read", &path, e))?);
     }

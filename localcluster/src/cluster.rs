@@ -26,6 +26,12 @@ pub(crate) struct Settings {
     pub(crate) nodes: u32,
     pub(crate) statefulset_controller: bool,
     pub(crate) audit_log: bool,
+    /// Whether the audit log holds reads too.
+    #[serde(default)]
+    pub(crate) audit_reads: bool,
+    /// Admission plugins beyond those that every cluster has.
+    #[serde(default)]
+    pub(crate) admission_plugins: Vec<String>,
     pub(crate) stock_limits: bool,
 }
 
@@ -54,6 +60,19 @@ impl Builder {
     /// Records every write: see [`Cluster::audit_log_path`].
     pub fn audit_log(mut self) -> Self {
         self.settings.audit_log = true;
+        self
+    }
+
+    /// Records reads and watches too.
+    pub fn audit_reads(mut self) -> Self {
+        self.settings.audit_log = true;
+        self.settings.audit_reads = true;
+        self
+    }
+
+    /// Switches an admission plugin of the API server on that is off by default.
+    pub fn admission_plugin(mut self, name: &str) -> Self {
+        self.settings.admission_plugins.push(name.to_owned());
         self
     }
 
@@ -111,6 +130,8 @@ impl Cluster {
             nodes: 5,
             statefulset_controller: true,
             audit_log: false,
+            audit_reads: false,
+            admission_plugins: Vec::new(),
             stock_limits: false,
         };
         Builder {
@@ -170,7 +191,7 @@ impl Cluster {
         write_private(&self.directory.join("scheduler.json"), &scheduler.to_string())?;
         write_private(
             &self.directory.join("audit-policy.json"),
-            &manifest::audit_policy().to_string(),
+            &manifest::audit_policy(self.state.settings.audit_reads).to_string(),
         )?;
         self.launch(Component::Etcd)?;
         self.launch(Component::Apiserver)?;

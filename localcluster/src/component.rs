@@ -121,7 +121,7 @@ impl Context<'_> {
             ("tls-private-key-file", &self.file("apiserver.key")),
             ("client-ca-file", &self.file("ca.crt")),
             ("authorization-mode", "Node,RBAC"),
-            ("enable-admission-plugins", "NodeRestriction"),
+            ("enable-admission-plugins", &self.admission_plugins()),
             ("allow-privileged", "true"),
             ("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
             ("service-account-key-file", &self.file("sa.pub")),
@@ -146,6 +146,14 @@ impl Context<'_> {
             ]));
         }
         arguments
+    }
+
+    fn admission_plugins(&self) -> String {
+        let more = self.settings.admission_plugins.iter().map(String::as_str);
+        std::iter::once("NodeRestriction")
+            .chain(more)
+            .collect::<Vec<_>>()
+            .join(",")
     }
 
     fn controller_manager(&self) -> Vec<String> {

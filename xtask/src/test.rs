@@ -55,6 +55,7 @@ const SUITES: &[(&str, &str)] = &[
     ("the playground as a process", "process"),
     ("memory and time of the playground", "room"),
     ("plans, and what then happens on a real control plane", "plan"),
+    ("installing, rights, migrating, and the chart", "install"),
     ("faults on a real control plane", "faults"),
 ];
 

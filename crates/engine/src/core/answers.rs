@@ -255,7 +255,11 @@ fn words(report: Report) -> Option<(&'static str, &'static str, &'static str)> {
         Report::Delete => Some(("delete", "SuccessfulDelete", "FailedDelete")),
         Report::Update => Some(("update", "SuccessfulUpdate", "FailedUpdate")),
         Report::Resize => Some(("resize", "SuccessfulResize", "FailedResize")),
-        Report::InPlace => Some(("update in place", "SuccessfulUpdatePodInPlace", "FailedUpdatePodInPlace")),
+        Report::InPlace => Some((
+            "update in place",
+            "SuccessfulUpdatePodInPlace",
+            "FailedUpdatePodInPlace",
+        )),
         Report::RecreateFailed => Some(("recreate failed", "RecreatingFailedPod", "FailedDelete")),
         Report::RecreateTerminated => Some(("recreate terminated", "RecreatingTerminatedPod", "FailedDelete")),
     }

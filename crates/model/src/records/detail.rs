@@ -36,10 +36,7 @@ impl PodDetail {
     /// The containers with what the kubelet says of them.
     pub fn containers(&self) -> impl Iterator<Item = (&ContainerSpec, Option<&ContainerStatus>)> {
         let statuses = self.statuses.iter().map(Option::as_ref);
-        self.spec
-            .containers
-            .iter()
-            .zip(statuses.chain(std::iter::repeat(None)))
+        self.spec.containers.iter().zip(statuses.chain(std::iter::repeat(None)))
     }
 
     /// A container by its name.
