@@ -209,10 +209,21 @@ fn network_policy() -> Value {
                     "ports": [{"port": WEBHOOK_PORT, "protocol": "TCP"}],
                 }},
             ],
-            "egress": [{
-                "$why": "The API server, and nobody else. It is reached by its address, so that no name has to be looked up.",
-                "ports": "${apiServerPorts}",
-            }],
+            "egress": [
+                {
+                    "$why": "The API server. It is reached by its address.",
+                    "ports": "${apiServerPorts}",
+                },
+                {"$if:webhooks": {
+                    "$why": "Webhooks are registered once they have answered through their Service, whose name is looked up for that.",
+                    "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
+                }},
+                {"$if:webhooks": {
+                    "$why": "And what is behind that Service: the managers themselves.",
+                    "to": [{"podSelector": {"matchLabels": selector()}}],
+                    "ports": [{"port": WEBHOOK_PORT, "protocol": "TCP"}],
+                }},
+            ],
         },
     })
 }

@@ -4,7 +4,7 @@
 //! never used fails the suite. Whoever adds a feature adds its lines here, and what uses them there.
 
 use crate::settings::Condition;
-use crate::{CERTIFICATES, LEASE, NAME, WEBHOOK_SERVICE};
+use crate::{CERTIFICATES, LEASE, NAME};
 use serde_json::{Value, json};
 
 /// Where a permission holds.
@@ -176,15 +176,8 @@ pub const PERMISSIONS: &[Permission] = &[
     own(
         ("", "secrets"),
         &[CERTIFICATES],
-        &["get", "update", "patch"],
+        &["get", "patch"],
         "The certificates of the webhooks: all managers serve them, one renews them. No other Secret is ever read.",
-    )
-    .only_with(Condition::Webhooks),
-    own(
-        ("", "services"),
-        &[WEBHOOK_SERVICE],
-        &["get"],
-        "A webhook is registered only after it has answered through its Service.",
     )
     .only_with(Condition::Webhooks),
     cluster(
@@ -201,8 +194,8 @@ pub const PERMISSIONS: &[Permission] = &[
     .only_with(Condition::Webhooks),
     cluster(
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-        &["get", "patch", "delete"],
-        "Our own registration: its certificates, its selectors, and taking it away.",
+        &["get", "patch"],
+        "Our own registration: its certificates and its selectors.",
     )
     .named(REGISTRATIONS)
     .only_with(Condition::Webhooks),
@@ -214,8 +207,8 @@ pub const PERMISSIONS: &[Permission] = &[
     .only_with(Condition::Webhooks),
     cluster(
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
-        &["get", "patch", "delete"],
-        "Our own registration: its certificates, its selectors, and taking it away.",
+        &["get", "patch"],
+        "Our own registration: its certificates and its selectors.",
     )
     .named(REGISTRATIONS)
     .only_with(Condition::Webhooks),
@@ -229,7 +222,7 @@ pub const PERMISSIONS: &[Permission] = &[
 ];
 
 /// Names of our registrations.
-const REGISTRATIONS: &[&str] = &["flotilla-webhook"];
+const REGISTRATIONS: &[&str] = &["flotilla-webhooks"];
 /// Names of our definitions.
 const DEFINITIONS: &[&str] = &["statefulsets.apps.kruise.io"];
 

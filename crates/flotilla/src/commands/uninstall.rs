@@ -116,9 +116,10 @@ impl Doing<'_> {
         }
     }
 
-    /// All sets, with their pods, in all namespaces; and waits until they have gone.
+    /// All sets, with their pods, in all namespaces; and waits until they have gone. In the foreground: once the definition is gone too, the
+    /// garbage collector cannot tell any more that the owner of what is left has gone.
     async fn delete_sets(&self) -> Result<bool, Error> {
-        let options = json!({"propagationPolicy": "Background"});
+        let options = json!({"propagationPolicy": "Foreground"});
         for set in self.cluster.list_at(plan::SETS, "list Advanced StatefulSets").await? {
             let text = |field: &str| set["metadata"][field].as_str().unwrap_or_default();
             let path = plan::set_path(text("namespace"), text("name"));
