@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 /// Key of a comment: why what follows is as it is.
 pub(crate) const WHY: &str = "$why";
-/// Key of what is there only if a condition holds, followed by the condition's name. In a map its value is a map that is merged into the
+/// Key of what is there only if a condition holds, followed by the condition's name; by an exclamation mark before it, if it does not hold.
+/// In a map its value is a map that is merged into the
 /// one around it; in a list, an item that has only this key stands for its value.
 pub(crate) const IF: &str = "$if:";
 
@@ -41,20 +42,46 @@ fn first_mark(text: &str) -> Option<(&str, &str, &str)> {
     Some((before, name, after))
 }
 
-/// The condition that a key names.
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Test {
+    condition: Condition,
+    /// Whether it is to hold, or not to.
+    holds: bool,
+}
+
+impl Test {
+    /// Whether that is so.
+    pub(crate) fn passes(self, options: &Options) -> bool {
+        options.holds(self.condition) == self.holds
+    }
+
+    /// In the words of Helm.
+    pub(crate) fn expression(self) -> String {
+        let not = if self.holds { "" } else { "not " };
+        format!("{not}.Values.{}", self.condition.name())
+    }
+}
+
+/// What a key asks for, if it does.
 ///
 /// # Panics
 /// If there is no such condition: the tests render everything.
-pub(crate) fn condition(key: &str) -> Option<Condition> {
-    let name = key.strip_prefix(IF)?;
-    Some(Condition::named(name).unwrap_or_else(|| panic!("no condition {name}")))
+pub(crate) fn test(key: &str) -> Option<Test> {
+    let text = key.strip_prefix(IF)?;
+    let name = text.trim_start_matches('!');
+    let condition = Condition::named(name).unwrap_or_else(|| panic!("no condition {name}"));
+    Some(Test {
+        condition,
+        holds: text == name,
+    })
 }
 
 /// What an item of a list stands for, if it is there only under a condition.
-pub(crate) fn conditional_item(item: &Value) -> Option<(Condition, &Value)> {
+pub(crate) fn conditional_item(item: &Value) -> Option<(Test, &Value)> {
     let map = item.as_object().filter(|map| map.len() == 1)?;
     let (key, value) = map.iter().next()?;
-    Some((condition(key)?, value))
+    Some((test(key)?, value))
 }
 
 /// Whether comments stay.
@@ -75,7 +102,7 @@ pub(crate) fn fill(marked: &Value, options: &Options, comments: Comments) -> Val
         Value::Object(map) => Value::Object(fill_map(map, options, comments)),
         Value::Array(items) => {
             let kept = items.iter().filter_map(|item| match conditional_item(item) {
-                Some((condition, value)) => options.holds(condition).then_some(value),
+                Some((test, value)) => test.passes(options).then_some(value),
                 None => Some(item),
             });
             let filled = kept.flat_map(|item| match (item.as_str().map(pieces).as_deref(), item) {
@@ -99,9 +126,9 @@ fn fill_map(map: &Map<String, Value>, options: &Options, comments: Comments) -> 
         if key == WHY && comments == Comments::Dropped {
             continue;
         }
-        match (condition(key), value) {
-            (Some(condition), Value::Object(inner)) => {
-                if options.holds(condition) {
+        match (test(key), value) {
+            (Some(test), Value::Object(inner)) => {
+                if test.passes(options) {
                     filled.extend(fill_map(inner, options, comments));
                 }
             }
@@ -147,12 +174,12 @@ mod tests {
         let marked = json!({
             "$why": "because", "n": "${replicas}", "t": "in ${namespace}, ${replicas} of them",
             "$if:webhooks": {"w": 1}, "$if:crds": {"c": 1},
-            "list": ["a", {"$if:webhooks": "b"}, {"$if:crds": {"$why": "d", "c": "${image}"}}],
+            "list": ["a", {"$if:webhooks": "b"}, {"$if:!webhooks": "B"}, {"$if:crds": {"$why": "d", "c": "${image}"}}],
             "arguments": ["x", "${extraArguments}"],
         });
         assert_eq!(
             resolve(&marked, &options),
-            json!({"n": 3, "t": "in flotilla-system, 3 of them", "c": 1, "list": ["a", {"c": options.image}], "arguments": ["x"]})
+            json!({"n": 3, "t": "in flotilla-system, 3 of them", "c": 1, "list": ["a", "B", {"c": options.image}], "arguments": ["x"]})
         );
     }
 

@@ -102,9 +102,10 @@ pub const PERMISSIONS: &[Permission] = &[
     ),
     cluster(
         ("", "persistentvolumeclaims"),
-        &["get", "list", "watch", "create", "patch"],
-        "Claims of the sets' templates, their owners and their growth. They are never deleted: the garbage collector does that where the \
-         retention policy gives them an owner.",
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "Claims of the sets' templates, their owners and their growth. They are never deleted by Flotilla: the garbage collector does that \
+         where the retention policy gives them an owner. But clusters with OwnerReferencesPermissionEnforcement let nobody change the \
+         owners of what he may not delete.",
     ),
     cluster(
         ("apps", "controllerrevisions"),

@@ -71,6 +71,8 @@ fn container() -> Value {
             "--log-format=json",
             "--log=${log}",
             {"$if:nativeStatefulSet": "--native-statefulset"},
+            // Inside a pod webhooks are served unless told otherwise.
+            {"$if:!webhooks": "--webhook-address=none"},
             "${extraArguments}",
         ],
         // Who it is in the election, and where the lease is.

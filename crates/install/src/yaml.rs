@@ -1,6 +1,6 @@
 //! YAML of marked objects: for people, with comments, or as a template of Helm.
 
-use crate::marks::{IF, Piece, WHY, condition, conditional_item, pieces};
+use crate::marks::{IF, Piece, WHY, conditional_item, pieces, test};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
@@ -62,8 +62,8 @@ impl Writer {
             self.entry(key, value, indent);
         }
         for (key, value) in map.iter().filter(|(key, _)| key.starts_with(IF)) {
-            if let (Some(condition), Value::Object(inner)) = (condition(key), value) {
-                self.line(0, &format!("{{{{- if .Values.{} }}}}", condition.name()));
+            if let (Some(test), Value::Object(inner)) = (test(key), value) {
+                self.line(0, &format!("{{{{- if {} }}}}", test.expression()));
                 self.map(inner, indent);
                 self.line(0, "{{- end }}");
             }
@@ -92,8 +92,8 @@ impl Writer {
     fn list(&mut self, items: &[Value], indent: usize) {
         for item in items {
             match conditional_item(item) {
-                Some((condition, inner)) => {
-                    self.line(0, &format!("{{{{- if .Values.{} }}}}", condition.name()));
+                Some((test, inner)) => {
+                    self.line(0, &format!("{{{{- if {} }}}}", test.expression()));
                     self.item(inner, indent);
                     self.line(0, "{{- end }}");
                 }
