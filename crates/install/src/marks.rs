@@ -167,9 +167,8 @@ mod tests {
     #[test]
     fn marks_are_filled() {
         let options = Options {
-            webhooks: false,
             replicas: 3,
-            ..Options::default()
+            ..Options::default().with(Condition::Webhooks, false)
         };
         let marked = json!({
             "$why": "because", "n": "${replicas}", "t": "in ${namespace}, ${replicas} of them",

@@ -105,11 +105,7 @@ fn chosen(options: &Options) -> impl Iterator<Item = Part> {
 pub fn superset(namespace: &str) -> Vec<Value> {
     objects(&Options {
         namespace: namespace.to_owned(),
-        native_statefulset: true,
-        webhooks: true,
-        network_policy: true,
-        service_monitor: true,
-        crds: true,
+        chosen: Condition::ALL.into(),
         ..Options::default()
     })
 }

@@ -168,6 +168,12 @@ pub const PERMISSIONS: &[Permission] = &[
         "Taking and renewing the lease.",
     ),
     own(
+        ("", "namespaces"),
+        &["${namespace}"],
+        &["get"],
+        "At the start it is looked whether the namespace of the lease is there; without it nothing would ever be done.",
+    ),
+    own(
         ("", "secrets"),
         &[],
         &["create"],

@@ -1,6 +1,7 @@
 //! What can be chosen about an installation: flags of `flotilla install`, and values of the chart.
 
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// What can be chosen, with the defaults of the chart.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,16 +18,8 @@ pub struct Options {
     pub replicas: u16,
     /// What the managers log.
     pub log: String,
-    /// Control native StatefulSets too.
-    pub native_statefulset: bool,
-    /// Admission webhooks.
-    pub webhooks: bool,
-    /// Restrict who may talk to the managers.
-    pub network_policy: bool,
-    /// Have the Prometheus operator collect metrics.
-    pub service_monitor: bool,
-    /// Install the custom resource definitions too.
-    pub crds: bool,
+    /// What is part of it.
+    pub chosen: BTreeSet<Condition>,
 }
 
 impl Default for Options {
@@ -38,11 +31,7 @@ impl Default for Options {
             image_pull_secrets: Vec::new(),
             replicas: 2,
             log: "info".to_owned(),
-            native_statefulset: false,
-            webhooks: true,
-            network_policy: true,
-            service_monitor: false,
-            crds: true,
+            chosen: BTreeSet::from([Condition::Webhooks, Condition::NetworkPolicy, Condition::Crds]),
         }
     }
 }
@@ -75,18 +64,23 @@ impl Options {
 
     /// Whether a condition holds.
     pub fn holds(&self, condition: Condition) -> bool {
-        match condition {
-            Condition::NativeStatefulSet => self.native_statefulset,
-            Condition::Webhooks => self.webhooks,
-            Condition::NetworkPolicy => self.network_policy,
-            Condition::ServiceMonitor => self.service_monitor,
-            Condition::Crds => self.crds,
+        self.chosen.contains(&condition)
+    }
+
+    /// The same with a condition that holds, or does not.
+    #[must_use]
+    pub fn with(mut self, condition: Condition, holds: bool) -> Self {
+        if holds {
+            self.chosen.insert(condition);
+        } else {
+            self.chosen.remove(&condition);
         }
+        self
     }
 }
 
 /// What parts of an installation depend on. Each is a value of the chart of the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Condition {
     /// Native StatefulSets are controlled too.
     NativeStatefulSet,

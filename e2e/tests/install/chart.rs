@@ -46,14 +46,7 @@ pub(crate) async fn is_what_install_applies() {
         let mut values = Vec::new();
         if let Some(condition) = condition {
             let flipped = !options.holds(condition);
-            let field = match condition {
-                Condition::NativeStatefulSet => &mut options.native_statefulset,
-                Condition::Webhooks => &mut options.webhooks,
-                Condition::NetworkPolicy => &mut options.network_policy,
-                Condition::ServiceMonitor => &mut options.service_monitor,
-                Condition::Crds => &mut options.crds,
-            };
-            *field = flipped;
+            options = options.with(condition, flipped);
             values.push(format!("{}={flipped}", condition.name()));
         }
         options.image = "registry/\"odd\":v1".to_owned();

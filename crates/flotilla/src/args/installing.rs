@@ -41,6 +41,8 @@ Try:
   flotilla migrate statefulset/web                    native to Advanced, or Advanced to native
   flotilla migrate statefulset/web --retarget         and let HorizontalPodAutoscalers follow";
 
+// Each flag is a choice of its own.
+#[allow(clippy::struct_excessive_bools)]
 /// What to install. The place is --namespace, flotilla-system unless told.
 #[derive(Clone, Debug, clap::Args)]
 pub struct InstallArgs {
@@ -104,6 +106,8 @@ pub enum PullPolicy {
     Never,
 }
 
+// Which of them go together is clap's to check.
+#[allow(clippy::struct_excessive_bools)]
 /// What to take away. The place is --namespace, flotilla-system unless told.
 #[derive(Clone, Debug, clap::Args)]
 pub struct UninstallArgs {

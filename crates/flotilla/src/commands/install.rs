@@ -73,12 +73,13 @@ fn options(cluster: &ClusterArgs, args: &InstallArgs) -> Options {
         image_pull_secrets: args.image_pull_secret.clone(),
         replicas: args.replicas,
         log: args.log.clone(),
-        native_statefulset: args.native_statefulset,
-        webhooks: !args.without_webhooks,
-        network_policy: !args.without_network_policy,
-        service_monitor: args.service_monitor,
-        crds: !args.without_crds,
+        chosen: default.chosen,
     }
+    .with(Condition::NativeStatefulSet, args.native_statefulset)
+    .with(Condition::Webhooks, !args.without_webhooks)
+    .with(Condition::NetworkPolicy, !args.without_network_policy)
+    .with(Condition::ServiceMonitor, args.service_monitor)
+    .with(Condition::Crds, !args.without_crds)
 }
 
 /// Where the managers are: the namespace of the command line, never that of the kubeconfig's context.

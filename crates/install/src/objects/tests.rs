@@ -8,20 +8,14 @@ fn find<'o>(objects: &'o [Value], kind: &str, name: &str) -> Option<&'o Value> {
 
 /// Every choice, one at a time.
 fn choices() -> Vec<Options> {
-    let mut choices = vec![Options::default()];
-    for condition in Condition::ALL {
-        let mut options = Options::default();
-        let field = match condition {
-            Condition::NativeStatefulSet => &mut options.native_statefulset,
-            Condition::Webhooks => &mut options.webhooks,
-            Condition::NetworkPolicy => &mut options.network_policy,
-            Condition::ServiceMonitor => &mut options.service_monitor,
-            Condition::Crds => &mut options.crds,
-        };
-        *field = !*field;
-        choices.push(options);
-    }
-    choices
+    let other = |condition| {
+        let default = Options::default();
+        let holds = default.holds(condition);
+        default.with(condition, !holds)
+    };
+    std::iter::once(Options::default())
+        .chain(Condition::ALL.map(other))
+        .collect()
 }
 
 #[test]
@@ -67,10 +61,7 @@ fn choices_decide_what_there_is() {
         )
     };
     assert_eq!(webhooks(&default), (true, true));
-    let without = objects(&Options {
-        webhooks: false,
-        ..Options::default()
-    });
+    let without = objects(&Options::default().with(Condition::Webhooks, false));
     assert_eq!(webhooks(&without), (false, false));
     assert!(!without.iter().any(|o| o.to_string().contains("admissionregistration")));
 
@@ -84,10 +75,7 @@ fn choices_decide_what_there_is() {
         (role, arguments.to_string().contains("--native-statefulset"))
     };
     assert_eq!(native(&default), (false, false));
-    let with = objects(&Options {
-        native_statefulset: true,
-        ..Options::default()
-    });
+    let with = objects(&Options::default().with(Condition::NativeStatefulSet, true));
     assert_eq!(native(&with), (true, true));
     assert!(find(&default, "ServiceMonitor", NAME).is_none());
 }
