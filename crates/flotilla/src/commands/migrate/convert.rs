@@ -183,92 +183,77 @@ fn to_native(
     converted: &mut Map<String, Value>,
     problems: &mut Vec<Inexpressible>,
 ) -> Map<String, Value> {
-    const OWN: [&str; 6] = [
-        "updateStrategy",
-        "volumeClaimUpdateStrategy",
-        "reserveOrdinals",
-        "lifecycle",
-        "scaleStrategy",
-        "specialPodsSelectors",
-    ];
-    refuse_unknown(spec, &OWN, "spec", problems);
-    for field in ["reserveOrdinals", "lifecycle", "scaleStrategy", "specialPodsSelectors"] {
-        if spec.get(field).is_some_and(|value| !is_empty(value)) {
-            problems.push(no(&format!("spec.{field}"), "a native StatefulSet has no such field"));
-        }
-    }
-    let expands = spec.get("volumeClaimUpdateStrategy").and_then(|s| s["type"].as_str());
-    if expands.is_some_and(|kind| kind != "OnDelete" && !kind.is_empty()) {
-        problems.push(no(
-            "spec.volumeClaimUpdateStrategy",
-            "a native StatefulSet never changes claims",
-        ));
-    }
-    let gates = spec
-        .get("template")
-        .and_then(|t| t.pointer("/spec/readinessGates"))
-        .and_then(Value::as_array);
-    for gate in gates
-        .into_iter()
-        .flatten()
-        .filter_map(|gate| gate["conditionType"].as_str())
-    {
-        if [IN_PLACE_UPDATE_READY, KRUISE_POD_READY].contains(&gate) {
-            let why =
-                format!("nobody sets {gate} on pods of a native StatefulSet, so that new ones would never be ready");
-            problems.push(no("spec.template.spec.readinessGates", &why));
-        }
-    }
-    let strategy = spec
-        .get("updateStrategy")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    let mut rolling = strategy
-        .get("rollingUpdate")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    let policy = rolling.remove("podUpdatePolicy");
-    if policy.is_some_and(|policy| !is_empty(&policy) && policy != "ReCreate") {
-        problems.push(no(
-            "spec.updateStrategy.rollingUpdate.podUpdatePolicy",
-            "a native StatefulSet does not update in place; set it to ReCreate first",
-        ));
-    }
-    if rolling.remove("paused") == Some(json!(true)) {
-        problems.push(no(
-            "spec.updateStrategy.rollingUpdate.paused",
-            "a native StatefulSet cannot be paused; resume it, or hold it by its partition",
-        ));
-    }
-    for field in ["unorderedUpdate", "inPlaceUpdateStrategy"] {
-        if rolling.remove(field).is_some_and(|value| {
-            value
-                .as_object()
-                .is_none_or(|v| field == "unorderedUpdate" || !v.is_empty())
-        }) {
-            let field = format!("spec.updateStrategy.rollingUpdate.{field}");
-            problems.push(no(&field, "a native StatefulSet has no such field"));
-        }
-    }
-    if let Some(seconds) = rolling
-        .remove("minReadySeconds")
-        .filter(|s| s.as_i64().unwrap_or(0) > 0)
-    {
+    refuse_fields_of_advanced(spec, problems);
+    let strategy = object(spec, "updateStrategy");
+    let mut rolling = object(&strategy, "rollingUpdate");
+    refuse_rolling_of_advanced(&mut rolling, problems);
+    let min_ready = rolling.remove("minReadySeconds");
+    if let Some(seconds) = min_ready.filter(|s| s.as_i64().unwrap_or(0) > 0) {
         converted.insert("minReadySeconds".to_owned(), seconds);
     }
     // The default. Clusters in which the field is not enabled drop it, and then nothing is lost.
     if rolling.get("maxUnavailable") == Some(&json!(1)) {
         rolling.remove("maxUnavailable");
     }
-    refuse_among(
-        &rolling,
-        &["partition", "maxUnavailable"],
-        "spec.updateStrategy.rollingUpdate",
-        problems,
-    );
+    let known = ["partition", "maxUnavailable"];
+    refuse_among(&rolling, &known, "spec.updateStrategy.rollingUpdate", problems);
     strategy_of(&strategy, rolling)
+}
+
+/// What a native set does not have at all.
+fn refuse_fields_of_advanced(spec: &Map<String, Value>, problems: &mut Vec<Inexpressible>) {
+    const ABSENT: [&str; 4] = ["reserveOrdinals", "lifecycle", "scaleStrategy", "specialPodsSelectors"];
+    let own = [&ABSENT[..], &["updateStrategy", "volumeClaimUpdateStrategy"]].concat();
+    refuse_unknown(spec, &own, "spec", problems);
+    for field in ABSENT {
+        if spec.get(field).is_some_and(|value| !is_empty(value)) {
+            problems.push(no(&format!("spec.{field}"), "a native StatefulSet has no such field"));
+        }
+    }
+    let expands = spec.get("volumeClaimUpdateStrategy").and_then(|s| s["type"].as_str());
+    if expands.is_some_and(|kind| kind != "OnDelete" && !kind.is_empty()) {
+        let why = "a native StatefulSet never changes claims";
+        problems.push(no("spec.volumeClaimUpdateStrategy", why));
+    }
+    let gates = spec.get("template").and_then(|t| t.pointer("/spec/readinessGates"));
+    let gates = gates.and_then(Value::as_array).into_iter().flatten();
+    for gate in gates.filter_map(|gate| gate["conditionType"].as_str()) {
+        if [IN_PLACE_UPDATE_READY, KRUISE_POD_READY].contains(&gate) {
+            let why =
+                format!("nobody sets {gate} on pods of a native StatefulSet, so that new ones would never be ready");
+            problems.push(no("spec.template.spec.readinessGates", &why));
+        }
+    }
+}
+
+/// What a native set does not have of rolling updates; it is taken out.
+fn refuse_rolling_of_advanced(rolling: &mut Map<String, Value>, problems: &mut Vec<Inexpressible>) {
+    let mut refuse = |field: &str, why: &str| {
+        problems.push(no(&format!("spec.updateStrategy.rollingUpdate.{field}"), why));
+    };
+    let policy = rolling.remove("podUpdatePolicy");
+    if policy.is_some_and(|policy| !is_empty(&policy) && policy != "ReCreate") {
+        let why = "a native StatefulSet does not update in place; set it to ReCreate first";
+        refuse("podUpdatePolicy", why);
+    }
+    if rolling.remove("paused") == Some(json!(true)) {
+        let why = "a native StatefulSet cannot be paused; resume it, or hold it by its partition";
+        refuse("paused", why);
+    }
+    // An empty one changes the order already.
+    if rolling.remove("unorderedUpdate").is_some_and(|value| !value.is_null()) {
+        refuse("unorderedUpdate", "a native StatefulSet has no such field");
+    }
+    if rolling
+        .remove("inPlaceUpdateStrategy")
+        .is_some_and(|value| !is_empty(&value))
+    {
+        refuse("inPlaceUpdateStrategy", "a native StatefulSet has no such field");
+    }
+}
+
+fn object(map: &Map<String, Value>, field: &str) -> Map<String, Value> {
+    map.get(field).and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
 fn strategy_of(strategy: &Map<String, Value>, rolling: Map<String, Value>) -> Map<String, Value> {
