@@ -1,7 +1,7 @@
 //! The processes of a cluster, and how each is started.
 
 use crate::build::Binaries;
-use crate::cluster::Settings;
+use crate::cluster::{Audit, Settings};
 use crate::pki::Pki;
 use crate::state::Ports;
 use serde::{Deserialize, Serialize};
@@ -135,7 +135,7 @@ impl Context<'_> {
                 ("max-mutating-requests-inflight", "0"),
             ]));
         }
-        if self.settings.audit_log {
+        if self.settings.audit != Audit::Nothing {
             arguments.extend(flags(&[
                 ("audit-log-path", &self.in_directory("audit.log").display().to_string()),
                 (

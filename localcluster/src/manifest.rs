@@ -1,5 +1,6 @@
 //! Objects and files that every cluster starts with.
 
+use crate::cluster::Audit;
 use serde_json::{Value, json};
 
 /// Simulated nodes.
@@ -40,10 +41,10 @@ pub(crate) fn storage_classes() -> Value {
 }
 
 /// Audit policy: who wrote what, and, if it is asked for, who read what. A watch is told of when it begins.
-pub(crate) fn audit_policy(reads: bool) -> Value {
+pub(crate) fn audit_policy(audit: Audit) -> Value {
     let mut verbs = vec!["create", "update", "patch", "delete", "deletecollection"];
     let mut omitted = vec!["RequestReceived"];
-    if reads {
+    if audit == Audit::Everything {
         verbs.extend(["get", "list", "watch"]);
     } else {
         omitted.push("ResponseStarted");
