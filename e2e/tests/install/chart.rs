@@ -49,9 +49,12 @@ pub(crate) async fn is_what_install_applies() {
             options = options.with(condition, flipped);
             values.push(format!("{}={flipped}", condition.name()));
         }
-        options.image = "registry/\"odd\":v1".to_owned();
-        options.log = "info,a=debug".to_owned();
-        options.replicas = 3;
+        let options = Options {
+            image: "registry/\"odd\":v1".to_owned(),
+            log: "info,a=debug".to_owned(),
+            replicas: 3,
+            ..options
+        };
         values.extend([
             "image=registry/\"odd\":v1".to_owned(),
             "log=info\\,a=debug".to_owned(),

@@ -185,12 +185,12 @@ pub(crate) async fn there_and_gone_again() {
         !role.to_string().contains("secrets"),
         "without webhooks no right to any Secret is left"
     );
-    what_is_in_the_way_is_told(kubeconfig).await;
+    what_is_in_the_way_is_told(kubeconfig);
     missing_definitions_of_others_are_told(kubeconfig);
     uninstall(&cluster, &api).await;
 }
 
-async fn what_is_in_the_way_is_told(kubeconfig: &std::path::Path) {
+fn what_is_in_the_way_is_told(kubeconfig: &std::path::Path) {
     // The simulated nodes cannot pull an image of this tag.
     let args = ["install", "--yes", "--image=flotilla:broken", "--timeout-seconds=20"];
     let told = flotilla(kubeconfig, &args).refused();

@@ -308,10 +308,10 @@ fn nothing_is_granted_for_nothing(uses: &BTreeSet<Use>) {
             );
             match (is_built, uses.contains(&used)) {
                 (true, false) if (permission.resource, *verb) != ASKED_BY_ADMISSION => {
-                    wrong.push(format!("{used:?} is granted and never used"))
+                    wrong.push(format!("{used:?} is granted and never used"));
                 }
                 (false, true) if is_only_there(permission) => {
-                    wrong.push(format!("{used:?} is used: take it off the list"))
+                    wrong.push(format!("{used:?} is used: take it off the list"));
                 }
                 _ => {}
             }

@@ -172,10 +172,11 @@ impl Migration<'_> {
     /// Checks everything, notes it down, and goes on.
     async fn begin(&self, from: SetKind, set: &Value, revisions: &[Value]) -> Result<Exit, Error> {
         let new = convert(set, from).map_err(|problems| {
-            let lines: String = problems.iter().map(|problem| format!("  {problem}\n")).collect();
+            let lines: Vec<String> = problems.iter().map(|problem| format!("  {problem}\n")).collect();
             Error::NotPossible(format!(
-                "failed to migrate {}: the other kind cannot express it:\n{lines}nothing was changed",
-                kind_name(from, &self.key.name)
+                "failed to migrate {}: the other kind cannot express it:\n{}nothing was changed",
+                kind_name(from, &self.key.name),
+                lines.concat()
             ))
         })?;
         let record = self.record(from, set, new, revisions)?;

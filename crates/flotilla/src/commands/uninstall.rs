@@ -131,7 +131,7 @@ impl Doing<'_> {
     }
 
     async fn gone(&self, collection: &str, what: &str) -> Result<(), Error> {
-        match follow::until(self.cluster, collection, self.within, |objects| objects.is_empty()).await? {
+        match follow::until(self.cluster, collection, self.within, follow::Objects::is_empty).await? {
             Followed::Done => Ok(()),
             Followed::TimeUp(left) => Err(Error::NotPossible(format!(
                 "{what} are still there after {} s: {}; what holds them up are mostly finalizers: {}. Run it again, it goes on from here",

@@ -86,7 +86,7 @@ impl Applying<'_> {
             match self.send(step, true).await {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    conflicts.push(conflict(&step.place.name, &status))
+                    conflicts.push(conflict(&step.place.name, &status));
                 }
                 Err(error) => return Err(step.refused(&error)),
             }

@@ -54,7 +54,11 @@ pub(super) async fn nothing_is_touched(cluster: &Cluster, old: &Value, new: &Val
     Err(Error::NotPossible(format!(
         "failed to migrate: it would not leave everything as it is:\n{}nothing was changed; if a rollout is under way, wait until it is \
          complete",
-        touched.iter().map(|line| format!("  {line}\n")).collect::<String>()
+        touched
+            .iter()
+            .map(|line| format!("  {line}\n"))
+            .collect::<Vec<_>>()
+            .concat()
     )))
 }
 
