@@ -57,6 +57,13 @@ impl Manager {
     /// Starts a manager for both kinds, without leader election and at once, unless `args` say otherwise. Its log goes beside the
     /// kubeconfig.
     pub fn start(kubeconfig: &Path, name: &str, args: &[&str]) -> Self {
+        let mut all = vec!["manager", "--native-statefulset", "--identity", name];
+        all.extend(args);
+        Self::run(kubeconfig, name, &all, &[])
+    }
+
+    /// Runs the binary with these arguments and variables, and nothing else but the kubeconfig.
+    pub fn run(kubeconfig: &Path, name: &str, args: &[&str], variables: &[(&str, &str)]) -> Self {
         let log = kubeconfig.with_file_name(format!("manager-{name}.log"));
         let out = File::options()
             .create(true)
@@ -64,10 +71,9 @@ impl Manager {
             .open(&log)
             .expect("the log can be written");
         let child = Command::new(binary())
-            .arg("manager")
-            .args(["--kubeconfig".as_ref(), kubeconfig.as_os_str()])
-            .args(["--native-statefulset", "--identity", name])
             .args(args)
+            .args(["--kubeconfig".as_ref(), kubeconfig.as_os_str()])
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(out.try_clone().expect("the log can be shared"))
             .stderr(out)

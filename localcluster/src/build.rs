@@ -151,6 +151,15 @@ const NODE: Set = Set {
     ],
 };
 
+/// Helm, which only the tests of the chart need.
+const HELM: Set = Set {
+    what: "Helm",
+    prefix: "helm",
+    takes: "after the control plane it takes about a minute on two cores",
+    steps: &[Step::new("helm", &["helm.sh/helm/v4/cmd/helm"], &["helm"])],
+    sources: &["helm/go.mod", "helm/go.sum"],
+};
+
 /// The directory that holds the Go modules.
 fn modules() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -174,6 +183,11 @@ pub fn build() -> Result<Binaries, Error> {
 /// The same for what a real node needs beside them.
 pub(crate) fn build_node() -> Result<Binaries, Error> {
     build_set(&NODE)
+}
+
+/// Path of the pinned Helm, built if it is not there yet.
+pub fn helm() -> Result<PathBuf, Error> {
+    Ok(build_set(&HELM)?.directory.join("helm"))
 }
 
 fn build_set(set: &Set) -> Result<Binaries, Error> {
@@ -200,7 +214,7 @@ fn build_into(set: &Set, cache: &Path, directory: &Path) -> Result<(), Error> {
     let partial = cache.join(format!("building-{}", std::process::id()));
     fs::create_dir_all(&partial).map_err(|e| Error::io("create", &partial, e))?;
     eprintln!(
-        "building {} of Kubernetes {KUBERNETES} into {}",
+        "building {} for Kubernetes {KUBERNETES} into {}",
         set.what,
         directory.display()
     );

@@ -23,12 +23,26 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How long a component may take to end when asked.
 const END_WITHIN: Duration = Duration::from_secs(4);
 
+/// What is recorded of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Audit {
+    #[default]
+    Nothing,
+    Writes,
+    Everything,
+}
+
 /// What a cluster is to be like.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     pub(crate) nodes: u32,
     pub(crate) statefulset_controller: bool,
-    pub(crate) audit_log: bool,
+    /// What the audit log holds.
+    #[serde(default)]
+    pub(crate) audit: Audit,
+    /// Admission plugins beyond those that every cluster has.
+    #[serde(default)]
+    pub(crate) admission_plugins: Vec<String>,
     pub(crate) stock_limits: bool,
 }
 
@@ -57,7 +71,19 @@ impl Builder {
 
     /// Records every write: see [`Cluster::audit_log_path`].
     pub fn audit_log(mut self) -> Self {
-        self.settings.audit_log = true;
+        self.settings.audit = Audit::Writes;
+        self
+    }
+
+    /// Records reads and watches too.
+    pub fn audit_reads(mut self) -> Self {
+        self.settings.audit = Audit::Everything;
+        self
+    }
+
+    /// Switches an admission plugin of the API server on that is off by default.
+    pub fn admission_plugin(mut self, name: &str) -> Self {
+        self.settings.admission_plugins.push(name.to_owned());
         self
     }
 
@@ -129,7 +155,8 @@ impl Cluster {
         let settings = Settings {
             nodes: 5,
             statefulset_controller: true,
-            audit_log: false,
+            audit: Audit::Nothing,
+            admission_plugins: Vec::new(),
             stock_limits: false,
         };
         Builder {
@@ -193,7 +220,7 @@ impl Cluster {
         write_private(&self.directory.join("scheduler.json"), &scheduler.to_string())?;
         write_private(
             &self.directory.join("audit-policy.json"),
-            &manifest::audit_policy().to_string(),
+            &manifest::audit_policy(self.state.settings.audit).to_string(),
         )?;
         self.launch(Component::Etcd)?;
         self.launch(Component::Apiserver)?;

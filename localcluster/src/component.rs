@@ -1,7 +1,7 @@
 //! The processes of a cluster, and how each is started.
 
 use crate::build::Binaries;
-use crate::cluster::Settings;
+use crate::cluster::{Audit, Settings};
 use crate::node::Node;
 use crate::pki::Pki;
 use crate::state::Ports;
@@ -149,7 +149,7 @@ impl Context<'_> {
             ("tls-private-key-file", &self.file("apiserver.key")),
             ("client-ca-file", &self.file("ca.crt")),
             ("authorization-mode", "Node,RBAC"),
-            ("enable-admission-plugins", "NodeRestriction"),
+            ("enable-admission-plugins", &self.admission_plugins()),
             ("allow-privileged", "true"),
             ("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
             ("service-account-key-file", &self.file("sa.pub")),
@@ -168,7 +168,7 @@ impl Context<'_> {
                 ("max-mutating-requests-inflight", "0"),
             ]));
         }
-        if self.settings.audit_log {
+        if self.settings.audit != Audit::Nothing {
             arguments.extend(flags(&[
                 ("audit-log-path", &self.in_directory("audit.log").display().to_string()),
                 (
@@ -179,6 +179,14 @@ impl Context<'_> {
             ]));
         }
         arguments
+    }
+
+    fn admission_plugins(&self) -> String {
+        let more = self.settings.admission_plugins.iter().map(String::as_str);
+        std::iter::once("NodeRestriction")
+            .chain(more)
+            .collect::<Vec<_>>()
+            .join(",")
     }
 
     fn controller_manager(&self) -> Vec<String> {

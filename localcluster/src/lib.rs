@@ -16,7 +16,7 @@ mod pki;
 mod process;
 mod state;
 
-pub use build::{Binaries, build};
+pub use build::{Binaries, build, helm};
 pub use cluster::{Builder, Cluster, names};
 pub use component::Component;
 pub use error::Error;

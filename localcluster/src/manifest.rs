@@ -1,5 +1,6 @@
 //! Objects and files that every cluster starts with.
 
+use crate::cluster::Audit;
 use serde_json::{Value, json};
 
 /// Simulated nodes.
@@ -39,16 +40,20 @@ pub(crate) fn storage_classes() -> Value {
     list(&[class("standard", true, "true"), class("fixed", false, "false")])
 }
 
-/// Audit policy: who wrote what, nothing else.
-pub(crate) fn audit_policy() -> Value {
+/// Audit policy: who wrote what, and, if it is asked for, who read what. A watch is told of when it begins.
+pub(crate) fn audit_policy(audit: Audit) -> Value {
+    let mut verbs = vec!["create", "update", "patch", "delete", "deletecollection"];
+    let mut omitted = vec!["RequestReceived"];
+    if audit == Audit::Everything {
+        verbs.extend(["get", "list", "watch"]);
+    } else {
+        omitted.push("ResponseStarted");
+    }
     json!({
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
-        "omitStages": ["RequestReceived", "ResponseStarted"],
-        "rules": [
-            {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
-            {"level": "None"},
-        ],
+        "omitStages": omitted,
+        "rules": [{"level": "Metadata", "verbs": verbs}, {"level": "None"}],
     })
 }
 

@@ -14,7 +14,12 @@ use std::process::ExitCode;
 pub(crate) enum Verb {
     /// The OpenAPI documents, discovery and version of the pinned API server, for crates/apimachinery. Starts a cluster for it.
     Openapi,
+    /// The Helm chart in deploy/chart/flotilla, from crates/install.
+    Chart,
 }
+
+/// Where the chart is.
+const CHART: &str = "deploy/chart/flotilla";
 
 const OPENAPI_FILE: &str = "crates/apimachinery/src/openapi/builtin.json.gz";
 
@@ -34,7 +39,24 @@ const GROUPS: &[&str] = &[
 pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
     match verb {
         Verb::Openapi => openapi(),
+        Verb::Chart => chart(),
     }
+}
+
+/// Writes the chart anew; files that it no longer has go.
+fn chart() -> Result<ExitCode> {
+    let root = workspace::root().join(CHART);
+    if root.exists() {
+        std::fs::remove_dir_all(&root).with_context(|| format!("failed to remove {CHART}"))?;
+    }
+    for file in flotilla_install::chart() {
+        let path = root.join(&file.path);
+        let directory = path.parent().context("files of the chart lie in a directory")?;
+        std::fs::create_dir_all(directory).with_context(|| format!("failed to create {}", directory.display()))?;
+        std::fs::write(&path, &file.text).with_context(|| format!("failed to write {}", path.display()))?;
+        println!("{CHART}/{}: {} bytes", file.path, file.text.len());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn openapi() -> Result<ExitCode> {

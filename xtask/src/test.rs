@@ -56,6 +56,7 @@ const SUITES: &[(&str, &str)] = &[
     ("memory and time of the playground", "room"),
     ("plans, and what then happens on a real control plane", "plan"),
     ("admission and conversion on a real control plane", "webhook"),
+    ("installing, rights, migrating, and the chart", "install"),
     ("faults on a real control plane", "faults"),
     ("pods on a real node", "real_node"),
 ];

@@ -10,6 +10,7 @@ use std::process::Command;
 const ARROWS: &[(&str, &[&str])] = &[
     ("flotilla-api", &[]),
     ("flotilla-apimachinery", &[]),
+    ("flotilla-install", &["flotilla-api"]),
     ("flotilla-model", &["flotilla-api"]),
     ("flotilla-controllers", &["flotilla-api", "flotilla-model"]),
     (
@@ -74,6 +75,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-model",
             "flotilla-controllers",
             "flotilla-engine",
+            "flotilla-install",
             "flotilla-apiserver",
             "flotilla-plan",
             "flotilla-simserver",
@@ -82,8 +84,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("flotilla-localcluster", &[]),
-    ("xtask", &["flotilla-localcluster"]),
-    ("flotilla-e2e", &["flotilla-localcluster", "flotilla-conformance"]),
+    ("xtask", &["flotilla-localcluster", "flotilla-install"]),
+    (
+        "flotilla-e2e",
+        &["flotilla-localcluster", "flotilla-conformance", "flotilla-install"],
+    ),
     (
         "flotilla-bench",
         &[
@@ -100,6 +105,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const PURE: &[&str] = &[
     "flotilla-apimachinery",
     "flotilla-api",
+    "flotilla-install",
     "flotilla-model",
     "flotilla-controllers",
     "flotilla-admission",

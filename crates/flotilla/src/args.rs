@@ -1,5 +1,9 @@
 //! What was typed. One source for parsing, `--help` and completions.
 
+mod installing;
+
+pub use installing::{InstallArgs, MigrateArgs, MigrateTo, PullPolicy, UninstallArgs};
+
 use crate::target::Target;
 use clap::{Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -56,7 +60,8 @@ pub struct ClusterArgs {
     /// Context of the kubeconfig.
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
-    /// Namespace of the object; for the manager: the only namespace to work in (default: all).
+    /// Namespace of the object; for the manager: the only namespace to work in (default: all); for install and uninstall: where the
+    /// managers are (default: flotilla-system).
     #[arg(long, short, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
 }
@@ -68,6 +73,15 @@ pub enum Command {
     Manager(ManagerArgs),
     /// Print the custom resource definitions, for `kubectl apply --server-side -f -`.
     Crds(CrdsArgs),
+    /// Install Flotilla into a cluster, or bring an installation up to date.
+    #[command(after_long_help = installing::INSTALL)]
+    Install(InstallArgs),
+    /// Take Flotilla out of a cluster.
+    #[command(after_long_help = installing::UNINSTALL)]
+    Uninstall(UninstallArgs),
+    /// Turn a native StatefulSet into an Advanced one, or back, without restarting a pod.
+    #[command(after_long_help = installing::MIGRATE)]
+    Migrate(MigrateArgs),
     /// Explain what a set is waiting for, since when, by which rule, and what you can do.
     ///
     /// Computed from the cluster with the functions that the manager uses, also when no manager runs. Nothing is changed; requests

@@ -90,6 +90,36 @@ impl Cluster {
             .map_err(|e| describe(what, &e))
     }
 
+    /// One object by its path, or `None` if it does not exist or its kind is not served. `what` is for the error: "read …".
+    pub async fn get_at(&self, path: &str, what: &str) -> Result<Option<Value>, Error> {
+        match self.send(Method::GET, path, None).await {
+            Ok(object) => Ok(Some(object)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(describe(what.to_owned(), &error)),
+        }
+    }
+
+    /// All objects of a collection by its path; none if its kind is not served.
+    pub async fn list_at(&self, path: &str, what: &str) -> Result<Vec<Value>, Error> {
+        let list = self.get_at(path, what).await?;
+        match list.and_then(|mut list| list.get_mut("items").map(Value::take)) {
+            Some(Value::Array(items)) => Ok(items),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Deletes an object by its path. False if it was not there.
+    pub async fn delete_at(&self, path: &str, options: &Value, what: &str) -> Result<bool, Error> {
+        match self
+            .send(Method::DELETE, path, Some(("application/json", options)))
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            Err(error) => Err(describe(what.to_owned(), &error)),
+        }
+    }
+
     /// Sends one request; for callers that read refusals themselves.
     pub async fn send(&self, method: Method, path: &str, body: Option<(&str, &Value)>) -> Result<Value, kube::Error> {
         let mut request = Request::builder().method(method).uri(path);

@@ -8,6 +8,7 @@ mod clock;
 mod cluster;
 mod commands;
 mod error;
+mod follow;
 mod target;
 
 use args::{Args, Command};
@@ -45,6 +46,9 @@ async fn run(args: Args) -> Result<Exit, error::Error> {
     match args.command {
         Command::Manager(manager) => commands::manager::run(&args.cluster, manager).await,
         Command::Crds(args) => commands::crds::run(&args),
+        Command::Install(install) => commands::install::run(&args.cluster, install).await,
+        Command::Uninstall(uninstall) => commands::uninstall::run(&args.cluster, uninstall).await,
+        Command::Migrate(migrate) => commands::migrate::run(&args.cluster, migrate).await,
         Command::Plan(plan) => commands::plan::run(&args.cluster, plan).await,
         Command::Why(why) => commands::why::run(&args.cluster, why).await,
         Command::Playground(playground) => commands::playground::run(playground).await,

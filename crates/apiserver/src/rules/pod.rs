@@ -139,9 +139,19 @@ pub(super) fn keep_class(old: Option<&Value>, new: &mut Value) {
 
 const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 
-/// A pod's spec, or that of a template.
+/// A pod's spec.
 pub(super) fn validate_spec(spec: &Value, path: &str, errors: &mut Errors) {
-    let volumes: BTreeSet<&str> = each(spec, "volumes").map(|v| text(v, "name")).collect();
+    validate_template(spec, path, std::iter::empty(), errors);
+}
+
+/// The spec of a template whose pods get these volumes besides those that it names.
+pub(super) fn validate_template<'v>(
+    spec: &'v Value,
+    path: &str,
+    claims: impl Iterator<Item = &'v str>,
+    errors: &mut Errors,
+) {
+    let volumes: BTreeSet<&str> = each(spec, "volumes").map(|v| text(v, "name")).chain(claims).collect();
     containers(spec, path, &volumes, errors);
     let policy = text(spec, "restartPolicy");
     if !RESTART_POLICIES.contains(&policy) {

@@ -67,7 +67,9 @@ pub(super) fn validate(old: Option<&Value>, new: &Value, errors: &mut Errors) {
         errors.push(field::Error::invalid("spec.replicas", json!(replicas), why));
     }
     selector(spec, errors);
-    pod::validate_spec(&spec["template"]["spec"], "spec.template.spec", errors);
+    let templates = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
+    let claims = templates.filter_map(|claim| claim["metadata"]["name"].as_str());
+    pod::validate_template(&spec["template"]["spec"], "spec.template.spec", claims, errors);
     let policy = text(&spec["template"]["spec"], "restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {
         let path = "spec.template.spec.restartPolicy";

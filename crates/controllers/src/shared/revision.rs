@@ -144,13 +144,13 @@ fn free_name(owner: &Owner<'_>, first: i32, named: impl Fn(&str) -> Option<Arc<R
     }
 }
 
-/// Whether a revision names an object of the owner's kind and name, but another incarnation, as its controller.
+/// Whether a revision names an object of the owner's kind and name, but another incarnation, as its controller. The group does not count:
+/// a native set may have become an Advanced one, or the other way round, and its revisions are let go a moment later.
 fn is_of_former(owner: &OwnerRef, revision: &RevisionRecord) -> bool {
-    let group = |o: &OwnerRef| o.api_version.split_once('/').map(|(group, _)| group.to_owned());
     revision
         .meta
         .controller()
-        .is_some_and(|o| o.kind == owner.kind && o.name == owner.name && group(o) == group(owner) && o.uid != owner.uid)
+        .is_some_and(|o| o.kind == owner.kind && o.name == owner.name && o.uid != owner.uid)
 }
 
 fn renumber(revision: &RevisionRecord, number: i64) -> Command {

@@ -2,7 +2,7 @@
 //!
 //! The cluster is listed once, the change is read from files or options, and [`flotilla_plan`] does the rest. Nothing is written.
 
-mod live;
+pub(super) mod live;
 mod manifests;
 
 use crate::args::{ClusterArgs, Output, PlanArgs};

@@ -33,7 +33,10 @@ struct Asked<'a> {
 }
 
 /// Reads a cluster. Returns with it what could not be read and is not strictly needed.
-pub(super) async fn read(cluster: &Cluster, namespaces: &BTreeSet<String>) -> Result<(State, Vec<String>), Error> {
+pub(in crate::commands) async fn read(
+    cluster: &Cluster,
+    namespaces: &BTreeSet<String>,
+) -> Result<(State, Vec<String>), Error> {
     let mut reading = Reading {
         cluster,
         objects: Vec::new(),

@@ -1,0 +1,202 @@
+//! Applying objects on the server's side, under a field manager of our own.
+
+use crate::cluster::{Cluster, describe};
+use crate::error::Error;
+use flotilla_install::{Options, PART_OF, PART_OF_LABEL, Place, definition, place};
+use http::Method;
+use serde_json::{Value, json};
+use std::fmt;
+
+/// The name under which our fields are recorded.
+const FIELD_MANAGER: &str = "flotilla-install";
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// How objects are applied.
+pub(super) struct Applying<'c> {
+    pub(super) cluster: &'c Cluster,
+    /// Take over what belongs to others.
+    pub(super) force: bool,
+}
+
+/// An object to apply.
+pub(super) struct Step {
+    object: Value,
+    pub(super) place: Place,
+    /// The version that is there now.
+    version: Option<String>,
+    /// What whoever installs should know.
+    pub(super) notes: Vec<String>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Applied {
+    Created,
+    Changed,
+    Unchanged,
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Applied::Created => "created",
+            Applied::Changed => "changed",
+            Applied::Unchanged => "unchanged",
+        })
+    }
+}
+
+impl Applying<'_> {
+    /// Looks at what is there, and says what is to be applied over it.
+    pub(super) async fn prepare(&self, objects: Vec<Value>) -> Result<Vec<Step>, Error> {
+        let mut steps = Vec::new();
+        for object in objects {
+            let place = place(&object);
+            let live = self
+                .cluster
+                .get_at(&place.path, &format!("read {}", place.name))
+                .await?;
+            let version = live
+                .as_ref()
+                .and_then(|live| live["metadata"]["resourceVersion"].as_str());
+            let mut step = Step {
+                version: version.map(str::to_owned),
+                notes: Vec::new(),
+                object,
+                place,
+            };
+            if let Some(live) = live.filter(|_| step.place.kind == "CustomResourceDefinition") {
+                step.keep_versions(&live);
+            }
+            steps.push(step);
+        }
+        Ok(steps)
+    }
+
+    /// Tries everything that can be tried before anything is there. All conflicts are told at once.
+    pub(super) async fn try_all(&self, steps: &[Step], namespace: &str) -> Result<(), Error> {
+        let path = format!("/api/v1/namespaces/{namespace}");
+        let is_there = self
+            .cluster
+            .get_at(&path, &format!("read namespace {namespace}"))
+            .await?
+            .is_some();
+        let mut conflicts = Vec::new();
+        for step in steps.iter().filter(|step| is_there || !step.place.is_namespaced) {
+            match self.send(step, true).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    conflicts.push(conflict(&step.place.name, &status));
+                }
+                Err(error) => return Err(step.refused(&error)),
+            }
+        }
+        if conflicts.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "failed to apply: some fields belong to other field managers, who would set them back:\n{}nothing was changed; take these \
+             fields over with --force-conflicts, once the others have stopped setting them",
+            conflicts.concat()
+        );
+        Err(Error::NotPossible(message))
+    }
+
+    /// Applies one object.
+    pub(super) async fn apply(&self, step: &Step) -> Result<Applied, Error> {
+        let stored = match self.send(step, false).await {
+            Ok(stored) => stored,
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                return Err(Error::NotPossible(format!(
+                    "failed to apply:\n{}",
+                    conflict(&step.place.name, &status)
+                )));
+            }
+            Err(error) => return Err(step.refused(&error)),
+        };
+        Ok(match &step.version {
+            None => Applied::Created,
+            Some(version) if stored["metadata"]["resourceVersion"] == version.as_str() => Applied::Unchanged,
+            Some(_) => Applied::Changed,
+        })
+    }
+
+    async fn send(&self, step: &Step, is_trial: bool) -> Result<Value, kube::Error> {
+        let trial = if is_trial { "&dryRun=All" } else { "" };
+        let path = format!(
+            "{}?fieldManager={FIELD_MANAGER}&force={}{trial}",
+            step.place.path, self.force
+        );
+        self.cluster
+            .send(Method::PATCH, &path, Some((APPLY, &step.object)))
+            .await
+    }
+
+    /// Removes what an earlier installation had and this one has not. Definitions stay: there are objects behind them.
+    pub(super) async fn prune(&self, options: &Options) -> Result<Vec<String>, Error> {
+        let chosen: Vec<Place> = flotilla_install::objects(options).iter().map(place).collect();
+        let possible = flotilla_install::superset(&options.namespace);
+        let left_out = possible.iter().map(place).filter(|place| !chosen.contains(place));
+        let mut gone = Vec::new();
+        for place in left_out.filter(|place| place.kind != "CustomResourceDefinition") {
+            let live = self
+                .cluster
+                .get_at(&place.path, &format!("read {}", place.name))
+                .await?;
+            let is_ours = live.is_some_and(|live| live["metadata"]["labels"][PART_OF_LABEL] == PART_OF);
+            let what = format!("delete {}", place.name);
+            if is_ours && self.cluster.delete_at(&place.path, &json!({}), &what).await? {
+                gone.push(place.name);
+            }
+        }
+        Ok(gone)
+    }
+}
+
+impl Step {
+    fn keep_versions(&mut self, live: &Value) {
+        let kept = definition::kept(&self.object, live);
+        self.object = definition::over(&self.object, live);
+        if !kept.is_empty() {
+            self.notes.push(format!(
+                "version {} stays as it was, since objects may be stored in it",
+                kept.join(", ")
+            ));
+        }
+        if let Some(service) = live.pointer("/spec/conversion/webhook/clientConfig/service/name")
+            && service != flotilla_install::WEBHOOK_SERVICE
+        {
+            self.notes.push(format!(
+                "its versions are still converted by the webhook behind service {service}, which has to go on running"
+            ));
+        }
+    }
+
+    fn refused(&self, error: &kube::Error) -> Error {
+        if let kube::Error::Api(status) = error
+            && status.code == 404
+            && self.place.kind == "ServiceMonitor"
+        {
+            let why = "failed to apply the ServiceMonitor: the Prometheus operator's definitions are not there; install it first, or leave \
+                       out --service-monitor";
+            return Error::NotPossible(why.to_owned());
+        }
+        describe(format!("apply {}", self.place.name), error)
+    }
+}
+
+/// One object's conflicts: each field, and whose it is.
+fn conflict(name: &str, status: &kube::core::Status) -> String {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let lines: Vec<String> = causes
+        .map(|cause| {
+            let whose = cause.message.trim_start_matches("conflict with ").replace('"', "");
+            format!("  {name}: {} belongs to {whose}\n", cause.field)
+        })
+        .collect();
+    if lines.is_empty() {
+        format!("  {name}: {}\n", status.message)
+    } else {
+        lines.concat()
+    }
+}

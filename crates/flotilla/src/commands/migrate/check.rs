@@ -1,0 +1,114 @@
+//! What is looked at before anything is changed: what the API server would keep of the new object, and whether any pod would be touched.
+
+use super::convert::lost;
+use crate::cluster::{Cluster, describe};
+use crate::commands::plan::live;
+use crate::error::Error;
+use flotilla_model::template::{Digest, normal_form};
+use flotilla_plan::{Action, Change, Plan, State, plan};
+use http::Method;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Refuses if the API server would not take the new object as it is.
+pub(super) async fn server_takes(cluster: &Cluster, collection: &str, new: &Value) -> Result<(), Error> {
+    let path = format!("{collection}?dryRun=All&fieldManager=flotilla-cli");
+    let what = || "make the set of the other kind, as a trial".to_owned();
+    let sent = cluster.send(Method::POST, &path, Some(("application/json", new))).await;
+    let kept = match sent {
+        Ok(kept) => kept,
+        Err(kube::Error::Api(status)) if status.code == 404 => {
+            let why = "failed to migrate: Advanced StatefulSets are not known to this cluster; install them with flotilla install";
+            return Err(Error::NotPossible(why.to_owned()));
+        }
+        Err(error) => return Err(describe(what(), &error)),
+    };
+    let lost = lost(&new["spec"], &kept["spec"], "spec");
+    if !lost.is_empty() {
+        let why = format!(
+            "failed to migrate: the API server would drop {} from the new object; without it the set would behave otherwise",
+            lost.join(", ")
+        );
+        return Err(Error::NotPossible(why));
+    }
+    let digest = |set: &Value| Digest::of(&normal_form(&set["spec"]["template"]));
+    if digest(&kept) != digest(new) {
+        let why = "failed to migrate: the API server would change the template of the new object, and with it restart all pods";
+        return Err(Error::NotPossible(why.to_owned()));
+    }
+    Ok(())
+}
+
+/// Refuses if a pod, a claim or a revision would be touched, by what `flotilla plan` knows.
+pub(super) async fn nothing_is_touched(cluster: &Cluster, old: &Value, new: &Value) -> Result<(), Error> {
+    let namespaces = BTreeSet::from([cluster.namespace.clone()]);
+    let (state, _warnings) = live::read(cluster, &namespaces).await?;
+    let state = without(state, old);
+    let change = Change::Apply(new.clone());
+    let plan =
+        plan(&state, &[change]).map_err(|why| Error::NotPossible(format!("failed to plan the migration: {why}")))?;
+    let touched = touched(&plan);
+    if touched.is_empty() {
+        return Ok(());
+    }
+    Err(Error::NotPossible(format!(
+        "failed to migrate: it would not leave everything as it is:\n{}nothing was changed; if a rollout is under way, wait until it is \
+         complete",
+        touched
+            .iter()
+            .map(|line| format!("  {line}\n"))
+            .collect::<Vec<_>>()
+            .concat()
+    )))
+}
+
+/// The state as it is once the old object has gone and has left everything.
+fn without(mut state: State, old: &Value) -> State {
+    let uid = &old["metadata"]["uid"];
+    state
+        .objects
+        .retain(|foreign| foreign.object["metadata"]["uid"] != *uid);
+    for foreign in &mut state.objects {
+        if let Some(owners) = foreign
+            .object
+            .pointer_mut("/metadata/ownerReferences")
+            .and_then(Value::as_array_mut)
+        {
+            owners.retain(|owner| owner["uid"] != *uid);
+        }
+    }
+    state
+}
+
+/// What a plan would do to what is there, in words.
+fn touched(plan: &Plan) -> Vec<String> {
+    let mut lines: Vec<String> = plan
+        .refused
+        .iter()
+        .map(|refusal| format!("the API server refuses: {}", refusal.message))
+        .collect();
+    for set in &plan.sets {
+        let steps = set.waves.iter().flat_map(|wave| &wave.steps);
+        lines.extend(steps.map(|step| format!("pod {} would be {}", step.pod, word(step.action))));
+        lines.extend(
+            set.revisions_made
+                .iter()
+                .map(|name| format!("revision {name} would be made, and all pods would be old")),
+        );
+        lines.extend(
+            set.claims
+                .iter()
+                .map(|claim| format!("claim {} would be touched", claim.claim)),
+        );
+    }
+    lines
+}
+
+const fn word(action: Action) -> &'static str {
+    match action {
+        Action::Create => "created",
+        Action::Update => "updated",
+        Action::Replace => "replaced",
+        Action::Delete => "deleted",
+    }
+}

@@ -1,0 +1,156 @@
+//! `flotilla uninstall`: the reverse, in an order in which nothing can block.
+//!
+//! What could hold up others goes first: registrations of webhooks, and conversions through our Service. A manager that still runs may
+//! put them back, so they are looked at again once it has ended. Definitions go last, and only with their objects.
+
+mod plan;
+
+use crate::args::{ClusterArgs, UninstallArgs};
+use crate::cluster::{Cluster, describe};
+use crate::commands::install::place as namespace_of;
+use crate::error::{Error, Exit};
+use crate::follow::{self, Followed};
+use flotilla_install::NAME;
+use http::Method;
+use plan::{Action, Found};
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::time::Duration;
+
+/// Sets that a refusal names.
+const NAMES_TOLD: usize = 5;
+const MERGE: &str = "application/merge-patch+json";
+
+/// Uninstalls, or prints what would be done.
+pub async fn run(cluster_args: &ClusterArgs, args: UninstallArgs) -> Result<Exit, Error> {
+    if !args.yes && !args.dry_run {
+        let why = "uninstalling stops what controls sets. Look at what would be done with --dry-run, then say --yes";
+        return Err(Error::NotPossible(why.to_owned()));
+    }
+    let cluster = Cluster::connect(cluster_args).await?;
+    let namespace = namespace_of(cluster_args);
+    let found = Found::look(&cluster, &namespace).await?;
+    if !args.and_delete_objects && !args.keep_objects && !found.sets.is_empty() {
+        return Err(sets_are_there(&found.sets));
+    }
+    let mut out = std::io::stdout().lock();
+    let actions = found.actions(args.and_delete_objects);
+    if actions.is_empty() {
+        writeln!(out, "nothing of Flotilla is installed in namespace {namespace}")?;
+        return Ok(Exit::Done);
+    }
+    let doing = Doing {
+        cluster: &cluster,
+        within: Duration::from_secs(args.timeout_seconds),
+    };
+    for action in &actions {
+        if args.dry_run {
+            writeln!(out, "would {action}")?;
+        } else if doing.perform(action).await? {
+            writeln!(out, "{}", action.done())?;
+        }
+        // A manager that was still running may have put back what went before it.
+        if !args.dry_run && matches!(action, Action::EndManagers { .. }) {
+            for again in Found::look(&cluster, &namespace).await?.unblocking() {
+                doing.perform(&again).await?;
+                writeln!(out, "{}, once more: a manager had put it back", again.done())?;
+            }
+        }
+    }
+    let rest = format!(
+        "namespace {namespace} stays, as it may hold what is not Flotilla's: kubectl delete namespace {namespace}"
+    );
+    writeln!(out, "{rest}")?;
+    if !args.and_delete_objects && found.has_definitions() {
+        writeln!(out, "the definitions stay, and with them all sets")?;
+    }
+    Ok(Exit::Done)
+}
+
+fn sets_are_there(sets: &[String]) -> Error {
+    let mut names = sets.iter().take(NAMES_TOLD).cloned().collect::<Vec<_>>().join(", ");
+    if sets.len() > NAMES_TOLD {
+        names = format!("{names} and {} more", sets.len() - NAMES_TOLD);
+    }
+    Error::NotPossible(format!(
+        "there are {} Advanced StatefulSets ({names}); without a manager nobody makes their pods anew. Say what is to become of them: \
+         --keep-objects leaves them, and their pods running, for another controller; --and-delete-objects deletes them with their pods. \
+         `flotilla migrate` turns them into native sets",
+        sets.len()
+    ))
+}
+
+struct Doing<'c> {
+    cluster: &'c Cluster,
+    within: Duration,
+}
+
+impl Doing<'_> {
+    /// Does it. False if there was nothing left to do.
+    async fn perform(&self, action: &Action) -> Result<bool, Error> {
+        let what = action.to_string();
+        match action {
+            Action::Delete { path, .. } => self.cluster.delete_at(path, &json!({}), &what).await,
+            Action::StopConverting { path, .. } => {
+                let body = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
+                let sent = self.cluster.send(Method::PATCH, path, Some((MERGE, &body))).await;
+                sent.map(|_| true).map_err(|e| describe(what, &e))
+            }
+            Action::EndManagers { path, namespace } => {
+                let options = json!({"propagationPolicy": "Foreground"});
+                let was_there = self.cluster.delete_at(path, &options, &what).await?;
+                let pods =
+                    format!("/api/v1/namespaces/{namespace}/pods?labelSelector=app.kubernetes.io%2Fname%3D{NAME}");
+                self.gone(&pods, "the managers' pods").await?;
+                Ok(was_there)
+            }
+            Action::DeleteSets { .. } => self.delete_sets().await,
+            Action::DeleteDefinition { path, name } => {
+                let was_there = self.cluster.delete_at(path, &json!({}), &what).await?;
+                let collection = format!(
+                    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3D{name}"
+                );
+                self.gone(&collection, name).await?;
+                Ok(was_there)
+            }
+        }
+    }
+
+    /// All sets, with their pods, in all namespaces; and waits until they have gone. In the foreground: once the definition is gone too, the
+    /// garbage collector cannot tell any more that the owner of what is left has gone.
+    async fn delete_sets(&self) -> Result<bool, Error> {
+        let options = json!({"propagationPolicy": "Foreground"});
+        for set in self.cluster.list_at(plan::SETS, "list Advanced StatefulSets").await? {
+            let text = |field: &str| set["metadata"][field].as_str().unwrap_or_default();
+            let path = plan::set_path(text("namespace"), text("name"));
+            let what = format!("delete statefulset.apps.kruise.io/{}", text("name"));
+            self.cluster.delete_at(&path, &options, &what).await?;
+        }
+        self.gone(plan::SETS, "Advanced StatefulSets").await?;
+        Ok(true)
+    }
+
+    async fn gone(&self, collection: &str, what: &str) -> Result<(), Error> {
+        match follow::until(self.cluster, collection, self.within, follow::Objects::is_empty).await? {
+            Followed::Done => Ok(()),
+            Followed::TimeUp(left) => Err(Error::NotPossible(format!(
+                "{what} are still there after {} s: {}; what holds them up are mostly finalizers: {}. Run it again, it goes on from here",
+                self.within.as_secs(),
+                left.keys().cloned().collect::<Vec<_>>().join(", "),
+                finalizers(left.values())
+            ))),
+        }
+    }
+}
+
+fn finalizers<'o>(objects: impl Iterator<Item = &'o Value>) -> String {
+    let lists = objects.filter_map(|o| o.pointer("/metadata/finalizers").and_then(Value::as_array));
+    let mut names: Vec<&str> = lists.flatten().filter_map(Value::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        "none here".to_owned()
+    } else {
+        names.join(", ")
+    }
+}

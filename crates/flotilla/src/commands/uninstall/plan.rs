@@ -1,0 +1,276 @@
+//! What there is of an installation, and in which order it goes.
+
+use crate::cluster::Cluster;
+use crate::error::Error;
+use flotilla_install::{NAME, PART_OF, PART_OF_LABEL, WEBHOOK_SERVICE, made_by_the_manager, place, superset};
+use serde_json::Value;
+use std::fmt;
+
+/// Sets of our kinds, in all namespaces.
+pub(super) const SETS: &str = "/apis/apps.kruise.io/v1beta1/statefulsets";
+/// Kinds of registrations.
+const REGISTRATIONS: [(&str, &str); 2] = [
+    ("mutatingwebhookconfiguration", "mutatingwebhookconfigurations"),
+    ("validatingwebhookconfiguration", "validatingwebhookconfigurations"),
+];
+
+/// The path of a set.
+pub(super) fn set_path(namespace: &str, name: &str) -> String {
+    format!("/apis/apps.kruise.io/v1beta1/namespaces/{namespace}/statefulsets/{name}")
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Deletes an object.
+    Delete { name: String, path: String },
+    /// Ends conversion through our Service: each version is then served as it is stored.
+    StopConverting { name: String, path: String },
+    /// Deletes the Deployment and waits until its pods have ended.
+    EndManagers { namespace: String, path: String },
+    /// Deletes all sets with their pods.
+    DeleteSets { count: usize },
+    /// Deletes a definition.
+    DeleteDefinition { name: String, path: String },
+}
+
+impl Action {
+    /// What was done, for people.
+    pub(super) fn done(&self) -> String {
+        match self {
+            Action::Delete { name, .. } => format!("{name} deleted"),
+            Action::StopConverting { name, .. } => format!("{name} is no longer converted by Flotilla"),
+            Action::EndManagers { .. } => format!("deployment.apps/{NAME} deleted, and its pods have ended"),
+            Action::DeleteSets { count } => format!("{count} Advanced StatefulSets deleted with their pods"),
+            Action::DeleteDefinition { name, .. } => {
+                format!("customresourcedefinition.apiextensions.k8s.io/{name} deleted")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Delete { name, .. } => write!(f, "delete {name}"),
+            Action::StopConverting { name, .. } => write!(f, "stop converting {name}"),
+            Action::EndManagers { .. } => write!(f, "delete deployment.apps/{NAME} and wait until its pods have ended"),
+            Action::DeleteSets { count } => write!(f, "delete {count} Advanced StatefulSets with their pods"),
+            Action::DeleteDefinition { name, .. } => {
+                write!(f, "delete customresourcedefinition.apiextensions.k8s.io/{name}")
+            }
+        }
+    }
+}
+
+/// What there is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    namespace: String,
+    /// Namespace and name of each Advanced StatefulSet.
+    pub(super) sets: Vec<String>,
+    /// Registrations whose webhooks are all behind our Service.
+    registrations: Vec<(String, String)>,
+    /// Definitions that are converted through our Service.
+    converted: Vec<(String, String)>,
+    /// Our definitions.
+    definitions: Vec<(String, String)>,
+    has_deployment: bool,
+    /// Everything else, in the order in which it was applied.
+    others: Vec<(String, String)>,
+}
+
+impl Found {
+    /// Looks.
+    pub(super) async fn look(cluster: &Cluster, namespace: &str) -> Result<Self, Error> {
+        let mut found = Found {
+            namespace: namespace.to_owned(),
+            ..Found::default()
+        };
+        for (kind, resource) in REGISTRATIONS {
+            let collection = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
+            let objects = cluster.list_at(&collection, &format!("list {resource}")).await?;
+            for object in objects.iter().filter(|object| is_ours(object, namespace)) {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let full = format!("{kind}.admissionregistration.k8s.io/{name}");
+                found.registrations.push((full, format!("{collection}/{name}")));
+            }
+        }
+        for place in superset(namespace).iter().map(place) {
+            let Some(live) = cluster.get_at(&place.path, &format!("read {}", place.name)).await? else {
+                continue;
+            };
+            let entry = (place.name.clone(), place.path.clone());
+            match place.kind {
+                "Namespace" => {}
+                "CustomResourceDefinition" => {
+                    let name = live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                    if converts_through_us(&live, namespace) {
+                        found.converted.push(entry);
+                    }
+                    found.definitions.push((name, place.path));
+                }
+                "Deployment" => found.has_deployment = true,
+                _ if live["metadata"]["labels"][PART_OF_LABEL] == PART_OF => found.others.push(entry),
+                _ => {}
+            }
+        }
+        for (resource, name) in made_by_the_manager() {
+            let root = if resource == "leases" {
+                "/apis/coordination.k8s.io/v1"
+            } else {
+                "/api/v1"
+            };
+            let path = format!("{root}/namespaces/{namespace}/{resource}/{name}");
+            let shown = format!("{}/{name}", resource.trim_end_matches('s'));
+            if cluster.get_at(&path, &format!("read {shown}")).await?.is_some() {
+                found.others.insert(0, (shown, path));
+            }
+        }
+        found.sets = cluster
+            .list_at(SETS, "list Advanced StatefulSets")
+            .await?
+            .iter()
+            .map(full_name)
+            .collect();
+        Ok(found)
+    }
+
+    /// Whether there are definitions of ours.
+    pub(super) fn has_definitions(&self) -> bool {
+        !self.definitions.is_empty()
+    }
+
+    /// What has to go so that nobody is held up.
+    pub(super) fn unblocking(&self) -> Vec<Action> {
+        let deleted = self.registrations.iter().map(|(name, path)| Action::Delete {
+            name: name.clone(),
+            path: path.clone(),
+        });
+        let freed = self.converted.iter().map(|(name, path)| Action::StopConverting {
+            name: name.clone(),
+            path: path.clone(),
+        });
+        deleted.chain(freed).collect()
+    }
+
+    /// Everything, in order.
+    pub(super) fn actions(&self, and_delete_objects: bool) -> Vec<Action> {
+        let mut actions = self.unblocking();
+        if self.has_deployment {
+            actions.push(Action::EndManagers {
+                namespace: self.namespace.clone(),
+                path: format!("/apis/apps/v1/namespaces/{}/deployments/{NAME}", self.namespace),
+            });
+        }
+        // What was applied last goes first; rights go when nobody uses them any more.
+        actions.extend(self.others.iter().rev().map(|(name, path)| Action::Delete {
+            name: name.clone(),
+            path: path.clone(),
+        }));
+        if and_delete_objects {
+            if !self.sets.is_empty() {
+                actions.push(Action::DeleteSets { count: self.sets.len() });
+            }
+            actions.extend(self.definitions.iter().map(|(name, path)| Action::DeleteDefinition {
+                name: name.clone(),
+                path: path.clone(),
+            }));
+        }
+        actions
+    }
+}
+
+fn full_name(object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    format!("{}/{}", text("namespace"), text("name"))
+}
+
+/// Whether all webhooks of a registration are behind our Service.
+fn is_ours(registration: &Value, namespace: &str) -> bool {
+    let webhooks = registration["webhooks"].as_array();
+    let mut services = webhooks
+        .into_iter()
+        .flatten()
+        .map(|w| &w["clientConfig"]["service"])
+        .peekable();
+    services.peek().is_some() && services.all(|service| is_our_service(service, namespace))
+}
+
+fn converts_through_us(definition: &Value, namespace: &str) -> bool {
+    let service = definition.pointer("/spec/conversion/webhook/clientConfig/service");
+    service.is_some_and(|service| is_our_service(service, namespace))
+}
+
+fn is_our_service(service: &Value, namespace: &str) -> bool {
+    service["name"] == WEBHOOK_SERVICE && service["namespace"] == namespace
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pair(name: &str) -> (String, String) {
+        (name.to_owned(), format!("/{name}"))
+    }
+
+    fn found() -> Found {
+        Found {
+            namespace: "here".to_owned(),
+            sets: vec!["a/b".to_owned()],
+            registrations: vec![pair("registration")],
+            converted: vec![pair("converted")],
+            definitions: vec![pair("definition")],
+            has_deployment: true,
+            others: vec![pair("lease"), pair("role"), pair("service")],
+        }
+    }
+
+    #[test]
+    fn what_blocks_others_goes_first_and_definitions_last() {
+        let told = |delete: bool| {
+            found()
+                .actions(delete)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        let mut wanted = vec![
+            "delete registration",
+            "stop converting converted",
+            "delete deployment.apps/flotilla-manager and wait until its pods have ended",
+            "delete service",
+            "delete role",
+            "delete lease",
+        ];
+        assert_eq!(told(false), wanted);
+        wanted.extend([
+            "delete 1 Advanced StatefulSets with their pods",
+            "delete customresourcedefinition.apiextensions.k8s.io/definition",
+        ]);
+        assert_eq!(told(true), wanted);
+    }
+
+    #[test]
+    fn only_registrations_behind_our_service_are_ours() {
+        let registration = |services: &[(&str, &str)]| {
+            let webhooks: Vec<Value> = services
+                .iter()
+                .map(|(namespace, name)| json!({"clientConfig": {"service": {"namespace": namespace, "name": name}}}))
+                .collect();
+            json!({"webhooks": webhooks})
+        };
+        assert!(is_ours(&registration(&[("here", "flotilla-webhook")]), "here"));
+        assert!(!is_ours(&registration(&[("there", "flotilla-webhook")]), "here"));
+        assert!(!is_ours(
+            &registration(&[("here", "flotilla-webhook"), ("x", "y")]),
+            "here"
+        ));
+        assert!(!is_ours(&registration(&[]), "here"));
+        assert!(!is_ours(
+            &json!({"webhooks": [{"clientConfig": {"url": "https://x"}}]}),
+            "here"
+        ));
+    }
+}

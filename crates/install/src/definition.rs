@@ -1,0 +1,72 @@
+//! Bringing a definition up to date that is there already, ours of an older version or OpenKruise's.
+//!
+//! Objects may be stored in a version that ours does not have; a definition that loses a stored version is refused, and one that changes
+//! its storage version leaves objects behind in the old one. So versions that are there stay, and so does the version of storage.
+
+use serde_json::Value;
+
+/// Our definition for a cluster that has `live` already.
+pub fn over(ours: &Value, live: &Value) -> Value {
+    let mut merged = ours.clone();
+    let name = |version: &Value| version["name"].as_str().unwrap_or_default().to_owned();
+    let of_live: Vec<Value> = versions(live).to_vec();
+    let storage = of_live.iter().find(|v| v["storage"] == true).map(name);
+    let Some(Value::Array(list)) = merged.pointer_mut("/spec/versions") else {
+        return merged;
+    };
+    for version in of_live {
+        if !list.iter().any(|ours| name(ours) == name(&version)) {
+            list.push(version);
+        }
+    }
+    if let Some(storage) = storage {
+        for version in list {
+            version["storage"] = Value::Bool(name(version) == storage);
+        }
+    }
+    merged
+}
+
+/// Versions of a definition that are there and that ours does not have.
+pub fn kept(ours: &Value, live: &Value) -> Vec<String> {
+    let has = |name: &Value| versions(ours).iter().any(|v| v["name"] == *name);
+    let others = versions(live).iter().filter(|v| !has(&v["name"]));
+    others.filter_map(|v| v["name"].as_str().map(str::to_owned)).collect()
+}
+
+fn versions(definition: &Value) -> &[Value] {
+    definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn versions_and_storage_that_are_there_stay() {
+        let ours = json!({"spec": {"versions": [{"name": "v1beta1", "storage": true, "new": true}]}});
+        let live = json!({"spec": {"versions": [
+            {"name": "v1beta1", "storage": false}, {"name": "v1alpha1", "storage": true, "schema": 1},
+        ]}});
+        assert_eq!(
+            over(&ours, &live),
+            json!({"spec": {"versions": [
+                {"name": "v1beta1", "storage": false, "new": true}, {"name": "v1alpha1", "storage": true, "schema": 1},
+            ]}})
+        );
+        assert_eq!(kept(&ours, &live), ["v1alpha1"]);
+        let again = over(&ours, &over(&ours, &live));
+        assert_eq!(again, over(&ours, &live), "once is as good as twice");
+    }
+
+    #[test]
+    fn a_definition_of_the_same_versions_is_ours() {
+        let ours = &flotilla_api::crds()[0];
+        assert_eq!(over(ours, ours), *ours);
+        assert_eq!(kept(ours, ours), Vec::<String>::new());
+    }
+}

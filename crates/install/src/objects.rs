@@ -1,0 +1,268 @@
+//! All objects of an installation, in the order in which they are applied.
+
+use crate::marks::{self, Comments};
+use crate::permissions::{Scope, role_of_manager};
+use crate::settings::{Condition, Options};
+use crate::yaml::{self, Form};
+use crate::{HTTP_PORT, LEASE, NAME, PART_OF, PART_OF_LABEL, WEBHOOK_PORT, WEBHOOK_SERVICE, workload};
+use serde_json::{Value, json};
+
+/// An object of an installation, with its marks.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The file of the chart that it stands in, without its extension.
+    pub file: &'static str,
+    /// Only if this holds.
+    pub when: Option<Condition>,
+    /// Whether it can be part of a chart: the namespace is Helm's own business.
+    pub in_chart: bool,
+    /// The object.
+    pub object: Value,
+}
+
+/// Labels of every object.
+pub(crate) fn labels() -> Value {
+    json!({"app.kubernetes.io/name": NAME, PART_OF_LABEL: PART_OF})
+}
+
+/// Labels of the managers' pods, by which everything selects them.
+pub(crate) fn selector() -> Value {
+    json!({"app.kubernetes.io/name": NAME})
+}
+
+fn part(file: &'static str, object: Value) -> Part {
+    Part {
+        file,
+        when: None,
+        in_chart: true,
+        object,
+    }
+}
+
+fn only_with(condition: Condition, part: Part) -> Part {
+    Part {
+        when: Some(condition),
+        ..part
+    }
+}
+
+/// All parts. What others refer to comes before them.
+pub(crate) fn parts() -> Vec<Part> {
+    let mut parts = vec![Part {
+        in_chart: false,
+        ..part("namespace", namespace())
+    }];
+    parts.extend(
+        crds()
+            .into_iter()
+            .map(|crd| only_with(Condition::Crds, part("crds", crd))),
+    );
+    parts.push(part("rbac", service_account()));
+    for scope in [Scope::Cluster, Scope::Own] {
+        parts.extend(role_of_manager(scope).map(|object| part("rbac", object)));
+    }
+    parts.extend(fairness().map(|object| part("fairness", object)));
+    parts.push(only_with(
+        Condition::NetworkPolicy,
+        part("networkpolicy", network_policy()),
+    ));
+    parts.push(only_with(Condition::Webhooks, part("services", webhook_service())));
+    parts.push(only_with(
+        Condition::ServiceMonitor,
+        part("servicemonitor", metrics_service()),
+    ));
+    parts.push(part("deployment", workload::disruption_budget()));
+    parts.push(part("deployment", workload::deployment()));
+    parts.push(only_with(
+        Condition::ServiceMonitor,
+        part("servicemonitor", service_monitor()),
+    ));
+    parts
+}
+
+/// The objects of an installation, in the order in which they are to be applied.
+pub fn objects(options: &Options) -> Vec<Value> {
+    chosen(options)
+        .map(|part| marks::resolve(&part.object, options))
+        .collect()
+}
+
+/// The same as YAML for people, with the reasons as comments.
+pub fn manifests(options: &Options) -> String {
+    let documents = chosen(options).map(|part| {
+        let object = marks::fill(&part.object, options, Comments::Kept);
+        format!("---\n{}", yaml::write(&object, Form::Plain))
+    });
+    documents.collect()
+}
+
+fn chosen(options: &Options) -> impl Iterator<Item = Part> {
+    let holds = |part: &Part| part.when.is_none_or(|condition| options.holds(condition));
+    parts().into_iter().filter(holds)
+}
+
+/// Every object that an installation in this namespace could consist of, whatever is chosen.
+pub fn superset(namespace: &str) -> Vec<Value> {
+    objects(&Options {
+        namespace: namespace.to_owned(),
+        chosen: Condition::ALL.into(),
+        ..Options::default()
+    })
+}
+
+fn namespace() -> Value {
+    // The managers hold to the strictest standard; whatever else comes into this namespace is to do the same.
+    let mut labels = labels();
+    for mode in ["enforce", "warn", "audit"] {
+        labels[format!("pod-security.kubernetes.io/{mode}")] = json!("restricted");
+    }
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "${namespace}", "labels": labels}})
+}
+
+fn crds() -> Vec<Value> {
+    let mut crds = flotilla_api::crds();
+    for crd in &mut crds {
+        crd["metadata"]["labels"] = labels();
+        // Removing a release must not delete everybody's sets.
+        crd["metadata"]["annotations"]["helm.sh/resource-policy"] = json!("keep");
+    }
+    crds
+}
+
+fn service_account() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": NAME, "namespace": "${namespace}", "labels": labels()},
+        // The managers' pods ask for it themselves; nothing else that runs under this account gets it unasked.
+        "automountServiceAccountToken": false,
+    })
+}
+
+/// Our requests have a queue of their own, so that neither we nor others wait for each other. Renewing the lease goes with the other
+/// elections of the cluster: it must not wait behind our own writes.
+fn fairness() -> [Value; 3] {
+    const VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
+    let account = json!([{"kind": "ServiceAccount", "serviceAccount": {"name": NAME, "namespace": "${namespace}"}}]);
+    let schema = |name: &str, level: &str, precedence: u16, how: &str, rules: Value| {
+        json!({
+            "apiVersion": VERSION, "kind": "FlowSchema", "metadata": {"name": name, "labels": labels()},
+            "spec": {
+                "distinguisherMethod": {"type": how}, "matchingPrecedence": precedence,
+                "priorityLevelConfiguration": {"name": level},
+                "rules": [{"subjects": account, "resourceRules": rules}],
+            },
+        })
+    };
+    [
+        json!({
+            "apiVersion": VERSION, "kind": "PriorityLevelConfiguration", "metadata": {"name": "flotilla", "labels": labels()},
+            "spec": {"type": "Limited", "limited": {
+                "$why": "As many seats as the built-in controllers have, of which others may use half while we do not. A full queue answers \
+                         with Retry-After, and the managers slow down.",
+                "nominalConcurrencyShares": 40, "lendablePercent": 50,
+                "limitResponse": {"type": "Queue", "queuing": {"queues": 32, "handSize": 4, "queueLengthLimit": 64}},
+            }},
+        }),
+        schema(
+            "flotilla-lease",
+            "leader-election",
+            150,
+            "ByUser",
+            json!([{
+                "$why": "A lease that cannot be renewed in time is lost; it must not wait behind our own writes.",
+                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "patch"],
+                "namespaces": ["${namespace}"],
+            }]),
+        ),
+        schema(
+            "flotilla",
+            "flotilla",
+            700,
+            "ByNamespace",
+            json!([{
+                "$why": "This grants nothing: it says which requests of the managers wait in this queue, which is all others.",
+                "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"], "namespaces": ["*"], "clusterScope": true,
+            }]),
+        ),
+    ]
+}
+
+fn network_policy() -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": NAME, "namespace": "${namespace}", "labels": labels()},
+        "spec": {
+            "podSelector": {"matchLabels": selector()},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [
+                {
+                    "$why": "Metrics, health and readiness. Who asks cannot be told by labels: kubelets are no pods, and nobody knows where \
+                             Prometheus runs.",
+                    "ports": [{"port": HTTP_PORT, "protocol": "TCP"}],
+                },
+                {"$if:webhooks": {
+                    "$why": "Webhooks. API servers are no pods either.",
+                    "ports": [{"port": WEBHOOK_PORT, "protocol": "TCP"}],
+                }},
+            ],
+            "egress": [
+                {
+                    "$why": "The API server. It is reached by its address.",
+                    "ports": "${apiServerPorts}",
+                },
+                {"$if:webhooks": {
+                    "$why": "Webhooks are registered once they have answered through their Service, whose name is looked up for that.",
+                    "ports": [{"port": 53, "protocol": "UDP"}, {"port": 53, "protocol": "TCP"}],
+                }},
+                {"$if:webhooks": {
+                    "$why": "And what is behind that Service: the managers themselves.",
+                    "to": [{"podSelector": {"matchLabels": selector()}}],
+                    "ports": [{"port": WEBHOOK_PORT, "protocol": "TCP"}],
+                }},
+            ],
+        },
+    })
+}
+
+fn webhook_service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": WEBHOOK_SERVICE, "namespace": "${namespace}", "labels": labels()},
+        "spec": {
+            "type": "ClusterIP", "selector": selector(),
+            "ports": [{"name": "webhooks", "port": 443, "targetPort": "webhooks", "protocol": "TCP"}],
+        },
+    })
+}
+
+fn metrics_service() -> Value {
+    let mut labels = labels();
+    labels["app.kubernetes.io/component"] = json!("metrics");
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "flotilla-metrics", "namespace": "${namespace}", "labels": labels},
+        "spec": {
+            "clusterIP": "None", "type": "ClusterIP", "selector": selector(),
+            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    })
+}
+
+fn service_monitor() -> Value {
+    json!({
+        "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor",
+        "metadata": {"name": NAME, "namespace": "${namespace}", "labels": labels()},
+        "spec": {
+            "selector": {"matchLabels": {"app.kubernetes.io/component": "metrics", PART_OF_LABEL: PART_OF}},
+            "endpoints": [{"port": "http", "path": "/metrics"}],
+        },
+    })
+}
+
+/// What the manager makes by itself in its namespace, and an uninstallation takes away: resource path and name.
+pub fn made_by_the_manager() -> [(&'static str, &'static str); 2] {
+    [("secrets", crate::CERTIFICATES), ("leases", LEASE)]
+}
+
+#[cfg(test)]
+mod tests;

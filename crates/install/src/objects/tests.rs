@@ -1,0 +1,122 @@
+use super::*;
+
+fn find<'o>(objects: &'o [Value], kind: &str, name: &str) -> Option<&'o Value> {
+    objects
+        .iter()
+        .find(|o| o["kind"] == kind && o["metadata"]["name"] == name)
+}
+
+/// Every choice, one at a time.
+fn choices() -> Vec<Options> {
+    let other = |condition| {
+        let default = Options::default();
+        let holds = default.holds(condition);
+        default.with(condition, !holds)
+    };
+    std::iter::once(Options::default())
+        .chain(Condition::ALL.map(other))
+        .collect()
+}
+
+#[test]
+fn objects_are_whole_whatever_is_chosen() {
+    let superset = superset("flotilla-system");
+    for options in choices() {
+        let objects = objects(&options);
+        for object in &objects {
+            let (kind, name) = (
+                object["kind"].as_str().unwrap(),
+                object["metadata"]["name"].as_str().unwrap(),
+            );
+            let text = object.to_string();
+            assert!(
+                !text.contains("${") && !text.contains("\"$"),
+                "{kind} {name}: a mark is left"
+            );
+            assert_eq!(object["metadata"]["labels"][PART_OF_LABEL], PART_OF, "{kind} {name}");
+            assert!(
+                find(&superset, kind, name).is_some(),
+                "{kind} {name} is not in the superset"
+            );
+        }
+        let text = manifests(&options);
+        assert_eq!(text.matches("\n---\n").count() + 1, objects.len());
+        let documents: Vec<Value> = text
+            .split("---\n")
+            .skip(1)
+            .map(|document| serde_saphyr::from_str(document).unwrap())
+            .collect();
+        assert_eq!(documents, objects, "what is shown is what is applied");
+    }
+}
+
+#[test]
+fn choices_decide_what_there_is() {
+    let default = objects(&Options::default());
+    let webhooks = |objects: &[Value]| {
+        let role = find(objects, "Role", NAME).unwrap().to_string();
+        (
+            find(objects, "Service", WEBHOOK_SERVICE).is_some(),
+            role.contains("secrets"),
+        )
+    };
+    assert_eq!(webhooks(&default), (true, true));
+    let without = objects(&Options::default().with(Condition::Webhooks, false));
+    assert_eq!(webhooks(&without), (false, false));
+    assert!(!without.iter().any(|o| o.to_string().contains("admissionregistration")));
+
+    let native = |objects: &[Value]| {
+        let rules = find(objects, "ClusterRole", NAME).unwrap()["rules"].as_array().unwrap();
+        let role = rules
+            .iter()
+            .any(|r| r["apiGroups"][0] == "apps" && r["resources"][0] == "statefulsets");
+        let arguments =
+            &find(objects, "Deployment", NAME).unwrap()["spec"]["template"]["spec"]["containers"][0]["args"];
+        (role, arguments.to_string().contains("--native-statefulset"))
+    };
+    assert_eq!(native(&default), (false, false));
+    let with = objects(&Options::default().with(Condition::NativeStatefulSet, true));
+    assert_eq!(native(&with), (true, true));
+    assert!(find(&default, "ServiceMonitor", NAME).is_none());
+}
+
+#[test]
+fn pods_hold_to_the_restricted_standard() {
+    let objects = objects(&Options::default());
+    let pod = &find(&objects, "Deployment", NAME).unwrap()["spec"]["template"]["spec"];
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    for container in pod["containers"].as_array().unwrap() {
+        let context = &container["securityContext"];
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}));
+        assert!(container["resources"]["limits"]["memory"].is_string());
+        assert!(container["livenessProbe"].is_object() && container["readinessProbe"].is_object());
+    }
+    let namespace = find(&objects, "Namespace", "flotilla-system").unwrap();
+    assert_eq!(
+        namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"],
+        "restricted"
+    );
+}
+
+#[test]
+fn what_is_selected_is_what_is_labelled() {
+    let objects = superset("elsewhere");
+    let deployment = find(&objects, "Deployment", NAME).unwrap();
+    let pod_labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    let mut selectors = vec![deployment["spec"]["selector"]["matchLabels"].clone()];
+    selectors.push(find(&objects, "Service", WEBHOOK_SERVICE).unwrap()["spec"]["selector"].clone());
+    selectors.push(find(&objects, "PodDisruptionBudget", NAME).unwrap()["spec"]["selector"]["matchLabels"].clone());
+    selectors.push(find(&objects, "NetworkPolicy", NAME).unwrap()["spec"]["podSelector"]["matchLabels"].clone());
+    for selector in selectors {
+        for (key, value) in selector.as_object().unwrap() {
+            assert_eq!(pod_labels[key], *value);
+        }
+    }
+    for object in &objects {
+        let namespace = &object["metadata"]["namespace"];
+        assert!(namespace.is_null() || namespace == "elsewhere", "{object}");
+    }
+}

@@ -1,0 +1,323 @@
+//! What the manager may do: one table, each line with its reason.
+//!
+//! `e2e/tests/install` holds the table to what the manager does: a line that is missing is a refusal in the audit log, and a line that is
+//! never used fails the suite. Whoever adds a feature adds its lines here, and what uses them there.
+
+use crate::settings::Condition;
+use crate::{CERTIFICATES, LEASE, NAME};
+use serde_json::{Value, json};
+
+/// Where a permission holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In the whole cluster.
+    Cluster,
+    /// In the namespace of the installation.
+    Own,
+}
+
+/// Something that the manager may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Permission {
+    /// Where.
+    pub scope: Scope,
+    /// Group of the API; empty for the core.
+    pub group: &'static str,
+    /// Resource, with its subresource if it has one.
+    pub resource: &'static str,
+    /// Only objects of these names; empty for all.
+    pub names: &'static [&'static str],
+    /// What.
+    pub verbs: &'static [&'static str],
+    /// Why.
+    pub why: &'static str,
+    /// Only if this holds.
+    pub when: Option<Condition>,
+}
+
+const fn cluster(
+    (group, resource): (&'static str, &'static str),
+    verbs: &'static [&'static str],
+    why: &'static str,
+) -> Permission {
+    Permission {
+        scope: Scope::Cluster,
+        group,
+        resource,
+        names: &[],
+        verbs,
+        why,
+        when: None,
+    }
+}
+
+const fn own(
+    (group, resource): (&'static str, &'static str),
+    names: &'static [&'static str],
+    verbs: &'static [&'static str],
+    why: &'static str,
+) -> Permission {
+    Permission {
+        scope: Scope::Own,
+        names,
+        ..cluster((group, resource), verbs, why)
+    }
+}
+
+impl Permission {
+    const fn only_with(mut self, condition: Condition) -> Self {
+        self.when = Some(condition);
+        self
+    }
+
+    const fn named(mut self, names: &'static [&'static str]) -> Self {
+        self.names = names;
+        self
+    }
+}
+
+/// Everything that the manager may do.
+pub const PERMISSIONS: &[Permission] = &[
+    cluster(
+        ("", "pods"),
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "Pods are what sets are about. They are read anew when the outcome of a write is unknown, patched to adopt or release them and to \
+         set their labels, and never replaced as a whole.",
+    ),
+    cluster(
+        ("", "pods/status"),
+        &["patch"],
+        "Conditions behind the readiness gates of updates in place and of lifecycle hooks.",
+    ),
+    cluster(
+        ("", "pods/resize"),
+        &["patch"],
+        "Updates in place of cpu and memory go through this subresource only.",
+    ),
+    cluster(
+        ("", "pods/finalizers"),
+        &["update"],
+        "A claim that goes with its pod names it as an owner which it holds up; clusters with OwnerReferencesPermissionEnforcement ask for \
+         this. Nothing is ever sent to it.",
+    ),
+    cluster(
+        ("", "persistentvolumeclaims"),
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "Claims of the sets' templates, their owners and their growth. They are never deleted by Flotilla: the garbage collector does that \
+         where the retention policy gives them an owner. But clusters with OwnerReferencesPermissionEnforcement let nobody change the \
+         owners of what he may not delete.",
+    ),
+    cluster(
+        ("apps", "controllerrevisions"),
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "The history of each set's template: made, adopted, renumbered at a rollback, and removed beyond the limit.",
+    ),
+    cluster(
+        ("apps.kruise.io", "statefulsets"),
+        &["get", "list", "watch"],
+        "Advanced StatefulSets are read, and looked at afresh before anything is adopted for them. What users wrote is not changed.",
+    ),
+    cluster(
+        ("apps.kruise.io", "statefulsets/status"),
+        &["patch"],
+        "The status of Advanced StatefulSets.",
+    ),
+    cluster(
+        ("apps.kruise.io", "statefulsets/finalizers"),
+        &["update"],
+        "Pods and revisions name their set as an owner which they hold up; clusters with OwnerReferencesPermissionEnforcement ask for this.",
+    ),
+    cluster(
+        ("apps", "statefulsets"),
+        &["get", "list", "watch"],
+        "Native StatefulSets are read, and looked at afresh before anything is adopted for them.",
+    )
+    .only_with(Condition::NativeStatefulSet),
+    cluster(
+        ("apps", "statefulsets/status"),
+        &["patch"],
+        "The status of native StatefulSets.",
+    )
+    .only_with(Condition::NativeStatefulSet),
+    cluster(
+        ("apps", "statefulsets/finalizers"),
+        &["update"],
+        "As for Advanced StatefulSets.",
+    )
+    .only_with(Condition::NativeStatefulSet),
+    cluster(
+        ("storage.k8s.io", "storageclasses"),
+        &["list", "watch"],
+        "Whether a claim can grow is a property of its class.",
+    ),
+    cluster(
+        ("events.k8s.io", "events"),
+        &["create", "patch"],
+        "Events in the namespaces of the sets; one that repeats is counted up instead of made again.",
+    ),
+    own(
+        ("coordination.k8s.io", "leases"),
+        &[],
+        &["create"],
+        "The lease without which nothing is written, the first time. Creation cannot be restricted to a name.",
+    ),
+    own(
+        ("coordination.k8s.io", "leases"),
+        &[LEASE],
+        &["get", "patch"],
+        "Taking and renewing the lease.",
+    ),
+    own(
+        ("", "namespaces"),
+        &["${namespace}"],
+        &["get"],
+        "At the start it is looked whether the namespace of the lease is there; without it nothing would ever be done.",
+    ),
+    own(
+        ("", "secrets"),
+        &[],
+        &["create"],
+        "The Secret of the webhooks' certificates, the first time. Creation cannot be restricted to a name.",
+    )
+    .only_with(Condition::Webhooks),
+    own(
+        ("", "secrets"),
+        &[CERTIFICATES],
+        &["get", "patch"],
+        "The certificates of the webhooks: all managers serve them, one renews them. No other Secret is ever read.",
+    )
+    .only_with(Condition::Webhooks),
+    cluster(
+        ("", "configmaps"),
+        &["get", "create", "patch"],
+        "The barriers of the launch priority: a ConfigMap beside each pod that asks for it, whose keys let its containers start.",
+    )
+    .only_with(Condition::Webhooks),
+    cluster(
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+        &["create"],
+        "Registering the webhooks. Creation cannot be restricted to a name.",
+    )
+    .only_with(Condition::Webhooks),
+    cluster(
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+        &["get", "patch"],
+        "Our own registration: its certificates and its selectors.",
+    )
+    .named(REGISTRATIONS)
+    .only_with(Condition::Webhooks),
+    cluster(
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+        &["create"],
+        "Registering the webhooks. Creation cannot be restricted to a name.",
+    )
+    .only_with(Condition::Webhooks),
+    cluster(
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+        &["get", "patch"],
+        "Our own registration: its certificates and its selectors.",
+    )
+    .named(REGISTRATIONS)
+    .only_with(Condition::Webhooks),
+    cluster(
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        &["get", "patch"],
+        "Where the conversion between versions of our kinds is served, and with which certificates.",
+    )
+    .named(DEFINITIONS)
+    .only_with(Condition::Webhooks),
+];
+
+/// Names of our registrations.
+const REGISTRATIONS: &[&str] = &["flotilla-webhooks"];
+/// Names of our definitions.
+const DEFINITIONS: &[&str] = &["statefulsets.apps.kruise.io"];
+
+/// The role of the manager in a scope, with its binding, as marked objects.
+pub fn role_of_manager(scope: Scope) -> [Value; 2] {
+    let (role, binding) = match scope {
+        Scope::Cluster => ("ClusterRole", "ClusterRoleBinding"),
+        Scope::Own => ("Role", "RoleBinding"),
+    };
+    let rules: Vec<Value> = PERMISSIONS.iter().filter(|p| p.scope == scope).map(rule).collect();
+    let metadata = || {
+        let mut metadata = json!({"name": NAME, "labels": crate::objects::labels()});
+        if scope == Scope::Own {
+            metadata["namespace"] = json!("${namespace}");
+        }
+        metadata
+    };
+    [
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": role, "metadata": metadata(), "rules": rules}),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": binding, "metadata": metadata(),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME},
+            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": "${namespace}"}],
+        }),
+    ]
+}
+
+fn rule(permission: &Permission) -> Value {
+    let mut rule = json!({
+        "$why": permission.why, "apiGroups": [permission.group], "resources": [permission.resource], "verbs": permission.verbs,
+    });
+    if !permission.names.is_empty() {
+        rule["resourceNames"] = json!(permission.names);
+    }
+    match permission.when {
+        None => rule,
+        Some(condition) => json!({format!("{}{}", crate::marks::IF, condition.name()): rule}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_granted_that_need_not_be() {
+        for p in PERMISSIONS {
+            assert!(p.why.ends_with('.') && p.why.len() > 20, "{p:?}");
+            assert!(
+                !p.verbs.is_empty() && !p.resource.contains('*') && !p.group.contains('*'),
+                "{p:?}"
+            );
+            assert!(
+                !p.verbs.contains(&"*") && !p.verbs.contains(&"deletecollection"),
+                "{p:?}"
+            );
+            // Rights that are as good as all rights.
+            assert!(
+                !["escalate", "bind", "impersonate"].iter().any(|v| p.verbs.contains(v)),
+                "{p:?}"
+            );
+            assert!(
+                ![
+                    "pods/exec",
+                    "pods/attach",
+                    "nodes",
+                    "nodes/proxy",
+                    "serviceaccounts/token"
+                ]
+                .contains(&p.resource),
+                "{p:?}"
+            );
+            if p.resource == "secrets" {
+                let only_ours = p.names == [CERTIFICATES] || p.verbs == ["create"];
+                assert!(p.scope == Scope::Own && only_ours, "{p:?}");
+            }
+        }
+        for (i, p) in PERMISSIONS.iter().enumerate() {
+            let twice =
+                |q: &&Permission| (q.scope, q.group, q.resource, q.names) == (p.scope, p.group, p.resource, p.names);
+            assert!(PERMISSIONS.iter().skip(i + 1).all(|q| !twice(&q)), "{p:?} stands twice");
+        }
+    }
+
+    #[test]
+    fn definitions_are_all_of_ours() {
+        let crds = flotilla_api::crds();
+        let names: Vec<_> = crds.iter().filter_map(|crd| crd["metadata"]["name"].as_str()).collect();
+        assert_eq!(names, DEFINITIONS);
+    }
+}

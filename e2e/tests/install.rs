@@ -1,0 +1,88 @@
+//! Installing on a real control plane: what is applied, what the manager may do, uninstalling, migrating, and the Helm chart.
+//!
+//! Nodes are simulated and run no process, so that the manager is started here, as the account and with the arguments of the installed
+//! Deployment.
+
+#[path = "install/chart.rs"]
+mod chart;
+#[path = "install/lifecycle.rs"]
+mod lifecycle;
+#[path = "install/migrate.rs"]
+mod migrate;
+#[path = "install/rights.rs"]
+mod rights;
+
+use flotilla_e2e::suite::trial;
+use libtest_mimic::Arguments;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// What a command said.
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// Runs the binary against a cluster.
+pub(crate) fn flotilla(kubeconfig: &Path, args: &[&str]) -> Said {
+    let mut command = Command::new(flotilla_e2e::manager::binary());
+    command.arg("--kubeconfig").arg(kubeconfig).args(args);
+    said(command)
+}
+
+pub(crate) fn said(mut command: Command) -> Said {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Said {
+    /// What it printed, if it did what was asked.
+    pub(crate) fn done(self) -> String {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        self.out
+    }
+
+    /// Why it refused.
+    pub(crate) fn refused(self) -> String {
+        assert_eq!(self.code, 1, "{}{}", self.out, self.err);
+        self.err
+    }
+}
+
+/// That a text holds all of these.
+pub(crate) fn says(text: &str, words: &[&str]) {
+    for word in words {
+        assert!(text.contains(word), "{word:?} is not in: {text}");
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Each scenario has a cluster of its own.
+    arguments.test_threads.get_or_insert(1);
+    let trials = vec![
+        trial("chart::is_what_install_applies", chart::is_what_install_applies),
+        trial("chart::installs_and_goes", chart::installs_and_goes),
+        trial(
+            "lifecycle::over_an_older_definition",
+            lifecycle::over_an_older_definition,
+        ),
+        trial("lifecycle::there_and_gone_again", lifecycle::there_and_gone_again),
+        trial(
+            "rights::each_is_used_and_none_is_missing",
+            rights::each_is_used_and_none_is_missing,
+        ),
+        trial("migrate::there_and_back", migrate::there_and_back),
+        trial(
+            "migrate::goes_on_after_an_interruption",
+            migrate::goes_on_after_an_interruption,
+        ),
+        trial("migrate::refuses", migrate::refuses),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

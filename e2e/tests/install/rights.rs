@@ -1,0 +1,405 @@
+//! Each right of the manager is used, and none is missing: the audit log of its account, held against the table of permissions.
+
+use super::flotilla;
+use flotilla_e2e::api::{Objects, text};
+use flotilla_e2e::sets::{SOON, claims, pods, ready, revisions, rolled_out, set_image};
+use flotilla_e2e::{Api, Kind, Manager, Proxy, clock, suite};
+use flotilla_install::{Condition, PERMISSIONS, Permission};
+use flotilla_localcluster::Cluster;
+use http::Method;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const SYSTEM: &str = "flotilla-system";
+const USER: &str = "system:serviceaccount:flotilla-system:flotilla-manager";
+const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/flotilla-manager";
+/// Rights of what is not built yet. That they are not used is checked, so that whoever builds it takes them off this list.
+const NOT_YET: [&str; 2] = ["pods/status", "pods/resize"];
+/// Asked for by admission and never used: without it claims would not get owners, and `everything` would wait for them in vain.
+const ASKED_BY_ADMISSION: (&str, &str) = ("persistentvolumeclaims", "delete");
+/// How long the API server may keep answering by a role that has been changed.
+const ROLES_SPREAD_WITHIN: Duration = Duration::from_secs(20);
+/// How long connections are cut until every kind of object was read anew.
+const CUTTING: Duration = Duration::from_secs(150);
+
+/// What was done, or tried.
+type Use = (String, String, String);
+
+/// The manager, as the account and with the arguments of the installed Deployment, through everything that it can do.
+pub(crate) async fn each_is_used_and_none_is_missing() {
+    let cluster = Cluster::disposable("e2e-rights")
+        .nodes(3)
+        .without_statefulset_controller()
+        .audit_reads()
+        .admission_plugin("OwnerReferencesPermissionEnforcement")
+        .start()
+        .expect("a cluster");
+    let api = Api::connect(cluster.kubeconfig_path()).await;
+    flotilla(
+        cluster.kubeconfig_path(),
+        &["install", "--yes", "--native-statefulset", "--timeout-seconds=0"],
+    )
+    .done();
+    let proxy = Proxy::start(cluster.apiserver_port()).await;
+    let kubeconfig = account(&api, cluster.kubeconfig_path(), &proxy).await;
+    let manager = start(&api, &kubeconfig).await;
+
+    for (kind, word) in Kind::BOTH {
+        everything(&api, kind, &format!("rights-{word}")).await;
+        let refused = refusals(cluster.audit_log_path());
+        assert!(
+            refused.is_empty(),
+            "the manager lacks rights: {refused:?}\n{}",
+            manager.log()
+        );
+    }
+    refused_pods_repeat_an_event(&api).await;
+    unknown_outcomes(&api, &proxy, cluster.audit_log_path()).await;
+
+    let refused = refusals(cluster.audit_log_path());
+    assert!(
+        refused.is_empty(),
+        "the manager lacks rights: {refused:?}\n{}",
+        manager.log()
+    );
+    drop(manager);
+    nothing_is_granted_for_nothing(&uses(cluster.audit_log_path()));
+    holding_owners_up(&api, cluster.kubeconfig_path()).await;
+}
+
+/// A kubeconfig of the manager's account, whose requests go through the proxy.
+async fn account(api: &Api, admin: &Path, proxy: &Proxy) -> PathBuf {
+    let request =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}});
+    let path = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/flotilla-manager/token");
+    let token = api.create(&path, &request).await["status"]["token"].clone();
+    let mut config: Value = serde_json::from_slice(&std::fs::read(admin).expect("it is there")).expect("it is JSON");
+    config["clusters"][0]["cluster"]["server"] = json!(proxy.url());
+    let user = config["contexts"][0]["context"]["user"].clone();
+    config["users"] = json!([{"name": user, "user": {"token": token}}]);
+    let kubeconfig = admin.with_file_name("account.kubeconfig");
+    std::fs::write(&kubeconfig, config.to_string()).expect("it can be written");
+    kubeconfig
+}
+
+/// The manager, as its Deployment says.
+async fn start(api: &Api, kubeconfig: &Path) -> Manager {
+    let deployment = api
+        .read(&format!(
+            "/apis/apps/v1/namespaces/{SYSTEM}/deployments/flotilla-manager"
+        ))
+        .await;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let given = container["args"]
+        .as_array()
+        .expect("arguments")
+        .iter()
+        .filter_map(Value::as_str);
+    // The one thing that differs: other suites' managers may have the port.
+    let args: Vec<&str> = given
+        .map(|arg| {
+            if arg.starts_with("--http-address=") {
+                "--http-address=none"
+            } else {
+                arg
+            }
+        })
+        .collect();
+    assert!(args.contains(&"--native-statefulset"), "{args:?}");
+    let names: Vec<&str> = container["env"]
+        .as_array()
+        .expect("variables")
+        .iter()
+        .map(|v| text(v, "/name"))
+        .collect();
+    assert_eq!(names, ["POD_NAME", "POD_NAMESPACE"]);
+    Manager::run(
+        kubeconfig,
+        "account",
+        &args,
+        &[("POD_NAME", "manager-0"), ("POD_NAMESPACE", SYSTEM)],
+    )
+}
+
+/// A set whose claims follow it and its pods.
+fn set(kind: Kind, name: &str, replicas: i64) -> Value {
+    let mut set = kind.manifest(name, replicas);
+    set["spec"]["podManagementPolicy"] = json!("Parallel");
+    set["spec"]["revisionHistoryLimit"] = json!(1);
+    set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+    set["spec"]["volumeClaimTemplates"] = json!([{
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }]);
+    set["spec"]["template"]["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+    set
+}
+
+/// Making, updating, going back, forgetting revisions, letting a pod go and taking it back, shrinking.
+async fn everything(api: &Api, kind: Kind, namespace: &str) {
+    suite::make_namespace(api, namespace).await;
+    api.create(&kind.sets(namespace), &set(kind, "web", 3)).await;
+    rolled_out(api, kind, namespace, "web").await;
+    let path = kind.set(namespace, "web");
+    for image in ["app:v2", "app:v3", "app:v4"] {
+        let before = text(&api.read(&path).await, "/status/updateRevision").to_owned();
+        set_image(api, &path, image).await;
+        let moved = |sets: &Objects| text(&sets["web"], "/status/updateRevision") != before;
+        api.until(&kind.sets(namespace), SOON, "a new revision", moved).await;
+        rolled_out(api, kind, namespace, "web").await;
+    }
+    set_image(api, &path, "app:v3").await;
+    let is_third = |sets: &Objects| {
+        text(&sets["web"], "/spec/template/spec/containers/0/image") == "app:v3"
+            && text(&sets["web"], "/status/currentRevision") == text(&sets["web"], "/status/updateRevision")
+            && sets["web"]["status"]["observedGeneration"] == sets["web"]["metadata"]["generation"]
+            && sets["web"]["status"]["readyReplicas"] == 3
+    };
+    api.until(&kind.sets(namespace), SOON, "back at the revision before", is_third)
+        .await;
+    api.until(&revisions(namespace), SOON, "old revisions are forgotten", |r| {
+        r.len() == 2
+    })
+    .await;
+
+    let pod = format!("{}/web-2", pods(namespace));
+    api.patch(&pod, &json!({"metadata": {"labels": {"app": "other"}}}))
+        .await;
+    let is_free = |pods: &Objects| {
+        pods.get("web-2")
+            .is_some_and(|pod| pod["metadata"]["ownerReferences"].is_null())
+    };
+    api.until(&pods(namespace), SOON, "a pod that is not selected is let go", is_free)
+        .await;
+    api.patch(&pod, &json!({"metadata": {"labels": {"app": "web"}}})).await;
+    let is_taken = |pods: &Objects| {
+        pods.get("web-2")
+            .is_some_and(|pod| pod["metadata"]["ownerReferences"].is_array())
+    };
+    api.until(&pods(namespace), SOON, "and taken back", is_taken).await;
+
+    api.patch(&path, &json!({"spec": {"replicas": 1}})).await;
+    api.until(&claims(namespace), SOON, "claims go with their pods", |claims| {
+        claims.len() == 1
+    })
+    .await;
+    ready(api, namespace, 1).await;
+}
+
+/// A quota refuses a pod again and again: one event, counted up.
+async fn refused_pods_repeat_an_event(api: &Api) {
+    let namespace = "rights-quota";
+    suite::make_namespace(api, namespace).await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}});
+    api.create(&format!("/api/v1/namespaces/{namespace}/resourcequotas"), &quota)
+        .await;
+    let quotas = format!("/api/v1/namespaces/{namespace}/resourcequotas");
+    let is_counted = |quotas: &Objects| quotas.values().all(|quota| quota["status"]["hard"].is_object());
+    api.until(&quotas, SOON, "the quota is in force", is_counted).await;
+    api.create(&Kind::Advanced.sets(namespace), &Kind::Advanced.manifest("web", 1))
+        .await;
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+    let repeated = |events: &Objects| {
+        events
+            .values()
+            .any(|event| event["series"]["count"].as_i64().unwrap_or(0) > 1)
+    };
+    api.until(&events, 2 * SOON, "an event that is counted up", repeated)
+        .await;
+    api.delete(&Kind::Advanced.set(namespace, "web"), false).await;
+}
+
+/// Connections are cut while much is being made, until the manager has read pods, claims and revisions anew.
+async fn unknown_outcomes(api: &Api, proxy: &Proxy, log: &Path) {
+    let namespace = "rights-cut";
+    suite::make_namespace(api, namespace).await;
+    let wanted: BTreeSet<Use> = [
+        ("", "pods"),
+        ("", "persistentvolumeclaims"),
+        ("apps", "controllerrevisions"),
+    ]
+    .map(|(group, resource)| (group.to_owned(), resource.to_owned(), "get".to_owned()))
+    .into();
+    let begun = clock::now();
+    for round in 0_u64.. {
+        if wanted.is_subset(&uses(log)) {
+            println!("every kind of object was read anew after {round} rounds of cutting");
+            return;
+        }
+        assert!(
+            begun.elapsed() < CUTTING,
+            "not all of {wanted:?} within {CUTTING:?}; there was {:?}",
+            uses(log)
+        );
+        let names: Vec<String> = (0..12).map(|i| format!("cut-{round}-{i}")).collect();
+        for name in &names {
+            api.create(&Kind::Advanced.sets(namespace), &set(Kind::Advanced, name, 4))
+                .await;
+            proxy.cut();
+        }
+        // Everything comes about in spite of it.
+        let is_whole = |pods: &Objects| {
+            names
+                .iter()
+                .all(|name| (0..4).all(|i| pods.contains_key(&format!("{name}-{i}"))))
+        };
+        api.until(&pods(namespace), 2 * SOON, "all pods are made", |pods| {
+            proxy.cut_sometimes();
+            is_whole(pods)
+        })
+        .await;
+        for name in &names {
+            api.delete(&Kind::Advanced.set(namespace, name), false).await;
+        }
+    }
+}
+
+/// What the account has done, by group, resource and verb.
+fn uses(log: &Path) -> BTreeSet<Use> {
+    entries(log).iter().map(key).collect()
+}
+
+/// What it was refused for lack of rights.
+fn refusals(log: &Path) -> BTreeSet<Use> {
+    entries(log)
+        .iter()
+        .filter(|e| e["responseStatus"]["code"] == 403 && !is_quota(e))
+        .map(key)
+        .collect()
+}
+
+/// Quotas refuse with the same code, and say so.
+fn is_quota(entry: &Value) -> bool {
+    text(entry, "/responseStatus/message").contains("exceeded quota")
+}
+
+fn key(entry: &Value) -> Use {
+    let of = |field: &str| text(entry, &format!("/objectRef/{field}")).to_owned();
+    let resource = match of("subresource").as_str() {
+        "" => of("resource"),
+        subresource => format!("{}/{subresource}", of("resource")),
+    };
+    (of("apiGroup"), resource, text(entry, "/verb").to_owned())
+}
+
+fn entries(log: &Path) -> Vec<Value> {
+    let text_of_log = std::fs::read_to_string(log).expect("the audit log is there");
+    let entries = text_of_log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    entries
+        .filter(|e| text(e, "/user/username") == USER && e["objectRef"].is_object())
+        .collect()
+}
+
+/// Every verb of every line of the table, save those of features that are not built yet.
+fn nothing_is_granted_for_nothing(uses: &BTreeSet<Use>) {
+    let mut granted = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for permission in PERMISSIONS.iter().filter(|p| !p.resource.ends_with("/finalizers")) {
+        let is_built = permission.when != Some(Condition::Webhooks) && !NOT_YET.contains(&permission.resource);
+        for verb in permission.verbs {
+            let used = (
+                permission.group.to_owned(),
+                permission.resource.to_owned(),
+                (*verb).to_owned(),
+            );
+            match (is_built, uses.contains(&used)) {
+                (true, false) if (permission.resource, *verb) != ASKED_BY_ADMISSION => {
+                    wrong.push(format!("{used:?} is granted and never used"));
+                }
+                (false, true) if is_only_there(permission) => {
+                    wrong.push(format!("{used:?} is used: take it off the list"));
+                }
+                _ => {}
+            }
+            granted.insert(used);
+        }
+    }
+    wrong.extend(
+        uses.difference(&granted)
+            .map(|used| format!("{used:?} is used and not in the table")),
+    );
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    println!("{} rights of {} are used: {uses:?}", uses.len(), granted.len());
+}
+
+/// Whether no other line of the table grants the same.
+fn is_only_there(permission: &Permission) -> bool {
+    let same = |p: &&Permission| (p.group, p.resource) == (permission.group, permission.resource);
+    PERMISSIONS.iter().filter(same).count() == 1
+}
+
+/// The rights to finalizers are asked for by admission: with each, an owner may be held up, and without it not.
+async fn holding_owners_up(api: &Api, admin: &Path) {
+    let uid = "00000000-0000-0000-0000-000000000001";
+    let owners = [
+        (
+            "apps.kruise.io/v1beta1",
+            "StatefulSet",
+            "apps.kruise.io",
+            "statefulsets/finalizers",
+        ),
+        ("apps/v1", "StatefulSet", "apps", "statefulsets/finalizers"),
+        ("v1", "Pod", "", "pods/finalizers"),
+    ];
+    for (version, kind, group, resource) in owners {
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "held", "namespace": "default", "ownerReferences": [
+                {"apiVersion": version, "kind": kind, "name": "x", "uid": uid, "controller": true, "blockOwnerDeletion": true},
+            ]},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        });
+        let file = admin.with_file_name("held.json");
+        std::fs::write(&file, claim.to_string()).expect("it can be written");
+        let attempt = || {
+            let mut kubectl = std::process::Command::new(kubectl());
+            kubectl.args(["--kubeconfig".as_ref(), admin.as_os_str()]);
+            kubectl
+                .args(["--as", USER, "create", "--dry-run=server", "-f"])
+                .arg(&file);
+            super::said(kubectl)
+        };
+        attempt().done();
+        let role = api.read(ROLE).await;
+        let mut less = role.clone();
+        let rules = less["rules"].as_array_mut().expect("rules");
+        let count = rules.len();
+        rules.retain(|rule| rule["apiGroups"] != json!([group]) || rule["resources"] != json!([resource]));
+        assert_eq!(rules.len(), count - 1, "{group} {resource}");
+        api.put(ROLE, &less).await;
+        let begun = clock::now();
+        // Roles spread through the API server's own watches, which nobody can follow from outside.
+        while attempt().code == 0 {
+            assert!(
+                begun.elapsed() < ROLES_SPREAD_WITHIN,
+                "allowed without {group} {resource}"
+            );
+        }
+        let mut back = role;
+        back["metadata"]["resourceVersion"] = Value::Null;
+        api.put(ROLE, &back).await;
+        let begun = clock::now();
+        while attempt().code != 0 {
+            assert!(begun.elapsed() < ROLES_SPREAD_WITHIN, "refused with {group} {resource}");
+        }
+    }
+    let body = json!({"propagationPolicy": "Background"});
+    let sent = api
+        .send(
+            Method::DELETE,
+            "/api/v1/namespaces/rights-cut",
+            Some(("application/json", &body)),
+        )
+        .await;
+    sent.expect("the namespace goes");
+}
+
+fn kubectl() -> PathBuf {
+    flotilla_localcluster::build()
+        .expect("the binaries are built")
+        .path("kubectl")
+}
