@@ -321,6 +321,21 @@ impl WaitCause {
             WaitCause::ForeignWriter { .. } => {
                 "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
             }
+            WaitCause::PodNotAvailable { .. }
+            | WaitCause::PodTerminating { .. }
+            | WaitCause::PodStarting
+            | WaitCause::OldPodsRemain { .. }
+            | WaitCause::ClaimStale { .. }
+            | WaitCause::ClaimExpanding
+            | WaitCause::StorageDiffers
+            | WaitCause::Observing { .. } => return None,
+            hooks_and_updates_in_place => return hooks_and_updates_in_place.advice_in_place(subject),
+        })
+    }
+
+    /// What the user can do about a hook or an update in place.
+    fn advice_in_place(&self, subject: &str) -> Option<String> {
+        Some(match self {
             WaitCause::HookHolds { markers, .. } => {
                 format!(
                     "whoever owns the hook has to take away {} from pod {subject}",
@@ -351,16 +366,7 @@ impl WaitCause {
             WaitCause::InPlaceUnreadable => {
                 format!("remove the annotations of the update from pod {subject}, or delete the pod")
             }
-            WaitCause::InPlaceGrace { .. }
-            | WaitCause::InPlaceAbandoned { .. }
-            | WaitCause::PodNotAvailable { .. }
-            | WaitCause::PodTerminating { .. }
-            | WaitCause::PodStarting
-            | WaitCause::OldPodsRemain { .. }
-            | WaitCause::ClaimStale { .. }
-            | WaitCause::ClaimExpanding
-            | WaitCause::StorageDiffers
-            | WaitCause::Observing { .. } => return None,
+            _ => return None,
         })
     }
 
@@ -433,6 +439,19 @@ impl fmt::Display for WaitCause {
             WaitCause::ScaleDownBehindUnhealthy { pod } => write!(f, "scale-down waits until {pod} is healthy"),
             WaitCause::FieldUnreadable { path, found, rule } => write!(f, "{path} holds {found}, and {rule}"),
             WaitCause::StorageDiffers => f.write_str("its volumes differ from the claim templates"),
+            WaitCause::ForeignWriter { writer, retry_at } => {
+                write!(f, "{writer} acts on this set too; left alone until {retry_at}")
+            }
+            WaitCause::Observing { until } => write!(f, "watching for other controllers until {until}"),
+            hooks_and_updates_in_place => hooks_and_updates_in_place.fmt_in_place(f),
+        }
+    }
+}
+
+impl WaitCause {
+    /// What is said of a hook or an update in place.
+    fn fmt_in_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             WaitCause::HookLacks { hook, markers } => write!(f, "hook {hook} waits for {}", short_list(markers)),
             WaitCause::HookHolds { hook, markers } => write!(f, "hook {hook} holds it by {}", short_list(markers)),
             WaitCause::InPlaceGrace { remaining } => {
@@ -454,10 +473,8 @@ impl fmt::Display for WaitCause {
             WaitCause::InPlaceNotPossible { reason } => labelled(f, "cannot be updated in place", "", reason),
             WaitCause::InPlaceUnreadable => f.write_str("its record of an update in place cannot be read"),
             WaitCause::InPlaceAbandoned { reason } => labelled(f, "has to be made again", "", reason),
-            WaitCause::ForeignWriter { writer, retry_at } => {
-                write!(f, "{writer} acts on this set too; left alone until {retry_at}")
-            }
-            WaitCause::Observing { until } => write!(f, "watching for other controllers until {until}"),
+            // All others are said above.
+            other => f.write_str(other.rule()),
         }
     }
 }
