@@ -5,17 +5,19 @@
 //! before and after it; whatever follows from a change (kubelets, garbage collection, invariants) reads that.
 
 mod collect;
+mod delete;
 mod export;
 mod history;
 mod patch;
 mod stored;
 mod verbs;
 
+pub(crate) use delete::Deleted;
+pub use delete::{DeleteOptions, Propagation};
 pub use export::Foreign;
 pub use history::{Change, Gone, Told};
 pub use stored::{StoreId, Stored};
-pub use verbs::{DeleteOptions, Propagation};
-pub(crate) use verbs::{Deleted, Part, key_of};
+pub(crate) use verbs::{Part, key_of};
 
 use crate::types::Types;
 use collect::Litter;

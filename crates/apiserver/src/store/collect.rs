@@ -1,6 +1,6 @@
 //! The garbage collector: what all owners have left goes; what is to be orphaned is let go; what goes in the foreground waits.
 
-use super::verbs::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
+use super::delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
 use super::{Actor, Place, Server, StoreId};
 use flotilla_model::ObjectKey;
 use serde_json::Value;

@@ -9,6 +9,7 @@ use flotilla_model::{Command, Labels, ObjectKey, OwnerRef, Report, Resource, Rev
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many colliding names are tried in one pass.
 const MOST_COLLISIONS: i32 = 64;
@@ -36,7 +37,13 @@ pub struct Owner<'a> {
     pub current: &'a str,
     /// `status.collisionCount`.
     pub collision_count: i32,
+    /// It was made a moment ago, and may have been of the other group before ([`MOVES_WITHIN`]).
+    pub is_young: bool,
 }
+
+/// For how long a new set waits for revisions that still name a set of its name in another group: it may have been moved from there, and
+/// what we see of revisions may lag behind. After that the other is a set of its own.
+pub const MOVES_WITHIN: Duration = Duration::from_secs(60);
 
 /// What is known about an owner's revisions in this pass.
 #[derive(Clone, Debug)]
@@ -135,7 +142,7 @@ fn free_name(owner: &Owner<'_>, first: i32, named: impl Fn(&str) -> Option<Arc<R
         let hash = revision_hash(&text, count);
         let name = revision_name(&owner.key.name, &hash);
         match named(&name) {
-            Some(found) if found.digest == owner.digest && is_of_former(owner.reference, &found) => {
+            Some(found) if found.digest == owner.digest && is_of_former(owner, &found) => {
                 return Name::Leaving(found);
             }
             Some(_) if count - first < MOST_COLLISIONS => count = count.saturating_add(1),
@@ -144,13 +151,15 @@ fn free_name(owner: &Owner<'_>, first: i32, named: impl Fn(&str) -> Option<Arc<R
     }
 }
 
-/// Whether a revision names an object of the owner's kind and name, but another incarnation, as its controller. The group does not count:
-/// a native set may have become an Advanced one, or the other way round, and its revisions are let go a moment later.
-fn is_of_former(owner: &OwnerRef, revision: &RevisionRecord) -> bool {
-    revision
-        .meta
-        .controller()
-        .is_some_and(|o| o.kind == owner.kind && o.name == owner.name && o.uid != owner.uid)
+/// Whether a revision names an object of the owner's kind and name, but another incarnation, as its controller. For a young owner the
+/// group does not count: a native set may have become an Advanced one, or the other way round.
+fn is_of_former(owner: &Owner<'_>, revision: &RevisionRecord) -> bool {
+    let reference = owner.reference;
+    let group = |o: &OwnerRef| o.api_version.split_once('/').map(|(group, _)| group.to_owned());
+    revision.meta.controller().is_some_and(|o| {
+        let same_name = o.kind == reference.kind && o.name == reference.name;
+        same_name && (owner.is_young || group(o) == group(reference)) && o.uid != reference.uid
+    })
 }
 
 fn renumber(revision: &RevisionRecord, number: i64) -> Command {

@@ -60,6 +60,7 @@ fn revision_owner<'v>(view: &'v View<'_>) -> revision::Owner<'v> {
         claim_templates: &set.spec.claim_templates,
         current: set.status_text("currentRevision"),
         collision_count: set.status_count("collisionCount"),
+        is_young: view.now.since(set.meta.created) < revision::MOVES_WITHIN,
     }
 }
 
@@ -85,6 +86,10 @@ fn create_revision_first(view: &View<'_>, revisions: &revision::Revisions) -> De
             cause: WaitCause::RevisionLeaving,
             since: Some(view.set.meta.created),
         });
+        let age = view.now.since(view.set.meta.created);
+        if age < revision::MOVES_WITHIN {
+            decision.wake_within(revision::MOVES_WITHIN.saturating_sub(age));
+        }
     }
     let failure = view
         .hints

@@ -1,6 +1,6 @@
 //! Revisions: which one is the update revision, what is written, what is forgotten (rule 1.1).
 
-use crate::testing::{Cluster, NS, advanced, brief, native, owner, pod, set_uid, template};
+use crate::testing::{Cluster, NOW, NS, advanced, at, brief, native, owner, pod, set_uid, template};
 use flotilla_model::decision::Command;
 use flotilla_model::{Guard, OwnerRef, PatchKind, Resource, WaitCause};
 use serde_json::{Value, json};
@@ -124,6 +124,33 @@ fn rule_1_1_5_what_a_former_incarnation_leaves_is_waited_for() {
     assert_eq!(decision.waits[0].cause, WaitCause::RevisionLeaving);
     let different = fresh.revision_record(&name, 1, &template("other"), Some(former));
     assert!(made(&different).is_some(), "a different template is a collision");
+}
+
+#[test]
+fn takeover_3_a_young_set_waits_for_what_the_other_kind_lets_go() {
+    let mut fresh = advanced(1).no_revisions();
+    let (name, _) = made(&fresh).expect("a new revision");
+    let native = OwnerRef {
+        controller: true,
+        ..owner("apps/v1", "StatefulSet", "web", "the native web")
+    };
+    fresh = fresh.revision_record(&name, 1, &template("v2"), Some(native));
+    assert!(made(&fresh).is_some(), "both kinds may have a set of this name");
+    let created = at(NOW - 20).to_string();
+    fresh.set["metadata"]["creationTimestamp"] = json!(created);
+    let decision = fresh.decide();
+    assert_eq!(
+        brief(&decision),
+        [] as [&str; 0],
+        "a second revision would restart every pod"
+    );
+    assert_eq!(decision.waits[0].cause, WaitCause::RevisionLeaving);
+    let left = std::time::Duration::from_secs(40);
+    assert!(
+        decision.wake_after.is_some_and(|wake| wake <= left),
+        "{:?}",
+        decision.wake_after
+    );
 }
 
 #[test]
