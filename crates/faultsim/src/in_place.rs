@@ -28,6 +28,8 @@ pub struct InPlace {
 
 /// What holds a pod up before it is updated or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Independent draws, not a state.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Hook {
     /// A finalizer; otherwise a label.
     pub is_finalizer: bool,

@@ -91,14 +91,16 @@ pub fn meaning(intent: Intent, answer: &Answer) -> Outcome {
 
 fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
     let status = &refusal.status;
+    if matches!(intent, Intent::Change(_)) && is_about_another(status) {
+        return Outcome::Stale;
+    }
     match (status.code, intent) {
         (409, Intent::Create { exists_is_fine: true }) if status.reason == "AlreadyExists" => Outcome::Done,
-        // Other than its name says, a conflict on create that is not AlreadyExists is a quota being updated.
-        (409, _) => Outcome::Stale,
         (404, Intent::Change(_) | Intent::Delete(_) | Intent::Read) if is_not_served(status) => {
             rejected("NotServed", status)
         }
-        (404 | 410, Intent::Change(_) | Intent::Delete(_) | Intent::Read) => Outcome::Stale,
+        // Other than its name says, a conflict on create that is not AlreadyExists is a quota being updated.
+        (409, _) | (404 | 410, Intent::Change(_) | Intent::Delete(_) | Intent::Read) => Outcome::Stale,
         (429, _) => Outcome::Throttled(refusal.retry_after),
         // Nothing is stored before admission has passed, so these are certain.
         (500, _) if status.message.contains("failed calling webhook") => rejected("AdmissionUnavailable", status),
@@ -109,7 +111,6 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
         (403, _) => rejected(forbidden(status), status),
         (404, Intent::Create { .. }) => rejected("NotFound", status),
         (413, _) => rejected("TooLarge", status),
-        (422, Intent::Change(_)) if is_about_another(status) => Outcome::Stale,
         (422, _) => rejected("Invalid", status),
         (400..=499, _) => rejected("BadRequest", status),
         _ => Outcome::Unknown(format!("the API server answered {}: {}", status.code, status.message)),
@@ -127,8 +128,10 @@ pub(super) fn is_not_served(status: &Status) -> bool {
 /// Whether a patch was refused because the object is not what the patch was made for: its UID is another, or a JSON patch does not
 /// fit it. Of the latter the API server does not say which operation failed, a test or a change; in both cases the view was old.
 fn is_about_another(status: &Status) -> bool {
-    status.message == "the server rejected our request due to an error in our request"
-        || (status.message.contains("metadata.uid: Invalid value") && status.message.contains("field is immutable"))
+    let is_other =
+        status.message.contains("metadata.uid: Invalid value") && status.message.contains("field is immutable");
+    status.code == 422
+        && (is_other || status.message == "the server rejected our request due to an error in our request")
 }
 
 fn rejected(reason: &str, status: &Status) -> Outcome {
