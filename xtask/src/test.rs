@@ -44,6 +44,10 @@ const STATIC: &[Step] = &[
             "flotilla-localcluster",
         ],
     ),
+    (
+        "arbitrary input for admission and conversion",
+        &["test", "--manifest-path", "fuzz/Cargo.toml", "--locked"],
+    ),
     ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
 ];
 
