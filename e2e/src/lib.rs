@@ -11,6 +11,7 @@ pub mod real;
 pub mod sets;
 pub mod suite;
 pub mod webhooks;
+pub mod why;
 
 pub use api::Api;
 pub use manager::Manager;

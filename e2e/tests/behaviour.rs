@@ -4,6 +4,10 @@
 mod conformance;
 #[path = "behaviour/crd.rs"]
 mod crd;
+#[path = "behaviour/hooks.rs"]
+mod hooks;
+#[path = "behaviour/in_place.rs"]
+mod in_place;
 #[path = "behaviour/why.rs"]
 mod why;
 
@@ -80,6 +84,8 @@ fn main() -> ExitCode {
 fn trials(lab: &Lab) -> Vec<libtest_mimic::Trial> {
     let mut trials = conformance::trials(lab);
     trials.extend(crd::trials(lab));
+    trials.extend(hooks::trials(lab));
+    trials.extend(in_place::trials(lab));
     trials.extend(why::trials(lab));
     trials
 }

@@ -6,11 +6,12 @@ use flotilla_e2e::api::{Objects, is_ready, number, text};
 use flotilla_e2e::manager::binary;
 use flotilla_e2e::sets::{SOON, image, pods, ready, rolled_out};
 use flotilla_e2e::suite::trial;
+use flotilla_e2e::why::{flotilla, wait_named};
 use flotilla_e2e::{Api, Kind};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
@@ -20,13 +21,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
             let own = lab.clone();
             let namespace = format!("why-{}", stringify!($name).replace('_', "-"));
             trials.push(trial(format!("why::{}", stringify!($name)), move || async move {
-                let api = own.enter(&namespace).await;
-                $name(Story {
-                    api,
-                    kubeconfig: own.kubeconfig.clone(),
-                    ns: namespace,
-                })
-                .await;
+                $name(Story::enter(&own, namespace).await).await;
             }));
         };
     }
@@ -44,23 +39,52 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     trials
 }
 
-struct Story {
-    api: Api,
+/// A scenario with a namespace of its own, and the command line tool at hand.
+pub(crate) struct Story {
+    pub(crate) api: Api,
     kubeconfig: Arc<PathBuf>,
-    ns: String,
-}
-
-/// Runs the command line tool.
-fn flotilla(kubeconfig: &Path, ns: &str, args: &[&str]) -> Output {
-    let mut command = Command::new(binary());
-    command
-        .args(args)
-        .args(["--kubeconfig".as_ref(), kubeconfig.as_os_str()])
-        .args(["--namespace", ns]);
-    command.output().expect("flotilla runs")
+    pub(crate) ns: String,
 }
 
 impl Story {
+    /// Makes the namespace.
+    pub(crate) async fn enter(lab: &Lab, ns: String) -> Self {
+        Story {
+            api: lab.enter(&ns).await,
+            kubeconfig: lab.kubeconfig.clone(),
+            ns,
+        }
+    }
+
+    /// Waits until `why` names this cause for this subject.
+    pub(crate) async fn eventually(&self, cause: &str, subject: &str) -> Value {
+        wait_named(&self.api, &self.kubeconfig, &self.ns, cause, subject).await
+    }
+
+    /// Waits until the set carries a condition with this reason, and says of which pod.
+    pub(crate) async fn told(&self, (kind, reason): (&str, &str), subject: &str) {
+        let says = |sets: &Objects| {
+            let conditions = sets["web"]["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|c| {
+                c["type"] == kind
+                    && c["status"] == "True"
+                    && c["reason"] == reason
+                    && text(c, "/message").contains(subject)
+            })
+        };
+        let sets = Kind::Advanced.sets(&self.ns);
+        self.api
+            .until(&sets, SOON, &format!("{kind} {reason} {subject}"), says)
+            .await;
+    }
+
+    /// Waits until the set no longer says so.
+    pub(crate) async fn untold(&self, kind: &str) {
+        let is_silent = |sets: &Objects| condition(&sets["web"], kind) != "True";
+        let sets = Kind::Advanced.sets(&self.ns);
+        self.api.until(&sets, SOON, &format!("no {kind}"), is_silent).await;
+    }
+
     async fn create(&self, kind: Kind, change: impl FnOnce(&mut Value)) {
         let mut set = kind.manifest("web", 2);
         change(&mut set);
