@@ -12,8 +12,10 @@ mod migrate;
 #[path = "install/rights.rs"]
 mod rights;
 
+use flotilla_e2e::Api;
 use flotilla_e2e::suite::trial;
 use libtest_mimic::Arguments;
+use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
@@ -59,6 +61,25 @@ pub(crate) fn says(text: &str, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "{word:?} is not in: {text}");
     }
+}
+
+/// The container of the installed Deployment.
+pub(crate) async fn deployed(api: &Api) -> Value {
+    let path = "/apis/apps/v1/namespaces/flotilla-system/deployments/flotilla-manager";
+    api.read(path).await["spec"]["template"]["spec"]["containers"][0].take()
+}
+
+/// Its arguments, but for the port: other suites' managers may have it.
+pub(crate) fn arguments(container: &Value, http_address: &str) -> Vec<String> {
+    let given = container["args"].as_array().expect("arguments").iter();
+    let given = given.filter_map(Value::as_str).map(|arg| {
+        if arg.starts_with("--http-address=") {
+            format!("--http-address={http_address}")
+        } else {
+            arg.to_owned()
+        }
+    });
+    given.collect()
 }
 
 fn main() -> ExitCode {

@@ -108,6 +108,13 @@ pub const PERMISSIONS: &[Permission] = &[
          owners of what he may not delete.",
     ),
     cluster(
+        ("", "configmaps"),
+        &["get", "list", "watch", "create", "patch", "delete"],
+        "The barriers of the launch priority: a ConfigMap beside each pod that asks for it, whose keys let its containers start. Only those \
+         with our label are listed and watched, which no role can say. One is read when it is in the way of ours, and deleted when it is \
+         that of a pod which had the name before.",
+    ),
+    cluster(
         ("apps", "controllerrevisions"),
         &["get", "list", "watch", "create", "patch", "delete"],
         "The history of each set's template: made, adopted, renumbered at a rollback, and removed beyond the limit.",
@@ -185,12 +192,6 @@ pub const PERMISSIONS: &[Permission] = &[
         &[CERTIFICATES],
         &["get", "patch"],
         "The certificates of the webhooks: all managers serve them, one renews them. No other Secret is ever read.",
-    )
-    .only_with(Condition::Webhooks),
-    cluster(
-        ("", "configmaps"),
-        &["get", "create", "patch"],
-        "The barriers of the launch priority: a ConfigMap beside each pod that asks for it, whose keys let its containers start.",
     )
     .only_with(Condition::Webhooks),
     cluster(

@@ -2,6 +2,10 @@
 //!
 //! Never in scope are `kube-system`, our own namespace, and objects that a label takes out; objects that are being deleted are
 //! validated by nobody, so that an endpoint that is away holds up no deletion.
+//!
+//! While the endpoint is away nothing waits for it: what is asked about pods and about our own kinds is `Ignore`. A set that breaks a rule
+//! of its definition is refused all the same; one that breaks a rule beyond those is stored, and the controllers refuse it when they read
+//! it, as they fill in what was left out. Only deletion protection is `Fail`, for it is asked about labelled objects and nothing else.
 
 use crate::review::Hook;
 use base64::Engine;
@@ -153,7 +157,7 @@ impl Facts<'_> {
             &["CREATE", "UPDATE"],
             "Namespaced",
         );
-        let mut webhook = self.webhook(name, hook, "Fail", 5, json!([rules]));
+        let mut webhook = self.webhook(name, hook, "Ignore", 5, json!([rules]));
         webhook["matchConditions"] =
             json!([{"name": "stays", "expression": "!has(object.metadata.deletionTimestamp)"}]);
         webhook
@@ -337,9 +341,9 @@ mod tests {
         assert_eq!(
             table,
             [
-                "mutate-statefulsets.flotilla.rs /mutate-apps-kruise-io-statefulset Fail 5s Never [\"CREATE\",\"UPDATE\"]",
+                "mutate-statefulsets.flotilla.rs /mutate-apps-kruise-io-statefulset Ignore 5s Never [\"CREATE\",\"UPDATE\"]",
                 "mutate-pods.flotilla.rs /mutate-pods Ignore 2s IfNeeded [\"CREATE\"]",
-                "validate-statefulsets.flotilla.rs /validate-apps-kruise-io-statefulset Fail 5s - [\"CREATE\",\"UPDATE\"]",
+                "validate-statefulsets.flotilla.rs /validate-apps-kruise-io-statefulset Ignore 5s - [\"CREATE\",\"UPDATE\"]",
                 "protect.flotilla.rs /protect Fail 3s - [\"DELETE\"]",
             ]
         );
@@ -429,7 +433,7 @@ mod tests {
             .unwrap()
             .push(json!({"name": "old.flotilla.rs"}))));
         assert!(!stored(&|s| drop(s["webhooks"].as_array_mut().unwrap().pop())));
-        assert!(!stored(&|s| s["webhooks"][0]["failurePolicy"] = json!("Ignore")));
+        assert!(!stored(&|s| s["webhooks"][0]["failurePolicy"] = json!("Fail")));
         assert!(!stored(&|s| s["webhooks"][1]["clientConfig"]["caBundle"] = json!("")));
         assert!(!stored(
             &|s| s["webhooks"][1]["rules"][0]["operations"] = json!(["CREATE", "UPDATE"])

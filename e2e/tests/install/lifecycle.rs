@@ -1,9 +1,10 @@
 //! Installing, doing so again, changing one's mind, and uninstalling.
 
-use super::{flotilla, says};
+use super::{arguments, deployed, flotilla, says};
 use flotilla_e2e::api::{Objects, text};
 use flotilla_e2e::sets::{SOON, pods, ready};
-use flotilla_e2e::{Api, Kind, Manager, suite};
+use flotilla_e2e::webhooks::{self, Ports};
+use flotilla_e2e::{Api, Kind, Manager, clock, suite};
 use flotilla_localcluster::Cluster;
 use http::Method;
 use serde_json::{Value, json};
@@ -185,9 +186,31 @@ pub(crate) async fn there_and_gone_again() {
         !role.to_string().contains("secrets"),
         "without webhooks no right to any Secret is left"
     );
+    serves_no_webhooks(&api, kubeconfig).await;
     what_is_in_the_way_is_told(kubeconfig);
     missing_definitions_of_others_are_told(kubeconfig);
     uninstall(&cluster, &api).await;
+}
+
+/// A manager with the arguments of the Deployment gets ready, and nothing is asked of it.
+async fn serves_no_webhooks(api: &Api, kubeconfig: &std::path::Path) {
+    let container = deployed(api).await;
+    let ports = Ports::free();
+    let args = arguments(&container, &format!("127.0.0.1:{}", ports.http));
+    assert!(args.iter().any(|arg| arg == "--webhook-address=none"), "{args:?}");
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    // As in a pod, where webhooks are served unless told otherwise.
+    let variables = [("POD_NAMESPACE", SYSTEM), ("KUBERNETES_SERVICE_HOST", "127.0.0.1")];
+    let manager = Manager::run(kubeconfig, "without", &args, &variables);
+    let begun = clock::now();
+    while ports.http("/readyz").0 != 200 {
+        assert!(begun.elapsed() < SOON, "not ready: {}", manager.log());
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(!ports.http("/metrics").1.contains("flotilla_webhook"));
+    for registrations in [webhooks::MUTATING, webhooks::VALIDATING] {
+        assert!(!api.list(registrations).await.contains_key(webhooks::NAME));
+    }
 }
 
 fn what_is_in_the_way_is_told(kubeconfig: &std::path::Path) {

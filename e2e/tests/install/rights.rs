@@ -1,10 +1,11 @@
 //! Each right of the manager is used, and none is missing: the audit log of its account, held against the table of permissions.
 
-use super::flotilla;
+use super::{arguments, deployed, flotilla};
 use flotilla_e2e::api::{Objects, text};
 use flotilla_e2e::sets::{SOON, claims, pods, ready, revisions, rolled_out, set_image};
+use flotilla_e2e::webhooks::{self, Ports};
 use flotilla_e2e::{Api, Kind, Manager, Proxy, clock, suite};
-use flotilla_install::{Condition, PERMISSIONS, Permission};
+use flotilla_install::PERMISSIONS;
 use flotilla_localcluster::Cluster;
 use http::Method;
 use serde_json::{Value, json};
@@ -15,8 +16,6 @@ use std::time::Duration;
 const SYSTEM: &str = "flotilla-system";
 const USER: &str = "system:serviceaccount:flotilla-system:flotilla-manager";
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/flotilla-manager";
-/// Rights of what is not built yet. That they are not used is checked, so that whoever builds it takes them off this list.
-const NOT_YET: [&str; 2] = ["pods/status", "pods/resize"];
 /// Asked for by admission and never used: without it claims would not get owners, and `everything` would wait for them in vain.
 const ASKED_BY_ADMISSION: (&str, &str) = ("persistentvolumeclaims", "delete");
 /// How long the API server may keep answering by a role that has been changed.
@@ -44,7 +43,9 @@ pub(crate) async fn each_is_used_and_none_is_missing() {
     .done();
     let proxy = Proxy::start(cluster.apiserver_port()).await;
     let kubeconfig = account(&api, cluster.kubeconfig_path(), &proxy).await;
-    let manager = start(&api, &kubeconfig).await;
+    let ports = Ports::free();
+    let manager = start(&api, &kubeconfig, ports).await;
+    webhooks::registered(&api, ports.webhooks).await;
 
     for (kind, word) in Kind::BOTH {
         everything(&api, kind, &format!("rights-{word}")).await;
@@ -55,6 +56,8 @@ pub(crate) async fn each_is_used_and_none_is_missing() {
             manager.log()
         );
     }
+    in_place(&api).await;
+    launch_priority(&api, cluster.audit_log_path()).await;
     refused_pods_repeat_an_event(&api).await;
     unknown_outcomes(&api, &proxy, cluster.audit_log_path()).await;
 
@@ -85,28 +88,13 @@ async fn account(api: &Api, admin: &Path, proxy: &Proxy) -> PathBuf {
 }
 
 /// The manager, as its Deployment says.
-async fn start(api: &Api, kubeconfig: &Path) -> Manager {
-    let deployment = api
-        .read(&format!(
-            "/apis/apps/v1/namespaces/{SYSTEM}/deployments/flotilla-manager"
-        ))
-        .await;
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let given = container["args"]
-        .as_array()
-        .expect("arguments")
-        .iter()
-        .filter_map(Value::as_str);
-    // The one thing that differs: other suites' managers may have the port.
-    let args: Vec<&str> = given
-        .map(|arg| {
-            if arg.starts_with("--http-address=") {
-                "--http-address=none"
-            } else {
-                arg
-            }
-        })
-        .collect();
+async fn start(api: &Api, kubeconfig: &Path, ports: Ports) -> Manager {
+    let container = deployed(api).await;
+    let mut args = arguments(&container, &format!("127.0.0.1:{}", ports.http));
+    // Outside of the cluster no service leads here.
+    args.push(format!("--webhook-address=127.0.0.1:{}", ports.webhooks));
+    args.push(format!("--webhook-url=https://127.0.0.1:{}", ports.webhooks));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
     assert!(args.contains(&"--native-statefulset"), "{args:?}");
     let names: Vec<&str> = container["env"]
         .as_array()
@@ -188,6 +176,84 @@ async fn everything(api: &Api, kind: Kind, namespace: &str) {
     ready(api, namespace, 1).await;
 }
 
+/// Another image, and then other resources, without the pod being made again.
+async fn in_place(api: &Api) {
+    let namespace = "rights-in-place";
+    suite::make_namespace(api, namespace).await;
+    let mut set = Kind::Advanced.manifest("web", 1);
+    set["spec"]["updateStrategy"] =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible"}});
+    let template = &mut set["spec"]["template"]["spec"];
+    template["readinessGates"] = json!([{"conditionType": "InPlaceUpdateReady"}]);
+    template["containers"][0]["resources"] = json!({"requests": {"cpu": "100m"}});
+    api.create(&Kind::Advanced.sets(namespace), &set).await;
+    rolled_out(api, Kind::Advanced, namespace, "web").await;
+    let path = Kind::Advanced.set(namespace, "web");
+    let before = ready(api, namespace, 1).await;
+    let changes = [("/image", json!("app:v2")), ("/resources/requests/cpu", json!("200m"))];
+    for (field, value) in changes {
+        let revision = text(&api.read(&path).await, "/status/updateRevision").to_owned();
+        let container = "/spec/template/spec/containers/0";
+        let change = json!([{"op": "replace", "path": format!("{container}{field}"), "value": value}]);
+        let sent = api
+            .send(Method::PATCH, &path, Some(("application/json-patch+json", &change)))
+            .await;
+        sent.expect("the template is changed");
+        let moved = |sets: &Objects| text(&sets["web"], "/status/updateRevision") != revision;
+        api.until(&Kind::Advanced.sets(namespace), SOON, "a new revision", moved)
+            .await;
+        rolled_out(api, Kind::Advanced, namespace, "web").await;
+        let after = ready(api, namespace, 1).await;
+        let found = after["web-0"].pointer(&format!("/spec/containers/0{field}"));
+        assert_eq!(found, Some(&value), "{after:?}");
+        assert_eq!(after["web-0"]["metadata"]["uid"], before["web-0"]["metadata"]["uid"]);
+    }
+}
+
+/// Pods whose containers start one after the other: one whose barrier is made and gets keys, and one that has to get rid of the barrier
+/// of the pod which had its name.
+async fn launch_priority(api: &Api, log: &Path) {
+    let namespace = "rights-launch";
+    suite::make_namespace(api, namespace).await;
+    let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
+    // The garbage collector would take it away; so that it is there when the pod is, something holds it.
+    let former = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": "again-barrier", "labels": {"flotilla.rs/launch-barrier": "true"}, "finalizers": ["example.test/held"],
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "again", "uid": "former", "controller": true}],
+        },
+    });
+    api.create(&maps, &former).await;
+    for name in ["first", "again"] {
+        let mut pod = webhooks::pod(name, None);
+        pod["metadata"]["annotations"] =
+            json!({"apps.kruise.io/container-launch-priority": "Ordered", "sim.flotilla.rs/start": "2s"});
+        pod["spec"]["containers"] = json!([{"name": "a", "image": "a"}, {"name": "b", "image": "b"}]);
+        api.create(&pods(namespace), &pod).await;
+    }
+    let deletion = (String::new(), "configmaps".to_owned(), "delete".to_owned());
+    let begun = clock::now();
+    while !uses(log).contains(&deletion) {
+        assert!(begun.elapsed() < SOON, "the former barrier is not deleted");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    api.patch(
+        &format!("{maps}/again-barrier"),
+        &json!({"metadata": {"finalizers": null}}),
+    )
+    .await;
+    let is_whole = |maps: &Objects, pod: &str| {
+        let map = maps.get(&format!("{pod}-barrier"));
+        map.and_then(|map| map["data"].as_object())
+            .is_some_and(|data| data.len() == 2)
+    };
+    api.until(&maps, SOON, "all containers may start", |maps| {
+        ["first", "again"].iter().all(|pod| is_whole(maps, pod))
+    })
+    .await;
+}
+
 /// A quota refuses a pod again and again: one event, counted up.
 async fn refused_pods_repeat_an_event(api: &Api) {
     let namespace = "rights-quota";
@@ -258,7 +324,16 @@ async fn unknown_outcomes(api: &Api, proxy: &Proxy, log: &Path) {
 
 /// What the account has done, by group, resource and verb.
 fn uses(log: &Path) -> BTreeSet<Use> {
-    entries(log).iter().map(key).collect()
+    let mut uses = BTreeSet::new();
+    for entry in &entries(log) {
+        let (group, resource, verb) = key(entry);
+        if entry["responseStatus"]["code"] == 201 && verb == "patch" {
+            // Server-side apply of what is not there yet: the API server asks for both rights, and logs one.
+            uses.insert((group.clone(), resource.clone(), "create".to_owned()));
+        }
+        uses.insert((group, resource, verb));
+    }
+    uses
 }
 
 /// What it was refused for lack of rights.
@@ -294,26 +369,19 @@ fn entries(log: &Path) -> Vec<Value> {
         .collect()
 }
 
-/// Every verb of every line of the table, save those of features that are not built yet.
+/// Every verb of every line of the table.
 fn nothing_is_granted_for_nothing(uses: &BTreeSet<Use>) {
     let mut granted = BTreeSet::new();
     let mut wrong = Vec::new();
     for permission in PERMISSIONS.iter().filter(|p| !p.resource.ends_with("/finalizers")) {
-        let is_built = permission.when != Some(Condition::Webhooks) && !NOT_YET.contains(&permission.resource);
         for verb in permission.verbs {
             let used = (
                 permission.group.to_owned(),
                 permission.resource.to_owned(),
                 (*verb).to_owned(),
             );
-            match (is_built, uses.contains(&used)) {
-                (true, false) if (permission.resource, *verb) != ASKED_BY_ADMISSION => {
-                    wrong.push(format!("{used:?} is granted and never used"));
-                }
-                (false, true) if is_only_there(permission) => {
-                    wrong.push(format!("{used:?} is used: take it off the list"));
-                }
-                _ => {}
+            if !uses.contains(&used) && (permission.resource, *verb) != ASKED_BY_ADMISSION {
+                wrong.push(format!("{used:?} is granted and never used"));
             }
             granted.insert(used);
         }
@@ -324,12 +392,6 @@ fn nothing_is_granted_for_nothing(uses: &BTreeSet<Use>) {
     );
     assert!(wrong.is_empty(), "{wrong:#?}");
     println!("{} rights of {} are used: {uses:?}", uses.len(), granted.len());
-}
-
-/// Whether no other line of the table grants the same.
-fn is_only_there(permission: &Permission) -> bool {
-    let same = |p: &&Permission| (p.group, p.resource) == (permission.group, permission.resource);
-    PERMISSIONS.iter().filter(same).count() == 1
 }
 
 /// The rights to finalizers are asked for by admission: with each, an owner may be held up, and without it not.

@@ -54,7 +54,7 @@ pub(crate) async fn registrations_are_put_back(lab: &Lab) {
     let begun = clock::now();
     api.delete(&format!("{MUTATING}/{NAME}"), false).await;
     let path = format!("{VALIDATING}/{NAME}");
-    let change = json!([{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]);
+    let change = json!([{"op": "replace", "path": "/webhooks/1/failurePolicy", "value": "Ignore"}]);
     let changed = api
         .send(
             http::Method::PATCH,
@@ -64,7 +64,7 @@ pub(crate) async fn registrations_are_put_back(lab: &Lab) {
         .await;
     changed.expect("somebody changes the configuration");
     webhooks::registered(&api, ports.webhooks).await;
-    let put_right = |all: &flotilla_e2e::api::Objects| all[NAME]["webhooks"][0]["failurePolicy"] == "Fail";
+    let put_right = |all: &flotilla_e2e::api::Objects| all[NAME]["webhooks"][1]["failurePolicy"] == "Fail";
     api.until(VALIDATING, SOON, "the failure policy is put right", put_right)
         .await;
     assert!(begun.elapsed() < Duration::from_secs(60));
