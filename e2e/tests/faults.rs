@@ -2,6 +2,8 @@
 
 #[path = "faults/idle.rs"]
 mod idle;
+#[path = "faults/in_place.rs"]
+mod in_place;
 #[path = "faults/leaders.rs"]
 mod leaders;
 #[path = "faults/outages.rs"]
@@ -25,6 +27,10 @@ fn main() -> ExitCode {
         trial(
             "killed_twenty_times_during_a_rollout",
             outages::killed_twenty_times_during_a_rollout,
+        ),
+        trial(
+            "killed_during_an_update_in_place",
+            in_place::killed_during_an_update_in_place,
         ),
         trial(
             "api_server_and_etcd_restart_during_a_scale_out",

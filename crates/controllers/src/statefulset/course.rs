@@ -19,6 +19,7 @@ use flotilla_model::set::{Area, PodUpdatePolicy};
 use flotilla_model::{PodRecord, Timestamp, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Something about an update in place that a condition tells.
 pub(super) struct Trouble {
@@ -151,9 +152,11 @@ impl Plan<'_> {
     }
 
     fn end_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace, state: InPlaceState) {
+        // When it began is written in whole seconds, cut off: it may have been up to one later.
+        let period = grace.period + Duration::from_secs(1);
         let lasted = self.view.now.since(state.updated_at);
-        if lasted < grace.period {
-            let remaining = grace.period.saturating_sub(lasted);
+        if lasted < period {
+            let remaining = period.saturating_sub(lasted);
             self.wake_within(remaining);
             let since = Some(state.updated_at);
             self.wait(course.name(), WaitCause::InPlaceGrace { remaining }, since);

@@ -5,7 +5,7 @@ use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_st
 use flotilla_api::names;
 use flotilla_model::decision::{Command, PatchKind, Subresource};
 use flotilla_model::records::{ContainerSpec, DetailSpec, GateCondition, ResizePending, Resources};
-use flotilla_model::{Decision, WaitCause};
+use flotilla_model::{Decision, Timestamp, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -321,26 +321,29 @@ fn rule_4_3_the_grace_period_runs_between_out_of_service_and_the_change() {
     assert!(body.get("spec").is_none(), "containers are left alone");
     let (state, grace) = (state_of(body).to_text(), body["metadata"]["annotations"][GRACE].clone());
     let grace = grace.as_str().expect("a grace annotation").to_owned();
-    let during = |now: i64| {
+    let during = |millis: i64| {
         let mut c = cluster.clone().pod(
             out(seen("web-0", "new", "v1"))
                 .annotated(STATE, &state)
                 .annotated(GRACE, &grace),
         );
-        c.now = at(now);
+        c.now = Timestamp::from_millis(at(NOW).as_millis() + millis);
         c.decide()
     };
-    let waiting = during(NOW + 10);
+    let waiting = during(10_000);
     assert_eq!(brief(&waiting), [] as [&str; 0]);
-    assert_eq!(waiting.wake_after, Some(std::time::Duration::from_secs(20)));
+    assert_eq!(waiting.wake_after, Some(std::time::Duration::from_secs(21)));
     assert!(
         waiting
             .waits
             .iter()
             .any(|w| matches!(w.cause, WaitCause::InPlaceGrace { .. }))
     );
-    let ended = patches(&during(NOW + 30));
-    assert_eq!(ended.len(), 1);
+    // That it began is written in whole seconds, cut off: begun up to a second later, it is no shorter than asked for.
+    for (millis, writes) in [(0, 0), (29_999, 0), (30_000, 0), (30_999, 0), (31_000, 1), (90_000, 1)] {
+        assert_eq!(patches(&during(millis)).len(), writes, "{millis} ms");
+    }
+    let ended = patches(&during(31_000));
     let body = &ended[0].3;
     assert_eq!(body["spec"]["containers"], json!([{"name": "main", "image": "v2"}]));
     assert_eq!(body["metadata"]["annotations"][GRACE], Value::Null);
