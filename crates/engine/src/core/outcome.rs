@@ -93,12 +93,11 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
     let status = &refusal.status;
     match (status.code, intent) {
         (409, Intent::Create { exists_is_fine: true }) if status.reason == "AlreadyExists" => Outcome::Done,
-        // Other than its name says, a conflict on create that is not AlreadyExists is a quota being updated.
-        (409, _) => Outcome::Stale,
         (404, Intent::Change(_) | Intent::Delete(_) | Intent::Read) if is_not_served(status) => {
             rejected("NotServed", status)
         }
-        (404 | 410, Intent::Change(_) | Intent::Delete(_) | Intent::Read) => Outcome::Stale,
+        // Other than its name says, a conflict on create that is not AlreadyExists is a quota being updated.
+        (409, _) | (404 | 410, Intent::Change(_) | Intent::Delete(_) | Intent::Read) => Outcome::Stale,
         (429, _) => Outcome::Throttled(refusal.retry_after),
         // Nothing is stored before admission has passed, so these are certain.
         (500, _) if status.message.contains("failed calling webhook") => rejected("AdmissionUnavailable", status),
