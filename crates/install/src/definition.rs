@@ -1,7 +1,8 @@
 //! Bringing a definition up to date that is there already, ours of an older version or OpenKruise's.
 //!
 //! Objects may be stored in a version that ours does not have; a definition that loses a stored version is refused, and one that changes
-//! its storage version leaves objects behind in the old one. So versions that are there stay, and so does the version of storage.
+//! its storage version leaves objects behind in the old one. So versions that are there stay, and so does the version of storage. What is
+//! served goes on being served, and converted as it is: that is for the managers to change, who know when they can convert.
 
 use serde_json::Value;
 
@@ -11,12 +12,17 @@ pub fn over(ours: &Value, live: &Value) -> Value {
     let name = |version: &Value| version["name"].as_str().unwrap_or_default().to_owned();
     let of_live: Vec<Value> = versions(live).to_vec();
     let storage = of_live.iter().find(|v| v["storage"] == true).map(name);
+    if let Some(conversion) = live.pointer("/spec/conversion") {
+        merged["spec"]["conversion"] = conversion.clone();
+    }
     let Some(Value::Array(list)) = merged.pointer_mut("/spec/versions") else {
         return merged;
     };
     for version in of_live {
-        if !list.iter().any(|ours| name(ours) == name(&version)) {
-            list.push(version);
+        match list.iter_mut().find(|ours| name(ours) == name(&version)) {
+            Some(ours) if version["served"] == true => ours["served"] = Value::Bool(true),
+            Some(_) => {}
+            None => list.push(version),
         }
     }
     if let Some(storage) = storage {
@@ -61,6 +67,19 @@ mod tests {
         assert_eq!(kept(&ours, &live), ["v1alpha1"]);
         let again = over(&ours, &over(&ours, &live));
         assert_eq!(again, over(&ours, &live), "once is as good as twice");
+    }
+
+    #[test]
+    fn what_is_served_and_how_it_is_converted_stays() {
+        let definition = |strategy: &str, served: bool| {
+            let versions = json!([
+                {"name": "v1beta1", "storage": true, "served": true}, {"name": "v1alpha1", "storage": false, "served": served},
+            ]);
+            json!({"spec": {"conversion": {"strategy": strategy}, "versions": versions}})
+        };
+        let (ours, live) = (definition("None", false), definition("Webhook", true));
+        assert_eq!(over(&ours, &live), live);
+        assert_eq!(over(&live, &ours), definition("None", true), "nothing is taken away");
     }
 
     #[test]

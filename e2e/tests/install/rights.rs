@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SYSTEM: &str = "flotilla-system";
+const INSTALL: [&str; 4] = ["install", "--yes", "--native-statefulset", "--timeout-seconds=0"];
 const USER: &str = "system:serviceaccount:flotilla-system:flotilla-manager";
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/flotilla-manager";
 /// Asked for by admission and never used: without it claims would not get owners, and `everything` would wait for them in vain.
@@ -36,16 +37,16 @@ pub(crate) async fn each_is_used_and_none_is_missing() {
         .start()
         .expect("a cluster");
     let api = Api::connect(cluster.kubeconfig_path()).await;
-    flotilla(
-        cluster.kubeconfig_path(),
-        &["install", "--yes", "--native-statefulset", "--timeout-seconds=0"],
-    )
-    .done();
+    flotilla(cluster.kubeconfig_path(), &INSTALL).done();
     let proxy = Proxy::start(cluster.apiserver_port()).await;
     let kubeconfig = account(&api, cluster.kubeconfig_path(), &proxy).await;
     let ports = Ports::free();
     let manager = start(&api, &kubeconfig, ports).await;
     webhooks::registered(&api, ports.webhooks).await;
+    let before = api.read(webhooks::DEFINITION).await["spec"].take();
+    flotilla(cluster.kubeconfig_path(), &INSTALL).done();
+    let after = api.read(webhooks::DEFINITION).await["spec"].take();
+    assert_eq!(after, before, "installing again leaves conversion to the managers");
 
     for (kind, word) in Kind::BOTH {
         everything(&api, kind, &format!("rights-{word}")).await;
