@@ -73,8 +73,6 @@ pub enum Defect {
     GateLeftDown,
     /// The key by which a hook keeps a pod out of service is left behind.
     KeyLeftBehind,
-    /// Pods in the middle of an update in place do not count against the budget.
-    BudgetForgetsUpdates,
     /// InPlaceOnly makes pods again.
     InPlaceOnlyDeletes,
     /// The image in a pod's spec is taken for the one that runs.
@@ -85,7 +83,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 31] = [
+    pub const ALL: [Defect; 30] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -113,7 +111,6 @@ impl Defect {
         Defect::HookKeepsServing,
         Defect::GateLeftDown,
         Defect::KeyLeftBehind,
-        Defect::BudgetForgetsUpdates,
         Defect::InPlaceOnlyDeletes,
         Defect::DoneByImageText,
         Defect::ResizeLeavesService,
@@ -303,7 +300,7 @@ impl<'a> Altered<'a> {
                 let all = inner.revisions_of(&set.meta.uid);
                 revisions = Some(all.iter().max_by_key(|r| r.number).cloned().into_iter().collect());
             }
-            _ => in_place::alter_set(defect, spec, set, inner),
+            _ => in_place::alter_set(defect, spec),
         }
         Altered {
             pods: in_place::Pods::new(defect, inner, set),

@@ -122,12 +122,6 @@ fn finalizers_of(stored: &Stored) -> Vec<String> {
     all.unwrap_or_default()
 }
 
-/// Whether a pod is in the middle of an update; only pods with hooks have a state that says so.
-pub(crate) fn is_under_way(pod: &PodRecord) -> bool {
-    let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
-    gate.is_some_and(|gate| !gate.is_true) || matches!(state(pod), "PreparingUpdate" | "Updating" | "Updated")
-}
-
 /// A pod's place in its lifecycle.
 fn state(pod: &PodRecord) -> &str {
     pod.label(STATE).unwrap_or("Normal")

@@ -1,10 +1,10 @@
 //! Defects of updates in place and of hooks (sections 4 and 8).
 
 use super::Defect;
-use crate::in_place::{GATE, HOOK_GATE, is_under_way};
+use crate::in_place::{GATE, HOOK_GATE};
 use flotilla_model::decision::{Command, Report, ScopedCommand, Subresource};
 use flotilla_model::set::{PodUpdatePolicy, SetSpec};
-use flotilla_model::{Decision, IntOrPercent, ObjectKey, PatchKind, PodRecord, Reader, Resource, SetRecord};
+use flotilla_model::{Decision, ObjectKey, PatchKind, PodRecord, Reader, Resource, SetRecord};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn resize_out_of_service(decision: &mut Decision) {
 }
 
 /// What a controller with such a defect sees of the set.
-pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec, set: &SetRecord, inner: &dyn Reader) {
+pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec) {
     match defect {
         Defect::NoUpdateHook => spec.lifecycle.in_place_update = None,
         Defect::NoDeleteHook => spec.lifecycle.pre_delete = None,
@@ -124,16 +124,6 @@ pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec, set: &SetRecord, inn
         Defect::NoGracePeriod => rolling.in_place_grace = Duration::ZERO,
         Defect::InPlaceOnlyDeletes if rolling.pod_update_policy == PodUpdatePolicy::InPlaceOnly => {
             rolling.pod_update_policy = PodUpdatePolicy::ReCreate;
-        }
-        Defect::BudgetForgetsUpdates => {
-            let under_way = inner
-                .pods_of(&set.meta.uid)
-                .iter()
-                .filter(|pod| is_under_way(pod))
-                .count();
-            if let Some(IntOrPercent::Int(max)) = &mut rolling.max_unavailable {
-                *max += i32::try_from(under_way).unwrap_or(0);
-            }
         }
         _ => {}
     }
