@@ -51,7 +51,17 @@ impl Target<'_> {
         let (now, rest) = batch::split(changes, self.detail);
         for name in now.images.keys() {
             let status = self.detail.container(name).and_then(|(_, status)| status);
-            state.before.insert(name.clone(), Before::of(status));
+            let superseded = state
+                .before
+                .remove(name)
+                .map_or_else(Vec::new, |before| before.superseded);
+            state.before.insert(
+                name.clone(),
+                Before {
+                    superseded,
+                    ..Before::of(status)
+                },
+            );
         }
         let names: Vec<String> = now.containers().into_iter().map(str::to_owned).collect();
         state.required_ready = if rest.is_empty() { Vec::new() } else { names.clone() };

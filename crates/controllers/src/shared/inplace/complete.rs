@@ -66,6 +66,16 @@ fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, updated_at
     if image::same(&now.image, &spec.image) {
         return true;
     }
+    let has_seen = pod.observed_generation > 0 && pod.observed_generation >= pod.generation;
+    if before.superseded.iter().any(|image| image::same(&now.image, image)) {
+        // An update that was overtaken: the container that it asked for came up, and is still to go. Unless there was a restart for each
+        // image: then it is the same content under another name.
+        let restarts = i32::try_from(before.superseded.len()).unwrap_or(i32::MAX);
+        let since = before
+            .restart_count
+            .map(|count| now.restart_count.saturating_sub(count));
+        return has_seen && since.is_some_and(|since| since > restarts);
+    }
     if !before.image_id.is_empty() {
         let differs = image::digest(&now.image_id).unwrap_or(&now.image_id)
             != image::digest(&before.image_id).unwrap_or(&before.image_id);
@@ -82,7 +92,6 @@ fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, updated_at
     let counted = before.restart_count.is_some_and(|count| now.restart_count > count);
     let restarted = (is_other || counted) && now.started_at.is_some_and(|at| at >= whole(updated_at));
     let by_digest = image::digest(&spec.image).is_some_and(|digest| image::digest(&now.image_id) == Some(digest));
-    let has_seen = pod.observed_generation > 0 && pod.observed_generation >= pod.generation;
     by_digest || restarted && has_seen
 }
 

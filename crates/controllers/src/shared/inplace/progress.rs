@@ -101,14 +101,21 @@ impl Progress {
 
     /// The note of a further update, which carries on what of this one has not arrived yet.
     pub fn carried_on(&self, detail: &PodDetail) -> State {
-        let Some(state) = self.state.as_ref().filter(|_| matches!(self.stage, Stage::Missing(_))) else {
+        // In a grace period, too: what the update before it changed may still be on its way.
+        let is_open = matches!(self.stage, Stage::Missing(_) | Stage::Grace(_));
+        let Some(state) = self.state.as_ref().filter(|_| is_open) else {
             return State::default();
         };
-        let missing = complete::not_arrived(detail, state);
+        let carried = |name: &String| {
+            let mut before = state.before.get(name)?.clone();
+            let asked_for = detail.container(name)?.0.image.to_string();
+            if !before.superseded.contains(&asked_for) {
+                before.superseded.push(asked_for);
+            }
+            Some((name.clone(), before))
+        };
         State {
-            before: missing
-                .filter_map(|name| Some((name.clone(), state.before.get(name)?.clone())))
-                .collect(),
+            before: complete::not_arrived(detail, state).filter_map(carried).collect(),
             env_from_metadata: state.env_from_metadata,
             resources: state.resources,
             images: state.images,

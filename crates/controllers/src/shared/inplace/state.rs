@@ -16,6 +16,8 @@ pub struct Before {
     pub container_id: Option<String>,
     /// `restartCount`, where it was recorded.
     pub restart_count: Option<i32>,
+    /// Images that were asked for since, and are not any more: a container of one of these is not what is waited for (an addition of ours).
+    pub superseded: Vec<String>,
 }
 
 impl Before {
@@ -25,6 +27,7 @@ impl Before {
             image_id: status.image_id.to_string(),
             container_id: Some(status.container_id.to_string()),
             restart_count: Some(status.restart_count),
+            superseded: Vec::new(),
         })
     }
 }
@@ -62,10 +65,6 @@ impl State {
         let json: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let revision = json.get("revision").and_then(Value::as_str);
         let flag = |field: &str| json.get(field).and_then(Value::as_bool).unwrap_or(false);
-        let names = |value: Option<&Value>| -> Vec<String> {
-            let list = value.and_then(Value::as_array).into_iter().flatten();
-            list.filter_map(Value::as_str).map(str::to_owned).collect()
-        };
         let before = json.get("lastContainerStatuses").and_then(Value::as_object);
         let batches = json.get("containerBatchesRecord").and_then(Value::as_array);
         Ok(State {
@@ -85,11 +84,11 @@ impl State {
                 ref_metadata: ref_metadata_of(json.get("nextContainerRefMetadata")),
                 resources: values(json.get("nextContainerResources")),
             },
-            required_ready: names(json.pointer("/preCheckBeforeNext/containersRequiredReady")),
+            required_ready: strings(json.pointer("/preCheckBeforeNext/containersRequiredReady")),
             batches: batches
                 .into_iter()
                 .flatten()
-                .map(|batch| (time(batch.get("timestamp")), names(batch.get("containers"))))
+                .map(|batch| (time(batch.get("timestamp")), strings(batch.get("containers"))))
                 .collect(),
         })
     }
@@ -141,6 +140,12 @@ impl State {
     }
 }
 
+/// A list of texts; entries that are not texts are left out.
+fn strings(value: Option<&Value>) -> Vec<String> {
+    let list = value.and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 fn read_before(value: &Value) -> Before {
     let text = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
     let count = value.get("restartCount").and_then(Value::as_i64);
@@ -148,6 +153,7 @@ fn read_before(value: &Value) -> Before {
         image_id: text("imageID").unwrap_or_default(),
         container_id: text("containerID"),
         restart_count: count.and_then(|n| i32::try_from(n).ok()),
+        superseded: strings(value.get("superseded")),
     }
 }
 
@@ -158,6 +164,9 @@ fn before_json(before: &Before) -> Value {
     }
     if let Some(count) = before.restart_count {
         json["restartCount"] = json!(count);
+    }
+    if !before.superseded.is_empty() {
+        json["superseded"] = json!(before.superseded);
     }
     json
 }

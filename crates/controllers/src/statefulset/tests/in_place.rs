@@ -241,6 +241,64 @@ fn rule_4_6_traps_of_completion() {
 }
 
 #[test]
+fn rule_4_6_a_container_of_an_update_that_was_overtaken_is_not_what_is_waited_for() {
+    // From v1 to v0, and to v2 before the container of v0 was there.
+    let mut noted = note("new", 30);
+    noted.before.get_mut("main").expect("it is noted").superseded = vec!["v0".to_owned()];
+    for (what, image, id, restarts, complete) in [
+        ("the old one still", "v1", "id-of-v1", 0, false),
+        ("the one between", "v0", "id-of-v0", 1, false),
+        ("the one asked for", "v2", "id-of-v2", 2, true),
+        (
+            "the one asked for, and the one between never came up",
+            "v2",
+            "id-of-v2",
+            1,
+            true,
+        ),
+        (
+            "content of the one between under the new name",
+            "v0",
+            "id-of-v0",
+            2,
+            true,
+        ),
+    ] {
+        let fixture = out(seen("web-0", "new", "v2"))
+            .annotated(STATE, &noted.to_text())
+            .detailed(|d| {
+                let mut status = container_status(image);
+                status.image_id = id.into();
+                status.restart_count = restarts;
+                status.started_at = Some(at(NOW - 5));
+                d.statuses = Box::new([Some(status)]);
+                d.observed_generation = d.generation;
+            });
+        let decision = in_place(1).pod(fixture).decide();
+        assert_eq!(patches(&decision).len() == 1, complete, "{what}");
+    }
+}
+
+#[test]
+fn rule_4_6_an_update_that_is_overtaken_is_remembered_also_through_a_grace_period() {
+    // Asked for v0, which has not come up, from v1; now the set wants v2.
+    let stored = |grace: Option<&str>| {
+        let fixture = out(seen("web-0", "old", "v0"))
+            .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
+            .annotated(STATE, &note("old", 30).to_text());
+        grace.map_or_else(|| fixture.clone(), |text| fixture.clone().annotated(GRACE, text))
+    };
+    let grace = json!({"revision": "old", "containerImages": {"main": "v9"}, "graceSeconds": 30}).to_string();
+    for (what, fixture) in [("at once", stored(None)), ("in a grace period", stored(Some(&grace)))] {
+        let decision = in_place(1).pod(fixture).decide();
+        let found = patches(&decision);
+        let (_, _, _, body) = found.iter().find(|(stage, ..)| *stage == "in-place").expect(what);
+        assert_eq!(body["spec"]["containers"][0]["image"], "v2", "{what}");
+        assert_eq!(state_of(body).before["main"].superseded, ["v0"], "{what}");
+    }
+}
+
+#[test]
 fn rule_4_6_the_node_agent_knows_better() {
     let meta = |id: &str, hash: u32| {
         json!({"containers": [{"name": "main", "containerID": id, "hashes": {"plainHash": hash}}]}).to_string()
