@@ -3,6 +3,7 @@
 use flotilla_localcluster::{Cluster, Component, real_node_unavailable};
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whether this machine cannot run a real node; says so.
 fn is_skipped(test: &str) -> bool {
@@ -86,11 +87,19 @@ fn run(cluster: &Cluster, version: &str) {
     assert!(kubectl(cluster, &["logs", "web"]).contains(&format!("serving {version}")));
 }
 
+/// What is left on a machine is looked for on all of it, so one test at a time makes nodes.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_real_node_runs_containers_beside_another_and_leaves_nothing_behind() {
     if is_skipped("a_real_node_runs_containers_beside_another_and_leaves_nothing_behind") {
         return;
     }
+    let _alone = alone();
     let before = traces();
     let first = start(Cluster::disposable("it-real-one"));
     let second = start(Cluster::disposable("it-real-two"));
@@ -119,6 +128,7 @@ fn what_a_killed_run_has_left_of_a_real_node_is_taken_down() {
     if is_skipped("what_a_killed_run_has_left_of_a_real_node_is_taken_down") {
         return;
     }
+    let _alone = alone();
     // A process that has ended, which is what a killed run is to the next one.
     let mut ended = std::process::Command::new("true").spawn().expect("true runs");
     ended.wait().expect("true ends");
