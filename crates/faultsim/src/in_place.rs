@@ -176,6 +176,8 @@ impl World {
 }
 
 /// Whether a patch of a pod changes what its containers are made from, or takes it out of service.
+// Independent facts, not a state.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     /// An image is another.

@@ -260,7 +260,7 @@ fn leaves_for_a_reason(decision: &Decision) -> Verdict {
         let restarts = patches().any(|(other, body)| {
             let images = body.pointer("/spec/containers/0/image").is_some();
             let later = body.pointer("/metadata/annotations/apps.kruise.io~1inplace-update-grace");
-            other == key && (images || later.is_some_and(|grace| grace.is_string()))
+            other == key && (images || later.is_some_and(serde_json::Value::is_string))
         });
         require(restarts, "4.4 resources", || {
             format!("{} leaves service although none of its containers restarts", key.name)
