@@ -175,7 +175,7 @@ impl Plan<'_> {
             ..InPlaceState::default()
         };
         self.wake_within(grace.period);
-        let writes = course.target(self).begin_later(&state, grace, json!({}));
+        let writes = course.target(self).begin_later(state, grace, json!({}));
         self.write(ordinal, writes);
     }
 

@@ -217,7 +217,7 @@ impl Plan<'_> {
                 spec: spec.clone(),
                 period,
             };
-            target.begin_later(&state, &grace, metadata)
+            target.begin_later(state, &grace, metadata)
         };
         self.write(ordinal, writes);
     }

@@ -9,6 +9,7 @@ use crate::wire::lease::micro_time;
 use crate::wire::status::Status;
 use crate::wire::{self, Encoding, body};
 use bytes::Bytes;
+use flotilla_model::template::canonical;
 use flotilla_model::{Command, ObjectKey, PatchKind, Resource, Subresource};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -224,7 +225,8 @@ fn request(
     if body.is_some() {
         builder = builder.header(CONTENT_TYPE, content_type);
     }
-    let bytes = body.map(serde_json::to_vec).transpose().map_err(|e| e.to_string())?;
+    // Go's spelling, since a revision's data is stored as it is sent, and Go managers compare it by its bytes (rule 1.1.2).
+    let bytes = body.map(|body| canonical(body).into_bytes());
     builder
         .body(bytes.map_or_else(Body::empty, Body::from))
         .map_err(|e| e.to_string())

@@ -36,6 +36,9 @@ const ZERO_IS_ABSENT: &[&str] = &[
     "partition",
 ];
 
+/// Maps whose values are quantities.
+pub(super) const QUANTITIES: &[&str] = &["limits", "requests", "overhead", "capacity"];
+
 /// Scalar defaults: (field, its parent field or `*`, default).
 const DEFAULTS: &[(&str, &str, &str)] = &[
     ("restartPolicy", "spec", "\"Always\""),
@@ -207,7 +210,7 @@ fn prune(value: &mut Value, parent: &str) {
                     tells(field, child, parent)
                 }
             });
-            if matches!(parent, "limits" | "requests" | "overhead" | "capacity") {
+            if QUANTITIES.contains(&parent) {
                 object.values_mut().for_each(quantity);
             }
             if parent == "emptyDir" || parent == "resourceFieldRef" {

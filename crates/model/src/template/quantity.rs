@@ -75,6 +75,41 @@ pub fn parse_millis(text: &str) -> Option<u64> {
     u64::try_from((nano + 999_999) / 1_000_000).ok()
 }
 
+/// The shortest spelling that Kubernetes has for a quantity, in the same kind of units; `None` if it does not parse.
+///
+/// Format: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>, "canonical form".
+pub(super) fn canonical_quantity(text: &str) -> Option<String> {
+    const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+    const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    const ONE: i128 = 1_000_000_000;
+    let nano = parse_nano(text)?;
+    let text = text.trim();
+    let exponent = text.contains(['e', 'E']) && !text.ends_with('E') && !text.ends_with("Ei");
+    if exponent {
+        // Kept: Kubernetes shortens these too, but nobody writes them, and any spelling of them means the same.
+        return Some(text.to_owned());
+    }
+    if text.ends_with('i') && nano.abs() >= 1024 * ONE {
+        let mut whole = (nano + nano.signum() * (ONE - 1)) / ONE;
+        let mut unit = 0;
+        while whole % 1024 == 0 && unit + 1 < BINARY.len() {
+            whole /= 1024;
+            unit += 1;
+        }
+        return Some(format!("{whole}{}", BINARY[unit]));
+    }
+    if nano == 0 {
+        return Some("0".to_owned());
+    }
+    let mut number = nano;
+    let mut unit = 0;
+    while number % 1000 == 0 && unit + 1 < DECIMAL.len() {
+        number /= 1000;
+        unit += 1;
+    }
+    Some(format!("{number}{}", DECIMAL[unit]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,5 +136,29 @@ mod tests {
             assert_eq!(parse_millis(text), Some(millis), "{text}");
         }
         assert_eq!(parse_millis("-1"), None);
+    }
+
+    #[test]
+    fn rule_1_1_2_quantities_have_one_shortest_spelling() {
+        for (written, shortest) in [
+            ("1000m", "1"),
+            ("0.5", "500m"),
+            ("1500m", "1500m"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("512Ki", "512Ki"),
+            ("0.5Ki", "512"),
+            ("1073741824", "1073741824"),
+            ("1000k", "1M"),
+            ("100", "100"),
+            ("2000", "2k"),
+            ("0", "0"),
+            ("0Mi", "0"),
+            ("-1000m", "-1"),
+            ("1e3", "1e3"),
+        ] {
+            assert_eq!(canonical_quantity(written).as_deref(), Some(shortest), "{written}");
+        }
+        assert_eq!(canonical_quantity("much"), None);
     }
 }

@@ -34,9 +34,7 @@ pub struct Target<'a> {
 impl Target<'_> {
     /// Begins an update: its first batch at once, the rest noted in `state`. `metadata` is patched with it (revision, lifecycle).
     pub fn begin(&self, mut state: State, spec: &UpdateSpec, metadata: Value) -> Writes {
-        state.env_from_metadata |= spec.env_from_metadata;
-        state.resources |= !spec.changes.resources.is_empty();
-        state.images |= !spec.changes.images.is_empty();
+        state.will_change(spec);
         let mut all = metadata;
         if spec.metadata.is_object() {
             let mut under = spec.metadata.clone();
@@ -90,7 +88,8 @@ impl Target<'_> {
     }
 
     /// Notes an update whose containers change when the grace period has ended.
-    pub fn begin_later(&self, state: &State, grace: &super::grace::Grace, mut metadata: Value) -> Writes {
+    pub fn begin_later(&self, mut state: State, grace: &super::grace::Grace, mut metadata: Value) -> Writes {
+        state.will_change(&grace.spec);
         self.note(&mut metadata, names::IN_PLACE_STATE, &state.to_text());
         self.note(&mut metadata, names::IN_PLACE_GRACE, &grace.to_text());
         Writes {

@@ -90,7 +90,9 @@ fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, updated_at
         .as_deref()
         .is_some_and(|id| *id != *now.container_id);
     let counted = before.restart_count.is_some_and(|count| now.restart_count > count);
-    let restarted = (is_other || counted) && now.started_at.is_some_and(|at| at >= whole(updated_at));
+    // A Go manager notes neither: a container that has restarted, and not before the update, has done so for it.
+    let unknown = before.container_id.is_none() && before.restart_count.is_none() && now.restart_count > 0;
+    let restarted = (is_other || counted || unknown) && now.started_at.is_some_and(|at| at >= whole(updated_at));
     let by_digest = image::digest(&spec.image).is_some_and(|digest| image::digest(&now.image_id) == Some(digest));
     by_digest || restarted && has_seen
 }
