@@ -61,6 +61,7 @@ const SUITES: &[(&str, &str)] = &[
     ("plans, and what then happens on a real control plane", "plan"),
     ("admission and conversion on a real control plane", "webhook"),
     ("installing, rights, migrating, and the chart", "install"),
+    ("sets that a Go manager left half done", "handover"),
     ("faults on a real control plane", "faults"),
     ("pods on a real node", "real_node"),
 ];
