@@ -5,6 +5,7 @@
 //! normal form therefore works on JSON and removes what Kubernetes would fill in or ignore (rule 1.1.6); fields it has never
 //! heard of stay and count.
 
+pub mod in_place;
 mod normal;
 mod quantity;
 
