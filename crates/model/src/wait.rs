@@ -43,6 +43,17 @@ pub enum WaitCause {
         /// What the kubelet says.
         message: String,
     },
+    /// A container must not start before others (container launch priority), and the key that lets it go is not there yet.
+    LaunchBarrier {
+        /// The container.
+        container: String,
+        /// The config map that the kubelet looks into.
+        barrier: String,
+        /// The key that it misses.
+        key: String,
+        /// Containers that have to be up before; none if the key should be there already.
+        behind: Vec<String>,
+    },
     /// The pod is ready, but not yet for as long as is asked.
     PodNotAvailable {
         /// What is left, in milliseconds.
@@ -261,7 +272,7 @@ impl WaitCause {
                 _ => "lifecycle.inPlaceUpdate",
             },
             WaitCause::InPlaceGrace { .. } => "inPlaceUpdateStrategy.gracePeriodSeconds",
-            WaitCause::InPlaceBatch { .. } => "container launch priority",
+            WaitCause::InPlaceBatch { .. } | WaitCause::LaunchBarrier { .. } => "container launch priority",
             WaitCause::InPlaceRestart { .. } | WaitCause::InPlaceEnvironment { .. } | WaitCause::InPlaceUnreadable => {
                 "an update in place is complete when its containers are"
             }
@@ -286,6 +297,10 @@ impl WaitCause {
             WaitCause::ContainerCannotStart { container, .. } => {
                 format!("see kubectl logs --previous {subject} -c {container}, or roll back with flotilla rollout undo")
             }
+            WaitCause::LaunchBarrier { barrier, behind, .. } => match behind.first() {
+                Some(first) => format!("see kubectl describe pod {subject} and kubectl logs {subject} -c {first}"),
+                None => format!("see kubectl describe configmap {barrier}: it has to belong to pod {subject}"),
+            },
             WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
                 format!("make {behind} healthy, or delete it if its revision is broken")
             }
@@ -388,6 +403,21 @@ impl fmt::Display for WaitCause {
                 reason,
                 message,
             } => labelled(f, &format!("container {container} cannot start"), reason, message),
+            WaitCause::LaunchBarrier {
+                container,
+                barrier,
+                key,
+                behind,
+            } => {
+                write!(
+                    f,
+                    "container {container} waits for key {key} of its launch barrier, config map {barrier}"
+                )?;
+                match behind.as_slice() {
+                    [] => Ok(()),
+                    names => write!(f, ", which comes when {} can be used", short_list(names)),
+                }
+            }
             WaitCause::PodNotAvailable { remaining } => {
                 write!(f, "is ready, and available in {}", seconds(*remaining))
             }
