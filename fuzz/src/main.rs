@@ -5,7 +5,7 @@
 mod meter;
 
 use flotilla_fuzz::{Random, TARGETS, Target};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -81,7 +81,7 @@ struct Pool {
     inputs: Vec<Vec<u8>>,
     kept: usize,
     next: usize,
-    reached: HashSet<u64>,
+    reached: BTreeSet<u64>,
 }
 
 impl Pool {
@@ -110,7 +110,7 @@ fn run(target: &Target, time: Duration, seed: u64, root: &Path) -> Result<(), St
         kept: kept.len(),
         inputs: kept.clone(),
         next: 0,
-        reached: HashSet::new(),
+        reached: BTreeSet::new(),
     };
     let mut random = Random::new(seed);
     let (begin, processor) = (Instant::now(), meter::processor_seconds());
@@ -135,7 +135,7 @@ fn run(target: &Target, time: Duration, seed: u64, root: &Path) -> Result<(), St
         if before.elapsed().as_secs_f64() > INPUT_SECONDS_MAX && cost(target, &input) > INPUT_SECONDS_MAX {
             return broken("takes too long");
         }
-        if tried % MEMORY_EVERY == 0 && meter::memory_kb_max() > MEMORY_KB_MAX {
+        if tried.is_multiple_of(MEMORY_EVERY) && meter::memory_kb_max() > MEMORY_KB_MAX {
             return broken(&format!("or one of the {MEMORY_EVERY} before takes too much memory"));
         }
         pool.note(input, reached.things());

@@ -297,10 +297,6 @@ impl WaitCause {
             WaitCause::ContainerCannotStart { container, .. } => {
                 format!("see kubectl logs --previous {subject} -c {container}, or roll back with flotilla rollout undo")
             }
-            WaitCause::LaunchBarrier { barrier, behind, .. } => match behind.first() {
-                Some(first) => format!("see kubectl describe pod {subject} and kubectl logs {subject} -c {first}"),
-                None => format!("see kubectl describe configmap {barrier}: it has to belong to pod {subject}"),
-            },
             WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
                 format!("make {behind} healthy, or delete it if its revision is broken")
             }
@@ -348,7 +344,7 @@ impl WaitCause {
         })
     }
 
-    /// What the user can do about a hook or an update in place.
+    /// What the user can do about a hook, a launch barrier or an update in place.
     fn advice_in_place(&self, subject: &str) -> Option<String> {
         Some(match self {
             WaitCause::HookHolds { markers, .. } => {
@@ -363,6 +359,10 @@ impl WaitCause {
                     markers.join(", ")
                 )
             }
+            WaitCause::LaunchBarrier { barrier, behind, .. } => match behind.first() {
+                Some(first) => format!("see kubectl describe pod {subject} and kubectl logs {subject} -c {first}"),
+                None => format!("see kubectl describe configmap {barrier}: it has to belong to pod {subject}"),
+            },
             WaitCause::InPlaceBatch { .. } => format!("see kubectl describe pod {subject}"),
             WaitCause::InPlaceRestart { container } => {
                 format!("see kubectl describe pod {subject} and kubectl logs {subject} -c {container}")
@@ -403,21 +403,6 @@ impl fmt::Display for WaitCause {
                 reason,
                 message,
             } => labelled(f, &format!("container {container} cannot start"), reason, message),
-            WaitCause::LaunchBarrier {
-                container,
-                barrier,
-                key,
-                behind,
-            } => {
-                write!(
-                    f,
-                    "container {container} waits for key {key} of its launch barrier, config map {barrier}"
-                )?;
-                match behind.as_slice() {
-                    [] => Ok(()),
-                    names => write!(f, ", which comes when {} can be used", short_list(names)),
-                }
-            }
             WaitCause::PodNotAvailable { remaining } => {
                 write!(f, "is ready, and available in {}", seconds(*remaining))
             }
@@ -479,11 +464,26 @@ impl fmt::Display for WaitCause {
 }
 
 impl WaitCause {
-    /// What is said of a hook or an update in place.
+    /// What is said of a hook, a launch barrier or an update in place.
     fn fmt_in_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WaitCause::HookLacks { hook, markers } => write!(f, "hook {hook} waits for {}", short_list(markers)),
             WaitCause::HookHolds { hook, markers } => write!(f, "hook {hook} holds it by {}", short_list(markers)),
+            WaitCause::LaunchBarrier {
+                container,
+                barrier,
+                key,
+                behind,
+            } => {
+                write!(
+                    f,
+                    "container {container} waits for key {key} of its launch barrier, config map {barrier}"
+                )?;
+                match behind.as_slice() {
+                    [] => Ok(()),
+                    names => write!(f, ", which comes when {} can be used", short_list(names)),
+                }
+            }
             WaitCause::InPlaceGrace { remaining } => {
                 write!(f, "out of service, and changed in place in {}", seconds(*remaining))
             }

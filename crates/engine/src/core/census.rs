@@ -1,7 +1,7 @@
 //! What there is of each kind, counted: for whoever answers questions beside the core and must not wait for it.
 
 use super::Core;
-use flotilla_model::{ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetRecord, StorageClassRecord};
+use flotilla_model::{Labels, ObjectKey, Reader, Resource, RevisionRecord, SetRecord, StorageClassRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -63,11 +63,21 @@ impl Core {
 
     /// A revision that does not exist any more says nothing; nor does a pod that is going.
     fn revisions_of_pods(&self, set: &SetRecord) -> Vec<Arc<RevisionRecord>> {
-        let pods = self.cache.pods.of_owner(&set.meta.uid).iter();
-        let names: BTreeSet<&str> = pods
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        let mut last: Option<&Labels> = None;
+        for pod in self
+            .cache
+            .pods
+            .of_owner(&set.meta.uid)
+            .iter()
             .filter(|pod| !pod.is_terminating())
-            .filter_map(|pod| PodRecord::revision(pod))
-            .collect();
+        {
+            // Pods of one revision share their labels.
+            if !last.is_some_and(|labels| labels.is_same(&pod.meta.labels)) {
+                names.extend(pod.revision());
+            }
+            last = Some(&pod.meta.labels);
+        }
         let revision = |name: &str| self.cache.revision(&set.meta.key.sibling(name)).cloned();
         names.into_iter().filter_map(revision).collect()
     }
