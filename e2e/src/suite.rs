@@ -2,6 +2,8 @@
 
 use crate::api::{Api, name};
 use crate::clock;
+use crate::manager::Manager;
+use flotilla_localcluster::{Builder, Cluster};
 use http::Method;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
@@ -15,13 +17,41 @@ where
     Fut: Future<Output = ()>,
 {
     Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Failed::from)?;
-        runtime.block_on(scenario());
+        runtime().map_err(Failed::from)?.block_on(scenario());
         Ok(())
     })
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Does what a suite does outside of its scenarios.
+///
+/// # Panics
+/// Without a runtime.
+pub fn wait_for<T>(work: impl Future<Output = T>) -> T {
+    runtime().expect("a runtime").block_on(work)
+}
+
+/// Starts the cluster that the scenarios of a suite share, for our manager to control its sets, and has done with it what they rest on.
+///
+/// # Panics
+/// Without a cluster.
+pub fn start(cluster: Builder, prepare: impl AsyncFnOnce(&Api)) -> Cluster {
+    let cluster = cluster.without_statefulset_controller().start().expect("a cluster");
+    wait_for(async { prepare(&Api::connect(cluster.kubeconfig_path()).await).await });
+    cluster
+}
+
+/// Prints the end of a manager's log, for whoever looks into a scenario that failed.
+pub fn print_last_words(manager: &Manager, lines: usize) {
+    let log = manager.log();
+    let tail: Vec<&str> = log.lines().rev().take(lines).collect();
+    eprintln!(
+        "the manager's last words:\n{}",
+        tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+    );
 }
 
 /// Connects, and makes a namespace for one scenario.

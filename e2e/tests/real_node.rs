@@ -54,21 +54,10 @@ fn main() -> ExitCode {
         return libtest_mimic::run(&arguments, skipped.collect()).exit_code();
     }
     arguments.test_threads.get_or_insert(4);
-    let cluster = Cluster::disposable("e2e-real-node")
-        .nodes(0)
-        .real_node()
-        .without_statefulset_controller()
-        .start()
-        .expect("a cluster with a real node");
-    let kubeconfig = cluster.kubeconfig_path().to_owned();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
-        let api = Api::connect(&kubeconfig).await;
-        suite::install_crds(&api, std::convert::identity).await;
+    let cluster = suite::start(Cluster::disposable("e2e-real-node").nodes(0).real_node(), async |api| {
+        suite::install_crds(api, std::convert::identity).await;
     });
+    let kubeconfig = cluster.kubeconfig_path().to_owned();
     let manager = Manager::alone(&kubeconfig);
     let lab = Lab {
         kubeconfig: Arc::new(kubeconfig),

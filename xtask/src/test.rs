@@ -45,7 +45,7 @@ const STATIC: &[Step] = &[
         ],
     ),
     (
-        "arbitrary input for admission and conversion",
+        "arbitrary input for admission, conversion, protobuf and annotations",
         &["test", "--manifest-path", "fuzz/Cargo.toml", "--locked"],
     ),
     ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),

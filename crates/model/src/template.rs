@@ -6,6 +6,7 @@
 //! heard of stay and count.
 
 mod encoded;
+pub mod in_place;
 mod normal;
 mod quantity;
 

@@ -16,7 +16,7 @@ use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{Area, PodUpdatePolicy};
-use flotilla_model::{PodRecord, Timestamp, WaitCause};
+use flotilla_model::{Failure, PodRecord, Timestamp, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,11 +44,7 @@ impl Plan<'_> {
             let pod = occupant.pod.clone();
             let abandoned = match &progress.stage {
                 Stage::Lost(error) => Some(format!("what its grace period was for cannot be read: {error}")),
-                Stage::Missing(Missing::Infeasible(message)) => {
-                    self.tell_infeasible(&pod, message);
-                    let may = self.view.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
-                    may.then(|| "its node cannot give it its resources".to_owned())
-                }
+                Stage::Missing(Missing::Infeasible(message)) => self.give_up_resize(&pod, message),
                 _ => self
                     .is_overdue(&pod, &progress)
                     .then(|| "its update in place does not end".to_owned()),
@@ -57,6 +53,48 @@ impl Plan<'_> {
                 occupant.abandoned = abandoned;
             }
         }
+        self.judge_refused_resizes();
+    }
+
+    /// The API server may know already that a node cannot give what a pod should get, and refuse to write it down: the same as if the
+    /// kubelet had found out (rule 4.6).
+    fn judge_refused_resizes(&mut self) {
+        let refused = |(scope, failure): (&Scope, &Failure)| match scope {
+            Scope::Slot(ordinal) if failure.reason == Failure::NODE_TOO_SMALL => Some((*ordinal, failure.clone())),
+            _ => None,
+        };
+        let refused: Vec<_> = self.hints.failures.iter().filter_map(refused).collect();
+        for (ordinal, failure) in refused {
+            let Some(index) = self.slots.iter().position(|slot| slot.ordinal == ordinal) else {
+                continue;
+            };
+            let concerned = self.slots[index]
+                .occupant
+                .as_ref()
+                .filter(|o| !o.labels.is_updated && o.abandoned.is_none() && o.is_replaceable());
+            let Some(pod) = concerned.map(|o| o.pod.clone()).filter(|_| self.may_update_in_place()) else {
+                continue;
+            };
+            if pod.meta.created > failure.since {
+                // Another pod, which may be on another node.
+                self.hints.failures.remove(&Scope::Slot(ordinal));
+                continue;
+            }
+            // Remembered for as long as it stands: forgotten, it would be tried again.
+            self.held_back.insert(Scope::Slot(ordinal));
+            let abandoned = self.give_up_resize(&pod, &failure.message);
+            if let Some(occupant) = self.slots[index].occupant.as_mut() {
+                occupant.is_stuck = abandoned.is_none();
+                occupant.abandoned = abandoned;
+            }
+        }
+    }
+
+    /// Tells that a pod's node cannot give it its resources, and gives its update up where it may be made again.
+    fn give_up_resize(&mut self, pod: &PodRecord, message: &str) -> Option<String> {
+        self.tell_infeasible(pod, message);
+        let may = self.view.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
+        may.then(|| "its node cannot give it its resources".to_owned())
     }
 
     fn tell_infeasible(&mut self, pod: &PodRecord, message: &str) {

@@ -25,6 +25,8 @@ enum Way {
     InPlace(UpdateSpec),
     /// It would have to be made again, and may not.
     Barred(String),
+    /// It stays as it is, and it has been told why.
+    Stays,
 }
 
 impl Plan<'_> {
@@ -33,6 +35,7 @@ impl Plan<'_> {
         match self.way(index) {
             Way::Recreate => self.delete_slot(index, Report::Delete),
             Way::InPlace(spec) => self.update_in_place(index, &spec),
+            Way::Stays => false,
             Way::Barred(reason) => {
                 let name = self.name(self.slots[index].ordinal);
                 let text = format!("{name}: {reason}");
@@ -68,7 +71,7 @@ impl Plan<'_> {
         }
     }
 
-    fn may_update_in_place(&self) -> bool {
+    pub(super) fn may_update_in_place(&self) -> bool {
         let spec = &self.view.set.spec;
         let policy = spec.pod_update_policy();
         self.is_advanced() && spec.update == UpdateKind::RollingUpdate && policy != PodUpdatePolicy::ReCreate
@@ -80,6 +83,9 @@ impl Plan<'_> {
         };
         if !self.may_update_in_place() || occupant.abandoned.is_some() {
             return Way::Recreate;
+        }
+        if occupant.is_stuck {
+            return Way::Stays;
         }
         let pod = occupant.pod.clone();
         let compared = match (&pod.detail, occupant.storage_differs) {

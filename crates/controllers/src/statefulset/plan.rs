@@ -35,6 +35,8 @@ pub(super) struct Occupant {
     pub(super) progress: Option<Box<Progress>>,
     /// Why its update in place is given up: it has to be made again.
     pub(super) abandoned: Option<String>,
+    /// Its node cannot give it what it should get, and the policy does not let it be made again.
+    pub(super) is_stuck: bool,
     /// This pass has decided about it.
     pub(super) is_dealt_with: bool,
 }
@@ -178,6 +180,7 @@ impl<'v> Plan<'v> {
                 is_restless,
                 progress,
                 abandoned: None,
+                is_stuck: false,
                 is_dealt_with: false,
                 pod: pod.clone(),
                 health,
@@ -264,7 +267,7 @@ impl<'v> Plan<'v> {
         else {
             return false;
         };
-        if retry_at <= self.view.now {
+        if retry_at <= self.view.now || reason == Failure::NODE_TOO_SMALL && self.is_given_up(ordinal) {
             return false;
         }
         self.held_back.insert(scope);
@@ -282,6 +285,16 @@ impl<'v> Plan<'v> {
             self.wait(subject.to_owned(), cause, Some(since));
         }
         true
+    }
+
+    /// Whether the pod of a slot is to be made again instead of being changed: what was refused is not what is tried.
+    fn is_given_up(&self, ordinal: i64) -> bool {
+        let occupant = self
+            .slots
+            .iter()
+            .find(|s| s.ordinal == ordinal)
+            .and_then(|s| s.occupant.as_ref());
+        occupant.is_some_and(|o| o.abandoned.is_some())
     }
 
     /// Deletes a pod of ours, once no hook holds it (rule 3.8). Until then it is out of service as far as the hook asks for it.

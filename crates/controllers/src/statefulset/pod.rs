@@ -1,5 +1,6 @@
 //! What a pod is to its set in this pass: its health, and how its revision compares.
 
+use crate::launch::held_at_barrier;
 use flotilla_api::names;
 use flotilla_model::{Labels, PodRecord, RevisionRecord, Selector, SetKind, Timestamp, WaitCause};
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub(super) fn cause(pod: &PodRecord, health: Health) -> WaitCause {
             node: pod.node.as_deref().map(str::to_owned),
         },
         Health::Ended | Health::NotReady | Health::Available => match &pod.trouble {
+            Some(trouble) if let Some(barrier) = held_at_barrier(pod, trouble) => barrier,
             Some(trouble) if !trouble.container.is_empty() => WaitCause::ContainerCannotStart {
                 container: trouble.container.clone(),
                 reason: trouble.reason.clone(),
