@@ -4,12 +4,10 @@
 //! metadata may change; anything else, fields that are newer than we are included, may not.
 
 use super::{Changes, UpdateSpec};
+use flotilla_api::names;
 use flotilla_model::template::normal_form;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-
-/// Names of variables that injected sidecars get; they never make a container restart.
-const NOT_COUNTED: &[&str] = &["SIDECARSET_VERSION", "SIDECARSET_VERSION_ALT"];
 
 /// One difference between two documents.
 struct Difference<'a> {
@@ -287,7 +285,7 @@ fn users_of(template: &Value, field: &str, key: &str) -> Vec<String> {
     let refers = |entry: &Value| {
         let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str);
         let is_literal = text("/value").is_some_and(|v| !v.is_empty());
-        let is_counted = !NOT_COUNTED.contains(&text("/name").unwrap_or_default());
+        let is_counted = !names::ENV_NOT_COUNTED.contains(&text("/name").unwrap_or_default());
         !is_literal && is_counted && text("/valueFrom/fieldRef/fieldPath") == Some(&path)
     };
     let uses = |c: &&Value| {
