@@ -111,7 +111,9 @@ impl Reason {
             Reason::WouldNotRestart => "its restart policy would not start it again",
             Reason::ImageFirst => "the kubelet restarts it for its image first",
             Reason::Delay => "the kubelet may restart it by itself, or it was stopped a short while ago",
-            Reason::GivenUp => "it was restarted several times for this revision, and its environment never was as it should be",
+            Reason::GivenUp => {
+                "it was restarted several times for this revision, and its environment never was as it should be"
+            }
         }
     }
 }

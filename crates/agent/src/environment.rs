@@ -34,7 +34,10 @@ pub fn hash_of(container: &Container, process: &[String]) -> u64 {
     let value_of = |name: &str| {
         let values = process.iter().filter_map(|entry| entry.split_once('='));
         // As for the process itself, of several of one name the last one counts.
-        values.rev().find(|(key, _)| *key == name).map_or("", |(_, value)| value)
+        values
+            .rev()
+            .find(|(key, _)| *key == name)
+            .map_or("", |(_, value)| value)
     };
     let names = container.environment.iter().map(|(name, _)| name.as_str());
     containers_meta::env_hash(names.map(|name| (name, value_of(name))))

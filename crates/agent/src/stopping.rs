@@ -128,10 +128,14 @@ fn hook(text: &str, notes: &BTreeMap<String, String>, pod_ip: &str) -> Result<Ho
     let handler: Handler = serde_json::from_str(text).map_err(|e| format!("the hook cannot be read: {e}"))?;
     match handler {
         Handler { exec: Some(exec), .. } => Ok(Hook::Exec(exec.command)),
-        Handler { http_get: Some(get), .. } => get.hook(notes, pod_ip).map(Hook::Http),
+        Handler {
+            http_get: Some(get), ..
+        } => get.hook(notes, pod_ip).map(Hook::Http),
         Handler { sleep: Some(sleep), .. } => Ok(Hook::Sleep(Duration::from_secs(sleep.seconds))),
         // As in Kubernetes, where it is a field that nothing carries out.
-        Handler { tcp_socket: Some(_), .. } => Err("tcpSocket is no hook that can be carried out".to_owned()),
+        Handler {
+            tcp_socket: Some(_), ..
+        } => Err("tcpSocket is no hook that can be carried out".to_owned()),
         _ => Err("the hook is of a kind that is not known here".to_owned()),
     }
 }

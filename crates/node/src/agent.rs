@@ -257,7 +257,9 @@ impl Agent {
     fn start_looks(&mut self) {
         let now = self.clock.now();
         while self.looks.len() < self.options.workers {
-            let Some((pod, memory)) = self.pods.begin(now) else { return };
+            let Some((pod, memory)) = self.pods.begin(now) else {
+                return;
+            };
             let (key, uid) = (pod.key.clone(), pod.uid.clone());
             let Some(runtime) = self.runtime_of(&pod) else {
                 // It is looked at when a runtime appears, or when something about it changes.
@@ -335,7 +337,9 @@ impl Agent {
 
     fn start_stop(&mut self, pod: &Arc<Pod>, restart: Restart, now: Timestamp) {
         let Some(runtime) = self.runtime_of(pod) else { return };
-        let Some(entry) = self.pods.get_mut(&pod.key) else { return };
+        let Some(entry) = self.pods.get_mut(&pod.key) else {
+            return;
+        };
         if entry.stopping.contains(&restart.id) {
             return;
         }

@@ -138,7 +138,9 @@ impl Runtime {
 
     /// Who it is.
     pub async fn version(&self) -> Result<Version, CallError> {
-        let request = m::VersionRequest { version: "v1".to_owned() };
+        let request = m::VersionRequest {
+            version: "v1".to_owned(),
+        };
         let answer: m::VersionResponse = self.call(Method::Version, request, QUICKLY).await?;
         Ok(Version {
             name: answer.runtime_name,
@@ -227,7 +229,10 @@ impl Runtime {
         };
         let answer = match tokio::time::timeout(within, asking).await {
             Ok(answer) => answer,
-            Err(_) => Err((Code::DeadlineExceeded, format!("no answer within {} s", within.as_secs()))),
+            Err(_) => Err((
+                Code::DeadlineExceeded,
+                format!("no answer within {} s", within.as_secs()),
+            )),
         };
         let code = answer.as_ref().err().map(|(code, _)| *code);
         self.metrics.called(method.name(), begun.elapsed(), code);

@@ -35,9 +35,7 @@ pub(crate) struct Teller {
 
 impl Teller {
     pub(crate) fn new(api: Api, clock: Arc<Clock>, node: Arc<str>, metrics: Arc<Metrics>) -> Self {
-        let bucket = Arc::new(Mutex::new(Bucket {
-            full_at: clock.now(),
-        }));
+        let bucket = Arc::new(Mutex::new(Bucket { full_at: clock.now() }));
         Teller {
             api,
             clock,

@@ -32,12 +32,7 @@ pub(crate) struct Looked {
 }
 
 /// Looks at a pod. `memory` is a copy: what was found is in what comes back.
-pub(crate) async fn look(
-    tools: &Tools,
-    runtime: &Runtime,
-    pod: &Pod,
-    mut memory: Memory,
-) -> Result<Looked, CallError> {
+pub(crate) async fn look(tools: &Tools, runtime: &Runtime, pod: &Pod, mut memory: Memory) -> Result<Looked, CallError> {
     let told = containers(runtime, pod).await?;
     let decide = |memory: &Memory| {
         decide(View {

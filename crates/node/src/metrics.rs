@@ -74,23 +74,41 @@ impl Metrics {
 
     fn register(&mut self) {
         let all = &mut self.registry;
-        all.register("cri_seconds", "How long calls of the runtime took", self.seconds.clone());
+        all.register(
+            "cri_seconds",
+            "How long calls of the runtime took",
+            self.seconds.clone(),
+        );
         all.register("cri_errors", "Calls of the runtime that failed", self.errors.clone());
         all.register("runtime_info", "Runtimes of the node", self.runtimes.clone());
-        all.register("status_patches", "Notes on pods, by what became of them", self.patches.clone());
+        all.register(
+            "status_patches",
+            "Notes on pods, by what became of them",
+            self.patches.clone(),
+        );
         all.register("kills", "Containers that were stopped", self.kills.clone());
         all.register(
             "env_hash_failures",
             "Environments that could not be read",
             self.env_failures.clone(),
         );
-        all.register("events_dropped", "Events that were not sent", self.events_dropped.clone());
-        all.register("unreadable_pods", "Pods that could not be read", self.unreadable.clone());
+        all.register(
+            "events_dropped",
+            "Events that were not sent",
+            self.events_dropped.clone(),
+        );
+        all.register(
+            "unreadable_pods",
+            "Pods that could not be read",
+            self.unreadable.clone(),
+        );
         all.register("resident_bytes", "Memory of this process", self.resident.clone());
     }
 
     pub(crate) fn called(&self, method: &'static str, took: Duration, failed: Option<Code>) {
-        self.seconds.get_or_create(&Called { method }).observe(took.as_secs_f64());
+        self.seconds
+            .get_or_create(&Called { method })
+            .observe(took.as_secs_f64());
         if let Some(code) = failed {
             let code = format!("{code:?}");
             self.errors.get_or_create(&Failed { method, code }).inc();

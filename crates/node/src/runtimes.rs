@@ -167,7 +167,12 @@ impl Keeper {
         }
         if before.is_none() {
             match runtime.not_ready().await {
-                Ok(None) => tracing::info!(endpoint, name = version.name, version = version.version, "found a runtime"),
+                Ok(None) => tracing::info!(
+                    endpoint,
+                    name = version.name,
+                    version = version.version,
+                    "found a runtime"
+                ),
                 // It can be asked all the same.
                 Ok(Some(why)) => tracing::warn!(endpoint, why, "the runtime says that it is not ready"),
                 Err(error) => return Err(cause("Unreachable", error.to_string())),
@@ -179,7 +184,9 @@ impl Keeper {
 
 /// Whether there is something at an address. One that is not that of a file is asked.
 fn is_there(endpoint: &str) -> bool {
-    endpoint.strip_prefix("unix://").is_none_or(|path| Path::new(path).exists())
+    endpoint
+        .strip_prefix("unix://")
+        .is_none_or(|path| Path::new(path).exists())
 }
 
 /// The cause to tell: of those that answered wrongly, else that there is nothing.

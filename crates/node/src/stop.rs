@@ -75,13 +75,7 @@ async fn still_wanted(
 }
 
 /// Runs the hook, if there is one and time for it, and says how long that took. A hook that fails does not save the container.
-async fn run_hook(
-    teller: &Teller,
-    runtime: &Runtime,
-    pod: &Pod,
-    restart: &Restart,
-    stopping: &Stopping,
-) -> Duration {
+async fn run_hook(teller: &Teller, runtime: &Runtime, pod: &Pod, restart: &Restart, stopping: &Stopping) -> Duration {
     let Some(within) = stopping.hook_within() else {
         return Duration::ZERO;
     };

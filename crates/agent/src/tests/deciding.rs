@@ -4,12 +4,7 @@ use crate::{Decision, Memory, Reason, View, decide};
 use std::time::Duration;
 
 fn decided(pod: &Pod, told: &[Told], memory: &Memory, now: Timestamp) -> Decision {
-    decide(View {
-        pod,
-        told,
-        memory,
-        now,
-    })
+    decide(View { pod, told, memory, now })
 }
 
 /// A memory in which this container was found to have the environment with `ROLE` as it is here.
@@ -134,10 +129,30 @@ fn rule_8_5_guards() {
     let same: fn(&mut Pod, &mut Told, &mut Memory) = |_, _, _| ();
     let other_image: fn(&mut Pod, &mut Told, &mut Memory) = |pod, _, _| pod.containers[0].image = "app:v2".to_owned();
     let rows = [
-        Row { what: "the kubelet has a moment", change: same, after: 2, held: Some(Reason::Delay) },
-        Row { what: "then it is restarted", change: same, after: 3, held: None },
-        Row { what: "the kubelet restarts it for its image", change: other_image, after: 59, held: Some(Reason::ImageFirst) },
-        Row { what: "which does not take forever", change: other_image, after: 60, held: None },
+        Row {
+            what: "the kubelet has a moment",
+            change: same,
+            after: 2,
+            held: Some(Reason::Delay),
+        },
+        Row {
+            what: "then it is restarted",
+            change: same,
+            after: 3,
+            held: None,
+        },
+        Row {
+            what: "the kubelet restarts it for its image",
+            change: other_image,
+            after: 59,
+            held: Some(Reason::ImageFirst),
+        },
+        Row {
+            what: "which does not take forever",
+            change: other_image,
+            after: 60,
+            held: None,
+        },
         Row {
             what: "in service",
             change: |pod, _, _| pod.is_out_of_service = false,
@@ -158,13 +173,17 @@ fn rule_8_5_guards() {
         },
         Row {
             what: "restarted too often for this revision",
-            change: |_, _, memory| (0..RESTARTS_MAX).for_each(|_| memory.is_stopping("main", "containerd://0", "new", at(0))),
+            change: |_, _, memory| {
+                (0..RESTARTS_MAX).for_each(|_| memory.is_stopping("main", "containerd://0", "new", at(0)))
+            },
             after: 3,
             held: Some(Reason::GivenUp),
         },
         Row {
             what: "as often for another revision",
-            change: |_, _, memory| (0..RESTARTS_MAX).for_each(|_| memory.is_stopping("main", "containerd://0", "old", at(0))),
+            change: |_, _, memory| {
+                (0..RESTARTS_MAX).for_each(|_| memory.is_stopping("main", "containerd://0", "old", at(0)))
+            },
             after: 3,
             held: None,
         },

@@ -29,10 +29,22 @@ fn http(host: &str, port: u16, path: &str) -> HttpHook {
 #[test]
 fn rule_9_6_hooks_are_read_from_what_the_kubelet_noted() {
     let rows = [
-        (r#"{"exec":{"command":["/stop","now"]}}"#, Ok(Hook::Exec(vec!["/stop".to_owned(), "now".to_owned()]))),
-        (r#"{"httpGet":{"path":"/bye","port":8081}}"#, Ok(Hook::Http(http("10.0.0.9", 8081, "/bye")))),
-        (r#"{"httpGet":{"path":"bye","port":"admin","scheme":"HTTP"}}"#, Ok(Hook::Http(http("10.0.0.9", 9090, "/bye")))),
-        (r#"{"httpGet":{"port":"8082","host":"example.test"}}"#, Ok(Hook::Http(http("example.test", 8082, "/")))),
+        (
+            r#"{"exec":{"command":["/stop","now"]}}"#,
+            Ok(Hook::Exec(vec!["/stop".to_owned(), "now".to_owned()])),
+        ),
+        (
+            r#"{"httpGet":{"path":"/bye","port":8081}}"#,
+            Ok(Hook::Http(http("10.0.0.9", 8081, "/bye"))),
+        ),
+        (
+            r#"{"httpGet":{"path":"bye","port":"admin","scheme":"HTTP"}}"#,
+            Ok(Hook::Http(http("10.0.0.9", 9090, "/bye"))),
+        ),
+        (
+            r#"{"httpGet":{"port":"8082","host":"example.test"}}"#,
+            Ok(Hook::Http(http("example.test", 8082, "/"))),
+        ),
         (
             r#"{"httpGet":{"port":1,"scheme":"HTTPS","httpHeaders":[{"name":"X","value":"y"}]}}"#,
             Ok(Hook::Http(HttpHook {

@@ -60,7 +60,10 @@ fn rule_8_2_pods_left_alone_are_reported_with_their_next_change() {
     assert!(!relevant(|pod| pod.version = 8, true), "nothing that is noted changed");
     assert!(relevant(|_| (), false), "the annotation was taken away");
     assert!(relevant(|pod| pod.containers[0].id = "containerd://2".to_owned(), true));
-    assert!(relevant(|pod| pod.containers[0].environment[0].1 = "b".to_owned(), true));
+    assert!(relevant(
+        |pod| pod.containers[0].environment[0].1 = "b".to_owned(),
+        true
+    ));
     assert!(relevant(|pod| pod.containers.push(Container::default()), true));
     assert!(relevant(|pod| pod.is_out_of_service = true, true));
 }

@@ -5,9 +5,9 @@
 
 use super::clock::Clock;
 use super::fence::Fence;
+use super::http::{self, Query};
 use super::requests::{Asked, Raw, read, send};
 use super::watch::{Feed, Watcher};
-use super::http::{self, Query};
 use super::{discovery, render};
 use crate::core::census::Census;
 use crate::core::request::{Request, RequestId};

@@ -243,7 +243,10 @@ impl Watcher {
 
     async fn get(&self, query: &str, accept: &str) -> Result<Response<Body>, End> {
         let labels = self.resource.selector().map(|label| format!("&labelSelector={label}"));
-        let fields = self.fields.as_deref().map(|fields| format!("&fieldSelector={}", percent_encoded(fields)));
+        let fields = self
+            .fields
+            .as_deref()
+            .map(|fields| format!("&fieldSelector={}", percent_encoded(fields)));
         let uri = format!(
             "{}?{query}{}{}",
             self.resource.collection_path(self.namespace.as_deref()),
@@ -299,8 +302,7 @@ fn jitter(below: u64) -> u64 {
 
 /// A continue token is base64, of which `+`, `/` and `=` mean something in a query. So does the sign of equality in a selector.
 fn percent_encoded(text: &str) -> String {
-    text
-        .replace('%', "%25")
+    text.replace('%', "%25")
         .replace('+', "%2B")
         .replace('/', "%2F")
         .replace('=', "%3D")

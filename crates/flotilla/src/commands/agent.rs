@@ -17,7 +17,10 @@ pub async fn run(cluster_args: &ClusterArgs, args: AgentArgs) -> Result<Exit, Er
     }
     let client = connection::connect(cluster::config(cluster_args).await?).map_err(Error::Config)?;
     let options = Options {
-        endpoints: endpoints(&args.runtime_endpoint, args.socket_file.as_deref().filter(|f| !f.is_empty())),
+        endpoints: endpoints(
+            &args.runtime_endpoint,
+            args.socket_file.as_deref().filter(|f| !f.is_empty()),
+        ),
         node: args.node_name,
         address: args.addr.0,
         workers: usize::from(args.containermeta_workers),
