@@ -146,6 +146,10 @@ pub fn decide(view: View<'_>) -> Decision {
     if !pod.is_concerned || pod.is_terminating || pod.is_terminal {
         return decision;
     }
+    // A runtime that has just started may not know its containers yet; what is noted is not taken back for that.
+    if view.told.is_empty() {
+        return decision;
+    }
     let noted = pod.noted.as_deref().map(containers_meta::parse).unwrap_or_default();
     let mut entries = Vec::new();
     for container in pod.containers.iter().filter(|c| !c.id.is_empty()) {

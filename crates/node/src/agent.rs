@@ -38,6 +38,9 @@ const RUNTIME_MISSED_AFTER: Duration = Duration::from_secs(120);
 /// What has failed is tried again after this, and later each time, up to the cap.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(50));
 
+/// What right before was not wanted any more is decided anew after this, should the watch not tell before.
+const UNWANTED_AGAIN_AFTER: Duration = Duration::from_secs(3);
+
 /// How an agent runs.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -375,12 +378,15 @@ impl Agent {
             return;
         };
         entry.stopping.remove(&restart.id);
-        if outcome != Outcome::NotWanted {
-            let revision = entry.pod.revision.clone();
-            entry
-                .memory
-                .is_stopping(&restart.container, &restart.id, &revision, now);
+        if outcome == Outcome::NotWanted {
+            // The watch is behind what was read; it will tell.
+            entry.wake(now + UNWANTED_AGAIN_AFTER);
+            return;
         }
+        let revision = entry.pod.revision.clone();
+        entry
+            .memory
+            .is_stopping(&restart.container, &restart.id, &revision, now);
         entry.wake(now + RETRY.0);
     }
 

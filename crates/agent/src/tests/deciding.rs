@@ -65,6 +65,12 @@ fn rule_8_3_a_status_that_lags_behind_changes_nothing_yet() {
 }
 
 #[test]
+fn rule_8_3_a_runtime_that_knows_nothing_changes_nothing() {
+    let pod = noted(pod("a"), &[entry("containerd://1", Some("a"))]);
+    assert_eq!(decided(&pod, &[], &Memory::default(), at(0)), Decision::default());
+}
+
+#[test]
 fn rule_8_2_pods_that_are_not_concerned_are_left_alone() {
     for change in [
         |pod: &mut Pod| pod.is_concerned = false,
