@@ -8,7 +8,7 @@ use http::Method;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One scenario as a test.
 pub fn trial<F, Fut>(name: impl Into<String>, scenario: F) -> Trial
@@ -70,6 +70,19 @@ pub async fn make_namespace(api: &Api, namespace: &str) {
         accounts.contains_key("default")
     })
     .await;
+}
+
+/// A kubeconfig of whoever has this token, beside the administrator's; with another address of the API server, if one is given.
+pub fn kubeconfig_with(admin: &Path, name: &str, token: &Value, server: Option<String>) -> PathBuf {
+    let mut config: Value = serde_json::from_slice(&std::fs::read(admin).expect("it is there")).expect("it is JSON");
+    if let Some(server) = server {
+        config["clusters"][0]["cluster"]["server"] = json!(server);
+    }
+    let user = config["contexts"][0]["context"]["user"].clone();
+    config["users"] = json!([{"name": user, "user": {"token": token}}]);
+    let kubeconfig = admin.with_file_name(format!("{name}.kubeconfig"));
+    std::fs::write(&kubeconfig, config.to_string()).expect("it can be written");
+    kubeconfig
 }
 
 /// Path of the definitions.

@@ -4,6 +4,7 @@
 //! looks at them through a [`Reader`] and answers with a [`Decision`]: commands in stages, the status it wants, events, and a
 //! reason for everything it waits for. Nothing here does I/O, reads a clock, or draws a random number.
 
+pub mod containers_meta;
 pub mod controller;
 pub mod decision;
 pub mod hints;

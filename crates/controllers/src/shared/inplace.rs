@@ -9,7 +9,6 @@ pub mod batch;
 pub mod complete;
 pub mod eligible;
 pub mod grace;
-pub mod hash;
 pub mod image;
 pub mod progress;
 pub mod state;

@@ -327,7 +327,8 @@ impl EnvVar {
             None => (false, path.strip_prefix("metadata.annotations['")?),
         };
         let key = rest.strip_suffix("']")?;
-        self.value.is_empty().then(|| MetadataEnv {
+        let counts = self.value.is_empty() && !names::ENV_NOT_COUNTED.contains(&self.name.as_str());
+        counts.then(|| MetadataEnv {
             name: interner.string(&self.name),
             is_label,
             key: interner.string(key),

@@ -2,11 +2,10 @@
 //! metadata everything (rule 4.1).
 
 use super::{Changes, UpdateSpec};
+use flotilla_api::names;
 use flotilla_model::template::in_place::{Changed, Comparable, ContainerChange, container_changes};
 use serde_json::{Map, Value, json};
 
-/// Names of variables that injected sidecars get; they never make a container restart.
-const NOT_COUNTED: &[&str] = &["SIDECARSET_VERSION", "SIDECARSET_VERSION_ALT"];
 
 /// What brings a pod of template `old` to template `new`, or why that cannot be done in place.
 pub fn compare(old: &Value, new: &Value) -> Result<UpdateSpec, String> {
@@ -94,7 +93,7 @@ fn users_of(template: &Value, field: &str, key: &str) -> Vec<String> {
     let refers = |entry: &Value| {
         let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str);
         let is_literal = text("/value").is_some_and(|v| !v.is_empty());
-        let is_counted = !NOT_COUNTED.contains(&text("/name").unwrap_or_default());
+        let is_counted = !names::ENV_NOT_COUNTED.contains(&text("/name").unwrap_or_default());
         !is_literal && is_counted && text("/valueFrom/fieldRef/fieldPath") == Some(&path)
     };
     let uses = |c: &&Value| {

@@ -181,10 +181,10 @@ fn rule_4_6_an_update_that_is_overtaken_is_remembered_also_through_a_grace_perio
 
 #[test]
 fn rule_4_6_the_node_agent_knows_better() {
-    let meta = |id: &str, hash: u32| {
+    let meta = |id: &str, hash: u64| {
         json!({"containers": [{"name": "main", "containerID": id, "hashes": {"plainHash": hash}}]}).to_string()
     };
-    let of = |image: &str| crate::shared::inplace::hash::container("main", image);
+    let of = |image: &str| flotilla_model::containers_meta::plain_hash("main", image);
     for (id, hash, complete) in [
         ("containerd://1", of("v2"), true),
         ("containerd://1", of("docker.io/library/v2:latest"), true),
@@ -243,7 +243,7 @@ fn rule_8_12_the_deadline_reports_and_may_recreate() {
 #[test]
 fn rule_4_6_environments_are_complete_when_the_agent_says_so() {
     use flotilla_model::records::MetadataEnv;
-    let expected = crate::shared::inplace::hash::environment([("ROLE", "leader")]);
+    let expected = flotilla_model::containers_meta::env_hash([("ROLE", "leader")]);
     let state = InPlaceState {
         env_from_metadata: true,
         images: false,
