@@ -13,6 +13,7 @@ pub mod hash;
 pub mod image;
 pub mod progress;
 pub mod state;
+mod tested;
 
 use flotilla_model::records::{ContainerSpec, PodDetail};
 use serde_json::{Map, Value, json};

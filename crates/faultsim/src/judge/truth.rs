@@ -1,7 +1,7 @@
 //! Writes, judged by what really is at the moment at which they take effect.
 
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
-use crate::in_place::{Change, InPlace, unheld};
+use crate::in_place::{Change, InPlace, in_course, unheld};
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::PodDetail;
@@ -96,15 +96,19 @@ pub(crate) struct Judge {
     pub(super) sets_deleted: BTreeMap<Uid, Timestamp>,
     /// How pods are updated in place.
     in_place: Option<InPlace>,
+    /// How far the clocks of managers are apart.
+    apart: Duration,
     /// Pods whose images a manager has changed, with the generation of the set that was seen.
     changed: BTreeSet<(Uid, Uid, i64)>,
 }
 
 impl Judge {
-    pub(crate) fn new(ahead_ms: i64, in_place: Option<InPlace>) -> Self {
+    pub(crate) fn new(skews_ms: [i64; 2], in_place: Option<InPlace>) -> Self {
+        let [one, other] = skews_ms;
         Judge {
             in_place,
-            ahead: Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0)),
+            apart: Duration::from_millis(one.abs_diff(other)),
+            ahead: Duration::from_millis(u64::try_from(one.max(other)).unwrap_or(0)),
             ..Judge::default()
         }
     }
@@ -141,6 +145,10 @@ impl Judge {
         let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
         if let Some(before) = before {
             self.see_up(before, scene.now);
+        }
+        if let (Some(writing), Some(before), Some(after)) = (scene.writing, before, after) {
+            // Also what comes late: its preconditions have to see to it.
+            in_course(self.in_place, (before, after), writing.decided.now, self.apart)?;
         }
         let writing = scene.writing.filter(|w| !w.is_late);
         if let Some(writing) = writing {

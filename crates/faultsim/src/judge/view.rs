@@ -1,6 +1,8 @@
 //! Decisions, judged by what their controller saw.
 
 use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
+use crate::defect::says;
+use crate::in_place::GATE;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp};
@@ -70,6 +72,7 @@ impl Sight<'_> {
                 _ => {}
             }
         }
+        leaves_for_a_reason(decision)?;
         self.scale_down(&deleted)?;
         self.update(&deleted)
     }
@@ -238,4 +241,35 @@ impl Sight<'_> {
         }
         Ok(())
     }
+}
+
+/// A pod leaves service only for what restarts its containers: not for other resources, which need no restart here (rule 4.4).
+fn leaves_for_a_reason(decision: &Decision) -> Verdict {
+    let patches = || {
+        decision.commands().filter_map(|c| match &c.command {
+            Command::Patch {
+                resource: Resource::Pods,
+                key,
+                body,
+                ..
+            } => Some((key, body)),
+            _ => None,
+        })
+    };
+    for (key, _) in patches().filter(|(_, body)| says(body, GATE, "False")) {
+        let restarts = patches().any(|(other, body)| {
+            let images = adds(body, "/spec/containers/0/image");
+            other == key && (images || adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-grace"))
+        });
+        require(restarts, "4.4 resources", || {
+            format!("{} leaves service although none of its containers restarts", key.name)
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether a JSON patch puts a text at a path.
+fn adds(body: &serde_json::Value, path: &str) -> bool {
+    let mut operations = body.as_array().into_iter().flatten();
+    operations.any(|o| o["op"] == "add" && o["path"] == path && o["value"].as_str().is_some_and(|text| !text.is_empty()))
 }

@@ -1,6 +1,6 @@
 //! Updates in place: which writes, in which stages, and in every state (rules 4.1 to 4.7, 8.12, 8.18, 8.19).
 
-use crate::shared::inplace::state::State as InPlaceState;
+use crate::shared::inplace::state::{State as InPlaceState, whole_seconds};
 use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, pod, template};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, PatchKind, Subresource};
@@ -57,7 +57,7 @@ fn note(revision: &str, ago: i64) -> InPlaceState {
     }
 }
 
-/// Patches of a decision: stage, pod, what of it, and the body.
+/// Patches of a decision: stage, pod, what of it, and the body; JSON patches of the pod itself by what they set.
 fn patches(decision: &Decision) -> Vec<(&'static str, String, &'static str, Value)> {
     let mut found = Vec::new();
     for stage in &decision.stages {
@@ -67,7 +67,11 @@ fn patches(decision: &Decision) -> Vec<(&'static str, String, &'static str, Valu
             } = &command.command
             {
                 let part = subresource.map_or("", Subresource::name);
-                found.push((stage.name, key.name.to_string(), part, body.clone()));
+                let body = match subresource {
+                    Some(Subresource::Status) => body.clone(),
+                    _ => super::kubelet::folded(body),
+                };
+                found.push((stage.name, key.name.to_string(), part, body));
             }
         }
     }
@@ -146,7 +150,11 @@ fn rule_4_6_a_complete_update_is_put_back_by_one_tested_write() {
         operations[1],
         json!({"op": "test", "path": "/status/conditions/0/type", "value": "InPlaceUpdateReady"})
     );
-    assert_eq!(operations[2]["value"]["status"], "True");
+    assert_eq!(
+        operations[2],
+        json!({"op": "test", "path": "/status/conditions/0/lastTransitionTime", "value": whole_seconds(at(NOW - 10))})
+    );
+    assert_eq!(operations[3]["value"]["status"], "True");
     let all = decision.commands().map(|c| &c.command);
     let versions = all.filter(|c| {
         matches!(
@@ -165,6 +173,82 @@ fn rule_4_6_a_complete_update_is_put_back_by_one_tested_write() {
         0,
         "nothing that loses races with the kubelet, or wipes conditions"
     );
+}
+
+/// The only write that puts a pod back into service, and the version that it carries.
+fn put_back_of(fixture: &PodFixture) -> (PatchKind, Value, Option<u64>) {
+    let decision = in_place(1).pod(fixture.clone()).decide();
+    let found: Vec<_> = decision
+        .commands()
+        .filter_map(|c| match &c.command {
+            Command::Patch {
+                kind,
+                body,
+                resource_version,
+                subresource: Some(Subresource::Status),
+                ..
+            } => Some((*kind, body.clone(), *resource_version)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(found.len(), 1, "{:?}", brief(&decision));
+    found.into_iter().next().unwrap_or_else(|| unreachable!())
+}
+
+#[test]
+fn rule_4_3_what_puts_a_pod_back_and_comes_late_opens_no_gate_that_was_closed_again() {
+    // Of this revision, and taken out for an update to that one so many seconds ago.
+    let taken_out = |revision: &str, to: &str, ago: i64| {
+        let fixture = out(seen("web-0", revision, "v2")).annotated(STATE, &note(revision, 30).to_text());
+        fixture.detailed(|d| {
+            d.in_place_ready = Some(GateCondition {
+                index: 0,
+                is_true: false,
+                message: format!("to {to}, begun at {}", at(NOW - ago)).into(),
+                since: Some(at(NOW - ago)),
+            });
+        })
+    };
+    let examined = taken_out("new", "new", 10);
+    let (kind, body, version) = put_back_of(&examined);
+    assert_eq!((kind, version), (PatchKind::Json, None), "no race with the kubelet is lost");
+    for (what, later, opens) in [
+        ("nothing has happened", examined.clone(), true),
+        (
+            "taken out for the next update",
+            taken_out("new", "newer", 10),
+            false,
+        ),
+        ("again for the same one", taken_out("new", "new", 3), false),
+        ("the next one has begun", taken_out("newer", "new", 10), false),
+    ] {
+        let mut pod = later.build("web");
+        let applied = super::kubelet::patch(&mut pod, kind, &body, at(NOW));
+        assert_eq!(applied.is_ok(), opens, "{what}: {applied:?}");
+    }
+}
+
+#[test]
+fn rule_4_3_the_first_that_puts_a_pod_into_service_holds_only_for_the_version_that_was_examined() {
+    // That a condition is absent cannot be tested.
+    let fresh = seen("web-0", "new", "v2").unready().detailed(|d| d.in_place_ready = None);
+    let (kind, _, version) = put_back_of(&fresh);
+    assert_eq!((kind, version), (PatchKind::Strategic, Some(fresh.clone().build("web").meta.resource_version)));
+    // Before the kubelet's first word its version moves on all the time, and it cannot be ready.
+    let unseen = fresh.detailed(|d| d.statuses = Box::new([None]));
+    assert_eq!(brief(&in_place(1).pod(unseen).decide()), [] as [&str; 0]);
+}
+
+#[test]
+fn rule_4_3_each_leaving_is_told_from_every_other() {
+    let text = |now: i64| {
+        let mut cluster = in_place(1).pod(seen("web-0", "old", "v1"));
+        cluster.now = at(now);
+        let found = patches(&cluster.decide());
+        condition(&found[0].3, "InPlaceUpdateReady")["message"].clone()
+    };
+    assert_eq!(text(NOW), format!("to new, begun at {}", at(NOW)));
+    assert_ne!(text(NOW), text(NOW + 1));
 }
 
 #[test]
@@ -985,12 +1069,14 @@ fn rule_4_3_an_old_server_gets_resources_in_the_pod_itself() {
             detail: &detail,
             now: at(NOW),
             supports_resize,
+            is_out_of_service: false,
         };
         let writes = target.begin(note("new", 0), &spec, json!({}));
         let Command::Patch { body, .. } = &writes.pod else {
             panic!("{:?}", writes.pod)
         };
         assert_eq!(writes.resize.is_some(), supports_resize);
-        assert_eq!(body.pointer("/spec/containers/0/resources").is_some(), !supports_resize);
+        let set = super::kubelet::folded(body);
+        assert_eq!(set.pointer("/spec/containers/0/resources").is_some(), !supports_resize);
     }
 }
