@@ -83,11 +83,17 @@ pub enum Defect {
     PutBackUntested,
     /// What changes a pod in place holds whatever has happened since it was decided.
     ChangeUntested,
+    /// The budget forgets pods whose update in place is on its way.
+    ForgetInFlight,
+    /// A pod whose resources change without a restart uses the budget.
+    ResizeUsesBudget,
+    /// Pods are made without the gate by which hooks take them out of service, as if a webhook put it in.
+    NoHookGate,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 32] = [
+    pub const ALL: [Defect; 35] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -120,6 +126,9 @@ impl Defect {
         Defect::ResizeLeavesService,
         Defect::PutBackUntested,
         Defect::ChangeUntested,
+        Defect::ForgetInFlight,
+        Defect::ResizeUsesBudget,
+        Defect::NoHookGate,
     ];
 
     /// What the defect makes of a decision.
@@ -306,7 +315,7 @@ impl<'a> Altered<'a> {
                 let all = inner.revisions_of(&set.meta.uid);
                 revisions = Some(all.iter().max_by_key(|r| r.number).cloned().into_iter().collect());
             }
-            _ => in_place::alter_set(defect, spec),
+            _ => in_place::alter_set(defect, spec, inner.pods_of(&set.meta.uid)),
         }
         Altered {
             pods: in_place::Pods::new(defect, inner, set),

@@ -67,10 +67,10 @@ impl InPlace {
             rolling["inPlaceUpdateStrategy"] = json!({"gracePeriodSeconds": self.grace_s});
         }
         let template = &mut set["spec"]["template"];
+        // The gate of hooks is put in by controllers: there is no webhook here.
         template["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
         template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "100m"}});
         if let Some(hook) = self.hook {
-            template["spec"]["readinessGates"] = json!([{"conditionType": GATE}, {"conditionType": HOOK_GATE}]);
             hook.complete(set);
         }
     }
@@ -125,7 +125,7 @@ fn finalizers_of(stored: &Stored) -> Vec<String> {
 }
 
 /// A pod's place in its lifecycle.
-fn state(pod: &PodRecord) -> &str {
+pub(crate) fn state(pod: &PodRecord) -> &str {
     pod.label(STATE).unwrap_or("Normal")
 }
 
@@ -188,6 +188,8 @@ pub(crate) struct Change {
     pub(crate) comes_back: bool,
     /// The revision is another.
     pub(crate) revision: bool,
+    /// It is prepared for its update, or for its deletion, and not available from then on.
+    pub(crate) prepares: bool,
 }
 
 impl Change {
@@ -203,12 +205,13 @@ impl Change {
             leaves_service: is_known && is_in_service(before) && !is_in_service(after),
             comes_back: is_known && !is_in_service(before) && is_in_service(after),
             revision: before.revision() != after.revision(),
+            prepares: state(before) != state(after) && ["PreparingUpdate", "PreparingDelete"].contains(&state(after)),
         }
     }
 }
 
 /// Whether the gate of updates lets a pod serve.
-fn is_in_service(pod: &PodRecord) -> bool {
+pub(crate) fn is_in_service(pod: &PodRecord) -> bool {
     let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
     gate.is_some_and(|gate| gate.is_true)
 }

@@ -2,9 +2,10 @@
 
 use super::Defect;
 use crate::in_place::{GATE, HOOK_GATE};
-use flotilla_model::decision::{Command, Report, ScopedCommand, Subresource};
+use crate::in_place::is_in_service;
+use flotilla_model::decision::{Body, Command, Report, ScopedCommand, Subresource};
 use flotilla_model::set::{PodUpdatePolicy, SetSpec};
-use flotilla_model::{Decision, ObjectKey, PatchKind, PodRecord, Reader, Resource, SetRecord};
+use flotilla_model::{Decision, IntOrPercent, ObjectKey, PatchKind, PodRecord, Reader, Resource, SetRecord};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub(super) fn spoil(defect: Defect, decision: &mut Decision) {
         Defect::GateLeftDown => (GATE, "True", true),
         Defect::KeyLeftBehind => (HOOK_GATE, "True", true),
         Defect::ResizeLeavesService => return resize_out_of_service(decision),
+        Defect::NoHookGate => return without_gates(decision),
         Defect::PutBackUntested => return untest(decision, &|part| part == Some(Subresource::Status)),
         Defect::ChangeUntested => return untest(decision, &|part| part != Some(Subresource::Status)),
         _ => return,
@@ -83,6 +85,18 @@ fn leave_out(body: &mut Value, kind: &str, status: &str) {
     }
 }
 
+/// New pods have the gates of their template only.
+fn without_gates(decision: &mut Decision) {
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        if let Command::Create {
+            body: Body::Pod(draft), ..
+        } = &mut scoped.command
+        {
+            draft.gates = &[];
+        }
+    }
+}
+
 /// Patches of some parts of pods test nothing, and name no version.
 fn untest(decision: &mut Decision, of: &dyn Fn(Option<Subresource>) -> bool) {
     for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
@@ -138,7 +152,7 @@ fn resize_out_of_service(decision: &mut Decision) {
 }
 
 /// What a controller with such a defect sees of the set.
-pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec) {
+pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec, pods: &[Arc<PodRecord>]) {
     match defect {
         Defect::NoUpdateHook => spec.lifecycle.in_place_update = None,
         Defect::NoDeleteHook => spec.lifecycle.pre_delete = None,
@@ -146,6 +160,13 @@ pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec) {
     }
     let Some(rolling) = &mut spec.rolling else { return };
     match defect {
+        Defect::ForgetInFlight => {
+            let Some(IntOrPercent::Int(max)) = rolling.max_unavailable else {
+                return;
+            };
+            let in_flight = pods.iter().filter(|pod| pod.detail.is_some() && !is_in_service(pod));
+            rolling.max_unavailable = Some(IntOrPercent::Int(max + in_flight.count() as i32));
+        }
         Defect::NoGracePeriod => rolling.in_place_grace = Duration::ZERO,
         Defect::InPlaceOnlyDeletes if rolling.pod_update_policy == PodUpdatePolicy::InPlaceOnly => {
             rolling.pod_update_policy = PodUpdatePolicy::ReCreate;
@@ -154,7 +175,7 @@ pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec) {
     }
 }
 
-/// Pods as a controller sees them that takes the image in the spec for the one that runs.
+/// Pods as a controller with such a defect sees them.
 #[derive(Default)]
 pub(super) struct Pods {
     all: Vec<Arc<PodRecord>>,
@@ -162,8 +183,13 @@ pub(super) struct Pods {
 
 impl Pods {
     pub(super) fn new(defect: Defect, inner: &dyn Reader, set: &SetRecord) -> Option<Self> {
-        let all = inner.pods_of(&set.meta.uid).iter().map(as_if_arrived).collect();
-        (defect == Defect::DoneByImageText).then_some(Pods { all })
+        let alter = match defect {
+            Defect::DoneByImageText => as_if_arrived,
+            Defect::ResizeUsesBudget => down_while_resized,
+            _ => return None,
+        };
+        let all = inner.pods_of(&set.meta.uid).iter().map(alter).collect();
+        Some(Pods { all })
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
@@ -175,6 +201,7 @@ impl Pods {
     }
 }
 
+/// The image in the spec is taken for the one that runs.
 fn as_if_arrived(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
     let mut altered = (**pod).clone();
     if let Some(detail) = &mut altered.detail {
@@ -185,5 +212,13 @@ fn as_if_arrived(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
             }
         }
     }
+    Arc::new(altered)
+}
+
+/// A pod whose resources are on their way counts as not ready.
+fn down_while_resized(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
+    let is_resized = pod.detail.as_ref().is_some_and(|d| d.resize_in_progress);
+    let mut altered = (**pod).clone();
+    altered.ready.is_true &= !is_resized;
     Arc::new(altered)
 }

@@ -1,13 +1,13 @@
 //! Writes, judged by what really is at the moment at which they take effect.
 
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
-use crate::in_place::{Change, InPlace, in_course, unheld};
+use crate::in_place::{Change, HOOK_GATE, InPlace, in_course, unheld};
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
-use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp, Uid};
+use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Entry, Server, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -204,6 +204,10 @@ impl Judge {
         require(has_labels, "1.3 identity", || {
             format!("{name} lacks labels of its identity")
         })?;
+        let has_gate = pod.detail.as_ref().is_some_and(|d| d.spec.has_gate(HOOK_GATE));
+        require(set.kind == SetKind::Native || has_gate, "admission 2 gates", || {
+            format!("{name} is created without {HOOK_GATE}, which no webhook puts in here")
+        })?;
         let claims = pod
             .claims()
             .filter(|(volume, _)| set.spec.claim_templates.iter().any(|t| *t.name == **volume));
@@ -359,6 +363,8 @@ impl Judge {
             format!("{name} is taken down while {down:?} are down by managers' acts; the budget is {budget}")
         })?;
         self.down.insert(ordinal);
+        // Every manager has to know of this: it is an act of one of them.
+        self.seems_up.remove(&pod.meta.uid);
         Ok(())
     }
 
@@ -366,7 +372,7 @@ impl Judge {
     fn pod_updated(&mut self, before: &PodRecord, after: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
         let (set, name) = (writing.decided.set.clone(), before.name());
         let change = Change::of(before, after);
-        if !(change.image || change.leaves_service || change.revision) {
+        if !(change.image || change.leaves_service || change.revision || change.prepares) {
             return Ok(());
         }
         // What was begun is finished when its grace period has ended, whatever the set asks for meanwhile.
@@ -380,7 +386,8 @@ impl Judge {
             });
         };
         let Some(place) = place_of(ordinal, &set) else {
-            return require(false, "4.2 update", || format!("{name} is not wanted, and is updated"));
+            let is_leaving = !(change.image || change.leaves_service || change.revision);
+            return require(is_leaving, "4.2 update", || format!("{name} is not wanted, and is updated"));
         };
         if change.revision || change.image {
             unheld(self.in_place, before, false)?;
@@ -402,7 +409,7 @@ impl Judge {
                 )
             })?;
         }
-        if change.image || change.leaves_service {
+        if change.image || change.leaves_service || change.prepares {
             self.taken_down(before, (ordinal, place), writing, scene)?;
         }
         Ok(())

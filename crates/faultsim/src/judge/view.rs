@@ -5,7 +5,7 @@ use crate::defect::says;
 use crate::in_place::GATE;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
-use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp};
+use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, WaitCause};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -73,8 +73,26 @@ impl Sight<'_> {
             }
         }
         leaves_for_a_reason(decision)?;
+        self.budget_is_used(decision)?;
         self.scale_down(&deleted)?;
         self.update(&deleted)
+    }
+
+    /// What is said to use the update's budget is not available, or goes down by this very decision: not a pod whose resources change
+    /// without a restart (rules 2 and 8.18).
+    fn budget_is_used(&self, decision: &Decision) -> Verdict {
+        let users = decision.waits.iter().filter_map(|wait| match &wait.cause {
+            WaitCause::UpdateBudget { used_by, .. } => Some(used_by),
+            _ => None,
+        });
+        for name in users.flatten() {
+            let is_touched = decision.commands().any(|c| c.command.key().name == *name);
+            let is_up = ordinal_in(name, self.set.name()).is_some_and(|ordinal| self.is_up(ordinal));
+            require(is_touched || !is_up, "8.18 budget", || {
+                format!("the budget is said to be used up by {name}, which is available")
+            })?;
+        }
+        Ok(())
     }
 
     fn pod(&self, ordinal: i64) -> Option<&Arc<PodRecord>> {

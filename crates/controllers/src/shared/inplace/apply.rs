@@ -75,11 +75,7 @@ impl Target<'_> {
         overlay(&mut metadata, &ref_metadata_patch(&now));
         self.note(&mut metadata, names::IN_PLACE_STATE, &state.to_text());
         self.forget_grace(&mut metadata);
-        let mut patch = self.tested();
-        if self.is_out_of_service {
-            patch = patch.out_of_service();
-        }
-        patch = patch.metadata(&metadata);
+        let mut patch = self.tested_out_of_service().metadata(&metadata);
         for (name, image) in &now.images {
             patch = patch.container(name, &["image"], &json!(image));
         }
@@ -100,9 +96,10 @@ impl Target<'_> {
     pub fn begin_later(&self, state: &State, grace: &super::grace::Grace, mut metadata: Value) -> Writes {
         self.note(&mut metadata, names::IN_PLACE_STATE, &state.to_text());
         self.note(&mut metadata, names::IN_PLACE_GRACE, &grace.to_text());
+        let patch = self.tested_out_of_service().metadata(&metadata);
         Writes {
             resize: None,
-            pod: self.relabel(&metadata),
+            pod: self.patch(None, patch, Report::Silent),
         }
     }
 
@@ -140,6 +137,15 @@ impl Target<'_> {
 
     fn tested(&self) -> Tested<'_> {
         Tested::new(self.pod, self.detail)
+    }
+
+    fn tested_out_of_service(&self) -> Tested<'_> {
+        let patch = self.tested();
+        if self.is_out_of_service {
+            patch.out_of_service()
+        } else {
+            patch
+        }
     }
 
     fn patch(&self, subresource: Option<Subresource>, patch: Tested<'_>, report: Report) -> Command {
