@@ -239,6 +239,79 @@ fn rule_4_3_the_first_that_puts_a_pod_into_service_holds_only_for_the_version_th
     assert_eq!(brief(&in_place(1).pod(unseen).decide()), [] as [&str; 0]);
 }
 
+/// The patch that changes a pod itself.
+fn change_of(cluster: &Cluster) -> Value {
+    let decision = cluster.decide();
+    let found = decision.commands().find_map(|c| match &c.command {
+        Command::Patch {
+            subresource: None,
+            kind: PatchKind::Json,
+            resource_version: None,
+            body,
+            ..
+        } => Some(body.clone()),
+        _ => None,
+    });
+    found.unwrap_or_else(|| panic!("no patch of the pod: {:?}", brief(&decision)))
+}
+
+#[test]
+fn rule_4_3_a_change_that_comes_late_is_made_only_to_the_pod_that_was_examined() {
+    let examined = seen("web-0", "old", "v1");
+    let graceful = json!({"inPlaceUpdateStrategy": {"gracePeriodSeconds": 5}, "podUpdatePolicy": "InPlaceIfPossible"});
+    let at_once = change_of(&in_place(1).pod(examined.clone()));
+    let noted = change_of(&advanced(1).rolling(graceful).pod(examined.clone()));
+    let taken_out = || out(examined.clone());
+    for (what, later, is_made) in [
+        ("taken out", taken_out(), true),
+        ("not taken out yet, or put back", examined.clone(), false),
+        ("of another revision", out(seen("web-0", "newer", "v1")), false),
+        (
+            "an update is noted on it",
+            taken_out().annotated(STATE, &note("old", 9).to_text()),
+            false,
+        ),
+        (
+            "its hook holds it",
+            taken_out().label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate"),
+            false,
+        ),
+        (
+            "something is annotated",
+            taken_out().detailed(|d| d.is_annotated = true),
+            false,
+        ),
+    ] {
+        for (body, which) in [(&at_once, "at once"), (&noted, "after a grace period")] {
+            let mut pod = later.clone().build("web");
+            let applied = super::kubelet::patch(&mut pod, PatchKind::Json, body, at(NOW));
+            assert_eq!(applied.is_ok(), is_made, "{what}, {which}: {applied:?}");
+        }
+    }
+}
+
+#[test]
+fn rule_4_3_the_end_of_a_grace_period_and_the_next_batch_are_of_the_update_that_was_examined() {
+    let grace = json!({"revision": "new", "containerImages": {"main": "v2"}, "graceSeconds": 5}).to_string();
+    let waits = |ago| {
+        let fixture = out(seen("web-0", "new", "v1")).annotated(STATE, &note("new", ago).to_text());
+        fixture.annotated(GRACE, &grace)
+    };
+    let body = change_of(&in_place(1).pod(waits(30)));
+    let newer = out(seen("web-0", "newer", "v1")).annotated(STATE, &note("newer", 30).to_text());
+    let arrived = out(seen("web-0", "new", "v2")).annotated(STATE, &note("new", 3).to_text());
+    for (what, later, is_made) in [
+        ("as examined", waits(30), true),
+        ("the same one, begun again", waits(20), false),
+        ("overtaken", newer, false),
+        ("done already", arrived, false),
+    ] {
+        let mut pod = later.build("web");
+        let applied = super::kubelet::patch(&mut pod, PatchKind::Json, &body, at(NOW));
+        assert_eq!(applied.is_ok(), is_made, "{what}: {applied:?}");
+    }
+}
+
 #[test]
 fn rule_4_3_each_leaving_is_told_from_every_other() {
     let text = |now: i64| {
