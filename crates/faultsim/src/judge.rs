@@ -14,7 +14,7 @@ pub(crate) mod view;
 
 pub(crate) use truth::{Judge, Scene, Writing};
 
-use crate::in_place::state;
+use crate::in_place::{is_in_service, state};
 use flotilla_model::{PodRecord, SetRecord, Timestamp};
 use std::fmt;
 
@@ -73,7 +73,9 @@ pub(crate) fn is_available(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> 
 
 /// From when on a pod is available to a set, if nothing happens to it (rules 1.5 and 4.8).
 pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timestamp> {
-    if state(pod) != "Normal" {
+    // One that gets other resources without a restart stays in service, and is available (rule 8.18).
+    let is_gentle = state(pod) == "Updating" && is_in_service(pod);
+    if state(pod) != "Normal" && !is_gentle {
         return None;
     }
     let min_ready = set.spec.min_ready;

@@ -88,10 +88,10 @@ pub(super) struct Stages {
     pub(super) repair: Vec<ScopedCommand>,
     /// Conditions that take pods out of service.
     pub(super) unready: Vec<ScopedCommand>,
-    /// Resources of containers.
-    pub(super) resize: Vec<ScopedCommand>,
     /// Pods that are changed, and states of their lifecycle.
     pub(super) in_place: Vec<ScopedCommand>,
+    /// Resources of containers.
+    pub(super) resize: Vec<ScopedCommand>,
     /// Conditions that put pods back into service.
     pub(super) back: Vec<ScopedCommand>,
     /// Pods that end, are not wanted, or are old.
@@ -352,8 +352,8 @@ impl<'v> Plan<'v> {
             &stages.create,
             &stages.repair,
             &stages.unready,
-            &stages.resize,
             &stages.in_place,
+            &stages.resize,
             &stages.back,
             &stages.delete,
             &stages.history,
@@ -385,8 +385,8 @@ impl<'v> Plan<'v> {
             stage("create", self.stages.create, true),
             stage("repair", self.stages.repair, true),
             stage("unready", self.stages.unready, true),
-            stage("resize", self.stages.resize, true),
             stage("in-place", self.stages.in_place, true),
+            stage("resize", self.stages.resize, true),
             stage("ready", self.stages.back, true),
             stage("delete", self.stages.delete, true),
             stage("history", self.stages.history, false),

@@ -372,7 +372,9 @@ impl Judge {
     fn pod_updated(&mut self, before: &PodRecord, after: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
         let (set, name) = (writing.decided.set.clone(), before.name());
         let change = Change::of(before, after);
-        if !(change.image || change.leaves_service || change.revision || change.prepares) {
+        // What has ended serves nobody, and is made again.
+        let prepares = change.prepares && !before.is_terminal();
+        if !(change.image || change.leaves_service || change.revision || prepares) {
             return Ok(());
         }
         // What was begun is finished when its grace period has ended, whatever the set asks for meanwhile.
@@ -409,7 +411,7 @@ impl Judge {
                 )
             })?;
         }
-        if change.image || change.leaves_service || change.prepares {
+        if change.image || change.leaves_service || prepares {
             self.taken_down(before, (ordinal, place), writing, scene)?;
         }
         Ok(())

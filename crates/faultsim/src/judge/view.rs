@@ -2,7 +2,7 @@
 
 use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
 use crate::defect::says;
-use crate::in_place::GATE;
+use crate::in_place::{GATE, is_in_service};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, WaitCause};
@@ -87,7 +87,10 @@ impl Sight<'_> {
         });
         for name in users.flatten() {
             let is_touched = decision.commands().any(|c| c.command.key().name == *name);
-            let is_up = ordinal_in(name, self.set.name()).is_some_and(|ordinal| self.is_up(ordinal));
+            let ordinal = ordinal_in(name, self.set.name());
+            let pod = ordinal.and_then(|ordinal| self.pod(ordinal));
+            // One whose gate is closed is not, though the kubelet may not have said so yet.
+            let is_up = pod.is_some_and(|pod| is_in_service(pod) && is_available(pod, self.set, self.now));
             require(is_touched || !is_up, "8.18 budget", || {
                 format!("the budget is said to be used up by {name}, which is available")
             })?;

@@ -1,5 +1,6 @@
-//! The writes of an update in place (rule 4.3): resources through their subresource, and everything else in one patch of the pod, so
-//! that label and annotation never claim what was not done. Each holds only while the pod is as it was examined ([`super::tested`]).
+//! The writes of an update in place (rule 4.3): everything but resources in one patch of the pod, so that label and annotation never
+//! claim what was not done, and then resources through their subresource. Until they are there they are noted as still to come: a
+//! resize before its note would stay for ever where the note is never written, and the update is taken back. Each holds only while the pod is as it was examined ([`super::tested`]).
 
 use super::state::{Before, State, whole_seconds};
 use super::tested::Tested;
@@ -13,10 +14,10 @@ use serde_json::{Value, json};
 /// What of a pod is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Writes {
-    /// The patch of `pods/resize`, to go first.
-    pub resize: Option<Command>,
     /// The patch of the pod.
     pub pod: Command,
+    /// The patch of `pods/resize`, to go afterwards.
+    pub resize: Option<Command>,
 }
 
 /// The pod and what surrounds it.
@@ -72,23 +73,28 @@ impl Target<'_> {
             state.batches.push((self.now, names));
         }
         state.next = rest;
+        let by_resize = self.supports_resize && !now.resources.is_empty();
+        if by_resize {
+            state.next.resources.extend(now.resources.clone());
+        }
         overlay(&mut metadata, &ref_metadata_patch(&now));
-        self.note(&mut metadata, names::IN_PLACE_STATE, &state.to_text());
+        let text = state.to_text();
+        self.note(&mut metadata, names::IN_PLACE_STATE, &text);
         self.forget_grace(&mut metadata);
         let mut patch = self.tested_out_of_service().metadata(&metadata);
         for (name, image) in &now.images {
             patch = patch.container(name, &["image"], &json!(image));
         }
-        let resize = (self.supports_resize && !now.resources.is_empty()).then(|| {
-            let patch = with_resources(self.tested(), &now);
-            self.patch(Some(Subresource::Resize), patch, Report::Silent)
-        });
         if !self.supports_resize {
             patch = with_resources(patch, &now);
         }
+        let resize = by_resize.then(|| {
+            let patch = Tested::noted(self.detail, &state.revision, &text);
+            self.patch(Some(Subresource::Resize), with_resources(patch, &now), Report::Silent)
+        });
         Writes {
-            resize,
             pod: self.patch(None, patch, Report::InPlace),
+            resize,
         }
     }
 
@@ -98,8 +104,8 @@ impl Target<'_> {
         self.note(&mut metadata, names::IN_PLACE_GRACE, &grace.to_text());
         let patch = self.tested_out_of_service().metadata(&metadata);
         Writes {
-            resize: None,
             pod: self.patch(None, patch, Report::Silent),
+            resize: None,
         }
     }
 

@@ -45,6 +45,17 @@ impl<'a> Tested<'a> {
         patch
     }
 
+    /// Begins with what is written right before: a pod of this revision with this note.
+    pub(super) fn noted(detail: &'a PodDetail, revision: &str, note: &str) -> Self {
+        let mut patch = Tested {
+            detail,
+            operations: Vec::new(),
+        };
+        patch.test(below(LABELS, names::REVISION_LABEL), json!(revision));
+        patch.test(below(ANNOTATIONS, names::IN_PLACE_STATE), json!(note));
+        patch
+    }
+
     fn test(&mut self, path: String, value: Value) {
         self.operations
             .push(json!({"op": "test", "path": path, "value": value}));

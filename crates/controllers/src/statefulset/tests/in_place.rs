@@ -710,16 +710,16 @@ fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
     let stages: Vec<_> = found.iter().map(|(stage, _, part, _)| (*stage, *part)).collect();
     assert_eq!(
         stages,
-        [("resize", "resize"); 3]
+        [("in-place", ""); 3]
             .into_iter()
-            .chain([("in-place", ""); 3])
+            .chain([("resize", "resize"); 3])
             .collect::<Vec<_>>()
     );
     assert_eq!(
-        found[0].3,
+        found[3].3,
         json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}})
     );
-    assert!(found[3].3.get("spec").is_none() && state_of(&found[3].3).resources);
+    assert!(found[0].3.get("spec").is_none() && state_of(&found[0].3).resources);
     // On its way it is available all the same.
     let state = InPlaceState {
         resources: true,
@@ -744,13 +744,39 @@ fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
 }
 
 #[test]
+fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
+    let found = patches(&resizing(1, "InPlaceIfPossible").pod(sized("web-0", "old", 1000, 1000)).decide());
+    let text = found[0].3["metadata"]["annotations"][STATE].as_str().expect("a note").to_owned();
+    assert_eq!(state_of(&found[0].3).next.resources["main"], json!({"requests": {"cpu": "2"}}));
+    let noted = |wanted, actual| sized("web-0", "new", wanted, actual).annotated(STATE, &text);
+    for (what, fixture, stages) in [
+        ("the resize never came", noted(1000, 1000), vec!["in-place", "resize"]),
+        ("its kubelet is at it", noted(2000, 1000), vec![]),
+        ("it is there", noted(2000, 2000), vec![]),
+    ] {
+        let found = patches(&resizing(1, "InPlaceIfPossible").pod(fixture).decide());
+        assert_eq!(found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(), stages, "{what}");
+    }
+    // Taken back before it came, or after: the old amount is asked for again.
+    let mut former = template("v1");
+    former["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    for wanted in [1000, 2000] {
+        let back = resizing(1, "InPlaceIfPossible").pod(noted(wanted, 1000));
+        let back = back.spec("/template", former.clone());
+        let found = patches(&back.decide());
+        let resize = found.iter().find(|(stage, ..)| *stage == "resize").expect("a resize");
+        assert_eq!(resize.3["spec"]["containers"][0]["resources"]["requests"]["cpu"], "1");
+    }
+}
+
+#[test]
 fn rule_4_4_a_resize_that_restarts_leaves_service() {
     let mut fixture = sized("web-0", "old", 1000, 1000);
     fixture = fixture.detailed(|d| Arc::make_mut(&mut d.spec).containers[0].restarts_for_cpu = true);
     let found = patches(&resizing(1, "InPlaceIfPossible").pod(fixture).decide());
     assert_eq!(
         found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
-        ["unready", "resize", "in-place"]
+        ["unready", "in-place", "resize"]
     );
 }
 
@@ -1046,7 +1072,7 @@ fn hand_over_in_every_state_restarts_nothing_twice() {
             go(
                 r#","nextContainerResources":{"main":{"limits":{"cpu":"2"}}},"preCheckBeforeNext":{"containersRequiredReady":["main"]}"#,
             ),
-            vec!["resize", "in-place"],
+            vec!["in-place", "resize"],
         ),
     ] {
         let decision = in_place(1).pod(fixture.annotated(STATE, &text)).decide();
