@@ -328,7 +328,10 @@ fn another_container(server: &Server, pod: &PodRecord, value: &Value) -> Option<
         let wanted = revision.pointer(&format!("/data/spec/template{path}"));
         let found = value.pointer(&path);
         if wanted != found {
-            return Some(format!("{} has {field} {found:?}, and its revision {wanted:?}", pod.name()));
+            return Some(format!(
+                "{} has {field} {found:?}, and its revision {wanted:?}",
+                pod.name()
+            ));
         }
     }
     None

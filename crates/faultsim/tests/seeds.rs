@@ -69,7 +69,11 @@ fn updates_in_place_hold_alone_and_do_happen() {
     for seed in 0..10 {
         let outcome = run(&Schedule::of_seed(seed, &wanted), options);
         assert_eq!(outcome.violation, None, "--fault in-place --seed {seed}");
-        patches += outcome.trace.iter().filter(|line| line.contains("containers/0/image")).count();
+        patches += outcome
+            .trace
+            .iter()
+            .filter(|line| line.contains("containers/0/image"))
+            .count();
     }
     assert!(patches > 10, "{patches} patches of images");
 }

@@ -1,8 +1,8 @@
 //! Defects of updates in place and of hooks (sections 4 and 8).
 
 use super::Defect;
-use crate::in_place::{GATE, HOOK_GATE};
 use crate::in_place::is_in_service;
+use crate::in_place::{GATE, HOOK_GATE};
 use flotilla_model::decision::{Body, Command, Report, ScopedCommand, Subresource};
 use flotilla_model::set::{PodUpdatePolicy, SetSpec};
 use flotilla_model::{Decision, IntOrPercent, ObjectKey, PatchKind, PodRecord, Reader, Resource, SetRecord};

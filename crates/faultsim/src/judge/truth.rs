@@ -389,7 +389,9 @@ impl Judge {
         };
         let Some(place) = place_of(ordinal, &set) else {
             let is_leaving = !(change.image || change.leaves_service || change.revision);
-            return require(is_leaving, "4.2 update", || format!("{name} is not wanted, and is updated"));
+            return require(is_leaving, "4.2 update", || {
+                format!("{name} is not wanted, and is updated")
+            });
         };
         if change.revision || change.image {
             unheld(self.in_place, before, false)?;

@@ -5,7 +5,9 @@ use crate::defect::says;
 use crate::in_place::{GATE, is_in_service};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
-use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, WaitCause};
+use flotilla_model::{
+    Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, WaitCause,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -292,5 +294,6 @@ fn leaves_for_a_reason(decision: &Decision) -> Verdict {
 /// Whether a JSON patch puts a text at a path.
 fn adds(body: &serde_json::Value, path: &str) -> bool {
     let mut operations = body.as_array().into_iter().flatten();
-    operations.any(|o| o["op"] == "add" && o["path"] == path && o["value"].as_str().is_some_and(|text| !text.is_empty()))
+    operations
+        .any(|o| o["op"] == "add" && o["path"] == path && o["value"].as_str().is_some_and(|text| !text.is_empty()))
 }

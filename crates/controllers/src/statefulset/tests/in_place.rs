@@ -211,14 +211,14 @@ fn rule_4_3_what_puts_a_pod_back_and_comes_late_opens_no_gate_that_was_closed_ag
     };
     let examined = taken_out("new", "new", 10);
     let (kind, body, version) = put_back_of(&examined);
-    assert_eq!((kind, version), (PatchKind::Json, None), "no race with the kubelet is lost");
+    assert_eq!(
+        (kind, version),
+        (PatchKind::Json, None),
+        "no race with the kubelet is lost"
+    );
     for (what, later, opens) in [
         ("nothing has happened", examined.clone(), true),
-        (
-            "taken out for the next update",
-            taken_out("new", "newer", 10),
-            false,
-        ),
+        ("taken out for the next update", taken_out("new", "newer", 10), false),
         ("again for the same one", taken_out("new", "new", 3), false),
         ("the next one has begun", taken_out("newer", "new", 10), false),
     ] {
@@ -231,9 +231,17 @@ fn rule_4_3_what_puts_a_pod_back_and_comes_late_opens_no_gate_that_was_closed_ag
 #[test]
 fn rule_4_3_the_first_that_puts_a_pod_into_service_holds_only_for_the_version_that_was_examined() {
     // That a condition is absent cannot be tested.
-    let fresh = seen("web-0", "new", "v2").unready().detailed(|d| d.in_place_ready = None);
+    let fresh = seen("web-0", "new", "v2")
+        .unready()
+        .detailed(|d| d.in_place_ready = None);
     let (kind, _, version) = put_back_of(&fresh);
-    assert_eq!((kind, version), (PatchKind::Strategic, Some(fresh.clone().build("web").meta.resource_version)));
+    assert_eq!(
+        (kind, version),
+        (
+            PatchKind::Strategic,
+            Some(fresh.clone().build("web").meta.resource_version)
+        )
+    );
     // Before the kubelet's first word its version moves on all the time, and it cannot be ready.
     let unseen = fresh.detailed(|d| d.statuses = Box::new([None]));
     assert_eq!(brief(&in_place(1).pod(unseen).decide()), [] as [&str; 0]);
@@ -745,9 +753,19 @@ fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
 
 #[test]
 fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
-    let found = patches(&resizing(1, "InPlaceIfPossible").pod(sized("web-0", "old", 1000, 1000)).decide());
-    let text = found[0].3["metadata"]["annotations"][STATE].as_str().expect("a note").to_owned();
-    assert_eq!(state_of(&found[0].3).next.resources["main"], json!({"requests": {"cpu": "2"}}));
+    let found = patches(
+        &resizing(1, "InPlaceIfPossible")
+            .pod(sized("web-0", "old", 1000, 1000))
+            .decide(),
+    );
+    let text = found[0].3["metadata"]["annotations"][STATE]
+        .as_str()
+        .expect("a note")
+        .to_owned();
+    assert_eq!(
+        state_of(&found[0].3).next.resources["main"],
+        json!({"requests": {"cpu": "2"}})
+    );
     let noted = |wanted, actual| sized("web-0", "new", wanted, actual).annotated(STATE, &text);
     for (what, fixture, stages) in [
         ("the resize never came", noted(1000, 1000), vec!["in-place", "resize"]),
@@ -755,7 +773,11 @@ fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
         ("it is there", noted(2000, 2000), vec![]),
     ] {
         let found = patches(&resizing(1, "InPlaceIfPossible").pod(fixture).decide());
-        assert_eq!(found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(), stages, "{what}");
+        assert_eq!(
+            found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+            stages,
+            "{what}"
+        );
     }
     // Taken back before it came, or after: the old amount is asked for again.
     let mut former = template("v1");

@@ -88,7 +88,12 @@ pub(super) fn folded(body: &Value) -> Value {
     let operations = || body.as_array().into_iter().flatten();
     let names = operations().filter(|o| o["op"] == "test" && o["path"].as_str().is_some_and(|p| p.ends_with("/name")));
     let names: BTreeMap<String, Value> = names
-        .filter_map(|o| Some((o["path"].as_str()?.strip_suffix("/name")?.to_owned(), o["value"].clone())))
+        .filter_map(|o| {
+            Some((
+                o["path"].as_str()?.strip_suffix("/name")?.to_owned(),
+                o["value"].clone(),
+            ))
+        })
         .collect();
     for operation in operations().filter(|o| o["op"] != "test") {
         let path = operation["path"].as_str().unwrap_or_default();
