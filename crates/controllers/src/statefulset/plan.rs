@@ -403,9 +403,9 @@ impl<'v> Plan<'v> {
 }
 
 /// Whether a pod in the course of an update in place may count as healthy: not in the middle of one that disrupts it. That of resources
-/// alone does not, whatever its lifecycle label says meanwhile (8.18).
+/// alone does not, whatever its lifecycle label says meanwhile, also while that is not yet what it was before (8.18).
 fn allows_health(progress: &Progress, detail: &PodDetail, pod: &PodRecord, labels: LabelFacts) -> bool {
-    if progress.is_in_flight() && progress.is_gentle(detail) {
+    if progress.is_gentle(detail) {
         return labels.lifecycle_allows || State::of(pod) == State::Updating;
     }
     labels.lifecycle_allows && !progress.disrupts(detail)

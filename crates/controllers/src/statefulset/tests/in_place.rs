@@ -752,6 +752,26 @@ fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
 }
 
 #[test]
+fn rule_8_18_a_pod_that_has_its_new_resources_is_available_before_its_state_says_so() {
+    let state = InPlaceState {
+        resources: true,
+        images: false,
+        before: std::collections::BTreeMap::default(),
+        ..note("old", 5)
+    };
+    // The next update must not take it for free.
+    let pods = (0..2).map(|i| {
+        let fixture = sized(&format!("web-{i}"), "old", 1000, 1000).annotated(STATE, &state.to_text());
+        fixture.label(names::LIFECYCLE_STATE_LABEL, "Updating")
+    });
+    let decision = pods.fold(in_place(2), Cluster::pod).decide();
+    let status = decision.status.as_ref().expect("a status");
+    assert_eq!(status.desired["availableReplicas"], 2);
+    let taken_out = patches(&decision).iter().filter(|(stage, ..)| *stage == "unready").count();
+    assert_eq!(taken_out, 1, "the budget");
+}
+
+#[test]
 fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
     let found = patches(
         &resizing(1, "InPlaceIfPossible")
