@@ -75,6 +75,7 @@ pub(crate) fn detail(containers: &[(&str, Option<i64>)]) -> PodDetail {
         }),
         finalizers: Arc::new([]),
         annotations: Labels::default(),
+        is_annotated: false,
         statuses: containers.iter().map(|_| Some(container_status("v1"))).collect(),
         observed_generation: 0,
         generation: 1,
@@ -159,6 +160,7 @@ impl PodFixture {
                 .collect();
             let all = kept.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain([(key, value)]);
             d.annotations = all.collect();
+            d.is_annotated = true;
         })
     }
     pub(crate) fn unlabelled(mut self) -> Self {

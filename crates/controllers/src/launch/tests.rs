@@ -47,6 +47,7 @@ fn pod_of(containers: &[Container], annotations: &[(&str, &str)]) -> PodRecord {
         }),
         finalizers: Arc::new([]),
         annotations: annotations.iter().copied().collect(),
+        is_annotated: !annotations.is_empty(),
         statuses: containers.iter().map(|c| Some(status(c))).collect(),
         observed_generation: 1,
         generation: 1,

@@ -259,7 +259,7 @@ impl Plan<'_> {
     fn transition(&mut self, ordinal: i64, course: &Course) {
         if let Some(next) = self.next_state(course) {
             let target = course.target(self);
-            let command = target.relabel(lifecycle::patch(next, &target.time()));
+            let command = target.relabel(&lifecycle::patch(next, &target.time()));
             self.patch_pod(ordinal, command);
         }
     }
@@ -375,6 +375,7 @@ impl Plan<'_> {
             detail: &detail,
             now: self.view.now,
             supports_resize: true,
+            is_out_of_service: false,
         };
         if held.marks && !readiness::is_held(&detail, held.key) {
             let leaving = readiness::Leaving::Hook(held.key);
@@ -386,7 +387,7 @@ impl Plan<'_> {
         if State::of(held.pod) != held.state {
             let mut metadata = held.metadata;
             overlay(&mut metadata, &lifecycle::patch(held.state, &target.time()));
-            let command = target.relabel(metadata);
+            let command = target.relabel(&metadata);
             self.patch_pod(ordinal, command);
         }
     }
@@ -443,6 +444,7 @@ impl Course {
             detail: &self.detail,
             now: plan.view.now,
             supports_resize: plan.view.supports_resize(),
+            is_out_of_service: self.detail.in_place_ready.as_ref().is_some_and(|c| !c.is_true),
         }
     }
 }

@@ -191,7 +191,8 @@ impl Plan<'_> {
         let (view, ordinal) = (self.view, self.slots[index].ordinal);
         let settings = &view.set.spec;
         let leaves = spec.leaves_service(&detail, &settings.switches.keep_ready);
-        if leaves && let Some(command) = readiness::take_out(pod, &detail, Leaving::Update, view.now) {
+        let leaving = Leaving::Update(self.update.name());
+        if leaves && let Some(command) = readiness::take_out(pod, &detail, leaving, view.now) {
             let scope = Scope::Slot(ordinal);
             self.stages.unready.push(ScopedCommand { scope, command });
         }
@@ -200,6 +201,7 @@ impl Plan<'_> {
             detail: &detail,
             now: view.now,
             supports_resize: view.supports_resize(),
+            is_out_of_service: leaves,
         };
         let progress = self.slots[index].occupant.as_ref().and_then(|o| o.progress.as_ref());
         let state = InPlaceState {

@@ -90,10 +90,10 @@ pub(super) struct Stages {
     pub(super) repair: Vec<ScopedCommand>,
     /// Conditions that take pods out of service.
     pub(super) unready: Vec<ScopedCommand>,
-    /// Resources of containers.
-    pub(super) resize: Vec<ScopedCommand>,
     /// Pods that are changed, and states of their lifecycle.
     pub(super) in_place: Vec<ScopedCommand>,
+    /// Resources of containers.
+    pub(super) resize: Vec<ScopedCommand>,
     /// Conditions that put pods back into service.
     pub(super) back: Vec<ScopedCommand>,
     /// Pods that end, are not wanted, or are old.
@@ -365,8 +365,8 @@ impl<'v> Plan<'v> {
             &stages.create,
             &stages.repair,
             &stages.unready,
-            &stages.resize,
             &stages.in_place,
+            &stages.resize,
             &stages.back,
             &stages.delete,
             &stages.history,
@@ -398,8 +398,8 @@ impl<'v> Plan<'v> {
             stage("create", self.stages.create, true),
             stage("repair", self.stages.repair, true),
             stage("unready", self.stages.unready, true),
-            stage("resize", self.stages.resize, true),
             stage("in-place", self.stages.in_place, true),
+            stage("resize", self.stages.resize, true),
             stage("ready", self.stages.back, true),
             stage("delete", self.stages.delete, true),
             stage("history", self.stages.history, false),
@@ -416,9 +416,9 @@ impl<'v> Plan<'v> {
 }
 
 /// Whether a pod in the course of an update in place may count as healthy: not in the middle of one that disrupts it. That of resources
-/// alone does not, whatever its lifecycle label says meanwhile (8.18).
+/// alone does not, whatever its lifecycle label says meanwhile, also while that is not yet what it was before (8.18).
 fn allows_health(progress: &Progress, detail: &PodDetail, pod: &PodRecord, labels: LabelFacts) -> bool {
-    if progress.is_in_flight() && progress.is_gentle(detail) {
+    if progress.is_gentle(detail) {
         return labels.lifecycle_allows || State::of(pod) == State::Updating;
     }
     labels.lifecycle_allows && !progress.disrupts(detail)

@@ -267,6 +267,7 @@ impl Pod {
             .filter(|(key, _)| is_kept_annotation(key) || referred.contains(key));
         PodDetail {
             annotations: interner.labels(annotations),
+            is_annotated: !metadata.annotations.is_empty(),
             finalizers: interner.list(metadata.finalizers.iter().map(String::as_str)),
             statuses: status.containers(&spec, interner),
             observed_generation: status.observed_generation,

@@ -14,6 +14,8 @@ pub struct PodDetail {
     pub finalizers: Arc<[Arc<str>]>,
     /// Those annotations that decisions read ([`is_kept_annotation`]), and those that a container's environment refers to.
     pub annotations: Labels,
+    /// There are annotations at all, kept or not: a patch that puts one in has to know.
+    pub is_annotated: bool,
     /// What the kubelet says of each container of `spec`, in the same order; `None` where it has not said anything yet.
     pub statuses: Box<[Option<ContainerStatus>]>,
     /// `status.observedGeneration` of the kubelet, 0 where it does not say.

@@ -6,7 +6,6 @@ use flotilla_api::names;
 use flotilla_model::template::in_place::{Changed, Comparable, ContainerChange, container_changes};
 use serde_json::{Map, Value, json};
 
-
 /// What brings a pod of template `old` to template `new`, or why that cannot be done in place.
 pub fn compare(old: &Value, new: &Value) -> Result<UpdateSpec, String> {
     let found = container_changes(&Comparable::new(old), &Comparable::new(new)).map_err(|o| o.to_string())?;

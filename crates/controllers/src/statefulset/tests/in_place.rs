@@ -2,6 +2,7 @@
 
 mod completion;
 mod grace;
+mod late;
 mod notes;
 mod resize;
 
@@ -62,7 +63,7 @@ fn note(revision: &str, ago: i64) -> InPlaceState {
     }
 }
 
-/// Patches of a decision: stage, pod, what of it, and the body.
+/// Patches of a decision: stage, pod, what of it, and the body; JSON patches of the pod itself by what they set.
 fn patches(decision: &Decision) -> Vec<(&'static str, String, &'static str, Value)> {
     let mut found = Vec::new();
     for stage in &decision.stages {
@@ -72,7 +73,11 @@ fn patches(decision: &Decision) -> Vec<(&'static str, String, &'static str, Valu
             } = &command.command
             {
                 let part = subresource.map_or("", Subresource::name);
-                found.push((stage.name, key.name.to_string(), part, body.clone()));
+                let body = match subresource {
+                    Some(Subresource::Status) => body.clone(),
+                    _ => super::kubelet::folded(body),
+                };
+                found.push((stage.name, key.name.to_string(), part, body));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! When an update in place is over, and when it is given up (rules 4.6 and 8.12).
 
 use super::{GRACE, STATE, in_place, note, out, patches, seen, state_of, told};
-use crate::shared::inplace::state::State as InPlaceState;
+use crate::shared::inplace::state::{State as InPlaceState, whole_seconds};
 use crate::testing::{NOW, at, brief, container_status};
 use flotilla_api::names;
 use flotilla_model::WaitCause;
@@ -27,7 +27,11 @@ fn rule_4_6_a_complete_update_is_put_back_by_one_tested_write() {
         operations[1],
         json!({"op": "test", "path": "/status/conditions/0/type", "value": "InPlaceUpdateReady"})
     );
-    assert_eq!(operations[2]["value"]["status"], "True");
+    assert_eq!(
+        operations[2],
+        json!({"op": "test", "path": "/status/conditions/0/lastTransitionTime", "value": whole_seconds(at(NOW - 10))})
+    );
+    assert_eq!(operations[3]["value"]["status"], "True");
     let all = decision.commands().map(|c| &c.command);
     let versions = all.filter(|c| {
         matches!(
@@ -250,7 +254,7 @@ fn rule_4_6_environments_are_complete_when_the_agent_says_so() {
         before: std::collections::BTreeMap::default(),
         ..note("new", 5)
     };
-    let fixture = |meta: Option<(&str, u32)>| {
+    let fixture = |meta: Option<(&str, u64)>| {
         let fixture = out(seen("web-0", "new", "v2").label("role", "leader")).annotated(STATE, &state.to_text());
         let fixture = fixture.detailed(|d| {
             Arc::make_mut(&mut d.spec).containers[0].metadata_env = vec![MetadataEnv {

@@ -104,7 +104,7 @@ fn hand_over_in_every_state_restarts_nothing_twice() {
             go(
                 r#","nextContainerResources":{"main":{"limits":{"cpu":"2"}}},"preCheckBeforeNext":{"containersRequiredReady":["main"]}"#,
             ),
-            vec!["resize", "in-place"],
+            vec!["in-place", "resize"],
         ),
     ] {
         let decision = in_place(1).pod(fixture.annotated(STATE, &text)).decide();

@@ -4,6 +4,7 @@ use super::super::refused;
 use super::{STATE, in_place, note, patches, policy, seen, state_of, told};
 use crate::shared::inplace::state::State as InPlaceState;
 use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, template};
+use flotilla_api::names;
 use flotilla_model::decision::Command;
 use flotilla_model::records::{ResizePending, Resources};
 use flotilla_model::{Decision, Failure, Report, Scope, WaitCause};
@@ -44,16 +45,16 @@ fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
     let stages: Vec<_> = found.iter().map(|(stage, _, part, _)| (*stage, *part)).collect();
     assert_eq!(
         stages,
-        [("resize", "resize"); 3]
+        [("in-place", ""); 3]
             .into_iter()
-            .chain([("in-place", ""); 3])
+            .chain([("resize", "resize"); 3])
             .collect::<Vec<_>>()
     );
     assert_eq!(
-        found[0].3,
+        found[3].3,
         json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}})
     );
-    assert!(found[3].3.get("spec").is_none() && state_of(&found[3].3).resources);
+    assert!(found[0].3.get("spec").is_none() && state_of(&found[0].3).resources);
     // On its way it is available all the same.
     let state = InPlaceState {
         resources: true,
@@ -84,7 +85,7 @@ fn rule_4_4_a_resize_that_restarts_leaves_service() {
     let found = patches(&resizing(1, "InPlaceIfPossible").pod(fixture).decide());
     assert_eq!(
         found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
-        ["unready", "resize", "in-place"]
+        ["unready", "in-place", "resize"]
     );
 }
 
@@ -234,12 +235,77 @@ fn rule_4_3_an_old_server_gets_resources_in_the_pod_itself() {
             detail: &detail,
             now: at(NOW),
             supports_resize,
+            is_out_of_service: false,
         };
         let writes = target.begin(note("new", 0), &spec, json!({}));
         let Command::Patch { body, .. } = &writes.pod else {
             panic!("{:?}", writes.pod)
         };
         assert_eq!(writes.resize.is_some(), supports_resize);
-        assert_eq!(body.pointer("/spec/containers/0/resources").is_some(), !supports_resize);
+        let set = super::super::kubelet::folded(body);
+        assert_eq!(set.pointer("/spec/containers/0/resources").is_some(), !supports_resize);
+    }
+}
+
+#[test]
+fn rule_8_18_a_pod_that_has_its_new_resources_is_available_before_its_state_says_so() {
+    let state = InPlaceState {
+        resources: true,
+        images: false,
+        before: std::collections::BTreeMap::default(),
+        ..note("old", 5)
+    };
+    // The next update must not take it for free.
+    let pods = (0..2).map(|i| {
+        let fixture = sized(&format!("web-{i}"), "old", 1000, 1000).annotated(STATE, &state.to_text());
+        fixture.label(names::LIFECYCLE_STATE_LABEL, "Updating")
+    });
+    let decision = pods.fold(in_place(2), Cluster::pod).decide();
+    let status = decision.status.as_ref().expect("a status");
+    assert_eq!(status.desired["availableReplicas"], 2);
+    let taken_out = patches(&decision)
+        .iter()
+        .filter(|(stage, ..)| *stage == "unready")
+        .count();
+    assert_eq!(taken_out, 1, "the budget");
+}
+
+#[test]
+fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
+    let found = patches(
+        &resizing(1, "InPlaceIfPossible")
+            .pod(sized("web-0", "old", 1000, 1000))
+            .decide(),
+    );
+    let text = found[0].3["metadata"]["annotations"][STATE]
+        .as_str()
+        .expect("a note")
+        .to_owned();
+    assert_eq!(
+        state_of(&found[0].3).next.resources["main"],
+        json!({"requests": {"cpu": "2"}})
+    );
+    let noted = |wanted, actual| sized("web-0", "new", wanted, actual).annotated(STATE, &text);
+    for (what, fixture, stages) in [
+        ("the resize never came", noted(1000, 1000), vec!["in-place", "resize"]),
+        ("its kubelet is at it", noted(2000, 1000), vec![]),
+        ("it is there", noted(2000, 2000), vec![]),
+    ] {
+        let found = patches(&resizing(1, "InPlaceIfPossible").pod(fixture).decide());
+        assert_eq!(
+            found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+            stages,
+            "{what}"
+        );
+    }
+    // Taken back before it came, or after: the old amount is asked for again.
+    let mut former = template("v1");
+    former["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    for wanted in [1000, 2000] {
+        let back = resizing(1, "InPlaceIfPossible").pod(noted(wanted, 1000));
+        let back = back.spec("/template", former.clone());
+        let found = patches(&back.decide());
+        let resize = found.iter().find(|(stage, ..)| *stage == "resize").expect("a resize");
+        assert_eq!(resize.3["spec"]["containers"][0]["resources"]["requests"]["cpu"], "1");
     }
 }
