@@ -10,3 +10,5 @@ mod render;
 mod requests;
 pub mod snapshot;
 mod watch;
+
+pub use requests::request_of;
