@@ -106,7 +106,11 @@ impl Figure {
             self.unit.text(self.ours),
             name.to_owned(),
             self.unit.text(value),
-            format!("{:.3}", self.ratio()),
+            if self.ratio().is_finite() {
+                format!("{:.3}", self.ratio())
+            } else {
+                String::new()
+            },
             bar,
             verdict,
         ]

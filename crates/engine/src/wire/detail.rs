@@ -13,7 +13,7 @@ use flotilla_model::records::{
     is_kept_annotation,
 };
 use flotilla_model::template::{parse_bytes, parse_millis};
-use flotilla_model::{Interner, Meta, Timestamp};
+use flotilla_model::{Interner, Memo, Meta, Timestamp};
 use memchr::memmem;
 use prost::Message;
 use serde::Deserialize;
@@ -276,6 +276,7 @@ impl Pod {
             kruise_ready: status.gate(names::KRUISE_POD_READY, interner),
             resize_pending: status.resize_pending(interner),
             resize_in_progress: status.is_true("PodResizeInProgress"),
+            plainly_done: Memo::default(),
             spec: interner.detail_spec(spec),
         }
     }
