@@ -21,7 +21,7 @@ use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
 /// Everything that is needed before the clock starts.
 pub(super) struct Work {
@@ -45,7 +45,7 @@ impl Work {
         let set = cache.set(SetKind::Advanced, &key()).expect("the set is there").clone();
         let (mut tell, mut pods) = (BTreeMap::new(), Vec::new());
         for pod in cache.pods_of(&set.meta.uid) {
-            let (news, told) = mpsc::unbounded_channel();
+            let (news, told) = watch::channel(pod.clone());
             tell.insert(pod.name().to_owned(), news);
             pods.push(Drive {
                 client: client.clone(),
@@ -60,8 +60,8 @@ impl Work {
         pods.sort_by_key(|drive| -drive.ordinal);
         let forward = move |pod: Arc<PodRecord>| {
             if let Some(news) = tell.get(pod.name()) {
-                // A pod that is done listens no more.
-                let _ = news.send(pod);
+                // Whoever is done listens no more.
+                news.send_replace(pod);
             }
             false
         };
@@ -145,17 +145,15 @@ struct Drive {
     cache: Cache,
     ordinal: i64,
     pod: ObjectKey,
-    /// What the watch tells of it.
-    news: mpsc::UnboundedReceiver<Arc<PodRecord>>,
+    /// The latest that the watch tells of it.
+    news: watch::Receiver<Arc<PodRecord>>,
 }
 
 impl Drive {
     async fn run(mut self) {
         let before = self.pod().revision().map(str::to_owned);
         loop {
-            while let Ok(news) = self.news.try_recv() {
-                self.cache.apply(Object::Pod(news), Source::Watch);
-            }
+            self.take_news();
             let decision = look(&self.cache, &self.clock);
             let mut is_overtaken = false;
             let mut has_sent = false;
@@ -173,9 +171,13 @@ impl Drive {
             if !is_overtaken && pod.is_running_and_ready() && pod.revision().map(str::to_owned) != before {
                 return;
             }
-            let news = self.news.recv().await.expect("the watch goes on");
-            self.cache.apply(Object::Pod(news), Source::Watch);
+            self.news.changed().await.expect("the watch goes on");
         }
+    }
+
+    fn take_news(&mut self) {
+        let news = self.news.borrow_and_update().clone();
+        self.cache.apply(Object::Pod(news), Source::Watch);
     }
 
     fn pod(&self) -> &PodRecord {
