@@ -43,7 +43,12 @@ impl Bench {
     fn settled(replicas: i32) -> Self {
         let looks = Arc::new(AtomicUsize::new(0));
         let options = CoreOptions {
-            resources: vec![Resource::NativeSets, Resource::Pods, Resource::Claims, Resource::Revisions],
+            resources: vec![
+                Resource::NativeSets,
+                Resource::Pods,
+                Resource::Claims,
+                Resource::Revisions,
+            ],
             observation_period: Duration::ZERO,
             ..CoreOptions::new("a")
         };
@@ -73,7 +78,10 @@ impl Bench {
 
     /// Passes that have ended so far, and looks so far.
     fn effort(&self) -> (u64, usize) {
-        (self.core.metrics().pass_duration.count(), self.looks.load(Ordering::Relaxed))
+        (
+            self.core.metrics().pass_duration.count(),
+            self.looks.load(Ordering::Relaxed),
+        )
     }
 }
 
@@ -84,8 +92,8 @@ fn passes_over_a_large_set_keep_their_distance_even_if_each_of_them_writes() {
     let (before, _) = bench.effort();
     bench.run_for(200);
     let passes = bench.effort().0 - before;
-    // One pod a pass, in order; a hundred pods ask for ten milliseconds.
-    assert!((10..=21).contains(&passes), "{passes} passes");
+    // One pod a pass, in order; a hundred pods ask for fifteen milliseconds.
+    assert!((7..=14).contains(&passes), "{passes} passes");
 }
 
 #[test]
