@@ -92,8 +92,8 @@ fn passes_over_a_large_set_keep_their_distance_even_if_each_of_them_writes() {
     let (before, _) = bench.effort();
     bench.run_for(200);
     let passes = bench.effort().0 - before;
-    // One pod a pass, in order; a hundred pods ask for fifteen milliseconds.
-    assert!((7..=14).contains(&passes), "{passes} passes");
+    // One pod a pass, in order; a hundred pods ask for ten milliseconds.
+    assert!((10..=21).contains(&passes), "{passes} passes");
 }
 
 #[test]

@@ -129,6 +129,22 @@ fn rule_4_3_one_pass_writes_out_of_service_and_then_the_pod() {
 }
 
 #[test]
+fn rule_3_7_a_complete_update_is_put_back_beside_what_leaves_and_before_what_changes() {
+    let text = note("new", 30).to_text();
+    let cluster = advanced(3)
+        .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2}))
+        .pod(seen("web-0", "old", "v1"))
+        .pod(seen("web-1", "old", "v1"))
+        .pod(out(seen("web-2", "new", "v2")).annotated(STATE, &text));
+    let found = patches(&cluster.decide());
+    let places: Vec<_> = found.iter().map(|(stage, pod, ..)| (*stage, pod.as_str())).collect();
+    assert_eq!(
+        places,
+        [("unready", "web-2"), ("unready", "web-1"), ("in-place", "web-1")]
+    );
+}
+
+#[test]
 fn rule_4_6_a_complete_update_is_put_back_by_one_tested_write() {
     let text = note("new", 30).to_text();
     let cluster = in_place(1).pod(out(seen("web-0", "new", "v2")).annotated(STATE, &text));
