@@ -84,6 +84,7 @@ pub(crate) fn detail(containers: &[(&str, Option<i64>)]) -> PodDetail {
         kruise_ready: gate(1),
         resize_pending: None,
         resize_in_progress: false,
+        plainly_done: flotilla_model::Memo::default(),
     }
 }
 

@@ -10,6 +10,7 @@ pub mod decision;
 pub mod hints;
 pub mod int_or_percent;
 pub mod intern;
+pub mod memo;
 pub mod meta;
 pub mod reader;
 pub mod records;
@@ -28,6 +29,7 @@ pub use decision::{
 pub use hints::{Failure, Hints};
 pub use int_or_percent::IntOrPercent;
 pub use intern::Interner;
+pub use memo::Memo;
 pub use meta::{Labels, Meta, ObjectKey, OwnerRef, Uid};
 pub use reader::Reader;
 pub use records::{ClaimRecord, ConfigMapRecord, PodRecord, Record, RevisionRecord, StorageClassRecord};

@@ -31,6 +31,12 @@ pub(super) struct Trouble {
     pub(super) message: String,
 }
 
+/// Whether a pod's new resources are noted and have not been written down.
+fn awaits_resize(occupant: &Occupant) -> bool {
+    let state = occupant.progress.as_ref().and_then(|progress| progress.state.as_ref());
+    state.is_some_and(|state| !state.next.resources.is_empty())
+}
+
 impl Plan<'_> {
     /// Before the update: pods whose update in place leads nowhere have to be made again, where that is allowed.
     pub(super) fn judge_courses(&mut self) {
@@ -71,7 +77,7 @@ impl Plan<'_> {
             let concerned = self.slots[index]
                 .occupant
                 .as_ref()
-                .filter(|o| !o.labels.is_updated && o.abandoned.is_none() && o.is_replaceable());
+                .filter(|o| (!o.labels.is_updated || awaits_resize(o)) && o.abandoned.is_none() && o.is_replaceable());
             let Some(pod) = concerned.map(|o| o.pod.clone()).filter(|_| self.may_update_in_place()) else {
                 continue;
             };
@@ -139,7 +145,8 @@ impl Plan<'_> {
         }
         for index in 0..self.slots.len() {
             let ordinal = self.slots[index].ordinal;
-            let occupant = self.slots[index].occupant.as_ref();
+            // What its node cannot give is not asked for again.
+            let occupant = self.slots[index].occupant.as_ref().filter(|o| !o.is_stuck);
             if let Some(course) = occupant.and_then(|o| Course::of(o, true)) {
                 self.go_on(ordinal, course);
             }

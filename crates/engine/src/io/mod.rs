@@ -10,3 +10,5 @@ mod render;
 mod requests;
 pub mod snapshot;
 pub mod watch;
+
+pub use requests::request_of;

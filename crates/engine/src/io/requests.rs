@@ -279,6 +279,14 @@ fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, Str
     }
 }
 
+/// The request that carries out a command, as the manager sends it.
+///
+/// # Errors
+/// If the names in it do not make a path.
+pub fn request_of(command: &Command) -> Result<Request<Body>, String> {
+    command_request(command, Encoding::preferred(command.resource()).media_type())
+}
+
 fn patch_type(kind: PatchKind) -> &'static str {
     match kind {
         PatchKind::Merge => MERGE_PATCH,

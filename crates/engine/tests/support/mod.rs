@@ -37,6 +37,8 @@ pub struct World {
     pub lease: Option<LeaseRecord>,
     /// What the watches will tell, oldest first.
     pub news: VecDeque<WatchEvent>,
+    /// Pods are ready as soon as they are created.
+    pub is_quick: bool,
     /// Every write that took effect, in words.
     pub log: Vec<String>,
     interner: Interner,
@@ -173,6 +175,9 @@ impl World {
             Body::Json(body) => panic!("not supported here: {body}"),
         };
         self.news.push_back(WatchEvent::Upsert(object.clone()));
+        if self.is_quick && resource == Resource::Pods {
+            self.make_ready(&key.name.clone());
+        }
         Answer::Object(object)
     }
 

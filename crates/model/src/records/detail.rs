@@ -1,5 +1,6 @@
 //! What updates in place, lifecycle hooks and launch priorities look at in a pod.
 
+use crate::memo::Memo;
 use crate::meta::Labels;
 use crate::time::Timestamp;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct PodDetail {
     pub resize_pending: Option<ResizePending>,
     /// Condition PodResizeInProgress is True.
     pub resize_in_progress: bool,
+    /// Whether it plainly is in no update in place, once a controller has asked itself that: it is asked of every pod in every pass.
+    pub plainly_done: Memo<bool>,
 }
 
 impl PodDetail {

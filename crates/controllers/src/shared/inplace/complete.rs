@@ -158,6 +158,10 @@ fn agrees(wanted: &Resources, actual: &Resources) -> bool {
 
 /// Whether a pod's annotation says, without being read, that nothing is left to do: asked of every settled pod in every pass.
 pub fn is_plainly_done(detail: &PodDetail) -> bool {
+    *detail.plainly_done.get(|| says_done(detail))
+}
+
+fn says_done(detail: &PodDetail) -> bool {
     let has = |key: &str| detail.annotations.get(key).is_some();
     if has(names::IN_PLACE_GRACE) || has(names::IN_PLACE_GRACE_LEGACY) {
         return false;

@@ -2,7 +2,7 @@
 
 use super::{GRACE, STATE, in_place, note, out, patches, seen, state_of, told};
 use crate::shared::inplace::state::{State as InPlaceState, whole_seconds};
-use crate::testing::{NOW, at, brief, container_status};
+use crate::testing::{NOW, advanced, at, brief, container_status};
 use flotilla_api::names;
 use flotilla_model::WaitCause;
 use flotilla_model::decision::{Command, PatchKind};
@@ -298,4 +298,20 @@ fn rule_4_6_a_state_of_another_revision_concludes_nothing() {
         ["ready"]
     );
     assert!(decision.events.iter().any(|e| e.message.contains("revision old")));
+}
+
+#[test]
+fn rule_3_7_a_complete_update_is_put_back_beside_what_leaves_and_before_what_changes() {
+    let text = note("new", 30).to_text();
+    let cluster = advanced(3)
+        .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2}))
+        .pod(seen("web-0", "old", "v1"))
+        .pod(seen("web-1", "old", "v1"))
+        .pod(out(seen("web-2", "new", "v2")).annotated(STATE, &text));
+    let found = patches(&cluster.decide());
+    let places: Vec<_> = found.iter().map(|(stage, pod, ..)| (*stage, pod.as_str())).collect();
+    assert_eq!(
+        places,
+        [("unready", "web-2"), ("unready", "web-1"), ("in-place", "web-1")]
+    );
 }

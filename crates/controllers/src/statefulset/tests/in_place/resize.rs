@@ -133,7 +133,7 @@ fn rule_4_6_a_resize_that_the_api_server_refuses_for_the_node() {
         refused(cluster, Scope::Slot(1), Report::Silent, Failure::NODE_TOO_SMALL)
     };
     let refused = |policy: &str| beside(policy, sized("web-0", "old", 1000, 1000));
-    let other = [("resize", "web-0"), ("in-place", "web-0")];
+    let other = [("in-place", "web-0"), ("resize", "web-0")];
     let given_up = refused("InPlaceIfPossible").decide();
     assert!(brief(&given_up).contains(&"-web-1".to_owned()), "made again");
     assert!(patches(&given_up).iter().all(|(_, pod, ..)| pod != "web-1"));
@@ -191,6 +191,39 @@ fn rule_4_6_a_resize_that_the_api_server_refuses_for_the_node() {
             .iter()
             .any(|(stage, pod, ..)| (*stage, pod.as_str()) == ("resize", "web-1"))
     );
+}
+
+#[test]
+fn rule_4_6_a_refused_resize_that_was_noted_is_given_up() {
+    let begun = patches(
+        &resizing(1, "InPlaceOnly")
+            .pod(sized("web-0", "old", 1000, 1000))
+            .decide(),
+    );
+    let text = begun[0].3["metadata"]["annotations"][STATE]
+        .as_str()
+        .expect("a note")
+        .to_owned();
+    for (policy, expected) in [("InPlaceIfPossible", vec!["-web-0"]), ("InPlaceOnly", vec![])] {
+        let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
+        let cluster = refused(
+            resizing(1, policy).pod(noted),
+            Scope::Slot(0),
+            Report::Silent,
+            Failure::NODE_TOO_SMALL,
+        );
+        let decision = cluster.decide();
+        assert_eq!(brief(&decision), expected, "{policy}: made again, or left alone");
+        assert_eq!(
+            told(&decision, "FailedUpdatePod").map(|c| c["reason"].clone()),
+            Some(json!("ResizeInfeasible")),
+            "{policy}"
+        );
+        let mut later = cluster.hints(decision.hints.clone().expect("hints"));
+        later.now = at(NOW + 3_600);
+        let later = later.decide();
+        assert_eq!(brief(&later), expected, "{policy}: also later, and not asked for again");
+    }
 }
 
 #[test]
