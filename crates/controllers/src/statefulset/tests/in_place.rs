@@ -767,7 +767,10 @@ fn rule_8_18_a_pod_that_has_its_new_resources_is_available_before_its_state_says
     let decision = pods.fold(in_place(2), Cluster::pod).decide();
     let status = decision.status.as_ref().expect("a status");
     assert_eq!(status.desired["availableReplicas"], 2);
-    let taken_out = patches(&decision).iter().filter(|(stage, ..)| *stage == "unready").count();
+    let taken_out = patches(&decision)
+        .iter()
+        .filter(|(stage, ..)| *stage == "unready")
+        .count();
     assert_eq!(taken_out, 1, "the budget");
 }
 
