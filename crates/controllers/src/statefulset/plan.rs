@@ -187,9 +187,9 @@ impl<'v> Plan<'v> {
             let is_restless = is_advanced && !is_quiet(pod, labels);
             let detail = pod.detail.as_ref().filter(|_| is_restless);
             let progress = detail.and_then(|detail| Progress::of(pod, detail)).map(Box::new);
-            let allows = match (&progress, detail) {
-                (Some(progress), Some(detail)) => allows_health(progress, detail, pod, labels),
-                _ => labels.lifecycle_allows,
+            let allows = match detail {
+                Some(detail) => allows_health(progress.as_deref(), detail, pod, labels),
+                None => labels.lifecycle_allows,
             };
             let health = Health::of(pod, allows, min_ready, view.now);
             Occupant {
@@ -218,15 +218,15 @@ impl<'v> Plan<'v> {
         self.condemned.extend(members.map(|m| (m.ordinal, occupant(&m.pod))));
     }
 
-    /// Pods in an update in place, with whether they may count as available.
+    /// Pods that may be in an update in place, with whether they may count as available.
     pub(super) fn in_flight(&self) -> BTreeMap<&str, bool> {
         let wanted = self.slots.iter().filter_map(|s| s.occupant.as_ref());
         let all = wanted
             .chain(self.condemned.iter().map(|(_, o)| o))
-            .filter(|o| o.is_in_flight());
-        let allows = |o: &Occupant| match (&o.progress, &o.pod.detail) {
-            (Some(progress), Some(detail)) => allows_health(progress, detail, &o.pod, o.labels),
-            _ => false,
+            .filter(|o| o.is_restless);
+        let allows = |o: &Occupant| match &o.pod.detail {
+            Some(detail) => allows_health(o.progress.as_deref(), detail, &o.pod, o.labels),
+            None => false,
         };
         all.map(|o| (o.pod.name(), allows(o))).collect()
     }
@@ -434,11 +434,12 @@ impl<'v> Plan<'v> {
 
 /// Whether a pod in the course of an update in place may count as healthy: not in the middle of one that disrupts it. That of resources
 /// alone does not, whatever its lifecycle label says meanwhile, also while that is not yet what it was before (8.18).
-fn allows_health(progress: &Progress, detail: &PodDetail, pod: &PodRecord, labels: LabelFacts) -> bool {
-    if progress.is_gentle(detail) {
+fn allows_health(progress: Option<&Progress>, detail: &PodDetail, pod: &PodRecord, labels: LabelFacts) -> bool {
+    // Plainly done, or done without having left service.
+    if progress.is_none_or(|p| p.is_gentle(detail)) {
         return labels.lifecycle_allows || State::of(pod) == State::Updating;
     }
-    labels.lifecycle_allows && !progress.disrupts(detail)
+    labels.lifecycle_allows && progress.is_some_and(|p| !p.disrupts(detail))
 }
 
 /// The hints to work with: an edit of the set clears what failed, as it may have removed the cause.
