@@ -143,7 +143,7 @@ impl Decision {
 pub fn decide(view: View<'_>) -> Decision {
     let pod = view.pod;
     let mut decision = Decision::default();
-    if !pod.is_concerned || pod.is_terminating || pod.is_terminal {
+    if !pod.is_concerned {
         return decision;
     }
     // A runtime that has just started may not know its containers yet; what is noted is not taken back for that.

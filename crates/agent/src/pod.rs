@@ -11,12 +11,9 @@ pub struct Pod {
     pub uid: Uid,
     /// Version of this copy.
     pub version: u64,
-    /// Whether the agent has anything to do with it (rule 8.2): a kind of `apps.kruise.io` controls it, or a sidecar was injected.
+    /// Whether the agent has anything to do with it (rule 8.2): a kind of `apps.kruise.io` controls it, or a sidecar was injected; and it
+    /// neither has ended nor is to be deleted.
     pub is_concerned: bool,
-    /// Whether its deletion has been asked for.
-    pub is_terminating: bool,
-    /// Whether it has ended for good.
-    pub is_terminal: bool,
     /// Condition `InPlaceUpdateReady` is False: it is out of service for an update in place.
     pub is_out_of_service: bool,
     /// The revision that its label names; empty if none does.

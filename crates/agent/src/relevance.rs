@@ -25,7 +25,7 @@ pub enum Seen<'p> {
 /// Pods that carry no annotation when the agent starts are left alone until something about them changes, or else an agent that is rolled
 /// out would write to every pod at once. Those that are out of service are not: what they wait for may be the annotation.
 pub fn is_relevant(pod: &Pod, seen: Seen<'_>) -> bool {
-    if !pod.is_concerned || pod.is_terminating || pod.is_terminal {
+    if !pod.is_concerned {
         return false;
     }
     let Some(noted) = &pod.noted else {

@@ -20,8 +20,6 @@ fn pod(role: &str) -> Pod {
         uid: Uid::new("u"),
         version: 7,
         is_concerned: true,
-        is_terminating: false,
-        is_terminal: false,
         is_out_of_service: true,
         revision: "new".to_owned(),
         ip: "10.0.0.9".to_owned(),

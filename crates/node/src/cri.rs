@@ -143,9 +143,9 @@ impl Runtime {
         };
         let answer: m::VersionResponse = self.call(Method::Version, request, QUICKLY).await?;
         Ok(Version {
-            name: answer.runtime_name,
-            version: answer.runtime_version,
-            api: answer.runtime_api_version,
+            name: answer.name,
+            version: answer.version,
+            api: answer.api,
         })
     }
 
@@ -284,3 +284,6 @@ fn told(runtime: &str, container: m::Container) -> Told {
         annotations: container.annotations,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,16 +51,19 @@ impl Teller {
             "apiVersion": "v1", "kind": "Pod", "namespace": &*pod.key.namespace, "name": pod.key.name.as_str(),
             "uid": pod.uid.to_string(), "fieldPath": format!("spec.containers{{{container}}}"),
         });
-        self.tell(&pod.key.namespace, &pod.key.name, &regarding, type_, reason, note);
+        self.tell(&regarding, type_, reason, note);
     }
 
     /// Of the node itself. As the kubelet does, its name stands for its UID, which is not known here.
     pub(crate) fn of_node(&self, type_: Type, reason: &str, note: &str) {
         let regarding = json!({"apiVersion": "v1", "kind": "Node", "name": &*self.node, "uid": &*self.node});
-        self.tell("default", &self.node, &regarding, type_, reason, note);
+        self.tell(&regarding, type_, reason, note);
     }
 
-    fn tell(&self, namespace: &str, name: &str, regarding: &Value, type_: Type, reason: &str, note: &str) {
+    fn tell(&self, regarding: &Value, type_: Type, reason: &str, note: &str) {
+        // Events about what lives in no namespace are kept in this one.
+        let namespace = regarding["namespace"].as_str().unwrap_or("default");
+        let name = regarding["name"].as_str().unwrap_or_default();
         let now = self.clock.now();
         if !self.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now) {
             self.metrics.events_dropped.inc();

@@ -10,6 +10,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -56,10 +57,14 @@ async fn exchange(hook: &HttpHook, stream: impl AsyncRead + AsyncWrite + Unpin +
         }
         Ok(())
     };
+    // What ends the connection ends the request too, with its answer or with an error: the request alone tells.
+    let driving = async {
+        drop(connection.await);
+        std::future::pending::<Infallible>().await
+    };
     tokio::select! {
         answer = asking => answer,
-        // It ends by itself when the answer has been read.
-        ended = connection => ended.map_err(|e| e.to_string()).and(Err("the connection was closed".to_owned())),
+        never = driving => match never {},
     }
 }
 

@@ -175,14 +175,15 @@ impl Pod {
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
         let controller = metadata.owner_references.iter().find(|owner| owner.controller);
         let ours = controller.is_some_and(|owner| owner.api_version.starts_with(GROUP));
+        let is_meant = ours || metadata.annotations.contains_key(SIDECARS);
+        let is_ending =
+            metadata.deletion_timestamp.is_some() || matches!(status.phase.as_str(), "Failed" | "Succeeded");
         let is_out = |c: &Condition| c.type_ == names::IN_PLACE_UPDATE_READY && c.status == "False";
         Ok(agent::Pod {
             key: ObjectKey::new(metadata.namespace.as_str(), metadata.name.as_str()),
             uid: Uid::new(&metadata.uid),
             version: version.map_err(|e| format!("resourceVersion {:?}: {e}", metadata.resource_version))?,
-            is_concerned: ours || metadata.annotations.contains_key(SIDECARS),
-            is_terminating: metadata.deletion_timestamp.is_some(),
-            is_terminal: matches!(status.phase.as_str(), "Failed" | "Succeeded"),
+            is_concerned: is_meant && !is_ending,
             is_out_of_service: status.conditions.iter().any(is_out),
             revision: metadata.labels.get(REVISION).cloned().unwrap_or_default(),
             ip: status.pod_ip.clone(),
@@ -288,7 +289,7 @@ mod tests {
         let expected = [("ROLE", "leader"), ("NOTE", " two words "), ("NONE", "")];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(main.environment, expected);
-        assert!(pod.is_concerned && pod.is_out_of_service && !pod.is_terminating);
+        assert!(pod.is_concerned && pod.is_out_of_service);
         assert_eq!(
             (pod.revision.as_str(), pod.version, pod.ip.as_str()),
             ("r1", 12, "10.0.0.9")
@@ -318,8 +319,11 @@ mod tests {
         assert!(!read(&object).is_concerned);
         object["metadata"]["annotations"]["kruise.io/sidecarset-hash"] = json!("{}");
         assert!(read(&object).is_concerned);
+        let mut ended = object.clone();
+        ended["status"]["phase"] = json!("Succeeded");
+        assert!(!read(&ended).is_concerned);
         object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        assert!(read(&object).is_terminating);
+        assert!(!read(&object).is_concerned);
     }
 
     #[test]

@@ -74,8 +74,6 @@ fn rule_8_3_a_runtime_that_knows_nothing_changes_nothing() {
 fn rule_8_2_pods_that_are_not_concerned_are_left_alone() {
     for change in [
         |pod: &mut Pod| pod.is_concerned = false,
-        |pod: &mut Pod| pod.is_terminating = true,
-        |pod: &mut Pod| pod.is_terminal = true,
         |pod: &mut Pod| pod.containers[0].id.clear(),
     ] {
         let mut pod = pod("b");
@@ -180,7 +178,7 @@ fn rule_8_5_guards() {
         Row {
             what: "restarted too often for this revision",
             change: |_, _, memory| {
-                (0..RESTARTS_MAX).for_each(|_| memory.is_stopping("main", "containerd://0", "new", at(0)))
+                (0..RESTARTS_MAX).for_each(|_| memory.is_stopping("main", "containerd://0", "new", at(0)));
             },
             after: 3,
             held: Some(Reason::GivenUp),
@@ -188,7 +186,7 @@ fn rule_8_5_guards() {
         Row {
             what: "as often for another revision",
             change: |_, _, memory| {
-                (0..RESTARTS_MAX).for_each(|_| memory.is_stopping("main", "containerd://0", "old", at(0)))
+                (0..RESTARTS_MAX).for_each(|_| memory.is_stopping("main", "containerd://0", "old", at(0)));
             },
             after: 3,
             held: None,

@@ -12,11 +12,11 @@ pub(super) struct VersionRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct VersionResponse {
     #[prost(string, tag = "2")]
-    pub(super) runtime_name: String,
+    pub(super) name: String,
     #[prost(string, tag = "3")]
-    pub(super) runtime_version: String,
+    pub(super) version: String,
     #[prost(string, tag = "4")]
-    pub(super) runtime_api_version: String,
+    pub(super) api: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
