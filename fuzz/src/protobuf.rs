@@ -255,6 +255,14 @@ fn outcome<E>(found: Result<&Object, E>) -> Outcome<'_> {
     }
 }
 
+/// Whether a name that is printed without quotes would look like fields.
+fn is_named_in_lines(object: &Object) -> bool {
+    let meta = object.meta();
+    let owners = meta.owners().iter().map(|owner| owner.uid.to_string());
+    let mut names = owners.chain([meta.key.to_string(), meta.uid.to_string()]);
+    names.any(|name| name.lines().count() > 1)
+}
+
 fn note(found: Result<&Object, &String>, reached: &mut Reached) {
     match found {
         // What is in a template is the user's.
@@ -264,6 +272,7 @@ fn note(found: Result<&Object, &String>, reached: &mut Reached) {
             "no template"
         }),
         Ok(Object::Set(record)) => reached.note_value(&(&record.spec.problems, record.spec.update)),
+        Ok(object) if is_named_in_lines(object) => reached.note("a name of several lines"),
         Ok(object) => reached.note_value(object),
         Err(error) => reached.note(error),
     }
