@@ -54,10 +54,7 @@ impl Bench {
         };
         let controller = Counted(StatefulSetController::new(SetKind::Native), looks.clone());
         let mut bench = Bench {
-            world: World {
-                is_quick: true,
-                ..World::default()
-            },
+            world: World::quick(),
             core: Core::new(options, vec![Box::new(controller)], at(0)),
             looks,
         };

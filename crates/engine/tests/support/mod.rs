@@ -45,6 +45,14 @@ pub struct World {
 }
 
 impl World {
+    /// One whose pods are ready at once.
+    pub fn quick() -> Self {
+        World {
+            is_quick: true,
+            ..World::default()
+        }
+    }
+
     fn next_version(&mut self) -> u64 {
         self.version += 1;
         self.version
