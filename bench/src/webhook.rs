@@ -123,44 +123,25 @@ impl Run {
             );
             line(what, Unit::Milliseconds, ours, ("not asked about", peer), Bar::None)
         };
+        let ms = |what, ours, peer, bar| line(what, Unit::Milliseconds, ours, peer, bar);
+        let timeout = ("its timeout", 2000.0);
+        let waited = waits.seconds * 1e3 / waits.count;
+        // With the handshakes, which new certificates make necessary.
+        let cpu = *cpu * 1e3 / asked;
+        let (written, none) = (*written, Bar::Below(0.5));
         vec![
             client("creation, p50", 0.5),
             client("creation, p99", 0.99),
-            line(
-                "handler, p50 at most",
-                Unit::Milliseconds,
-                handler(0.5),
-                ("its timeout", 2000.0),
-                Bar::None,
-            ),
-            line(
-                "handler, p99 at most",
-                Unit::Milliseconds,
-                handler(0.99),
-                ("its timeout", 2000.0),
-                Bar::AtMost(1.0),
-            ),
-            line(
-                "the API server waits for it, mean",
-                Unit::Milliseconds,
-                waits.seconds * 1e3 / waits.count,
-                ("its timeout", 2000.0),
-                Bar::None,
-            ),
-            // With the handshakes, which new certificates make necessary.
-            line(
-                "CPU each, of the thread that answers",
-                Unit::Milliseconds,
-                *cpu * 1e3 / asked,
-                ("bar", CPU_MS),
-                Bar::Below(CPU_MS),
-            ),
+            ms("handler, p50 at most", handler(0.5), timeout, Bar::None),
+            ms("handler, p99 at most", handler(0.99), timeout, Bar::AtMost(1.0)),
+            ms("the API server waits for it, mean", waited, timeout, Bar::None),
+            ms("CPU each, of its thread", cpu, ("bar", CPU_MS), Bar::Below(CPU_MS)),
             line(
                 "API writes by the controllers",
                 Unit::Writes,
-                *written,
+                written,
                 ("pods", asked),
-                Bar::Below(0.5),
+                none,
             ),
         ]
     }
@@ -229,7 +210,7 @@ impl Waits {
             let name = format!("apiserver_admission_webhook_admission_duration_seconds_{suffix}{{");
             let is_ours = |line: &&str| line.starts_with(&name) && line.contains(WEBHOOK);
             let numbers = page.lines().filter(is_ours).filter_map(|l| l.rsplit(' ').next());
-            numbers.filter_map(|n| n.parse::<f64>().ok()).sum()
+            numbers.filter_map(|n| n.parse::<f64>().ok()).sum::<f64>()
         };
         Waits {
             seconds: sum("sum"),
