@@ -11,6 +11,7 @@ use crate::shared::readiness::PRE_DELETE;
 use crate::shared::revision::Revisions;
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::records::PodDetail;
+use flotilla_model::set::Lifecycle;
 use flotilla_model::{
     Decision, Failure, Hints, ObjectKey, PodRecord, Report, Resource, RevisionRecord, Timestamp, Wait, WaitCause,
 };
@@ -180,6 +181,7 @@ impl<'v> Plan<'v> {
             last: None,
         };
         let min_ready = view.set.spec.min_ready;
+        let hooks = &view.set.spec.lifecycle;
         let is_advanced = self.is_advanced();
         let mut members = view.members.iter().peekable();
         let mut occupant = |pod: &Arc<PodRecord>| {
@@ -188,7 +190,7 @@ impl<'v> Plan<'v> {
             let detail = pod.detail.as_ref().filter(|_| is_restless);
             let progress = detail.and_then(|detail| Progress::of(pod, detail)).map(Box::new);
             let allows = match detail {
-                Some(detail) => allows_health(progress.as_deref(), detail, pod, labels),
+                Some(detail) => allows_health(hooks, progress.as_deref(), detail, pod, labels),
                 None => labels.lifecycle_allows,
             };
             let health = Health::of(pod, allows, min_ready, view.now);
@@ -224,8 +226,9 @@ impl<'v> Plan<'v> {
         let all = wanted
             .chain(self.condemned.iter().map(|(_, o)| o))
             .filter(|o| o.is_restless);
+        let hooks = &self.view.set.spec.lifecycle;
         let allows = |o: &Occupant| match &o.pod.detail {
-            Some(detail) => allows_health(o.progress.as_deref(), detail, &o.pod, o.labels),
+            Some(detail) => allows_health(hooks, o.progress.as_deref(), detail, &o.pod, o.labels),
             None => false,
         };
         all.map(|o| (o.pod.name(), allows(o))).collect()
@@ -433,13 +436,23 @@ impl<'v> Plan<'v> {
 }
 
 /// Whether a pod in the course of an update in place may count as healthy: not in the middle of one that disrupts it. That of resources
-/// alone does not, whatever its lifecycle label says meanwhile, also while that is not yet what it was before (8.18).
-fn allows_health(progress: Option<&Progress>, detail: &PodDetail, pod: &PodRecord, labels: LabelFacts) -> bool {
-    // Plainly done, or done without having left service.
-    if progress.is_none_or(|p| p.is_gentle(detail)) {
-        return labels.lifecycle_allows || State::of(pod) == State::Updating;
+/// alone does not, whatever its lifecycle label says meanwhile (8.18). One that is over does not either, although its label does not say
+/// so yet, if nothing but the label is to change: where a hook follows, the pod leaves service again at once (4.8).
+fn allows_health(
+    hooks: &Lifecycle,
+    progress: Option<&Progress>,
+    detail: &PodDetail,
+    pod: &PodRecord,
+    labels: LabelFacts,
+) -> bool {
+    let is_updating = State::of(pod) == State::Updating;
+    let is_as_good_as_normal = is_updating && lifecycle::after_update(hooks, pod) == State::Normal;
+    match progress {
+        None => labels.lifecycle_allows || is_as_good_as_normal,
+        Some(p) if p.is_gentle(detail) && p.is_in_flight() => labels.lifecycle_allows || is_updating,
+        Some(p) if p.is_gentle(detail) => labels.lifecycle_allows || is_as_good_as_normal,
+        Some(p) => labels.lifecycle_allows && !p.disrupts(detail),
     }
-    labels.lifecycle_allows && progress.is_some_and(|p| !p.disrupts(detail))
 }
 
 /// The hints to work with: an edit of the set clears what failed, as it may have removed the cause.
