@@ -160,7 +160,7 @@ impl Lab {
         let log = audit::read(&self.cluster);
         let changes = log.iter().filter(|e| e.verb == "patch" && e.resource == "statefulsets");
         let begun = changes.map(|e| e.received).max().expect("the set was changed");
-        self.run_of(Maker::Flotilla, begun, spent, &log)
+        Self::run_of(Maker::Flotilla, begun, spent, &log)
     }
 
     async fn run_bare(&self) -> Run {
@@ -176,7 +176,7 @@ impl Lab {
         let log = audit::read(&self.cluster).split_off(earlier);
         let own = log.iter().filter(|e| e.user == Maker::Bare.user());
         let begun = own.map(|e| e.received).min().expect("it asked for something");
-        self.run_of(Maker::Bare, begun, spent, &log)
+        Self::run_of(Maker::Bare, begun, spent, &log)
     }
 
     fn budget(&self) -> usize {
@@ -189,7 +189,7 @@ impl Lab {
     }
 
     /// What the log tells of a run that began at `begun`.
-    fn run_of(&self, maker: Maker, begun: i64, spent: Spent, log: &[Entry]) -> Run {
+    fn run_of(maker: Maker, begun: i64, spent: Spent, log: &[Entry]) -> Run {
         let since: Vec<&Entry> = log.iter().filter(|e| e.received >= begun).collect();
         let is_of_pod = |e: &&&Entry| e.namespace == NAMESPACE && e.resource.starts_with("pods") && e.is_success();
         let written = since.iter().filter(is_of_pod).filter(|e| e.verb != "list");
