@@ -1,7 +1,7 @@
 //! What may be asked of a container runtime (rule 2.3): six calls of the Container Runtime Interface, over gRPC on a unix socket.
 //!
 //! Whoever can ask a runtime for anything is root on its node. So there is no client for all of the interface here, but one function for
-//! each call that is needed, and [`Method`] is the whole list. Messages are declared by hand, with the fields that are used: what is not
+//! each call that is needed, and `Method` is the whole list. Messages are declared by hand, with the fields that are used: what is not
 //! declared is skipped.
 //!
 //! There are no keep-alive pings: servers made with grpc-go, as the runtimes are, end a connection that is asked for a sign of life more

@@ -384,17 +384,26 @@ impl Plan<'_> {
             supports_resize: true,
             is_out_of_service: false,
         };
-        if held.marks && !readiness::is_held(&detail, held.key) {
-            let leaving = readiness::Leaving::Hook(held.key);
-            if let Some(command) = readiness::take_out(held.pod, &detail, leaving, self.view.now) {
-                let scope = Scope::Slot(ordinal);
-                self.stages.unready.push(ScopedCommand { scope, command });
-            }
-        }
-        if State::of(held.pod) != held.state {
+        let index = self.slots.iter().position(|slot| slot.ordinal == ordinal);
+        let first = |command| match index {
+            Some(index) => self.of_what_was_seen(index, command),
+            None => command,
+        };
+        let leaves = (held.marks && !readiness::is_held(&detail, held.key))
+            .then(|| readiness::take_out(held.pod, &detail, readiness::Leaving::Hook(held.key), self.view.now))
+            .flatten()
+            .map(first);
+        let moves = (State::of(held.pod) != held.state).then(|| {
             let mut metadata = held.metadata;
             overlay(&mut metadata, &lifecycle::patch(held.state, &target.time()));
             let command = target.relabel(&metadata);
+            if leaves.is_some() { command } else { first(command) }
+        });
+        if let Some(command) = leaves {
+            let scope = Scope::Slot(ordinal);
+            self.stages.unready.push(ScopedCommand { scope, command });
+        }
+        if let Some(command) = moves {
             self.patch_pod(ordinal, command);
         }
     }

@@ -9,7 +9,7 @@ use crate::shared::inplace::{UpdateSpec, eligible, overlay};
 use crate::shared::lifecycle::{self, State};
 use crate::shared::readiness::{self, Leaving, PRE_UPDATE};
 use flotilla_api::names;
-use flotilla_model::decision::{Report, Scope, ScopedCommand};
+use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{Area, PodUpdatePolicy, UpdateKind};
 use flotilla_model::{PodRecord, WaitCause};
@@ -193,7 +193,7 @@ impl Plan<'_> {
         let leaves = spec.leaves_service(&detail, &settings.switches.keep_ready);
         let leaving = Leaving::Update(self.update.name());
         if leaves && let Some(command) = readiness::take_out(pod, &detail, leaving, view.now) {
-            let scope = Scope::Slot(ordinal);
+            let (scope, command) = (Scope::Slot(ordinal), self.of_what_was_seen(index, command));
             self.stages.unready.push(ScopedCommand { scope, command });
         }
         let target = Target {
@@ -228,6 +228,18 @@ impl Plan<'_> {
             target.begin_later(state, &grace, metadata)
         };
         self.write(ordinal, writes);
+    }
+
+    /// A pod that is unavailable is taken without using the budget, which rests on what was seen: it may have come up since. So the first
+    /// write of the update holds for that version only.
+    pub(super) fn of_what_was_seen(&self, index: usize, mut command: Command) -> Command {
+        let occupant = self.slots.get(index).and_then(|slot| slot.occupant.as_ref());
+        if let (Some(occupant), Command::Patch { resource_version, .. }) = (occupant, &mut command)
+            && !occupant.health.is_available()
+        {
+            *resource_version = Some(occupant.pod.meta.resource_version);
+        }
+        command
     }
 
     /// The pod of a slot has been dealt with in this pass.

@@ -164,3 +164,28 @@ fn rule_4_3_each_leaving_is_told_from_every_other() {
     assert_eq!(text(NOW), format!("to new, begun at {}", at(NOW)));
     assert_ne!(text(NOW), text(NOW + 1));
 }
+
+#[test]
+fn rule_2_5_a_pod_that_is_taken_without_the_budget_is_taken_as_it_was_seen() {
+    let hook = json!({"inPlaceUpdate": {"labelsHandler": {"hold": "yes"}}});
+    for (what, hooked) in [("out of service", false), ("prepared", true)] {
+        for ready in [true, false] {
+            let fixture = seen("web-0", "old", "v1").label("hold", "yes");
+            let fixture = if ready { fixture } else { fixture.unready() };
+            let cluster = in_place(1);
+            let cluster = if hooked {
+                cluster.spec("/lifecycle", hook.clone())
+            } else {
+                cluster
+            };
+            let decision = cluster.pod(fixture.clone()).decide();
+            let first = decision.commands().find_map(|c| match &c.command {
+                Command::Patch { resource_version, .. } => Some(*resource_version),
+                _ => None,
+            });
+            // It may have come up since: then it is no longer free.
+            let expected = (!ready).then(|| fixture.build("web").meta.resource_version);
+            assert_eq!(first, Some(expected), "{what}, ready: {ready}");
+        }
+    }
+}
