@@ -1,6 +1,6 @@
 //! The writes of an update in place (rule 4.3): everything but resources in one patch of the pod, so that label and annotation never
 //! claim what was not done, and then resources through their subresource. Until they are there they are noted as still to come: a
-//! resize before its note would stay for ever where the note is never written, and the update is taken back. Each holds only while the pod is as it was examined ([`super::tested`]).
+//! resize before its note would stay for ever where the note is never written, and the update is taken back. Each holds only while the pod is as it was examined (`tested`).
 
 use super::state::{Before, State, whole_seconds};
 use super::tested::Tested;
