@@ -425,7 +425,11 @@ impl Plan<'_> {
         let moves = (State::of(held.pod) != held.state).then(|| {
             let mut metadata = held.metadata;
             overlay(&mut metadata, &lifecycle::patch(held.state, &target.time()));
-            let command = target.relabel(&metadata);
+            let command = if held.marks && detail.spec.has_gate(names::KRUISE_POD_READY) {
+                target.relabel_held(&metadata)
+            } else {
+                target.relabel(&metadata)
+            };
             if leaves.is_some() { command } else { first(command) }
         });
         if let Some(command) = leaves {
