@@ -163,6 +163,11 @@ pub fn put_back(pod: &PodRecord, detail: &PodDetail, back: Back<'_>, now: Timest
         return is_told_of.then(|| patch(pod, PatchKind::Strategic, body, Some(version)));
     };
     let mut operations = Vec::new();
+    if let Some(revision) = pod.revision() {
+        // An update that was given up may arrive yet, without a note that could be tested before.
+        let path = format!("/metadata/labels/{}", names::REVISION_LABEL);
+        operations.push(json!({"op": "test", "path": path, "value": revision}));
+    }
     if let Some((key, text)) = back.examined {
         let path = format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"));
         operations.push(json!({"op": "test", "path": path, "value": text}));

@@ -9,7 +9,7 @@ use crate::shared::inplace::complete::Missing;
 use crate::shared::inplace::grace::Grace;
 use crate::shared::inplace::progress::{Progress, Stage};
 use crate::shared::inplace::state::State as InPlaceState;
-use crate::shared::inplace::{annotation, overlay};
+use crate::shared::inplace::{UpdateSpec, annotation, overlay};
 use crate::shared::lifecycle::{self, State};
 use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
 use flotilla_api::names;
@@ -166,6 +166,8 @@ impl Plan<'_> {
         let stage = course.progress.as_ref().map_or(Stage::Done, |p| p.stage.clone());
         let state = course.progress.as_ref().and_then(|p| p.state.clone());
         match (stage, state) {
+            // Whatever put it back, the period is one out of service.
+            (Stage::Grace(grace), Some(_)) if course.serves() => self.restart_grace(ordinal, &course, &grace),
             (Stage::Grace(grace), Some(state)) => self.end_grace(ordinal, &course, &grace, state),
             // When it began is not known, so it begins now.
             (Stage::Grace(grace), None) => self.restart_grace(ordinal, &course, &grace),
@@ -176,9 +178,21 @@ impl Plan<'_> {
             (Stage::Lost(_), _) => self.wait(course.name(), WaitCause::InPlaceUnreadable, None),
             (Stage::Missing(missing), state) => self.say_what_is_missing(&course, &missing, state.as_ref()),
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
-                let changes = state.next.clone();
-                let writes = course.target(self).next_batch(state, &changes, json!({}));
-                self.write(ordinal, writes);
+                let spec = UpdateSpec {
+                    changes: state.next.clone(),
+                    ..UpdateSpec::default()
+                };
+                let mut target = course.target(self);
+                if !state.kept_ready && spec.leaves_service(&course.detail, &self.view.set.spec.switches.keep_ready) {
+                    target.is_out_of_service = true;
+                    let revision = state.revision.clone();
+                    let writes = target.next_batch(state, &spec.changes, json!({}));
+                    self.leave_again(ordinal, &course, &revision);
+                    self.write(ordinal, writes);
+                } else {
+                    let writes = target.next_batch(state, &spec.changes, json!({}));
+                    self.write(ordinal, writes);
+                }
             }
             (Stage::NextBatch(containers), _) => {
                 self.wait(course.name(), WaitCause::InPlaceBatch { containers }, None);
@@ -220,8 +234,23 @@ impl Plan<'_> {
             ..InPlaceState::default()
         };
         self.wake_within(grace.period);
-        let writes = course.target(self).begin_later(state, grace, json!({}));
+        let mut target = course.target(self);
+        target.is_out_of_service |= course.serves();
+        let writes = target.begin_later(state, grace, json!({}));
+        self.leave_again(ordinal, course, &grace.revision);
         self.write(ordinal, writes);
+    }
+
+    /// Takes a pod out of service that is in the middle of an update and serves, as it does after a put-back that came late.
+    fn leave_again(&mut self, ordinal: i64, course: &Course, revision: &str) {
+        if !course.serves() {
+            return;
+        }
+        let leaving = readiness::Leaving::Update(revision);
+        if let Some(command) = readiness::take_out(&course.pod, &course.detail, leaving, self.view.now) {
+            let scope = Scope::Slot(ordinal);
+            self.stages.unready.push(ScopedCommand { scope, command });
+        }
     }
 
     fn say_what_is_missing(&mut self, course: &Course, missing: &Missing, state: Option<&InPlaceState>) {
@@ -396,7 +425,11 @@ impl Plan<'_> {
         let moves = (State::of(held.pod) != held.state).then(|| {
             let mut metadata = held.metadata;
             overlay(&mut metadata, &lifecycle::patch(held.state, &target.time()));
-            let command = target.relabel(&metadata);
+            let command = if held.marks && detail.spec.has_gate(names::KRUISE_POD_READY) {
+                target.relabel_held(&metadata)
+            } else {
+                target.relabel(&metadata)
+            };
             if leaves.is_some() { command } else { first(command) }
         });
         if let Some(command) = leaves {
@@ -452,6 +485,11 @@ impl Course {
 
     fn since(&self) -> Option<Timestamp> {
         since_state(&self.detail)
+    }
+
+    /// Its gate for updates is open.
+    fn serves(&self) -> bool {
+        self.detail.in_place_ready.as_ref().is_some_and(|c| c.is_true)
     }
 
     fn target(&self, plan: &Plan<'_>) -> Target<'_> {

@@ -5,6 +5,7 @@ use super::pod::{Health, LabelFacts, LabelReader, cause, is_quiet, since};
 use super::view::View;
 use crate::shared::identity::pod_name;
 use crate::shared::inplace::UpdateSpec;
+use crate::shared::inplace::complete;
 use crate::shared::inplace::progress::Progress;
 use crate::shared::lifecycle::{self, State};
 use crate::shared::readiness::PRE_DELETE;
@@ -436,7 +437,7 @@ impl<'v> Plan<'v> {
 }
 
 /// Whether a pod in the course of an update in place may count as healthy: not in the middle of one that disrupts it. That of resources
-/// alone does not, whatever its lifecycle label says meanwhile (8.18). One that is over does not either, although its label does not say
+/// alone does not, whatever its lifecycle label says meanwhile, also when it is over (8.18). Another that is over does not either, although its label does not say
 /// so yet, if nothing but the label is to change: where a hook follows, the pod leaves service again at once (4.8).
 fn allows_health(
     hooks: &Lifecycle,
@@ -448,9 +449,9 @@ fn allows_health(
     let is_updating = State::of(pod) == State::Updating;
     let is_as_good_as_normal = is_updating && lifecycle::after_update(hooks, pod) == State::Normal;
     match progress {
+        None if complete::changed_resources_only(detail) => labels.lifecycle_allows || is_updating,
         None => labels.lifecycle_allows || is_as_good_as_normal,
-        Some(p) if p.is_gentle(detail) && p.is_in_flight() => labels.lifecycle_allows || is_updating,
-        Some(p) if p.is_gentle(detail) => labels.lifecycle_allows || is_as_good_as_normal,
+        Some(p) if p.is_gentle(detail) => labels.lifecycle_allows || is_updating,
         Some(p) => labels.lifecycle_allows && !p.disrupts(detail),
     }
 }

@@ -161,6 +161,15 @@ pub fn is_plainly_done(detail: &PodDetail) -> bool {
     *detail.plainly_done.get(|| says_done(detail))
 }
 
+/// Whether what is noted changed resources and nothing else; asked of pods that are plainly done, whose note is not read.
+pub fn changed_resources_only(detail: &PodDetail) -> bool {
+    let note = annotation(detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
+    note.is_some_and(|(_, text)| {
+        let says = |flag: &str| text.contains(flag);
+        says("\"updateResources\"") && !says("\"updateImages\"") && !says("\"updateEnvFromMetadata\"")
+    })
+}
+
 fn says_done(detail: &PodDetail) -> bool {
     let has = |key: &str| detail.annotations.get(key).is_some();
     if has(names::IN_PLACE_GRACE) || has(names::IN_PLACE_GRACE_LEGACY) {

@@ -6,7 +6,7 @@
 
 use flotilla_api::names;
 use flotilla_model::PodRecord;
-use flotilla_model::records::PodDetail;
+use flotilla_model::records::{GateCondition, PodDetail};
 use serde_json::{Value, json};
 
 /// A patch in the making.
@@ -65,11 +65,23 @@ impl<'a> Tested<'a> {
         self.operations.push(json!({"op": "add", "path": path, "value": value}));
     }
 
-    /// Only while the gate of updates is closed. Of a pod that has no such condition yet this cannot be tested.
-    pub(super) fn out_of_service(mut self) -> Self {
-        if let Some(gate) = &self.detail.in_place_ready {
+    /// Only while the gate of updates is closed.
+    pub(super) fn out_of_service(self) -> Self {
+        let gate = self.detail.in_place_ready.as_ref();
+        self.closed(gate, names::IN_PLACE_UPDATE_READY)
+    }
+
+    /// Only while the gate of hooks is closed.
+    pub(super) fn held(self) -> Self {
+        let gate = self.detail.kruise_ready.as_ref();
+        self.closed(gate, names::KRUISE_POD_READY)
+    }
+
+    /// Of a pod that has no such condition yet this cannot be tested.
+    fn closed(mut self, gate: Option<&GateCondition>, kind: &str) -> Self {
+        if let Some(gate) = gate {
             let path = format!("/status/conditions/{}", gate.index);
-            self.test(below(&path, "type"), json!(names::IN_PLACE_UPDATE_READY));
+            self.test(below(&path, "type"), json!(kind));
             self.test(below(&path, "status"), json!("False"));
         }
         self

@@ -21,17 +21,21 @@ fn rule_4_6_a_complete_update_is_put_back_by_one_tested_write() {
     let operations = body.as_array().expect("a JSON patch");
     assert_eq!(
         operations[0],
-        json!({"op": "test", "path": "/metadata/annotations/apps.kruise.io~1inplace-update-state", "value": text})
+        json!({"op": "test", "path": "/metadata/labels/controller-revision-hash", "value": "new"})
     );
     assert_eq!(
         operations[1],
-        json!({"op": "test", "path": "/status/conditions/0/type", "value": "InPlaceUpdateReady"})
+        json!({"op": "test", "path": "/metadata/annotations/apps.kruise.io~1inplace-update-state", "value": text})
     );
     assert_eq!(
         operations[2],
+        json!({"op": "test", "path": "/status/conditions/0/type", "value": "InPlaceUpdateReady"})
+    );
+    assert_eq!(
+        operations[3],
         json!({"op": "test", "path": "/status/conditions/0/lastTransitionTime", "value": whole_seconds(at(NOW - 10))})
     );
-    assert_eq!(operations[3]["value"]["status"], "True");
+    assert_eq!(operations[4]["value"]["status"], "True");
     let all = decision.commands().map(|c| &c.command);
     let versions = all.filter(|c| {
         matches!(

@@ -189,3 +189,25 @@ fn rule_2_5_a_pod_that_is_taken_without_the_budget_is_taken_as_it_was_seen() {
         }
     }
 }
+
+#[test]
+fn rule_4_3_a_pod_that_serves_in_its_grace_period_leaves_again_and_waits_anew() {
+    let graceful = json!({"podUpdatePolicy": "InPlaceIfPossible", "inPlaceUpdateStrategy": {"gracePeriodSeconds": 30}});
+    let first = advanced(1)
+        .rolling(graceful.clone())
+        .pod(seen("web-0", "old", "v1"))
+        .decide();
+    let annotations = patches(&first)[1].3["metadata"]["annotations"].clone();
+    let text = |key: &str| annotations[key].as_str().expect("a note").to_owned();
+    // Noted, and put back by a write that came late.
+    let serves = seen("web-0", "new", "v1")
+        .annotated(STATE, &text(STATE))
+        .annotated(GRACE, &text(GRACE));
+    let mut later = advanced(1).rolling(graceful).pod(serves);
+    later.now = at(NOW + 3_600);
+    let found = patches(&later.decide());
+    let stages: Vec<_> = found.iter().map(|(stage, ..)| *stage).collect();
+    assert_eq!(stages, ["unready", "in-place"]);
+    assert!(found[1].3.get("spec").is_none(), "containers are left alone");
+    assert_eq!(super::state_of(&found[1].3).updated_at, at(NOW + 3_600));
+}

@@ -39,7 +39,7 @@ fn rule_4_7_former_keys_are_read_and_removed_on_write() {
     let legacy = names::IN_PLACE_STATE_LEGACY;
     let done = out(seen("web-0", "new", "v2")).annotated(legacy, &note("new", 30).to_text());
     let found = patches(&in_place(1).pod(done).decide());
-    assert_eq!(found[0].3[0]["path"], "/metadata/annotations/inplace-update-state");
+    assert_eq!(found[0].3[1]["path"], "/metadata/annotations/inplace-update-state");
     let old = seen("web-0", "old", "v1").annotated(legacy, &note("old", 300).to_text());
     let found = patches(&in_place(1).pod(old).decide());
     let annotations = found[1].3["metadata"]["annotations"].as_object().expect("annotations");
