@@ -7,7 +7,7 @@
 use super::Problems;
 use crate::json::{at, list, text};
 use crate::{Memory, Request};
-use flotilla_api::statefulset::messages;
+use flotilla_api::messages;
 use flotilla_model::template::normal_form;
 use serde_json::Value;
 

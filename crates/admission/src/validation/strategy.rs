@@ -2,8 +2,8 @@
 
 use super::{Problems, selector};
 use crate::json::{at, list, text};
+use flotilla_api::messages;
 use flotilla_api::names;
-use flotilla_api::statefulset::messages;
 use serde_json::Value;
 
 const ROLLING: &str = "spec.updateStrategy.rollingUpdate";

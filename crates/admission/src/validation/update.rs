@@ -3,7 +3,7 @@
 use super::{Problems, claims, in_place};
 use crate::json::{at, text};
 use crate::{Memory, Request};
-use flotilla_api::statefulset::messages;
+use flotilla_api::messages;
 use serde_json::{Value, json};
 
 /// How a field of a set's spec is compared.
