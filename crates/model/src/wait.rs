@@ -75,6 +75,23 @@ pub enum WaitCause {
         /// Pods that use it.
         used_by: Vec<String>,
     },
+    /// As many pods as may be are unavailable: one that is available stays for now.
+    KeepsAvailable {
+        /// How many pods have to be available.
+        keep: i32,
+        /// How many are.
+        available: i32,
+    },
+    /// The update waits until pods that it made or changed are available.
+    Brake {
+        /// How many of them are not.
+        unavailable: i32,
+    },
+    /// The template of an old revision mounts a claim for which there is no template any more.
+    ClaimTemplateMissing {
+        /// The volume.
+        volume: String,
+    },
     /// The partition keeps pods on the old revision.
     Partition {
         /// How many.
@@ -241,7 +258,10 @@ impl WaitCause {
             WaitCause::RevisionLeaving => "one revision per template",
             WaitCause::PodTerminating { .. } | WaitCause::NameTaken { .. } => "one pod per name",
             WaitCause::Order { .. } | WaitCause::ScaleDownBehindUnhealthy { .. } => "podManagementPolicy OrderedReady",
-            WaitCause::UpdateBudget { .. } => "updateStrategy.rollingUpdate.maxUnavailable",
+            WaitCause::UpdateBudget { .. } | WaitCause::KeepsAvailable { .. } | WaitCause::Brake { .. } => {
+                "updateStrategy.rollingUpdate.maxUnavailable"
+            }
+            WaitCause::ClaimTemplateMissing { .. } => "a pod needs its claims",
             WaitCause::ScaleBudget { .. } => "scaleStrategy.maxUnavailable",
             WaitCause::Partition { .. } => "updateStrategy.rollingUpdate.partition",
             WaitCause::Paused => "updateStrategy.rollingUpdate.paused",
@@ -290,6 +310,11 @@ impl WaitCause {
                 format!("make {behind} healthy, or delete it if its revision is broken")
             }
             WaitCause::UpdateBudget { .. } => "wait, make those pods available, or raise maxUnavailable".to_owned(),
+            WaitCause::KeepsAvailable { .. } => "wait, make other pods available, or raise maxUnavailable".to_owned(),
+            WaitCause::Brake { .. } => "see why the updated pods are not available, or go back".to_owned(),
+            WaitCause::ClaimTemplateMissing { volume } => {
+                format!("add a claim template {volume}, or lower the partition")
+            }
             WaitCause::ScaleBudget { .. } => {
                 "wait, make those pods available, or raise scaleStrategy.maxUnavailable".to_owned()
             }
@@ -403,6 +428,18 @@ impl fmt::Display for WaitCause {
                     f,
                     "scaling budget of {budget} unavailable used up by {}",
                     short_list(used_by)
+                )
+            }
+            WaitCause::KeepsAvailable { keep, available } => {
+                write!(f, "is kept, since {available} pods are available and {keep} have to be")
+            }
+            WaitCause::Brake { unavailable } => {
+                write!(f, "waits for {unavailable} updated pods to become available")
+            }
+            WaitCause::ClaimTemplateMissing { volume } => {
+                write!(
+                    f,
+                    "its old template mounts {volume}, for which there is no claim template"
                 )
             }
             WaitCause::Partition { kept } => write!(f, "the partition keeps {kept} on the old revision"),
