@@ -9,12 +9,12 @@
 //! 6. *status*: counts, revisions, conditions ([`status`]); unused revisions go.
 
 mod claims;
-mod course;
+
 pub mod decide;
 mod fill;
-mod in_place;
 mod plan;
 mod pod;
+mod renew;
 mod scale_down;
 pub mod status;
 mod update;
@@ -134,7 +134,7 @@ impl Controller for StatefulSetController {
     fn name(&self) -> &'static str {
         match self.kind {
             SetKind::Native => "statefulset",
-            SetKind::Advanced => "advanced-statefulset",
+            SetKind::Advanced | SetKind::Clone => "advanced-statefulset",
         }
     }
 

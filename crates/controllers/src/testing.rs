@@ -8,8 +8,8 @@ use flotilla_model::records::{
 };
 use flotilla_model::set::read_set;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Hints, Interner, Labels, Meta, ObjectKey, OwnerRef, PassContext, PodRecord, Reader,
-    Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
+    ClaimRecord, ConfigMapRecord, Hints, Interner, Labels, Meta, NodeRecord, ObjectKey, OwnerRef, PassContext,
+    PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -120,6 +120,7 @@ pub(crate) fn pod(name: &str) -> PodFixture {
         has_been_ready: true,
         has_name_label: true,
         has_index_label: true,
+        has_instance_label: false,
         node: Some("node-0".into()),
         volumes: None,
         trouble: None,
@@ -329,6 +330,8 @@ pub(crate) struct Cluster {
     pub(crate) own_revisions: Vec<Arc<RevisionRecord>>,
     pub(crate) orphan_revisions: Vec<Arc<RevisionRecord>>,
     classes: BTreeMap<String, Arc<StorageClassRecord>>,
+    pub(crate) own_claims: Vec<Arc<ClaimRecord>>,
+    pub(crate) nodes: BTreeMap<String, Arc<NodeRecord>>,
 }
 
 pub(crate) fn template(image: &str) -> Value {
@@ -374,6 +377,8 @@ impl Cluster {
             own_revisions: Vec::new(),
             orphan_revisions: Vec::new(),
             classes: BTreeMap::new(),
+            own_claims: Vec::new(),
+            nodes: BTreeMap::new(),
         };
         cluster = cluster.revision("old", 1, "v1").revision("new", 2, "v2");
         cluster
@@ -560,6 +565,16 @@ impl Reader for Cluster {
     }
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.claims.get(key.name.as_str())
+    }
+    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
+        if *owner == set_uid("web") {
+            &self.own_claims
+        } else {
+            &[]
+        }
+    }
+    fn node(&self, name: &str) -> Option<&Arc<NodeRecord>> {
+        self.nodes.get(name)
     }
     fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>> {
         self.config_maps.get(key.name.as_str())

@@ -5,12 +5,14 @@ use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{Digest, canonical, payload, revision_hash, revision_name};
-use flotilla_model::{Command, Labels, ObjectKey, OwnerRef, Report, Resource, RevisionRecord, Uid};
+use flotilla_model::{Command, Labels, ObjectKey, OwnerRef, Report, Resource, RevisionRecord, SetKind, Uid};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Longest value of a label.
+const LONGEST_LABEL: usize = 63;
 /// How many colliding names are tried in one pass.
 const MOST_COLLISIONS: i32 = 64;
 /// Kubernetes refuses an object whose annotations hold more bytes than this; our own record is left out rather.
@@ -254,6 +256,30 @@ fn delete(revision: &RevisionRecord) -> Command {
         resource_version: None,
         report: Report::Silent,
     }
+}
+
+/// The part of a revision's name that tells it from others of its set: what stands behind the last dash.
+pub fn short(name: &str) -> &str {
+    name.rsplit_once('-').map_or(name, |(_, hash)| hash)
+}
+
+/// Whether the label of a pod names this revision: in full, or by its hash alone (rule 3.6, and 12.6 of CloneSets).
+pub fn is_named(revision: &RevisionRecord, label: &str) -> bool {
+    revision.name() == label || !label.is_empty() && short(revision.name()) == short(label)
+}
+
+/// What the label of a pod of this revision says, and all labels of it that depend on the revision. A name that is too long for a label is
+/// cut to its hash in a CloneSet, whose readers accept that; a StatefulSet has no such readers (rule 1.1.9, and 6 of CloneSets).
+pub fn labels(kind: SetKind, revision: &RevisionRecord) -> (String, Value) {
+    let name = match kind {
+        SetKind::Clone if revision.name().len() > LONGEST_LABEL => short(revision.name()),
+        _ => revision.name(),
+    };
+    let mut labels = json!({names::REVISION_LABEL: name});
+    if kind == SetKind::Clone {
+        labels[names::TEMPLATE_HASH_LABEL] = json!(short(name));
+    }
+    (name.to_owned(), labels)
 }
 
 /// Whether labels of a revision satisfy a selector.

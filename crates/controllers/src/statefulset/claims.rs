@@ -28,7 +28,7 @@ impl Plan<'_> {
     /// its template mounts (rule 8.6).
     pub(super) fn claim_templates_of(&self, revision: &RevisionRecord) -> Cow<'_, [ClaimTemplate]> {
         let today = &self.view.set.spec.claim_templates;
-        if today.is_empty() && revision.claim_templates.is_none() || revision.meta.uid == self.update.meta.uid {
+        if today.is_empty() && revision.claim_templates.is_none() || revision.meta.uid == self.pass.update.meta.uid {
             return Cow::Borrowed(today);
         }
         match &revision.claim_templates {
@@ -117,9 +117,10 @@ impl Plan<'_> {
                 commands.extend(self.keep_claim(found, pod.name(), Some(pod), condemned));
             }
         }
-        if !commands.is_empty() && !self.is_backing_off(ordinal, pod.name()) {
+        if !commands.is_empty() && !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
             let scope = Scope::Slot(ordinal);
-            self.stages
+            self.pass
+                .stages
                 .claims
                 .extend(commands.into_iter().map(|command| ScopedCommand {
                     scope: scope.clone(),
@@ -141,7 +142,9 @@ impl Plan<'_> {
             };
             let ordinal = slot.ordinal;
             self.keep_claims_of(ordinal, &pod, false);
-            if view.set.spec.switches.propagate_claim_labels && !self.is_backing_off(ordinal, pod.name()) {
+            if view.set.spec.switches.propagate_claim_labels
+                && !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name())
+            {
                 self.relabel_claims(ordinal, &pod);
             }
         }
@@ -154,7 +157,7 @@ impl Plan<'_> {
                 .claim(&claim::claim_name(template, pod.name()))
                 .filter(|c| c.meta.deleted.is_none());
             if let Some(command) = found.and_then(|c| claim::relabel(c, template, &view.set.spec.selector)) {
-                self.stages.claims.push(ScopedCommand {
+                self.pass.stages.claims.push(ScopedCommand {
                     scope: Scope::Slot(ordinal),
                     command,
                 });
@@ -182,7 +185,7 @@ impl Plan<'_> {
                 Fit::Compatible
                     if claim::is_expanded(&found) || !found.is_bound || found.resize_pending_since.is_some() => {}
                 Fit::Compatible => {
-                    self.wait(name, WaitCause::ClaimExpanding, None);
+                    self.pass.wait(name, WaitCause::ClaimExpanding, None);
                     return Growth::Waiting;
                 }
                 Fit::TooSmall => match self.expansion_obstacle(&found) {
@@ -229,12 +232,12 @@ impl Plan<'_> {
     }
 
     fn cannot_grow(&mut self, claim: String, difference: String) -> Growth {
-        self.event_once(
+        self.pass.event_once(
             true,
             "FailedUpdatePVC",
             format!("claim {claim} cannot follow its template: {difference}"),
         );
-        self.wait(claim, WaitCause::ClaimIncompatible { difference }, None);
+        self.pass.wait(claim, WaitCause::ClaimIncompatible { difference }, None);
         Growth::Waiting
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::shared::adoption::controller_ref;
 use crate::shared::identity::{Membership, membership, pod_name};
+use crate::shared::pass::Moment;
 use crate::shared::revision;
 use flotilla_model::set::Ordinals;
 use flotilla_model::{
@@ -109,6 +110,18 @@ impl<'a> View<'a> {
         self.to_adopt = orphans.iter().filter(fits).cloned().collect();
     }
 
+    /// The set, and the moment at which it is looked at.
+    pub(crate) fn moment(&self) -> Moment<'_> {
+        Moment {
+            set: &self.set,
+            owner: &self.owner,
+            now: self.now,
+            observing_since: self.observing_since,
+            hints: self.hints,
+            supports_resize: self.reader.supports_resize(),
+        }
+    }
+
     /// The pod that has the name of a slot although the set does not manage it.
     pub fn stranger(&self, ordinal: i64) -> Option<&Arc<PodRecord>> {
         self.reader
@@ -128,11 +141,6 @@ impl<'a> View<'a> {
     /// The storage class of this name.
     pub fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
         self.reader.storage_class(name)
-    }
-
-    /// Whether resources of running pods can be changed.
-    pub fn supports_resize(&self) -> bool {
-        self.reader.supports_resize()
     }
 
     /// All pods that count in the status.

@@ -3,14 +3,16 @@
 //!
 //! It comes after the update, which may have other plans for a pod, and before anything is written.
 
-use super::plan::{Occupant, Plan};
+use crate::shared::conditions;
 use crate::shared::inplace::apply::{Target, Writes};
 use crate::shared::inplace::complete::Missing;
 use crate::shared::inplace::grace::Grace;
 use crate::shared::inplace::progress::{Progress, Stage};
 use crate::shared::inplace::state::State as InPlaceState;
 use crate::shared::inplace::{annotation, overlay};
-use crate::shared::lifecycle::{self, State};
+use crate::shared::lifecycle::{self, State, since_state};
+use crate::shared::occupant::Occupant;
+use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
@@ -22,40 +24,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Something about an update in place that a condition tells.
-pub(super) struct Trouble {
+pub(crate) struct Trouble {
     /// Condition type.
-    pub(super) condition: &'static str,
+    pub(crate) condition: &'static str,
     /// Its reason.
-    pub(super) reason: &'static str,
+    pub(crate) reason: &'static str,
     /// Pod and sentence.
-    pub(super) message: String,
+    pub(crate) message: String,
 }
 
-impl Plan<'_> {
-    /// Before the update: pods whose update in place leads nowhere have to be made again, where that is allowed.
-    pub(super) fn judge_courses(&mut self) {
-        for index in 0..self.slots.len() {
-            let Some(occupant) = self.slots[index].occupant.as_ref().filter(|o| o.is_restless) else {
-                continue;
-            };
-            let Some(progress) = occupant.progress.clone() else {
-                continue;
-            };
-            let pod = occupant.pod.clone();
-            let abandoned = match &progress.stage {
-                Stage::Lost(error) => Some(format!("what its grace period was for cannot be read: {error}")),
-                Stage::Missing(Missing::Infeasible(message)) => {
-                    self.tell_infeasible(&pod, message);
-                    let may = self.view.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
-                    may.then(|| "its node cannot give it its resources".to_owned())
-                }
-                _ => self
-                    .is_overdue(&pod, &progress)
-                    .then(|| "its update in place does not end".to_owned()),
-            };
-            if let Some(occupant) = self.slots[index].occupant.as_mut() {
-                occupant.abandoned = abandoned;
+impl Pass<'_> {
+    /// Before the update: why a pod whose update in place leads nowhere has to be made again, where that is allowed.
+    pub(crate) fn abandoned(&mut self, occupant: &Occupant) -> Option<String> {
+        let progress = occupant.progress.as_ref().filter(|_| occupant.is_restless)?;
+        let pod = &occupant.pod;
+        match &progress.stage {
+            Stage::Lost(error) => Some(format!("what its grace period was for cannot be read: {error}")),
+            Stage::Missing(Missing::Infeasible(message)) => {
+                self.tell_infeasible(pod, message);
+                let may = self.moment.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
+                may.then(|| "its node cannot give it its resources".to_owned())
             }
+            _ => self
+                .is_overdue(pod, progress)
+                .then(|| "its update in place does not end".to_owned()),
         }
     }
 
@@ -63,7 +55,7 @@ impl Plan<'_> {
         let text = format!("{}: resize infeasible: {message}", pod.name());
         self.event_once(true, "FailedUpdatePodInPlace", text.clone());
         self.troubles.push(Trouble {
-            condition: "FailedUpdatePod",
+            condition: conditions::failed_update(self.moment.set.kind),
             reason: "ResizeInfeasible",
             message: text,
         });
@@ -73,7 +65,7 @@ impl Plan<'_> {
 
     /// Whether an update has passed its deadline and is to be given up; that it has passed is told in any case.
     fn is_overdue(&mut self, pod: &PodRecord, progress: &Progress) -> bool {
-        let switches = &self.view.set.spec.switches;
+        let switches = &self.moment.set.spec.switches;
         let (deadline, recreates) = (switches.in_place_deadline, switches.deadline_recreates);
         let (Some(deadline), Some(state)) = (deadline, &progress.state) else {
             return false;
@@ -81,7 +73,7 @@ impl Plan<'_> {
         if !matches!(progress.stage, Stage::Missing(_) | Stage::NextBatch(_)) {
             return false;
         }
-        let lasted = self.view.now.since(state.updated_at.max(self.view.observing_since));
+        let lasted = self.moment.now.since(state.updated_at.max(self.moment.observing_since));
         if lasted < deadline {
             self.wake_within(deadline.saturating_sub(lasted));
             return false;
@@ -94,46 +86,27 @@ impl Plan<'_> {
         recreates
     }
 
-    /// After the update: whatever pod is not quiet and was not dealt with goes on.
-    pub(super) fn tend_courses(&mut self) {
-        if !self.is_advanced() {
-            return;
-        }
-        for index in 0..self.slots.len() {
-            let ordinal = self.slots[index].ordinal;
-            let occupant = self.slots[index].occupant.as_ref();
-            if let Some(course) = occupant.and_then(|o| Course::of(o, true)) {
-                self.go_on(ordinal, course);
-            }
-        }
-        for index in 0..self.condemned.len() {
-            let (ordinal, occupant) = &self.condemned[index];
-            if let Some(course) = Course::of(occupant, false) {
-                self.go_on(*ordinal, course);
-            }
-        }
-    }
-
-    fn go_on(&mut self, ordinal: i64, course: Course) {
-        if self.is_backing_off(ordinal, course.pod.name()) {
+    /// Goes on with a pod.
+    pub(crate) fn go_on(&mut self, scope: &Scope, course: Course) {
+        if self.is_backing_off(scope, course.pod.name()) {
             return;
         }
         let stage = course.progress.as_ref().map_or(Stage::Done, |p| p.stage.clone());
         let state = course.progress.as_ref().and_then(|p| p.state.clone());
         match (stage, state) {
-            (Stage::Grace(grace), Some(state)) => self.end_grace(ordinal, &course, &grace, state),
+            (Stage::Grace(grace), Some(state)) => self.end_grace(scope, &course, &grace, state),
             // When it began is not known, so it begins now.
-            (Stage::Grace(grace), None) => self.restart_grace(ordinal, &course, &grace),
+            (Stage::Grace(grace), None) => self.restart_grace(scope, &course, &grace),
             (Stage::StaleGrace, _) => {
                 let command = course.target(self).without_grace();
-                self.patch_pod(ordinal, command);
+                self.patch_pod(scope, command);
             }
             (Stage::Lost(_), _) => self.wait(course.name(), WaitCause::InPlaceUnreadable, None),
             (Stage::Missing(missing), state) => self.say_what_is_missing(&course, &missing, state.as_ref()),
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
                 let changes = state.next.clone();
                 let writes = course.target(self).next_batch(state, &changes, json!({}));
-                self.write(ordinal, writes);
+                self.write(scope, writes);
             }
             (Stage::NextBatch(containers), _) => {
                 self.wait(course.name(), WaitCause::InPlaceBatch { containers }, None);
@@ -144,17 +117,17 @@ impl Plan<'_> {
                     course.pod.name()
                 );
                 self.event_once(true, "FailedUpdatePodInPlace", text);
-                self.transition(ordinal, &course);
+                self.transition(scope, &course);
             }
-            (Stage::Done, _) => self.transition(ordinal, &course),
+            (Stage::Done, _) => self.transition(scope, &course),
         }
-        self.back_into_service(ordinal, &course);
+        self.back_into_service(scope, &course);
     }
 
-    fn end_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace, state: InPlaceState) {
+    fn end_grace(&mut self, scope: &Scope, course: &Course, grace: &Grace, state: InPlaceState) {
         // When it began is written in whole seconds, cut off: it may have been up to one later.
         let period = grace.period + Duration::from_secs(1);
-        let lasted = self.view.now.since(state.updated_at);
+        let lasted = self.moment.now.since(state.updated_at);
         if lasted < period {
             let remaining = period.saturating_sub(lasted);
             self.wake_within(remaining);
@@ -165,18 +138,18 @@ impl Plan<'_> {
         let mut spec = grace.spec.clone();
         spec.leave_out_what_is_there(&course.detail);
         let writes = course.target(self).begin(state, &spec, json!({}));
-        self.write(ordinal, writes);
+        self.write(scope, writes);
     }
 
-    fn restart_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace) {
+    fn restart_grace(&mut self, scope: &Scope, course: &Course, grace: &Grace) {
         let state = InPlaceState {
             revision: grace.revision.clone(),
-            updated_at: self.view.now,
+            updated_at: self.moment.now,
             ..InPlaceState::default()
         };
         self.wake_within(grace.period);
         let writes = course.target(self).begin_later(&state, grace, json!({}));
-        self.write(ordinal, writes);
+        self.write(scope, writes);
     }
 
     fn say_what_is_missing(&mut self, course: &Course, missing: &Missing, state: Option<&InPlaceState>) {
@@ -204,8 +177,8 @@ impl Plan<'_> {
     /// A change of resources that has been put off for long is reported.
     fn tell_deferred(&mut self, course: &Course, message: &str, since: Option<Timestamp>) {
         let Some(since) = since else { return };
-        let patience = self.view.set.spec.switches.resize_wait;
-        let lasted = self.view.now.since(since.max(self.view.observing_since));
+        let patience = self.moment.set.spec.switches.resize_wait;
+        let lasted = self.moment.now.since(since.max(self.moment.observing_since));
         if lasted < patience {
             self.wake_within(patience.saturating_sub(lasted));
             return;
@@ -218,17 +191,17 @@ impl Plan<'_> {
     }
 
     /// Moves the lifecycle on (rule 4.8).
-    fn transition(&mut self, ordinal: i64, course: &Course) {
+    fn transition(&mut self, scope: &Scope, course: &Course) {
         if let Some(next) = self.next_state(course) {
             let target = course.target(self);
             let command = target.relabel(lifecycle::patch(next, &target.time()));
-            self.patch_pod(ordinal, command);
+            self.patch_pod(scope, command);
         }
     }
 
     /// The state that a pod with nothing under way should be in, if it is another.
     fn next_state(&mut self, course: &Course) -> Option<State> {
-        let hooks = self.view.set.spec.lifecycle.clone();
+        let hooks = self.moment.set.spec.lifecycle.clone();
         let pod = &course.pod;
         let next = match State::of(pod) {
             State::Unset | State::Normal | State::Other => return None,
@@ -269,7 +242,7 @@ impl Plan<'_> {
                 next
             }
             // Where the set cannot be read, nobody knows whether it is wanted.
-            State::PreparingDelete if self.view.set.spec.is_stopped(Area::Update) => return None,
+            State::PreparingDelete if self.moment.set.spec.is_stopped(Area::Update) => return None,
             State::PreparingDelete if !course.is_wanted || course.is_specified => return None,
             State::PreparingDelete => lifecycle::back_to_normal(&hooks, pod),
         };
@@ -278,12 +251,12 @@ impl Plan<'_> {
 
     /// Whether the update is at rest and may go on with pods that it prepared.
     fn keeps_preparing(&self) -> bool {
-        let spec = &self.view.set.spec;
-        spec.is_paused() || spec.is_stopped(Area::Update)
+        let spec = &self.moment.set.spec;
+        self.update_rests || spec.is_paused() || spec.is_stopped(Area::Update)
     }
 
     /// Writes the conditions of a pod that may serve again, as far as nothing holds it.
-    fn back_into_service(&mut self, ordinal: i64, course: &Course) {
+    fn back_into_service(&mut self, scope: &Scope, course: &Course) {
         let is_over = course.progress.as_ref().is_none_or(|p| !p.is_in_flight());
         let mut released: Vec<&'static str> = Vec::with_capacity(2);
         let next = self.peek_state(course);
@@ -300,8 +273,8 @@ impl Plan<'_> {
             released: &released,
             examined,
         };
-        if let Some(command) = readiness::put_back(&course.pod, &course.detail, back, self.view.now) {
-            let scope = Scope::Slot(ordinal);
+        if let Some(command) = readiness::put_back(&course.pod, &course.detail, back, self.moment.now) {
+            let scope = scope.clone();
             self.stages.back.push(ScopedCommand { scope, command });
         }
     }
@@ -315,33 +288,33 @@ impl Plan<'_> {
         next.unwrap_or_else(|| State::of(&course.pod))
     }
 
-    pub(super) fn write(&mut self, ordinal: i64, writes: Writes) {
+    pub(crate) fn write(&mut self, scope: &Scope, writes: Writes) {
         if let Some(command) = writes.resize {
-            let scope = Scope::Slot(ordinal);
+            let scope = scope.clone();
             self.stages.resize.push(ScopedCommand { scope, command });
         }
-        self.patch_pod(ordinal, writes.pod);
+        self.patch_pod(scope, writes.pod);
     }
 
-    pub(super) fn patch_pod(&mut self, ordinal: i64, command: Command) {
-        let scope = Scope::Slot(ordinal);
+    pub(crate) fn patch_pod(&mut self, scope: &Scope, command: Command) {
+        let scope = scope.clone();
         self.stages.in_place.push(ScopedCommand { scope, command });
     }
 
     /// Takes a pod that a hook holds out of service, where the hook asks for it, and sets its state. What the state claims is
     /// written after what it rests on.
-    pub(super) fn hold(&mut self, ordinal: i64, held: Held<'_>) {
+    pub(crate) fn hold(&mut self, scope: &Scope, held: Held<'_>) {
         let Some(detail) = held.pod.detail.clone() else { return };
         let target = Target {
             pod: held.pod,
             detail: &detail,
-            now: self.view.now,
+            now: self.moment.now,
             supports_resize: true,
         };
         if held.marks && !readiness::is_held(&detail, held.key) {
             let leaving = readiness::Leaving::Hook(held.key);
-            if let Some(command) = readiness::take_out(held.pod, &detail, leaving, self.view.now) {
-                let scope = Scope::Slot(ordinal);
+            if let Some(command) = readiness::take_out(held.pod, &detail, leaving, self.moment.now) {
+                let scope = scope.clone();
                 self.stages.unready.push(ScopedCommand { scope, command });
             }
         }
@@ -349,24 +322,24 @@ impl Plan<'_> {
             let mut metadata = held.metadata;
             overlay(&mut metadata, &lifecycle::patch(held.state, &target.time()));
             let command = target.relabel(metadata);
-            self.patch_pod(ordinal, command);
+            self.patch_pod(scope, command);
         }
     }
 }
 
 /// A pod that a hook holds.
-pub(super) struct Held<'a> {
-    pub(super) pod: &'a PodRecord,
-    pub(super) state: State,
-    pub(super) key: &'static str,
+pub(crate) struct Held<'a> {
+    pub(crate) pod: &'a PodRecord,
+    pub(crate) state: State,
+    pub(crate) key: &'static str,
     /// The hook asks for it not to be ready.
-    pub(super) marks: bool,
+    pub(crate) marks: bool,
     /// What else is patched with the state.
-    pub(super) metadata: serde_json::Value,
+    pub(crate) metadata: serde_json::Value,
 }
 
 /// A pod with something under way.
-struct Course {
+pub(crate) struct Course {
     pod: Arc<PodRecord>,
     detail: Arc<PodDetail>,
     progress: Option<Box<Progress>>,
@@ -377,7 +350,7 @@ struct Course {
 
 impl Course {
     /// `None` for a pod that is quiet, or that this pass has dealt with already.
-    fn of(occupant: &Occupant, is_wanted: bool) -> Option<Course> {
+    pub(crate) fn of(occupant: &Occupant, is_wanted: bool) -> Option<Course> {
         if !occupant.is_restless || occupant.is_dealt_with || !occupant.is_replaceable() {
             return None;
         }
@@ -399,17 +372,12 @@ impl Course {
         since_state(&self.detail)
     }
 
-    fn target(&self, plan: &Plan<'_>) -> Target<'_> {
+    fn target(&self, pass: &Pass<'_>) -> Target<'_> {
         Target {
             pod: &self.pod,
             detail: &self.detail,
-            now: plan.view.now,
-            supports_resize: plan.view.supports_resize(),
+            now: pass.moment.now,
+            supports_resize: pass.moment.supports_resize,
         }
     }
-}
-
-/// Since when a pod has been in its lifecycle state.
-pub(super) fn since_state(detail: &PodDetail) -> Option<Timestamp> {
-    detail.annotations.get(names::LIFECYCLE_TIMESTAMP)?.parse().ok()
 }
