@@ -4,6 +4,7 @@
 //! which they matter), `status`. Ideas that kinds share stand once, in [`shared`]. Nothing here knows a client, a clock, a log or
 //! a random number; a check on the dependencies of this crate keeps it so.
 
+pub mod cloneset;
 pub mod launch;
 pub mod shared;
 pub mod statefulset;

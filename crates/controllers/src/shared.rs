@@ -15,3 +15,4 @@ pub(crate) mod pass;
 pub mod readiness;
 pub(crate) mod renewal;
 pub mod revision;
+pub mod routing;

@@ -162,6 +162,10 @@ impl PodFixture {
             d.annotations = all.collect();
         })
     }
+    pub(crate) fn on(mut self, node: Option<&str>) -> Self {
+        self.record.node = node.map(Into::into);
+        self
+    }
     pub(crate) fn unlabelled(mut self) -> Self {
         self.labels.clear();
         self
@@ -282,6 +286,15 @@ impl ClaimFixture {
         self.0.meta.owners = (!owners.is_empty()).then(|| Arc::new(owners));
         self
     }
+    /// A claim of the CloneSet, for the pod with this id.
+    pub(crate) fn of_clone(mut self, id: &str) -> Self {
+        self.0.meta.labels = [(names::INSTANCE_ID_LABEL, id)].into_iter().collect();
+        self.owners(vec![OwnerRef {
+            uid: set_uid("web"),
+            controller: true,
+            ..owner("apps.kruise.io/v1beta1", "CloneSet", "web", "")
+        }])
+    }
     pub(crate) fn size(mut self, bytes: u64) -> Self {
         self.0.requested_bytes = bytes;
         self.0.capacity_bytes = bytes;
@@ -346,6 +359,16 @@ pub(crate) fn advanced(replicas: i32) -> Cluster {
 /// The same as a native set.
 pub(crate) fn native(replicas: i32) -> Cluster {
     Cluster::new(SetKind::Native, replicas)
+}
+
+/// A CloneSet `web` of `replicas` pods, from revision `web-old` (image v1) to `web-new` (image v2).
+pub(crate) fn clones(replicas: i32) -> Cluster {
+    let mut cluster = Cluster::new(SetKind::Clone, replicas).no_revisions();
+    cluster.set["status"] = json!({"currentRevision": "web-old", "updateRevision": "web-new"});
+    for field in ["serviceName", "podManagementPolicy"] {
+        cluster.set["spec"].as_object_mut().expect("a spec").remove(field);
+    }
+    cluster.revision("web-old", 1, "v1").revision("web-new", 2, "v2")
 }
 
 impl Cluster {
@@ -490,8 +513,11 @@ impl Cluster {
         self
     }
     pub(crate) fn claim(mut self, fixture: ClaimFixture) -> Self {
-        let record = fixture.build();
-        self.claims.insert(record.meta.key.name.to_string(), Arc::new(record));
+        let record = Arc::new(fixture.build());
+        if record.meta.is_controlled_by(&set_uid("web")) {
+            self.own_claims.push(record.clone());
+        }
+        self.claims.insert(record.meta.key.name.to_string(), record);
         self
     }
     pub(crate) fn class(mut self, name: &str, allows_expansion: bool) -> Self {
@@ -525,6 +551,10 @@ impl Cluster {
             entropy: 0,
             hints: &self.hints,
         };
+        if record.kind == SetKind::Clone {
+            let view = crate::cloneset::view::View::observe(record, self, context).expect("a CloneSet");
+            return crate::cloneset::decide::decide(&view);
+        }
         let view = crate::statefulset::view::View::observe(record, self, context);
         crate::statefulset::decide::decide(&view)
     }

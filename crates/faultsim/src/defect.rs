@@ -5,7 +5,7 @@ use crate::judge::{is_available, ordinal_in};
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::PodManagement;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Decision, IntOrPercent, ObjectKey, PodRecord, Reader, Resource, RevisionRecord,
+    ClaimRecord, ConfigMapRecord, Decision, IntOrPercent, NodeRecord, ObjectKey, PodRecord, Reader, Resource, RevisionRecord,
     SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
 };
 use serde_json::json;
@@ -303,6 +303,12 @@ impl Reader for Altered<'_> {
         self.inner.claim(key)
     }
 
+    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
+        self.inner.claims_of(owner)
+    }
+    fn node(&self, name: &str) -> Option<&Arc<NodeRecord>> {
+        self.inner.node(name)
+    }
     fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>> {
         self.inner.config_map(key)
     }

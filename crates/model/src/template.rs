@@ -9,7 +9,7 @@ mod normal;
 mod quantity;
 
 pub use normal::{normal_form, without_resources};
-pub use quantity::{parse_bytes, parse_millis};
+pub use quantity::{canonical_quantity, parse_bytes, parse_millis};
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

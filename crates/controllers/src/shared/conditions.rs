@@ -186,6 +186,18 @@ pub(crate) fn put_conditions(status: &mut Map<String, Value>, moment: Moment<'_>
     }
 }
 
+/// Takes a condition away that the set no longer has.
+pub(crate) fn drop_condition(status: &mut Map<String, Value>, moment: Moment<'_>, kind: &str) {
+    let is_other = |c: &Value| c.get("type").and_then(Value::as_str) != Some(kind);
+    if stored(moment, kind).is_none() {
+        return;
+    }
+    let known = status.get("conditions").or_else(|| moment.set.status.get("conditions"));
+    let list = known.and_then(Value::as_array).into_iter().flatten();
+    let left: Vec<Value> = list.filter(|c| is_other(c)).cloned().collect();
+    status.insert("conditions".to_owned(), Value::Array(left));
+}
+
 /// The number of collisions, which never falls.
 pub(crate) fn put_collisions(status: &mut Map<String, Value>, moment: Moment<'_>, count: i32) {
     if count > moment.set.status_count("collisionCount")

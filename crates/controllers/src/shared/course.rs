@@ -18,7 +18,7 @@ use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{Area, PodUpdatePolicy};
-use flotilla_model::{PodRecord, Timestamp, WaitCause};
+use flotilla_model::{PodRecord, SetKind, Timestamp, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -205,6 +205,8 @@ impl Pass<'_> {
         let pod = &course.pod;
         let next = match State::of(pod) {
             State::Unset | State::Normal | State::Other => return None,
+            // Without a hook, a pod of a CloneSet is in service as soon as it has a node (rule 19.2 of CloneSets).
+            State::PreparingNormal if self.is_unscheduled_clone(pod) => return None,
             State::PreparingNormal => {
                 let next = lifecycle::back_to_normal(&hooks, pod);
                 if next == State::PreparingNormal {
@@ -247,6 +249,11 @@ impl Pass<'_> {
             State::PreparingDelete => lifecycle::back_to_normal(&hooks, pod),
         };
         (next != State::of(pod)).then_some(next)
+    }
+
+    fn is_unscheduled_clone(&self, pod: &PodRecord) -> bool {
+        let set = self.moment.set;
+        set.kind == SetKind::Clone && set.spec.lifecycle.pre_normal.is_none() && pod.node.is_none()
     }
 
     /// Whether the update is at rest and may go on with pods that it prepared.

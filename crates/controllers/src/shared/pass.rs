@@ -46,6 +46,7 @@ impl<'v> Moment<'v> {
             digest: set.spec.template_digest,
             annotations: &set.annotations,
             claim_templates: &set.spec.claim_templates,
+            claim_hash: None,
             current: set.status_text("currentRevision"),
             collision_count: set.status_count("collisionCount"),
             is_young: self.now.since(set.meta.created) < revision::MOVES_WITHIN,
@@ -153,7 +154,7 @@ pub(crate) struct Stages {
 
 impl Stages {
     /// All commands.
-    fn all(&self) -> impl Iterator<Item = &ScopedCommand> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ScopedCommand> {
         let all = [
             &self.claim,
             &self.claims,

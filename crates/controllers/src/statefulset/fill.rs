@@ -248,7 +248,7 @@ impl Plan<'_> {
             match view.claim(&name) {
                 None => {
                     let owner = spec.retention.delete_with_set.then_some(&view.owner);
-                    commands.push(claim::create(template, self.key(&name), &spec.selector, owner));
+                    commands.push(claim::create(template, self.key(&name), &spec.selector, &[], owner));
                 }
                 Some(found) if found.meta.deleted.is_some() => {
                     let since = found.meta.deleted;

@@ -17,6 +17,8 @@ pub struct Census {
     pub claims: Option<ByNamespace>,
     /// Advanced StatefulSets, all namespaces together.
     pub advanced_sets: Option<usize>,
+    /// CloneSets, all namespaces together.
+    pub clone_sets: Option<usize>,
     /// The storage classes.
     pub storage_classes: Option<Vec<Arc<StorageClassRecord>>>,
 }
@@ -42,6 +44,7 @@ impl Core {
             claims: is_known(Resource::Claims)
                 .then(|| by_namespace(claims.iter().map(|claim| &claim.meta.key.namespace))),
             advanced_sets: is_known(Resource::AdvancedSets).then(|| self.cache.advanced_sets.len()),
+            clone_sets: is_known(Resource::CloneSets).then(|| self.cache.clone_sets.len()),
             storage_classes: is_known(Resource::StorageClasses)
                 .then(|| self.cache.storage_classes.iter().cloned().collect()),
         }

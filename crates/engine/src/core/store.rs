@@ -8,8 +8,8 @@
 //! And an object that we know to be gone before the watch says so leaves a *tombstone*, by UID, until it does.
 
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Meta, ObjectKey, PodRecord, Record, RevisionRecord, SetRecord, StorageClassRecord,
-    Uid,
+    ClaimRecord, ConfigMapRecord, Meta, NodeRecord, ObjectKey, PodRecord, Record, RevisionRecord, SetRecord,
+    StorageClassRecord, Uid,
 };
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -65,7 +65,8 @@ stored! {
     PodRecord, meta => owner_or_namespace(meta);
     RevisionRecord, meta => owner_or_namespace(meta);
     SetRecord, meta => Index::Namespace(&meta.key.namespace);
-    ClaimRecord, _meta => Index::None;
+    ClaimRecord, meta => meta.controller().map_or(Index::None, |owner| Index::Owner(&owner.uid));
+    NodeRecord, _meta => Index::None;
     ConfigMapRecord, _meta => Index::None;
     StorageClassRecord, _meta => Index::None;
 }

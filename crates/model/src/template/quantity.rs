@@ -75,6 +75,33 @@ pub fn parse_millis(text: &str) -> Option<u64> {
     u64::try_from((nano + 999_999) / 1_000_000).ok()
 }
 
+/// A quantity in the form in which Go writes it: `1024Mi` is `1Gi`, `1000m` is `1`. Text that does not parse, or that uses an exponent,
+/// stays as it is.
+pub fn canonical_quantity(text: &str) -> String {
+    const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+    let has_exponent = text.trim_end_matches('E').contains(['e', 'E']) && !text.ends_with("Ei");
+    let Some(nano) = parse_nano(text).filter(|_| !has_exponent) else {
+        return text.to_owned();
+    };
+    let whole = nano.unsigned_abs().div_ceil(1_000_000_000);
+    let (mut number, suffixes, step) = if text.ends_with('i') && whole >= 1024 {
+        (whole, &BINARY[..], 1024)
+    } else {
+        (nano.unsigned_abs(), &DECIMAL[..], 1000)
+    };
+    if number == 0 {
+        return "0".to_owned();
+    }
+    let mut place = 0;
+    while number % step == 0 && place + 1 < suffixes.len() {
+        number /= step;
+        place += 1;
+    }
+    let sign = if nano < 0 { "-" } else { "" };
+    format!("{sign}{number}{}", suffixes[place])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,5 +128,27 @@ mod tests {
             assert_eq!(parse_millis(text), Some(millis), "{text}");
         }
         assert_eq!(parse_millis("-1"), None);
+    }
+
+    #[test]
+    fn rule_12_4_quantities_are_written_as_go_writes_them() {
+        for (text, written) in [
+            ("1024Mi", "1Gi"),
+            ("10Gi", "10Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("1000m", "1"),
+            ("0.5", "500m"),
+            ("1500M", "1500M"),
+            ("2000M", "2G"),
+            ("512i", "512i"),
+            ("1000Ki", "1000Ki"),
+            ("0.5Ki", "512"),
+            ("0", "0"),
+            ("-2000", "-2k"),
+            ("1e3", "1e3"),
+            ("much", "much"),
+        ] {
+            assert_eq!(canonical_quantity(text), written, "{text}");
+        }
     }
 }

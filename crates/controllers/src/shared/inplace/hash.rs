@@ -4,7 +4,7 @@ use flotilla_model::template::canonical;
 use serde_json::{Map, Value, json};
 
 /// FNV-1a over the text in which Go prints a list of bytes, `([]uint8)[123 34]`, of a JSON document.
-fn hash_of(document: &str) -> u32 {
+pub fn of_text(document: &str) -> u32 {
     let mut text = String::with_capacity(document.len() * 4 + 12);
     text.push_str("([]uint8)[");
     for (place, byte) in document.bytes().enumerate() {
@@ -21,7 +21,7 @@ fn hash_of(document: &str) -> u32 {
 
 /// The hash that a kubelet of 1.31 or newer gives a container: it rests on name and image only.
 pub fn container(name: &str, image: &str) -> u32 {
-    hash_of(&canonical(&json!({"image": image, "name": name})))
+    of_text(&canonical(&json!({"image": image, "name": name})))
 }
 
 /// The hash of the environment that refers to metadata: entries sorted by name, `null` for none.
@@ -29,7 +29,7 @@ pub fn environment<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) ->
     let mut entries: Vec<_> = entries.into_iter().collect();
     entries.sort_unstable();
     if entries.is_empty() {
-        return hash_of("null");
+        return of_text("null");
     }
     let entry = |(name, value): (&str, &str)| {
         let mut object = Map::from_iter([("name".to_owned(), json!(name))]);
@@ -38,7 +38,7 @@ pub fn environment<'a>(entries: impl IntoIterator<Item = (&'a str, &'a str)>) ->
         }
         Value::Object(object)
     };
-    hash_of(&canonical(&Value::Array(entries.into_iter().map(entry).collect())))
+    of_text(&canonical(&Value::Array(entries.into_iter().map(entry).collect())))
 }
 
 #[cfg(test)]
