@@ -9,5 +9,15 @@ pub mod launch;
 pub mod shared;
 pub mod statefulset;
 
+use flotilla_model::{Controller, SetKind};
+
+/// The controller of sets of this kind.
+pub fn of_kind(kind: SetKind) -> Box<dyn Controller> {
+    match kind {
+        SetKind::Native | SetKind::Advanced => Box::new(statefulset::StatefulSetController::new(kind)),
+        SetKind::Clone => Box::new(cloneset::CloneSetController),
+    }
+}
+
 #[cfg(test)]
 mod testing;

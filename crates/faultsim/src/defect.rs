@@ -5,8 +5,8 @@ use crate::judge::{is_available, ordinal_in};
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::PodManagement;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Decision, IntOrPercent, NodeRecord, ObjectKey, PodRecord, Reader, Resource, RevisionRecord,
-    SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
+    ClaimRecord, ConfigMapRecord, Decision, IntOrPercent, NodeRecord, ObjectKey, PodRecord, Reader, Resource,
+    RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
 };
 use serde_json::json;
 use std::sync::Arc;

@@ -266,7 +266,8 @@ impl SetPlan {
             SetKind::Advanced if !self.on_delete => {
                 set["spec"]["updateStrategy"]["rollingUpdate"]["minReadySeconds"] = json!(self.min_ready_s);
             }
-            SetKind::Advanced => {}
+            // Schedules are about StatefulSets so far.
+            SetKind::Advanced | SetKind::Clone => {}
         }
         if self.claims {
             set["spec"]["volumeClaimTemplates"] = json!([{

@@ -43,6 +43,15 @@ impl SetKind {
             SetKind::Clone => Resource::CloneSets,
         }
     }
+
+    /// A set of this kind in the words of kubectl.
+    pub fn describe(self, name: &str) -> String {
+        match self {
+            SetKind::Native => format!("statefulset.apps/{name}"),
+            SetKind::Advanced => format!("statefulset.apps.kruise.io/{name}"),
+            SetKind::Clone => format!("cloneset.apps.kruise.io/{name}"),
+        }
+    }
 }
 
 /// One set of any kind.

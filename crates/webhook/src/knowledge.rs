@@ -55,8 +55,12 @@ impl Memory for Knowledge {
     }
 
     fn custom_objects(&self, group: &str, plural: &str) -> Option<usize> {
-        let knows_all = self.only_namespace.is_none() && (group, plural) == ("apps.kruise.io", "statefulsets");
-        if knows_all { self.census.advanced_sets } else { None }
+        match (group, plural) {
+            _ if self.only_namespace.is_some() => None,
+            ("apps.kruise.io", "statefulsets") => self.census.advanced_sets,
+            ("apps.kruise.io", "clonesets") => self.census.clone_sets,
+            _ => None,
+        }
     }
 
     /// Templates are not copied for every set: the stored template is compared with alone.

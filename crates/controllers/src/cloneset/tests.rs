@@ -9,7 +9,7 @@
 //! | [`status`] | 12, 21 | #1549, #1153, deadlines that begin in the past |
 //! | [`properties`] | invariant 13.12 | |
 
-//mod properties;
+mod properties;
 //mod scaling;
 //mod status;
 //mod updating;

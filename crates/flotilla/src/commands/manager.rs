@@ -3,6 +3,7 @@
 use crate::args::{ClusterArgs, HttpAddress, LogFormat, ManagerArgs};
 use crate::cluster;
 use crate::error::{Error, Exit};
+use flotilla_controllers::cloneset::CloneSetController;
 use flotilla_controllers::launch::LaunchController;
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::CoreOptions;
@@ -132,6 +133,7 @@ fn webhook_options(
 pub(super) fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
     let mut table: Vec<Box<dyn Controller>> = vec![
         Box::new(StatefulSetController::new(SetKind::Advanced)),
+        Box::new(CloneSetController),
         Box::new(LaunchController),
     ];
     if args.native_statefulset {
@@ -143,6 +145,8 @@ pub(super) fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
 pub(super) fn core_options(args: &ManagerArgs) -> CoreOptions {
     let mut resources = vec![
         Resource::AdvancedSets,
+        Resource::CloneSets,
+        Resource::Nodes,
         Resource::Pods,
         Resource::Claims,
         Resource::ConfigMaps,

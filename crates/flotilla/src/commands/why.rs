@@ -8,7 +8,6 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::{self, Found};
-use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::io::snapshot::snapshot;
@@ -83,7 +82,7 @@ async fn decide(cluster: &Cluster, found: &Found, now: Timestamp) -> Result<Deci
         entropy: 0,
         hints: &hints,
     };
-    StatefulSetController::new(found.kind)
+    flotilla_controllers::of_kind(found.kind)
         .reconcile(&cache, &found.key, context)
         .ok_or_else(|| Error::NotFound {
             target: found.display(),
@@ -281,7 +280,7 @@ impl Report {
         json!({
             "set": self.found.display(),
             "namespace": &*self.found.key.namespace,
-            "kind": match self.found.kind { SetKind::Native => "apps/v1", SetKind::Advanced => "apps.kruise.io/v1beta1" },
+            "kind": self.found.kind.resource().api_version(),
             "replicas": self.wanted(),
             "readyReplicas": self.count("readyReplicas"),
             "updatedReplicas": self.count("updatedReplicas"),
