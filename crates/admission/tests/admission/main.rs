@@ -2,6 +2,7 @@
 
 #[path = "../../../../e2e/tests/behaviour/cases.rs"]
 mod cases;
+mod cloneset;
 mod conversion;
 mod defaults;
 mod generate;

@@ -10,9 +10,9 @@
 //! | [`properties`] | invariant 13.12 | |
 
 mod properties;
-//mod scaling;
-//mod status;
-//mod updating;
+mod scaling;
+mod status;
+mod updating;
 mod vectors;
 
 use crate::testing::{Cluster, NOW, PodFixture, pod};

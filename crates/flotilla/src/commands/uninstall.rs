@@ -120,16 +120,22 @@ impl Doing<'_> {
     /// garbage collector cannot tell any more that the owner of what is left has gone.
     async fn delete_sets(&self) -> Result<bool, Error> {
         let options = json!({"propagationPolicy": "Foreground"});
+        let mut going = Vec::new();
         for (collection, kind) in plan::SETS {
-            for set in self.cluster.list_at(collection, &format!("list {kind}s")).await? {
+            let sets = self.cluster.list_at(collection, &format!("list {kind}s")).await?;
+            for set in &sets {
                 let text = |field: &str| set["metadata"][field].as_str().unwrap_or_default();
                 let path = plan::set_path(kind, text("namespace"), text("name"));
                 let what = format!("delete {kind}.apps.kruise.io/{}", text("name"));
                 self.cluster.delete_at(&path, &options, &what).await?;
             }
+            // A kind that is not served has none.
+            if !sets.is_empty() {
+                going.push((collection, format!("{kind}s")));
+            }
         }
-        for (collection, kind) in plan::SETS {
-            self.gone(collection, &format!("{kind}s")).await?;
+        for (collection, what) in going {
+            self.gone(collection, &what).await?;
         }
         Ok(true)
     }
