@@ -22,7 +22,9 @@ fn clones() -> Value {
 }
 
 fn to(object: &Value, version: &str) -> Value {
-    convert(std::slice::from_ref(object), version).expect("a CloneSet").remove(0)
+    convert(std::slice::from_ref(object), version)
+        .expect("a CloneSet")
+        .remove(0)
 }
 
 fn spec(object: &Value) -> &Value {
@@ -40,14 +42,19 @@ fn rule_8_each_row_of_the_table() {
         json!({"type": "RollingUpdate", "rollingUpdate": rolling})
     };
     for (beta, alpha) in [
-        (json!({"type": "RollingUpdate", "rollingUpdate": {"podUpdatePolicy": "InPlaceOnly"}}), json!({"type": "InPlaceOnly"})),
+        (
+            json!({"type": "RollingUpdate", "rollingUpdate": {"podUpdatePolicy": "InPlaceOnly"}}),
+            json!({"type": "InPlaceOnly"}),
+        ),
         (rolling(json!({})), json!({"type": "ReCreate"})),
         (
             rolling(json!({"partition": "20%", "maxUnavailable": 2, "maxSurge": 1, "paused": true})),
             json!({"type": "ReCreate", "partition": "20%", "maxUnavailable": 2, "maxSurge": 1, "paused": true}),
         ),
         (
-            rolling(json!({"scatterStrategy": [{"key": "a", "value": "b"}], "priorityStrategy": {"orderPriority": [{"orderedKey": "k"}]}})),
+            rolling(
+                json!({"scatterStrategy": [{"key": "a", "value": "b"}], "priorityStrategy": {"orderPriority": [{"orderedKey": "k"}]}}),
+            ),
             json!({"type": "ReCreate", "scatterStrategy": [{"key": "a", "value": "b"}],
                 "priorityStrategy": {"orderPriority": [{"orderedKey": "k"}]}}),
         ),
@@ -56,7 +63,10 @@ fn rule_8_each_row_of_the_table() {
             json!({"type": "ReCreate", "inPlaceUpdateStrategy": {"gracePeriodSeconds": 5}}),
         ),
         (json!({"type": "OnDelete"}), json!({"type": "OnDelete"})),
-        (json!({"type": "OnDelete", "rollingUpdate": {"maxSurge": 1}}), json!({"type": "OnDelete", "maxSurge": 1})),
+        (
+            json!({"type": "OnDelete", "rollingUpdate": {"maxSurge": 1}}),
+            json!({"type": "OnDelete", "maxSurge": 1}),
+        ),
     ] {
         let hub = with(clones(), &[("/spec/updateStrategy", beta.clone())]);
         let down = to(&hub, ALPHA);
@@ -64,8 +74,14 @@ fn rule_8_each_row_of_the_table() {
         assert_eq!(spec(&to(&down, BETA))["updateStrategy"], beta);
     }
     for (alpha, policy) in [(json!({}), "ReCreate"), (json!({"type": "Unheard"}), "ReCreate")] {
-        let old = with(clones(), &[("/apiVersion", json!(ALPHA)), ("/spec/updateStrategy", alpha)]);
-        assert_eq!(spec(&to(&old, BETA))["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"], policy);
+        let old = with(
+            clones(),
+            &[("/apiVersion", json!(ALPHA)), ("/spec/updateStrategy", alpha)],
+        );
+        assert_eq!(
+            spec(&to(&old, BETA))["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"],
+            policy
+        );
     }
 }
 
@@ -73,7 +89,11 @@ fn rule_8_each_row_of_the_table() {
 fn rule_8_reuse_of_claims_has_opposite_defaults() {
     let old = with(clones(), &[("/apiVersion", json!(ALPHA))]);
     assert_eq!(spec(&to(&old, BETA))["scaleStrategy"]["enablePVCReuse"], true);
-    assert_eq!(to(&to(&old, BETA), ALPHA), old, "what the older version leaves out stays out");
+    assert_eq!(
+        to(&to(&old, BETA), ALPHA),
+        old,
+        "what the older version leaves out stays out"
+    );
     assert_eq!(spec(&to(&clones(), ALPHA))["scaleStrategy"]["disablePVCReuse"], true);
     let hub = with(clones(), &[("/spec/scaleStrategy", json!({"enablePVCReuse": true}))]);
     assert_eq!(to(&hub, ALPHA)["spec"].get("scaleStrategy"), None);
@@ -88,7 +108,11 @@ fn rule_8_labels_and_annotations_stand_for_fields() {
     assert_eq!(to(&down, BETA), hub);
     let off = json!({names::EXCLUDE_PREPARING_DELETE: "true", "kept": "yes"});
     let off = with(clones(), &[("/metadata/labels", off)]);
-    assert_eq!(to(&off, ALPHA)["metadata"]["labels"], json!({"kept": "yes"}), "false removes it");
+    assert_eq!(
+        to(&off, ALPHA)["metadata"]["labels"],
+        json!({"kept": "yes"}),
+        "false removes it"
+    );
 
     let annotations = json!({
         names::PRE_DOWNLOAD_PARALLELISM: "20%", names::PRE_DOWNLOAD_TIMEOUT: "60", names::PRE_DOWNLOAD_MIN_UPDATED_READY: "10%",
@@ -99,7 +123,10 @@ fn rule_8_labels_and_annotations_stand_for_fields() {
         &[
             ("/apiVersion", json!(ALPHA)),
             ("/metadata/annotations", annotations),
-            ("/spec/updateStrategy", json!({"type": "InPlaceOnly", "inPlaceUpdateStrategy": leftover})),
+            (
+                "/spec/updateStrategy",
+                json!({"type": "InPlaceOnly", "inPlaceUpdateStrategy": leftover}),
+            ),
         ],
     );
     let up = to(&old, BETA);
@@ -121,24 +148,41 @@ fn rule_8_labels_and_annotations_stand_for_fields() {
 #[test]
 fn ruling_13_the_policy_under_on_delete_travels_in_the_annotation() {
     let strategy = json!({"type": "OnDelete", "rollingUpdate": {"podUpdatePolicy": "InPlaceOnly", "maxSurge": 1}});
-    let hub = with(clones(), &[("/spec/updateStrategy", strategy), ("/spec/scaleStrategy", json!({"enablePVCReuse": true}))]);
+    let hub = with(
+        clones(),
+        &[
+            ("/spec/updateStrategy", strategy),
+            ("/spec/scaleStrategy", json!({"enablePVCReuse": true})),
+        ],
+    );
     let down = to(&hub, ALPHA);
-    let kept = down["metadata"]["annotations"][names::HUB_FIELDS].as_str().expect("it is kept");
+    let kept = down["metadata"]["annotations"][names::HUB_FIELDS]
+        .as_str()
+        .expect("it is kept");
     assert_eq!(
         serde_json::from_str::<Value>(kept).expect("JSON"),
         json!({"updateStrategy": {"rollingUpdate": {"podUpdatePolicy": "InPlaceOnly"}}})
     );
     assert_eq!(to(&down, BETA), hub);
     let changed = with(down, &[("/spec/updateStrategy/type", json!("ReCreate"))]);
-    assert_eq!(spec(&to(&changed, BETA))["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"], "ReCreate", "its value wins");
+    assert_eq!(
+        spec(&to(&changed, BETA))["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"],
+        "ReCreate",
+        "its value wins"
+    );
 }
 
 fn share() -> impl Strategy<Value = Value> {
-    prop_oneof![(0..9_i32).prop_map(|n| json!(n)), (0..100_i32).prop_map(|p| json!(format!("{p}%")))]
+    prop_oneof![
+        (0..9_i32).prop_map(|n| json!(n)),
+        (0..100_i32).prop_map(|p| json!(format!("{p}%")))
+    ]
 }
 
 fn some(fields: Vec<(&'static str, Option<Value>)>) -> Value {
-    let there = fields.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?)));
+    let there = fields
+        .into_iter()
+        .filter_map(|(field, value)| Some((field.to_owned(), value?)));
     Value::Object(there.collect::<Map<_, _>>())
 }
 
@@ -146,16 +190,24 @@ fn some(fields: Vec<(&'static str, Option<Value>)>) -> Value {
 fn hub() -> impl Strategy<Value = Value> {
     use prop::option::of;
     let policy = prop_oneof![Just("ReCreate"), Just("InPlaceIfPossible"), Just("InPlaceOnly")];
-    let in_place = (of(0..9_i32), of(share()), of(0..9_i32), of(0..9_i32)).prop_map(|(grace, parallel, seconds, pods)| {
-        some(vec![
-            ("gracePeriodSeconds", grace.map(Value::from)),
-            ("imagePreDownloadParallelism", parallel),
-            ("imagePreDownloadTimeoutSeconds", seconds.map(Value::from)),
-            ("imagePreDownloadMinUpdatedReadyPods", pods.map(Value::from)),
-        ])
-    });
-    let rolling = (of(share()), of(share()), of(share()), of(any::<bool>()), policy, of(in_place)).prop_map(
-        |(partition, unavailable, surge, paused, policy, in_place)| {
+    let in_place =
+        (of(0..9_i32), of(share()), of(0..9_i32), of(0..9_i32)).prop_map(|(grace, parallel, seconds, pods)| {
+            some(vec![
+                ("gracePeriodSeconds", grace.map(Value::from)),
+                ("imagePreDownloadParallelism", parallel),
+                ("imagePreDownloadTimeoutSeconds", seconds.map(Value::from)),
+                ("imagePreDownloadMinUpdatedReadyPods", pods.map(Value::from)),
+            ])
+        });
+    let rolling = (
+        of(share()),
+        of(share()),
+        of(share()),
+        of(any::<bool>()),
+        policy,
+        of(in_place),
+    )
+        .prop_map(|(partition, unavailable, surge, paused, policy, in_place)| {
             some(vec![
                 ("partition", partition),
                 ("maxUnavailable", unavailable),
@@ -164,8 +216,7 @@ fn hub() -> impl Strategy<Value = Value> {
                 ("podUpdatePolicy", Some(json!(policy))),
                 ("inPlaceUpdateStrategy", in_place),
             ])
-        },
-    );
+        });
     let kind = prop_oneof![Just("RollingUpdate"), Just("OnDelete")];
     let scale = (any::<bool>(), any::<bool>(), of(share()));
     (of((kind, rolling)), scale, of(0..9_i32)).prop_map(|(strategy, (reuses, excludes, budget), replicas)| {
@@ -212,7 +263,12 @@ fn verdict(object: &Value, old: Option<&Value>) -> Result<Vec<String>, String> {
 
 #[test]
 fn rule_6_what_is_refused_and_what_is_not() {
-    let rolling = |field: &str, value: Value| with(clones(), &[(&format!("/spec/updateStrategy/rollingUpdate/{field}"), value)]);
+    let rolling = |field: &str, value: Value| {
+        with(
+            clones(),
+            &[(&format!("/spec/updateStrategy/rollingUpdate/{field}"), value)],
+        )
+    };
     let at = |path: &str, value: Value| with(clones(), &[(path, value)]);
     for (set, refusal) in [
         (rolling("partition", json!("33.3%")), None),
@@ -220,38 +276,107 @@ fn rule_6_what_is_refused_and_what_is_not() {
         (rolling("maxUnavailable", json!("-1%")), Some(messages::MAX_UNAVAILABLE)),
         (rolling("maxSurge", json!("much")), Some(messages::MAX_SURGE)),
         (rolling("maxUnavailable", json!(0)), Some(messages::NOTHING_MOVES)),
-        (with(rolling("maxUnavailable", json!("0%")), &[("/spec/replicas", json!(0))]), None),
-        (with(rolling("maxUnavailable", json!(0)), &[("/spec/updateStrategy/rollingUpdate/maxSurge", json!(1))]), None),
         (
-            with(rolling("podUpdatePolicy", json!("InPlaceOnly")), &[("/spec/updateStrategy/rollingUpdate/maxSurge", json!(1))]),
+            with(rolling("maxUnavailable", json!("0%")), &[("/spec/replicas", json!(0))]),
+            None,
+        ),
+        (
+            with(
+                rolling("maxUnavailable", json!(0)),
+                &[("/spec/updateStrategy/rollingUpdate/maxSurge", json!(1))],
+            ),
+            None,
+        ),
+        (
+            with(
+                rolling("podUpdatePolicy", json!("InPlaceOnly")),
+                &[("/spec/updateStrategy/rollingUpdate/maxSurge", json!(1))],
+            ),
             Some(messages::SURGE_IN_PLACE_ONLY),
         ),
-        (rolling("podUpdatePolicy", json!("Never")), Some(messages::POD_UPDATE_POLICY)),
-        (rolling("scatterStrategy", json!([{"key": "a", "value": "b"}, {"key": "a", "value": "b"}])), Some(messages::SCATTER)),
-        (rolling("scatterStrategy", json!([{"key": "", "value": "b"}])), Some(messages::SCATTER)),
-        (rolling("scatterStrategy", json!([{"key": "a", "value": "b"}, {"key": "a", "value": "c"}])), None),
-        (rolling("inPlaceUpdateStrategy", json!({"imagePreDownloadParallelism": "5"})), None),
-        (rolling("inPlaceUpdateStrategy", json!({"imagePreDownloadParallelism": "10%"})), None),
-        (rolling("inPlaceUpdateStrategy", json!({"imagePreDownloadParallelism": "x"})), Some(messages::CLONE_PRE_DOWNLOAD)),
         (
-            rolling("priorityStrategy", json!({"orderPriority": [{"orderedKey": "a"}], "weightPriority": [{"weight": 1, "matchSelector": {"matchLabels": {"a": "b"}}}]})),
+            rolling("podUpdatePolicy", json!("Never")),
+            Some(messages::POD_UPDATE_POLICY),
+        ),
+        (
+            rolling(
+                "scatterStrategy",
+                json!([{"key": "a", "value": "b"}, {"key": "a", "value": "b"}]),
+            ),
+            Some(messages::SCATTER),
+        ),
+        (
+            rolling("scatterStrategy", json!([{"key": "", "value": "b"}])),
+            Some(messages::SCATTER),
+        ),
+        (
+            rolling(
+                "scatterStrategy",
+                json!([{"key": "a", "value": "b"}, {"key": "a", "value": "c"}]),
+            ),
+            None,
+        ),
+        (
+            rolling("inPlaceUpdateStrategy", json!({"imagePreDownloadParallelism": "5"})),
+            None,
+        ),
+        (
+            rolling("inPlaceUpdateStrategy", json!({"imagePreDownloadParallelism": "10%"})),
+            None,
+        ),
+        (
+            rolling("inPlaceUpdateStrategy", json!({"imagePreDownloadParallelism": "x"})),
+            Some(messages::CLONE_PRE_DOWNLOAD),
+        ),
+        (
+            rolling(
+                "priorityStrategy",
+                json!({"orderPriority": [{"orderedKey": "a"}], "weightPriority": [{"weight": 1, "matchSelector": {"matchLabels": {"a": "b"}}}]}),
+            ),
             Some(messages::PRIORITY_ONE_OF),
         ),
-        (rolling("priorityStrategy", json!({"weightPriority": [{"weight": 101, "matchSelector": {"matchLabels": {"a": "b"}}}]})), Some(messages::WEIGHT)),
-        (at("/spec/updateStrategy/type", json!("Recreate")), Some(messages::UPDATE_TYPE)),
-        (at("/spec/scaleStrategy/maxUnavailable", json!("x")), Some(messages::CLONE_SCALE_BUDGET)),
+        (
+            rolling(
+                "priorityStrategy",
+                json!({"weightPriority": [{"weight": 101, "matchSelector": {"matchLabels": {"a": "b"}}}]}),
+            ),
+            Some(messages::WEIGHT),
+        ),
+        (
+            at("/spec/updateStrategy/type", json!("Recreate")),
+            Some(messages::UPDATE_TYPE),
+        ),
+        (
+            at("/spec/scaleStrategy/maxUnavailable", json!("x")),
+            Some(messages::CLONE_SCALE_BUDGET),
+        ),
         (at("/spec/scaleStrategy/maxUnavailable", json!(0)), None),
-        (at("/spec/scaleStrategy/podsToDelete", json!(["a", "a"])), Some(messages::PODS_TO_DELETE_ONCE)),
-        (at("/spec/selector", json!({"matchLabels": {"app": "other"}})), Some(messages::SELECTOR_MATCHES)),
-        (at("/spec/template/spec/restartPolicy", json!("Never")), Some(messages::RESTART_POLICY)),
+        (
+            at("/spec/scaleStrategy/podsToDelete", json!(["a", "a"])),
+            Some(messages::PODS_TO_DELETE_ONCE),
+        ),
+        (
+            at("/spec/selector", json!({"matchLabels": {"app": "other"}})),
+            Some(messages::SELECTOR_MATCHES),
+        ),
+        (
+            at("/spec/template/spec/restartPolicy", json!("Never")),
+            Some(messages::RESTART_POLICY),
+        ),
         (at("/spec/lifecycle/preDelete", json!({})), None),
-        (at("/metadata/annotations/flotilla.rs~1partition-rollback", json!("yes")), Some("must be true")),
+        (
+            at("/metadata/annotations/flotilla.rs~1partition-rollback", json!("yes")),
+            Some("must be true"),
+        ),
         (at("/metadata/name", json!("x".repeat(53))), Some(messages::NAME_LENGTH)),
     ] {
         let found = verdict(&set, None);
         match refusal {
             None => assert!(found.is_ok(), "{found:?} {set}"),
-            Some(rule) => assert!(found.as_ref().is_err_and(|text| text.contains(rule)), "{found:?} {rule}"),
+            Some(rule) => assert!(
+                found.as_ref().is_err_and(|text| text.contains(rule)),
+                "{found:?} {rule}"
+            ),
         }
     }
 }
@@ -259,18 +384,33 @@ fn rule_6_what_is_refused_and_what_is_not() {
 /// What only one version's path refused is refused in that version and warned of in the other.
 #[test]
 fn rule_6_gaps_between_the_versions() {
-    let late = with(clones(), &[("/spec/progressDeadlineSeconds", json!(5)), ("/spec/minReadySeconds", json!(5))]);
+    let late = with(
+        clones(),
+        &[
+            ("/spec/progressDeadlineSeconds", json!(5)),
+            ("/spec/minReadySeconds", json!(5)),
+        ],
+    );
     assert!(verdict(&late, None).is_ok_and(|w| w.iter().any(|w| w.contains(messages::PROGRESS_DEADLINE))));
     let old = with(late, &[("/apiVersion", json!(ALPHA))]);
     assert!(verdict(&old, None).is_err_and(|text| text.contains(messages::PROGRESS_DEADLINE)));
 
-    let policy = ("/spec/updateStrategy/rollingUpdate/podUpdatePolicy", json!("InPlaceOnly"));
+    let policy = (
+        "/spec/updateStrategy/rollingUpdate/podUpdatePolicy",
+        json!("InPlaceOnly"),
+    );
     let before = with(clones(), &[policy]);
     let after = with(before.clone(), &[("/spec/template/spec/hostNetwork", json!(true))]);
     assert!(verdict(&after, Some(&before)).is_ok_and(|w| w.iter().any(|w| w.contains(messages::IN_PLACE_ONLY))));
     let (before, after) = (to(&before, ALPHA), to(&after, ALPHA));
     assert!(verdict(&after, Some(&before)).is_err_and(|text| text.contains(messages::IN_PLACE_ONLY)));
-    let on_delete = with(clones(), &[("/apiVersion", json!(ALPHA)), ("/spec/updateStrategy/type", json!("OnDelete"))]);
+    let on_delete = with(
+        clones(),
+        &[
+            ("/apiVersion", json!(ALPHA)),
+            ("/spec/updateStrategy/type", json!("OnDelete")),
+        ],
+    );
     assert!(verdict(&on_delete, None).is_ok(), "upstream refused it by mistake");
 }
 
@@ -278,7 +418,11 @@ fn rule_6_gaps_between_the_versions() {
 fn rule_6_everything_but_the_selector_may_change() {
     let after = with(
         clones(),
-        &[("/spec/volumeClaimTemplates", json!([{"metadata": {"name": "data"}}])), ("/spec/replicas", json!(7)), ("/spec/template/spec/hostNetwork", json!(true))],
+        &[
+            ("/spec/volumeClaimTemplates", json!([{"metadata": {"name": "data"}}])),
+            ("/spec/replicas", json!(7)),
+            ("/spec/template/spec/hostNetwork", json!(true)),
+        ],
     );
     assert_eq!(verdict(&after, Some(&clones())), Ok(Vec::new()));
     let selector = json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]});
@@ -305,15 +449,34 @@ fn rule_7_what_is_filled_in() {
     for (field, value) in [("replicas", 1), ("revisionHistoryLimit", 10), ("minReadySeconds", 0)] {
         assert_eq!(filled["spec"][field], value, "{field}");
     }
-    assert_eq!(filled["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"], "Always", "also with a tag");
-    assert_eq!(defaulted(&filled, Some(&clones())), filled, "a second time changes nothing");
-    let in_place = with(clones(), &[("/spec/updateStrategy/rollingUpdate/podUpdatePolicy", json!("InPlaceOnly"))]);
-    assert_eq!(defaulted(&in_place, None)["spec"]["updateStrategy"]["rollingUpdate"]["inPlaceUpdateStrategy"], json!({}));
+    assert_eq!(
+        filled["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"], "Always",
+        "also with a tag"
+    );
+    assert_eq!(
+        defaulted(&filled, Some(&clones())),
+        filled,
+        "a second time changes nothing"
+    );
+    let in_place = with(
+        clones(),
+        &[(
+            "/spec/updateStrategy/rollingUpdate/podUpdatePolicy",
+            json!("InPlaceOnly"),
+        )],
+    );
+    assert_eq!(
+        defaulted(&in_place, None)["spec"]["updateStrategy"]["rollingUpdate"]["inPlaceUpdateStrategy"],
+        json!({})
+    );
     let init = json!([{"name": "a", "image": "a:1"}, {"name": "b", "image": "b"}]);
     let init = defaulted(&with(clones(), &[("/spec/template/spec/initContainers", init)]), None);
     let policy = |i: usize| init["spec"]["template"]["spec"]["initContainers"][i]["imagePullPolicy"].clone();
     assert_eq!((policy(0), policy(1)), (json!("IfNotPresent"), json!("Always")));
-    let on_delete = defaulted(&with(clones(), &[("/spec/updateStrategy/type", json!("OnDelete"))]), None);
+    let on_delete = defaulted(
+        &with(clones(), &[("/spec/updateStrategy/type", json!("OnDelete"))]),
+        None,
+    );
     assert_eq!(on_delete["spec"]["updateStrategy"], json!({"type": "OnDelete"}));
 }
 
@@ -321,5 +484,8 @@ fn rule_7_what_is_filled_in() {
 #[test]
 fn rule_7_an_untouched_template_is_left_as_it_is() {
     let edited = with(clones(), &[("/spec/replicas", json!(5))]);
-    assert_eq!(defaulted(&edited, Some(&clones()))["spec"]["template"], clones()["spec"]["template"]);
+    assert_eq!(
+        defaulted(&edited, Some(&clones()))["spec"]["template"],
+        clones()["spec"]["template"]
+    );
 }

@@ -105,6 +105,8 @@ pub struct Diff {
     pub surplus: i32,
     /// How many of these have to be old.
     pub surplus_old: i32,
+    /// How many have to be new: those for which pods of the current revision were made, where new ones go back.
+    pub surplus_new: i32,
     /// How many updates may begin.
     pub brake: i32,
     /// How many available pods may become unavailable by updates.
@@ -143,6 +145,13 @@ impl Diff {
             .map_or(missing, |limit| missing.min((limit - counts.unavailable).max(0)));
         let want_old = partition + surge_old;
         let surplus = (counts.all - counts.leaving - specified - want).max(0);
+        let surplus_old = surplus.min((plain_old - want_old).max(0));
+        // Otherwise the pod that was made for it, which is not ready yet, would be the first to go, and be made again for ever.
+        let surplus_new = if asked.goes_back {
+            (surplus - surplus_old).min((plain_new - (want - want_old).max(0)).max(0))
+        } else {
+            0
+        };
         let unavailable_target = if back > 0 {
             counts.unavailable_old
         } else {
@@ -160,7 +169,8 @@ impl Diff {
                 0
             },
             surplus,
-            surplus_old: surplus.min((plain_old - want_old).max(0)),
+            surplus_old,
+            surplus_new,
             brake: asked.unavailable.max(1) + (counts.all - replicas).max(0) - unavailable_target,
             spare: counts.available - counts.available_specified - asked.keep(),
         }

@@ -61,7 +61,13 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     let stuck = conditions::troubles(&plan.pass, STUCK);
     wanted.extend(stuck.or_else(|| conditions::recovered(view.moment(), STUCK, "Recovered")));
     let (progressing, wake) = progressing(plan, counts, is_complete);
-    wanted.extend(progressing);
+    // Equal status and reason leave it alone, whatever words somebody else put beside them.
+    let text = |field: &str| conditions::stored(view.moment(), PROGRESSING)?.get(field)?.as_str();
+    wanted.extend(
+        progressing.filter(|want| {
+            want.is_renewed || text("status") != Some(want.status) || text("reason") != Some(want.reason)
+        }),
+    );
     if let Some(delay) = wake {
         plan.pass.wake_within(delay);
     }

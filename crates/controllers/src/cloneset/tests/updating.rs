@@ -9,14 +9,21 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 fn in_place(replicas: i32) -> Cluster {
-    clones(replicas).spec("/updateStrategy/rollingUpdate/podUpdatePolicy", json!("InPlaceIfPossible"))
+    clones(replicas).spec(
+        "/updateStrategy/rollingUpdate/podUpdatePolicy",
+        json!("InPlaceIfPossible"),
+    )
 }
 
 fn patches(decision: &Decision, report: Report) -> Vec<(String, Value)> {
     let all = decision.commands().filter_map(|c| match &c.command {
-        Command::Patch { resource: Resource::Pods, key, body, report: told, .. } if *told == report => {
-            Some((key.name.to_string(), body.clone()))
-        }
+        Command::Patch {
+            resource: Resource::Pods,
+            key,
+            body,
+            report: told,
+            ..
+        } if *told == report => Some((key.name.to_string(), body.clone())),
         _ => None,
     });
     all.collect()
@@ -24,11 +31,20 @@ fn patches(decision: &Decision, report: Report) -> Vec<(String, Value)> {
 
 #[test]
 fn rule_16_5_re_create_is_a_mark_and_marked_pods_are_not_marked_again() {
-    let cluster = pods(clones(3).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2)), "3o");
+    let cluster = pods(
+        clones(3).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2)),
+        "3o",
+    );
     let marked = patches(&cluster.decide(), Report::ReCreate);
     assert_eq!(marked.len(), 2);
-    assert_eq!(marked[0].1["metadata"]["labels"], json!({names::SPECIFIED_DELETE_LABEL: "true"}));
-    let next = pods(clones(3).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2)), "1o 2o!");
+    assert_eq!(
+        marked[0].1["metadata"]["labels"],
+        json!({names::SPECIFIED_DELETE_LABEL: "true"})
+    );
+    let next = pods(
+        clones(3).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2)),
+        "1o 2o!",
+    );
     let decision = next.decide();
     assert_eq!(patches(&decision, Report::ReCreate), []);
     assert_eq!(done(&next, &decision).specified, 2);
@@ -36,7 +52,10 @@ fn rule_16_5_re_create_is_a_mark_and_marked_pods_are_not_marked_again() {
 
 #[test]
 fn rule_16_5_in_place_takes_the_pod_out_of_service_and_labels_it() {
-    let cluster = pods(in_place(2).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(1)), "2o");
+    let cluster = pods(
+        in_place(2).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(1)),
+        "2o",
+    );
     let decision = cluster.decide();
     let changed = patches(&decision, Report::InPlace);
     assert_eq!(changed.len(), 1);
@@ -52,14 +71,26 @@ fn rule_16_5_in_place_takes_the_pod_out_of_service_and_labels_it() {
 /// Others go on although one pod cannot be changed in place (scenario 9).
 #[test]
 fn rule_16_5_in_place_only_skips_what_cannot_be_done() {
-    let set = clones(3).spec("/updateStrategy/rollingUpdate", json!({"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": 1}));
+    let set = clones(3).spec(
+        "/updateStrategy/rollingUpdate",
+        json!({"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": 1}),
+    );
     let cluster = pods(set, "2o").pod(one(&name(2), "o").revision("web-lost").ready_since(NOW - 1));
     let decision = cluster.decide();
     assert_eq!(patches(&decision, Report::InPlace).len(), 1);
     assert_eq!(patches(&decision, Report::ReCreate), []);
-    assert!(decision.waits.iter().any(|w| matches!(w.cause, WaitCause::InPlaceNotPossible { .. }) && w.subject == name(2)));
+    assert!(
+        decision
+            .waits
+            .iter()
+            .any(|w| matches!(w.cause, WaitCause::InPlaceNotPossible { .. }) && w.subject == name(2))
+    );
     let status = decision.status.expect("a status").desired;
-    let failed = status["conditions"].as_array().expect("conditions").iter().find(|c| c["type"] == "FailedUpdate");
+    let failed = status["conditions"]
+        .as_array()
+        .expect("conditions")
+        .iter()
+        .find(|c| c["type"] == "FailedUpdate");
     assert_eq!(failed.expect("it is told")["reason"], "InPlaceNotPossible");
 }
 
@@ -70,7 +101,10 @@ fn rule_15_6_changed_claims_are_told_or_ask_for_another_pod() {
         let mut cluster = pods(cluster, "1o");
         let hashed = |r: &Arc<RevisionRecord>| {
             let hash = if r.name() == "web-old" { "1" } else { "" };
-            Arc::new(RevisionRecord { claim_hash: Some(hash.into()), ..(**r).clone() })
+            Arc::new(RevisionRecord {
+                claim_hash: Some(hash.into()),
+                ..(**r).clone()
+            })
         };
         cluster.own_revisions = cluster.own_revisions.iter().map(hashed).collect();
         cluster
@@ -117,21 +151,33 @@ fn rule_14_8_a_pass_that_makes_or_deletes_pods_updates_none() {
 fn rule_14_8_pods_that_were_prepared_are_left_as_they_are() {
     let hook = json!({"labelsHandler": {"update": "wait"}});
     let set = in_place(3).spec("/lifecycle/inPlaceUpdate", hook);
-    let prepared = one(&name(0), "o").label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate").label("update", "wait");
+    let prepared = one(&name(0), "o")
+        .label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate")
+        .label("update", "wait");
     let cluster = pods(set.pod(prepared), "1o");
     let decision = cluster.decide();
     assert_eq!(done(&cluster, &decision).created, 1);
-    assert!(!said(&decision).iter().any(|s| s.contains("~Pod")), "{:?}", said(&decision));
+    assert!(
+        !said(&decision).iter().any(|s| s.contains("~Pod")),
+        "{:?}",
+        said(&decision)
+    );
 }
 
 /// #1485: without a hook, a pod is in service as soon as it has a node.
 #[test]
 fn rule_19_2_preparing_normal_ends_with_a_node_or_with_its_hook() {
-    let new = |node| one(&name(0), "n").label(names::LIFECYCLE_STATE_LABEL, "PreparingNormal").on(node);
+    let new = |node| {
+        one(&name(0), "n")
+            .label(names::LIFECYCLE_STATE_LABEL, "PreparingNormal")
+            .on(node)
+    };
     let state = |cluster: Cluster| {
         let decision = cluster.decide();
         let found = patches(&decision, Report::Silent).into_iter().find_map(|(_, body)| {
-            body.pointer("/metadata/labels")?.get(names::LIFECYCLE_STATE_LABEL).cloned()
+            body.pointer("/metadata/labels")?
+                .get(names::LIFECYCLE_STATE_LABEL)
+                .cloned()
         });
         found.and_then(|state| state.as_str().map(str::to_owned))
     };
@@ -139,14 +185,26 @@ fn rule_19_2_preparing_normal_ends_with_a_node_or_with_its_hook() {
     assert_eq!(state(clones(1).pod(new(None))), None);
     let hooked = || clones(1).spec("/lifecycle/preNormal", json!({"labelsHandler": {"ready": "yes"}}));
     assert_eq!(state(hooked().pod(new(Some("node-0")))), None);
-    assert_eq!(state(hooked().pod(new(None).label("ready", "yes"))).as_deref(), Some("Normal"));
+    assert_eq!(
+        state(hooked().pod(new(None).label("ready", "yes"))).as_deref(),
+        Some("Normal")
+    );
     let empty = clones(1).spec("/lifecycle/preNormal", json!({}));
-    assert_eq!(state(empty.pod(new(None))).as_deref(), Some("Normal"), "an empty hook is always fully hooked");
+    assert_eq!(
+        state(empty.pod(new(None))).as_deref(),
+        Some("Normal"),
+        "an empty hook is always fully hooked"
+    );
 }
 
 #[test]
 fn rule_17_pods_are_updated_in_order() {
-    let set = || clones(2).spec("/updateStrategy/rollingUpdate", json!({"maxUnavailable": 1, "podUpdatePolicy": "ReCreate"}));
+    let set = || {
+        clones(2).spec(
+            "/updateStrategy/rollingUpdate",
+            json!({"maxUnavailable": 1, "podUpdatePolicy": "ReCreate"}),
+        )
+    };
     let first = |cluster: Cluster| patches(&cluster.decide(), Report::ReCreate)[0].0.clone();
     let other = || one(&name(1), "o");
     for (what, sooner) in [
@@ -159,19 +217,44 @@ fn rule_17_pods_are_updated_in_order() {
     }
     let strategy = json!({"orderPriority": [{"orderedKey": "rank"}]});
     let ranked = set().spec("/updateStrategy/rollingUpdate/priorityStrategy", strategy);
-    let ranked = ranked.pod(one(&name(0), "o").ready_since(NOW - 10)).pod(other().label("rank", "a-1"));
+    let ranked = ranked
+        .pod(one(&name(0), "o").ready_since(NOW - 10))
+        .pod(other().label("rank", "a-1"));
     assert_eq!(first(ranked), name(1), "pods without any of the keys come last");
 }
 
 #[test]
 fn what_holds_the_update_up_is_said() {
-    let brake = pods(clones(4).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(1)), "3o 1nx");
+    let brake = pods(
+        clones(4).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(1)),
+        "3o 1nx",
+    );
     let waits = brake.decide().waits;
-    assert!(waits.iter().any(|w| w.cause == WaitCause::Brake { unavailable: 1 }), "{waits:?}");
-    let paused = pods(clones(2).spec("/updateStrategy/rollingUpdate/paused", json!(true)), "2o");
+    assert!(
+        waits.iter().any(|w| w.cause == WaitCause::Brake { unavailable: 1 }),
+        "{waits:?}"
+    );
+    let paused = pods(
+        clones(2).spec("/updateStrategy/rollingUpdate/paused", json!(true)),
+        "2o",
+    );
     assert!(paused.decide().waits.iter().any(|w| w.cause == WaitCause::Paused));
-    let kept = pods(clones(2).spec("/updateStrategy/rollingUpdate/partition", json!(1)), "1o 1n");
-    assert!(kept.decide().waits.iter().any(|w| w.cause == WaitCause::Partition { kept: 1 }));
+    let kept = pods(
+        clones(2).spec("/updateStrategy/rollingUpdate/partition", json!(1)),
+        "1o 1n",
+    );
+    assert!(
+        kept.decide()
+            .waits
+            .iter()
+            .any(|w| w.cause == WaitCause::Partition { kept: 1 })
+    );
     let manual = pods(clones(2).spec("/updateStrategy/type", json!("OnDelete")), "2o");
-    assert!(manual.decide().waits.iter().any(|w| w.cause == WaitCause::OnDelete { old: 2 }));
+    assert!(
+        manual
+            .decide()
+            .waits
+            .iter()
+            .any(|w| w.cause == WaitCause::OnDelete { old: 2 })
+    );
 }
