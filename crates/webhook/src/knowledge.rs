@@ -108,6 +108,7 @@ mod tests {
             pods: Some(ByNamespace::from([("shop".into(), 3)])),
             claims: Some(ByNamespace::new()),
             advanced_sets: Some(2),
+            clone_sets: Some(3),
             storage_classes: Some(vec![class("old", 1, true), class("new", 2, false)]),
         };
         let all = Knowledge::new(census.clone(), None);
@@ -116,6 +117,7 @@ mod tests {
             (Some(3), Some(0), Some(0))
         );
         assert_eq!(all.custom_objects("apps.kruise.io", "statefulsets"), Some(2));
+        assert_eq!(all.custom_objects("apps.kruise.io", "clonesets"), Some(3));
         assert_eq!(all.custom_objects("example.test", "statefulsets"), None);
         assert_eq!(all.storage_class_expands("old"), Found::Is(true));
         assert_eq!(all.storage_class_expands("none"), Found::Missing);
