@@ -430,18 +430,6 @@ impl fmt::Display for WaitCause {
                     short_list(used_by)
                 )
             }
-            WaitCause::KeepsAvailable { keep, available } => {
-                write!(f, "is kept, since {available} pods are available and {keep} have to be")
-            }
-            WaitCause::Brake { unavailable } => {
-                write!(f, "waits for {unavailable} updated pods to become available")
-            }
-            WaitCause::ClaimTemplateMissing { volume } => {
-                write!(
-                    f,
-                    "its old template mounts {volume}, for which there is no claim template"
-                )
-            }
             WaitCause::Partition { kept } => write!(f, "the partition keeps {kept} on the old revision"),
             WaitCause::Paused => f.write_str("the update is paused"),
             WaitCause::OnDelete { old } => write!(f, "{old} old, replaced when they are deleted"),
@@ -510,6 +498,25 @@ impl WaitCause {
             WaitCause::InPlaceNotPossible { reason } => labelled(f, "cannot be updated in place", "", reason),
             WaitCause::InPlaceUnreadable => f.write_str("its record of an update in place cannot be read"),
             WaitCause::InPlaceAbandoned { reason } => labelled(f, "has to be made again", "", reason),
+            other => other.fmt_of_clones(f),
+        }
+    }
+
+    /// What is said of CloneSets alone.
+    fn fmt_of_clones(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitCause::KeepsAvailable { keep, available } => {
+                write!(f, "is kept, since {available} pods are available and {keep} have to be")
+            }
+            WaitCause::Brake { unavailable } => {
+                write!(f, "waits for {unavailable} updated pods to become available")
+            }
+            WaitCause::ClaimTemplateMissing { volume } => {
+                write!(
+                    f,
+                    "its old template mounts {volume}, for which there is no claim template"
+                )
+            }
             // All others are said above.
             other => f.write_str(other.rule()),
         }

@@ -100,7 +100,7 @@ impl Plan<'_> {
             let member = &self.members[index];
             let is_costly = member.is_available() && !self.pass.is_gentle(&member.occupant);
             let name = member.name().to_owned();
-            if brake <= 0 && member.is_available() || is_costly && spare <= 0 || brake <= 0 {
+            if brake <= 0 || is_costly && spare <= 0 {
                 self.hold_up(name, brake, diff);
                 self.pass.update_rests = true;
                 return;

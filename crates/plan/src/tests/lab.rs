@@ -21,7 +21,7 @@ pub(super) fn manifest(kind: SetKind, name: &str) -> Value {
     };
     json!({
         "apiVersion": version,
-        "kind": "StatefulSet",
+        "kind": kind.resource().kind(),
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {
             "replicas": 1,

@@ -193,7 +193,7 @@ fn check_step(settings: &Settings, cluster: &Cluster, decision: &Decision) -> Re
         surge
     );
 
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = std::collections::BTreeSet::new();
     for command in decision.commands().map(|c| &c.command) {
         let what = (
             command.key().name.to_string(),
