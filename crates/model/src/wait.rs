@@ -261,13 +261,14 @@ impl WaitCause {
             WaitCause::UpdateBudget { .. } | WaitCause::KeepsAvailable { .. } | WaitCause::Brake { .. } => {
                 "updateStrategy.rollingUpdate.maxUnavailable"
             }
-            WaitCause::ClaimTemplateMissing { .. } => "a pod needs its claims",
             WaitCause::ScaleBudget { .. } => "scaleStrategy.maxUnavailable",
             WaitCause::Partition { .. } => "updateStrategy.rollingUpdate.partition",
             WaitCause::Paused => "updateStrategy.rollingUpdate.paused",
             WaitCause::OnDelete { .. } => "updateStrategy.type OnDelete",
             WaitCause::OldPodsRemain { .. } => "update type Recreate",
-            WaitCause::ClaimTerminating | WaitCause::ClaimStale { .. } => "a pod needs its claims",
+            WaitCause::ClaimTerminating | WaitCause::ClaimStale { .. } | WaitCause::ClaimTemplateMissing { .. } => {
+                "a pod needs its claims"
+            }
             WaitCause::ClaimExpanding | WaitCause::ClaimIncompatible { .. } => {
                 "volumeClaimUpdateStrategy OnPodRollingUpdate"
             }

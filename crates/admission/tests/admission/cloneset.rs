@@ -226,7 +226,7 @@ fn hub() -> impl Strategy<Value = Value> {
         }
         set["spec"]["scaleStrategy"] = some(vec![
             ("enablePVCReuse", Some(json!(reuses))),
-            ("excludePreparingDelete", excludes.then(|| json!(true))),
+            ("excludePreparingDelete", excludes.then_some(json!(true))),
             ("maxUnavailable", budget),
         ]);
         if let Some(replicas) = replicas {

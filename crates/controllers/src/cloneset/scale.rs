@@ -283,7 +283,7 @@ impl Plan<'_> {
         let mut chosen = take(old, usize::try_from(diff.surplus_old).unwrap_or(0));
         let new = self.indices(|m| m.is_plain() && m.is_new());
         chosen.extend(take(new, usize::try_from(diff.surplus_new).unwrap_or(0)));
-        let rest = self.indices(|m| m.is_plain());
+        let rest = self.indices(Member::is_plain);
         let rest = rest.into_iter().filter(|index| !chosen.contains(index));
         let (last, first): (Vec<usize>, Vec<usize>) =
             rest.partition(|&index| !self.members[index].is_new() && self.members[index].is_ready());

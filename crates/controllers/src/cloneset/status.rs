@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const PROGRESSING: &str = "Progressing";
+const STUCK: &str = "InPlaceUpdateStuck";
 /// How many failures a condition names.
 const FAILURES_NAMED: usize = 3;
 /// How long after its deadline a rollout is looked at.
@@ -57,7 +58,6 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     wanted.extend(failed(plan, "FailedUpdate", |attempt| {
         !matches!(attempt, Report::Create | Report::Delete | Report::Silent)
     }));
-    const STUCK: &str = "InPlaceUpdateStuck";
     let stuck = conditions::troubles(&plan.pass, STUCK);
     wanted.extend(stuck.or_else(|| conditions::recovered(view.moment(), STUCK, "Recovered")));
     let (progressing, wake) = progressing(plan, counts, is_complete);

@@ -66,9 +66,22 @@ stored! {
     RevisionRecord, meta => owner_or_namespace(meta);
     SetRecord, meta => Index::Namespace(&meta.key.namespace);
     ClaimRecord, meta => meta.controller().map_or(Index::None, |owner| Index::Owner(&owner.uid));
-    NodeRecord, _meta => Index::None;
     ConfigMapRecord, _meta => Index::None;
     StorageClassRecord, _meta => Index::None;
+}
+
+impl Stored for NodeRecord {
+    fn index(&self) -> Index<'_> {
+        Index::None
+    }
+
+    fn says_the_same(&self, other: &Self) -> bool {
+        let resource_version = other.meta.resource_version;
+        Meta {
+            resource_version,
+            ..self.meta.clone()
+        } == other.meta
+    }
 }
 
 /// Where a fact comes from.

@@ -12,9 +12,7 @@ use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::io::snapshot::snapshot;
 use flotilla_engine::wire::status::Status;
-use flotilla_model::{
-    Command, Controller, Decision, Hints, ObjectKey, PassContext, Resource, Scope, SetKind, Timestamp, Wait, WaitCause,
-};
+use flotilla_model::{Command, Decision, Hints, ObjectKey, PassContext, Resource, Scope, Timestamp, Wait, WaitCause};
 use http::Method;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -313,6 +311,7 @@ pub fn ago(now: Timestamp, then: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flotilla_model::SetKind;
 
     fn report(waits: Vec<Wait>, next: Vec<String>, holder: Option<&str>) -> Report {
         let object = json!({

@@ -70,6 +70,8 @@ pub struct PodTrouble {
 }
 
 /// One pod, as decisions see it.
+// Independent facts, not a state.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRecord {
     /// Who it is. Labels that repeat the pod's own name are not in `meta.labels`: use [`PodRecord::label`].

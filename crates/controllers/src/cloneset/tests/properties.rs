@@ -198,7 +198,7 @@ fn check_step(settings: &Settings, cluster: &Cluster, decision: &Decision) -> Re
         let what = (
             command.key().name.to_string(),
             command.resource(),
-            std::mem::discriminant(command),
+            format!("{:?}", std::mem::discriminant(command)),
         );
         let is_status = matches!(
             command,
