@@ -91,32 +91,20 @@ impl Plan<'_> {
     fn names(&self, wanted: i32) -> Vec<String> {
         let wanted = usize::try_from(wanted).unwrap_or(0);
         let set = self.view.set.name();
-        let mut names: Vec<String> = self.refused().take(wanted).collect();
-        let known = |names: &[String], name: &String| names.contains(name);
-        for name in self.free_ids().into_iter().map(|id| format!("{set}-{id}")) {
-            if names.len() < wanted && !known(&names, &name) {
-                names.push(name);
-            }
-        }
         let used: BTreeSet<&str> = self.ids_in_use().collect();
         let (uid, entropy) = (&self.view.set.meta.uid, self.view.entropy);
         let most = TRIES.saturating_mul(u64::try_from(wanted).unwrap_or(u64::MAX));
-        let new = (0..most)
-            .map(|n| instance_id(uid, entropy, n))
-            .filter(|id| !used.contains(id.as_str()));
-        for name in new.map(|id| format!("{set}-{id}")) {
-            if names.len() >= wanted {
-                break;
-            }
-            let is_taken = self.view.has_pod(&name)
-                || self
-                    .templates()
-                    .any(|t| self.view.claim(&claim::claim_name(t, &name)).is_some());
-            if !is_taken && !known(&names, &name) {
-                names.push(name);
-            }
-        }
-        names
+        let new = (0..most).map(|n| instance_id(uid, entropy, n));
+        let new = new.filter(|id| !used.contains(id.as_str()));
+        let is_taken = |name: &String| {
+            let has_claim = |t: &ClaimTemplate| self.view.claim(&claim::claim_name(t, name)).is_some();
+            self.view.has_pod(name) || self.templates().any(has_claim)
+        };
+        let new = new.map(|id| format!("{set}-{id}")).filter(|name| !is_taken(name));
+        let free = self.free_ids().into_iter().map(|id| format!("{set}-{id}"));
+        let mut known = BTreeSet::new();
+        let all = self.refused().chain(free).chain(new);
+        all.filter(|name| known.insert(name.clone())).take(wanted).collect()
     }
 
     /// Names under which a pod was to be made and was refused.
