@@ -41,14 +41,17 @@ pub(crate) const HUB: &[Rule] = &[
     across(
         ".updateStrategy.rollingUpdate.maxSurge",
         "$.?updateStrategy.?rollingUpdate.?podUpdatePolicy.orValue('') != 'InPlaceOnly' \
-         || string($.?updateStrategy.?rollingUpdate.?maxSurge.orValue(0)).matches('^0+([.]0+)?%?$')",
+         || ($.?updateStrategy.?rollingUpdate.?maxSurge.orValue(0) == 0 \
+         || $.?updateStrategy.?rollingUpdate.?maxSurge.orValue(0) == '0%')",
         messages::SURGE_IN_PLACE_ONLY,
     ),
     across(
         ".updateStrategy.rollingUpdate",
         "$.?replicas.orValue(1) == 0 \
-         || !(string($.?updateStrategy.?rollingUpdate.?maxUnavailable.orValue('20%')).matches('^0+([.]0+)?%?$') \
-         && string($.?updateStrategy.?rollingUpdate.?maxSurge.orValue(0)).matches('^0+([.]0+)?%?$'))",
+         || !(($.?updateStrategy.?rollingUpdate.?maxUnavailable.orValue('20%') == 0 \
+         || $.?updateStrategy.?rollingUpdate.?maxUnavailable.orValue('20%') == '0%') \
+         && ($.?updateStrategy.?rollingUpdate.?maxSurge.orValue(0) == 0 \
+         || $.?updateStrategy.?rollingUpdate.?maxSurge.orValue(0) == '0%'))",
         messages::NOTHING_MOVES,
     ),
     always(
@@ -101,14 +104,14 @@ pub(crate) const ALPHA: &[Rule] = &[
     across(
         ".updateStrategy.maxSurge",
         "$.?updateStrategy.?type.orValue('') != 'InPlaceOnly' \
-         || string($.?updateStrategy.?maxSurge.orValue(0)).matches('^0+([.]0+)?%?$')",
+         || ($.?updateStrategy.?maxSurge.orValue(0) == 0 || $.?updateStrategy.?maxSurge.orValue(0) == '0%')",
         messages::SURGE_IN_PLACE_ONLY,
     ),
     across(
         ".updateStrategy",
         "$.?replicas.orValue(1) == 0 \
-         || !(string($.?updateStrategy.?maxUnavailable.orValue('20%')).matches('^0+([.]0+)?%?$') \
-         && string($.?updateStrategy.?maxSurge.orValue(0)).matches('^0+([.]0+)?%?$'))",
+         || !(($.?updateStrategy.?maxUnavailable.orValue('20%') == 0 || $.?updateStrategy.?maxUnavailable.orValue('20%') == '0%') \
+         && ($.?updateStrategy.?maxSurge.orValue(0) == 0 || $.?updateStrategy.?maxSurge.orValue(0) == '0%'))",
         messages::NOTHING_MOVES,
     ),
     always(
