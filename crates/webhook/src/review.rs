@@ -7,8 +7,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flotilla_admission::{Memory, Operation, Refusal, Reply, Request, Verdict};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
+use std::fmt;
 
 /// The only version of each review that is spoken, by the API server of every supported version.
 const ADMISSION: &str = "admission.k8s.io/v1";
@@ -123,11 +125,59 @@ struct Question<'a> {
     #[serde(borrow, default)]
     name: Cow<'a, str>,
     #[serde(default)]
-    object: Option<Value>,
+    object: Option<Object>,
     #[serde(default)]
-    old_object: Option<Value>,
+    old_object: Option<Object>,
     #[serde(default)]
     dry_run: Option<bool>,
+}
+
+/// An object without `metadata.managedFields`: they are a large part of it, and no rule looks at them.
+struct Object(Value);
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Depth::Object).map(Object)
+    }
+}
+
+/// Where in an [`Object`] the reader is.
+#[derive(Clone, Copy)]
+enum Depth {
+    Object,
+    Metadata,
+}
+
+impl<'de> DeserializeSeed<'de> for Depth {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Depth {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = match (self, key.as_str()) {
+                (Depth::Object, "metadata") => entries.next_value_seed(Depth::Metadata)?,
+                (Depth::Metadata, "managedFields") => {
+                    entries.next_value::<IgnoredAny>()?;
+                    continue;
+                }
+                _ => entries.next_value()?,
+            };
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
+    }
 }
 
 #[derive(Deserialize)]
@@ -180,10 +230,7 @@ fn admit(body: &[u8], decide: impl FnOnce(&Request<'_>) -> Reply) -> Result<Answ
             )));
         }
     };
-    let (object, old_object) = (
-        present(question.object.as_ref())?,
-        present(question.old_object.as_ref())?,
-    );
+    let [object, old_object] = [&question.object, &question.old_object].map(|object| object.as_ref().map(|o| &o.0));
     let is_complete = match operation {
         Operation::Create => object.is_some(),
         Operation::Update => object.is_some() && old_object.is_some(),
@@ -208,14 +255,6 @@ fn admit(body: &[u8], decide: impl FnOnce(&Request<'_>) -> Reply) -> Result<Answ
         dry_run: question.dry_run.unwrap_or(false),
     });
     Ok(admission_answer(&question.uid, reply))
-}
-
-fn present(object: Option<&Value>) -> Result<Option<&Value>, Unreadable> {
-    match object {
-        None | Some(Value::Null) => Ok(None),
-        Some(object) if object.is_object() => Ok(Some(object)),
-        Some(_) => Err(Unreadable("the object of the request is not a JSON object".to_owned())),
-    }
 }
 
 fn admission_answer(uid: &str, reply: Reply) -> Answer {

@@ -71,7 +71,11 @@ fn malformed_reviews_are_answered_with_a_sentence() {
         ),
         (
             with("/request/object", json!("text")),
-            "the object of the request is not a JSON object",
+            "invalid type: string \"text\", expected a JSON object",
+        ),
+        (
+            with("/request/object/metadata", json!([])),
+            "invalid type: sequence, expected a JSON object",
         ),
     ] {
         let why = ask(Hook::MutatePods, &body).unwrap_err();
@@ -79,6 +83,26 @@ fn malformed_reviews_are_answered_with_a_sentence() {
     }
     assert!(answer(Hook::Protect, b"\xff\xfe", &Nothing).is_err());
     assert!(answer(Hook::Protect, b"", &Nothing).is_err());
+}
+
+/// 5: who manages which field is passed over, whatever it is, and nothing else of the metadata.
+#[test]
+fn managed_fields_are_not_read() {
+    let plain = pod("apps.kruise.io/v1beta1");
+    let (expected, _) = ask(Hook::MutatePods, &review("CREATE", POD, &plain, &Value::Null)).unwrap();
+    for managed in [
+        json!([{"manager": "m", "fieldsV1": {"f:metadata": {}}}]),
+        json!(null),
+        json!("x"),
+    ] {
+        let mut with = plain.clone();
+        with["metadata"]["managedFields"] = managed;
+        let (answer, verdict) = ask(Hook::MutatePods, &review("CREATE", POD, &with, &Value::Null)).unwrap();
+        assert_eq!((&answer, verdict), (&expected, "mutated"));
+    }
+    let text = json!({"managedFields": [{"a": 1}], "metadata": {"managedFields": [1], "name": "x"}}).to_string();
+    let Object(read) = serde_json::from_str(&text).unwrap();
+    assert_eq!(read, json!({"managedFields": [{"a": 1}], "metadata": {"name": "x"}}));
 }
 
 /// 5: an object as large as etcd takes is read like any other.
