@@ -186,7 +186,7 @@ impl Drive {
 
     /// Whether it was done; not if the pod had changed meanwhile.
     async fn send(&mut self, command: &Command) -> bool {
-        let request = request_of(command).expect("the path is valid");
+        let request = request_of(command.clone()).expect("the path is valid");
         let response = self.client.send(request).await.expect("the API server answers");
         let (head, body) = response.into_parts();
         let body = body.collect_bytes().await.expect("the answer arrives whole");

@@ -5,7 +5,8 @@
 
 use crate::meta::{Labels, OwnerRef, Uid};
 use crate::records::{DetailSpec, VolumeClaim};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 /// Smallest number of entries at which a sweep is worth its time.
@@ -14,7 +15,8 @@ const SWEEP_AT_LEAST: usize = 1024;
 /// One copy of every string and of every list that records share.
 #[derive(Debug, Default)]
 pub struct Interner {
-    strings: BTreeSet<Arc<str>>,
+    /// Looked up a dozen times for each object read. Without random keys, as all that decisions rest on.
+    strings: HashSet<Arc<str>, BuildHasherDefault<DefaultHasher>>,
     labels: BTreeSet<Labels>,
     owners: BTreeSet<Arc<Vec<OwnerRef>>>,
     volumes: BTreeSet<Arc<Vec<VolumeClaim>>>,

@@ -152,12 +152,20 @@ struct LabelList(Box<[(Arc<str>, Arc<str>)]>);
 impl Labels {
     /// From pairs in any order; of a repeated key the last one wins.
     pub fn new(pairs: impl IntoIterator<Item = (Arc<str>, Arc<str>)>) -> Self {
-        let map: std::collections::BTreeMap<_, _> = pairs.into_iter().collect();
-        if map.is_empty() {
-            Labels(None)
-        } else {
-            Labels(Some(Arc::new(LabelList(map.into_iter().collect()))))
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        if pairs.is_empty() {
+            return Labels(None);
         }
+        // Stable: of equal keys, the last one stays behind the others.
+        pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        pairs.dedup_by(|later, earlier| {
+            let is_repeated = later.0 == earlier.0;
+            if is_repeated {
+                std::mem::swap(&mut later.1, &mut earlier.1);
+            }
+            is_repeated
+        });
+        Labels(Some(Arc::new(LabelList(pairs.into()))))
     }
 
     /// The value of `key`.
@@ -257,5 +265,9 @@ mod tests {
         assert_eq!(labels.get("a"), Some("1"));
         assert_eq!(labels.get("c"), None);
         assert_eq!(labels.iter().collect::<Vec<_>>(), [("a", "1"), ("b", "2")]);
+        let labels: Labels = [("b", "2"), ("a", "1"), ("b", "3"), ("a", "0"), ("b", "4")]
+            .into_iter()
+            .collect();
+        assert_eq!(labels.iter().collect::<Vec<_>>(), [("a", "0"), ("b", "4")]);
     }
 }

@@ -379,15 +379,16 @@ impl Shell {
         let (client, fence) = (self.client.clone(), self.fence.clone());
         let (answer_to, lease) = (self.answer_to.clone(), self.lease.clone());
         tokio::spawn(async move {
+            let asked = Asked::of(&call);
             let raw = if call.needs_lease() && !fence.may_write() {
                 Raw::Fenced
             } else {
                 // A request that was never answered would hold up its pass for ever.
-                let sent = AssertUnwindSafe(send(&client, &lease, &call)).catch_unwind().await;
+                let sent = AssertUnwindSafe(send(&client, &lease, call)).catch_unwind().await;
                 sent.unwrap_or_else(|_| Raw::Lost("the request panicked".into()))
             };
             // If nobody listens, the manager has ended.
-            let _ = answer_to.send((id, Asked::of(&call), raw)).await;
+            let _ = answer_to.send((id, asked, raw)).await;
         });
     }
 

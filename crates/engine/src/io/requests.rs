@@ -37,15 +37,15 @@ pub(super) enum Raw {
 }
 
 /// Sends `call` and waits for the answer, not longer than its kind allows.
-pub(super) async fn send(client: &kube::Client, lease: &ObjectKey, call: &Call) -> Raw {
-    let request = match build(lease, call) {
-        Ok(request) => request,
-        Err(error) => return Raw::NotSent(format!("cannot build the request: {error}")),
-    };
+pub(super) async fn send(client: &kube::Client, lease: &ObjectKey, call: Call) -> Raw {
     let timeout = if matches!(call, Call::Lease(_)) {
         LEASE_TIMEOUT
     } else {
         TIMEOUT
+    };
+    let request = match build(lease, call) {
+        Ok(request) => request,
+        Err(error) => return Raw::NotSent(format!("cannot build the request: {error}")),
     };
     match tokio::time::timeout(timeout, exchange(client, request)).await {
         Ok(raw) => raw,
@@ -164,10 +164,10 @@ fn refused(code: StatusCode, headers: &HeaderMap, encoding: Encoding, body: &Byt
     })
 }
 
-fn build(lease: &ObjectKey, call: &Call) -> Result<Request<Body>, String> {
+fn build(lease: &ObjectKey, call: Call) -> Result<Request<Body>, String> {
     let accept = Encoding::preferred(call.resource()).media_type();
     match call {
-        Call::Get { resource, key } => request(Method::GET, resource.object_path(key, None), accept, "", None),
+        Call::Get { resource, key } => request(Method::GET, resource.object_path(&key, None), accept, "", None),
         Call::Write(command) => command_request(command, accept),
         Call::Status(patch) => {
             let path = patch.resource.object_path(&patch.key, Some("status"));
@@ -176,7 +176,7 @@ fn build(lease: &ObjectKey, call: &Call) -> Result<Request<Body>, String> {
                 managed(path),
                 accept,
                 MERGE_PATCH,
-                Some(&body::status_patch(patch)),
+                Some(&body::status_patch(&patch)),
             )
         }
         Call::Lease(LeaseCall::Get) => {
@@ -189,7 +189,7 @@ fn build(lease: &ObjectKey, call: &Call) -> Result<Request<Body>, String> {
                 managed(path),
                 accept,
                 JSON,
-                Some(&wire::lease::create_body(lease, spec)),
+                Some(&wire::lease::create_body(lease, &spec)),
             )
         }
         Call::Lease(LeaseCall::Update { resource_version, spec }) => {
@@ -199,10 +199,10 @@ fn build(lease: &ObjectKey, call: &Call) -> Result<Request<Body>, String> {
                 managed(path),
                 accept,
                 MERGE_PATCH,
-                Some(&wire::lease::update_body(*resource_version, spec)),
+                Some(&wire::lease::update_body(resource_version, &spec)),
             )
         }
-        Call::Event(event) => event_request(event, accept),
+        Call::Event(event) => event_request(&event, accept),
     }
 }
 
@@ -232,7 +232,7 @@ fn request(
         .map_err(|e| e.to_string())
 }
 
-fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, String> {
+fn command_request(command: Command, accept: &str) -> Result<Request<Body>, String> {
     match command {
         Command::Create {
             resource, key, body, ..
@@ -250,12 +250,12 @@ fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, Str
             resource_version,
             ..
         } => {
-            let body = body::patch(*kind, body.clone(), uid, *resource_version);
+            let body = body::patch(kind, body, &uid, resource_version);
             request(
                 Method::PATCH,
-                managed(resource.object_path(key, subresource.map(Subresource::name))),
+                managed(resource.object_path(&key, subresource.map(Subresource::name))),
                 accept,
-                patch_type(*kind),
+                patch_type(kind),
                 Some(&body),
             )
         }
@@ -266,16 +266,16 @@ fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, Str
             resource_version,
             ..
         } => {
-            let body = body::delete_options(uid, *resource_version);
+            let body = body::delete_options(&uid, resource_version);
             request(
                 Method::DELETE,
-                resource.object_path(key, None),
+                resource.object_path(&key, None),
                 accept,
                 JSON,
                 Some(&body),
             )
         }
-        Command::Read { resource, key } => request(Method::GET, resource.object_path(key, None), accept, "", None),
+        Command::Read { resource, key } => request(Method::GET, resource.object_path(&key, None), accept, "", None),
     }
 }
 
@@ -283,8 +283,9 @@ fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, Str
 ///
 /// # Errors
 /// If the names in it do not make a path.
-pub fn request_of(command: &Command) -> Result<Request<Body>, String> {
-    command_request(command, Encoding::preferred(command.resource()).media_type())
+pub fn request_of(command: Command) -> Result<Request<Body>, String> {
+    let accept = Encoding::preferred(command.resource()).media_type();
+    command_request(command, accept)
 }
 
 fn patch_type(kind: PatchKind) -> &'static str {

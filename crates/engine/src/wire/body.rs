@@ -20,7 +20,9 @@ pub fn patch(kind: PatchKind, mut body: Value, uid: &Uid, version: Option<u64>) 
             let mut operations = vec![json!({ "op": "test", "path": "/metadata/uid", "value": uid })];
             operations
                 .extend(version.map(|v| json!({ "op": "test", "path": "/metadata/resourceVersion", "value": v })));
-            operations.extend(body.as_array().into_iter().flatten().cloned());
+            if let Value::Array(rest) = body {
+                operations.extend(rest);
+            }
             Value::Array(operations)
         }
     }

@@ -14,7 +14,7 @@ use flotilla_model::records::{
     is_kept_annotation,
 };
 use flotilla_model::template::{parse_bytes, parse_millis};
-use flotilla_model::{Interner, Memo, Meta, Timestamp};
+use flotilla_model::{Interner, Labels, Memo, Meta, Timestamp};
 use memchr::memmem;
 use prost::Message;
 use serde::Deserialize;
@@ -268,13 +268,11 @@ impl Pod {
             .filter(|env| !env.is_label)
             .map(|env| &*env.key)
             .collect();
-        let annotations = metadata
-            .annotations
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .filter(|(key, _)| is_kept_annotation(key) || referred.contains(key));
+        let annotations = metadata.annotations.iter();
+        let kept = annotations.filter(|(key, _)| is_kept_annotation(key) || referred.contains(key.as_str()));
         PodDetail {
-            annotations: interner.labels(annotations),
+            // What an update notes is like no other pod's.
+            annotations: Labels::new(kept.map(|(key, value)| (interner.string(key), value.as_str().into()))),
             is_annotated: !metadata.annotations.is_empty(),
             finalizers: interner.list(metadata.finalizers.iter().map(String::as_str)),
             statuses: status.containers(&spec, interner),
