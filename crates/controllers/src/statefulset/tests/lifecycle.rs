@@ -356,7 +356,8 @@ fn rule_3_5_a_pod_that_is_wanted_again_in_the_middle_of_its_update_goes_on_with_
         note.to_text()
     };
     let in_flight = |revision: &str, state: &str| {
-        let fixture = down(seen("web-0", revision, state), "preDeleteHook").annotated(names::IN_PLACE_STATE, &note(revision));
+        let fixture =
+            down(seen("web-0", revision, state), "preDeleteHook").annotated(names::IN_PLACE_STATE, &note(revision));
         fixture.detailed(|d| {
             d.statuses = Box::new([Some(container_status("v0"))]);
             d.in_place_ready = Some(GateCondition {
