@@ -89,11 +89,13 @@ pub enum Defect {
     ResizeUsesBudget,
     /// Pods are made without the gate by which hooks take them out of service, as if a webhook put it in.
     NoHookGate,
+    /// What old pods were made from is not known: InPlaceOnly changes none.
+    LoseOldTemplates,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 35] = [
+    pub const ALL: [Defect; 36] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -129,6 +131,7 @@ impl Defect {
         Defect::ForgetInFlight,
         Defect::ResizeUsesBudget,
         Defect::NoHookGate,
+        Defect::LoseOldTemplates,
     ];
 
     /// What the defect makes of a decision.
@@ -315,6 +318,7 @@ impl<'a> Altered<'a> {
                 let all = inner.revisions_of(&set.meta.uid);
                 revisions = Some(all.iter().max_by_key(|r| r.number).cloned().into_iter().collect());
             }
+            Defect::LoseOldTemplates => revisions = in_place::without_old_templates(inner, set),
             _ => in_place::alter_set(defect, spec, inner.pods_of(&set.meta.uid)),
         }
         Altered {

@@ -170,6 +170,7 @@ impl World {
                     .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
             }
         }
+        self.users_make_anew_what_cannot_change();
         if !self.schedule.has_bad_images() || !(self.schedule.set.ordered || self.schedule.set.on_delete) {
             return;
         }
@@ -181,6 +182,42 @@ impl World {
                 .server
                 .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
         }
+    }
+
+    /// Under InPlaceOnly a pod that was adopted without its revision, which went with a set of former times, can neither be changed nor
+    /// made again (rules 4.1 and 4.2): users are told to delete it. They believe no other reason.
+    fn users_make_anew_what_cannot_change(&mut self) {
+        if !self.schedule.set.in_place.is_some_and(|in_place| in_place.only) {
+            return;
+        }
+        let told = self.what_cannot_change();
+        let revision_is_gone = |pod: &PodRecord| {
+            let revision = pod.revision().map(|name| pod.meta.key.sibling(name));
+            revision.is_none_or(|key| self.cluster.server.get(Resource::Revisions, &key).is_none())
+        };
+        let is_told = |pod: &PodRecord| told.contains(&format!("{}: ", pod.name()));
+        let lost = self.pods_where(|pod| revision_is_gone(pod) && is_told(pod) && !pod.is_terminating());
+        for (key, _) in lost {
+            // It was there a moment ago.
+            let _ = self
+                .cluster
+                .server
+                .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
+        }
+    }
+
+    /// What the set says of pods that it cannot change.
+    fn what_cannot_change(&self) -> String {
+        let set = self
+            .cluster
+            .server
+            .get(self.schedule.set.kind.resource(), &Self::set_key());
+        let conditions = set.and_then(|s| s.value().pointer("/status/conditions").cloned());
+        let conditions = conditions.iter().filter_map(Value::as_array).flatten();
+        let says_so =
+            |c: &&Value| c["type"] == "FailedUpdatePod" && c["status"] == "True" && c["reason"] == "InPlaceNotPossible";
+        let messages = conditions.filter(says_so).filter_map(|c| c["message"].as_str());
+        messages.collect()
     }
 
     fn pods_where(&self, fits: impl Fn(&PodRecord) -> bool) -> Vec<(ObjectKey, Arc<PodRecord>)> {

@@ -142,3 +142,14 @@ fn a_violation_shrinks_to_what_it_needs() {
         Some(found[0].violation.rule)
     );
 }
+
+#[test]
+fn what_was_found_stays_mended() {
+    let rows = table("## What it found");
+    assert!(rows.len() > 15, "{} rows", rows.len());
+    for row in rows {
+        let seed: u64 = row[0].parse().expect("a seed");
+        let (violation, _) = verdict(&schedule(seed), Options::default());
+        assert_eq!(violation, None, "cargo xtask sim --seed {seed}");
+    }
+}

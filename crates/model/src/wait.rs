@@ -376,7 +376,9 @@ impl WaitCause {
                 "ask for resources that the node has, or use podUpdatePolicy InPlaceIfPossible".to_owned()
             }
             WaitCause::InPlaceNotPossible { .. } => {
-                "change only what can be changed in place, or use podUpdatePolicy InPlaceIfPossible".to_owned()
+                format!(
+                    "change only what can be changed in place, use podUpdatePolicy InPlaceIfPossible, or delete pod {subject}"
+                )
             }
             WaitCause::InPlaceUnreadable => {
                 format!("remove the annotations of the update from pod {subject}, or delete the pod")

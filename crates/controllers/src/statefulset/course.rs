@@ -163,20 +163,29 @@ impl Plan<'_> {
         if self.is_backing_off(ordinal, course.pod.name()) {
             return;
         }
+        if course.is_in_flight() && self.peek_state(&course) != State::of(&course.pod) {
+            self.transition(ordinal, &course);
+        } else {
+            self.take_next_step(ordinal, &course);
+        }
+        self.back_into_service(ordinal, &course);
+    }
+
+    fn take_next_step(&mut self, ordinal: i64, course: &Course) {
         let stage = course.progress.as_ref().map_or(Stage::Done, |p| p.stage.clone());
         let state = course.progress.as_ref().and_then(|p| p.state.clone());
         match (stage, state) {
             // Whatever put it back, the period is one out of service.
-            (Stage::Grace(grace), Some(_)) if course.serves() => self.restart_grace(ordinal, &course, &grace),
-            (Stage::Grace(grace), Some(state)) => self.end_grace(ordinal, &course, &grace, state),
+            (Stage::Grace(grace), Some(_)) if course.serves() => self.restart_grace(ordinal, course, &grace),
+            (Stage::Grace(grace), Some(state)) => self.end_grace(ordinal, course, &grace, state),
             // When it began is not known, so it begins now.
-            (Stage::Grace(grace), None) => self.restart_grace(ordinal, &course, &grace),
+            (Stage::Grace(grace), None) => self.restart_grace(ordinal, course, &grace),
             (Stage::StaleGrace, _) => {
                 let command = course.target(self).without_grace();
                 self.patch_pod(ordinal, command);
             }
             (Stage::Lost(_), _) => self.wait(course.name(), WaitCause::InPlaceUnreadable, None),
-            (Stage::Missing(missing), state) => self.say_what_is_missing(&course, &missing, state.as_ref()),
+            (Stage::Missing(missing), state) => self.say_what_is_missing(course, &missing, state.as_ref()),
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
                 let spec = UpdateSpec {
                     changes: state.next.clone(),
@@ -187,7 +196,7 @@ impl Plan<'_> {
                     target.is_out_of_service = true;
                     let revision = state.revision.clone();
                     let writes = target.next_batch(state, &spec.changes, json!({}));
-                    self.leave_again(ordinal, &course, &revision);
+                    self.leave_again(ordinal, course, &revision);
                     self.write(ordinal, writes);
                 } else {
                     let writes = target.next_batch(state, &spec.changes, json!({}));
@@ -203,11 +212,10 @@ impl Plan<'_> {
                     course.pod.name()
                 );
                 self.event_once(true, "FailedUpdatePodInPlace", text);
-                self.transition(ordinal, &course);
+                self.transition(ordinal, course);
             }
-            (Stage::Done, _) => self.transition(ordinal, &course),
+            (Stage::Done, _) => self.transition(ordinal, course),
         }
-        self.back_into_service(ordinal, &course);
     }
 
     fn end_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace, state: InPlaceState) {
@@ -300,7 +308,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The state that a pod with nothing under way should be in, if it is another.
+    /// The state that a pod with nothing under way, or one that is prepared for its deletion, should be in, if it is another.
     fn next_state(&mut self, course: &Course) -> Option<State> {
         let hooks = self.view.set.spec.lifecycle.clone();
         let pod = &course.pod;
@@ -345,6 +353,8 @@ impl Plan<'_> {
             // Where the set cannot be read, nobody knows whether it is wanted.
             State::PreparingDelete if self.view.set.spec.is_stopped(Area::Update) => return None,
             State::PreparingDelete if !course.is_wanted || course.is_specified => return None,
+            // It is wanted again, and goes on where it was: the update that it would have to end before may have been overtaken.
+            State::PreparingDelete if course.is_in_flight() => State::Updating,
             State::PreparingDelete => lifecycle::back_to_normal(&hooks, pod),
         };
         (next != State::of(pod)).then_some(next)
@@ -358,7 +368,7 @@ impl Plan<'_> {
 
     /// Writes the conditions of a pod that may serve again, as far as nothing holds it.
     fn back_into_service(&mut self, ordinal: i64, course: &Course) {
-        let is_over = course.progress.as_ref().is_none_or(|p| !p.is_in_flight());
+        let is_over = !course.is_in_flight();
         let mut released: Vec<&'static str> = Vec::with_capacity(2);
         let next = self.peek_state(course);
         let keeps_update_key = matches!(next, State::PreparingUpdate | State::Updating) || !is_over;
@@ -382,11 +392,14 @@ impl Plan<'_> {
 
     /// The state after this pass, without saying anything twice.
     fn peek_state(&mut self, course: &Course) -> State {
-        let is_over = course.progress.as_ref().is_none_or(|p| !p.is_in_flight());
+        let state = State::of(&course.pod);
+        if course.is_in_flight() && state != State::PreparingDelete {
+            return state;
+        }
         let said = self.waits.len();
-        let next = if is_over { self.next_state(course) } else { None };
+        let next = self.next_state(course);
         self.waits.truncate(said);
-        next.unwrap_or_else(|| State::of(&course.pod))
+        next.unwrap_or(state)
     }
 
     pub(super) fn write(&mut self, ordinal: i64, writes: Writes) {
@@ -485,6 +498,10 @@ impl Course {
 
     fn since(&self) -> Option<Timestamp> {
         since_state(&self.detail)
+    }
+
+    fn is_in_flight(&self) -> bool {
+        self.progress.as_ref().is_some_and(|p| p.is_in_flight())
     }
 
     /// Its gate for updates is open.

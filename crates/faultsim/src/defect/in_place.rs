@@ -5,7 +5,9 @@ use crate::in_place::is_in_service;
 use crate::in_place::{GATE, HOOK_GATE};
 use flotilla_model::decision::{Body, Command, Report, ScopedCommand, Subresource};
 use flotilla_model::set::{PodUpdatePolicy, SetSpec};
-use flotilla_model::{Decision, IntOrPercent, ObjectKey, PatchKind, PodRecord, Reader, Resource, SetRecord};
+use flotilla_model::{
+    Decision, IntOrPercent, ObjectKey, PatchKind, PodRecord, Reader, Resource, RevisionRecord, SetRecord,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -173,6 +175,20 @@ pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec, pods: &[Arc<PodRecor
         }
         _ => {}
     }
+}
+
+/// Under InPlaceOnly, revisions of which only the one that is asked for says what pods are made from.
+pub(super) fn without_old_templates(inner: &dyn Reader, set: &SetRecord) -> Option<Vec<Arc<RevisionRecord>>> {
+    let is_only = set.spec.rolling.as_ref()?.pod_update_policy == PodUpdatePolicy::InPlaceOnly;
+    let all = inner.revisions_of(&set.meta.uid);
+    let forget = |revision: &Arc<RevisionRecord>| {
+        let mut altered = revision.clone();
+        if revision.digest != set.spec.template_digest {
+            Arc::make_mut(&mut altered).template = None;
+        }
+        altered
+    };
+    is_only.then(|| all.iter().map(forget).collect())
 }
 
 /// Pods as a controller with such a defect sees them.

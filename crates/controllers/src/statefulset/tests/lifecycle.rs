@@ -342,6 +342,58 @@ fn rule_3_5_a_pod_that_is_wanted_again_returns_unless_it_was_asked_for_by_label(
 }
 
 #[test]
+fn rule_3_5_a_pod_that_is_wanted_again_in_the_middle_of_its_update_goes_on_with_it() {
+    // The image of its revision cannot be pulled: that update never ends, and the next one would wait for the pod to return.
+    let before = crate::shared::inplace::state::Before::of(Some(&container_status("v0")));
+    let note = |revision: &str| {
+        let note = crate::shared::inplace::state::State {
+            revision: revision.to_owned(),
+            updated_at: at(NOW - 30),
+            before: [("main".to_owned(), before.clone())].into(),
+            images: true,
+            ..Default::default()
+        };
+        note.to_text()
+    };
+    let in_flight = |revision: &str, state: &str| {
+        let fixture =
+            down(seen("web-0", revision, state), "preDeleteHook").annotated(names::IN_PLACE_STATE, &note(revision));
+        fixture.detailed(|d| {
+            d.statuses = Box::new([Some(container_status("v0"))]);
+            d.in_place_ready = Some(GateCondition {
+                index: 0,
+                is_true: false,
+                message: "".into(),
+                since: Some(at(NOW - 30)),
+            });
+        })
+    };
+    let found = |fixture: PodFixture| steps(&hooked(1).pod(fixture).decide());
+    for (what, fixture, expected) in [
+        (
+            "overtaken by another update",
+            in_flight("old", "PreparingDelete"),
+            vec!["web-0=Updating", "web-0^"],
+        ),
+        (
+            "to the update revision",
+            in_flight("new", "PreparingDelete"),
+            vec!["web-0=Updating", "web-0^"],
+        ),
+        ("and then", in_flight("old", "Updating"), vec!["web-0!", "web-0@new"]),
+        (
+            "asked for by label, and not held any more",
+            in_flight("old", "PreparingDelete").label(names::SPECIFIED_DELETE_LABEL, "1"),
+            vec!["-web-0"],
+        ),
+    ] {
+        assert_eq!(found(fixture), expected, "{what}");
+    }
+    let condemned = held(in_flight("old", "PreparingDelete"));
+    assert_eq!(steps(&hooked(0).pod(condemned).decide()), [] as [&str; 0], "not wanted");
+}
+
+#[test]
 fn rule_3_7_a_partition_that_was_raised_frees_a_pod_that_was_prepared() {
     let cluster = hooked(1).rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "partition": 1}));
     let found = steps(
