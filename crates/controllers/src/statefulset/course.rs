@@ -167,10 +167,12 @@ impl Plan<'_> {
         let state = course.progress.as_ref().and_then(|p| p.state.clone());
         match (stage, state) {
             // Whatever put it back, the period is one out of service.
-            (Stage::Grace(grace), Some(_)) if course.serves() => self.restart_grace(ordinal, &course, &grace),
+            (Stage::Grace(grace), state @ Some(_)) if course.serves() => {
+                self.restart_grace(ordinal, &course, &grace, state);
+            }
             (Stage::Grace(grace), Some(state)) => self.end_grace(ordinal, &course, &grace, state),
             // When it began is not known, so it begins now.
-            (Stage::Grace(grace), None) => self.restart_grace(ordinal, &course, &grace),
+            (Stage::Grace(grace), None) => self.restart_grace(ordinal, &course, &grace, None),
             (Stage::StaleGrace, _) => {
                 let command = course.target(self).without_grace();
                 self.patch_pod(ordinal, command);
@@ -227,11 +229,12 @@ impl Plan<'_> {
         self.write(ordinal, writes);
     }
 
-    fn restart_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace) {
+    fn restart_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace, state: Option<InPlaceState>) {
         let state = InPlaceState {
             revision: grace.revision.clone(),
             updated_at: self.view.now,
-            ..InPlaceState::default()
+            // Also what an update that this one overtook has changed.
+            ..state.filter(|s| s.revision == grace.revision).unwrap_or_default()
         };
         self.wake_within(grace.period);
         let mut target = course.target(self);
