@@ -21,6 +21,9 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Why resources that were asked for are not there.
+const UNTAKEN: &str = "the API server has not taken them; condition FailedUpdatePod says why, if it refuses them";
+
 /// Something about an update in place that a condition tells.
 pub(super) struct Trouble {
     /// Condition type.
@@ -178,8 +181,19 @@ impl Plan<'_> {
                 self.patch_pod(ordinal, command);
             }
             (Stage::Lost(_), _) => self.wait(course.name(), WaitCause::InPlaceUnreadable, None),
-            (Stage::Missing(missing), state) => self.say_what_is_missing(&course, &missing, state.as_ref()),
+            (Stage::Missing(missing), state) => {
+                self.say_what_is_missing(&course, &missing, state.as_ref());
+                if let Some(text) = &course.note {
+                    let command = course.target(self).noted_anew(text, json!({}));
+                    self.patch_pod(ordinal, command);
+                }
+            }
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
+                if state.awaits_resize() {
+                    let message = UNTAKEN.to_owned();
+                    let since = Some(state.last_change());
+                    self.wait(course.name(), WaitCause::InPlaceResize { message }, since);
+                }
                 let spec = UpdateSpec {
                     changes: state.next.clone(),
                     ..UpdateSpec::default()
@@ -296,11 +310,15 @@ impl Plan<'_> {
 
     /// Moves the lifecycle on (rule 4.8).
     fn transition(&mut self, ordinal: i64, course: &Course) {
-        if let Some(next) = self.next_state(course) {
-            let target = course.target(self);
-            let command = target.relabel(&lifecycle::patch(next, &target.time()));
-            self.patch_pod(ordinal, command);
-        }
+        let next = self.next_state(course);
+        let target = course.target(self);
+        let metadata = next.map(|next| lifecycle::patch(next, &target.time()));
+        let command = match (&course.note, metadata) {
+            (Some(text), metadata) => target.noted_anew(text, metadata.unwrap_or_else(|| json!({}))),
+            (None, Some(metadata)) => target.relabel(&metadata),
+            (None, None) => return,
+        };
+        self.patch_pod(ordinal, command);
     }
 
     /// The state that a pod with nothing under way should be in, if it is another.
@@ -371,7 +389,9 @@ impl Plan<'_> {
         if next != State::PreparingDelete {
             released.push(PRE_DELETE);
         }
-        let examined = annotation(&course.detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
+        let written = course.note.as_deref().map(|text| (names::IN_PLACE_STATE, text));
+        let noted = annotation(&course.detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
+        let examined = written.or(noted);
         let back = Back {
             updated: is_over,
             released: &released,
@@ -461,6 +481,8 @@ struct Course {
     pod: Arc<PodRecord>,
     detail: Arc<PodDetail>,
     progress: Option<Box<Progress>>,
+    /// Its note as it is to be, where what was to come has come and nothing else writes it.
+    note: Option<String>,
     is_updated: bool,
     is_specified: bool,
     is_wanted: bool,
@@ -472,10 +494,13 @@ impl Course {
         if !occupant.is_restless || occupant.is_dealt_with || !occupant.is_replaceable() {
             return None;
         }
+        let outdated = occupant.progress.as_ref().filter(|progress| progress.outdates_note);
+        let state = outdated.and_then(|progress| progress.state.clone());
         Some(Course {
             pod: occupant.pod.clone(),
             detail: occupant.pod.detail.clone()?,
             progress: occupant.progress.clone(),
+            note: state.map(|state| state.without_next().to_text()),
             is_updated: occupant.labels.is_updated,
             is_specified: occupant.labels.is_specified,
             is_wanted,

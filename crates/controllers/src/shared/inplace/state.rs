@@ -159,6 +159,19 @@ impl State {
         Value::Object(json).to_string()
     }
 
+    /// The same when nothing is to come any more.
+    pub fn without_next(mut self) -> State {
+        self.next = Changes::default();
+        self.required_ready.clear();
+        self
+    }
+
+    /// Whether resources that the last batch asks for are not in the pod's spec: the request is on its way, was lost, or refused.
+    pub fn awaits_resize(&self) -> bool {
+        let asked = self.batches.last();
+        asked.is_some_and(|(_, names)| names.iter().any(|name| self.next.resources.contains_key(name)))
+    }
+
     /// When its last batch began.
     pub fn last_change(&self) -> Timestamp {
         self.batches
