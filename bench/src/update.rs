@@ -24,9 +24,9 @@ const SET: &str = "web";
 const NAMESPACE: &str = "run";
 /// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Of how many pods one may be out of service at any time.
+/// One of so many pods may be out of service at any time.
 const BUDGET_OF: i64 = 10;
-/// Requests about a pod that an update in place may cost.
+/// Requests about a pod, refused ones included, that its update in place may cost.
 const REQUESTS_A_POD: f64 = 3.0;
 
 /// Who updates the pods; also the name of the user.

@@ -3,6 +3,8 @@
 //! Nodes are simulated and run no process, so that the manager is started here, as the account and with the arguments of the installed
 //! Deployment.
 
+#[path = "install/agents.rs"]
+mod agents;
 #[path = "install/chart.rs"]
 mod chart;
 #[path = "install/lifecycle.rs"]
@@ -87,6 +89,10 @@ fn main() -> ExitCode {
     // Each scenario has a cluster of its own.
     arguments.test_threads.get_or_insert(1);
     let trials = vec![
+        trial(
+            "agents::are_waited_for_and_held_to_their_node",
+            agents::are_waited_for_and_held_to_their_node,
+        ),
         trial("chart::is_what_install_applies", chart::is_what_install_applies),
         trial("chart::installs_and_goes", chart::installs_and_goes),
         trial(

@@ -17,12 +17,15 @@ use flotilla_model::{
     Command, Controller, Decision, Hints, Interner, ObjectKey, PassContext, Resource, SetKind, Timestamp,
 };
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const STATES: [&str; 2] = [names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY];
 const GRACES: [&str; 2] = [names::IN_PLACE_GRACE, names::IN_PLACE_GRACE_LEGACY];
 /// More pods take more time, and show nothing new.
 const REPLICAS_MAX: i64 = 8;
+/// A field that nobody knows.
+const UNKNOWN: &str = "ofAnotherRelease";
 /// The moment of the pass, in seconds.
 const NOW: i64 = 1_782_900_000;
 
@@ -94,7 +97,7 @@ fn texts_of(pod: &Value, reached: &mut Reached) {
     }
     for text in GRACES.iter().filter_map(|key| annotation(pod, key)) {
         match Grace::parse(text) {
-            Ok(grace) => graces(text, &grace),
+            Ok(grace) => graces(text, grace),
             Err(error) => reached.note(&error),
         }
     }
@@ -116,10 +119,11 @@ fn texts_of(pod: &Value, reached: &mut Reached) {
 }
 
 fn states(text: &str, mut state: State) {
+    state.others.insert(UNKNOWN.to_owned(), unknown());
     assert_eq!(
         State::parse(&with_unknown(text)),
         Ok(state.clone()),
-        "fields of others do not matter"
+        "fields of others do not matter, and are kept"
     );
     // Times are written as Kubernetes writes them.
     let whole = |at: Timestamp| Timestamp::from_seconds(at.as_millis().div_euclid(1000));
@@ -140,15 +144,16 @@ fn states(text: &str, mut state: State) {
     }
 }
 
-fn graces(text: &str, grace: &Grace) {
+fn graces(text: &str, mut grace: Grace) {
+    grace.others.insert(UNKNOWN.to_owned(), unknown());
     assert_eq!(
-        Grace::parse(&with_unknown(text)).as_ref(),
-        Ok(grace),
-        "fields of others do not matter"
+        Grace::parse(&with_unknown(text)),
+        Ok(grace.clone()),
+        "fields of others do not matter, and are kept"
     );
     assert_eq!(
-        Grace::parse(&grace.to_text()).as_ref(),
-        Ok(grace),
+        Grace::parse(&grace.to_text()),
+        Ok(grace.clone()),
         "rule 4.7: the update survives"
     );
     let kept = field(text, "containerResources");
@@ -166,11 +171,15 @@ fn field(text: &str, name: &str) -> Value {
     json.get(name).cloned().unwrap_or_default()
 }
 
+fn unknown() -> Value {
+    json!({"revision": [null]})
+}
+
 /// The same object with a field that nobody knows.
 fn with_unknown(text: &str) -> String {
     let mut json: Value = serde_json::from_str(text).unwrap_or_default();
     if let Some(fields) = json.as_object_mut() {
-        fields.insert("ofAnotherRelease".to_owned(), json!({"revision": [null]}));
+        fields.insert(UNKNOWN.to_owned(), unknown());
     }
     json.to_string()
 }
@@ -233,15 +242,44 @@ fn without(world: &Value, which: impl Fn(&Value, &str, &str) -> bool) -> Option<
     is_changed.then_some(changed)
 }
 
-/// Commands after which a container is not what it was: deletions, and patches of a pod's spec.
-fn restarts(decision: &Decision) -> Vec<&Command> {
-    let commands = decision.commands().map(|scoped| &scoped.command);
-    let restarts = commands.filter(|command| match command {
-        Command::Delete { resource, .. } => *resource == Resource::Pods,
-        Command::Patch { resource, body, .. } => *resource == Resource::Pods && body.get("spec").is_some(),
-        Command::Create { .. } | Command::Read { .. } => false,
-    });
-    restarts.collect()
+/// What ends or changes containers: deletions of pods, and what patches write of a pod's spec.
+fn restarts(decision: &Decision) -> Vec<Value> {
+    let restart = |command: &Command| match command {
+        Command::Delete { resource, key, .. } if *resource == Resource::Pods => {
+            Some(json!({"delete": key.to_string()}))
+        }
+        Command::Patch { key, .. } => {
+            let written: Vec<&Value> = written(command)
+                .filter(|(path, _)| path[0] == "spec")
+                .map(|(_, o)| o)
+                .collect();
+            (!written.is_empty()).then(|| json!({"patch": key.to_string(), "with": written}))
+        }
+        Command::Delete { .. } | Command::Create { .. } | Command::Read { .. } => None,
+    };
+    decision
+        .commands()
+        .filter_map(|scoped| restart(&scoped.command))
+        .collect()
+}
+
+/// What a JSON patch of a pod writes, with the first two names of each path. Its tests write nothing.
+fn written(command: &Command) -> impl Iterator<Item = ([&str; 2], &Value)> {
+    let operations = match command {
+        Command::Patch { resource, body, .. } if *resource == Resource::Pods => body.as_array(),
+        _ => None,
+    };
+    let written = operations
+        .into_iter()
+        .flatten()
+        .filter(|operation| operation["op"] != "test");
+    written.map(|operation| {
+        let mut names = operation["path"].as_str().unwrap_or_default().split('/').skip(1);
+        (
+            [names.next().unwrap_or_default(), names.next().unwrap_or_default()],
+            operation,
+        )
+    })
 }
 
 /// What the controller decides in this world; `None` if there is no set that it can read.
@@ -274,13 +312,10 @@ fn shape(command: &Command) -> String {
         Command::Delete { resource, .. } => format!("delete {resource}"),
         Command::Read { resource, .. } => format!("read {resource}"),
         Command::Patch {
-            resource,
-            subresource,
-            body,
-            ..
+            resource, subresource, ..
         } => {
-            let parts: Vec<&String> = body.as_object().into_iter().flat_map(Map::keys).collect();
-            format!("patch {resource} {subresource:?} {}", parts.len())
+            let parts: BTreeSet<_> = written(command).map(|(path, _)| path.join("/")).collect();
+            format!("patch {resource} {subresource:?} {parts:?}")
         }
     }
 }

@@ -23,8 +23,10 @@ const MEMORY_KB_MAX: u64 = 1 << 20;
 const MEMORY_EVERY: u64 = 1024;
 
 struct Args {
+    /// For all targets together.
     seconds: u64,
     seed: u64,
+    /// Holds `corpus` and `artifacts`.
     folder: PathBuf,
     targets: Vec<&'static Target>,
 }
@@ -52,15 +54,19 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
         folder: env!("CARGO_MANIFEST_DIR").into(),
         targets: Vec::new(),
     };
-    let number = |text: Option<String>| {
+    let number = |option: &str, text: Option<String>| {
         let text = text.unwrap_or_default();
-        text.parse().map_err(|_| format!("expected a number, found {text:?}"))
+        text.parse()
+            .map_err(|_| format!("{option} expects a number, found {text:?}"))
     };
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--seconds" => parsed.seconds = number(args.next())?,
-            "--seed" => parsed.seed = number(args.next())?,
+            "--seconds" => parsed.seconds = number(&arg, args.next())?,
+            "--seed" => parsed.seed = number(&arg, args.next())?,
             "--folder" => parsed.folder = args.next().ok_or("--folder names no directory")?.into(),
+            option if option.starts_with('-') => {
+                return Err(format!("no option {option}; there are --seconds, --seed and --folder"));
+            }
             name => {
                 let target = TARGETS.iter().find(|known| known.name == name);
                 let known: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
@@ -78,8 +84,11 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
 
 /// Inputs to change, and what they reached.
 struct Pool {
+    /// Those of the corpus, and behind them those that were found.
     inputs: Vec<Vec<u8>>,
+    /// How many are of the corpus: these stay.
     kept: usize,
+    /// Which of those that were found goes next, when there are too many.
     next: usize,
     reached: BTreeSet<u64>,
 }

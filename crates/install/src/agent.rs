@@ -2,7 +2,7 @@
 
 use crate::objects::labels_of;
 use crate::permissions::{AGENT_PERMISSIONS, Scope, role_of};
-use crate::{AGENT, AGENT_POLICY, AGENT_PORT};
+use crate::{AGENT, AGENT_EVENT_POLICY, AGENT_POD_POLICY, AGENT_PORT};
 use serde_json::{Value, json};
 
 /// The only annotation that an agent writes.
@@ -21,11 +21,17 @@ fn labels() -> Value {
     labels
 }
 
-/// All objects, in the order in which they are applied: rights and limits before whoever they are for.
-pub(crate) fn objects() -> Vec<Value> {
+/// What is there before the agents' pods, in the order in which it is applied: limits before the rights that they are for, so that rights
+/// without limits stand at no time, also when all of it goes in reverse.
+pub(crate) fn limits_and_rights() -> Vec<Value> {
     let mut objects = vec![service_account()];
+    for (name, resource, validations) in [
+        (AGENT_POD_POLICY, ("", "pods/status", "UPDATE"), of_pods()),
+        (AGENT_EVENT_POLICY, ("events.k8s.io", "events", "CREATE"), of_events()),
+    ] {
+        objects.extend([policy(name, resource, &validations), binding(name)]);
+    }
     objects.extend(role_of(AGENT, AGENT_PERMISSIONS, Scope::Cluster, &labels()));
-    objects.extend([policy(), binding(), daemon_set()]);
     objects
 }
 
@@ -37,9 +43,37 @@ fn service_account() -> Value {
     })
 }
 
-/// Roles know no nodes, so that an agent could write to all pods. This holds it to those of its own, and to its one annotation.
-fn policy() -> Value {
+/// Roles know no nodes, so that an agent could write to what belongs to others. Policies hold it to its own.
+fn policy(name: &str, (group, resource, operation): (&str, &str, &str), validations: &[Value]) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name, "labels": labels()},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [group], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]},
+            ]},
+            "matchConditions": [{
+                "name": "of-an-agent",
+                "expression": format!("request.userInfo.username == 'system:serviceaccount:${{namespace}}:{AGENT}'"),
+            }],
+            "validations": validations,
+        },
+    })
+}
+
+fn rule(expression: String, message: &str) -> Value {
+    json!({"expression": expression, "message": message, "reason": "Forbidden"})
+}
+
+/// That this is the name of the agent's node. Tokens that are not bound to a pod tell of none, and nothing holds for them.
+fn is_own_node(name: &str) -> String {
     let node = "authentication.kubernetes.io/node-name";
+    format!("request.userInfo.?extra[?'{node}'].orValue(['']).exists(n, n != '' && n == {name}.orValue(''))")
+}
+
+/// Pods of its own node, and of these its one annotation.
+fn of_pods() -> Vec<Value> {
     let same = |field: &str| format!("object.metadata.?{field} == oldObject.metadata.?{field}");
     let kept = |of: &str, other: &str| {
         format!(
@@ -47,49 +81,69 @@ fn policy() -> Value {
              optional.of({of}.metadata.annotations[k]) == {other}.metadata.?annotations[?k])"
         )
     };
-    let rule = |expression: String, message: &str| json!({"expression": expression, "message": message, "reason": "Forbidden"});
+    vec![
+        rule(
+            is_own_node("oldObject.spec.?nodeName"),
+            "an agent may write to pods of its own node only",
+        ),
+        rule(
+            [same("labels"), same("finalizers"), same("ownerReferences")].join(" && "),
+            "an agent may not change labels, finalizers or owners",
+        ),
+        rule(
+            [kept("object", "oldObject"), kept("oldObject", "object")].join(" && "),
+            "an agent may change no annotation but its own",
+        ),
+        rule(
+            "object.?status == oldObject.?status".to_owned(),
+            "an agent may not change the status",
+        ),
+    ]
+}
+
+/// In the name of its own node, about that node and pods. On which node a pod is cannot be seen here.
+fn of_events() -> Vec<Value> {
+    vec![
+        rule(
+            is_own_node("object.?reportingInstance"),
+            "an agent may write events in the name of its own node only",
+        ),
+        rule(
+            "object.?regarding.?kind.orValue('') == 'Pod' || object.?regarding.?kind.orValue('') == 'Node' && \
+             object.regarding.?name == object.?reportingInstance"
+                .to_owned(),
+            "an agent may write events about pods and its own node only",
+        ),
+    ]
+}
+
+fn binding(policy: &str) -> Value {
     json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": AGENT_POLICY, "labels": labels()},
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": policy, "labels": labels()},
+        "spec": {"policyName": policy, "validationActions": ["Deny"]},
+    })
+}
+
+/// Who may talk to agents. Whom they may talk to cannot be told.
+pub(crate) fn network_policy() -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": {"name": AGENT, "namespace": "${namespace}", "labels": labels()},
         "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [
-                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/status"]},
-            ]},
-            "matchConditions": [{
-                "name": "of-an-agent",
-                "expression": format!("request.userInfo.username == 'system:serviceaccount:${{namespace}}:{AGENT}'"),
+            "$why": "What agents ask is not limited: hooks of pods name any host and port, and who has the runtime's socket has the node's \
+                     network anyway.",
+            "podSelector": {"matchLabels": selector()},
+            "policyTypes": ["Ingress"],
+            "ingress": [{
+                "$why": "Metrics, health and readiness, which kubelets ask for, and Prometheus, wherever it runs.",
+                "ports": [{"port": AGENT_PORT, "protocol": "TCP"}],
             }],
-            "validations": [
-                rule(
-                    format!(
-                        "request.userInfo.?extra[?'{node}'].orValue(['']).exists(n, n != '' && n == oldObject.spec.?nodeName.orValue(''))"
-                    ),
-                    "an agent may write to pods of its own node only",
-                ),
-                rule(
-                    [same("labels"), same("finalizers"), same("ownerReferences")].join(" && "),
-                    "an agent may not change labels, finalizers or owners",
-                ),
-                rule(
-                    [kept("object", "oldObject"), kept("oldObject", "object")].join(" && "),
-                    "an agent may change no annotation but its own",
-                ),
-                rule("object.?status == oldObject.?status".to_owned(), "an agent may not change the status"),
-            ],
         },
     })
 }
 
-fn binding() -> Value {
-    json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": AGENT_POLICY, "labels": labels()},
-        "spec": {"policyName": AGENT_POLICY, "validationActions": ["Deny"]},
-    })
-}
-
-fn daemon_set() -> Value {
+pub(crate) fn daemon_set() -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet",
         "metadata": {"name": AGENT, "namespace": "${namespace}", "labels": labels()},

@@ -37,13 +37,13 @@ pub fn chart() -> Vec<File> {
 
 fn document(part: &Part) -> String {
     let text = yaml::write(&part.object, Form::Template);
-    match part.when {
-        None => format!("---\n{text}"),
-        Some(condition) => format!(
-            "{{{{- if .Values.{} }}}}\n---\n{text}{{{{- end }}}}\n",
-            condition.name()
-        ),
-    }
+    let values: Vec<String> = part.when.iter().map(|c| format!(".Values.{}", c.name())).collect();
+    let test = match values.as_slice() {
+        [] => return format!("---\n{text}"),
+        [value] => value.clone(),
+        all => format!("and {}", all.join(" ")),
+    };
+    format!("{{{{- if {test} }}}}\n---\n{text}{{{{- end }}}}\n")
 }
 
 fn about() -> String {
@@ -96,6 +96,9 @@ Flotilla {{ .Chart.AppVersion }} is being started in namespace {{ .Release.Names
 
   kubectl --namespace {{ .Release.Namespace }} rollout status deployment/flotilla-manager
   kubectl get crd statefulsets.apps.kruise.io
+{{- if .Values.agent }}
+  kubectl --namespace {{ .Release.Namespace }} rollout status daemonset/flotilla-agent
+{{- end }}
 {{- if .Values.nativeStatefulSet }}
 
 Native StatefulSets are controlled too: kube-controller-manager has to run with --controllers=*,-statefulset-controller.
@@ -137,6 +140,23 @@ mod tests {
             );
             assert!(!file.text.contains("${") && !file.text.contains("$if"), "{}", file.path);
         }
+    }
+
+    #[test]
+    fn parts_that_need_several_choices_ask_for_all() {
+        let files = chart();
+        let agents = files.iter().find(|f| f.path == "templates/agent.yaml").unwrap();
+        let (_, policy) = agents.text.split_once("kind: NetworkPolicy").unwrap();
+        assert!(
+            agents
+                .text
+                .contains("{{- if and .Values.agent .Values.networkPolicy }}\n---\n")
+        );
+        assert_eq!(
+            policy.matches("{{- if .Values.agent }}").count(),
+            1,
+            "only the agents' pods come after it"
+        );
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub const HTTP_PORT: u16 = 8080;
 /// Name of the agents: ServiceAccount, DaemonSet, role and its binding.
 pub const AGENT: &str = "flotilla-agent";
 /// Name of the policy that holds an agent to the pods of its node.
-pub const AGENT_POLICY: &str = "flotilla-agent-pod";
+pub const AGENT_POD_POLICY: &str = "flotilla-agent-pod";
+/// Name of the policy that holds an agent to events of its node.
+pub const AGENT_EVENT_POLICY: &str = "flotilla-agent-event";
 /// Port of metrics, health and readiness in an agent's pod.
 pub const AGENT_PORT: u16 = 10221;

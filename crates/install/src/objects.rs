@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 pub struct Part {
     /// The file of the chart that it stands in, without its extension.
     pub file: &'static str,
-    /// Only if this holds.
-    pub when: Option<Condition>,
+    /// Only if all of these hold.
+    pub when: Vec<Condition>,
     /// Whether it can be part of a chart: the namespace is Helm's own business.
     pub in_chart: bool,
     /// The object.
@@ -39,17 +39,15 @@ pub(crate) fn selector() -> Value {
 fn part(file: &'static str, object: Value) -> Part {
     Part {
         file,
-        when: None,
+        when: Vec::new(),
         in_chart: true,
         object,
     }
 }
 
-fn only_with(condition: Condition, part: Part) -> Part {
-    Part {
-        when: Some(condition),
-        ..part
-    }
+fn only_with(condition: Condition, mut part: Part) -> Part {
+    part.when.push(condition);
+    part
 }
 
 /// All parts. What others refer to comes before them.
@@ -83,8 +81,10 @@ pub(crate) fn parts() -> Vec<Part> {
         Condition::ServiceMonitor,
         part("servicemonitor", service_monitor()),
     ));
-    let agents = agent::objects().into_iter();
-    parts.extend(agents.map(|object| only_with(Condition::Agent, part("agent", object))));
+    let of_agents = |object| only_with(Condition::Agent, part("agent", object));
+    parts.extend(agent::limits_and_rights().into_iter().map(of_agents));
+    parts.push(only_with(Condition::NetworkPolicy, of_agents(agent::network_policy())));
+    parts.push(of_agents(agent::daemon_set()));
     parts
 }
 
@@ -105,7 +105,7 @@ pub fn manifests(options: &Options) -> String {
 }
 
 fn chosen(options: &Options) -> impl Iterator<Item = Part> {
-    let holds = |part: &Part| part.when.is_none_or(|condition| options.holds(condition));
+    let holds = |part: &Part| part.when.iter().all(|condition| options.holds(*condition));
     parts().into_iter().filter(holds)
 }
 

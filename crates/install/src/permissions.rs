@@ -229,7 +229,8 @@ pub const PERMISSIONS: &[Permission] = &[
     .only_with(Condition::Webhooks),
 ];
 
-/// Everything that the agent of a node may do. A policy holds it to its own node and to one annotation, which roles cannot.
+/// Everything that the agent of a node may do. Policies hold what it writes to its own node, and on pods to one annotation, which roles
+/// cannot.
 pub const AGENT_PERMISSIONS: &[Permission] = &[
     cluster(
         ("", "pods"),

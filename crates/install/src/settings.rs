@@ -86,7 +86,7 @@ pub enum Condition {
     NativeStatefulSet,
     /// There are admission webhooks.
     Webhooks,
-    /// Who may talk to the managers is restricted.
+    /// Who may talk to managers and agents, and to whom managers may talk, is restricted.
     NetworkPolicy,
     /// The Prometheus operator collects metrics.
     ServiceMonitor,
@@ -224,7 +224,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     field(
         "networkPolicy",
-        "Let only the webhooks', metrics' and health ports of the managers be reached, and let managers reach only the API server.",
+        "Let only the webhooks', metrics' and health ports of managers and agents be reached, and let managers reach only the API server.",
         BOOLEAN,
     ),
     extra(

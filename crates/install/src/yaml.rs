@@ -4,7 +4,7 @@ use crate::marks::{IF, Piece, WHY, conditional_item, pieces, test};
 use serde_json::{Map, Value};
 use std::fmt::Write as _;
 
-/// Width of comments.
+/// Where comments end, in characters from the left.
 const WIDTH: usize = 120;
 
 /// What becomes of marks.
@@ -193,7 +193,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// Breaks a text into lines.
+/// Breaks a text into lines of at most so many bytes, where its words allow.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

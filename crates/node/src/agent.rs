@@ -37,7 +37,6 @@ const STOPS_WITHIN: Duration = Duration::from_secs(8);
 const RUNTIME_MISSED_AFTER: Duration = Duration::from_secs(120);
 /// What has failed is tried again after this, and later each time, up to the cap.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(50));
-
 /// What right before was not wanted any more is decided anew after this, should the watch not tell before.
 const UNWANTED_AGAIN_AFTER: Duration = Duration::from_secs(3);
 
@@ -95,12 +94,6 @@ pub async fn run(options: Options, client: kube::Client) -> Result<(), Error> {
     ended
 }
 
-/// A runtime that answered.
-struct Known {
-    runtime: Runtime,
-    version: String,
-}
-
 /// A defect of ours in what is done for one pod must not end what is done for the others.
 async fn guarded<T>(task: impl Future<Output = T>) -> Result<T, String> {
     let outcome = AssertUnwindSafe(task).catch_unwind().await;
@@ -113,7 +106,8 @@ struct Agent {
     tools: Tools,
     teller: Teller,
     pods: Pods,
-    runtimes: BTreeMap<String, Known>,
+    /// Those that have answered, by name; one that does so no longer is asked all the same, and says so itself.
+    runtimes: BTreeMap<String, Runtime>,
     /// When a runtime answered last.
     answered_at: Option<Timestamp>,
     trouble: Trouble,
@@ -233,17 +227,8 @@ impl Agent {
                     let note = format!("runtime {} {} answers at {endpoint}", version.name, version.version);
                     self.teller.of_node(Type::Normal, "RuntimeReady", &note);
                 }
-                let known = Known {
-                    runtime,
-                    version: version.version,
-                };
-                let before = self.runtimes.insert(version.name.clone(), known);
-                match before {
-                    None => self.pods.look_at_all(now),
-                    Some(before) if before.version != self.runtimes[&version.name].version => {
-                        self.tools.metrics.runtime(&version.name, &before.version, false);
-                    }
-                    Some(_) => {}
+                if self.runtimes.insert(version.name, runtime).is_none() {
+                    self.pods.look_at_all(now);
                 }
             }
             (News::Down(cause), _) => {
@@ -279,7 +264,7 @@ impl Agent {
 
     /// The runtime that runs a pod.
     fn runtime_of(&self, pod: &Pod) -> Option<Runtime> {
-        self.runtimes.get(pod.runtime()?).map(|known| known.runtime.clone())
+        self.runtimes.get(pod.runtime()?).cloned()
     }
 
     fn take_look(&mut self, key: &ObjectKey, uid: &Uid, looked: Result<Looked, String>) {

@@ -22,7 +22,7 @@ pub(crate) const FIELD_MANAGER: &str = "flotilla-agent";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// It is not there, or no longer the one that was meant.
-    #[error("failed to {0}: it is gone")]
+    #[error("failed to {0}: it is gone, or another one of that name is there")]
     Gone(String),
     /// The API server said no.
     #[error("failed to {what}: the API server answered {code}: {message}")]
@@ -72,9 +72,12 @@ impl Api {
 
     /// Makes an event in a namespace.
     pub(crate) async fn event(&self, namespace: &str, event: Value) -> Result<(), ApiError> {
+        let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let (kind, name) = (text("/regarding/kind"), text("/regarding/name"));
+        let what = format!("make event {} of {kind} {namespace}/{name}", text("/reason"));
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events?fieldManager={FIELD_MANAGER}");
         let content = Some(("application/json", event));
-        self.send("make an event", Method::POST, &path, content).await?;
+        self.send(&what, Method::POST, &path, content).await?;
         Ok(())
     }
 

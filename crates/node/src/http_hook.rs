@@ -3,7 +3,7 @@
 use flotilla_agent::stopping::HttpHook;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -15,6 +15,9 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+
+/// So much of an answer is read, as the kubelet does: an agent has little memory, and a program may answer without end.
+const ANSWER_BYTES_MAX: usize = 10 << 10;
 
 /// Sends the request and waits for the answer; any that is no refusal will do.
 pub(crate) async fn send(hook: &HttpHook) -> Result<(), String> {
@@ -50,8 +53,7 @@ async fn exchange(hook: &HttpHook, stream: impl AsyncRead + AsyncWrite + Unpin +
     let asking = async {
         let answer = sender.send_request(request).await.map_err(|e| e.to_string())?;
         let status = answer.status();
-        // Read to its end, which is when the program has done what it was asked for.
-        let _ = answer.into_body().collect().await;
+        read_on(answer.into_body()).await;
         if status.is_client_error() || status.is_server_error() {
             return Err(format!("it answered {status}"));
         }
@@ -65,6 +67,19 @@ async fn exchange(hook: &HttpHook, stream: impl AsyncRead + AsyncWrite + Unpin +
     tokio::select! {
         answer = asking => answer,
         never = driving => match never {},
+    }
+}
+
+/// Reads an answer to its end, which is when the program has done what it was asked for, and keeps none of it. The status has told already
+/// how it went: one that breaks off, or does not end, changes nothing.
+async fn read_on(mut body: Incoming) {
+    let mut left = ANSWER_BYTES_MAX;
+    while let Some(Ok(frame)) = body.frame().await {
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => return,
+        }
     }
 }
 
@@ -155,6 +170,27 @@ mod tests {
             request.contains("x-why: update") && request.contains("host: 127.0.0.1:"),
             "{request}"
         );
+        assert_eq!(outcome, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn rule_9_6_an_answer_without_end_is_not_read_to_its_end() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let hook = HttpHook {
+            over_tls: false,
+            host: "127.0.0.1".to_owned(),
+            port: listener.local_addr().expect("it listens").port(),
+            path: "/".to_owned(),
+            headers: Vec::new(),
+        };
+        let program = async {
+            let (mut stream, _) = listener.accept().await.expect("a request");
+            let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n";
+            stream.write_all(head.as_bytes()).await.expect("it is read");
+            // Until nobody reads any more.
+            while stream.write_all(&[b'x'; 4096]).await.is_ok() {}
+        };
+        let ((), outcome) = tokio::join!(program, send(&hook));
         assert_eq!(outcome, Ok(()));
     }
 

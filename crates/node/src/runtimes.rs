@@ -79,7 +79,7 @@ pub(crate) struct Keeper {
 /// One that has answered.
 struct Known {
     runtime: Runtime,
-    name: String,
+    version: Version,
 }
 
 impl Keeper {
@@ -118,9 +118,14 @@ impl Keeper {
                 continue;
             }
             let before = before.map(|index| known.swap_remove(index));
-            match self.ask(endpoint, before.as_ref()).await {
+            let asked = self.ask(endpoint, before.as_ref()).await;
+            let is_another = |known: &Known| asked.as_ref().map_or(true, |(_, version)| *version != known.version);
+            if let Some(Known { version, .. }) = before.filter(is_another) {
+                self.metrics.runtime(&version.name, &version.version, false);
+            }
+            match asked {
                 Ok((runtime, version)) => {
-                    if still.iter().any(|k: &Known| k.name == version.name) {
+                    if still.iter().any(|k: &Known| k.version.name == version.name) {
                         continue;
                     }
                     self.metrics.runtime(&version.name, &version.version, true);
@@ -131,10 +136,7 @@ impl Keeper {
                     if self.news.send((news, Some(runtime.clone()))).await.is_err() {
                         return causes;
                     }
-                    still.push(Known {
-                        runtime,
-                        name: version.name,
-                    });
+                    still.push(Known { runtime, version });
                 }
                 Err(cause) => {
                     tracing::warn!(endpoint, why = cause.sentence, "a runtime cannot be asked");

@@ -257,6 +257,13 @@ pub(crate) fn values(value: Option<&Value>) -> BTreeMap<String, Value> {
     entries.map(|(k, v)| (k.clone(), v.clone())).collect()
 }
 
+/// The fields of an object that are none of these.
+pub(crate) fn other_fields(json: &Value, known: &[&str]) -> BTreeMap<String, Value> {
+    let mut fields = values(Some(json));
+    fields.retain(|name, _| !known.contains(&name.as_str()));
+    fields
+}
+
 /// An annotation of a pod under its present or its former key.
 pub fn annotation<'a>(
     detail: &'a PodDetail,

@@ -21,6 +21,9 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Why resources that were asked for are not there.
+const UNTAKEN: &str = "the API server has not taken them; condition FailedUpdatePod says why, if it refuses them";
+
 /// Something about an update in place that a condition tells.
 pub(super) struct Trouble {
     /// Condition type.
@@ -176,17 +179,30 @@ impl Plan<'_> {
         let state = course.progress.as_ref().and_then(|p| p.state.clone());
         match (stage, state) {
             // Whatever put it back, the period is one out of service.
-            (Stage::Grace(grace), Some(_)) if course.serves() => self.restart_grace(ordinal, course, &grace),
+            (Stage::Grace(grace), state @ Some(_)) if course.serves() => {
+                self.restart_grace(ordinal, course, &grace, state);
+            }
             (Stage::Grace(grace), Some(state)) => self.end_grace(ordinal, course, &grace, state),
             // When it began is not known, so it begins now.
-            (Stage::Grace(grace), None) => self.restart_grace(ordinal, course, &grace),
+            (Stage::Grace(grace), None) => self.restart_grace(ordinal, course, &grace, None),
             (Stage::StaleGrace, _) => {
                 let command = course.target(self).without_grace();
                 self.patch_pod(ordinal, command);
             }
             (Stage::Lost(_), _) => self.wait(course.name(), WaitCause::InPlaceUnreadable, None),
-            (Stage::Missing(missing), state) => self.say_what_is_missing(course, &missing, state.as_ref()),
+            (Stage::Missing(missing), state) => {
+                self.say_what_is_missing(course, &missing, state.as_ref());
+                if let Some(text) = &course.note {
+                    let command = course.target(self).noted_anew(text, json!({}));
+                    self.patch_pod(ordinal, command);
+                }
+            }
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
+                if state.awaits_resize() {
+                    let message = UNTAKEN.to_owned();
+                    let since = Some(state.last_change());
+                    self.wait(course.name(), WaitCause::InPlaceResize { message }, since);
+                }
                 let spec = UpdateSpec {
                     changes: state.next.clone(),
                     ..UpdateSpec::default()
@@ -235,11 +251,12 @@ impl Plan<'_> {
         self.write(ordinal, writes);
     }
 
-    fn restart_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace) {
+    fn restart_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace, state: Option<InPlaceState>) {
         let state = InPlaceState {
             revision: grace.revision.clone(),
             updated_at: self.view.now,
-            ..InPlaceState::default()
+            // Also what an update that this one overtook has changed.
+            ..state.filter(|s| s.revision == grace.revision).unwrap_or_default()
         };
         self.wake_within(grace.period);
         let mut target = course.target(self);
@@ -301,11 +318,15 @@ impl Plan<'_> {
 
     /// Moves the lifecycle on (rule 4.8).
     fn transition(&mut self, ordinal: i64, course: &Course) {
-        if let Some(next) = self.next_state(course) {
-            let target = course.target(self);
-            let command = target.relabel(&lifecycle::patch(next, &target.time()));
-            self.patch_pod(ordinal, command);
-        }
+        let next = self.next_state(course);
+        let target = course.target(self);
+        let metadata = next.map(|next| lifecycle::patch(next, &target.time()));
+        let command = match (&course.note, metadata) {
+            (Some(text), metadata) => target.noted_anew(text, metadata.unwrap_or_else(|| json!({}))),
+            (None, Some(metadata)) => target.relabel(&metadata),
+            (None, None) => return,
+        };
+        self.patch_pod(ordinal, command);
     }
 
     /// The state that a pod with nothing under way, or one that is prepared for its deletion, should be in, if it is another.
@@ -378,7 +399,9 @@ impl Plan<'_> {
         if next != State::PreparingDelete {
             released.push(PRE_DELETE);
         }
-        let examined = annotation(&course.detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
+        let written = course.note.as_deref().map(|text| (names::IN_PLACE_STATE, text));
+        let noted = annotation(&course.detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
+        let examined = written.or(noted);
         let back = Back {
             updated: is_over,
             released: &released,
@@ -471,6 +494,8 @@ struct Course {
     pod: Arc<PodRecord>,
     detail: Arc<PodDetail>,
     progress: Option<Box<Progress>>,
+    /// Its note as it is to be, where what was to come has come and nothing else writes it.
+    note: Option<String>,
     is_updated: bool,
     is_specified: bool,
     is_wanted: bool,
@@ -482,10 +507,13 @@ impl Course {
         if !occupant.is_restless || occupant.is_dealt_with || !occupant.is_replaceable() {
             return None;
         }
+        let outdated = occupant.progress.as_ref().filter(|progress| progress.outdates_note);
+        let state = outdated.and_then(|progress| progress.state.clone());
         Some(Course {
             pod: occupant.pod.clone(),
             detail: occupant.pod.detail.clone()?,
             progress: occupant.progress.clone(),
+            note: state.map(|state| state.without_next().to_text()),
             is_updated: occupant.labels.is_updated,
             is_specified: occupant.labels.is_specified,
             is_wanted,

@@ -224,6 +224,7 @@ impl Plan<'_> {
                 revision: self.update.name().to_owned(),
                 spec: spec.clone(),
                 period,
+                ..Grace::default()
             };
             target.begin_later(state, &grace, metadata)
         };

@@ -7,7 +7,8 @@ use clap::ValueEnum;
 pub const INSTALL: &str = "\
 What it does:
   Applies the definitions, a namespace, an account with the least rights that work, a queue of its own at the API server, and the
-  managers, in this order, under the field manager flotilla-install. Waits until the managers are ready, or says what is in the way.
+  managers, in this order, under the field manager flotilla-install; with --agent also the agents, and before them what limits them.
+  Waits until all of them are ready, or says what is in the way.
   What is there already is brought up to date; doing it twice changes nothing. Sets, and versions that a definition has and this one
   does not, are left as they are.
 
@@ -73,7 +74,7 @@ pub struct InstallArgs {
     /// No admission webhooks, and none of the rights that go with them.
     #[arg(long)]
     pub without_webhooks: bool,
-    /// No NetworkPolicy around the managers.
+    /// No NetworkPolicy around managers and agents.
     #[arg(long)]
     pub without_network_policy: bool,
     /// Leave the custom resource definitions as they are.
@@ -94,7 +95,7 @@ pub struct InstallArgs {
     /// Take over fields that belong to other field managers, such as Helm, instead of refusing.
     #[arg(long)]
     pub force_conflicts: bool,
-    /// How long to wait until the managers are ready, in seconds; 0 does not wait.
+    /// How long to wait until managers and agents are ready, in seconds; 0 does not wait.
     #[arg(long, default_value_t = 180, value_name = "SECONDS")]
     pub timeout_seconds: u64,
 }

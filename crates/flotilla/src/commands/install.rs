@@ -1,4 +1,4 @@
-//! `flotilla install`: what an installation consists of, applied to a cluster, until the managers are ready.
+//! `flotilla install`: what an installation consists of, applied to a cluster, until managers and agents are ready.
 //!
 //! What is applied comes from [`flotilla_install`]. Everything is tried as a dry run first, so that a conflict or a missing right is told
 //! before anything has been done.
@@ -54,8 +54,26 @@ pub async fn run(cluster_args: &ClusterArgs, args: InstallArgs) -> Result<Exit, 
         return Ok(Exit::Done);
     }
     let within = Duration::from_secs(args.timeout_seconds);
-    let ready = ready::managers_are_ready(&cluster, &options.namespace, within).await?;
-    writeln!(out, "{ready}")?;
+    let namespace = options.namespace.as_str();
+    // Both at once, so that the time holds for all of it.
+    let agents = async {
+        let is_there = options.holds(Condition::Agent);
+        let ready = is_there.then(|| ready::agents_are_ready(&cluster, namespace, within));
+        match ready {
+            Some(ready) => ready.await.map(Some),
+            None => Ok(None),
+        }
+    };
+    let (managers, agents) = tokio::join!(ready::managers_are_ready(&cluster, namespace, within), agents);
+    // What is ready is told before what is not.
+    for ready in [managers.as_ref().ok(), agents.as_ref().ok().and_then(Option::as_ref)]
+        .into_iter()
+        .flatten()
+    {
+        writeln!(out, "{ready}")?;
+    }
+    managers?;
+    agents?;
     Ok(Exit::Done)
 }
 

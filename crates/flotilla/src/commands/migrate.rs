@@ -118,7 +118,7 @@ impl Migration<'_> {
 
     fn situation<'t>(&self, there: &'t There) -> Result<Situation<'t>, Error> {
         let is_going = |set: &Value| set.pointer("/metadata/deletionTimestamp").is_some();
-        if let Some(record) = Record::find(&there.revisions, &self.key.name) {
+        if let Some(record) = Record::find(&there.revisions, &self.key.name)? {
             let old = there
                 .of(record.from())
                 .filter(|old| old["metadata"]["uid"] == record.old.as_str());
@@ -181,14 +181,14 @@ impl Migration<'_> {
         })?;
         let record = self.record(from, set, new, revisions)?;
         check::server_takes(self.cluster, &collection(record.to, &self.key), &record.new).await?;
-        check::nothing_is_touched(self.cluster, set, &record.new).await?;
+        let unseen = check::nothing_is_touched(self.cluster, set, &record.new).await?;
         let others = Others::look(self.cluster, from, set).await?;
         tell(&format!(
             "{}{}",
             if self.args.dry_run { "would migrate: " } else { "" },
             self.arrow(from)
         ))?;
-        for note in others.notes(from, self.args.retarget) {
+        for note in unseen.iter().chain(&others.notes(from, self.args.retarget)) {
             tell(&format!("  {note}"))?;
         }
         if self.args.dry_run {

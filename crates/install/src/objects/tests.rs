@@ -1,4 +1,5 @@
 use super::*;
+use crate::{AGENT, AGENT_EVENT_POLICY, AGENT_POD_POLICY};
 
 fn find<'o>(objects: &'o [Value], kind: &str, name: &str) -> Option<&'o Value> {
     objects
@@ -124,9 +125,9 @@ fn what_is_selected_is_what_is_labelled() {
 #[test]
 fn rule_1_agents_have_the_sockets_directory_and_little_else() {
     let without = objects(&Options::default());
-    assert!(find(&without, "DaemonSet", crate::AGENT).is_none());
+    assert!(find(&without, "DaemonSet", AGENT).is_none());
     let objects = objects(&Options::default().with(Condition::Agent, true));
-    let pod = &find(&objects, "DaemonSet", crate::AGENT).unwrap()["spec"]["template"]["spec"];
+    let pod = &find(&objects, "DaemonSet", AGENT).unwrap()["spec"]["template"]["spec"];
     assert_eq!((&pod["hostNetwork"], &pod["hostPID"]), (&json!(false), &json!(false)));
     assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
     assert_eq!(
@@ -139,7 +140,7 @@ fn rule_1_agents_have_the_sockets_directory_and_little_else() {
     assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
     assert_eq!(container["resources"]["limits"], json!({"memory": "64Mi"}));
     // What selects managers must not select agents.
-    let labels = &find(&objects, "DaemonSet", crate::AGENT).unwrap()["spec"]["template"]["metadata"]["labels"];
+    let labels = &find(&objects, "DaemonSet", AGENT).unwrap()["spec"]["template"]["metadata"]["labels"];
     assert_ne!(labels["app.kubernetes.io/name"], NAME);
     let enforced = |objects: &[Value]| {
         find(objects, "Namespace", "flotilla-system").unwrap()["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].clone()
@@ -151,18 +152,70 @@ fn rule_1_agents_have_the_sockets_directory_and_little_else() {
 }
 
 #[test]
-fn rule_11_1_a_policy_comes_before_the_agents_and_names_their_account() {
+fn rule_11_1_policies_come_before_the_rights_of_agents_and_name_their_account() {
     let options = Options {
         namespace: "elsewhere".to_owned(),
         ..Options::default().with(Condition::Agent, true)
     };
     let objects = objects(&options);
-    let position = |kind: &str| objects.iter().position(|o| o["kind"] == kind).unwrap();
-    assert!(position("ValidatingAdmissionPolicyBinding") < position("DaemonSet"));
-    let policy = find(&objects, "ValidatingAdmissionPolicy", crate::AGENT_POLICY).unwrap();
-    let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+    let position = |kind: &str, name: &str| {
+        let found = objects
+            .iter()
+            .position(|o| o["kind"] == kind && o["metadata"]["name"] == name);
+        found.unwrap_or_else(|| panic!("{kind} {name}"))
+    };
+    let rights = position("ClusterRole", AGENT);
+    assert!(rights < position("ClusterRoleBinding", AGENT) && rights < position("DaemonSet", AGENT));
+    let what = |policy: &Value| policy["spec"]["matchConstraints"]["resourceRules"][0]["resources"][0].clone();
+    for (name, resource) in [(AGENT_POD_POLICY, "pods/status"), (AGENT_EVENT_POLICY, "events")] {
+        assert!(position("ValidatingAdmissionPolicyBinding", name) < rights, "{name}");
+        let policy = find(&objects, "ValidatingAdmissionPolicy", name).unwrap();
+        assert_eq!(what(policy), resource);
+        let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+        assert!(
+            condition.contains("'system:serviceaccount:elsewhere:flotilla-agent'"),
+            "{condition}"
+        );
+    }
+    // Whatever an agent may write has a policy.
+    let limited: Vec<Value> = objects
+        .iter()
+        .filter(|o| o["kind"] == "ValidatingAdmissionPolicy")
+        .map(what)
+        .collect();
+    let reads = ["get", "list", "watch"];
+    for permission in crate::AGENT_PERMISSIONS {
+        let only_reads = permission.verbs.iter().all(|verb| reads.contains(verb));
+        assert!(
+            only_reads || limited.contains(&json!(permission.resource)),
+            "{permission:?}"
+        );
+    }
+}
+
+#[test]
+fn agents_are_reached_at_one_port() {
+    let with = |network_policy: bool| {
+        let options = Options::default()
+            .with(Condition::Agent, true)
+            .with(Condition::NetworkPolicy, network_policy);
+        objects(&options)
+    };
+    assert!(find(&with(false), "NetworkPolicy", AGENT).is_none());
     assert!(
-        condition.contains("'system:serviceaccount:elsewhere:flotilla-agent'"),
-        "{condition}"
+        find(&objects(&Options::default()), "NetworkPolicy", AGENT).is_none(),
+        "there are none"
     );
+    let objects = with(true);
+    let policy = &find(&objects, "NetworkPolicy", AGENT).unwrap()["spec"];
+    let template = &find(&objects, "DaemonSet", AGENT).unwrap()["spec"]["template"];
+    for (key, value) in policy["podSelector"]["matchLabels"].as_object().unwrap() {
+        assert_eq!(template["metadata"]["labels"][key], *value);
+    }
+    let port = &template["spec"]["containers"][0]["ports"][0]["containerPort"];
+    assert_eq!(
+        policy["ingress"],
+        json!([{"ports": [{"port": port, "protocol": "TCP"}]}])
+    );
+    assert_eq!(policy["policyTypes"], json!(["Ingress"]));
 }

@@ -67,7 +67,9 @@ impl Target<'_> {
         }
         let names: Vec<String> = now.containers().into_iter().map(str::to_owned).collect();
         state.required_ready = if rest.is_empty() { Vec::new() } else { names.clone() };
-        if !names.is_empty() {
+        // A resize that has to be asked for again is the same batch; the note would grow with each time.
+        let is_further = state.batches.last().is_none_or(|(_, last)| *last != names);
+        if is_further && !names.is_empty() {
             state.batches.push((self.now, names));
         }
         state.next = rest;
@@ -116,6 +118,12 @@ impl Target<'_> {
     /// Patches metadata only, while the gate of hooks is closed: what a hook's state claims rests on that.
     pub fn relabel_held(&self, metadata: &Value) -> Command {
         self.patch(None, self.tested().held().metadata(metadata), Report::Silent)
+    }
+
+    /// A patch of `metadata` that writes a note anew, with what else changes there.
+    pub fn noted_anew(&self, text: &str, mut metadata: Value) -> Command {
+        self.note(&mut metadata, names::IN_PLACE_STATE, text);
+        self.relabel(&metadata)
     }
 
     /// A patch of `metadata` that forgets an update which was noted for another revision.

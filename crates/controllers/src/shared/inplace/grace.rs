@@ -1,8 +1,20 @@
 //! The annotation that keeps an update until its grace period has ended (rules 4.3 and 4.7).
 
-use super::{Changes, UpdateSpec, ref_metadata_json, ref_metadata_of, texts, values};
+use super::{Changes, UpdateSpec, other_fields, ref_metadata_json, ref_metadata_of, texts, values};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// The fields that are read.
+const FIELDS: [&str; 7] = [
+    "revision",
+    "containerImages",
+    "containerRefMetadata",
+    "containerResources",
+    "metaDataPatch",
+    "updateEnvFromMetadata",
+    "graceSeconds",
+];
 
 /// An update that is decided and not begun.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -13,6 +25,8 @@ pub struct Grace {
     pub spec: UpdateSpec,
     /// How long the pod is out of service before.
     pub period: Duration,
+    /// Fields that we do not need, kept as they are: the templates that Go notes, and what another release may write.
+    pub others: BTreeMap<String, Value>,
 }
 
 impl Grace {
@@ -51,6 +65,7 @@ impl Grace {
                     .unwrap_or(false),
             },
             period: Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+            others: other_fields(&json, &FIELDS),
         })
     }
 
@@ -80,6 +95,7 @@ impl Grace {
         );
         put("updateEnvFromMetadata", json!(true), self.spec.env_from_metadata);
         put("graceSeconds", json!(self.period.as_secs()), !self.period.is_zero());
+        json.extend(self.others.clone());
         Value::Object(json).to_string()
     }
 }
@@ -152,6 +168,11 @@ mod tests {
         );
         assert_eq!(grace.spec.changes.images["main"], "web:2");
         assert_eq!(grace.spec.metadata, json!({"labels": {"tier": "b"}}));
+        assert_eq!(
+            grace.others["oldTemplate"],
+            json!({"spec": {}}),
+            "which a Go manager may need"
+        );
         assert_eq!(Grace::parse(&grace.to_text()), Ok(grace), "written and read again");
     }
 

@@ -34,6 +34,8 @@ pub struct Progress {
     pub state: Option<State>,
     /// What is next.
     pub stage: Stage,
+    /// Resources are noted as still to come and have come: the note is to be put right, as a Go manager would wait for them for ever.
+    pub outdates_note: bool,
 }
 
 impl Progress {
@@ -43,10 +45,13 @@ impl Progress {
             return None;
         }
         let noted = annotation(detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
+        let mut outdates_note = false;
         let state = noted.map(|(_, text)| {
             let mut state = State::parse(text)?;
-            // Noted before they are changed, and not written again afterwards.
+            let is_more_to_come = !state.next.is_empty();
+            // Noted before they are changed.
             state.next.leave_out_resources_that_are_there(detail);
+            outdates_note = is_more_to_come && state.next.is_empty();
             Ok(state)
         });
         if let Some((_, text)) = annotation(detail, names::IN_PLACE_GRACE, names::IN_PLACE_GRACE_LEGACY) {
@@ -58,6 +63,8 @@ impl Progress {
             return Some(Progress {
                 state: state.and_then(Result::ok),
                 stage,
+                // Written anew when the period ends.
+                outdates_note: false,
             });
         }
         let (state, stage) = match state {
@@ -76,7 +83,11 @@ impl Progress {
                 }
             },
         };
-        Some(Progress { state, stage })
+        Some(Progress {
+            outdates_note: outdates_note && state.is_some(),
+            state,
+            stage,
+        })
     }
 
     /// Whether the update is on its way.

@@ -1,11 +1,27 @@
 //! The annotation that tells how far a pod's update in place has come (rule 4.7). Written so that the Go manager can go on with it,
 //! read so that whatever it wrote is understood.
 
-use super::{Changes, UpdateSpec, ref_metadata_json, ref_metadata_of, texts, values};
+use super::{Changes, UpdateSpec, other_fields, ref_metadata_json, ref_metadata_of, texts, values};
 use flotilla_model::Timestamp;
 use flotilla_model::records::ContainerStatus;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+
+/// The fields that are read.
+const FIELDS: [&str; 12] = [
+    "revision",
+    "updateTimestamp",
+    "lastContainerStatuses",
+    "updateEnvFromMetadata",
+    "updateResources",
+    "updateImages",
+    "keptReady",
+    "nextContainerImages",
+    "nextContainerRefMetadata",
+    "nextContainerResources",
+    "preCheckBeforeNext",
+    "containerBatchesRecord",
+];
 
 /// What a container was before its image changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +73,8 @@ pub struct State {
     pub required_ready: Vec<String>,
     /// Batches so far.
     pub batches: Vec<(Timestamp, Vec<String>)>,
+    /// Fields that another release wrote and we do not know, kept for as long as this update lasts.
+    pub others: BTreeMap<String, Value>,
 }
 
 impl State {
@@ -90,6 +108,7 @@ impl State {
                 .flatten()
                 .map(|batch| (time(batch.get("timestamp")), strings(batch.get("containers"))))
                 .collect(),
+            others: other_fields(&json, &FIELDS),
         })
     }
 
@@ -136,7 +155,21 @@ impl State {
             |(at, names): &(Timestamp, Vec<String>)| json!({"timestamp": whole_seconds(*at), "containers": names});
         let batches: Vec<Value> = self.batches.iter().map(batch).collect();
         put("containerBatchesRecord", json!(batches), !self.batches.is_empty());
+        json.extend(self.others.clone());
         Value::Object(json).to_string()
+    }
+
+    /// The same when nothing is to come any more.
+    pub fn without_next(mut self) -> State {
+        self.next = Changes::default();
+        self.required_ready.clear();
+        self
+    }
+
+    /// Whether resources that the last batch asks for are not in the pod's spec: the request is on its way, was lost, or refused.
+    pub fn awaits_resize(&self) -> bool {
+        let asked = self.batches.last();
+        asked.is_some_and(|(_, names)| names.iter().any(|name| self.next.resources.contains_key(name)))
     }
 
     /// When its last batch began.
@@ -214,6 +247,16 @@ mod tests {
         assert_eq!(state.next.ref_metadata["side"].labels["role"], "b");
         assert_eq!(state.required_ready, ["main"]);
         assert_eq!(State::parse(&state.to_text()), Ok(state), "written and read again");
+    }
+
+    #[test]
+    fn rule_4_7_fields_of_another_release_are_kept() {
+        let text = r#"{"revision":"r","keptFor":{"a":[1]},"nextContainerVolumes":null,"updateTimestamp":"1970-01-01T00:00:01Z"}"#;
+        let state = State::parse(text).expect("it is well written");
+        assert_eq!(
+            state.to_text(),
+            r#"{"keptFor":{"a":[1]},"lastContainerStatuses":null,"nextContainerVolumes":null,"revision":"r","updateTimestamp":"1970-01-01T00:00:01Z"}"#
+        );
     }
 
     #[test]

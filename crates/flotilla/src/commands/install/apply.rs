@@ -143,11 +143,12 @@ impl Applying<'_> {
         self.cluster.send(Method::PATCH, &path, Some((APPLY, object))).await
     }
 
-    /// Removes what an earlier installation had and this one has not. Definitions stay: there are objects behind them.
+    /// Removes what an earlier installation had and this one has not, what was applied last first: rights go when nobody uses them any
+    /// more, and limits after them. Definitions stay: there are objects behind them.
     pub(super) async fn prune(&self, options: &Options) -> Result<Vec<String>, Error> {
         let chosen: Vec<Place> = flotilla_install::objects(options).iter().map(place).collect();
         let possible = flotilla_install::superset(&options.namespace);
-        let left_out = possible.iter().map(place).filter(|place| !chosen.contains(place));
+        let left_out = possible.iter().rev().map(place).filter(|place| !chosen.contains(place));
         let mut gone = Vec::new();
         for place in left_out.filter(|place| place.kind != "CustomResourceDefinition") {
             let live = self

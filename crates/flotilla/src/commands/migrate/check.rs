@@ -39,17 +39,17 @@ pub(super) async fn server_takes(cluster: &Cluster, collection: &str, new: &Valu
     Ok(())
 }
 
-/// Refuses if a pod, a claim or a revision would be touched, by what `flotilla plan` knows.
-pub(super) async fn nothing_is_touched(cluster: &Cluster, old: &Value, new: &Value) -> Result<(), Error> {
+/// Refuses if a pod, a claim or a revision would be touched, by what `flotilla plan` knows. Says what could not be looked at.
+pub(super) async fn nothing_is_touched(cluster: &Cluster, old: &Value, new: &Value) -> Result<Vec<String>, Error> {
     let namespaces = BTreeSet::from([cluster.namespace.clone()]);
-    let (state, _warnings) = live::read(cluster, &namespaces).await?;
+    let (state, unseen) = live::read(cluster, &namespaces).await?;
     let state = without(state, old);
     let change = Change::Apply(new.clone());
     let plan =
         plan(&state, &[change]).map_err(|why| Error::NotPossible(format!("failed to plan the migration: {why}")))?;
     let touched = touched(&plan);
     if touched.is_empty() {
-        return Ok(());
+        return Ok(unseen);
     }
     Err(Error::NotPossible(format!(
         "failed to migrate: it would not leave everything as it is:\n{}nothing was changed; if a rollout is under way, wait until it is \

@@ -31,32 +31,54 @@ pub(super) struct Record {
 
 impl Record {
     /// The record of a migration of the set of this name that has begun and not ended.
-    pub(super) fn find(revisions: &[Value], name: &str) -> Option<Self> {
-        revisions
-            .iter()
-            .find_map(|revision| Record::read(revision).filter(|r| r.new["metadata"]["name"] == name))
+    ///
+    /// # Errors
+    /// If there is one that cannot be read: nobody knows then what is to become of the set's pods.
+    pub(super) fn find(revisions: &[Value], name: &str) -> Result<Option<Self>, Error> {
+        for revision in revisions {
+            let Some(text) = revision["metadata"]["annotations"][MIGRATION].as_str() else {
+                continue;
+            };
+            let revision_name = revision["metadata"]["name"].as_str().unwrap_or_default();
+            match Record::read(revision, text) {
+                Ok(record) if record.new["metadata"]["name"] == name => return Ok(Some(record)),
+                Ok(_) => {}
+                Err(why) if revision_name.rsplit_once('-').is_some_and(|(set, _)| set == name) => {
+                    return Err(Error::NotPossible(format!(
+                        "failed to go on with the migration of {name}: annotation {MIGRATION} of controllerrevision.apps/{revision_name} \
+                         {why}; run the version of Flotilla that began it, or remove the annotation if the set is there"
+                    )));
+                }
+                // Of another set.
+                Err(_) => {}
+            }
+        }
+        Ok(None)
     }
 
-    fn read(revision: &Value) -> Option<Self> {
-        let text = revision["metadata"]["annotations"][MIGRATION].as_str()?;
-        let stored: Value = serde_json::from_str(text).ok()?;
+    fn read(revision: &Value, text: &str) -> Result<Self, String> {
+        let stored: Value = serde_json::from_str(text).map_err(|e| format!("is no JSON: {e}"))?;
+        let field = |name: &str| {
+            let text = stored[name].as_str().map(str::to_owned);
+            text.ok_or_else(|| format!("has no field {name}"))
+        };
         let mut new = stored["new"].clone();
-        new["spec"]["template"] = template(revision)?;
-        let to = match stored["to"].as_str()? {
+        if !new["spec"].is_object() {
+            return Err("has no new object".to_owned());
+        }
+        new["spec"]["template"] = template(revision).ok_or("stands on a revision without a template")?;
+        let to = match field("to")?.as_str() {
             "native" => SetKind::Native,
             "advanced" => SetKind::Advanced,
-            _ => return None,
+            other => return Err(format!("names the kind {other:?}, which this version does not know")),
         };
-        let text = |value: &Value| value.as_str().map(str::to_owned);
-        Some(Record {
+        let place = |name: &str| revision["metadata"][name].as_str().unwrap_or_default();
+        Ok(Record {
             to,
-            old: text(&stored["old"])?,
+            old: field("old")?,
             new,
-            current_revision: text(&stored["currentRevision"])?,
-            revision: ObjectKey::new(
-                text(&revision["metadata"]["namespace"])?,
-                text(&revision["metadata"]["name"])?,
-            ),
+            current_revision: field("currentRevision")?,
+            revision: ObjectKey::new(place("namespace"), place("name")),
         })
     }
 
@@ -123,7 +145,32 @@ mod tests {
             "data": {"spec": {"template": {"$patch": "replace", "a": 1}}},
         });
         let other = json!({"metadata": {"name": "x"}});
-        assert_eq!(Record::find(&[other.clone(), revision.clone()], "web"), Some(record));
-        assert_eq!(Record::find(&[other, revision], "db"), None);
+        let found = |revisions: &[Value], name: &str| Record::find(revisions, name).expect("it can be read");
+        assert_eq!(found(&[other.clone(), revision.clone()], "web"), Some(record));
+        assert_eq!(found(&[other, revision], "db"), None);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_no_missing_one() {
+        let with = |text: &str| {
+            json!({
+                "metadata": {"name": "web-2", "namespace": "n", "annotations": {MIGRATION: text}},
+                "data": {"spec": {"template": {"a": 1}}},
+            })
+        };
+        for (text, why) in [
+            ("{", "is no JSON"),
+            ("{}", "has no new object"),
+            (r#"{"new": {"spec": {}}, "to": "third"}"#, "the kind \"third\""),
+            (r#"{"new": {"spec": {}}, "to": "native"}"#, "has no field old"),
+        ] {
+            let error = Record::find(&[with(text)], "web").expect_err(text).to_string();
+            assert!(error.contains(why) && error.contains("web-2"), "{error}");
+            assert_eq!(
+                Record::find(&[with(text)], "db").ok(),
+                Some(None),
+                "that of another set"
+            );
+        }
     }
 }

@@ -47,6 +47,44 @@ fn rule_4_7_former_keys_are_read_and_removed_on_write() {
 }
 
 #[test]
+fn rule_4_7_what_another_release_noted_is_kept_while_the_update_lasts() {
+    let with = |text: String| text.replacen('{', r#"{"ofAnother":{"a":[1]},"#, 1);
+    let state = with(note("new", 60).to_text());
+    let next = state.replacen('{', r#"{"nextContainerImages":{"main":"v3"},"#, 1);
+    let grace = with(json!({"revision": "new", "containerImages": {"main": "v2"}, "graceSeconds": 30}).to_string());
+    let serving = || seen("web-0", "new", "v1");
+    for (what, fixture, keys) in [
+        (
+            "the period ends",
+            out(serving()).annotated(STATE, &state).annotated(GRACE, &grace),
+            vec![STATE],
+        ),
+        (
+            "it begins anew",
+            serving().annotated(STATE, &state).annotated(GRACE, &grace),
+            vec![STATE, GRACE],
+        ),
+        (
+            "the next batch",
+            out(seen("web-0", "new", "v2")).annotated(STATE, &next),
+            vec![STATE],
+        ),
+    ] {
+        let found = patches(&in_place(1).pod(fixture).decide());
+        let written = found.iter().find(|(stage, ..)| *stage == "in-place").expect(what);
+        for key in keys {
+            let text = written.3["metadata"]["annotations"][key].as_str().expect(what);
+            let json: Value = serde_json::from_str(text).expect(what);
+            assert_eq!(json["ofAnother"], json!({"a": [1]}), "{what}: {key}");
+        }
+    }
+    // A further update has a note of its own.
+    let old = seen("web-0", "old", "v1").annotated(STATE, &with(note("old", 300).to_text()));
+    let found = patches(&in_place(1).pod(old).decide());
+    assert!(state_of(&found[1].3).others.is_empty());
+}
+
+#[test]
 fn a_crash_between_the_two_writes_is_taken_up_again() {
     let half = out(seen("web-0", "old", "v1"));
     let again = patches(&in_place(1).pod(half.clone()).decide());

@@ -8,7 +8,7 @@ use flotilla_api::names;
 use flotilla_model::decision::Command;
 use flotilla_model::records::{ResizePending, Resources};
 use flotilla_model::{Decision, Failure, Report, Scope, WaitCause};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 fn sized(name: &str, revision: &str, cpu: i64, actual: i64) -> PodFixture {
@@ -319,18 +319,56 @@ fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
         json!({"requests": {"cpu": "2"}})
     );
     let noted = |wanted, actual| sized("web-0", "new", wanted, actual).annotated(STATE, &text);
-    for (what, fixture, stages) in [
-        ("the resize never came", noted(1000, 1000), vec!["in-place", "resize"]),
-        ("its kubelet is at it", noted(2000, 1000), vec![]),
-        ("it is there", noted(2000, 2000), vec![]),
-    ] {
-        let found = patches(&resizing(1, "InPlaceIfPossible").pod(fixture).decide());
+    let stages =
+        |found: &[(&'static str, String, &str, Value)]| found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>();
+    // Rule 4.7: as a Go manager writes it, which waits for ever for what is still to come.
+    let fulfilled = text.replace(r#""nextContainerResources":{"main":{"requests":{"cpu":"2"}}},"#, "");
+    assert_ne!(fulfilled, text);
+    for (what, actual) in [("its kubelet is at it", 1000), ("it is there", 2000)] {
+        let found = patches(&resizing(1, "InPlaceIfPossible").pod(noted(2000, actual)).decide());
+        assert_eq!(stages(&found), ["in-place"], "{what}");
         assert_eq!(
-            found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
-            stages,
+            found[0].3,
+            json!({"metadata": {"annotations": {STATE: fulfilled}}}),
             "{what}"
         );
+        let settled = sized("web-0", "new", 2000, actual).annotated(STATE, &fulfilled);
+        let found = patches(&resizing(1, "InPlaceIfPossible").pod(settled).decide());
+        assert_eq!(stages(&found), [] as [&str; 0], "{what}, and noted");
     }
+    // One write for what is noted and where the pod's life stands; what puts it back rests on what is written before.
+    let updating = super::out(noted(2000, 2000).label(names::LIFECYCLE_STATE_LABEL, "Updating"));
+    let found = patches(&resizing(1, "InPlaceIfPossible").pod(updating).decide());
+    assert_eq!(stages(&found), ["in-place", "ready"]);
+    assert_eq!(found[0].3["metadata"]["annotations"][STATE], fulfilled.as_str());
+    assert_eq!(found[0].3["metadata"]["labels"][names::LIFECYCLE_STATE_LABEL], "Normal");
+    let path = format!("/metadata/annotations/{}", STATE.replace('/', "~1"));
+    let tested = json!({"op": "test", "path": path, "value": fulfilled});
+    assert!(
+        found[1].3.as_array().is_some_and(|all| all.contains(&tested)),
+        "{}",
+        found[1].3
+    );
+
+    let mut lost = resizing(1, "InPlaceIfPossible").pod(noted(1000, 1000));
+    lost.now = at(NOW + 60);
+    let lost = lost.decide();
+    let found = patches(&lost);
+    assert_eq!(stages(&found), ["in-place", "resize"], "the resize never came");
+    assert_eq!(state_of(&found[0].3).batches.len(), 1, "it is the same batch");
+    let said: Vec<_> = lost
+        .waits
+        .iter()
+        .map(|w| (w.subject.as_str(), w.cause.to_string(), w.since))
+        .collect();
+    let text = "its resources have not changed yet: the API server has not taken them; \
+                condition FailedUpdatePod says why, if it refuses them";
+    assert_eq!(
+        said,
+        [("web-0", text.to_owned(), Some(at(NOW)))],
+        "also by whoever has seen no refusal"
+    );
+
     // Taken back before it came, or after: the old amount is asked for again.
     let mut former = template("v1");
     former["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
