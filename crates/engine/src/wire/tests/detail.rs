@@ -296,5 +296,6 @@ fn pods_of_one_revision_share_what_is_equal() {
     let second = detail_of(&other, &mut interner).expect("a detail");
     assert!(Arc::ptr_eq(&first.spec, &second.spec));
     assert!(Arc::ptr_eq(&first.finalizers, &second.finalizers));
-    assert!(first.annotations.is_same(&second.annotations));
+    // Annotations are not: what an update notes is like no other pod's, and would only fill the interner.
+    assert!(!first.annotations.is_same(&second.annotations));
 }
