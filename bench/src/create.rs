@@ -5,12 +5,14 @@
 //! from the API server's audit log: under this load a watch may tell of it a second later. The figures are medians over the rounds, and
 //! a ratio is that of the medians.
 
+use crate::audit::{self, Entry};
 use crate::bare::{Drafts, post_all};
 use crate::figure::{Bar, Figure, Unit, median};
+use crate::meter::{Spent, calm_down};
 use crate::observer::Observer;
 use flotilla_e2e::{Api, Kind, Manager, sets, suite};
-use flotilla_localcluster::{Cluster, Component, cpu_seconds_of, peak_rss_bytes_of};
-use serde_json::{Value, json};
+use flotilla_localcluster::Cluster;
+use serde_json::json;
 use std::time::Duration;
 
 /// The set of every run.
@@ -26,13 +28,8 @@ const CONCURRENCIES: [usize; 5] = [16, 32, 64, 128, 256];
 #[derive(Clone, Copy, Debug)]
 struct Run {
     pods_per_second: f64,
-    /// Processor time from the first request until all pods ran and the set's status said so.
-    apiserver_cpu: f64,
-    controller_manager_cpu: f64,
-    flotilla_cpu: f64,
-    /// Peak memory, in MB.
-    flotilla_rss: f64,
-    controller_manager_rss: f64,
+    /// From the first request until all pods ran and the set's status said so.
+    spent: Spent,
 }
 
 /// Who makes the pods.
@@ -97,11 +94,11 @@ impl Runs {
     }
 
     fn cpu(&self) -> Vec<Figure> {
-        let apiserver = of(&self.flotilla, |run| run.apiserver_cpu);
+        let apiserver = of(&self.flotilla, |run| run.spent.apiserver_cpu);
         // What the controller-manager's other controllers do with a thousand new pods is in both; the difference is the set's.
-        let whole = of(&self.built_in, |run| run.controller_manager_cpu);
-        let share = whole - of(&self.flotilla, |run| run.controller_manager_cpu);
-        let ours = of(&self.flotilla, |run| run.flotilla_cpu);
+        let whole = of(&self.built_in, |run| run.spent.controller_manager_cpu);
+        let share = whole - of(&self.flotilla, |run| run.spent.controller_manager_cpu);
+        let ours = of(&self.flotilla, |run| run.spent.flotilla_cpu);
         let figure = |peer, bar| figure("CPU of the controller", Unit::CpuSeconds, ours, peer, bar);
         vec![
             figure(("API server meanwhile", apiserver), Bar::RatioBelow(0.05)),
@@ -111,7 +108,7 @@ impl Runs {
     }
 
     fn cpu_of_the_server(&self) -> Vec<Figure> {
-        let cpu = |runs| of(runs, |run| run.apiserver_cpu);
+        let cpu = |runs| of(runs, |run| run.spent.apiserver_cpu);
         let figure = |peer| {
             figure(
                 "CPU of the API server",
@@ -128,8 +125,8 @@ impl Runs {
     }
 
     fn memory(&self) -> Vec<Figure> {
-        let ours = of(&self.flotilla, |run| run.flotilla_rss);
-        let peer = of(&self.built_in, |run| run.controller_manager_rss);
+        let ours = of(&self.flotilla, |run| run.spent.flotilla_rss);
+        let peer = of(&self.built_in, |run| run.spent.controller_manager_rss);
         let peer = ("controller-manager, whole", peer);
         vec![figure("peak memory", Unit::Megabytes, ours, peer, Bar::Below(32.0))]
     }
@@ -177,7 +174,7 @@ async fn run(maker: Maker, replicas: i64) -> Run {
     if !matches!(maker, Maker::Bare(_)) {
         bench.warm_up().await;
     }
-    bench.calm_down().await;
+    calm_down(&bench.cluster, "create").await;
     let run = bench.make(maker, manager.as_ref()).await;
     drop(manager);
     bench.cluster.down().expect("the cluster ends");
@@ -206,24 +203,24 @@ impl Bench {
         set["spec"]["podManagementPolicy"] = json!("Parallel");
         let replicas = usize::try_from(self.replicas).expect("not negative");
         let sets_path = Kind::Native.sets(NAMESPACE);
-        let observer = Observer::start(&self.api, NAMESPACE, SET, replicas).await;
+        let observer = Observer::until_ready(&self.api, NAMESPACE, SET, replicas).await;
         let before = if let Maker::Bare(concurrency) = maker {
             // The set is there, as the pods' owner, but nobody acts on it.
             self.api.create(&sets_path, &set).await;
             let drafts = Drafts::of_set(&self.api, NAMESPACE).await;
             assert_eq!(drafts.len(), replicas, "a Parallel set asks for all its pods at once");
-            let before = self.spent(manager);
+            let before = Spent::now(&self.cluster, manager);
             post_all(self.api.client().clone(), drafts, concurrency).await;
             observer.finish(PATIENCE).await;
             before
         } else {
-            let before = self.spent(manager);
+            let before = Spent::now(&self.cluster, manager);
             self.api.create(&sets_path, &set).await;
             observer.finish(PATIENCE).await;
             sets::rolled_out_within(&self.api, Kind::Native, NAMESPACE, SET, PATIENCE).await;
             before
         };
-        let after = self.spent(manager);
+        let after = Spent::now(&self.cluster, manager);
         let log = Log::read(&self.cluster);
         let begun = match maker {
             Maker::Bare(_) => log.pods.iter().map(|pod| pod.received).min(),
@@ -236,43 +233,8 @@ impl Bench {
         let pods_per_second = replicas as f64 * 1e6 / microseconds.expect("the log tells when it began") as f64;
         Run {
             pods_per_second,
-            apiserver_cpu: after.apiserver_cpu - before.apiserver_cpu,
-            controller_manager_cpu: after.controller_manager_cpu - before.controller_manager_cpu,
-            flotilla_cpu: after.flotilla_cpu - before.flotilla_cpu,
-            ..after
+            spent: after - before,
         }
-    }
-
-    /// Counters as they stand.
-    fn spent(&self, manager: Option<&Manager>) -> Run {
-        let cpu = |component| self.cluster.cpu_seconds(component).expect("it runs");
-        #[allow(clippy::cast_precision_loss)] // Megabytes.
-        let mb = |bytes: u64| bytes as f64 / 1e6;
-        Run {
-            pods_per_second: 0.0,
-            apiserver_cpu: cpu(Component::Apiserver),
-            controller_manager_cpu: cpu(Component::ControllerManager),
-            flotilla_cpu: manager.map_or(0.0, |m| cpu_seconds_of(m.pid()).expect("it runs")),
-            flotilla_rss: manager.map_or(0.0, |m| mb(peak_rss_bytes_of(m.pid()).expect("it runs"))),
-            controller_manager_rss: mb(self
-                .cluster
-                .peak_rss_bytes(Component::ControllerManager)
-                .expect("it runs")),
-        }
-    }
-
-    /// Waits until the API server and the controller-manager have next to nothing left to do.
-    async fn calm_down(&self) {
-        for _ in 0..60 {
-            let before = self.spent(None);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let after = self.spent(None);
-            let apiserver = after.apiserver_cpu - before.apiserver_cpu;
-            if apiserver < 0.15 && after.controller_manager_cpu - before.controller_manager_cpu < 0.1 {
-                return;
-            }
-        }
-        eprintln!("create: the cluster did not calm down within a minute; going on");
     }
 }
 
@@ -281,43 +243,25 @@ struct Log {
     /// When the request to create the set arrived.
     set: Option<i64>,
     /// The requests that created its pods.
-    pods: Vec<Creation>,
-}
-
-struct Creation {
-    received: i64,
-    done: i64,
+    pods: Vec<Entry>,
 }
 
 impl Log {
     fn read(cluster: &Cluster) -> Self {
-        let text = std::fs::read_to_string(cluster.audit_log_path()).expect("the audit log is there");
         let mut log = Log {
             set: None,
             pods: Vec::new(),
         };
-        for line in text.lines() {
-            let entry: Value = serde_json::from_str(line).expect("the audit log is JSON");
-            let object = &entry["objectRef"];
-            let is_created = entry["verb"] == "create" && entry["responseStatus"]["code"] == 201;
-            if !is_created || object["namespace"] != NAMESPACE || !object["subresource"].is_null() {
-                continue;
+        let is_created = |entry: &Entry| entry.verb == "create" && entry.code == 201 && entry.namespace == NAMESPACE;
+        for entry in audit::read(cluster).into_iter().filter(is_created) {
+            if entry.resource == "statefulsets" && entry.name == SET {
+                log.set = Some(entry.received);
             }
-            let name = object["name"].as_str().unwrap_or_default();
-            let received = microseconds(&entry["requestReceivedTimestamp"]);
-            if object["resource"] == "statefulsets" && name == SET {
-                log.set = Some(received);
-            }
-            if object["resource"] == "pods" && name.strip_prefix(SET).is_some_and(|rest| rest.starts_with('-')) {
-                let done = microseconds(&entry["stageTimestamp"]);
-                log.pods.push(Creation { received, done });
+            let is_of_set = entry.name.strip_prefix(SET).is_some_and(|rest| rest.starts_with('-'));
+            if entry.resource == "pods" && is_of_set {
+                log.pods.push(entry);
             }
         }
         log
     }
-}
-
-fn microseconds(time: &Value) -> i64 {
-    let time: jiff::Timestamp = time.as_str().and_then(|t| t.parse().ok()).expect("a time");
-    time.as_microsecond()
 }

@@ -10,7 +10,9 @@ pub(crate) enum Unit {
     Milliseconds,
     PodsPerSecond,
     CpuSeconds,
+    Seconds,
     Writes,
+    PerPod,
 }
 
 impl Unit {
@@ -21,7 +23,9 @@ impl Unit {
             Unit::Milliseconds => format!("{value:.3} ms"),
             Unit::PodsPerSecond => format!("{value:.1} pods/s"),
             Unit::CpuSeconds => format!("{value:.2} s CPU"),
+            Unit::Seconds => format!("{value:.2} s"),
             Unit::Writes => format!("{value:.0}"),
+            Unit::PerPod => format!("{value:.3} a pod"),
         }
     }
 }
@@ -33,8 +37,12 @@ pub(crate) enum Bar {
     None,
     /// Our value must be below this, in the figure's unit.
     Below(f64),
+    /// Our value must not be above this.
+    AtMost(f64),
     /// Ours divided by the peer's must be below this.
     RatioBelow(f64),
+    /// Ours divided by the peer's must not be above this.
+    RatioAtMost(f64),
     /// Ours divided by the peer's must be at least this.
     RatioAtLeast(f64),
 }
@@ -61,22 +69,36 @@ impl Figure {
         match self.bar {
             Bar::None => true,
             Bar::Below(limit) => self.ours < limit,
+            Bar::AtMost(limit) => self.ours <= limit,
             Bar::RatioBelow(limit) => self.ratio() < limit,
+            Bar::RatioAtMost(limit) => self.ratio() <= limit,
             Bar::RatioAtLeast(limit) => self.ratio() >= limit,
         }
+    }
+
+    /// How far it is from its bar, as a part of the bar.
+    fn off_by(&self) -> f64 {
+        let (value, limit) = match self.bar {
+            Bar::None => return 0.0,
+            Bar::Below(limit) | Bar::AtMost(limit) => (self.ours, limit),
+            Bar::RatioBelow(limit) | Bar::RatioAtMost(limit) | Bar::RatioAtLeast(limit) => (self.ratio(), limit),
+        };
+        (value - limit).abs() / limit
     }
 
     fn cells(&self) -> [String; 7] {
         let bar = match self.bar {
             Bar::None => String::new(),
             Bar::Below(limit) => format!("< {}", self.unit.text(limit)),
+            Bar::AtMost(limit) => format!("≤ {}", self.unit.text(limit)),
             Bar::RatioBelow(limit) => format!("ratio < {limit}"),
+            Bar::RatioAtMost(limit) => format!("ratio ≤ {limit}"),
             Bar::RatioAtLeast(limit) => format!("ratio ≥ {limit}"),
         };
         let verdict = match (self.bar, self.passes()) {
-            (Bar::None, _) => "",
-            (_, true) => "pass",
-            (_, false) => "MISS",
+            (Bar::None, _) => String::new(),
+            (_, true) => "pass".to_owned(),
+            (_, false) => format!("MISS by {:.1} %", self.off_by() * 100.0),
         };
         let (name, value) = self.peer;
         [
@@ -84,9 +106,13 @@ impl Figure {
             self.unit.text(self.ours),
             name.to_owned(),
             self.unit.text(value),
-            format!("{:.3}", self.ratio()),
+            if self.ratio().is_finite() {
+                format!("{:.3}", self.ratio())
+            } else {
+                String::new()
+            },
             bar,
-            verdict.to_owned(),
+            verdict,
         ]
     }
 }
@@ -154,6 +180,10 @@ mod tests {
             (89.0, 100.0, Bar::RatioAtLeast(0.9), false),
             (4.0, 100.0, Bar::RatioBelow(0.05), true),
             (5.0, 100.0, Bar::RatioBelow(0.05), false),
+            (3.0, 1.0, Bar::AtMost(3.0), true),
+            (3.01, 1.0, Bar::AtMost(3.0), false),
+            (125.0, 100.0, Bar::RatioAtMost(1.25), true),
+            (126.0, 100.0, Bar::RatioAtMost(1.25), false),
             (1e9, 1.0, Bar::None, true),
             (f64::NAN, 1.0, Bar::Below(300.0), false),
         ] {
@@ -167,7 +197,7 @@ mod tests {
         assert!(Table(vec![good.clone()]).passes());
         let table = Table(vec![good, bad]);
         assert!(!table.passes());
-        assert!(table.to_string().contains("MISS"), "{table}");
+        assert!(table.to_string().contains("MISS by 50.0 %"), "{table}");
     }
 
     #[test]

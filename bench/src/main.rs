@@ -1,5 +1,6 @@
 //! Figures of merit, each as a ratio against a peer that is measured in the same run. See `bench/README.md`.
 
+mod audit;
 mod bare;
 mod corpus;
 mod create;
@@ -7,8 +8,10 @@ mod decode;
 mod figure;
 mod heap;
 mod memory;
+mod meter;
 mod noop;
 mod observer;
+mod update;
 mod webhook;
 
 use clap::{Parser, ValueEnum};
@@ -28,10 +31,10 @@ struct Args {
     /// What to measure.
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
-    /// Replicas of the set that `create` makes.
+    /// Replicas of the set that `create` makes and `update` updates.
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=4000))]
     replicas: i64,
-    /// Rounds of `create`; the figures are medians.
+    /// Rounds of `create` and `update`; the figures are medians.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
     rounds: u8,
     /// Requests that the bare client of `create` keeps in flight; unless given, several numbers are tried and the fastest is taken.
@@ -50,6 +53,8 @@ enum What {
     Create,
     /// A pass over a settled set of 5,000 pods, beside the built-in controller's.
     Noop,
+    /// Pods of one set updated in place, and what that costs, beside a bare client that sends the same patches.
+    Update,
     /// What the pod webhook adds to the creation of pods while its certificate changes, beside pods that it is not asked about.
     Webhook,
     /// All of these.
@@ -61,7 +66,7 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     let wanted = |what| args.what == what || args.what == What::All;
     let mut table = Table::default();
-    if !matches!(args.what, What::Create | What::Webhook) {
+    if !matches!(args.what, What::Create | What::Update | What::Webhook) {
         let corpus = corpus::gather().await;
         if wanted(What::Memory) {
             table.0.extend(memory::measure(&corpus));
@@ -82,6 +87,11 @@ async fn main() -> ExitCode {
             )
             .await,
         );
+    }
+    if wanted(What::Update) {
+        table
+            .0
+            .extend(update::measure(args.replicas, usize::from(args.rounds)).await);
     }
     if wanted(What::Webhook) {
         table.0.extend(webhook::measure().await);

@@ -1,45 +1,70 @@
-//! Watches until all pods of a set are ready, at next to no cost: in protobuf, which the API server has encoded for others already.
+//! Watches the pods of a set, at next to no cost: in protobuf, which the API server has encoded for others already.
 
 use bytes::Bytes;
 use flotilla_e2e::{Api, sets};
 use flotilla_engine::wire::watch::{Frame, Frames};
 use flotilla_engine::wire::{self, Encoding, Object, split_list};
-use flotilla_model::{Interner, Resource};
+use flotilla_model::{Interner, PodRecord, Resource};
 use http::Request;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A watch under way.
+/// A watch under way; it ends when this is dropped.
 pub(crate) struct Observer {
     watching: JoinHandle<()>,
 }
 
+/// Is shown every pod as it is now, and says whether all has been seen.
+type See = Box<dyn FnMut(Arc<PodRecord>) -> bool + Send + Sync>;
+
 impl Observer {
-    /// Watches the pods labelled `app=<app>` until there are `count` and all are ready. Returns once the watch stands.
-    pub(crate) async fn start(api: &Api, namespace: &str, app: &str, count: usize) -> Self {
+    /// Watches the pods labelled `app=<app>` until `see` has seen all. Returns once the watch stands.
+    pub(crate) async fn start(
+        client: kube::Client,
+        namespace: &str,
+        app: &str,
+        see: impl FnMut(Arc<PodRecord>) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let (begun, has_begun) = oneshot::channel();
         let watch = Watch {
-            client: api.client().clone(),
+            client,
             pods: format!("{}?labelSelector=app%3D{app}", sets::pods(namespace)),
-            count,
             interner: Interner::new(),
-            ready: BTreeMap::new(),
+            see: Box::new(see),
+            is_over: false,
         };
         let watching = tokio::spawn(watch.run(begun));
         has_begun.await.expect("the watch begins");
         Observer { watching }
     }
 
-    /// Waits until all are ready.
-    pub(crate) async fn finish(self, within: Duration) {
-        let watched = tokio::time::timeout(within, self.watching).await;
+    /// Watches until there are `count` pods and all are ready.
+    pub(crate) async fn until_ready(api: &Api, namespace: &str, app: &str, count: usize) -> Self {
+        let mut ready: BTreeMap<String, bool> = BTreeMap::new();
+        let see = move |pod: Arc<PodRecord>| {
+            ready.insert(pod.name().to_owned(), pod.is_running_and_ready());
+            ready.len() == count && ready.values().all(|ready| *ready)
+        };
+        Observer::start(api.client().clone(), namespace, app, see).await
+    }
+
+    /// Waits until all has been seen.
+    pub(crate) async fn finish(mut self, within: Duration) {
+        let watched = tokio::time::timeout(within, &mut self.watching).await;
         watched
-            .expect("all pods become ready in time")
+            .expect("all is seen in time")
             .expect("the observer does not panic");
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.watching.abort();
     }
 }
 
@@ -47,10 +72,9 @@ struct Watch {
     client: kube::Client,
     /// Path and query of the pods.
     pods: String,
-    count: usize,
     interner: Interner,
-    /// Whether each pod is ready.
-    ready: BTreeMap<String, bool>,
+    see: See,
+    is_over: bool,
 }
 
 impl Watch {
@@ -61,7 +85,7 @@ impl Watch {
             let list = self.request(&self.pods, Encoding::Protobuf.media_type()).await;
             let list = list.collect_bytes().await.expect("the list arrives whole");
             let list = split_list(Encoding::Protobuf, &list).expect("the list can be split");
-            list.items.iter().for_each(|pod| self.see(pod));
+            list.items.iter().for_each(|pod| self.show(pod));
             let path = format!("{}&watch=true&resourceVersion={}", self.pods, list.resource_version);
             let events = self.request(&path, Encoding::Protobuf.watch_media_type()).await;
             if let Some(begun) = begun.take() {
@@ -87,27 +111,25 @@ impl Watch {
     /// One watch; `None` when the server has ended it.
     async fn follow(&mut self, mut events: Body) -> Option<()> {
         let mut frames = Frames::new(Encoding::Protobuf);
-        loop {
-            if self.ready.len() == self.count && self.ready.values().all(|ready| *ready) {
-                return Some(());
-            }
+        while !self.is_over {
             let piece = events.frame().await?.ok()?;
             frames.push(piece.data_ref()?);
             while let Some(frame) = frames.next_frame().expect("frames can be read") {
                 match frame {
-                    Frame::Upsert(pod) => self.see(&pod),
+                    Frame::Upsert(pod) => self.show(&pod),
                     Frame::Delete(_) | Frame::Bookmark(_) => {}
                     Frame::Error(_) => return None,
                 }
             }
         }
+        Some(())
     }
 
-    fn see(&mut self, pod: &Bytes) {
+    fn show(&mut self, pod: &Bytes) {
         let pod = wire::decode(Resource::Pods, Encoding::Protobuf, pod, &mut self.interner);
         let Ok(Object::Pod(pod)) = pod else {
             panic!("not a pod: {pod:?}")
         };
-        self.ready.insert(pod.name().to_owned(), pod.is_running_and_ready());
+        self.is_over = (self.see)(pod);
     }
 }

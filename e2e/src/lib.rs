@@ -3,6 +3,7 @@
 //! Nothing here waits by the clock for something to have happened: [`api::Api::until`] follows a watch, and a deadline only bounds it.
 
 pub mod api;
+pub mod audit;
 pub mod clock;
 pub mod manager;
 pub mod playground;

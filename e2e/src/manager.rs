@@ -1,4 +1,4 @@
-//! The manager as a process.
+//! The manager, or the agent of a node, as a process.
 
 use crate::clock;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// A running manager. Dropping it kills it.
+/// A running manager or agent. Dropping it kills it.
 pub struct Manager {
     child: Child,
     log: PathBuf,
@@ -89,6 +89,17 @@ impl Manager {
             "alone",
             &["--leader-elect=false", "--observation-seconds=0", "--http-address=none"],
         )
+    }
+
+    /// Starts the agent of a node, with the socket of its runtime.
+    pub fn agent(kubeconfig: &Path, name: &str, node: &str, socket: &Path, args: &[&str]) -> Self {
+        let (node, endpoint) = (
+            format!("--node-name={node}"),
+            format!("--runtime-endpoint=unix://{}", socket.display()),
+        );
+        let mut all = vec!["agent", node.as_str(), endpoint.as_str()];
+        all.extend(args);
+        Self::run(kubeconfig, name, &all, &[])
     }
 
     /// Its process id.

@@ -2,11 +2,13 @@
 
 use crate::api::{Api, name};
 use crate::clock;
+use crate::manager::Manager;
+use flotilla_localcluster::{Builder, Cluster};
 use http::Method;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One scenario as a test.
 pub fn trial<F, Fut>(name: impl Into<String>, scenario: F) -> Trial
@@ -15,13 +17,41 @@ where
     Fut: Future<Output = ()>,
 {
     Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Failed::from)?;
-        runtime.block_on(scenario());
+        runtime().map_err(Failed::from)?.block_on(scenario());
         Ok(())
     })
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Does what a suite does outside of its scenarios.
+///
+/// # Panics
+/// Without a runtime.
+pub fn wait_for<T>(work: impl Future<Output = T>) -> T {
+    runtime().expect("a runtime").block_on(work)
+}
+
+/// Starts the cluster that the scenarios of a suite share, for our manager to control its sets, and has done with it what they rest on.
+///
+/// # Panics
+/// Without a cluster.
+pub fn start(cluster: Builder, prepare: impl AsyncFnOnce(&Api)) -> Cluster {
+    let cluster = cluster.without_statefulset_controller().start().expect("a cluster");
+    wait_for(async { prepare(&Api::connect(cluster.kubeconfig_path()).await).await });
+    cluster
+}
+
+/// Prints the end of a manager's log, for whoever looks into a scenario that failed.
+pub fn print_last_words(manager: &Manager, lines: usize) {
+    let log = manager.log();
+    let tail: Vec<&str> = log.lines().rev().take(lines).collect();
+    eprintln!(
+        "the manager's last words:\n{}",
+        tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+    );
 }
 
 /// Connects, and makes a namespace for one scenario.
@@ -40,6 +70,19 @@ pub async fn make_namespace(api: &Api, namespace: &str) {
         accounts.contains_key("default")
     })
     .await;
+}
+
+/// A kubeconfig of whoever has this token, beside the administrator's; with another address of the API server, if one is given.
+pub fn kubeconfig_with(admin: &Path, name: &str, token: &Value, server: Option<String>) -> PathBuf {
+    let mut config: Value = serde_json::from_slice(&std::fs::read(admin).expect("it is there")).expect("it is JSON");
+    if let Some(server) = server {
+        config["clusters"][0]["cluster"]["server"] = json!(server);
+    }
+    let user = config["contexts"][0]["context"]["user"].clone();
+    config["users"] = json!([{"name": user, "user": {"token": token}}]);
+    let kubeconfig = admin.with_file_name(format!("{name}.kubeconfig"));
+    std::fs::write(&kubeconfig, config.to_string()).expect("it can be written");
+    kubeconfig
 }
 
 /// Path of the definitions.

@@ -46,22 +46,12 @@ fn main() -> ExitCode {
     }
     // Scenarios mostly wait for pods; six of them keep two cores busy.
     arguments.test_threads.get_or_insert(6);
-    let cluster = Cluster::disposable("e2e-behaviour")
-        .nodes(3)
-        .without_statefulset_controller()
-        .start()
-        .expect("a cluster");
-    let kubeconfig = cluster.kubeconfig_path().to_owned();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
-        let api = Api::connect(&kubeconfig).await;
-        suite::install_crds(&api, suite::without_rules).await;
-        crd::store_bad_sets(&api).await;
-        suite::install_crds(&api, std::convert::identity).await;
+    let cluster = suite::start(Cluster::disposable("e2e-behaviour").nodes(3), async |api| {
+        suite::install_crds(api, suite::without_rules).await;
+        crd::store_bad_sets(api).await;
+        suite::install_crds(api, std::convert::identity).await;
     });
+    let kubeconfig = cluster.kubeconfig_path().to_owned();
     let manager = Manager::alone(&kubeconfig);
     let lab = Lab {
         kubeconfig: Arc::new(kubeconfig),
@@ -69,12 +59,7 @@ fn main() -> ExitCode {
     };
     let conclusion = libtest_mimic::run(&arguments, trials(&lab));
     if conclusion.has_failed() {
-        let log = manager.log();
-        let tail: Vec<&str> = log.lines().rev().take(60).collect();
-        eprintln!(
-            "the manager's last words:\n{}",
-            tail.into_iter().rev().collect::<Vec<_>>().join("\n")
-        );
+        suite::print_last_words(&manager, 60);
     }
     drop(manager);
     drop(cluster);

@@ -93,6 +93,10 @@ fn main() -> ExitCode {
             "lifecycle::over_an_older_definition",
             lifecycle::over_an_older_definition,
         ),
+        trial(
+            "lifecycle::over_what_our_managers_wrote",
+            lifecycle::over_what_our_managers_wrote,
+        ),
         trial("lifecycle::there_and_gone_again", lifecycle::there_and_gone_again),
         trial(
             "rights::each_is_used_and_none_is_missing",

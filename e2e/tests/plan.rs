@@ -33,41 +33,25 @@ fn main() -> ExitCode {
     }
     // Times are compared with nothing, but a busy machine is to keep the order of what takes equally long.
     arguments.test_threads.get_or_insert(3);
-    let cluster = Cluster::disposable("e2e-plan")
-        .nodes(3)
-        .without_statefulset_controller()
-        .audit_log()
-        .start()
-        .expect("a cluster");
+    let cluster = suite::start(Cluster::disposable("e2e-plan").nodes(3).audit_log(), async |api| {
+        suite::install_crds(api, std::convert::identity).await;
+    });
     let user = |name: &str, groups: &[&str]| Arc::new(cluster.user_kubeconfig(name, groups).expect("a kubeconfig"));
     let lab = Lab {
         admin: Arc::new(cluster.kubeconfig_path().to_owned()),
         planner: user(PLANNER, &["system:masters"]),
         nobody: user("nobody", &["nobodies"]),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
-        let api = Api::connect(&lab.admin).await;
-        suite::install_crds(&api, std::convert::identity).await;
-    });
     let manager = Manager::alone(&lab.admin);
     let conclusion = libtest_mimic::run(&arguments, changes::trials(&lab));
     if conclusion.has_failed() {
-        let log = manager.log();
-        let tail: Vec<&str> = log.lines().rev().take(40).collect();
-        eprintln!(
-            "the manager's last words:\n{}",
-            tail.into_iter().rev().collect::<Vec<_>>().join("\n")
-        );
+        suite::print_last_words(&manager, 40);
     }
     // Last, since it looks at everything that was done.
     let audit = Trial::test("plan::nothing_was_written", {
         let (lab, log) = (lab.clone(), cluster.audit_log_path().to_owned());
         move || {
-            runtime.block_on(nothing_was_written(&lab, &log));
+            suite::wait_for(nothing_was_written(&lab, &log));
             Ok(())
         }
     });

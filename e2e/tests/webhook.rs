@@ -40,21 +40,11 @@ fn main() -> ExitCode {
     }
     // Registrations are the cluster's: one scenario at a time.
     arguments.test_threads = Some(1);
-    let cluster = Cluster::disposable("e2e-webhook")
-        .nodes(3)
-        .without_statefulset_controller()
-        .start()
-        .expect("a cluster");
-    let kubeconfig = cluster.kubeconfig_path().to_owned();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
-        let api = Api::connect(&kubeconfig).await;
-        suite::install_crds(&api, std::convert::identity).await;
-        suite::make_namespace(&api, "flotilla-system").await;
+    let cluster = suite::start(Cluster::disposable("e2e-webhook").nodes(3), async |api| {
+        suite::install_crds(api, std::convert::identity).await;
+        suite::make_namespace(api, "flotilla-system").await;
     });
+    let kubeconfig = cluster.kubeconfig_path().to_owned();
     let lab = Lab {
         kubeconfig: Arc::new(kubeconfig),
     };

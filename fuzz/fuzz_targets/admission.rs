@@ -1,4 +1,4 @@
 //! Target `admission` for cargo-fuzz.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| flotilla_fuzz::admission(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| drop(flotilla_fuzz::admission::run(input)));

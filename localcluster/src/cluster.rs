@@ -373,6 +373,11 @@ impl Cluster {
         &self.audit_log
     }
 
+    /// The socket of the real node's container runtime, if there is a real node.
+    pub fn runtime_socket(&self) -> Option<PathBuf> {
+        self.node().map(|node| node.socket())
+    }
+
     /// A kubeconfig for a user of this name in these groups.
     pub fn user_kubeconfig(&self, user: &str, groups: &[&str]) -> Result<PathBuf, Error> {
         self.pki.sign(user, user, groups, &[])?;

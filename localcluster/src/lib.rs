@@ -21,4 +21,4 @@ pub use cluster::{Builder, Cluster, names};
 pub use component::Component;
 pub use error::Error;
 pub use node::real_node_unavailable;
-pub use process::{cpu_seconds_of, peak_rss_bytes_of};
+pub use process::{cpu_seconds_of, peak_rss_bytes_of, thread_cpu_seconds_of};

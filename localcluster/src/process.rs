@@ -119,6 +119,21 @@ pub fn cpu_seconds_of(pid: u32) -> Option<f64> {
     stat(pid).map(|s| s.ticks as f64 / TICKS_PER_SECOND)
 }
 
+/// Processor time that the threads of this name in a process have used, in seconds.
+pub fn thread_cpu_seconds_of(pid: u32, name: &str) -> Option<f64> {
+    let threads = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("task")).ok()?;
+    let has_name = |thread: &PathBuf| fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    // Nanoseconds on a processor, then two other numbers.
+    let spent = |thread: PathBuf| {
+        let text = fs::read_to_string(thread.join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    let named = threads.flatten().map(|entry| entry.path()).filter(has_name);
+    let nanoseconds: u64 = named.map(spent).sum::<Option<u64>>()?;
+    #[allow(clippy::cast_precision_loss)] // Nanoseconds fit 52 bits for weeks.
+    (nanoseconds > 0).then(|| nanoseconds as f64 / 1e9)
+}
+
 /// The most memory that a process has held at once, in bytes.
 pub fn peak_rss_bytes_of(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("flotilla-install", &["flotilla-api"]),
     ("flotilla-model", &["flotilla-api"]),
     ("flotilla-controllers", &["flotilla-api", "flotilla-model"]),
+    ("flotilla-agent", &["flotilla-api", "flotilla-model"]),
     (
         "flotilla-admission",
         &["flotilla-api", "flotilla-apimachinery", "flotilla-model"],
@@ -26,6 +27,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-admission",
             "flotilla-engine",
         ],
+    ),
+    (
+        "flotilla-node",
+        &["flotilla-api", "flotilla-model", "flotilla-agent", "flotilla-engine"],
     ),
     (
         "flotilla-apiserver",
@@ -81,6 +86,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-simserver",
             "flotilla-playground",
             "flotilla-webhook",
+            "flotilla-node",
         ],
     ),
     ("flotilla-localcluster", &[]),
@@ -109,6 +115,7 @@ const PURE: &[&str] = &[
     "flotilla-model",
     "flotilla-controllers",
     "flotilla-admission",
+    "flotilla-agent",
 ];
 
 /// Crates that bring one of these.

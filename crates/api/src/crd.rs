@@ -372,6 +372,7 @@ mod tests {
 
     #[test]
     fn rule_6_both_versions_of_cloneset_check_their_strategy() {
+        use crate::messages as m;
         let crd = &crds()[1];
         let (hub, old) = (
             rules_of(&crd["spec"]["versions"][0]),
@@ -379,7 +380,6 @@ mod tests {
         );
         let only =
             |a: &[String], b: &[String]| -> Vec<String> { a.iter().filter(|m| !b.contains(m)).cloned().collect() };
-        use crate::messages as m;
         assert_eq!(only(&hub, &old), [m::POD_UPDATE_POLICY, m::UPDATE_TYPE]);
         assert_eq!(only(&old, &hub), [m::PROGRESS_DEADLINE, m::CLONE_UPDATE_TYPE]);
     }

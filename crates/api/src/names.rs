@@ -86,6 +86,8 @@ pub const SKIP_UNREACHABLE: &str = "flotilla.rs/skip-unreachable";
 pub const PRE_DOWNLOAD_RECREATE: &str = "flotilla.rs/pre-download-recreate";
 /// Opt-in on a set: the NodeFailurePolicy by which its pods are recovered from failed nodes.
 pub const NODE_FAILURE_POLICY: &str = "flotilla.rs/node-failure-policy";
+/// Variables that injected sidecars get: they refer to metadata and never make a container restart.
+pub const ENV_NOT_COUNTED: [&str; 2] = ["SIDECARSET_VERSION", "SIDECARSET_VERSION_ALT"];
 
 /// Label of a pod of a CloneSet and of its claims: the five letters at the end of the pod's name.
 pub const INSTANCE_ID_LABEL: &str = "apps.kruise.io/cloneset-instance-id";

@@ -12,7 +12,8 @@ mod decide;
 #[cfg(test)]
 mod tests;
 
-use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource};
+use flotilla_model::records::PodTrouble;
+use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, WaitCause};
 
 /// What a pod's name gets behind it as the name of its barrier.
 const SUFFIX: &str = "-barrier";
@@ -30,6 +31,23 @@ fn has_barrier(pod: &PodRecord) -> bool {
 /// The key of a pod's barrier.
 fn barrier_of(pod: &ObjectKey) -> ObjectKey {
     pod.sibling(format!("{}{SUFFIX}", pod.name))
+}
+
+/// Why the kubelet does not start a container, if it misses the key of its barrier: what it says of a config map, in our words.
+pub(crate) fn held_at_barrier(pod: &PodRecord, trouble: &PodTrouble) -> Option<WaitCause> {
+    let barrier = barrier_of(&pod.meta.key).name;
+    // Another config map of the container may be what is missing.
+    if trouble.reason != "CreateContainerConfigError" || !trouble.message.contains(&*barrier) {
+        return None;
+    }
+    let detail = pod.detail.as_ref()?;
+    let priority = detail.container(&trouble.container)?.0.priority?;
+    Some(WaitCause::LaunchBarrier {
+        container: trouble.container.clone(),
+        barrier: barrier.to_string(),
+        key: format!("p_{priority}"),
+        behind: decide::not_up_above(detail, priority),
+    })
 }
 
 impl Controller for LaunchController {

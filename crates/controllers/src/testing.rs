@@ -75,6 +75,7 @@ pub(crate) fn detail(containers: &[(&str, Option<i64>)]) -> PodDetail {
         }),
         finalizers: Arc::new([]),
         annotations: Labels::default(),
+        is_annotated: false,
         statuses: containers.iter().map(|_| Some(container_status("v1"))).collect(),
         observed_generation: 0,
         generation: 1,
@@ -83,6 +84,7 @@ pub(crate) fn detail(containers: &[(&str, Option<i64>)]) -> PodDetail {
         kruise_ready: gate(1),
         resize_pending: None,
         resize_in_progress: false,
+        plainly_done: flotilla_model::Memo::default(),
     }
 }
 
@@ -160,6 +162,7 @@ impl PodFixture {
                 .collect();
             let all = kept.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain([(key, value)]);
             d.annotations = all.collect();
+            d.is_annotated = true;
         })
     }
     pub(crate) fn on(mut self, node: Option<&str>) -> Self {
@@ -663,4 +666,42 @@ pub(crate) fn brief(decision: &flotilla_model::Decision) -> Vec<String> {
         Command::Read { resource, key } => format!("?{}{}", noun(*resource), key.name),
     };
     decision.commands().map(|c| line(&c.command)).collect()
+}
+
+/// What a patch of a pod sets: of a JSON patch, the merge patch that sets the same.
+pub(crate) fn folded(body: &Value) -> Value {
+    if !body.is_array() {
+        return body.clone();
+    }
+    let mut all = Value::Null;
+    let operations = || body.as_array().into_iter().flatten();
+    let names = operations().filter(|o| o["op"] == "test" && o["path"].as_str().is_some_and(|p| p.ends_with("/name")));
+    let names: BTreeMap<String, Value> = names
+        .filter_map(|o| {
+            Some((
+                o["path"].as_str()?.strip_suffix("/name")?.to_owned(),
+                o["value"].clone(),
+            ))
+        })
+        .collect();
+    for operation in operations().filter(|o| o["op"] != "test") {
+        let path = operation["path"].as_str().unwrap_or_default();
+        if let Some((container, name)) = names.iter().find(|(at, _)| path.starts_with(at.as_str())) {
+            let fields = path[container.len()..].split('/').skip(1);
+            let list = &mut all["spec"]["containers"];
+            if list.is_null() {
+                *list = Value::Array(Vec::new());
+            }
+            let list = list.as_array_mut().expect("it was made here");
+            if !list.iter().any(|c| c["name"] == *name) {
+                list.push(json!({"name": name}));
+            }
+            let entry = list.iter_mut().find(|c| c["name"] == *name).expect("it is there");
+            *fields.fold(entry, |at, field| &mut at[field]) = operation["value"].clone();
+        } else if path.starts_with("/metadata/") && operation["value"] != json!({}) {
+            let fields = path.split('/').skip(1).map(|f| f.replace("~1", "/"));
+            *fields.fold(&mut all, |at, field| &mut at[field]) = operation["value"].clone();
+        }
+    }
+    all
 }

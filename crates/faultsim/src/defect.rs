@@ -1,6 +1,10 @@
 //! Known defects that can be planted, to see whether the simulator finds them. Never in the code of the manager itself: each one
 //! alters what a controller sees or says, or what the simulated shell does with it.
 
+mod in_place;
+
+pub(crate) use in_place::says;
+
 use crate::judge::{is_available, ordinal_in};
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::PodManagement;
@@ -55,11 +59,41 @@ pub enum Defect {
     PromoteEarly,
     /// No condition says what is in the way.
     SilentWait,
+    /// The hook is not looked at before a pod is updated in place.
+    NoUpdateHook,
+    /// The hook is not looked at before a pod is deleted.
+    NoDeleteHook,
+    /// Containers change as soon as their pod has left service, without the grace period.
+    NoGracePeriod,
+    /// Containers change although their pod has not left service.
+    ChangeInService,
+    /// A pod that a hook holds stays in service although the hook asks for the contrary.
+    HookKeepsServing,
+    /// A pod that has left service for its update is not put back.
+    GateLeftDown,
+    /// The key by which a hook keeps a pod out of service is left behind.
+    KeyLeftBehind,
+    /// InPlaceOnly makes pods again.
+    InPlaceOnlyDeletes,
+    /// The image in a pod's spec is taken for the one that runs.
+    DoneByImageText,
+    /// A pod leaves service for other resources, as for another image.
+    ResizeLeavesService,
+    /// What puts a pod back into service holds whatever has happened since it was decided.
+    PutBackUntested,
+    /// What changes a pod in place holds whatever has happened since it was decided.
+    ChangeUntested,
+    /// The budget forgets pods whose update in place is on its way.
+    ForgetInFlight,
+    /// A pod whose resources change without a restart uses the budget.
+    ResizeUsesBudget,
+    /// Pods are made without the gate by which hooks take them out of service, as if a webhook put it in.
+    NoHookGate,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 20] = [
+    pub const ALL: [Defect; 35] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -80,6 +114,21 @@ impl Defect {
         Defect::ForgetHistory,
         Defect::PromoteEarly,
         Defect::SilentWait,
+        Defect::NoUpdateHook,
+        Defect::NoDeleteHook,
+        Defect::NoGracePeriod,
+        Defect::ChangeInService,
+        Defect::HookKeepsServing,
+        Defect::GateLeftDown,
+        Defect::KeyLeftBehind,
+        Defect::InPlaceOnlyDeletes,
+        Defect::DoneByImageText,
+        Defect::ResizeLeavesService,
+        Defect::PutBackUntested,
+        Defect::ChangeUntested,
+        Defect::ForgetInFlight,
+        Defect::ResizeUsesBudget,
+        Defect::NoHookGate,
     ];
 
     /// What the defect makes of a decision.
@@ -126,7 +175,7 @@ impl Defect {
                     status.desired["passes"] = json!(status.resource_version);
                 }
             }
-            _ => {}
+            _ => in_place::spoil(self, decision),
         }
     }
 }
@@ -238,6 +287,7 @@ pub(crate) struct Altered<'a> {
     inner: &'a dyn Reader,
     set: Arc<SetRecord>,
     revisions: Option<Vec<Arc<RevisionRecord>>>,
+    pods: Option<in_place::Pods>,
 }
 
 impl<'a> Altered<'a> {
@@ -265,9 +315,10 @@ impl<'a> Altered<'a> {
                 let all = inner.revisions_of(&set.meta.uid);
                 revisions = Some(all.iter().max_by_key(|r| r.number).cloned().into_iter().collect());
             }
-            _ => {}
+            _ => in_place::alter_set(defect, spec, inner.pods_of(&set.meta.uid)),
         }
         Altered {
+            pods: in_place::Pods::new(defect, inner, set),
             inner,
             set: Arc::new(altered),
             revisions,
@@ -288,11 +339,15 @@ impl Reader for Altered<'_> {
     }
 
     fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
-        self.inner.pod(key)
+        let altered = self.pods.as_ref().and_then(|pods| pods.get(key));
+        altered.or_else(|| self.inner.pod(key))
     }
 
     fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>] {
-        self.inner.pods_of(owner)
+        match &self.pods {
+            Some(pods) if *owner == self.set.meta.uid => pods.all(),
+            _ => self.inner.pods_of(owner),
+        }
     }
 
     fn orphan_pods(&self, namespace: &str) -> &[Arc<PodRecord>] {

@@ -4,13 +4,16 @@ use crate::judge::{Verdict, require};
 use crate::run::World;
 use fastrand::Rng;
 use flotilla_engine::wire::Object;
-use flotilla_model::{PatchKind, PodRecord, Resource};
-use flotilla_sim::server::{Actor, Server};
+use flotilla_model::{PatchKind, PodRecord, Resource, Timestamp};
+use flotilla_sim::server::{Actor, Server, Stored};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const STATE: &str = "lifecycle.apps.kruise.io/state";
-const GATE: &str = "InPlaceUpdateReady";
-const HOOK_GATE: &str = "KruisePodReady";
+pub(crate) const GATE: &str = "InPlaceUpdateReady";
+pub(crate) const HOOK_GATE: &str = "KruisePodReady";
+const STATE_NOTE: &str = "apps.kruise.io/inplace-update-state";
+const GRACE_NOTE: &str = "apps.kruise.io/inplace-update-grace";
 /// What users hold a pod by: a label with its value, or a finalizer.
 const LABEL: (&str, &str) = ("hook.example.com/serves", "true");
 const FINALIZER: &str = "hook.example.com/serves";
@@ -64,10 +67,10 @@ impl InPlace {
             rolling["inPlaceUpdateStrategy"] = json!({"gracePeriodSeconds": self.grace_s});
         }
         let template = &mut set["spec"]["template"];
+        // The gate of hooks is put in by controllers: there is no webhook here.
         template["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
         template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "100m"}});
         if let Some(hook) = self.hook {
-            template["spec"]["readinessGates"] = json!([{"conditionType": GATE}, {"conditionType": HOOK_GATE}]);
             hook.complete(set);
         }
     }
@@ -91,33 +94,38 @@ impl Hook {
         }
     }
 
-    /// Whether it holds a pod up.
-    fn holds(self, pod: &PodRecord) -> bool {
+    /// Whether it holds a pod with these finalizers up.
+    fn holds(self, pod: &PodRecord, finalizers: &[&str]) -> bool {
         if self.is_finalizer {
-            let detail = pod.detail.as_ref();
-            detail.is_some_and(|d| d.finalizers.iter().any(|f| **f == *FINALIZER))
+            finalizers.contains(&FINALIZER)
         } else {
             pod.label(LABEL.0) == Some(LABEL.1)
         }
     }
 
-    /// The JSON patch by which a user lets a pod go, or holds it again.
-    fn patch(self, pod: &PodRecord, holds: bool) -> Value {
+    /// The JSON patch by which a user lets a pod with these finalizers go, or holds it again.
+    fn patch(self, finalizers: &[&str], holds: bool) -> Value {
         if !self.is_finalizer {
             let value = holds.then_some(LABEL.1);
             return json!({"metadata": {"labels": {LABEL.0: value}}});
         }
-        let known = pod.detail.iter().flat_map(|d| d.finalizers.iter());
-        let mut all: Vec<String> = known.map(ToString::to_string).filter(|f| f != FINALIZER).collect();
+        let mut all: Vec<&str> = finalizers.iter().copied().filter(|f| *f != FINALIZER).collect();
         if holds {
-            all.push(FINALIZER.to_owned());
+            all.push(FINALIZER);
         }
         json!({"metadata": {"finalizers": all}})
     }
 }
 
+/// A pod's finalizers as they are stored: its record does not tell them while it belongs to nobody.
+fn finalizers_of(stored: &Stored) -> Vec<String> {
+    let all = stored.value().pointer("/metadata/finalizers").cloned();
+    let all = all.and_then(|all| serde_json::from_value(all).ok());
+    all.unwrap_or_default()
+}
+
 /// A pod's place in its lifecycle.
-fn state(pod: &PodRecord) -> &str {
+pub(crate) fn state(pod: &PodRecord) -> &str {
     pod.label(STATE).unwrap_or("Normal")
 }
 
@@ -127,26 +135,30 @@ impl World {
         let Some(hook) = self.schedule.set.in_place.and_then(|in_place| in_place.hook) else {
             return;
         };
-        let all = self.cluster.server.all(Resource::Pods).filter_map(|s| match &s.object {
-            Some(Object::Pod(pod)) => Some(pod.clone()),
-            _ => None,
-        });
-        let pods: Vec<_> = all.collect();
-        for pod in pods {
-            let (holds, wanted) = match state(&pod) {
-                _ if pod.is_terminating() => (hook.holds(&pod), false),
-                "PreparingUpdate" | "PreparingDelete" => (hook.holds(&pod), false),
-                "Updated" | "PreparingNormal" => (hook.holds(&pod), true),
+        let mut patches = Vec::new();
+        for stored in self.cluster.server.all(Resource::Pods) {
+            let Some(Object::Pod(pod)) = &stored.object else {
+                continue;
+            };
+            let finalizers = finalizers_of(stored);
+            let finalizers: Vec<&str> = finalizers.iter().map(String::as_str).collect();
+            let holds = hook.holds(pod, &finalizers);
+            let wanted = match state(pod) {
+                _ if pod.is_terminating() => false,
+                "PreparingUpdate" | "PreparingDelete" => false,
+                "Updated" | "PreparingNormal" => true,
                 _ => continue,
             };
             if holds != wanted {
-                let patch = hook.patch(&pod, wanted);
-                // It was there a moment ago.
-                let _ =
-                    self.cluster
-                        .server
-                        .patch(Actor::User, Resource::Pods, &pod.meta.key, (PatchKind::Merge, &patch));
+                patches.push((pod.meta.key.clone(), hook.patch(&finalizers, wanted)));
             }
+        }
+        for (key, patch) in patches {
+            // It was there a moment ago.
+            let _ = self
+                .cluster
+                .server
+                .patch(Actor::User, Resource::Pods, &key, (PatchKind::Merge, &patch));
         }
     }
 
@@ -164,14 +176,20 @@ impl World {
 }
 
 /// Whether a patch of a pod changes what its containers are made from, or takes it out of service.
+// Independent facts, not a state.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     /// An image is another.
     pub(crate) image: bool,
     /// The gate of updates goes down.
     pub(crate) leaves_service: bool,
+    /// The gate of updates goes up.
+    pub(crate) comes_back: bool,
     /// The revision is another.
     pub(crate) revision: bool,
+    /// It is prepared for its update, or for its deletion, and not available from then on.
+    pub(crate) prepares: bool,
 }
 
 impl Change {
@@ -180,18 +198,75 @@ impl Change {
             let containers = pod.detail.iter().flat_map(|d| &d.spec.containers);
             containers.map(|c| c.image.to_string()).collect()
         };
-        let is_in_service = |pod: &PodRecord| {
-            let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
-            gate.is_some_and(|gate| gate.is_true)
-        };
         // Of a pod that is adopted or let go, only one of them says what its containers are.
         let is_known = before.detail.is_some() && after.detail.is_some();
         Change {
             image: is_known && images(before) != images(after),
             leaves_service: is_known && is_in_service(before) && !is_in_service(after),
+            comes_back: is_known && !is_in_service(before) && is_in_service(after),
             revision: before.revision() != after.revision(),
+            prepares: state(before) != state(after) && ["PreparingUpdate", "PreparingDelete"].contains(&state(after)),
         }
     }
+}
+
+/// Whether the gate of updates lets a pod serve.
+pub(crate) fn is_in_service(pod: &PodRecord) -> bool {
+    let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
+    gate.is_some_and(|gate| gate.is_true)
+}
+
+/// A change by a manager follows the course of an update (rules 4.3, 4.6 and 4.8). `now`: by the manager's clock; `apart`: how far the
+/// clocks of managers are.
+pub(crate) fn in_course(
+    plan: Option<InPlace>,
+    (before, after): (&PodRecord, &PodRecord),
+    now: Timestamp,
+    apart: Duration,
+) -> Verdict {
+    let (change, name) = (Change::of(before, after), before.name());
+    if change.comes_back {
+        require(runs_what_is_asked(before), "4.6 completion", || {
+            format!("{name} is put back into service before its containers run what it asks for")
+        })?;
+    }
+    let Some(plan) = plan else { return Ok(()) };
+    let marks = plan.hook.is_some_and(|hook| hook.before_update && hook.leaves_service);
+    let begins = state(before) == "PreparingUpdate" && state(after) == "Updating";
+    let key = before.detail.as_ref().and_then(|d| d.kruise_ready.as_ref());
+    let serves = key.is_some_and(|condition| condition.is_true);
+    require(!(marks && begins && serves), "4.8 hooks", || {
+        format!("{name} was held by its hook, which takes it out of service, and serves")
+    })?;
+    if !change.image {
+        return Ok(());
+    }
+    require(!is_in_service(before), "4.3 out of service", || {
+        format!("the images of {name} are changed while it is in service")
+    })?;
+    let grace = Duration::from_secs(u64::try_from(plan.grace_s).unwrap_or(0));
+    let lasted = grace_began(before).map(|began| now.since(began));
+    require(
+        grace.is_zero() || lasted.is_some_and(|lasted| lasted + apart >= grace),
+        "4.3 grace period",
+        || format!("the images of {name} are changed {lasted:?} after its grace period of {grace:?} began"),
+    )
+}
+
+/// When a pod's grace period began, if it has one.
+fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
+    let annotations = &pod.detail.as_ref()?.annotations;
+    annotations.get(GRACE_NOTE)?;
+    let note: Value = serde_json::from_str(annotations.get(STATE_NOTE)?).ok()?;
+    note["updateTimestamp"].as_str()?.parse().ok()
+}
+
+/// Whether all containers that the kubelet has told of run what is asked for. That the image is another than before, which is all that
+/// rule 4.6 names, is not enough after two updates in a row: it may be the image between.
+fn runs_what_is_asked(pod: &PodRecord) -> bool {
+    let Some(detail) = &pod.detail else { return true };
+    let mut known = detail.containers().filter_map(|(spec, status)| Some((spec, status?)));
+    known.all(|(spec, status)| spec.image == status.image)
 }
 
 /// A pod that is held up is neither deleted nor changed (rules 3.8 and 4.2).
@@ -204,9 +279,11 @@ pub(crate) fn unheld(in_place: Option<InPlace>, pod: &PodRecord, is_delete: bool
     } else {
         hook.before_update
     };
+    let detail = pod.detail.iter().flat_map(|d| d.finalizers.iter());
+    let finalizers: Vec<&str> = detail.map(|f| &**f).collect();
     let is_under_way = !is_delete && state(pod) == "Updating";
     let rule = if is_delete { "3.8 hooks" } else { "4.2 hooks" };
-    require(!minds || is_under_way || !hook.holds(pod), rule, || {
+    require(!minds || is_under_way || !hook.holds(pod, &finalizers), rule, || {
         let what = if is_delete { "deleted" } else { "updated" };
         format!(
             "{} is {what} while its users hold it, in state {}",
@@ -224,10 +301,13 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
         };
         let Some(detail) = &pod.detail else { continue };
         let name = pod.name();
+        if let Some(what) = another_container(server, pod, &stored.value()) {
+            return Err(what);
+        }
         if state(pod) != "Normal" {
             return Err(format!("{name} is in state {}", state(pod)));
         }
-        if detail.annotations.get("apps.kruise.io/inplace-update-grace").is_some() {
+        if detail.annotations.get(GRACE_NOTE).is_some() {
             return Err(format!("{name} has a grace period that never ends"));
         }
         for (gate, condition) in [(GATE, &detail.in_place_ready), (HOOK_GATE, &detail.kruise_ready)] {
@@ -237,4 +317,22 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// In what a pod's container is not that of its revision, whatever its label says.
+fn another_container(server: &Server, pod: &PodRecord, value: &Value) -> Option<String> {
+    let revision = pod.meta.key.sibling(pod.revision()?);
+    let revision = server.get(Resource::Revisions, &revision)?.value();
+    for field in ["image", "resources/requests/cpu"] {
+        let path = format!("/spec/containers/0/{field}");
+        let wanted = revision.pointer(&format!("/data/spec/template{path}"));
+        let found = value.pointer(&path);
+        if wanted != found {
+            return Some(format!(
+                "{} has {field} {found:?}, and its revision {wanted:?}",
+                pod.name()
+            ));
+        }
+    }
+    None
 }

@@ -14,6 +14,7 @@ pub(crate) mod view;
 
 pub(crate) use truth::{Judge, Scene, Writing};
 
+use crate::in_place::{is_in_service, state};
 use flotilla_model::{PodRecord, SetRecord, Timestamp};
 use std::fmt;
 
@@ -70,8 +71,13 @@ pub(crate) fn is_available(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> 
     available_from(pod, set).is_some_and(|from| now >= from)
 }
 
-/// From when on a pod is available to a set, if nothing happens to it (rule 1.5).
+/// From when on a pod is available to a set, if nothing happens to it (rules 1.5 and 4.8).
 pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timestamp> {
+    // One that gets other resources without a restart stays in service, and is available (rule 8.18).
+    let is_gentle = state(pod) == "Updating" && is_in_service(pod);
+    if state(pod) != "Normal" && !is_gentle {
+        return None;
+    }
     let min_ready = set.spec.min_ready;
     match pod.ready.since.filter(|_| pod.is_healthy()) {
         Some(since) if !min_ready.is_zero() => Some(since + min_ready),

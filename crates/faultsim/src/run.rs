@@ -135,10 +135,7 @@ impl World {
             writes: 0,
             admissions: Vec::new(),
             agenda: Agenda::default(),
-            judge: Judge::new(
-                schedule.skews_ms.iter().copied().max().unwrap_or(0).max(0),
-                schedule.set.in_place,
-            ),
+            judge: Judge::new(schedule.skews_ms, schedule.set.in_place),
             stage: Stage::Busy,
             settled_after_ms: 0,
             changed_at_ms: 0,

@@ -36,7 +36,7 @@ pub enum FaultKind {
     Nodes,
     /// A quota, or a webhook of someone else, refuses or changes pods.
     Admission,
-    /// Pods of an Advanced set are updated in place, some with hooks that users mind, if it is asked for.
+    /// Pods of an Advanced set are updated in place, some with hooks that users mind.
     InPlace,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
@@ -44,7 +44,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 10] = [
+    pub const ALL: [FaultKind; 11] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -55,6 +55,7 @@ impl FaultKind {
         FaultKind::Users,
         FaultKind::Nodes,
         FaultKind::Admission,
+        FaultKind::InPlace,
     ];
 }
 
@@ -312,17 +313,14 @@ impl Schedule {
     /// The schedule of a seed.
     pub fn of_seed(seed: u64, wanted: &Wanted) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let is_in_place = wanted.faults.contains(&FaultKind::InPlace);
-        let kind = if is_in_place {
+        // Native sets do not know of it.
+        let is_asked_for = wanted.faults.contains(&FaultKind::InPlace);
+        let kind = if is_asked_for {
             Some(SetKind::Advanced)
         } else {
             wanted.kind
         };
         let mut set = set_plan(&mut rng, kind);
-        if is_in_place {
-            set.in_place = Some(InPlace::by_chance(&mut rng));
-            set.on_delete = false;
-        }
         set.replicas = wanted.pods.unwrap_or(set.replicas);
         let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
             // Few kinds at a time: each gets far, and all pairs come.
@@ -331,6 +329,11 @@ impl Schedule {
         } else {
             wanted.faults.clone()
         };
+        kinds.retain(|kind| *kind != FaultKind::InPlace || set.kind == SetKind::Advanced);
+        if kinds.contains(&FaultKind::InPlace) {
+            set.in_place = Some(InPlace::by_chance(&mut rng));
+            set.on_delete = false;
+        }
         kinds.sort();
         let two = kinds.contains(&FaultKind::Failover);
         let skew = |rng: &mut Rng| if two { rng.i64(-20_000..20_000) } else { 0 };

@@ -1,7 +1,9 @@
 //! What was typed. One source for parsing, `--help` and completions.
 
+mod agent;
 mod installing;
 
+pub use agent::AgentArgs;
 pub use installing::{InstallArgs, MigrateArgs, MigrateTo, PullPolicy, UninstallArgs};
 
 use crate::target::Target;
@@ -71,6 +73,9 @@ pub struct ClusterArgs {
 pub enum Command {
     /// Run the controllers.
     Manager(ManagerArgs),
+    /// Run the agent of a node: it lets updates in place change the environment that containers take from labels and annotations.
+    #[command(after_long_help = agent::AGENT)]
+    Agent(AgentArgs),
     /// Print the custom resource definitions, for `kubectl apply --server-side -f -`.
     Crds(CrdsArgs),
     /// Install Flotilla into a cluster, or bring an installation up to date.

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub mod agent;
 pub mod crds;
 pub mod install;
 pub mod manager;

@@ -9,6 +9,7 @@ mod cluster;
 mod commands;
 mod error;
 mod follow;
+mod logging;
 mod target;
 
 use args::{Args, Command};
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
 async fn run(args: Args) -> Result<Exit, error::Error> {
     match args.command {
         Command::Manager(manager) => commands::manager::run(&args.cluster, manager).await,
+        Command::Agent(agent) => commands::agent::run(&args.cluster, agent).await,
         Command::Crds(args) => commands::crds::run(&args),
         Command::Install(install) => commands::install::run(&args.cluster, install).await,
         Command::Uninstall(uninstall) => commands::uninstall::run(&args.cluster, uninstall).await,

@@ -115,6 +115,7 @@ mod tests {
             [
                 "Chart.yaml",
                 "templates/NOTES.txt",
+                "templates/agent.yaml",
                 "templates/crds.yaml",
                 "templates/deployment.yaml",
                 "templates/fairness.yaml",

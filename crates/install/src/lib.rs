@@ -4,6 +4,7 @@
 //! as a comment. [`objects`] fills the marks from [`Options`]; [`chart`] turns them into expressions of Helm. Nothing here talks to a
 //! cluster.
 
+mod agent;
 mod chart;
 pub mod definition;
 mod marks;
@@ -17,7 +18,7 @@ mod yaml;
 pub use chart::{File, chart};
 pub use marks::resolve;
 pub use objects::{Part, made_by_the_manager, manifests, objects, superset};
-pub use permissions::{PERMISSIONS, Permission, Scope, role_of_manager};
+pub use permissions::{AGENT_PERMISSIONS, PERMISSIONS, Permission, Scope, role_of_manager};
 pub use place::{Place, place};
 pub use settings::{Condition, Options, SETTINGS, Setting};
 
@@ -39,3 +40,9 @@ pub const PART_OF: &str = "flotilla";
 pub const WEBHOOK_PORT: u16 = 9443;
 /// Port of metrics, health and readiness in a manager's pod.
 pub const HTTP_PORT: u16 = 8080;
+/// Name of the agents: ServiceAccount, DaemonSet, role and its binding.
+pub const AGENT: &str = "flotilla-agent";
+/// Name of the policy that holds an agent to the pods of its node.
+pub const AGENT_POLICY: &str = "flotilla-agent-pod";
+/// Port of metrics, health and readiness in an agent's pod.
+pub const AGENT_PORT: u16 = 10221;

@@ -1,5 +1,6 @@
 //! All objects of an installation, in the order in which they are applied.
 
+use crate::agent;
 use crate::marks::{self, Comments};
 use crate::permissions::{Scope, role_of_manager};
 use crate::settings::{Condition, Options};
@@ -20,9 +21,14 @@ pub struct Part {
     pub object: Value,
 }
 
-/// Labels of every object.
+/// Labels of every object of the managers.
 pub(crate) fn labels() -> Value {
-    json!({"app.kubernetes.io/name": NAME, PART_OF_LABEL: PART_OF})
+    labels_of(NAME)
+}
+
+/// Labels of every object of this account.
+pub(crate) fn labels_of(name: &str) -> Value {
+    json!({"app.kubernetes.io/name": name, PART_OF_LABEL: PART_OF})
 }
 
 /// Labels of the managers' pods, by which everything selects them.
@@ -77,6 +83,8 @@ pub(crate) fn parts() -> Vec<Part> {
         Condition::ServiceMonitor,
         part("servicemonitor", service_monitor()),
     ));
+    let agents = agent::objects().into_iter();
+    parts.extend(agents.map(|object| only_with(Condition::Agent, part("agent", object))));
     parts
 }
 
@@ -113,9 +121,12 @@ pub fn superset(namespace: &str) -> Vec<Value> {
 fn namespace() -> Value {
     // The managers hold to the strictest standard; whatever else comes into this namespace is to do the same.
     let mut labels = labels();
-    for mode in ["enforce", "warn", "audit"] {
+    for mode in ["warn", "audit"] {
         labels[format!("pod-security.kubernetes.io/{mode}")] = json!("restricted");
     }
+    // Agents need a directory of their node, which only the weakest standard allows.
+    labels["$if:agent"] = json!({"pod-security.kubernetes.io/enforce": "privileged"});
+    labels["$if:!agent"] = json!({"pod-security.kubernetes.io/enforce": "restricted"});
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "${namespace}", "labels": labels}})
 }
 

@@ -250,6 +250,26 @@ pub const PERMISSIONS: &[Permission] = &[
     .only_with(Condition::Webhooks),
 ];
 
+/// Everything that the agent of a node may do. A policy holds it to its own node and to one annotation, which roles cannot.
+pub const AGENT_PERMISSIONS: &[Permission] = &[
+    cluster(
+        ("", "pods"),
+        &["get", "list", "watch"],
+        "The pods of the agent's node, which it always asks for by their node, so that an authorizer that looks at selectors can hold it to \
+         that. One is read anew right before a container of it is stopped.",
+    ),
+    cluster(
+        ("", "pods/status"),
+        &["patch"],
+        "What is found of a pod's containers is noted on it, in one annotation.",
+    ),
+    cluster(
+        ("events.k8s.io", "events"),
+        &["create"],
+        "Events of pods whose containers are stopped, and of a node without a runtime.",
+    ),
+];
+
 /// Names of our registrations.
 const REGISTRATIONS: &[&str] = &["flotilla-webhooks"];
 /// Names of our definitions.
@@ -257,13 +277,18 @@ const DEFINITIONS: &[&str] = &["statefulsets.apps.kruise.io", "clonesets.apps.kr
 
 /// The role of the manager in a scope, with its binding, as marked objects.
 pub fn role_of_manager(scope: Scope) -> [Value; 2] {
+    role_of(NAME, PERMISSIONS, scope, &crate::objects::labels())
+}
+
+/// The role of an account in a scope, with its binding.
+pub(crate) fn role_of(account: &str, permissions: &[Permission], scope: Scope, labels: &Value) -> [Value; 2] {
     let (role, binding) = match scope {
         Scope::Cluster => ("ClusterRole", "ClusterRoleBinding"),
         Scope::Own => ("Role", "RoleBinding"),
     };
-    let rules: Vec<Value> = PERMISSIONS.iter().filter(|p| p.scope == scope).map(rule).collect();
+    let rules: Vec<Value> = permissions.iter().filter(|p| p.scope == scope).map(rule).collect();
     let metadata = || {
-        let mut metadata = json!({"name": NAME, "labels": crate::objects::labels()});
+        let mut metadata = json!({"name": account, "labels": labels});
         if scope == Scope::Own {
             metadata["namespace"] = json!("${namespace}");
         }
@@ -273,8 +298,8 @@ pub fn role_of_manager(scope: Scope) -> [Value; 2] {
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": role, "metadata": metadata(), "rules": rules}),
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": binding, "metadata": metadata(),
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": NAME},
-            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": "${namespace}"}],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": account},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "${namespace}"}],
         }),
     ]
 }
@@ -298,7 +323,7 @@ mod tests {
 
     #[test]
     fn nothing_is_granted_that_need_not_be() {
-        for p in PERMISSIONS {
+        for p in PERMISSIONS.iter().chain(AGENT_PERMISSIONS) {
             assert!(p.why.ends_with('.') && p.why.len() > 20, "{p:?}");
             assert!(
                 !p.verbs.is_empty() && !p.resource.contains('*') && !p.group.contains('*'),

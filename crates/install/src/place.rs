@@ -31,7 +31,20 @@ const KINDS: &[(&str, &str, &str, bool)] = &[
     ("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "flowschemas", false),
     ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", true),
     ("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", true),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        false,
+    ),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        false,
+    ),
     ("apps/v1", "Deployment", "deployments", true),
+    ("apps/v1", "DaemonSet", "daemonsets", true),
     ("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors", true),
 ];
 

@@ -92,16 +92,19 @@ pub enum Condition {
     ServiceMonitor,
     /// The custom resource definitions are part of the installation.
     Crds,
+    /// Every node has an agent.
+    Agent,
 }
 
 impl Condition {
     /// All of them.
-    pub const ALL: [Condition; 5] = [
+    pub const ALL: [Condition; 6] = [
         Condition::NativeStatefulSet,
         Condition::Webhooks,
         Condition::NetworkPolicy,
         Condition::ServiceMonitor,
         Condition::Crds,
+        Condition::Agent,
     ];
 
     /// Its name in marks and among the values of the chart.
@@ -112,6 +115,7 @@ impl Condition {
             Condition::NetworkPolicy => "networkPolicy",
             Condition::ServiceMonitor => "serviceMonitor",
             Condition::Crds => "crds",
+            Condition::Agent => "agent",
         }
     }
 
@@ -240,6 +244,26 @@ pub const SETTINGS: &[Setting] = &[
         "log",
         "What the managers log: a level such as info, or directives such as info,flotilla_engine=debug.",
         r#"{"type": "string", "minLength": 1}"#,
+    ),
+    field(
+        "agent",
+        "An agent on every node, so that updates in place can change the environment that containers take from labels and annotations. It \
+         asks the container runtime through its socket, which is as good as being root on the node: the namespace has to allow that, with \
+         pod-security.kubernetes.io/enforce=privileged. It pulls no images ahead and recreates no containers on request.",
+        BOOLEAN,
+    ),
+    extra(
+        "agentRuntimeDirectory",
+        "The directory of the nodes in or below which the socket of their container runtime is. Better name the runtime's own, such as \
+         /run/containerd or /run/crio, than let agents see all of /run.",
+        r#"{"type": "string", "pattern": "^/."}"#,
+        r#""/run""#,
+    ),
+    extra(
+        "agentResources",
+        "What an agent may use.",
+        r#"{"type": "object"}"#,
+        r#"{"requests": {"cpu": "5m", "memory": "24Mi"}, "limits": {"memory": "64Mi"}}"#,
     ),
     extra(
         "extraArguments",

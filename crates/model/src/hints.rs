@@ -60,6 +60,9 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// `reason` of a change of resources that the pod's node could never give.
+    pub const NODE_TOO_SMALL: &str = "NodeTooSmall";
+
     /// This failure happened (again) at `now`; `previous` is the one before it, if nothing has succeeded since.
     pub fn follow(
         previous: Option<&Failure>,

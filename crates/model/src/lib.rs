@@ -4,11 +4,13 @@
 //! looks at them through a [`Reader`] and answers with a [`Decision`]: commands in stages, the status it wants, events, and a
 //! reason for everything it waits for. Nothing here does I/O, reads a clock, or draws a random number.
 
+pub mod containers_meta;
 pub mod controller;
 pub mod decision;
 pub mod hints;
 pub mod int_or_percent;
 pub mod intern;
+pub mod memo;
 pub mod meta;
 pub mod reader;
 pub mod records;
@@ -27,6 +29,7 @@ pub use decision::{
 pub use hints::{Failure, Hints};
 pub use int_or_percent::{IntOrPercent, Share};
 pub use intern::Interner;
+pub use memo::Memo;
 pub use meta::{Labels, Meta, ObjectKey, OwnerRef, Uid};
 pub use reader::Reader;
 pub use records::{ClaimRecord, ConfigMapRecord, NodeRecord, PodRecord, Record, RevisionRecord, StorageClassRecord};

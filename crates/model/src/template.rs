@@ -5,9 +5,12 @@
 //! normal form therefore works on JSON and removes what Kubernetes would fill in or ignore (rule 1.1.6); fields it has never
 //! heard of stay and count.
 
+mod encoded;
+pub mod in_place;
 mod normal;
 mod quantity;
 
+pub use encoded::encoded;
 pub use normal::{normal_form, without_resources};
 pub use quantity::{canonical_quantity, parse_bytes, parse_millis};
 

@@ -43,6 +43,17 @@ pub enum WaitCause {
         /// What the kubelet says.
         message: String,
     },
+    /// A container must not start before others (container launch priority), and the key that lets it go is not there yet.
+    LaunchBarrier {
+        /// The container.
+        container: String,
+        /// The config map that the kubelet looks into.
+        barrier: String,
+        /// The key that it misses.
+        key: String,
+        /// Containers that have to be up before; none if the key should be there already.
+        behind: Vec<String>,
+    },
     /// The pod is ready, but not yet for as long as is asked.
     PodNotAvailable {
         /// What is left, in milliseconds.
@@ -282,7 +293,7 @@ impl WaitCause {
                 _ => "lifecycle.inPlaceUpdate",
             },
             WaitCause::InPlaceGrace { .. } => "inPlaceUpdateStrategy.gracePeriodSeconds",
-            WaitCause::InPlaceBatch { .. } => "container launch priority",
+            WaitCause::InPlaceBatch { .. } | WaitCause::LaunchBarrier { .. } => "container launch priority",
             WaitCause::InPlaceRestart { .. } | WaitCause::InPlaceEnvironment { .. } | WaitCause::InPlaceUnreadable => {
                 "an update in place is complete when its containers are"
             }
@@ -359,7 +370,7 @@ impl WaitCause {
         })
     }
 
-    /// What the user can do about a hook or an update in place.
+    /// What the user can do about a hook, a launch barrier or an update in place.
     fn advice_in_place(&self, subject: &str) -> Option<String> {
         Some(match self {
             WaitCause::HookHolds { markers, .. } => {
@@ -374,6 +385,10 @@ impl WaitCause {
                     markers.join(", ")
                 )
             }
+            WaitCause::LaunchBarrier { barrier, behind, .. } => match behind.first() {
+                Some(first) => format!("see kubectl describe pod {subject} and kubectl logs {subject} -c {first}"),
+                None => format!("see kubectl describe configmap {barrier}: it has to belong to pod {subject}"),
+            },
             WaitCause::InPlaceBatch { .. } => format!("see kubectl describe pod {subject}"),
             WaitCause::InPlaceRestart { container } => {
                 format!("see kubectl describe pod {subject} and kubectl logs {subject} -c {container}")
@@ -475,11 +490,26 @@ impl fmt::Display for WaitCause {
 }
 
 impl WaitCause {
-    /// What is said of a hook or an update in place.
+    /// What is said of a hook, a launch barrier or an update in place.
     fn fmt_in_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WaitCause::HookLacks { hook, markers } => write!(f, "hook {hook} waits for {}", short_list(markers)),
             WaitCause::HookHolds { hook, markers } => write!(f, "hook {hook} holds it by {}", short_list(markers)),
+            WaitCause::LaunchBarrier {
+                container,
+                barrier,
+                key,
+                behind,
+            } => {
+                write!(
+                    f,
+                    "container {container} waits for key {key} of its launch barrier, config map {barrier}"
+                )?;
+                match behind.as_slice() {
+                    [] => Ok(()),
+                    names => write!(f, ", which comes when {} can be used", short_list(names)),
+                }
+            }
             WaitCause::InPlaceGrace { remaining } => {
                 write!(f, "out of service, and changed in place in {}", seconds(*remaining))
             }

@@ -2,7 +2,8 @@
 
 use flotilla_admission::{Found, Memory, RevisionInUse};
 use flotilla_engine::core::census::{ByNamespace, Census};
-use flotilla_model::StorageClassRecord;
+use flotilla_model::{ObjectKey, RevisionRecord, StorageClassRecord};
+use std::sync::Arc;
 
 /// A census as admission asks it.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +19,13 @@ impl Knowledge {
         Knowledge { census, only_namespace }
     }
 
+    /// Whether the caches do not reach as far as this namespace.
+    fn is_elsewhere(&self, namespace: &str) -> bool {
+        self.only_namespace.as_deref().is_some_and(|only| only != namespace)
+    }
+
     fn count(&self, numbers: Option<&ByNamespace>, namespace: &str) -> Option<usize> {
-        if self.only_namespace.as_deref().is_some_and(|only| only != namespace) {
+        if self.is_elsewhere(namespace) {
             return None;
         }
         numbers.map(|numbers| numbers.get(namespace).copied().unwrap_or(0))
@@ -63,29 +69,47 @@ impl Memory for Knowledge {
         }
     }
 
-    /// Templates are not copied for every set: the stored template is compared with alone.
-    fn revisions_in_use(&self, _: &str, _: &str) -> Option<Vec<RevisionInUse>> {
-        None
+    fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>> {
+        if self.is_elsewhere(namespace) {
+            return None;
+        }
+        let known = self
+            .census
+            .revisions_in_use
+            .as_ref()?
+            .get(&ObjectKey::new(namespace, set));
+        let in_use = |revision: &Arc<RevisionRecord>| {
+            Some(RevisionInUse {
+                name: revision.name().into(),
+                template: revision.template.clone()?,
+            })
+        };
+        Some(known.into_iter().flatten().filter_map(in_use).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flotilla_model::{Labels, Meta, ObjectKey, Timestamp, Uid};
-    use std::sync::Arc;
+    use flotilla_model::{Labels, Meta, Timestamp, Uid};
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    fn meta(namespace: &str, name: &str, created: i64) -> Meta {
+        Meta {
+            key: ObjectKey::new(namespace, name),
+            uid: Uid::new(name),
+            resource_version: 1,
+            created: Timestamp::from_seconds(created),
+            deleted: None,
+            labels: Labels::default(),
+            owners: None,
+        }
+    }
 
     fn class(name: &str, created: i64, allows_expansion: bool) -> Arc<StorageClassRecord> {
         Arc::new(StorageClassRecord {
-            meta: Meta {
-                key: ObjectKey::new("", name),
-                uid: Uid::new(name),
-                resource_version: 1,
-                created: Timestamp::from_seconds(created),
-                deleted: None,
-                labels: Labels::default(),
-                owners: None,
-            },
+            meta: meta("", name, created),
             allows_expansion,
             is_default: true,
         })
@@ -100,6 +124,7 @@ mod tests {
         assert_eq!(nothing.custom_objects("apps.kruise.io", "statefulsets"), None);
         assert_eq!(nothing.storage_class_expands("fast"), Found::Unknown);
         assert_eq!(nothing.default_class_expands(), Found::Unknown);
+        assert_eq!(nothing.revisions_in_use("shop", "web"), None);
     }
 
     #[test]
@@ -109,6 +134,7 @@ mod tests {
             claims: Some(ByNamespace::new()),
             advanced_sets: Some(2),
             clone_sets: Some(3),
+            revisions_in_use: Some(BTreeMap::from([(ObjectKey::new("shop", "web"), vec![revision()])])),
             storage_classes: Some(vec![class("old", 1, true), class("new", 2, false)]),
         };
         let all = Knowledge::new(census.clone(), None);
@@ -126,8 +152,18 @@ mod tests {
             Found::Is(false),
             "the newest default counts"
         );
+        let in_use = all.revisions_in_use("shop", "web").expect("known");
+        assert_eq!(in_use.iter().map(|r| &*r.name).collect::<Vec<_>>(), ["web-1"]);
+        assert_eq!(*in_use[0].template, json!({"spec": {"containers": []}}));
+        assert_eq!(all.revisions_in_use("shop", "db"), Some(Vec::new()), "it has no pods");
         let one = Knowledge::new(census, Some("shop".to_owned()));
         assert_eq!((one.pods_in("shop"), one.pods_in("other")), (Some(3), None));
         assert_eq!(one.custom_objects("apps.kruise.io", "statefulsets"), None);
+        assert_eq!(one.revisions_in_use("other", "web"), None);
+    }
+
+    fn revision() -> Arc<RevisionRecord> {
+        let data = json!({"spec": {"template": {"$patch": "replace", "spec": {"containers": []}}}});
+        Arc::new(RevisionRecord::new(meta("shop", "web-1", 1), 1, &data, None))
     }
 }

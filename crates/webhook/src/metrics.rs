@@ -107,7 +107,7 @@ impl Metrics {
         );
         registry.register(
             "webhook_duration_seconds",
-            "How long answers took",
+            "How long answers took, from the last byte of the question",
             self.seconds.clone(),
         );
         registry.register("webhook_request_bytes", "How large requests were", self.bytes.clone());

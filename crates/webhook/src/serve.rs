@@ -256,15 +256,16 @@ where
     }
     let begun = Instant::now();
     let in_flight = shared.metrics.begin();
-    let mut bytes = None;
-    let answered = decide(shared, hook, request, begun, &mut bytes).await;
+    let mut question = None;
+    let answered = decide(shared, hook, request, begun, &mut question).await;
     drop(in_flight);
+    let (bytes, since) = question.unzip();
     let verdict = answered
         .as_ref()
         .map_or_else(|trouble| trouble.verdict, |answer| answer.verdict);
     shared
         .metrics
-        .answered(hook, verdict, begun.elapsed().as_secs_f64(), bytes);
+        .answered(hook, verdict, since.unwrap_or(begun).elapsed().as_secs_f64(), bytes);
     match answered {
         Ok(answer) => {
             let mut response = Response::new(Full::new(answer.body.into()));
@@ -276,13 +277,14 @@ where
     }
 }
 
-/// Reads the body and answers it within the time that the API server gives.
+/// Reads the body and answers it within the time that the API server gives. `question` is told how large it was and when it was there:
+/// a busy API server sends a body some time after its head, which is not our time.
 async fn decide<B>(
     shared: &Shared,
     hook: Hook,
     request: Request<B>,
     begun: Instant,
-    bytes: &mut Option<usize>,
+    question: &mut Option<(usize, Instant)>,
 ) -> Result<Answer, Trouble>
 where
     B: Body<Data = Bytes>,
@@ -309,7 +311,7 @@ where
         }
         Err(_) => return Err(late()),
     };
-    *bytes = Some(body.len());
+    *question = Some((body.len(), Instant::now()));
     let memory = shared.memory.read().unwrap_or_else(PoisonError::into_inner).clone();
     let answered = catch_unwind(AssertUnwindSafe(|| (shared.answering)(hook, &body, memory.as_ref())));
     match answered {

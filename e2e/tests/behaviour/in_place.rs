@@ -37,6 +37,8 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     story!(a_deferred_resize_is_waited_for);
     story!(an_infeasible_resize_makes_the_pod_again);
     story!(an_infeasible_resize_is_told_in_place_only);
+    story!(a_resize_beyond_the_node_makes_the_pod_again);
+    story!(a_resize_beyond_the_node_is_told_in_place_only);
     story!(a_grace_period_lies_between_service_and_change);
     story!(a_broken_tag_is_told_and_rolled_back);
     story!(what_cannot_be_done_in_place_is_refused_in_place_only);
@@ -229,6 +231,48 @@ async fn an_infeasible_resize_is_told_in_place_only(s: Story) {
     rolled_out(api, Kind::Advanced, ns, "web").await;
     s.untold("FailedUpdatePod").await;
     assert_eq!(lives(&ready(api, ns, 1).await), lives(&before));
+}
+
+/// More cpu than any node has: the API server itself refuses to give it to a pod that runs.
+const TOO_MUCH: &str = "100000";
+
+/// Rule 4.6: made again, which no node can take either; the other one waits for it, and the way back is open.
+async fn a_resize_beyond_the_node_makes_the_pod_again(s: Story) {
+    let (api, ns) = (&s.api, s.ns.as_str());
+    let before = start(api, ns, &in_place_set(2)).await;
+    change(api, ns, "spec/containers/0/resources/requests/cpu", json!(TOO_MUCH)).await;
+    let is_new = |pods: &Objects| pods.get("web-1").is_some_and(|pod| uid(pod) != uid(&before["web-1"]));
+    api.until(&pods(ns), SOON, "web-1 is made again", is_new).await;
+    s.eventually("PodNotReady", "web-1").await;
+    change(api, ns, "spec/containers/0/resources/requests/cpu", json!("100m")).await;
+    rolled_out(api, Kind::Advanced, ns, "web").await;
+    assert_eq!(
+        lives(&ready(api, ns, 2).await)["web-0"],
+        lives(&before)["web-0"],
+        "never touched"
+    );
+}
+
+/// Rule 4.6: it runs on as it was.
+async fn a_resize_beyond_the_node_is_told_in_place_only(s: Story) {
+    let (api, ns) = (&s.api, s.ns.as_str());
+    let mut set = in_place_set(1);
+    set["spec"]["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"] = json!("InPlaceOnly");
+    let before = start(api, ns, &set).await;
+    change(api, ns, "spec/containers/0/resources/requests/cpu", json!(TOO_MUCH)).await;
+    s.told(("FailedUpdatePod", "ResizeInfeasible"), "web-0").await;
+    // As when the kubelet finds out: its revision is the new one, what it runs with is not.
+    let cpu = |pod: &Value| text(pod, "/spec/containers/0/resources/requests/cpu").to_owned();
+    let runs_on = |pods: &Objects| is_ready(&pods["web-0"]) && cpu(&pods["web-0"]) == cpu(&before["web-0"]);
+    api.throughout(&pods(ns), A_WHILE, "it runs on", runs_on).await;
+    change(api, ns, "spec/containers/0/resources/requests/cpu", json!("100m")).await;
+    rolled_out(api, Kind::Advanced, ns, "web").await;
+    s.untold("FailedUpdatePod").await;
+    assert_eq!(lives(&ready(api, ns, 1).await), lives(&before));
+}
+
+fn uid(pod: &Value) -> &str {
+    text(pod, "/metadata/uid")
 }
 
 /// Rules 4.3 and 4.4: the pod leaves service, and its container changes when the period has ended.

@@ -113,6 +113,66 @@ pub(crate) async fn over_an_older_definition() {
     );
 }
 
+/// Applies a definition as this field manager, whatever belongs to others.
+async fn apply_definition(api: &Api, manager: &str, definition: &Value) {
+    let path = format!("{DEFINITION}?fieldManager={manager}&force=true");
+    let content = Some(("application/apply-patch+yaml", definition));
+    let sent = api.send(Method::PATCH, &path, content).await;
+    sent.unwrap_or_else(|e| panic!("apply {path}: {e}"));
+}
+
+/// Another schema over an installation whose managers have written to the definition: their part stays and stops nobody. What belongs to
+/// anybody else as well does.
+pub(crate) async fn over_what_our_managers_wrote() {
+    const DESCRIPTION: &str = "/spec/versions/0/schema/openAPIV3Schema/description";
+    let cluster = Cluster::disposable("e2e-install-newer")
+        .nodes(2)
+        .without_statefulset_controller()
+        .start()
+        .expect("a cluster");
+    let kubeconfig = cluster.kubeconfig_path();
+    let api = Api::connect(kubeconfig).await;
+    flotilla(kubeconfig, &["install", "--yes", "--timeout-seconds=0"]).done();
+    let current = api.read(DEFINITION).await.pointer(DESCRIPTION).cloned();
+    let mut older = flotilla_install::superset(SYSTEM)
+        .into_iter()
+        .find(|object| object["kind"] == "CustomResourceDefinition")
+        .expect("it is installed");
+    *older.pointer_mut(DESCRIPTION).expect("a description") = json!("As it was in an older release.");
+    apply_definition(&api, "flotilla-install", &older).await;
+
+    let (manager, _) = webhooks::start(&api, kubeconfig, "owner", &[]).await;
+    drop(manager);
+    let before = api.read(DEFINITION).await;
+    let owners = before["metadata"]["managedFields"].to_string();
+    says(&owners, &["flotilla-webhooks", "f:caBundle", "f:versions"]);
+
+    let told = flotilla(kubeconfig, &["install", "--yes", "--timeout-seconds=0"]).done();
+    says(&told, &["statefulsets.apps.kruise.io changed"]);
+    let after = api.read(DEFINITION).await;
+    assert_eq!(after.pointer(DESCRIPTION).cloned(), current, "the new schema");
+    assert_eq!(
+        after["spec"]["conversion"], before["spec"]["conversion"],
+        "certificates included"
+    );
+    let served = |definition: &Value| {
+        let versions = definition["spec"]["versions"].as_array().expect("versions").clone();
+        versions.iter().filter(|v| v["served"] == true).count()
+    };
+    assert_eq!((served(&before), served(&after)), (2, 2));
+
+    older["spec"]["versions"] = after["spec"]["versions"].clone();
+    *older.pointer_mut(DESCRIPTION).expect("a description") = json!("As somebody else wants it.");
+    older["spec"]["conversion"] = after["spec"]["conversion"].clone();
+    apply_definition(&api, "helm", &older).await;
+    let refused = flotilla(kubeconfig, &["install", "--yes", "--timeout-seconds=0"]).refused();
+    says(&refused, &[".spec.versions", "belongs to helm", "nothing was changed"]);
+    assert_eq!(
+        api.read(DEFINITION).await.pointer(DESCRIPTION),
+        Some(&json!("As somebody else wants it."))
+    );
+}
+
 /// What is installed, in full.
 async fn all(api: &Api) -> Vec<Value> {
     let mut found = Vec::new();

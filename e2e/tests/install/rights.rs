@@ -2,6 +2,7 @@
 
 use super::{arguments, deployed, flotilla};
 use flotilla_e2e::api::{Objects, text};
+use flotilla_e2e::audit::{self, Use};
 use flotilla_e2e::sets::{SOON, claims, pods, ready, revisions, rolled_out, set_image};
 use flotilla_e2e::webhooks::{self, Ports};
 use flotilla_e2e::{Api, Kind, Manager, Proxy, clock, suite};
@@ -21,9 +22,6 @@ const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/flotilla-man
 const ROLES_SPREAD_WITHIN: Duration = Duration::from_secs(20);
 /// How long connections are cut until every kind of object was read anew.
 const CUTTING: Duration = Duration::from_secs(150);
-
-/// What was done, or tried.
-type Use = (String, String, String);
 
 /// The manager, as the account and with the arguments of the installed Deployment, through everything that it can do.
 pub(crate) async fn each_is_used_and_none_is_missing() {
@@ -78,13 +76,7 @@ async fn account(api: &Api, admin: &Path, proxy: &Proxy) -> PathBuf {
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}});
     let path = format!("/api/v1/namespaces/{SYSTEM}/serviceaccounts/flotilla-manager/token");
     let token = api.create(&path, &request).await["status"]["token"].clone();
-    let mut config: Value = serde_json::from_slice(&std::fs::read(admin).expect("it is there")).expect("it is JSON");
-    config["clusters"][0]["cluster"]["server"] = json!(proxy.url());
-    let user = config["contexts"][0]["context"]["user"].clone();
-    config["users"] = json!([{"name": user, "user": {"token": token}}]);
-    let kubeconfig = admin.with_file_name("account.kubeconfig");
-    std::fs::write(&kubeconfig, config.to_string()).expect("it can be written");
-    kubeconfig
+    suite::kubeconfig_with(admin, "account", &token, Some(proxy.url()))
 }
 
 /// The manager, as its Deployment says.
@@ -381,76 +373,19 @@ async fn unknown_outcomes(api: &Api, proxy: &Proxy, log: &Path) {
     }
 }
 
-/// What the account has done, by group, resource and verb.
 fn uses(log: &Path) -> BTreeSet<Use> {
-    let mut uses = BTreeSet::new();
-    for entry in &entries(log) {
-        let (group, resource, verb) = key(entry);
-        if entry["responseStatus"]["code"] == 201 && verb == "patch" {
-            // Server-side apply of what is not there yet: the API server asks for both rights, and logs one.
-            uses.insert((group.clone(), resource.clone(), "create".to_owned()));
-        }
-        uses.insert((group, resource, verb));
-    }
-    uses
+    audit::uses(log, USER)
 }
 
-/// What it was refused for lack of rights.
 fn refusals(log: &Path) -> BTreeSet<Use> {
-    entries(log)
-        .iter()
-        .filter(|e| e["responseStatus"]["code"] == 403 && !is_quota(e))
-        .map(key)
-        .collect()
-}
-
-/// Quotas refuse with the same code, and say so.
-fn is_quota(entry: &Value) -> bool {
-    text(entry, "/responseStatus/message").contains("exceeded quota")
-}
-
-fn key(entry: &Value) -> Use {
-    let of = |field: &str| text(entry, &format!("/objectRef/{field}")).to_owned();
-    let resource = match of("subresource").as_str() {
-        "" => of("resource"),
-        subresource => format!("{}/{subresource}", of("resource")),
-    };
-    (of("apiGroup"), resource, text(entry, "/verb").to_owned())
-}
-
-fn entries(log: &Path) -> Vec<Value> {
-    let text_of_log = std::fs::read_to_string(log).expect("the audit log is there");
-    let entries = text_of_log
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    entries
-        .filter(|e| text(e, "/user/username") == USER && e["objectRef"].is_object())
-        .collect()
+    audit::refusals(log, USER)
 }
 
 /// Every verb of every line of the table.
 fn nothing_is_granted_for_nothing(uses: &BTreeSet<Use>) {
-    let mut granted = BTreeSet::new();
-    let mut wrong = Vec::new();
-    for permission in PERMISSIONS.iter().filter(|p| !p.resource.ends_with("/finalizers")) {
-        for verb in permission.verbs {
-            let used = (
-                permission.group.to_owned(),
-                permission.resource.to_owned(),
-                (*verb).to_owned(),
-            );
-            if !uses.contains(&used) {
-                wrong.push(format!("{used:?} is granted and never used"));
-            }
-            granted.insert(used);
-        }
-    }
-    wrong.extend(
-        uses.difference(&granted)
-            .map(|used| format!("{used:?} is used and not in the table")),
-    );
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    println!("{} rights of {} are used: {uses:?}", uses.len(), granted.len());
+    let asked_for = PERMISSIONS.iter().filter(|p| !p.resource.ends_with("/finalizers"));
+    let granted = asked_for.flat_map(|p| p.verbs.iter().map(|verb| (p.group, p.resource, *verb)));
+    audit::assert_same(&audit::set(granted), uses);
 }
 
 /// The rights to finalizers are asked for by admission: with each, an owner may be held up, and without it not.

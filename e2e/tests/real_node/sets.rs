@@ -1,9 +1,6 @@
 //! Sets whose pods run, and are updated in place.
-//!
-//! Environment from labels and annotations is left out: only an agent on the node can tell what environment a container has, and can
-//! restart it, and there is none yet.
 
-use crate::Lab;
+use crate::{Lab, agent};
 use flotilla_e2e::api::{Objects, is_ready, number, revision, text};
 use flotilla_e2e::real::{
     GATE, advanced_set, condition, container, environment, incarnation, pod, pod_until, service, serving, set_image,
@@ -28,6 +25,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
             an_advanced_set_runs_and_serves,
             images_change_in_place_out_of_service,
             cpu_changes_in_service,
+            cpu_changes_out_of_service_where_that_restarts,
             containers_start_and_change_in_order_of_priority,
             what_cannot_change_in_place_is_made_again,
             in_place_only_refuses_to_make_pods_again,
@@ -49,7 +47,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
 const GRACE: i64 = 2;
 
 /// Runs a set, changed by `change`, and returns its pods.
-async fn start(api: &Api, ns: &str, replicas: usize, change: impl FnOnce(&mut Value)) -> Objects {
+pub(crate) async fn start(api: &Api, ns: &str, replicas: usize, change: impl FnOnce(&mut Value)) -> Objects {
     let mut set = advanced_set("web", i64::try_from(replicas).expect("small"), "app:v1");
     change(&mut set);
     api.create(&Kind::Advanced.sets(ns), &set).await;
@@ -59,7 +57,7 @@ async fn start(api: &Api, ns: &str, replicas: usize, change: impl FnOnce(&mut Va
 }
 
 /// Sets a field of the template's first container.
-async fn change(api: &Api, ns: &str, field: &str, value: Value) {
+pub(crate) async fn change(api: &Api, ns: &str, field: &str, value: Value) {
     let body = json!([{"op": "add", "path": format!("/spec/template/spec/containers/0/{field}"), "value": value}]);
     let content = Some(("application/json-patch+json", &body));
     let sent = api
@@ -69,7 +67,7 @@ async fn change(api: &Api, ns: &str, field: &str, value: Value) {
 }
 
 /// What no update in place changes.
-fn assert_same_pods(before: &Objects, after: &Objects) {
+pub(crate) fn assert_same_pods(before: &Objects, after: &Objects) {
     assert_eq!(before.len(), after.len());
     for (name, pod) in after {
         for pointer in ["/metadata/uid", "/status/podIP", "/spec/nodeName", "/status/startTime"] {
@@ -84,7 +82,14 @@ fn assert_same_pods(before: &Objects, after: &Objects) {
     }
 }
 
-fn time(object: &Value, pointer: &str) -> Timestamp {
+/// A container was ended once, and another one runs.
+pub(crate) fn assert_started_anew(before: &Value, after: &Value, name: &str) {
+    let ((_, old), (restarts, new)) = (incarnation(before, name), incarnation(after, name));
+    assert_eq!(restarts, 1, "{name}: {after}");
+    assert_ne!(old, new, "{name}");
+}
+
+pub(crate) fn time(object: &Value, pointer: &str) -> Timestamp {
     let found = text(object, pointer);
     found.parse().unwrap_or_else(|e| panic!("{pointer} of {object}: {e}"))
 }
@@ -209,6 +214,33 @@ async fn cpu_changes_in_service(api: &Api, ns: &str) {
     rolled_out(api, Kind::Advanced, ns, "web").await;
 }
 
+/// Rule 4.4: a container that restarts for its cpu is out of service meanwhile.
+async fn cpu_changes_out_of_service_where_that_restarts(api: &Api, ns: &str) {
+    let before = start(api, ns, 1, |set| {
+        let main = &mut set["spec"]["template"]["spec"]["containers"][0];
+        main["resources"] = json!({"requests": {"cpu": "20m"}, "limits": {"cpu": "100m"}});
+        main["resizePolicy"] = json!([{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]);
+    })
+    .await;
+    let mut was_out_before_the_restart = false;
+    let gate_watched = pods(ns);
+    let watch = api.follow(&gate_watched, |pods, _| {
+        let Some(pod) = pods.get("web-0") else { return false };
+        let is_first = incarnation(pod, "main") == incarnation(&before["web-0"], "main");
+        was_out_before_the_restart |= is_first && condition(pod, GATE)["status"] == "False";
+        incarnation(pod, "main").0 == 1
+    });
+    tokio::join!(watch, change(api, ns, "resources/limits/cpu", json!("150m")));
+    assert!(was_out_before_the_restart, "the gate goes down first");
+    rolled_out(api, Kind::Advanced, ns, "web").await;
+    let after = ready(api, ns, 1).await;
+    assert_same_pods(&before, &after);
+    let main = container(&after["web-0"], "main");
+    assert_eq!(main["restartCount"], 1);
+    assert_eq!(text(main, "/resources/limits/cpu"), "150m");
+    assert_eq!(condition(&after["web-0"], GATE)["status"], "True");
+}
+
 /// Rule 4.5, with the entries that admission would give the containers of a pod.
 async fn containers_start_and_change_in_order_of_priority(api: &Api, ns: &str) {
     let mut object = pod("web", "app:v1");
@@ -259,6 +291,8 @@ async fn what_cannot_change_in_place_is_made_again(api: &Api, ns: &str) {
 /// Rule 4.2.
 async fn in_place_only_refuses_to_make_pods_again(api: &Api, ns: &str) {
     let before = start(api, ns, 1, |set| {
+        // The webhook would refuse the change, and nothing would be left for the manager to say.
+        set["metadata"]["labels"] = json!({"flotilla.rs/webhooks": "ignore"});
         set["spec"]["updateStrategy"]["rollingUpdate"]["podUpdatePolicy"] = json!("InPlaceOnly");
     })
     .await;
@@ -275,12 +309,14 @@ async fn in_place_only_refuses_to_make_pods_again(api: &Api, ns: &str) {
     api.until(&Kind::Advanced.sets(ns), SOON, "refused", refused).await;
     let after = api.list(&pods(ns)).await;
     assert_same_pods(&before, &after);
-    for pointer in [
-        "/metadata/generation",
-        "/metadata/annotations",
-        "/metadata/labels",
-        "/status/conditions",
-    ] {
+    let annotations = |pods: &Objects| {
+        let mut annotations = pods["web-0"]["metadata"]["annotations"].clone();
+        // The node's agent may have noted meanwhile what runs.
+        annotations.as_object_mut().map(|map| map.remove(agent::NOTE));
+        annotations
+    };
+    assert_eq!(annotations(&before), annotations(&after));
+    for pointer in ["/metadata/generation", "/metadata/labels", "/status/conditions"] {
         assert_eq!(
             before["web-0"].pointer(pointer),
             after["web-0"].pointer(pointer),

@@ -101,6 +101,19 @@ fn rule_4_1_the_class_of_service_must_stay() {
     assert_eq!(refusal(&reply), None);
 }
 
+#[test]
+fn rule_4_1_a_new_tag_is_no_new_pull_policy() {
+    let stated = |image: &str| {
+        let main = "/spec/template/spec/containers/0";
+        in_place(&[
+            (&format!("{main}/image"), json!(image)),
+            (&format!("{main}/imagePullPolicy"), json!("IfNotPresent")),
+        ])
+    };
+    let reply = validate(&request(Some(&stated("web:latest")), Some(&stated("web:1"))), &Nothing);
+    assert_eq!(refusal(&reply), None);
+}
+
 fn pods_at(set: &Value) -> World {
     World {
         revisions: vec![RevisionInUse {

@@ -3,11 +3,11 @@
 use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim;
-use crate::shared::inplace::hash;
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::set::ClaimTemplate;
-use flotilla_model::{ClaimRecord, Report, Resource, RevisionRecord};
+use flotilla_model::template::{canonical, canonical_quantity};
+use flotilla_model::{ClaimRecord, Report, Resource, RevisionRecord, containers_meta};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ pub(super) fn templates_hash(templates: &[ClaimTemplate]) -> String {
     let mut sorted: Vec<&ClaimTemplate> = templates.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     let rows: Vec<String> = sorted.into_iter().map(|t| row(&t.name, &t.body)).collect();
-    hash::of_text(&format!("[{}]", rows.join(","))).to_string()
+    containers_meta::hash_of(&format!("[{}]", rows.join(","))).to_string()
 }
 
 /// One template in the order of Go's fields, which is not that of letters.
@@ -131,12 +131,12 @@ fn row(name: &Arc<str>, template: &Value) -> String {
             // It is defaulted before it is hashed.
             ("volumeMode", None) => "\"Filesystem\"".to_owned(),
             (_, None) => return None,
-            (_, Some(value)) => flotilla_model::template::canonical(value),
+            (_, Some(value)) => canonical(value),
         };
         Some(format!("\"{field}\":{text}"))
     };
     let parts: Vec<String> = FIELDS.iter().filter_map(part).collect();
-    let name = flotilla_model::template::canonical(&Value::from(&**name));
+    let name = canonical(&Value::from(&**name));
     format!(
         "{{\"metadata\":{{\"name\":{name},\"creationTimestamp\":null}},\"spec\":{{{}}},\"status\":{{}}}}",
         parts.join(",")
@@ -152,7 +152,7 @@ fn resources(resources: &Value) -> String {
             .filter(|q| !q.is_empty())?;
         let rows = quantities.iter().map(|(name, quantity)| {
             let text = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
-            format!("\"{name}\":\"{}\"", flotilla_model::template::canonical_quantity(&text))
+            format!("\"{name}\":\"{}\"", canonical_quantity(&text).unwrap_or(text))
         });
         Some(format!("\"{field}\":{{{}}}", rows.collect::<Vec<_>>().join(",")))
     };

@@ -13,6 +13,7 @@ use flotilla_api::names;
 use flotilla_model::decision::Scope;
 use flotilla_model::set::Area;
 use flotilla_model::{Labels, PodRecord, RevisionRecord};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// An active pod: it has neither ended, nor has its deletion been asked for.
@@ -143,19 +144,24 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
         .pods
         .iter()
         .filter(|pod| !pod.is_terminal() && !pod.is_terminating());
+    let named: BTreeSet<&str> = view.clones.pods_to_delete.iter().map(String::as_str).collect();
     let member = |pod: &Arc<PodRecord>| {
         let mut labels = reader.read(pod);
         let in_place = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
         // Whatever Ready still says: who was taken out of service for an update is not available (rule 13.3).
-        labels.lifecycle_allows &= in_place.is_none_or(|condition| condition.is_true);
+        let is_out_of_service = in_place.is_some_and(|condition| !condition.is_true);
+        labels.lifecycle_allows &= !is_out_of_service;
         let is_leaving = State::of(pod) == State::PreparingDelete;
-        let is_named = view.clones.pods_to_delete.iter().any(|name| *name == *pod.name());
-        let was_asked_for = labels.is_specified || is_named;
+        let was_asked_for = labels.is_specified || named.contains(pod.name());
+        let mut occupant = Occupant::of(pod, labels, true, moment);
+        if is_out_of_service {
+            occupant.health = Health::NotReady;
+        }
         Member {
             is_leaving,
             is_specified: !is_leaving && was_asked_for,
             was_asked_for,
-            occupant: Occupant::of(pod, labels, true, moment),
+            occupant,
         }
     };
     active.map(member).collect()

@@ -51,6 +51,7 @@ impl Plan<'_> {
                 state: State::PreparingNormal,
                 key: PRE_DELETE,
                 marks: false,
+                only_as_seen: false,
                 metadata: json!({}),
             };
             self.pass.hold(&member.scope(), held);
@@ -291,9 +292,10 @@ impl Plan<'_> {
         }
         member.occupant.doomed = true;
         let pod = member.occupant.pod.clone();
+        let only_as_seen = !member.occupant.health.is_available();
         let issued = self.pass.stages.all().count();
         let deleted = self.pass.stages.delete.len();
-        self.pass.take_away(&scope, &pod, Report::Delete);
+        self.pass.take_away(&scope, &pod, only_as_seen, Report::Delete);
         self.has_scaled |= self.pass.stages.all().count() > issued;
         let annotations = pod.detail.as_ref().map(|d| &d.annotations);
         let is_replaced = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());

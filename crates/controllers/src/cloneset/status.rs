@@ -32,11 +32,9 @@ struct Counts {
 /// The status after a plan was made.
 pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     let view = plan.view;
-    let is_new = |pod: &PodRecord| {
-        pod.revision()
-            .is_some_and(|label| revision::is_named(&plan.pass.update, label))
-    };
-    let counts = count(view, is_new);
+    // Status and budgets agree on who is available.
+    let members = plan.members.iter();
+    let counts = count(members.map(|m| (m.pod(), m.is_new(), m.is_available())));
     let wanted = plan.asked.replicas;
     let is_whole = counts.updated == counts.total && counts.total == wanted;
     let current = if is_whole {
@@ -81,13 +79,20 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
 /// The status where no plan was made: the set is being deleted, cannot be read, or has no update revision yet.
 pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>) -> StatusWrite {
     let update = view.set.status_text("updateRevision");
-    let is_new = |pod: &PodRecord| {
-        pod.revision()
-            .is_some_and(|label| revision::short(label) == revision::short(update))
+    let known = |pod| {
+        let is_new = PodRecord::revision(pod).is_some_and(|label| revision::short(label) == revision::short(update));
+        let is_available = is_ready(pod) && State::of(pod).is_normal();
+        (
+            pod,
+            is_new,
+            is_available && pod.is_available(view.set.spec.min_ready, view.now),
+        )
     };
+    let active = view.pods.iter().filter(|p| !p.is_terminal() && !p.is_terminating());
+    let counts = count(active.map(|pod| known(&**pod)));
     let mut status = Map::new();
     let asked = Asked::of(&view.set.spec, &view.clones, false);
-    put_counts(&mut status, view, count(view, is_new), &asked);
+    put_counts(&mut status, view, counts, &asked);
     if let Some(revisions) = revisions {
         conditions::put_collisions(&mut status, view.moment(), revisions.collision_count);
         // The generation counts as observed once its revision exists.
@@ -98,22 +103,21 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>) -> St
     conditions::write(view.moment(), status)
 }
 
-/// Rule 21.1: ready whatever the lifecycle says, available only as the budgets have it.
-fn count(view: &View<'_>, is_new: impl Fn(&PodRecord) -> bool) -> Counts {
+/// Rule 21.1: ready whatever the lifecycle says.
+fn is_ready(pod: &PodRecord) -> bool {
+    let in_place = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
+    pod.phase == Phase::Running && pod.ready.is_true && in_place.is_none_or(|c| c.is_true)
+}
+
+/// Counts active pods: each with whether it is at the update revision, and whether it is available.
+fn count<'p>(pods: impl Iterator<Item = (&'p PodRecord, bool, bool)>) -> Counts {
     let mut counts = Counts::default();
-    for pod in view
-        .pods
-        .iter()
-        .filter(|pod| !pod.is_terminal() && !pod.is_terminating())
-    {
-        let in_place = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
-        let is_ready = pod.phase == Phase::Running && pod.ready.is_true && in_place.is_none_or(|c| c.is_true);
-        let is_normal = State::of(pod).is_normal();
-        let is_available = is_ready && is_normal && pod.is_available(view.set.spec.min_ready, view.now);
+    for (pod, is_new, is_available) in pods {
+        let is_ready = is_ready(pod);
         counts.total += 1;
         counts.ready += i32::from(is_ready);
         counts.available += i32::from(is_available);
-        if is_new(pod) {
+        if is_new {
             counts.updated += 1;
             counts.updated_ready += i32::from(is_ready);
             counts.updated_available += i32::from(is_available);

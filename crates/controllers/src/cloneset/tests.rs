@@ -15,10 +15,11 @@ mod status;
 mod updating;
 mod vectors;
 
-use crate::testing::{Cluster, NOW, PodFixture, pod};
+use crate::testing::{Cluster, NOW, PodFixture, container_status, pod};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Report};
 use flotilla_model::{Decision, Resource};
+use std::sync::Arc;
 
 /// The `n`th pod of a set: `web-b0000`.
 fn name(n: usize) -> String {
@@ -47,7 +48,11 @@ fn one(name: &str, marks: &str) -> PodFixture {
         .revision(revision)
         .label(names::INSTANCE_ID_LABEL, &id)
         .label(names::TEMPLATE_HASH_LABEL, &revision["web-".len()..])
-        .detailed(|_| {});
+        .detailed(|d| {
+            let image = if marks.contains('n') { "v2" } else { "v1" };
+            Arc::make_mut(&mut d.spec).containers[0].image = image.into();
+            d.statuses = Box::new([Some(container_status(image))]);
+        });
     for mark in marks.chars() {
         fixture = match mark {
             'x' => fixture.unready_since(NOW - 3600),

@@ -16,8 +16,12 @@ use serde_json::{Value, json};
 impl Plan<'_> {
     /// Before anything else: pods whose update in place leads nowhere have to be made again, where that is allowed.
     pub(super) fn judge_courses(&mut self) {
-        for member in self.members.iter_mut().filter(|m| m.occupant.is_restless) {
-            member.occupant.abandoned = self.pass.abandoned(&member.occupant);
+        let has_failures = !self.pass.hints.failures.is_empty();
+        for member in &mut self.members {
+            if member.occupant.is_restless || has_failures {
+                let scope = member.scope();
+                self.pass.judge(&scope, &mut member.occupant);
+            }
         }
     }
 
@@ -92,10 +96,14 @@ impl Plan<'_> {
                 return;
             }
             let way = self.way(index);
-            if let Way::Barred(reason) = way {
-                let pod = self.members[index].occupant.pod.clone();
-                self.pass.bar(&pod, reason);
-                continue;
+            match way {
+                Way::Barred(reason) => {
+                    let pod = self.members[index].occupant.pod.clone();
+                    self.pass.bar(&pod, reason);
+                    continue;
+                }
+                Way::Stays => continue,
+                Way::Recreate | Way::InPlace(_) => {}
             }
             let member = &self.members[index];
             let is_costly = member.is_available() && !self.pass.is_gentle(&member.occupant);
@@ -170,7 +178,7 @@ impl Plan<'_> {
         let scope = member.scope();
         match way {
             Way::InPlace(spec) => self.pass.update_in_place(&scope, &mut member.occupant, spec),
-            Way::Recreate | Way::Barred(_) => {
+            Way::Recreate | Way::Barred(_) | Way::Stays => {
                 if self.pass.is_backing_off(&scope, member.occupant.pod.name()) {
                     return false;
                 }
@@ -194,7 +202,8 @@ impl Plan<'_> {
 
     /// After the update: whatever pod is not quiet and was not dealt with goes on.
     pub(super) fn tend_courses(&mut self) {
-        for member in &self.members {
+        // What its node cannot give is not asked for again.
+        for member in self.members.iter().filter(|m| !m.occupant.is_stuck) {
             if let Some(course) = Course::of(&member.occupant, !member.is_leaving) {
                 self.pass.go_on(&member.scope(), course);
             }

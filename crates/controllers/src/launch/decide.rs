@@ -95,7 +95,7 @@ fn warranted(detail: &PodDetail) -> BTreeSet<String> {
             groups.entry(Reverse(priority)).or_default().push((spec, status));
         }
     }
-    let start_is_enough = detail.annotations.get(names::LAUNCH_ON) == Some("started");
+    let start_is_enough = start_is_enough(detail);
     let mut betters_are_up = true;
     let mut keys = BTreeSet::new();
     for (Reverse(priority), group) in groups {
@@ -116,6 +116,18 @@ fn has_run(status: &ContainerStatus) -> bool {
 fn is_up(spec: &ContainerSpec, status: Option<&ContainerStatus>, start_is_enough: bool) -> bool {
     let started = |s: &ContainerStatus| start_is_enough && !spec.has_readiness_probe && s.is_started;
     status.is_some_and(|s| s.is_ready || started(s))
+}
+
+/// Containers of higher priority that still keep those of this one back.
+pub(super) fn not_up_above(detail: &PodDetail, priority: i64) -> Vec<String> {
+    let start_is_enough = start_is_enough(detail);
+    let above = detail.containers().filter(|(spec, _)| spec.priority > Some(priority));
+    let down = above.filter(|(spec, status)| !is_up(spec, *status, start_is_enough));
+    down.map(|(spec, _)| spec.name.to_string()).collect()
+}
+
+fn start_is_enough(detail: &PodDetail) -> bool {
+    detail.annotations.get(names::LAUNCH_ON) == Some("started")
 }
 
 fn data(keys: impl Iterator<Item = String>) -> Map<String, Value> {

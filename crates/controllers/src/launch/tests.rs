@@ -47,6 +47,7 @@ fn pod_of(containers: &[Container], annotations: &[(&str, &str)]) -> PodRecord {
         }),
         finalizers: Arc::new([]),
         annotations: annotations.iter().copied().collect(),
+        is_annotated: !annotations.is_empty(),
         statuses: containers.iter().map(|c| Some(status(c))).collect(),
         observed_generation: 1,
         generation: 1,
@@ -55,6 +56,7 @@ fn pod_of(containers: &[Container], annotations: &[(&str, &str)]) -> PodRecord {
         kruise_ready: None,
         resize_pending: None,
         resize_in_progress: false,
+        plainly_done: flotilla_model::Memo::default(),
     };
     let mut record = pod("web-0").build("web");
     record.detail = Some(Arc::new(detail));

@@ -9,16 +9,16 @@ use crate::shared::inplace::complete::Missing;
 use crate::shared::inplace::grace::Grace;
 use crate::shared::inplace::progress::{Progress, Stage};
 use crate::shared::inplace::state::State as InPlaceState;
-use crate::shared::inplace::{annotation, overlay};
+use crate::shared::inplace::{UpdateSpec, annotation, overlay};
 use crate::shared::lifecycle::{self, State, since_state};
-use crate::shared::occupant::Occupant;
+use crate::shared::occupant::{Occupant, of_what_was_seen};
 use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{Area, PodUpdatePolicy};
-use flotilla_model::{PodRecord, SetKind, Timestamp, WaitCause};
+use flotilla_model::{Failure, PodRecord, SetKind, Timestamp, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,22 +33,66 @@ pub(crate) struct Trouble {
     pub(crate) message: String,
 }
 
+/// Whether a pod's new resources are noted and have not been written down.
+fn awaits_resize(occupant: &Occupant) -> bool {
+    let state = occupant.progress.as_ref().and_then(|progress| progress.state.as_ref());
+    state.is_some_and(|state| !state.next.resources.is_empty())
+}
+
 impl Pass<'_> {
-    /// Before the update: why a pod whose update in place leads nowhere has to be made again, where that is allowed.
-    pub(crate) fn abandoned(&mut self, occupant: &Occupant) -> Option<String> {
-        let progress = occupant.progress.as_ref().filter(|_| occupant.is_restless)?;
+    /// Before the update: whether a pod whose update in place leads nowhere has to be made again, where that is allowed.
+    pub(crate) fn judge(&mut self, scope: &Scope, occupant: &mut Occupant) {
+        if occupant.is_restless {
+            occupant.abandoned = self.abandoned(occupant);
+        }
+        self.judge_refused_resize(scope, occupant);
+        if occupant.abandoned.is_some() {
+            self.given_up.insert(scope.clone());
+        }
+    }
+
+    fn abandoned(&mut self, occupant: &Occupant) -> Option<String> {
+        let progress = occupant.progress.as_ref()?;
         let pod = &occupant.pod;
         match &progress.stage {
             Stage::Lost(error) => Some(format!("what its grace period was for cannot be read: {error}")),
-            Stage::Missing(Missing::Infeasible(message)) => {
-                self.tell_infeasible(pod, message);
-                let may = self.moment.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
-                may.then(|| "its node cannot give it its resources".to_owned())
-            }
+            Stage::Missing(Missing::Infeasible(message)) => self.give_up_resize(pod, message),
             _ => self
                 .is_overdue(pod, progress)
                 .then(|| "its update in place does not end".to_owned()),
         }
+    }
+
+    /// The API server may know already that a node cannot give what a pod should get, and refuse to write it down: the same as if the
+    /// kubelet had found out (rule 4.6).
+    fn judge_refused_resize(&mut self, scope: &Scope, occupant: &mut Occupant) {
+        let failure = self.hints.failures.get(scope);
+        let Some(failure) = failure.filter(|f| f.reason == Failure::NODE_TOO_SMALL).cloned() else {
+            return;
+        };
+        let is_concerned = (!occupant.labels.is_updated || awaits_resize(occupant))
+            && occupant.abandoned.is_none()
+            && occupant.is_replaceable();
+        if !is_concerned || !self.may_update_in_place() {
+            return;
+        }
+        if occupant.pod.meta.created > failure.since {
+            // Another pod, which may be on another node.
+            self.hints.failures.remove(scope);
+            return;
+        }
+        // Remembered for as long as it stands: forgotten, it would be tried again.
+        self.held_back.insert(scope.clone());
+        let abandoned = self.give_up_resize(&occupant.pod, &failure.message);
+        occupant.is_stuck = abandoned.is_none();
+        occupant.abandoned = abandoned;
+    }
+
+    /// Tells that a pod's node cannot give it its resources, and gives its update up where it may be made again.
+    fn give_up_resize(&mut self, pod: &PodRecord, message: &str) -> Option<String> {
+        self.tell_infeasible(pod, message);
+        let may = self.moment.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
+        may.then(|| "its node cannot give it its resources".to_owned())
     }
 
     fn tell_infeasible(&mut self, pod: &PodRecord, message: &str) {
@@ -94,6 +138,8 @@ impl Pass<'_> {
         let stage = course.progress.as_ref().map_or(Stage::Done, |p| p.stage.clone());
         let state = course.progress.as_ref().and_then(|p| p.state.clone());
         match (stage, state) {
+            // Whatever put it back, the period is one out of service.
+            (Stage::Grace(grace), Some(_)) if course.serves() => self.restart_grace(scope, &course, &grace),
             (Stage::Grace(grace), Some(state)) => self.end_grace(scope, &course, &grace, state),
             // When it began is not known, so it begins now.
             (Stage::Grace(grace), None) => self.restart_grace(scope, &course, &grace),
@@ -104,9 +150,22 @@ impl Pass<'_> {
             (Stage::Lost(_), _) => self.wait(course.name(), WaitCause::InPlaceUnreadable, None),
             (Stage::Missing(missing), state) => self.say_what_is_missing(&course, &missing, state.as_ref()),
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
-                let changes = state.next.clone();
-                let writes = course.target(self).next_batch(state, &changes, json!({}));
-                self.write(scope, writes);
+                let spec = UpdateSpec {
+                    changes: state.next.clone(),
+                    ..UpdateSpec::default()
+                };
+                let mut target = course.target(self);
+                let keep_ready = &self.moment.set.spec.switches.keep_ready;
+                if !state.kept_ready && spec.leaves_service(&course.detail, keep_ready) {
+                    target.is_out_of_service = true;
+                    let revision = state.revision.clone();
+                    let writes = target.next_batch(state, &spec.changes, json!({}));
+                    self.leave_again(scope, &course, &revision);
+                    self.write(scope, writes);
+                } else {
+                    let writes = target.next_batch(state, &spec.changes, json!({}));
+                    self.write(scope, writes);
+                }
             }
             (Stage::NextBatch(containers), _) => {
                 self.wait(course.name(), WaitCause::InPlaceBatch { containers }, None);
@@ -148,8 +207,23 @@ impl Pass<'_> {
             ..InPlaceState::default()
         };
         self.wake_within(grace.period);
-        let writes = course.target(self).begin_later(&state, grace, json!({}));
+        let mut target = course.target(self);
+        target.is_out_of_service |= course.serves();
+        let writes = target.begin_later(state, grace, json!({}));
+        self.leave_again(scope, course, &grace.revision);
         self.write(scope, writes);
+    }
+
+    /// Takes a pod out of service that is in the middle of an update and serves, as it does after a put-back that came late.
+    fn leave_again(&mut self, scope: &Scope, course: &Course, revision: &str) {
+        if !course.serves() {
+            return;
+        }
+        let leaving = readiness::Leaving::Update(revision);
+        if let Some(command) = readiness::take_out(&course.pod, &course.detail, leaving, self.moment.now) {
+            let scope = scope.clone();
+            self.stages.unready.push(ScopedCommand { scope, command });
+        }
     }
 
     fn say_what_is_missing(&mut self, course: &Course, missing: &Missing, state: Option<&InPlaceState>) {
@@ -194,7 +268,7 @@ impl Pass<'_> {
     fn transition(&mut self, scope: &Scope, course: &Course) {
         if let Some(next) = self.next_state(course) {
             let target = course.target(self);
-            let command = target.relabel(lifecycle::patch(next, &target.time()));
+            let command = target.relabel(&lifecycle::patch(next, &target.time()));
             self.patch_pod(scope, command);
         }
     }
@@ -317,18 +391,34 @@ impl Pass<'_> {
             detail: &detail,
             now: self.moment.now,
             supports_resize: true,
+            is_out_of_service: false,
         };
-        if held.marks && !readiness::is_held(&detail, held.key) {
-            let leaving = readiness::Leaving::Hook(held.key);
-            if let Some(command) = readiness::take_out(held.pod, &detail, leaving, self.moment.now) {
-                let scope = scope.clone();
-                self.stages.unready.push(ScopedCommand { scope, command });
+        let first = |command| {
+            if held.only_as_seen {
+                of_what_was_seen(held.pod, command)
+            } else {
+                command
             }
-        }
-        if State::of(held.pod) != held.state {
+        };
+        let leaves = (held.marks && !readiness::is_held(&detail, held.key))
+            .then(|| readiness::take_out(held.pod, &detail, readiness::Leaving::Hook(held.key), self.moment.now))
+            .flatten()
+            .map(first);
+        let moves = (State::of(held.pod) != held.state).then(|| {
             let mut metadata = held.metadata;
             overlay(&mut metadata, &lifecycle::patch(held.state, &target.time()));
-            let command = target.relabel(metadata);
+            let command = if held.marks && detail.spec.has_gate(names::KRUISE_POD_READY) {
+                target.relabel_held(&metadata)
+            } else {
+                target.relabel(&metadata)
+            };
+            if leaves.is_some() { command } else { first(command) }
+        });
+        if let Some(command) = leaves {
+            let scope = scope.clone();
+            self.stages.unready.push(ScopedCommand { scope, command });
+        }
+        if let Some(command) = moves {
             self.patch_pod(scope, command);
         }
     }
@@ -341,6 +431,8 @@ pub(crate) struct Held<'a> {
     pub(crate) key: &'static str,
     /// The hook asks for it not to be ready.
     pub(crate) marks: bool,
+    /// It is unavailable and uses no budget: the first write holds only for what was seen.
+    pub(crate) only_as_seen: bool,
     /// What else is patched with the state.
     pub(crate) metadata: serde_json::Value,
 }
@@ -379,12 +471,18 @@ impl Course {
         since_state(&self.detail)
     }
 
+    /// Its gate for updates is open.
+    fn serves(&self) -> bool {
+        self.detail.in_place_ready.as_ref().is_some_and(|c| c.is_true)
+    }
+
     fn target(&self, pass: &Pass<'_>) -> Target<'_> {
         Target {
             pod: &self.pod,
             detail: &self.detail,
             now: pass.moment.now,
             supports_resize: pass.moment.supports_resize,
+            is_out_of_service: self.detail.in_place_ready.as_ref().is_some_and(|c| !c.is_true),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! What a pod is to its set in a pass: its health, and what its labels say.
 
+use crate::launch::held_at_barrier;
+use crate::shared::inplace::complete;
 use crate::shared::inplace::progress::Progress;
-use crate::shared::lifecycle::State;
+use crate::shared::lifecycle::{self, State};
 use flotilla_api::names;
 use flotilla_model::records::PodDetail;
+use flotilla_model::set::Lifecycle;
 use flotilla_model::{PodRecord, Timestamp, WaitCause};
 use std::time::Duration;
 
@@ -52,7 +55,7 @@ pub(crate) fn is_quiet(pod: &PodRecord, labels: LabelFacts) -> bool {
         Some(condition) => condition.is_true && condition.message.is_empty(),
         None => !detail.spec.has_gate(names::KRUISE_POD_READY),
     };
-    labels.lifecycle_allows && holds_nothing && crate::shared::inplace::complete::is_plainly_done(detail)
+    labels.lifecycle_allows && holds_nothing && complete::is_plainly_done(detail)
 }
 
 /// Why a pod that is not available is waited for.
@@ -63,6 +66,7 @@ pub(crate) fn cause(pod: &PodRecord, health: Health) -> WaitCause {
             node: pod.node.as_deref().map(str::to_owned),
         },
         Health::Ended | Health::NotReady | Health::Available => match &pod.trouble {
+            Some(trouble) if let Some(barrier) = held_at_barrier(pod, trouble) => barrier,
             Some(trouble) if !trouble.container.is_empty() => WaitCause::ContainerCannotStart {
                 container: trouble.container.clone(),
                 reason: trouble.reason.clone(),
@@ -105,10 +109,21 @@ pub(crate) struct LabelFacts {
 }
 
 /// Whether a pod in the course of an update in place may count as healthy: not in the middle of one that disrupts it. That of resources
-/// alone does not, whatever its lifecycle label says meanwhile (8.18).
-pub(crate) fn allows_health(progress: &Progress, detail: &PodDetail, pod: &PodRecord, labels: LabelFacts) -> bool {
-    if progress.is_in_flight() && progress.is_gentle(detail) {
-        return labels.lifecycle_allows || State::of(pod) == State::Updating;
+/// alone does not, whatever its lifecycle label says meanwhile, also when it is over (8.18). Another that is over does not either, although its label does not say
+/// so yet, if nothing but the label is to change: where a hook follows, the pod leaves service again at once (4.8).
+pub(crate) fn allows_health(
+    hooks: &Lifecycle,
+    progress: Option<&Progress>,
+    detail: &PodDetail,
+    pod: &PodRecord,
+    labels: LabelFacts,
+) -> bool {
+    let is_updating = State::of(pod) == State::Updating;
+    let is_as_good_as_normal = is_updating && lifecycle::after_update(hooks, pod) == State::Normal;
+    match progress {
+        None if complete::changed_resources_only(detail) => labels.lifecycle_allows || is_updating,
+        None => labels.lifecycle_allows || is_as_good_as_normal,
+        Some(p) if p.is_gentle(detail) => labels.lifecycle_allows || is_updating,
+        Some(p) => labels.lifecycle_allows && !p.disrupts(detail),
     }
-    labels.lifecycle_allows && !progress.disrupts(detail)
 }

@@ -9,12 +9,13 @@ pub mod batch;
 pub mod complete;
 pub mod eligible;
 pub mod grace;
-pub mod hash;
 pub mod image;
 pub mod progress;
 pub mod state;
+mod tested;
 
-use flotilla_model::records::{ContainerSpec, PodDetail};
+use flotilla_model::records::{ContainerSpec, PodDetail, Resources};
+use flotilla_model::template::{parse_bytes, parse_millis};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,6 +53,14 @@ impl Changes {
             .chain(self.ref_metadata.keys())
             .chain(self.resources.keys());
         names.map(String::as_str).collect()
+    }
+
+    /// Leaves out resources that the pod's spec has already.
+    fn leave_out_resources_that_are_there(&mut self, detail: &PodDetail) {
+        self.resources.retain(|name, change| {
+            let container = detail.container(name);
+            container.is_some_and(|(spec, _)| !has_resources(spec, change))
+        });
     }
 
     /// Takes in changes that were meant before and not made; where both name something, ours wins.
@@ -173,6 +182,25 @@ fn restarts_for(spec: &ContainerSpec, change: &Value) -> bool {
             .any(|list| change.get(list).is_some_and(|l| l.get(resource).is_some()))
     };
     spec.restarts_for_cpu && touches("cpu") || spec.restarts_for_memory && touches("memory")
+}
+
+/// Whether a container's spec has these amounts of cpu and memory.
+fn has_resources(spec: &ContainerSpec, change: &Value) -> bool {
+    let signed = |amount: Option<u64>| amount.and_then(|n| i64::try_from(n).ok());
+    let has = |path: &str, parse: fn(&str) -> Option<u64>, found: Option<i64>| {
+        let wanted = change.pointer(path).and_then(Value::as_str);
+        wanted.is_none_or(|text| signed(parse(text)) == found)
+    };
+    let Resources {
+        cpu_request_millis,
+        cpu_limit_millis,
+        memory_request_bytes,
+        memory_limit_bytes,
+    } = spec.resources;
+    has("/requests/cpu", parse_millis, cpu_request_millis)
+        && has("/limits/cpu", parse_millis, cpu_limit_millis)
+        && has("/requests/memory", parse_bytes, memory_request_bytes)
+        && has("/limits/memory", parse_bytes, memory_limit_bytes)
 }
 
 /// Metadata of several containers as one patch of `metadata`.

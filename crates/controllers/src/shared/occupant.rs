@@ -4,7 +4,7 @@ use crate::shared::health::{Health, LabelFacts, allows_health, is_quiet};
 use crate::shared::inplace::progress::Progress;
 use crate::shared::lifecycle::State;
 use crate::shared::pass::Moment;
-use flotilla_model::PodRecord;
+use flotilla_model::{Command, PodRecord};
 use std::sync::Arc;
 
 /// A pod with what is known of it in this pass.
@@ -24,6 +24,8 @@ pub(crate) struct Occupant {
     pub(crate) progress: Option<Box<Progress>>,
     /// Why its update in place is given up: it has to be made again.
     pub(crate) abandoned: Option<String>,
+    /// Its node cannot give it what it should get, and the policy does not let it be made again.
+    pub(crate) is_stuck: bool,
     /// This pass has decided about it.
     pub(crate) is_dealt_with: bool,
 }
@@ -34,15 +36,17 @@ impl Occupant {
         let is_restless = looks_closer && !is_quiet(pod, labels);
         let detail = pod.detail.as_ref().filter(|_| is_restless);
         let progress = detail.and_then(|detail| Progress::of(pod, detail)).map(Box::new);
-        let allows = match (&progress, detail) {
-            (Some(progress), Some(detail)) => allows_health(progress, detail, pod, labels),
-            _ => labels.lifecycle_allows,
+        let hooks = &moment.set.spec.lifecycle;
+        let allows = match detail {
+            Some(detail) => allows_health(hooks, progress.as_deref(), detail, pod, labels),
+            None => labels.lifecycle_allows,
         };
         let health = Health::of(pod, allows, moment.set.spec.min_ready, moment.now);
         Occupant {
             is_restless,
             progress,
             abandoned: None,
+            is_stuck: false,
             is_dealt_with: false,
             pod: pod.clone(),
             health,
@@ -71,4 +75,13 @@ impl Occupant {
     pub(crate) fn is_replaceable(&self) -> bool {
         !self.doomed && !matches!(self.health, Health::Ended | Health::Terminating)
     }
+}
+
+/// A pod that is unavailable is taken without using the budget, which rests on what was seen: it may have come up since. So the first
+/// write of the update holds for that version only.
+pub(crate) fn of_what_was_seen(pod: &PodRecord, mut command: Command) -> Command {
+    if let Command::Patch { resource_version, .. } = &mut command {
+        *resource_version = Some(pod.meta.resource_version);
+    }
+    command
 }

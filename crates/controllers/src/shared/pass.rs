@@ -136,12 +136,12 @@ pub(crate) struct Stages {
     pub(crate) create: Vec<ScopedCommand>,
     /// Labels of pods.
     pub(crate) repair: Vec<ScopedCommand>,
-    /// Conditions that take pods out of service.
+    /// Conditions that take pods out of service; in the end also those of `back` that wait for nothing.
     pub(crate) unready: Vec<ScopedCommand>,
-    /// Resources of containers.
-    pub(crate) resize: Vec<ScopedCommand>,
     /// Pods that are changed, and states of their lifecycle.
     pub(crate) in_place: Vec<ScopedCommand>,
+    /// Resources of containers.
+    pub(crate) resize: Vec<ScopedCommand>,
     /// Conditions that put pods back into service.
     pub(crate) back: Vec<ScopedCommand>,
     /// Pods that end, are not wanted, or are old.
@@ -161,14 +161,28 @@ impl Stages {
             &self.create,
             &self.repair,
             &self.unready,
-            &self.resize,
             &self.in_place,
+            &self.resize,
             &self.back,
             &self.delete,
             &self.sweep,
             &self.history,
         ];
         all.into_iter().flatten()
+    }
+
+    /// What goes back into service waits for no other pod: it goes with what leaves service, if anything does, unless its own pod is
+    /// changed before. In a rolling update every pass would otherwise hold it up for two round trips.
+    fn hurry_back(&mut self) {
+        if self.unready.is_empty() {
+            return;
+        }
+        let changed = [&self.unready, &self.resize, &self.in_place].into_iter().flatten();
+        let changed: BTreeSet<Scope> = changed.map(|c| c.scope.clone()).collect();
+        let back = std::mem::take(&mut self.back);
+        let (after, now): (Vec<_>, Vec<_>) = back.into_iter().partition(|c| changed.contains(&c.scope));
+        self.unready.splice(0..0, now);
+        self.back = after;
     }
 }
 
@@ -188,6 +202,8 @@ pub(crate) struct Pass<'v> {
     pub(crate) waits: Vec<Wait>,
     pub(crate) wake_after: Option<Duration>,
     pub(crate) hints: Hints,
+    /// Scopes whose pod is to be made again instead of being changed.
+    pub(crate) given_up: BTreeSet<Scope>,
     /// Scopes in which something is wanted and not tried, because it failed a moment ago.
     pub(crate) held_back: BTreeSet<Scope>,
     pub(crate) events: Vec<flotilla_model::EventNote>,
@@ -217,6 +233,7 @@ impl<'v> Pass<'v> {
             waits: Vec::new(),
             wake_after: None,
             hints,
+            given_up: BTreeSet::new(),
             held_back: BTreeSet::new(),
             events: Vec::new(),
             troubles: Vec::new(),
@@ -298,7 +315,9 @@ impl<'v> Pass<'v> {
         else {
             return false;
         };
-        if retry_at <= self.moment.now {
+        // One that is to be made again instead of being changed: what was refused is not what is tried.
+        let is_given_up = reason == Failure::NODE_TOO_SMALL && self.given_up.contains(scope);
+        if retry_at <= self.moment.now || is_given_up {
             return false;
         }
         self.held_back.insert(scope.clone());
@@ -318,8 +337,9 @@ impl<'v> Pass<'v> {
         true
     }
 
-    /// Deletes a pod of ours, once no hook holds it (rule 3.8). Until then it is out of service as far as the hook asks for it.
-    pub(crate) fn take_away(&mut self, scope: &Scope, pod: &PodRecord, report: Report) {
+    /// Deletes a pod of ours, once no hook holds it (rule 3.8). Until then it is out of service as far as the hook asks for it. One that
+    /// is unavailable, and uses no budget, only as it was seen.
+    pub(crate) fn take_away(&mut self, scope: &Scope, pod: &PodRecord, only_as_seen: bool, report: Report) {
         let hook = self.moment.set.spec.lifecycle.pre_delete.clone();
         let markers = lifecycle::held_by(hook.as_ref(), pod);
         if markers.is_empty() || pod.detail.is_none() {
@@ -339,6 +359,7 @@ impl<'v> Pass<'v> {
             state: State::PreparingDelete,
             key: PRE_DELETE,
             marks: hook.is_some_and(|h| h.mark_not_ready),
+            only_as_seen,
             metadata: serde_json::json!({}),
         };
         self.hold(scope, held);
@@ -372,6 +393,7 @@ impl<'v> Pass<'v> {
             self.wake_within(delay);
         }
         let all_or_stop = self.moment.set.spec.is_monotonic();
+        self.stages.hurry_back();
         let stage = |name, commands: Vec<ScopedCommand>, slow_start| Stage {
             name,
             commands,
@@ -384,8 +406,8 @@ impl<'v> Pass<'v> {
             stage("create", self.stages.create, true),
             stage("repair", self.stages.repair, true),
             stage("unready", self.stages.unready, true),
-            stage("resize", self.stages.resize, true),
             stage("in-place", self.stages.in_place, true),
+            stage("resize", self.stages.resize, true),
             stage("ready", self.stages.back, true),
             stage("delete", self.stages.delete, true),
             stage("sweep", self.stages.sweep, true),

@@ -1,8 +1,12 @@
 //! Conditions that gate a pod's readiness (rules 4.3, 4.4 and 4.8): how a pod is taken out of service and put back.
 //!
 //! Ready itself is only ever set False; that it is True again says the kubelet (8.12). A patch names single conditions and leaves the
-//! others alone. What puts a pod back into service tests what was examined, instead of carrying a version, which would lose every race
-//! with the kubelet's own writes.
+//! others alone.
+//!
+//! What puts a pod back into service may be delivered late, when the pod has been taken out again for the next update. So it tests the
+//! condition that was examined, whose message names that one leaving, instead of carrying a version, which would lose every race with
+//! the kubelet's own writes. Only that a condition is absent cannot be tested: there the version is carried, as soon as the kubelet
+//! has said its first word and writes less often.
 
 use crate::shared::inplace::state::whole_seconds;
 use flotilla_api::names;
@@ -74,7 +78,7 @@ fn condition(kind: &str, is_true: bool, reason: &str, message: &str, now: Timest
 }
 
 /// A patch of `pods/status`.
-fn patch(pod: &PodRecord, kind: PatchKind, body: Value) -> Command {
+fn patch(pod: &PodRecord, kind: PatchKind, body: Value, resource_version: Option<u64>) -> Command {
     Command::Patch {
         resource: Resource::Pods,
         key: pod.meta.key.clone(),
@@ -82,7 +86,7 @@ fn patch(pod: &PodRecord, kind: PatchKind, body: Value) -> Command {
         subresource: Some(Subresource::Status),
         kind,
         body,
-        resource_version: None,
+        resource_version,
         guard: None,
         report: Report::Silent,
     }
@@ -90,18 +94,22 @@ fn patch(pod: &PodRecord, kind: PatchKind, body: Value) -> Command {
 
 /// Why a pod leaves service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaving {
-    /// Its containers are about to change.
-    Update,
+pub enum Leaving<'a> {
+    /// Its containers are about to change to this revision.
+    Update(&'a str),
     /// A hook holds it, under this key.
     Hook(&'static str),
 }
 
 /// Takes a pod out of service. `None` if it lacks the gate for it.
-pub fn take_out(pod: &PodRecord, detail: &PodDetail, why: Leaving, now: Timestamp) -> Option<Command> {
+pub fn take_out(pod: &PodRecord, detail: &PodDetail, why: Leaving<'_>, now: Timestamp) -> Option<Command> {
     let first = match why {
-        Leaving::Update if !detail.spec.has_gate(names::IN_PLACE_UPDATE_READY) => return None,
-        Leaving::Update => condition(names::IN_PLACE_UPDATE_READY, false, "StartInPlaceUpdate", "", now),
+        Leaving::Update(_) if !detail.spec.has_gate(names::IN_PLACE_UPDATE_READY) => return None,
+        Leaving::Update(revision) => {
+            // Unlike any other leaving's: what puts the pod back tests it.
+            let text = format!("to {revision}, begun at {now}");
+            condition(names::IN_PLACE_UPDATE_READY, false, "StartInPlaceUpdate", &text, now)
+        }
         Leaving::Hook(_) if !detail.spec.has_gate(names::KRUISE_POD_READY) => return None,
         Leaving::Hook(key) => {
             let mut held = detail
@@ -118,11 +126,8 @@ pub fn take_out(pod: &PodRecord, detail: &PodDetail, why: Leaving, now: Timestam
         let text = "the status of a pod readiness gate is not True";
         conditions.push(condition("Ready", false, "ReadinessGatesNotReady", text, now));
     }
-    Some(patch(
-        pod,
-        PatchKind::Strategic,
-        json!({"status": {"conditions": conditions}}),
-    ))
+    let body = json!({"status": {"conditions": conditions}});
+    Some(patch(pod, PatchKind::Strategic, body, None))
 }
 
 /// What of a pod is to be put back into service.
@@ -149,32 +154,40 @@ pub fn put_back(pod: &PodRecord, detail: &PodDetail, back: Back<'_>, now: Timest
     if wanted.is_empty() {
         return None;
     }
-    if wanted.iter().all(|(known, _)| known.is_none()) {
+    let known: Option<Vec<&GateCondition>> = wanted.iter().map(|(known, _)| *known).collect();
+    let Some(known) = known else {
+        let is_told_of = detail.statuses.iter().any(Option::is_some);
         let conditions: Vec<Value> = wanted.into_iter().map(|(_, condition)| condition).collect();
-        return Some(patch(
-            pod,
-            PatchKind::Strategic,
-            json!({"status": {"conditions": conditions}}),
-        ));
-    }
+        let body = json!({"status": {"conditions": conditions}});
+        let version = pod.meta.resource_version;
+        return is_told_of.then(|| patch(pod, PatchKind::Strategic, body, Some(version)));
+    };
     let mut operations = Vec::new();
+    if let Some(revision) = pod.revision() {
+        // An update that was given up may arrive yet, without a note that could be tested before.
+        let path = format!("/metadata/labels/{}", names::REVISION_LABEL);
+        operations.push(json!({"op": "test", "path": path, "value": revision}));
+    }
     if let Some((key, text)) = back.examined {
         let path = format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"));
         operations.push(json!({"op": "test", "path": path, "value": text}));
     }
-    for (known, condition) in &wanted {
-        let Some(known) = known else { continue };
+    for (known, (_, condition)) in known.into_iter().zip(&wanted) {
         let path = format!("/status/conditions/{}", known.index);
-        operations.push(json!({"op": "test", "path": format!("{path}/type"), "value": condition["type"]}));
+        let mut test = |field: &str, value: Value| {
+            operations.push(json!({"op": "test", "path": format!("{path}/{field}"), "value": value}));
+        };
+        test("type", condition["type"].clone());
+        // The API server leaves out what is empty, and what is not there cannot be tested.
         if !known.message.is_empty() {
-            operations.push(json!({"op": "test", "path": format!("{path}/message"), "value": &*known.message}));
+            test("message", json!(&*known.message));
+        }
+        if let Some(since) = known.since {
+            test("lastTransitionTime", json!(whole_seconds(since)));
         }
         operations.push(json!({"op": "replace", "path": path, "value": condition}));
     }
-    // At the end, so that no index moves.
-    let missing = wanted.iter().filter(|(known, _)| known.is_none());
-    operations.extend(missing.map(|(_, c)| json!({"op": "add", "path": "/status/conditions/-", "value": c})));
-    Some(patch(pod, PatchKind::Json, Value::Array(operations)))
+    Some(patch(pod, PatchKind::Json, Value::Array(operations), None))
 }
 
 /// Condition `KruisePodReady` without some keys of ours, if it is to change: it is True exactly when no key is left.

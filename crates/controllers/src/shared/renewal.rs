@@ -7,7 +7,7 @@ use crate::shared::inplace::grace::Grace;
 use crate::shared::inplace::state::State as InPlaceState;
 use crate::shared::inplace::{UpdateSpec, eligible, overlay};
 use crate::shared::lifecycle::{self, State, since_state};
-use crate::shared::occupant::Occupant;
+use crate::shared::occupant::{Occupant, of_what_was_seen};
 use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Leaving, PRE_UPDATE};
 use crate::shared::revision;
@@ -26,6 +26,8 @@ pub(crate) enum Way {
     InPlace(UpdateSpec),
     /// It would have to be made again, and may not.
     Barred(String),
+    /// It stays as it is, and it has been told why.
+    Stays,
 }
 
 impl Pass<'_> {
@@ -58,7 +60,7 @@ impl Pass<'_> {
         }
     }
 
-    fn may_update_in_place(&self) -> bool {
+    pub(crate) fn may_update_in_place(&self) -> bool {
         let spec = &self.moment.set.spec;
         let policy = spec.pod_update_policy();
         self.moment.set.kind != SetKind::Native
@@ -70,6 +72,12 @@ impl Pass<'_> {
     pub(crate) fn way(&mut self, occupant: &Occupant) -> Way {
         if !self.may_update_in_place() || occupant.abandoned.is_some() {
             return Way::Recreate;
+        }
+        if occupant.is_stuck {
+            return Way::Stays;
+        }
+        if occupant.is_stuck {
+            return Way::Stays;
         }
         let pod = occupant.pod.clone();
         let compared = match (&pod.detail, occupant.storage_differs) {
@@ -128,8 +136,10 @@ impl Pass<'_> {
         let hook = self.moment.set.spec.lifecycle.in_place_update.clone();
         let held = lifecycle::held_by(hook.as_ref(), &pod);
         let marks = hook.as_ref().is_some_and(|h| h.mark_not_ready);
+        let only_as_seen = !occupant.health.is_available();
         let prepare = |metadata| Held {
             pod: &pod,
+            only_as_seen,
             state: State::PreparingUpdate,
             key: PRE_UPDATE,
             marks,
@@ -173,7 +183,11 @@ impl Pass<'_> {
         let moment = self.moment;
         let settings = &moment.set.spec;
         let leaves = spec.leaves_service(&detail, &settings.switches.keep_ready);
-        if leaves && let Some(command) = readiness::take_out(pod, &detail, Leaving::Update, moment.now) {
+        let leaving = Leaving::Update(self.target.name());
+        if leaves && let Some(mut command) = readiness::take_out(pod, &detail, leaving, moment.now) {
+            if !occupant.health.is_available() {
+                command = of_what_was_seen(pod, command);
+            }
             let scope = scope.clone();
             self.stages.unready.push(ScopedCommand { scope, command });
         }
@@ -182,6 +196,7 @@ impl Pass<'_> {
             detail: &detail,
             now: moment.now,
             supports_resize: moment.supports_resize,
+            is_out_of_service: leaves,
         };
         let (revision, labels) = revision::labels(moment.set.kind, &self.target);
         let state = InPlaceState {
@@ -208,7 +223,7 @@ impl Pass<'_> {
                 spec: spec.clone(),
                 period,
             };
-            target.begin_later(&state, &grace, metadata)
+            target.begin_later(state, &grace, metadata)
         };
         self.write(scope, writes);
     }

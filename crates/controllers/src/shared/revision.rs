@@ -4,7 +4,7 @@ use crate::shared::adoption;
 use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::set::ClaimTemplate;
-use flotilla_model::template::{Digest, canonical, payload, revision_hash, revision_name};
+use flotilla_model::template::{Digest, canonical, encoded, payload, revision_hash, revision_name};
 use flotilla_model::{
     Command, Labels, ObjectKey, OwnerRef, Reader, Report, Resource, RevisionRecord, SetKind, SetRecord, Uid,
 };
@@ -155,7 +155,7 @@ enum Name {
 /// candidates already (rule 1.1.5 step 6). One of the same template that names a former incarnation will be an orphan or gone in a
 /// moment, since its owner is gone; a second revision beside it would make all pods old, and restart them for nothing.
 fn free_name(owner: &Owner<'_>, first: i32, named: impl Fn(&str) -> Option<Arc<RevisionRecord>>) -> Name {
-    let text = canonical(&payload(owner.template));
+    let text = canonical(&data(owner));
     let mut count = first;
     loop {
         let hash = revision_hash(&text, count);
@@ -213,7 +213,7 @@ fn create(owner: &Owner<'_>, name: &str, hash: &str, number: i64) -> Command {
             "annotations": annotations(owner),
             "ownerReferences": [owner.reference.to_json()],
         },
-        "data": payload(owner.template),
+        "data": data(owner),
         "revision": number,
     });
     Command::Create {
@@ -223,6 +223,16 @@ fn create(owner: &Owner<'_>, name: &str, hash: &str, number: i64) -> Command {
         exists_is_fine: false,
         guard: None,
         report: Report::Silent,
+    }
+}
+
+/// What a new revision holds, in the spelling of the Go manager of the owner's kind. The API server gives native kinds that spelling
+/// itself; templates of custom resources it stores as they were written.
+fn data(owner: &Owner<'_>) -> Value {
+    if owner.resource == Resource::NativeSets {
+        payload(owner.template)
+    } else {
+        payload(&encoded(owner.template))
     }
 }
 

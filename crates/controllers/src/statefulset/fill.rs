@@ -199,6 +199,13 @@ impl Plan<'_> {
             return true;
         }
         if let Some(stranger) = self.view.stranger(ordinal) {
+            if let Some(since) = stranger.meta.deleted {
+                // Whoever it belonged to, the name will be free.
+                let node = stranger.node.as_deref().map(str::to_owned);
+                self.pass
+                    .wait(name.to_owned(), WaitCause::PodTerminating { node }, Some(since));
+                return true;
+            }
             let owner = stranger.meta.controller().map(|o| format!("{} {}", o.kind, o.name));
             let since = stranger.meta.created;
             self.pass

@@ -78,15 +78,16 @@ impl<'v> Plan<'v> {
         self.condemned.extend(members.map(|m| (m.ordinal, occupant(&m.pod))));
     }
 
-    /// Pods in an update in place, with whether they may count as available.
+    /// Pods that may be in an update in place, with whether they may count as available.
     pub(super) fn in_flight(&self) -> BTreeMap<&str, bool> {
         let wanted = self.slots.iter().filter_map(|s| s.occupant.as_ref());
         let all = wanted
             .chain(self.condemned.iter().map(|(_, o)| o))
-            .filter(|o| o.is_in_flight());
-        let allows = |o: &Occupant| match (&o.progress, &o.pod.detail) {
-            (Some(progress), Some(detail)) => allows_health(progress, detail, &o.pod, o.labels),
-            _ => false,
+            .filter(|o| o.is_restless);
+        let hooks = &self.view.set.spec.lifecycle;
+        let allows = |o: &Occupant| match &o.pod.detail {
+            Some(detail) => allows_health(hooks, o.progress.as_deref(), detail, &o.pod, o.labels),
+            None => false,
         };
         all.map(|o| (o.pod.name(), allows(o))).collect()
     }
@@ -106,13 +107,13 @@ impl<'v> Plan<'v> {
         if self.pass.is_backing_off(&Scope::Slot(ordinal), &name) {
             return false;
         }
-        let Some(pod) = self.slots[index].occupant.as_mut().map(|occupant| {
+        let Some((pod, only_as_seen)) = self.slots[index].occupant.as_mut().map(|occupant| {
             occupant.doomed = true;
-            occupant.pod.clone()
+            (occupant.pod.clone(), !occupant.health.is_available())
         }) else {
             return false;
         };
-        self.pass.take_away(&Scope::Slot(ordinal), &pod, report);
+        self.pass.take_away(&Scope::Slot(ordinal), &pod, only_as_seen, report);
         true
     }
 }

@@ -10,9 +10,10 @@ use flotilla_model::set::{Area, UpdateKind};
 impl Plan<'_> {
     /// Before the update: pods whose update in place leads nowhere have to be made again, where that is allowed.
     pub(super) fn judge_courses(&mut self) {
+        let has_failures = !self.pass.hints.failures.is_empty();
         for slot in &mut self.slots {
-            if let Some(occupant) = slot.occupant.as_mut().filter(|o| o.is_restless) {
-                occupant.abandoned = self.pass.abandoned(occupant);
+            if let Some(occupant) = slot.occupant.as_mut().filter(|o| o.is_restless || has_failures) {
+                self.pass.judge(&Scope::Slot(slot.ordinal), occupant);
             }
         }
     }
@@ -23,7 +24,9 @@ impl Plan<'_> {
             return;
         }
         for slot in &self.slots {
-            if let Some(course) = slot.occupant.as_ref().and_then(|o| Course::of(o, true)) {
+            // What its node cannot give is not asked for again.
+            let occupant = slot.occupant.as_ref().filter(|o| !o.is_stuck);
+            if let Some(course) = occupant.and_then(|o| Course::of(o, true)) {
                 self.pass.go_on(&Scope::Slot(slot.ordinal), course);
             }
         }
@@ -43,6 +46,7 @@ impl Plan<'_> {
         match self.pass.way(occupant) {
             Way::Recreate => self.delete_slot(index, Report::Delete),
             Way::InPlace(spec) => self.pass.update_in_place(&Scope::Slot(slot.ordinal), occupant, &spec),
+            Way::Stays => false,
             Way::Barred(reason) => {
                 self.pass.bar(&occupant.pod, reason);
                 false

@@ -64,7 +64,7 @@ impl Plan<'_> {
             self.pass.wait_for(&pod, Health::Terminating);
         } else if !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
             self.condemned[index].1.doomed = true;
-            self.pass.take_away(&Scope::Slot(ordinal), &pod, Report::Delete);
+            self.pass.take_away(&Scope::Slot(ordinal), &pod, false, Report::Delete);
         }
     }
 

@@ -1,8 +1,8 @@
 //! What there is of each kind, counted: for whoever answers questions beside the core and must not wait for it.
 
 use super::Core;
-use flotilla_model::{Resource, StorageClassRecord};
-use std::collections::BTreeMap;
+use flotilla_model::{Labels, ObjectKey, Reader, Resource, RevisionRecord, SetRecord, StorageClassRecord};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Numbers by namespace.
@@ -19,6 +19,8 @@ pub struct Census {
     pub advanced_sets: Option<usize>,
     /// CloneSets, all namespaces together.
     pub clone_sets: Option<usize>,
+    /// Revisions that pods of Advanced StatefulSets are at, each once, by set; sets without pods are left out.
+    pub revisions_in_use: Option<BTreeMap<ObjectKey, Vec<Arc<RevisionRecord>>>>,
     /// The storage classes.
     pub storage_classes: Option<Vec<Arc<StorageClassRecord>>>,
 }
@@ -45,8 +47,41 @@ impl Core {
                 .then(|| by_namespace(claims.iter().map(|claim| &claim.meta.key.namespace))),
             advanced_sets: is_known(Resource::AdvancedSets).then(|| self.cache.advanced_sets.len()),
             clone_sets: is_known(Resource::CloneSets).then(|| self.cache.clone_sets.len()),
+            revisions_in_use: [Resource::AdvancedSets, Resource::Pods, Resource::Revisions]
+                .into_iter()
+                .all(is_known)
+                .then(|| self.revisions_in_use()),
             storage_classes: is_known(Resource::StorageClasses)
                 .then(|| self.cache.storage_classes.iter().cloned().collect()),
         }
+    }
+
+    fn revisions_in_use(&self) -> BTreeMap<ObjectKey, Vec<Arc<RevisionRecord>>> {
+        let of = |set: &Arc<SetRecord>| {
+            let found = self.revisions_of_pods(set);
+            (!found.is_empty()).then(|| (set.meta.key.clone(), found))
+        };
+        self.cache.advanced_sets.iter().filter_map(of).collect()
+    }
+
+    /// A revision that does not exist any more says nothing; nor does a pod that is going.
+    fn revisions_of_pods(&self, set: &SetRecord) -> Vec<Arc<RevisionRecord>> {
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        let mut last: Option<&Labels> = None;
+        for pod in self
+            .cache
+            .pods
+            .of_owner(&set.meta.uid)
+            .iter()
+            .filter(|pod| !pod.is_terminating())
+        {
+            // Pods of one revision share their labels.
+            if !last.is_some_and(|labels| labels.is_same(&pod.meta.labels)) {
+                names.extend(pod.revision());
+            }
+            last = Some(&pod.meta.labels);
+        }
+        let revision = |name: &str| self.cache.revision(&set.meta.key.sibling(name)).cloned();
+        names.into_iter().filter_map(revision).collect()
     }
 }

@@ -244,12 +244,18 @@ impl Core {
     fn enqueue(&mut self, controller: usize, key: ObjectKey, priority: Priority, now: Timestamp) {
         let key = QueueKey { controller, key };
         let at = self.memory.get(&key).map_or(now, |memory| {
-            let pods = memory.uid.as_ref().map_or(0, |uid| self.cache.pods_of(uid).len());
-            let pods = u32::try_from(pods).unwrap_or(u32::MAX);
-            let interval = self.options.pass_interval + self.options.pass_interval_per_pod.saturating_mul(pods);
+            let interval = self.options.pass_interval + self.interval_for_pods(&key);
             memory.last_pass.map_or(now, |last| now.max(last + interval))
         });
         self.queue.add_at(key, priority, at, now);
+    }
+
+    /// What the pods of a key add to the time between two passes over it.
+    fn interval_for_pods(&self, key: &QueueKey) -> std::time::Duration {
+        let uid = self.memory.get(key).and_then(|memory| memory.uid.as_ref());
+        let pods = uid.map_or(0, |uid| self.cache.pods_of(uid).len());
+        let pods = u32::try_from(pods).unwrap_or(u32::MAX);
+        self.options.pass_interval_per_pod.saturating_mul(pods)
     }
 
     fn send(&mut self, call: Call, purpose: Purpose, now: Timestamp) {

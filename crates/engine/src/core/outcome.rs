@@ -2,7 +2,7 @@
 
 use super::request::{Answer, Refusal};
 use crate::wire::status::Status;
-use flotilla_model::{Command, Uid};
+use flotilla_model::{Command, Failure, Uid};
 use std::time::Duration;
 
 /// The one meaning of an answer to a write.
@@ -154,6 +154,9 @@ fn forbidden(status: &Status) -> &'static str {
         "QuotaExceeded"
     } else if status.message.contains("error looking up service account") {
         "ServiceAccountMissing"
+    } else if status.message.contains("didn't have enough allocatable resources") {
+        // Of `pods/resize`, since 1.35: what kubelets used to call infeasible (rule 4.6).
+        Failure::NODE_TOO_SMALL
     } else {
         "Forbidden"
     }
@@ -191,6 +194,8 @@ mod tests {
         let change = &Intent::Change(Uid::new("u"));
         let account =
             "pods \"web-0\" is forbidden: error looking up service account ns/x: serviceaccount \"x\" not found";
+        let too_small = "pods \"web-0\" is forbidden: node didn't have enough allocatable resources: cpu, requested: 1000000, \
+            allocatable: 2000";
         for (intent, answer, expected) in [
             (pod, Answer::Success, "done"),
             (pod, refuse(409, "AlreadyExists", ""), "stale"),
@@ -211,6 +216,7 @@ mod tests {
             ),
             (pod, refuse(403, "Forbidden", account), "ServiceAccountMissing"),
             (pod, refuse(403, "Forbidden", "policy says no"), "Forbidden"),
+            (change, refuse(403, "Forbidden", too_small), "NodeTooSmall"),
             (pod, refuse(422, "Invalid", ""), "Invalid"),
             (
                 change,

@@ -224,7 +224,9 @@ impl Core {
     fn last_look(&mut self, id: u64, mut active: ActivePass, now: Timestamp) {
         self.keep_failures(&active, now);
         let tried = active.pass.wrote() || active.pass.is_stale() || !active.pass.rejected().is_empty();
-        if tried {
+        if self.is_followed(&active, now) {
+            active.status = None;
+        } else if tried {
             match self.look(&active.key, now) {
                 Look::Decided(decision) => {
                     self.keep_hints(&active.key, decision.hints);
@@ -246,6 +248,15 @@ impl Core {
         }
         active.pass.report(status);
         self.passes.insert(id, active);
+    }
+
+    /// Whether the next pass, which comes soon, will say better what came of this one: it wrote, nothing went wrong, and a status has
+    /// just been written. In a rollout whose every pass writes, each second look would be for nothing.
+    fn is_followed(&self, active: &ActivePass, now: Timestamp) -> bool {
+        let went_well = active.pass.wrote() && !active.pass.is_stale() && active.pass.rejected().is_empty();
+        let last_status = self.memory.get(&active.key).and_then(|memory| memory.last_status);
+        let has_told = last_status.is_some_and(|last| now < last + self.options.status_interval);
+        went_well && has_told && !self.draining
     }
 
     /// Until when a status that changes nothing but counts is put off.
@@ -359,7 +370,9 @@ impl Core {
         }
         self.queue.forget(key);
         if active.pass.wrote() || active.pass.was_cut() {
-            self.queue.add(key.clone(), Priority::Live, now);
+            // At once for a small set; what pods do meanwhile is then one pass for a large one.
+            let at = now.max(active.started + self.interval_for_pods(key));
+            self.queue.add_at(key.clone(), Priority::Live, at, now);
         }
         if active.pass.rejected().is_empty() {
             "success"

@@ -1,6 +1,5 @@
 //! Metrics, health and readiness over HTTP.
 
-use super::manager::Query;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -20,13 +19,23 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// A connection is closed after this long, whatever it does.
 const CONNECTION_LIFE: Duration = Duration::from_secs(120);
 
+/// What is asked of the loop that is served.
+pub enum Query {
+    /// All metrics, as text.
+    Metrics(oneshot::Sender<String>),
+    /// What is missing before we are ready.
+    Readiness(oneshot::Sender<Vec<String>>),
+    /// Whether the loop turns.
+    Health(oneshot::Sender<()>),
+}
+
 /// Takes the address.
-pub(super) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
 /// Serves until dropped.
-pub(super) async fn serve(listener: TcpListener, queries: mpsc::Sender<Query>) {
+pub async fn serve(listener: TcpListener, queries: mpsc::Sender<Query>) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else {
@@ -94,7 +103,7 @@ fn stuck() -> Response<Full<Bytes>> {
     response(
         StatusCode::INTERNAL_SERVER_ERROR,
         PLAIN,
-        "the manager's loop does not turn\n".into(),
+        "the loop does not turn\n".into(),
     )
 }
 

@@ -5,9 +5,10 @@
 
 use super::clock::Clock;
 use super::fence::Fence;
+use super::http::{self, Query};
 use super::requests::{Asked, Raw, read, send};
 use super::watch::{Feed, Watcher};
-use super::{discovery, http, render};
+use super::{discovery, render};
 use crate::core::census::Census;
 use crate::core::request::{Request, RequestId};
 use crate::core::{Core, CoreOptions, Effect, WatchEvent};
@@ -82,16 +83,6 @@ pub enum Error {
     /// A watch task ended, which none does while the manager runs.
     #[error("a watch ended unexpectedly: {0}; please report this")]
     Watch(String),
-}
-
-/// What the HTTP side asks.
-pub(super) enum Query {
-    /// All metrics, as text.
-    Metrics(oneshot::Sender<String>),
-    /// What is missing before we are ready.
-    Readiness(oneshot::Sender<Vec<String>>),
-    /// Whether the loop turns.
-    Health(oneshot::Sender<()>),
 }
 
 /// Runs the manager until SIGTERM or SIGINT: finishes what is on its way, releases the lease, returns.
@@ -184,6 +175,7 @@ impl Shell {
                 clock: clock.clone(),
                 resource,
                 namespace: options.namespace.clone(),
+                fields: None,
                 feed: feed_to.clone(),
                 wanted: wants,
             };

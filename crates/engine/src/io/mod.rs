@@ -4,9 +4,11 @@ pub mod clock;
 pub mod connection;
 mod discovery;
 pub mod fence;
-mod http;
+pub mod http;
 pub mod manager;
 mod render;
 mod requests;
 pub mod snapshot;
-mod watch;
+pub mod watch;
+
+pub use requests::request_of;

@@ -9,6 +9,7 @@ use crate::wire::lease::micro_time;
 use crate::wire::status::Status;
 use crate::wire::{self, Encoding, body};
 use bytes::Bytes;
+use flotilla_model::template::canonical;
 use flotilla_model::{Command, ObjectKey, PatchKind, Resource, Subresource};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -224,7 +225,8 @@ fn request(
     if body.is_some() {
         builder = builder.header(CONTENT_TYPE, content_type);
     }
-    let bytes = body.map(serde_json::to_vec).transpose().map_err(|e| e.to_string())?;
+    // Go's spelling, since a revision's data is stored as it is sent, and Go managers compare it by its bytes (rule 1.1.2).
+    let bytes = body.map(|body| canonical(body).into_bytes());
     builder
         .body(bytes.map_or_else(Body::empty, Body::from))
         .map_err(|e| e.to_string())
@@ -275,6 +277,14 @@ fn command_request(command: &Command, accept: &str) -> Result<Request<Body>, Str
         }
         Command::Read { resource, key } => request(Method::GET, resource.object_path(key, None), accept, "", None),
     }
+}
+
+/// The request that carries out a command, as the manager sends it.
+///
+/// # Errors
+/// If the names in it do not make a path.
+pub fn request_of(command: &Command) -> Result<Request<Body>, String> {
+    command_request(command, Encoding::preferred(command.resource()).media_type())
 }
 
 fn patch_type(kind: PatchKind) -> &'static str {

@@ -34,7 +34,7 @@ const BACKOFF_CAP: Duration = Duration::from_secs(10);
 
 /// What a watch task brings. Objects are not decoded yet: their strings are shared by whoever holds the cache.
 #[derive(Debug)]
-pub(super) enum Feed {
+pub enum Feed {
     /// A list was begun at this moment.
     Began(Timestamp),
     /// A page of it.
@@ -72,20 +72,26 @@ enum End {
 }
 
 /// One kind's task.
-pub(super) struct Watcher {
-    pub(super) client: kube::Client,
-    pub(super) clock: Arc<Clock>,
-    pub(super) resource: Resource,
-    pub(super) namespace: Option<String>,
+pub struct Watcher {
+    /// How to reach the API server.
+    pub client: kube::Client,
+    /// Tells when a list was begun.
+    pub clock: Arc<Clock>,
+    /// What is watched.
+    pub resource: Resource,
+    /// The only namespace; all if `None`.
+    pub namespace: Option<String>,
+    /// A field selector, such as `spec.nodeName=node-1`: nothing else is asked for.
+    pub fields: Option<String>,
     /// Where to bring it.
-    pub(super) feed: mpsc::Sender<(Resource, Feed)>,
-    /// Counts the lists that the core asked for; the first one starts the task.
-    pub(super) wanted: watch::Receiver<u64>,
+    pub feed: mpsc::Sender<(Resource, Feed)>,
+    /// Counts the lists that were asked for; the first one starts the task.
+    pub wanted: watch::Receiver<u64>,
 }
 
 impl Watcher {
     /// Runs until nobody listens.
-    pub(super) async fn run(mut self) {
+    pub async fn run(mut self) {
         if self.wanted.changed().await.is_err() {
             return;
         }
@@ -236,11 +242,16 @@ impl Watcher {
     }
 
     async fn get(&self, query: &str, accept: &str) -> Result<Response<Body>, End> {
-        let selector = self.resource.selector().map(|label| format!("&labelSelector={label}"));
+        let labels = self.resource.selector().map(|label| format!("&labelSelector={label}"));
+        let fields = self
+            .fields
+            .as_deref()
+            .map(|fields| format!("&fieldSelector={}", percent_encoded(fields)));
         let uri = format!(
-            "{}?{query}{}",
+            "{}?{query}{}{}",
             self.resource.collection_path(self.namespace.as_deref()),
-            selector.unwrap_or_default()
+            labels.unwrap_or_default(),
+            fields.unwrap_or_default()
         );
         let request = Request::get(uri).header(ACCEPT, accept).body(Body::empty());
         let request = request.map_err(|e| End::Failed(e.to_string()))?;
@@ -289,10 +300,9 @@ fn jitter(below: u64) -> u64 {
     RandomState::new().hash_one(0_u8) % below
 }
 
-/// A continue token is base64, of which `+`, `/` and `=` mean something in a query.
-fn percent_encoded(token: &str) -> String {
-    token
-        .replace('%', "%25")
+/// A continue token is base64, of which `+`, `/` and `=` mean something in a query. So does the sign of equality in a selector.
+fn percent_encoded(text: &str) -> String {
+    text.replace('%', "%25")
         .replace('+', "%2B")
         .replace('/', "%2F")
         .replace('=', "%3D")

@@ -1,7 +1,7 @@
 //! Pods: what updates in place, lifecycle hooks and launch priorities look at, for the pods that these concern.
 //!
 //! Declared apart from [`super::pod`], and decoded a second time from the same bytes, so that all other pods pay no more than one
-//! search through theirs.
+//! search through theirs. Conditions, of which a pod has many, are taken from the first time.
 
 use super::meta::{Quantity, Time};
 use super::pod::Condition;
@@ -13,7 +13,7 @@ use flotilla_model::records::{
     is_kept_annotation,
 };
 use flotilla_model::template::{parse_bytes, parse_millis};
-use flotilla_model::{Interner, Meta, Timestamp};
+use flotilla_model::{Interner, Memo, Meta, Timestamp};
 use memchr::memmem;
 use prost::Message;
 use serde::Deserialize;
@@ -148,8 +148,6 @@ struct ResizePolicy {
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {
-    #[prost(message, repeated, tag = "2")]
-    conditions: Vec<Condition>,
     #[prost(message, repeated, tag = "8")]
     container_statuses: Vec<Running>,
     #[prost(int64, tag = "17")]
@@ -200,19 +198,28 @@ struct Since {
 pub(super) fn from_protobuf(
     raw: &Bytes,
     meta: &Meta,
+    conditions: &[Condition],
     interner: &mut Interner,
 ) -> Result<Option<Arc<PodDetail>>, String> {
     let pod = Pod::decode(raw.clone()).map_err(said)?;
-    Ok(pod.is_wanted(meta).then(|| Arc::new(pod.into_detail(interner))))
+    let conditions = Conditions(conditions);
+    Ok(pod
+        .is_wanted(meta)
+        .then(|| Arc::new(pod.into_detail(conditions, interner))))
 }
 
 /// The detail of a pod in JSON, if it is to have one.
-pub(super) fn from_json(value: &Value, meta: &Meta, interner: &mut Interner) -> Result<Option<Arc<PodDetail>>, String> {
+pub(super) fn from_json(
+    value: &Value,
+    meta: &Meta,
+    conditions: &[Condition],
+    interner: &mut Interner,
+) -> Result<Option<Arc<PodDetail>>, String> {
     if !has_kruise_controller(meta) && !bears_mark(value) {
         return Ok(None);
     }
     let pod = Pod::deserialize(value).map_err(said)?;
-    Ok(Some(Arc::new(pod.into_detail(interner))))
+    Ok(Some(Arc::new(pod.into_detail(Conditions(conditions), interner))))
 }
 
 fn has_kruise_controller(meta: &Meta) -> bool {
@@ -249,7 +256,7 @@ impl Pod {
         has_kruise_controller(meta) || annotated() || in_env()
     }
 
-    fn into_detail(self, interner: &mut Interner) -> PodDetail {
+    fn into_detail(self, conditions: Conditions<'_>, interner: &mut Interner) -> PodDetail {
         let metadata = self.metadata.unwrap_or_default();
         let status = self.status.unwrap_or_default();
         let spec = self.spec.unwrap_or_default().into_record(interner);
@@ -267,15 +274,17 @@ impl Pod {
             .filter(|(key, _)| is_kept_annotation(key) || referred.contains(key));
         PodDetail {
             annotations: interner.labels(annotations),
+            is_annotated: !metadata.annotations.is_empty(),
             finalizers: interner.list(metadata.finalizers.iter().map(String::as_str)),
             statuses: status.containers(&spec, interner),
             observed_generation: status.observed_generation,
             generation: metadata.generation,
-            containers_ready: status.is_true("ContainersReady"),
-            in_place_ready: status.gate(names::IN_PLACE_UPDATE_READY, interner),
-            kruise_ready: status.gate(names::KRUISE_POD_READY, interner),
-            resize_pending: status.resize_pending(interner),
-            resize_in_progress: status.is_true("PodResizeInProgress"),
+            containers_ready: conditions.is_true("ContainersReady"),
+            in_place_ready: conditions.gate(names::IN_PLACE_UPDATE_READY, interner),
+            kruise_ready: conditions.gate(names::KRUISE_POD_READY, interner),
+            resize_pending: conditions.resize_pending(interner),
+            resize_in_progress: conditions.is_true("PodResizeInProgress"),
+            plainly_done: Memo::default(),
             spec: interner.detail_spec(spec),
         }
     }
@@ -327,7 +336,8 @@ impl EnvVar {
             None => (false, path.strip_prefix("metadata.annotations['")?),
         };
         let key = rest.strip_suffix("']")?;
-        self.value.is_empty().then(|| MetadataEnv {
+        let counts = self.value.is_empty() && !names::ENV_NOT_COUNTED.contains(&self.name.as_str());
+        counts.then(|| MetadataEnv {
             name: interner.string(&self.name),
             is_label,
             key: interner.string(key),
@@ -349,18 +359,22 @@ impl Requirements {
     }
 }
 
-impl Status {
-    fn condition(&self, type_: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|c| c.type_ == type_)
+/// `status.conditions`.
+#[derive(Clone, Copy)]
+struct Conditions<'a>(&'a [Condition]);
+
+impl<'a> Conditions<'a> {
+    fn condition(self, type_: &str) -> Option<&'a Condition> {
+        self.0.iter().find(|c| c.type_ == type_)
     }
 
-    fn is_true(&self, type_: &str) -> bool {
+    fn is_true(self, type_: &str) -> bool {
         self.condition(type_).is_some_and(|c| c.status == "True")
     }
 
-    fn gate(&self, type_: &str, interner: &mut Interner) -> Option<GateCondition> {
-        let index = self.conditions.iter().position(|c| c.type_ == type_)?;
-        let condition = &self.conditions[index];
+    fn gate(self, type_: &str, interner: &mut Interner) -> Option<GateCondition> {
+        let index = self.0.iter().position(|c| c.type_ == type_)?;
+        let condition = &self.0[index];
         Some(GateCondition {
             index,
             is_true: condition.status == "True",
@@ -369,7 +383,7 @@ impl Status {
         })
     }
 
-    fn resize_pending(&self, interner: &mut Interner) -> Option<ResizePending> {
+    fn resize_pending(self, interner: &mut Interner) -> Option<ResizePending> {
         let pending = self.condition("PodResizePending").filter(|c| c.status == "True")?;
         Some(ResizePending {
             is_infeasible: pending.reason == "Infeasible",
@@ -377,7 +391,9 @@ impl Status {
             since: pending.since(),
         })
     }
+}
 
+impl Status {
     /// Statuses in the order of the containers of the spec: the kubelet sorts them by name.
     fn containers(&self, spec: &DetailSpec, interner: &mut Interner) -> Box<[Option<ContainerStatus>]> {
         let status_of = |name: &str| self.container_statuses.iter().find(|status| status.name == name);

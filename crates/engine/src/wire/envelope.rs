@@ -119,7 +119,7 @@ pub struct List {
 }
 
 /// The bytes of the object itself: the envelope is taken off if there is one.
-pub(crate) fn open(bytes: &Bytes) -> Result<Bytes, String> {
+pub fn open(bytes: &Bytes) -> Result<Bytes, String> {
     match enveloped(bytes)? {
         Some(unknown) => Ok(unknown.raw),
         None => Ok(bytes.clone()),

@@ -19,7 +19,7 @@ pub mod status;
 mod storage_class;
 pub mod watch;
 
-pub use envelope::{Encoding, List, split_list};
+pub use envelope::{Encoding, List, open, split_list};
 
 use bytes::Bytes;
 use flotilla_model::{

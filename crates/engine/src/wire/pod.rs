@@ -163,22 +163,23 @@ struct Terminated {
 /// The record of a pod in protobuf.
 pub(super) fn from_protobuf(raw: &Bytes, interner: &mut Interner) -> Result<PodRecord, String> {
     let pod = Pod::decode(raw.clone()).map_err(said)?;
-    let mut record = pod.into_record(interner)?;
+    let (mut record, conditions) = pod.into_record(interner)?;
     if detail::may_be_wanted(raw) {
-        record.detail = detail::from_protobuf(raw, &record.meta, interner)?;
+        record.detail = detail::from_protobuf(raw, &record.meta, &conditions, interner)?;
     }
     Ok(record)
 }
 
 /// The record of a pod in JSON.
 pub(super) fn from_json(value: &Value, interner: &mut Interner) -> Result<PodRecord, String> {
-    let mut record = Pod::deserialize(value).map_err(said)?.into_record(interner)?;
-    record.detail = detail::from_json(value, &record.meta, interner)?;
+    let (mut record, conditions) = Pod::deserialize(value).map_err(said)?.into_record(interner)?;
+    record.detail = detail::from_json(value, &record.meta, &conditions, interner)?;
     Ok(record)
 }
 
 impl Pod {
-    fn into_record(self, interner: &mut Interner) -> Result<PodRecord, String> {
+    /// The record, and the conditions, of which a detail is made too.
+    fn into_record(self, interner: &mut Interner) -> Result<(PodRecord, Vec<Condition>), String> {
         let metadata = self.metadata.ok_or("no metadata")?;
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
         let NameLabels { name, index, instance } = NameLabels::of(&metadata);
@@ -193,7 +194,7 @@ impl Pod {
             names::INSTANCE_ID_LABEL => !instance,
             _ => true,
         })?;
-        Ok(PodRecord {
+        let record = PodRecord {
             meta,
             phase: Phase::parse(&status.phase),
             ready: status.ready(),
@@ -205,7 +206,8 @@ impl Pod {
             volumes: interner.volumes(volumes),
             trouble: status.trouble().map(Arc::new),
             detail: None,
-        })
+        };
+        Ok((record, status.conditions))
     }
 }
 

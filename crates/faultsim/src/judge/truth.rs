@@ -1,13 +1,13 @@
 //! Writes, judged by what really is at the moment at which they take effect.
 
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
-use crate::in_place::{Change, InPlace, unheld};
+use crate::in_place::{Change, HOOK_GATE, InPlace, in_course, unheld};
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
-use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp, Uid};
+use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Entry, Server, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -96,15 +96,19 @@ pub(crate) struct Judge {
     pub(super) sets_deleted: BTreeMap<Uid, Timestamp>,
     /// How pods are updated in place.
     in_place: Option<InPlace>,
+    /// How far the clocks of managers are apart.
+    apart: Duration,
     /// Pods whose images a manager has changed, with the generation of the set that was seen.
     changed: BTreeSet<(Uid, Uid, i64)>,
 }
 
 impl Judge {
-    pub(crate) fn new(ahead_ms: i64, in_place: Option<InPlace>) -> Self {
+    pub(crate) fn new(skews_ms: [i64; 2], in_place: Option<InPlace>) -> Self {
+        let [one, other] = skews_ms;
         Judge {
             in_place,
-            ahead: Duration::from_millis(u64::try_from(ahead_ms).unwrap_or(0)),
+            apart: Duration::from_millis(one.abs_diff(other)),
+            ahead: Duration::from_millis(u64::try_from(one.max(other)).unwrap_or(0)),
             ..Judge::default()
         }
     }
@@ -143,6 +147,10 @@ impl Judge {
         let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
         if let Some(before) = before {
             self.see_up(before, scene.now);
+        }
+        if let (Some(writing), Some(before), Some(after)) = (scene.writing, before, after) {
+            // Also what comes late: its preconditions have to see to it.
+            in_course(self.in_place, (before, after), writing.decided.now, self.apart)?;
         }
         let writing = scene.writing.filter(|w| !w.is_late);
         if let Some(writing) = writing {
@@ -197,6 +205,10 @@ impl Judge {
             && pod.label("apps.kubernetes.io/pod-index") == name.rsplit_once('-').map(|(_, index)| index);
         require(has_labels, "1.3 identity", || {
             format!("{name} lacks labels of its identity")
+        })?;
+        let has_gate = pod.detail.as_ref().is_some_and(|d| d.spec.has_gate(HOOK_GATE));
+        require(set.kind == SetKind::Native || has_gate, "admission 2 gates", || {
+            format!("{name} is created without {HOOK_GATE}, which no webhook puts in here")
         })?;
         let claims = pod
             .claims()
@@ -353,6 +365,8 @@ impl Judge {
             format!("{name} is taken down while {down:?} are down by managers' acts; the budget is {budget}")
         })?;
         self.down.insert(ordinal);
+        // Every manager has to know of this: it is an act of one of them.
+        self.seems_up.remove(&pod.meta.uid);
         Ok(())
     }
 
@@ -360,7 +374,9 @@ impl Judge {
     fn pod_updated(&mut self, before: &PodRecord, after: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
         let (set, name) = (writing.decided.set.clone(), before.name());
         let change = Change::of(before, after);
-        if !(change.image || change.leaves_service || change.revision) {
+        // What has ended serves nobody, and is made again.
+        let prepares = change.prepares && !before.is_terminal();
+        if !(change.image || change.leaves_service || change.revision || prepares) {
             return Ok(());
         }
         // What was begun is finished when its grace period has ended, whatever the set asks for meanwhile.
@@ -374,7 +390,10 @@ impl Judge {
             });
         };
         let Some(place) = place_of(ordinal, &set) else {
-            return require(false, "4.2 update", || format!("{name} is not wanted, and is updated"));
+            let is_leaving = !(change.image || change.leaves_service || change.revision);
+            return require(is_leaving, "4.2 update", || {
+                format!("{name} is not wanted, and is updated")
+            });
         };
         if change.revision || change.image {
             unheld(self.in_place, before, false)?;
@@ -396,7 +415,7 @@ impl Judge {
                 )
             })?;
         }
-        if change.image || change.leaves_service {
+        if change.image || change.leaves_service || prepares {
             self.taken_down(before, (ordinal, place), writing, scene)?;
         }
         Ok(())

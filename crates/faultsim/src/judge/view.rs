@@ -1,9 +1,13 @@
 //! Decisions, judged by what their controller saw.
 
 use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
+use crate::defect::says;
+use crate::in_place::{GATE, is_in_service};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
-use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp};
+use flotilla_model::{
+    Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, WaitCause,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -70,8 +74,30 @@ impl Sight<'_> {
                 _ => {}
             }
         }
+        leaves_for_a_reason(decision)?;
+        self.budget_is_used(decision)?;
         self.scale_down(&deleted)?;
         self.update(&deleted)
+    }
+
+    /// What is said to use the update's budget is not available, or goes down by this very decision: not a pod whose resources change
+    /// without a restart (rules 2 and 8.18).
+    fn budget_is_used(&self, decision: &Decision) -> Verdict {
+        let users = decision.waits.iter().filter_map(|wait| match &wait.cause {
+            WaitCause::UpdateBudget { used_by, .. } => Some(used_by),
+            _ => None,
+        });
+        for name in users.flatten() {
+            let is_touched = decision.commands().any(|c| c.command.key().name == *name);
+            let ordinal = ordinal_in(name, self.set.name());
+            let pod = ordinal.and_then(|ordinal| self.pod(ordinal));
+            // One whose gate is closed is not, though the kubelet may not have said so yet.
+            let is_up = pod.is_some_and(|pod| is_in_service(pod) && is_available(pod, self.set, self.now));
+            require(is_touched || !is_up, "8.18 budget", || {
+                format!("the budget is said to be used up by {name}, which is available")
+            })?;
+        }
+        Ok(())
     }
 
     fn pod(&self, ordinal: i64) -> Option<&Arc<PodRecord>> {
@@ -238,4 +264,36 @@ impl Sight<'_> {
         }
         Ok(())
     }
+}
+
+/// A pod leaves service only for what restarts its containers: not for other resources, which need no restart here (rule 4.4).
+fn leaves_for_a_reason(decision: &Decision) -> Verdict {
+    let patches = || {
+        decision.commands().filter_map(|c| match &c.command {
+            Command::Patch {
+                resource: Resource::Pods,
+                key,
+                body,
+                ..
+            } => Some((key, body)),
+            _ => None,
+        })
+    };
+    for (key, _) in patches().filter(|(_, body)| says(body, GATE, "False")) {
+        let restarts = patches().any(|(other, body)| {
+            let images = adds(body, "/spec/containers/0/image");
+            other == key && (images || adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-grace"))
+        });
+        require(restarts, "4.4 resources", || {
+            format!("{} leaves service although none of its containers restarts", key.name)
+        })?;
+    }
+    Ok(())
+}
+
+/// Whether a JSON patch puts a text at a path.
+fn adds(body: &serde_json::Value, path: &str) -> bool {
+    let mut operations = body.as_array().into_iter().flatten();
+    operations
+        .any(|o| o["op"] == "add" && o["path"] == path && o["value"].as_str().is_some_and(|text| !text.is_empty()))
 }

@@ -79,6 +79,12 @@ pub struct InstallArgs {
     /// Leave the custom resource definitions as they are.
     #[arg(long)]
     pub without_crds: bool,
+    /// An agent on every node, so that updates in place can change the environment that containers take from labels and annotations.
+    ///
+    /// It asks the container runtime through a directory of the node, /run, for which the namespace is made to allow privileged pods; the
+    /// chart can name the runtime's own directory.
+    #[arg(long)]
+    pub agent: bool,
     /// Have the Prometheus operator collect metrics. Its definitions must be there.
     #[arg(long)]
     pub service_monitor: bool,

@@ -80,6 +80,7 @@ fn options(cluster: &ClusterArgs, args: &InstallArgs) -> Options {
     .with(Condition::NetworkPolicy, !args.without_network_policy)
     .with(Condition::ServiceMonitor, args.service_monitor)
     .with(Condition::Crds, !args.without_crds)
+    .with(Condition::Agent, args.agent)
 }
 
 /// Where the managers are: the namespace of the command line, never that of the kubeconfig's context.

@@ -1,8 +1,9 @@
 //! `flotilla manager`: the controllers, until told to stop.
 
-use crate::args::{ClusterArgs, HttpAddress, LogFormat, ManagerArgs};
+use crate::args::{ClusterArgs, HttpAddress, ManagerArgs};
 use crate::cluster;
 use crate::error::{Error, Exit};
+use crate::logging;
 use flotilla_controllers::cloneset::CloneSetController;
 use flotilla_controllers::launch::LaunchController;
 use flotilla_controllers::statefulset::StatefulSetController;
@@ -14,11 +15,9 @@ use flotilla_engine::io::manager::{Beside, ManagerOptions, run as run_manager};
 use flotilla_model::{Controller, Resource, SetKind};
 use flotilla_webhook::certificates::Lifetimes;
 use flotilla_webhook::{Options, Place, Webhooks};
-use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
-use tracing_subscriber::EnvFilter;
 
 /// Gates of OpenKruise that choose a feature of this program, and how they must stand for it to behave as built.
 const KNOWN_GATES: &[&str] = &[
@@ -44,7 +43,7 @@ const WEBHOOK_SERVICE: &str = "flotilla-webhook";
 
 /// Runs until SIGTERM, or until something fails that cannot heal.
 pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, Error> {
-    start_logging(&args)?;
+    logging::start(&args.log, args.log_format)?;
     tell_gates(&args.feature_gates)?;
     let config = cluster::config(cluster_args).await?;
     let client = connection::connect(config).map_err(Error::Config)?;
@@ -180,24 +179,6 @@ fn default_identity() -> String {
         .filter(|h| !h.is_empty())
         .unwrap_or_else(|| "localhost".to_owned());
     format!("{host}_{}", std::process::id())
-}
-
-fn start_logging(args: &ManagerArgs) -> Result<(), Error> {
-    let filter = EnvFilter::try_new(&args.log).map_err(|e| {
-        Error::NotPossible(format!(
-            "failed to read --log {:?}: {e}; use a level such as info",
-            args.log
-        ))
-    })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let done = match args.log_format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
-    };
-    done.map_err(|e| Error::NotPossible(format!("failed to start logging: {e}")))
 }
 
 /// Known gates are named in the log and ignored: the corrected behaviour is simply on. Nonsense is refused.

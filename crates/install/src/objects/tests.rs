@@ -120,3 +120,49 @@ fn what_is_selected_is_what_is_labelled() {
         assert!(namespace.is_null() || namespace == "elsewhere", "{object}");
     }
 }
+
+#[test]
+fn rule_1_agents_have_the_sockets_directory_and_little_else() {
+    let without = objects(&Options::default());
+    assert!(find(&without, "DaemonSet", crate::AGENT).is_none());
+    let objects = objects(&Options::default().with(Condition::Agent, true));
+    let pod = &find(&objects, "DaemonSet", crate::AGENT).unwrap()["spec"]["template"]["spec"];
+    assert_eq!((&pod["hostNetwork"], &pod["hostPID"]), (&json!(false), &json!(false)));
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
+    assert_eq!(
+        pod["volumes"],
+        json!([{"name": "runtime", "hostPath": {"path": "/run", "type": "Directory"}}])
+    );
+    let container = &pod["containers"][0];
+    assert_eq!(container["volumeMounts"][0]["readOnly"], true);
+    assert_eq!(container["securityContext"]["capabilities"], json!({"drop": ["ALL"]}));
+    assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+    assert_eq!(container["resources"]["limits"], json!({"memory": "64Mi"}));
+    // What selects managers must not select agents.
+    let labels = &find(&objects, "DaemonSet", crate::AGENT).unwrap()["spec"]["template"]["metadata"]["labels"];
+    assert_ne!(labels["app.kubernetes.io/name"], NAME);
+    let enforced = |objects: &[Value]| {
+        find(objects, "Namespace", "flotilla-system").unwrap()["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].clone()
+    };
+    assert_eq!(
+        (enforced(&without), enforced(&objects)),
+        (json!("restricted"), json!("privileged"))
+    );
+}
+
+#[test]
+fn rule_11_1_a_policy_comes_before_the_agents_and_names_their_account() {
+    let options = Options {
+        namespace: "elsewhere".to_owned(),
+        ..Options::default().with(Condition::Agent, true)
+    };
+    let objects = objects(&options);
+    let position = |kind: &str| objects.iter().position(|o| o["kind"] == kind).unwrap();
+    assert!(position("ValidatingAdmissionPolicyBinding") < position("DaemonSet"));
+    let policy = find(&objects, "ValidatingAdmissionPolicy", crate::AGENT_POLICY).unwrap();
+    let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+    assert!(
+        condition.contains("'system:serviceaccount:elsewhere:flotilla-agent'"),
+        "{condition}"
+    );
+}

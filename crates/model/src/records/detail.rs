@@ -1,5 +1,6 @@
 //! What updates in place, lifecycle hooks and launch priorities look at in a pod.
 
+use crate::memo::Memo;
 use crate::meta::Labels;
 use crate::time::Timestamp;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ pub struct PodDetail {
     pub finalizers: Arc<[Arc<str>]>,
     /// Those annotations that decisions read ([`is_kept_annotation`]), and those that a container's environment refers to.
     pub annotations: Labels,
+    /// There are annotations at all, kept or not: a patch that puts one in has to know.
+    pub is_annotated: bool,
     /// What the kubelet says of each container of `spec`, in the same order; `None` where it has not said anything yet.
     pub statuses: Box<[Option<ContainerStatus>]>,
     /// `status.observedGeneration` of the kubelet, 0 where it does not say.
@@ -30,6 +33,8 @@ pub struct PodDetail {
     pub resize_pending: Option<ResizePending>,
     /// Condition PodResizeInProgress is True.
     pub resize_in_progress: bool,
+    /// Whether it plainly is in no update in place, once a controller has asked itself that: it is asked of every pod in every pass.
+    pub plainly_done: Memo<bool>,
 }
 
 impl PodDetail {

@@ -36,6 +36,9 @@ const ZERO_IS_ABSENT: &[&str] = &[
     "partition",
 ];
 
+/// Maps whose values are quantities.
+pub(super) const QUANTITIES: &[&str] = &["limits", "requests", "overhead", "capacity"];
+
 /// Scalar defaults: (field, its parent field or `*`, default).
 const DEFAULTS: &[(&str, &str, &str)] = &[
     ("restartPolicy", "spec", "\"Always\""),
@@ -144,12 +147,15 @@ fn service_account(spec: &mut Map<String, Value>) {
 }
 
 /// The default is Always for `:latest` and untagged images, IfNotPresent for others.
+pub(super) fn default_pull_policy(image: &str) -> &'static str {
+    let last = image.rsplit('/').next().unwrap_or_default();
+    let is_moving = !last.contains('@') && last.split_once(':').is_none_or(|(_, tag)| tag == "latest");
+    if is_moving { "Always" } else { "IfNotPresent" }
+}
+
 fn image_pull_policy(container: &mut Map<String, Value>) {
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let last = image.rsplit('/').next().unwrap_or_default();
-    let by_digest = last.contains('@');
-    let moving = !by_digest && last.split_once(':').is_none_or(|(_, tag)| tag == "latest");
-    let default = if moving { "Always" } else { "IfNotPresent" };
+    let default = default_pull_policy(image);
     if container.get("imagePullPolicy").and_then(Value::as_str) == Some(default) {
         container.remove("imagePullPolicy");
     }
@@ -207,7 +213,7 @@ fn prune(value: &mut Value, parent: &str) {
                     tells(field, child, parent)
                 }
             });
-            if matches!(parent, "limits" | "requests" | "overhead" | "capacity") {
+            if QUANTITIES.contains(&parent) {
                 object.values_mut().for_each(quantity);
             }
             if parent == "emptyDir" || parent == "resourceFieldRef" {

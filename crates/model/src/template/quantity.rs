@@ -75,31 +75,39 @@ pub fn parse_millis(text: &str) -> Option<u64> {
     u64::try_from((nano + 999_999) / 1_000_000).ok()
 }
 
-/// A quantity in the form in which Go writes it: `1024Mi` is `1Gi`, `1000m` is `1`. Text that does not parse, or that uses an exponent,
-/// stays as it is.
-pub fn canonical_quantity(text: &str) -> String {
-    const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+/// The shortest spelling that Kubernetes has for a quantity, in the same kind of units; `None` if it does not parse.
+///
+/// Format: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>, "canonical form".
+pub fn canonical_quantity(text: &str) -> Option<String> {
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
-    let has_exponent = text.trim_end_matches('E').contains(['e', 'E']) && !text.ends_with("Ei");
-    let Some(nano) = parse_nano(text).filter(|_| !has_exponent) else {
-        return text.to_owned();
-    };
-    let whole = nano.unsigned_abs().div_ceil(1_000_000_000);
-    let (mut number, suffixes, step) = if text.ends_with('i') && whole >= 1024 {
-        (whole, &BINARY[..], 1024)
-    } else {
-        (nano.unsigned_abs(), &DECIMAL[..], 1000)
-    };
-    if number == 0 {
-        return "0".to_owned();
+    const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    const ONE: i128 = 1_000_000_000;
+    let nano = parse_nano(text)?;
+    let text = text.trim();
+    let exponent = text.contains(['e', 'E']) && !text.ends_with('E') && !text.ends_with("Ei");
+    if exponent {
+        // Kept: Kubernetes shortens these too, but nobody writes them, and any spelling of them means the same.
+        return Some(text.to_owned());
     }
-    let mut place = 0;
-    while number % step == 0 && place + 1 < suffixes.len() {
-        number /= step;
-        place += 1;
+    if text.ends_with('i') && nano.abs() >= 1024 * ONE {
+        let mut whole = (nano + nano.signum() * (ONE - 1)) / ONE;
+        let mut unit = 0;
+        while whole % 1024 == 0 && unit + 1 < BINARY.len() {
+            whole /= 1024;
+            unit += 1;
+        }
+        return Some(format!("{whole}{}", BINARY[unit]));
     }
-    let sign = if nano < 0 { "-" } else { "" };
-    format!("{sign}{number}{}", suffixes[place])
+    if nano == 0 {
+        return Some("0".to_owned());
+    }
+    let mut number = nano;
+    let mut unit = 0;
+    while number % 1000 == 0 && unit + 1 < DECIMAL.len() {
+        number /= 1000;
+        unit += 1;
+    }
+    Some(format!("{number}{}", DECIMAL[unit]))
 }
 
 #[cfg(test)]
@@ -131,24 +139,29 @@ mod tests {
     }
 
     #[test]
-    fn rule_12_4_quantities_are_written_as_go_writes_them() {
-        for (text, written) in [
-            ("1024Mi", "1Gi"),
-            ("10Gi", "10Gi"),
-            ("1.5Gi", "1536Mi"),
+    fn rule_1_1_2_quantities_have_one_shortest_spelling() {
+        for (written, shortest) in [
             ("1000m", "1"),
             ("0.5", "500m"),
-            ("1500M", "1500M"),
+            ("1500m", "1500m"),
+            ("1024Mi", "1Gi"),
+            ("1.5Gi", "1536Mi"),
+            ("512Ki", "512Ki"),
+            ("0.5Ki", "512"),
+            ("1073741824", "1073741824"),
+            ("1000k", "1M"),
+            ("100", "100"),
+            ("2000", "2k"),
+            ("0", "0"),
+            ("0Mi", "0"),
+            ("-1000m", "-1"),
             ("2000M", "2G"),
             ("512i", "512i"),
             ("1000Ki", "1000Ki"),
-            ("0.5Ki", "512"),
-            ("0", "0"),
-            ("-2000", "-2k"),
             ("1e3", "1e3"),
-            ("much", "much"),
         ] {
-            assert_eq!(canonical_quantity(text), written, "{text}");
+            assert_eq!(canonical_quantity(written).as_deref(), Some(shortest), "{written}");
         }
+        assert_eq!(canonical_quantity("much"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Invariant 13.12 over random sets: one step never takes more than it may, and steps end where the spec wants it.
 
 use super::{name, one};
-use crate::testing::{Cluster, NOW, at, clones, pod};
+use crate::testing::{Cluster, NOW, at, clones, folded, pod};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Report};
 use flotilla_model::{Decision, Labels, PodRecord, Resource};
@@ -134,7 +134,8 @@ fn disrupted(decision: &Decision) -> Vec<String> {
             report,
             ..
         } => {
-            let state = body
+            let folded = folded(body);
+            let state = folded
                 .pointer("/metadata/labels")
                 .and_then(|l| l.get(names::LIFECYCLE_STATE_LABEL));
             *report == Report::InPlace || state.is_some_and(|s| s != "Normal")
@@ -248,7 +249,7 @@ fn step(cluster: &mut Cluster, decision: &Decision, chance: &mut impl FnMut() ->
                 ..
             } => {
                 let pod = cluster.pods.get_mut(key.name.as_str()).expect("it is there");
-                patch(Arc::make_mut(pod), body);
+                patch(Arc::make_mut(pod), &folded(body));
             }
             Command::Patch { .. } | Command::Delete { .. } | Command::Create { .. } | Command::Read { .. } => {}
         }

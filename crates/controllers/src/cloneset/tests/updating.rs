@@ -1,7 +1,7 @@
 //! How pods come to the update revision (rules 15.6, 16, 17 and 19).
 
 use super::{done, name, one, pods, said};
-use crate::testing::{Cluster, NOW, clones};
+use crate::testing::{Cluster, NOW, clones, folded};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Report};
 use flotilla_model::{Decision, Resource, RevisionRecord, WaitCause};
@@ -23,7 +23,7 @@ fn patches(decision: &Decision, report: Report) -> Vec<(String, Value)> {
             body,
             report: told,
             ..
-        } if *told == report => Some((key.name.to_string(), body.clone())),
+        } if *told == report => Some((key.name.to_string(), folded(body))),
         _ => None,
     });
     all.collect()

@@ -1,7 +1,9 @@
-//! The writes of an update in place (rule 4.3): resources through their subresource, and everything else in one patch of the pod, so
-//! that label and annotation never claim what was not done.
+//! The writes of an update in place (rule 4.3): everything but resources in one patch of the pod, so that label and annotation never
+//! claim what was not done, and then resources through their subresource. Until they are there they are noted as still to come: a
+//! resize before its note would stay for ever where the note is never written, and the update is taken back. Each holds only while the pod is as it was examined (`tested`).
 
 use super::state::{Before, State, whole_seconds};
+use super::tested::Tested;
 use super::{Changes, UpdateSpec, batch, overlay, ref_metadata_patch};
 use flotilla_api::names;
 use flotilla_model::decision::{PatchKind, Report, Subresource};
@@ -12,10 +14,10 @@ use serde_json::{Value, json};
 /// What of a pod is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Writes {
-    /// The patch of `pods/resize`, to go first.
-    pub resize: Option<Command>,
     /// The patch of the pod.
     pub pod: Command,
+    /// The patch of `pods/resize`, to go afterwards.
+    pub resize: Option<Command>,
 }
 
 /// The pod and what surrounds it.
@@ -29,14 +31,14 @@ pub struct Target<'a> {
     pub now: Timestamp,
     /// Whether the server has `pods/resize`.
     pub supports_resize: bool,
+    /// It is out of service, or was taken out in this pass: its containers change only while it is.
+    pub is_out_of_service: bool,
 }
 
 impl Target<'_> {
     /// Begins an update: its first batch at once, the rest noted in `state`. `metadata` is patched with it (revision, lifecycle).
     pub fn begin(&self, mut state: State, spec: &UpdateSpec, metadata: Value) -> Writes {
-        state.env_from_metadata |= spec.env_from_metadata;
-        state.resources |= !spec.changes.resources.is_empty();
-        state.images |= !spec.changes.images.is_empty();
+        state.will_change(spec);
         let mut all = metadata;
         if spec.metadata.is_object() {
             let mut under = spec.metadata.clone();
@@ -69,46 +71,58 @@ impl Target<'_> {
             state.batches.push((self.now, names));
         }
         state.next = rest;
-        overlay(&mut metadata, &ref_metadata_patch(&now));
-        self.note(&mut metadata, names::IN_PLACE_STATE, &state.to_text());
-        self.forget_grace(&mut metadata);
-        let resources_here = !self.supports_resize;
-        let mut body = json!({"metadata": metadata});
-        let containers = containers_patch(&now, true, resources_here);
-        if !containers.is_empty() {
-            body["spec"] = json!({"containers": containers});
+        let by_resize = self.supports_resize && !now.resources.is_empty();
+        if by_resize {
+            state.next.resources.extend(now.resources.clone());
         }
-        let resized = containers_patch(&now, false, true);
-        let resize = (self.supports_resize && !resized.is_empty()).then(|| {
-            let body = json!({"spec": {"containers": resized}});
-            self.patch(Some(Subresource::Resize), body, Report::Silent)
+        overlay(&mut metadata, &ref_metadata_patch(&now));
+        let text = state.to_text();
+        self.note(&mut metadata, names::IN_PLACE_STATE, &text);
+        self.forget_grace(&mut metadata);
+        let mut patch = self.tested_out_of_service().metadata(&metadata);
+        for (name, image) in &now.images {
+            patch = patch.container(name, &["image"], &json!(image));
+        }
+        if !self.supports_resize {
+            patch = with_resources(patch, &now);
+        }
+        let resize = by_resize.then(|| {
+            let patch = Tested::noted(self.detail, &state.revision, &text);
+            self.patch(Some(Subresource::Resize), with_resources(patch, &now), Report::Silent)
         });
         Writes {
+            pod: self.patch(None, patch, Report::InPlace),
             resize,
-            pod: self.patch(None, body, Report::InPlace),
         }
     }
 
     /// Notes an update whose containers change when the grace period has ended.
-    pub fn begin_later(&self, state: &State, grace: &super::grace::Grace, mut metadata: Value) -> Writes {
+    pub fn begin_later(&self, mut state: State, grace: &super::grace::Grace, mut metadata: Value) -> Writes {
+        state.will_change(&grace.spec);
         self.note(&mut metadata, names::IN_PLACE_STATE, &state.to_text());
         self.note(&mut metadata, names::IN_PLACE_GRACE, &grace.to_text());
+        let patch = self.tested_out_of_service().metadata(&metadata);
         Writes {
+            pod: self.patch(None, patch, Report::Silent),
             resize: None,
-            pod: self.patch(None, json!({"metadata": metadata}), Report::Silent),
         }
     }
 
     /// Patches metadata only.
-    pub fn relabel(&self, metadata: Value) -> Command {
-        self.patch(None, json!({"metadata": metadata}), Report::Silent)
+    pub fn relabel(&self, metadata: &Value) -> Command {
+        self.patch(None, self.tested().metadata(metadata), Report::Silent)
+    }
+
+    /// Patches metadata only, while the gate of hooks is closed: what a hook's state claims rests on that.
+    pub fn relabel_held(&self, metadata: &Value) -> Command {
+        self.patch(None, self.tested().held().metadata(metadata), Report::Silent)
     }
 
     /// A patch of `metadata` that forgets an update which was noted for another revision.
     pub fn without_grace(&self) -> Command {
         let mut metadata = json!({});
         self.forget_grace(&mut metadata);
-        self.relabel(metadata)
+        self.relabel(&metadata)
     }
 
     fn forget_grace(&self, metadata: &mut Value) {
@@ -131,14 +145,27 @@ impl Target<'_> {
         }
     }
 
-    fn patch(&self, subresource: Option<Subresource>, body: Value, report: Report) -> Command {
+    fn tested(&self) -> Tested<'_> {
+        Tested::new(self.pod, self.detail)
+    }
+
+    fn tested_out_of_service(&self) -> Tested<'_> {
+        let patch = self.tested();
+        if self.is_out_of_service {
+            patch.out_of_service()
+        } else {
+            patch
+        }
+    }
+
+    fn patch(&self, subresource: Option<Subresource>, patch: Tested<'_>, report: Report) -> Command {
         Command::Patch {
             resource: Resource::Pods,
             key: self.pod.meta.key.clone(),
             uid: self.pod.meta.uid.clone(),
             subresource,
-            kind: PatchKind::Strategic,
-            body,
+            kind: PatchKind::Json,
+            body: patch.into_body(),
             resource_version: None,
             guard: None,
             report,
@@ -151,18 +178,14 @@ impl Target<'_> {
     }
 }
 
-/// Entries of `spec.containers`, merged by name.
-fn containers_patch(changes: &Changes, images: bool, resources: bool) -> Vec<Value> {
-    let entry = |name: &str| {
-        let mut entry = json!({"name": name});
-        if let Some(image) = changes.images.get(name).filter(|_| images) {
-            entry["image"] = json!(image);
+/// Sets what changes of cpu and memory.
+fn with_resources<'d>(mut patch: Tested<'d>, changes: &Changes) -> Tested<'d> {
+    for (name, change) in &changes.resources {
+        for (list, amounts) in change.as_object().into_iter().flatten() {
+            for (resource, amount) in amounts.as_object().into_iter().flatten() {
+                patch = patch.container(name, &["resources", list, resource], amount);
+            }
         }
-        if let Some(change) = changes.resources.get(name).filter(|_| resources) {
-            entry["resources"] = change.clone();
-        }
-        entry
-    };
-    let entries = changes.containers().into_iter().map(entry);
-    entries.filter(|e| e.as_object().is_some_and(|o| o.len() > 1)).collect()
+    }
+    patch
 }

@@ -1,11 +1,11 @@
 //! Whether a change has arrived in the containers (rule 4.6).
 
 use super::state::{Before, State};
-use super::{annotation, hash, image};
+use super::{annotation, image};
 use flotilla_api::names;
+use flotilla_model::containers_meta::{self, ContainerMeta};
 use flotilla_model::records::{ContainerSpec, ContainerStatus, PodDetail, Resources};
 use flotilla_model::{PodRecord, Timestamp};
-use serde_json::Value;
 
 /// What is still missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub fn batch(pod: &PodRecord, detail: &PodDetail, state: &State) -> Result<(), M
     let runtime = detail
         .annotations
         .get(names::RUNTIME_CONTAINERS_META)
-        .map(RuntimeMeta::parse);
+        .map(|text| RuntimeMeta(containers_meta::parse(text)));
     if state.env_from_metadata {
         environments(pod, detail, runtime.as_ref())?;
     }
@@ -90,7 +90,9 @@ fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, updated_at
         .as_deref()
         .is_some_and(|id| *id != *now.container_id);
     let counted = before.restart_count.is_some_and(|count| now.restart_count > count);
-    let restarted = (is_other || counted) && now.started_at.is_some_and(|at| at >= whole(updated_at));
+    // A Go manager notes neither: a container that has restarted, and not before the update, has done so for it.
+    let unknown = before.container_id.is_none() && before.restart_count.is_none() && now.restart_count > 0;
+    let restarted = (is_other || counted || unknown) && now.started_at.is_some_and(|at| at >= whole(updated_at));
     let by_digest = image::digest(&spec.image).is_some_and(|digest| image::digest(&now.image_id) == Some(digest));
     by_digest || restarted && has_seen
 }
@@ -110,7 +112,7 @@ fn environments(pod: &PodRecord, detail: &PodDetail, meta: Option<&RuntimeMeta>)
             };
             (&*entry.name, value.unwrap_or_default())
         });
-        let expected = u64::from(hash::environment(values));
+        let expected = containers_meta::env_hash(values);
         let has_it = status
             .zip(meta.and_then(|m| m.of(&spec.name)))
             .is_some_and(|(status, entry)| {
@@ -156,6 +158,19 @@ fn agrees(wanted: &Resources, actual: &Resources) -> bool {
 
 /// Whether a pod's annotation says, without being read, that nothing is left to do: asked of every settled pod in every pass.
 pub fn is_plainly_done(detail: &PodDetail) -> bool {
+    *detail.plainly_done.get(|| says_done(detail))
+}
+
+/// Whether what is noted changed resources and nothing else; asked of pods that are plainly done, whose note is not read.
+pub fn changed_resources_only(detail: &PodDetail) -> bool {
+    let note = annotation(detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
+    note.is_some_and(|(_, text)| {
+        let says = |flag: &str| text.contains(flag);
+        says("\"updateResources\"") && !says("\"updateImages\"") && !says("\"updateEnvFromMetadata\"")
+    })
+}
+
+fn says_done(detail: &PodDetail) -> bool {
     let has = |key: &str| detail.annotations.get(key).is_some();
     if has(names::IN_PLACE_GRACE) || has(names::IN_PLACE_GRACE_LEGACY) {
         return false;
@@ -181,41 +196,12 @@ pub fn is_plainly_done(detail: &PodDetail) -> bool {
     !text.contains("\"updateEnvFromMetadata\"") && resources(detail).is_ok() && detail.containers().all(as_asked)
 }
 
-/// What the node agent found on the node, from annotation `apps.kruise.io/runtime-containers-meta`.
-struct RuntimeMeta {
-    containers: Vec<RuntimeContainer>,
-}
-
-struct RuntimeContainer {
-    name: String,
-    container_id: String,
-    plain_hash: Option<u64>,
-    env_hash: Option<u64>,
-}
+/// What the node agent noted of the containers.
+struct RuntimeMeta(Vec<ContainerMeta>);
 
 impl RuntimeMeta {
-    /// What cannot be read says nothing of any container.
-    fn parse(text: &str) -> Self {
-        let json: Value = serde_json::from_str(text).unwrap_or(Value::Null);
-        let list = json.get("containers").and_then(Value::as_array);
-        let read = |c: &Value| {
-            let text = |field: &str| c.get(field).and_then(Value::as_str).map(str::to_owned);
-            Some(RuntimeContainer {
-                name: text("name")?,
-                container_id: text("containerID")?,
-                plain_hash: c.pointer("/hashes/plainHash").and_then(Value::as_u64),
-                env_hash: c
-                    .pointer("/hashes/extractedEnvFromMetadataHash")
-                    .and_then(Value::as_u64),
-            })
-        };
-        RuntimeMeta {
-            containers: list.into_iter().flatten().filter_map(read).collect(),
-        }
-    }
-
-    fn of(&self, name: &str) -> Option<&RuntimeContainer> {
-        self.containers.iter().find(|c| c.name == *name)
+    fn of(&self, name: &str) -> Option<&ContainerMeta> {
+        self.0.iter().find(|c| c.name == *name)
     }
 
     /// Whether the container that runs was started from the spec as it is now, in any spelling of the image.
@@ -224,7 +210,7 @@ impl RuntimeMeta {
             return false;
         };
         let plain = entry.plain_hash;
-        let is_hash_of = |image: &String| plain == Some(u64::from(hash::container(&spec.name, image)));
+        let is_hash_of = |image: &String| plain == Some(containers_meta::plain_hash(&spec.name, image));
         entry.container_id == *status.container_id && image::spellings(&spec.image).iter().any(is_hash_of)
     }
 }

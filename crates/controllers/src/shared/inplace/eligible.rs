@@ -1,45 +1,23 @@
-//! Whether a change of the template can be made in running pods (rule 4.1).
-//!
-//! Templates are compared in their normal form, so that spelling and defaults force no pod to be made again. Images, cpu and memory, and
-//! metadata may change; anything else, fields that are newer than we are included, may not.
+//! What a change of the template does to running pods: of containers what [`flotilla_model::template::in_place`] lets through, and of
+//! metadata everything (rule 4.1).
 
 use super::{Changes, UpdateSpec};
-use flotilla_model::template::normal_form;
+use flotilla_api::names;
+use flotilla_model::template::in_place::{Changed, Comparable, ContainerChange, container_changes};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
-
-/// Names of variables that injected sidecars get; they never make a container restart.
-const NOT_COUNTED: &[&str] = &["SIDECARSET_VERSION", "SIDECARSET_VERSION_ALT"];
-
-/// One difference between two documents.
-struct Difference<'a> {
-    path: Vec<String>,
-    old: Option<&'a Value>,
-    new: Option<&'a Value>,
-}
 
 /// What brings a pod of template `old` to template `new`, or why that cannot be done in place.
 pub fn compare(old: &Value, new: &Value) -> Result<UpdateSpec, String> {
-    let (mut old_normal, mut new_normal) = (normal_form(old), normal_form(new));
-    align_pull_policies(old, new, &mut old_normal, &mut new_normal);
-    let mut differences = Vec::new();
-    let absent = json!({});
-    differ(
-        old_normal.get("spec").unwrap_or(&absent),
-        new_normal.get("spec").unwrap_or(&absent),
-        &mut vec!["spec".to_owned()],
-        &mut differences,
-    );
+    let found = container_changes(&Comparable::new(old), &Comparable::new(new)).map_err(|o| o.to_string())?;
     let mut changes = Changes::default();
-    for difference in &differences {
-        take(difference, old, new, &mut changes)?;
-    }
-    if !changes.resources.is_empty() && qos(&old_normal) != qos(&new_normal) {
-        return Err(format!(
-            "the quality of service class would change from {} to {}",
-            qos(&old_normal),
-            qos(&new_normal)
-        ));
+    for ContainerChange { container, what } in found {
+        match what {
+            Changed::Image(image) => drop(changes.images.insert(container, image)),
+            Changed::Resource { list, resource, value } => {
+                let change = changes.resources.entry(container).or_insert_with(|| json!({}));
+                change[list][resource] = value;
+            }
+        }
     }
     let mut spec = UpdateSpec {
         changes,
@@ -47,179 +25,6 @@ pub fn compare(old: &Value, new: &Value) -> Result<UpdateSpec, String> {
     };
     compare_metadata(old, new, &mut spec);
     Ok(spec)
-}
-
-/// A pull policy that is not stated depends on the image's tag, and the change of the image alone must not look like one of the policy.
-fn align_pull_policies(old: &Value, new: &Value, old_normal: &mut Value, new_normal: &mut Value) {
-    let raw = |template: &Value, i: usize| {
-        let policy = template.pointer(&format!("/spec/containers/{i}/imagePullPolicy"));
-        policy
-            .and_then(Value::as_str)
-            .filter(|p| !p.is_empty())
-            .map(str::to_owned)
-    };
-    let count = |template: &Value| {
-        template
-            .pointer("/spec/containers")
-            .and_then(Value::as_array)
-            .map_or(0, Vec::len)
-    };
-    for i in 0..count(old).min(count(new)) {
-        let effective = match (raw(old, i), raw(new, i)) {
-            (None, None) => (Value::Null, Value::Null),
-            (before, after) => (
-                json!(before.unwrap_or_else(|| default_policy(old, i))),
-                json!(after.unwrap_or_else(|| default_policy(new, i))),
-            ),
-        };
-        for (normal, policy) in [(&mut *old_normal, effective.0), (&mut *new_normal, effective.1)] {
-            let container = normal
-                .pointer_mut(&format!("/spec/containers/{i}"))
-                .and_then(Value::as_object_mut);
-            if let Some(container) = container {
-                container.remove("imagePullPolicy");
-                if !policy.is_null() {
-                    container.insert("imagePullPolicy".to_owned(), policy);
-                }
-            }
-        }
-    }
-}
-
-/// Always for what moves, IfNotPresent for the rest.
-fn default_policy(template: &Value, container: usize) -> String {
-    let image = template.pointer(&format!("/spec/containers/{container}/image"));
-    let image = image.and_then(Value::as_str).unwrap_or_default();
-    let last = image.rsplit('/').next().unwrap_or_default();
-    let moving = !last.contains('@') && last.split_once(':').is_none_or(|(_, tag)| tag == "latest");
-    if moving { "Always" } else { "IfNotPresent" }.to_owned()
-}
-
-/// Collects where two documents differ: lists by index.
-fn differ<'a>(old: &'a Value, new: &'a Value, path: &mut Vec<String>, found: &mut Vec<Difference<'a>>) {
-    let mut enter = |step: String, old: Option<&'a Value>, new: Option<&'a Value>| {
-        path.push(step);
-        match (old, new) {
-            (Some(old), Some(new)) => differ(old, new, path, found),
-            _ => found.push(Difference {
-                path: path.clone(),
-                old,
-                new,
-            }),
-        }
-        path.pop();
-    };
-    match (old, new) {
-        (Value::Object(a), Value::Object(b)) => {
-            let fields: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-            for field in fields {
-                enter(field.clone(), a.get(field), b.get(field));
-            }
-        }
-        (Value::Array(a), Value::Array(b)) => {
-            for i in 0..a.len().max(b.len()) {
-                enter(i.to_string(), a.get(i), b.get(i));
-            }
-        }
-        _ if old == new => {}
-        _ => found.push(Difference {
-            path: path.clone(),
-            old: Some(old),
-            new: Some(new),
-        }),
-    }
-}
-
-/// Takes one difference into `changes`, or says why it cannot be made in place.
-fn take(difference: &Difference<'_>, old: &Value, new: &Value, changes: &mut Changes) -> Result<(), String> {
-    let path: Vec<&str> = difference.path.iter().map(String::as_str).collect();
-    let is_replaced = difference.old.is_some() && difference.new.is_some();
-    let container = |index: &str| {
-        let name = old.pointer(&format!("/spec/containers/{index}/name"));
-        name.and_then(Value::as_str).map(str::to_owned)
-    };
-    match path.as_slice() {
-        ["spec", "containers", index, "image"] if is_replaced => {
-            let image = difference.new.and_then(Value::as_str);
-            if let (Some(name), Some(image)) = (container(index), image) {
-                changes.images.insert(name, image.to_owned());
-                return Ok(());
-            }
-        }
-        [
-            "spec",
-            "containers",
-            index,
-            "resources",
-            list @ ("limits" | "requests"),
-            resource @ ("cpu" | "memory"),
-        ] if is_replaced => {
-            let stated = new.pointer(&format!("/spec/containers/{index}/resources/{list}/{resource}"));
-            // A request that is not stated follows the limit.
-            let stated = stated
-                .filter(|v| !v.is_null())
-                .or_else(|| new.pointer(&format!("/spec/containers/{index}/resources/limits/{resource}")));
-            if let (Some(name), Some(value)) = (container(index), stated) {
-                let change = changes.resources.entry(name).or_insert_with(|| json!({}));
-                change[*list][*resource] = value.clone();
-                return Ok(());
-            }
-        }
-        _ => {}
-    }
-    let verb = match (difference.old.is_some(), difference.new.is_some()) {
-        (false, _) => "was added",
-        (_, false) => "was removed",
-        _ => "changed",
-    };
-    Err(format!("{} {verb}", field_name(&path)))
-}
-
-/// A path in the way users write it: `spec.containers[0].env`.
-fn field_name(path: &[&str]) -> String {
-    let mut name = String::new();
-    for step in path {
-        if step.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() {
-            name.push('[');
-            name.push_str(step);
-            name.push(']');
-        } else {
-            if !name.is_empty() {
-                name.push('.');
-            }
-            name.push_str(step);
-        }
-    }
-    name
-}
-
-/// The quality of service class of pods of a template in normal form.
-fn qos(template: &Value) -> &'static str {
-    let lists = ["/spec/containers", "/spec/initContainers"];
-    let containers = lists
-        .iter()
-        .filter_map(|list| template.pointer(list).and_then(Value::as_array))
-        .flatten();
-    let amount = |c: &Value, list: &str, resource: &str| {
-        let value = c.pointer(&format!("/resources/{list}/{resource}"));
-        value.filter(|v| v.as_str() != Some("0n")).cloned()
-    };
-    let (mut states_any, mut guaranteed) = (false, true);
-    for container in containers {
-        for resource in ["cpu", "memory"] {
-            let (limit, request) = (
-                amount(container, "limits", resource),
-                amount(container, "requests", resource),
-            );
-            states_any |= limit.is_some() || request.is_some();
-            guaranteed &= limit.is_some() && limit == request;
-        }
-    }
-    match (states_any, guaranteed) {
-        (false, _) => "BestEffort",
-        (true, true) => "Guaranteed",
-        (true, false) => "Burstable",
-    }
 }
 
 /// Metadata may change in any way. What environments refer to changes together with the container; the rest at once.
@@ -287,7 +92,7 @@ fn users_of(template: &Value, field: &str, key: &str) -> Vec<String> {
     let refers = |entry: &Value| {
         let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str);
         let is_literal = text("/value").is_some_and(|v| !v.is_empty());
-        let is_counted = !NOT_COUNTED.contains(&text("/name").unwrap_or_default());
+        let is_counted = !names::ENV_NOT_COUNTED.contains(&text("/name").unwrap_or_default());
         !is_literal && is_counted && text("/valueFrom/fieldRef/fieldPath") == Some(&path)
     };
     let uses = |c: &&Value| {

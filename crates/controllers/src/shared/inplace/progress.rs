@@ -43,7 +43,12 @@ impl Progress {
             return None;
         }
         let noted = annotation(detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
-        let state = noted.map(|(_, text)| State::parse(text));
+        let state = noted.map(|(_, text)| {
+            let mut state = State::parse(text)?;
+            // Noted before they are changed, and not written again afterwards.
+            state.next.leave_out_resources_that_are_there(detail);
+            Ok(state)
+        });
         if let Some((_, text)) = annotation(detail, names::IN_PLACE_GRACE, names::IN_PLACE_GRACE_LEGACY) {
             let stage = match Grace::parse(text) {
                 Err(error) => Stage::Lost(error),

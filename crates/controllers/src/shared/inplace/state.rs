@@ -1,7 +1,7 @@
 //! The annotation that tells how far a pod's update in place has come (rule 4.7). Written so that the Go manager can go on with it,
 //! read so that whatever it wrote is understood.
 
-use super::{Changes, ref_metadata_json, ref_metadata_of, texts, values};
+use super::{Changes, UpdateSpec, ref_metadata_json, ref_metadata_of, texts, values};
 use flotilla_model::Timestamp;
 use flotilla_model::records::ContainerStatus;
 use serde_json::{Map, Value, json};
@@ -91,6 +91,13 @@ impl State {
                 .map(|batch| (time(batch.get("timestamp")), strings(batch.get("containers"))))
                 .collect(),
         })
+    }
+
+    /// Notes what kinds of change are to come: Go managers wait at the end only for what is noted here.
+    pub fn will_change(&mut self, spec: &UpdateSpec) {
+        self.env_from_metadata |= spec.env_from_metadata;
+        self.resources |= !spec.changes.resources.is_empty();
+        self.images |= !spec.changes.images.is_empty();
     }
 
     /// The annotation's text; what is false or empty is left out, as Go does.

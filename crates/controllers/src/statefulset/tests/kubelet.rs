@@ -2,8 +2,9 @@
 //! who takes markers of hooks away and puts them back.
 
 use super::world::World;
+use crate::shared::inplace::state::whole_seconds;
 use crate::shared::lifecycle::State;
-use crate::testing::{container_status, detail};
+use crate::testing::{container_status, detail, folded};
 use flotilla_api::names;
 use flotilla_model::decision::{PatchKind, PodDraft};
 use flotilla_model::records::{GateCondition, Phase, PodDetail};
@@ -26,41 +27,79 @@ pub(super) fn detail_of(draft: &PodDraft) -> PodDetail {
     new
 }
 
-/// Carries out a patch of a pod as the API server does. An error means that the engine sent something that cannot be right.
+/// Carries out a patch of a pod as the API server does. An error means that what was examined is not so any more, or that the engine
+/// sent something that cannot be right.
 pub(super) fn patch(pod: &mut PodRecord, kind: PatchKind, body: &Value, now: Timestamp) -> Result<(), String> {
     let mut known = pod.detail.as_deref().cloned().ok_or("a pod without detail")?;
     match kind {
-        PatchKind::Json => json_patch(&mut known, body, now)?,
+        PatchKind::Json => {
+            for operation in body.as_array().into_iter().flatten() {
+                let (path, value) = (operation["path"].as_str().unwrap_or_default(), &operation["value"]);
+                let found = examined(pod, &known, path);
+                if operation["op"] == "test" && found != *value {
+                    return Err(format!("{path} is {found}, and {value} was examined"));
+                }
+                if operation["op"] != "test" && path.starts_with("/status/conditions/") {
+                    put_condition(&mut known, value, now)?;
+                }
+            }
+            let folded = folded(body);
+            if let Some(all) = folded.pointer("/metadata/finalizers").and_then(Value::as_array) {
+                known.finalizers = all.iter().filter_map(Value::as_str).map(Arc::from).collect();
+            }
+            merge(pod, &mut known, &folded, now)?;
+        }
         PatchKind::Merge => return Err(format!("a merge patch would wipe lists: {body}")),
-        PatchKind::Strategic => {
-            pod.meta.labels = merged(&pod.meta.labels, body.pointer("/metadata/labels"));
-            known.annotations = merged(&known.annotations, body.pointer("/metadata/annotations"));
-            let finalizers = body.pointer("/metadata/finalizers").and_then(Value::as_array);
-            let mut all: Vec<Arc<str>> = known.finalizers.to_vec();
-            for added in finalizers.into_iter().flatten().filter_map(Value::as_str) {
-                if all.iter().all(|f| **f != *added) {
-                    all.push(added.into());
-                }
+        PatchKind::Strategic => merge(pod, &mut known, body, now)?,
+    }
+    known.is_annotated |= known.annotations.iter().next().is_some();
+    pod.detail = Some(Arc::new(known));
+    Ok(())
+}
+
+/// What stands at a path of a pod, as far as patches test it; null if nothing does.
+fn examined(pod: &PodRecord, known: &PodDetail, path: &str) -> Value {
+    let (at, field) = path.rsplit_once('/').unwrap_or_default();
+    let key = field.replace("~1", "/");
+    let condition = |c: &Option<GateCondition>, kind: &str| match (c, field) {
+        (None, _) => Value::Null,
+        (Some(_), "type") => Value::from(kind),
+        (Some(c), "status") => Value::from(if c.is_true { "True" } else { "False" }),
+        (Some(c), "lastTransitionTime") => c.since.map(whole_seconds).into(),
+        (Some(c), _) => Value::from(&*c.message),
+    };
+    match at {
+        "/metadata/labels" => pod.label(&key).into(),
+        "/metadata/annotations" => known.annotations.get(&key).into(),
+        "/metadata" if field == "finalizers" && !known.finalizers.is_empty() => {
+            known.finalizers.iter().map(|f| Value::from(&**f)).collect()
+        }
+        "/metadata" if field == "annotations" && known.is_annotated => Value::from("something"),
+        "/status/conditions/0" => condition(&known.in_place_ready, names::IN_PLACE_UPDATE_READY),
+        "/status/conditions/1" => condition(&known.kruise_ready, names::KRUISE_POD_READY),
+        "/spec/containers/0" if field == "name" => Value::from(&*known.spec.containers[0].name),
+        _ => Value::Null,
+    }
+}
+
+fn merge(pod: &mut PodRecord, known: &mut PodDetail, body: &Value, now: Timestamp) -> Result<(), String> {
+    pod.meta.labels = merged(&pod.meta.labels, body.pointer("/metadata/labels"));
+    known.annotations = merged(&known.annotations, body.pointer("/metadata/annotations"));
+    if let Some(image) = body.pointer("/spec/containers/0/image").and_then(Value::as_str) {
+        Arc::make_mut(&mut known.spec).containers[0].image = image.into();
+    }
+    let conditions = body.pointer("/status/conditions").and_then(Value::as_array);
+    for condition in conditions.into_iter().flatten() {
+        if condition["type"] == "Ready" {
+            if condition["status"] != "False" {
+                return Err("only the kubelet sets Ready True".to_owned());
             }
-            known.finalizers = all.into();
-            if let Some(image) = body.pointer("/spec/containers/0/image").and_then(Value::as_str) {
-                Arc::make_mut(&mut known.spec).containers[0].image = image.into();
-            }
-            let conditions = body.pointer("/status/conditions").and_then(Value::as_array);
-            for condition in conditions.into_iter().flatten() {
-                if condition["type"] == "Ready" {
-                    if condition["status"] != "False" {
-                        return Err("only the kubelet sets Ready True".to_owned());
-                    }
-                    pod.ready.is_true = false;
-                    pod.ready.since = Some(now);
-                } else {
-                    put_condition(&mut known, condition, now)?;
-                }
-            }
+            pod.ready.is_true = false;
+            pod.ready.since = Some(now);
+        } else {
+            put_condition(known, condition, now)?;
         }
     }
-    pod.detail = Some(Arc::new(known));
     Ok(())
 }
 
@@ -94,41 +133,6 @@ fn put_condition(known: &mut PodDetail, condition: &Value, now: Timestamp) -> Re
     match index {
         0 => known.in_place_ready = new,
         _ => known.kruise_ready = new,
-    }
-    Ok(())
-}
-
-fn json_patch(known: &mut PodDetail, body: &Value, now: Timestamp) -> Result<(), String> {
-    for operation in body.as_array().into_iter().flatten() {
-        let (path, value) = (operation["path"].as_str().unwrap_or_default(), &operation["value"]);
-        if operation["op"] != "test" {
-            put_condition(known, value, now)?;
-            continue;
-        }
-        let found = if let Some(key) = path.strip_prefix("/metadata/annotations/") {
-            known.annotations.get(&key.replace("~1", "/")).map(str::to_owned)
-        } else {
-            let (at, field) = path.rsplit_once('/').unwrap_or_default();
-            let condition = match at {
-                "/status/conditions/0" => known.in_place_ready.as_ref(),
-                _ => known.kruise_ready.as_ref(),
-            };
-            let kind = if at.ends_with('0') {
-                names::IN_PLACE_UPDATE_READY
-            } else {
-                names::KRUISE_POD_READY
-            };
-            condition.map(|c| {
-                if field == "type" {
-                    kind.to_owned()
-                } else {
-                    c.message.to_string()
-                }
-            })
-        };
-        if found.as_deref() != value.as_str() {
-            return Err(format!("{path} is {found:?}, and {value} was examined"));
-        }
     }
     Ok(())
 }

@@ -1,9 +1,10 @@
 //! What `flotilla why` has to answer: each cause of a wait, with its subject, its time and the advice.
 
-use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
+use crate::testing::{Cluster, NOW, advanced, at, brief, claim, container_status, native, owner, pod};
 use flotilla_model::records::Phase;
 use flotilla_model::{Report, Scope, Wait, WaitCause};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The waits on one subject.
@@ -69,6 +70,71 @@ fn why_an_image_cannot_start() {
         };
         assert_eq!(wait.cause, expected);
         assert!(wait.cause.advice("web-0").is_some_and(|a| a.contains("rollout undo")));
+    }
+}
+
+/// A pod whose containers start one after the other, of which `side` has not been let go.
+fn behind_a_barrier(message: &str, main_is_ready: bool) -> Cluster {
+    let mut fixture = pod("web-0").revision("new").unready().detailed(|d| {
+        let containers = &mut Arc::make_mut(&mut d.spec).containers;
+        let mut side = containers[0].clone();
+        (side.name, side.priority) = ("side".into(), Some(0));
+        containers[0].priority = Some(5);
+        containers.insert(0, side);
+        let mut main = container_status("v1");
+        main.is_ready = main_is_ready;
+        d.statuses = Box::new([None, Some(main)]);
+    });
+    fixture = fixture.trouble("side", "CreateContainerConfigError");
+    let mut record = fixture.build("web");
+    let mut trouble = record.trouble.as_deref().cloned().expect("it has one");
+    message.clone_into(&mut trouble.message);
+    record.trouble = Some(Arc::new(trouble));
+    rolled_out(advanced(1)).pod_record(record)
+}
+
+#[test]
+fn why_a_container_waits_at_its_launch_barrier() {
+    for (message, main_is_ready, behind) in [
+        (
+            "couldn't find key p_0 in ConfigMap ns/web-0-barrier",
+            false,
+            vec!["main"],
+        ),
+        ("configmap \"web-0-barrier\" not found", true, vec![]),
+    ] {
+        let wait = only(&behind_a_barrier(message, main_is_ready), "web-0");
+        let expected = WaitCause::LaunchBarrier {
+            container: "side".into(),
+            barrier: "web-0-barrier".into(),
+            key: "p_0".into(),
+            behind: behind.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        assert_eq!(wait.cause, expected, "{message}");
+        let text = wait.cause.to_string();
+        assert!(text.contains("key p_0") && text.contains("web-0-barrier"), "{text}");
+        assert!(behind.iter().all(|name| text.contains(name)), "{text}");
+        assert!(wait.cause.advice("web-0").is_some());
+    }
+    let other = only(&behind_a_barrier("configmap \"settings\" not found", false), "web-0");
+    assert!(
+        matches!(other.cause, WaitCause::ContainerCannotStart { .. }),
+        "{other:?}"
+    );
+}
+
+#[test]
+fn why_a_name_is_not_free_yet() {
+    for fixture in [
+        pod("web-0").orphan().terminating(),
+        pod("web-0").orphan().unlabelled().terminating(),
+        pod("web-0")
+            .owned_by(owner("batch/v1", "Job", "nightly", "job-uid"))
+            .terminating(),
+    ] {
+        let wait = only(&rolled_out(advanced(1)).pod(fixture), "web-0");
+        assert!(matches!(wait.cause, WaitCause::PodTerminating { .. }), "{wait:?}");
+        assert!(wait.since.is_some() && wait.cause.to_string().contains("terminating"));
     }
 }
 

@@ -62,6 +62,7 @@ async fn run(answers: Vec<Said>, count: usize) -> (Vec<String>, Vec<String>) {
         clock: Arc::new(Clock::new()),
         resource: Resource::AdvancedSets,
         namespace: None,
+        fields: None,
         feed,
         wanted,
     };

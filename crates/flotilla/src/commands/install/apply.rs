@@ -9,6 +9,8 @@ use std::fmt;
 
 /// The name under which our fields are recorded.
 const FIELD_MANAGER: &str = "flotilla-install";
+/// The name under which our managers write their part of what is installed: conversion, and which versions are served.
+const MANAGERS: &str = "flotilla-webhooks";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// How objects are applied.
@@ -83,7 +85,7 @@ impl Applying<'_> {
             .is_some();
         let mut conflicts = Vec::new();
         for step in steps.iter().filter(|step| is_there || !step.place.is_namespaced) {
-            match self.send(step, true).await {
+            match self.send_or_take_back(step, true).await {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.code == 409 => {
                     conflicts.push(conflict(&step.place.name, &status));
@@ -104,7 +106,7 @@ impl Applying<'_> {
 
     /// Applies one object.
     pub(super) async fn apply(&self, step: &Step) -> Result<Applied, Error> {
-        let stored = match self.send(step, false).await {
+        let stored = match self.send_or_take_back(step, false).await {
             Ok(stored) => stored,
             Err(kube::Error::Api(status)) if status.code == 409 => {
                 return Err(Error::NotPossible(format!(
@@ -121,15 +123,24 @@ impl Applying<'_> {
         })
     }
 
-    async fn send(&self, step: &Step, is_trial: bool) -> Result<Value, kube::Error> {
+    /// Applies one object. What our own managers wrote is no reason to stop: it goes on as they have it, and belongs to both.
+    async fn send_or_take_back(&self, step: &Step, is_trial: bool) -> Result<Value, kube::Error> {
+        match self.send(step, &step.object, self.force, is_trial).await {
+            Err(kube::Error::Api(status)) if status.code == 409 && is_between_us(&status) => {
+                let live = self.cluster.send(Method::GET, &step.place.path, None).await?;
+                let mut object = definition::over(&step.object, &live);
+                // Only what was looked at: since then, somebody else may have come.
+                object["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+                self.send(step, &object, true, is_trial).await
+            }
+            other => other,
+        }
+    }
+
+    async fn send(&self, step: &Step, object: &Value, force: bool, is_trial: bool) -> Result<Value, kube::Error> {
         let trial = if is_trial { "&dryRun=All" } else { "" };
-        let path = format!(
-            "{}?fieldManager={FIELD_MANAGER}&force={}{trial}",
-            step.place.path, self.force
-        );
-        self.cluster
-            .send(Method::PATCH, &path, Some((APPLY, &step.object)))
-            .await
+        let path = format!("{}?fieldManager={FIELD_MANAGER}&force={force}{trial}", step.place.path);
+        self.cluster.send(Method::PATCH, &path, Some((APPLY, object))).await
     }
 
     /// Removes what an earlier installation had and this one has not. Definitions stay: there are objects behind them.
@@ -198,5 +209,59 @@ fn conflict(name: &str, status: &kube::core::Status) -> String {
         format!("  {name}: {}\n", status.message)
     } else {
         lines.concat()
+    }
+}
+
+/// Whether all that stands against an object is what our own managers wrote.
+fn is_between_us(status: &kube::core::Status) -> bool {
+    let mut causes = status.details.iter().flat_map(|details| &details.causes).peekable();
+    let is_ours = |cause: &kube::core::response::StatusCause| manager_of(&cause.message) == Some(MANAGERS);
+    causes.peek().is_some() && causes.all(is_ours)
+}
+
+/// The field manager that a conflict is with: the API server names it in quotes.
+fn manager_of(message: &str) -> Option<&str> {
+    let rest = message.strip_prefix("conflict with \"")?;
+    rest.split_once('"').map(|(manager, _)| manager)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conflicts(messages: &[&str]) -> kube::core::Status {
+        let causes: Vec<Value> = messages
+            .iter()
+            .map(|message| json!({"reason": "FieldManagerConflict", "message": message, "field": ".spec.versions"}))
+            .collect();
+        let status = json!({"status": "Failure", "code": 409, "message": "conflicts", "reason": "Conflict",
+            "details": {"causes": causes}});
+        serde_json::from_value(status).expect("a Status")
+    }
+
+    /// Takeover 1, step 5: fields are taken from our own managers alone.
+    #[test]
+    fn only_conflicts_with_our_own_managers_are_ours_to_settle() {
+        let (ours, helm) = (
+            "conflict with \"flotilla-webhooks\" using apiextensions.k8s.io/v1 at 2026-07-01T09:00:00Z",
+            "conflict with \"helm\" using apiextensions.k8s.io/v1",
+        );
+        let odd = "conflict with \"flotilla-webhooks-of-mine\"";
+        for (messages, expected) in [
+            (&[ours][..], true),
+            (&[ours, ours], true),
+            (&[ours, helm], false),
+            (&[helm], false),
+            (&[odd], false),
+            (&["something else"], false),
+            (&[], false),
+        ] {
+            assert_eq!(is_between_us(&conflicts(messages)), expected, "{messages:?}");
+        }
+        let told = conflict("the definition", &conflicts(&[ours, helm]));
+        assert!(
+            told.contains("the definition: .spec.versions belongs to helm using"),
+            "{told}"
+        );
     }
 }

@@ -1,0 +1,321 @@
+//! When an update in place is over, and when it is given up (rules 4.6 and 8.12).
+
+use super::{GRACE, STATE, in_place, note, out, patches, seen, state_of, told};
+use crate::shared::inplace::state::{State as InPlaceState, whole_seconds};
+use crate::testing::{NOW, advanced, at, brief, container_status};
+use flotilla_api::names;
+use flotilla_model::WaitCause;
+use flotilla_model::decision::{Command, PatchKind};
+use serde_json::json;
+use std::sync::Arc;
+
+#[test]
+fn rule_4_6_a_complete_update_is_put_back_by_one_tested_write() {
+    let text = note("new", 30).to_text();
+    let cluster = in_place(1).pod(out(seen("web-0", "new", "v2")).annotated(STATE, &text));
+    let decision = cluster.decide();
+    let found = patches(&decision);
+    assert_eq!(found.len(), 1, "{:?}", brief(&decision));
+    let (stage, _, part, body) = &found[0];
+    assert_eq!((*stage, *part), ("ready", "status"));
+    let operations = body.as_array().expect("a JSON patch");
+    assert_eq!(
+        operations[0],
+        json!({"op": "test", "path": "/metadata/labels/controller-revision-hash", "value": "new"})
+    );
+    assert_eq!(
+        operations[1],
+        json!({"op": "test", "path": "/metadata/annotations/apps.kruise.io~1inplace-update-state", "value": text})
+    );
+    assert_eq!(
+        operations[2],
+        json!({"op": "test", "path": "/status/conditions/0/type", "value": "InPlaceUpdateReady"})
+    );
+    assert_eq!(
+        operations[3],
+        json!({"op": "test", "path": "/status/conditions/0/lastTransitionTime", "value": whole_seconds(at(NOW - 10))})
+    );
+    assert_eq!(operations[4]["value"]["status"], "True");
+    let all = decision.commands().map(|c| &c.command);
+    let versions = all.filter(|c| {
+        matches!(
+            c,
+            Command::Patch {
+                resource_version: Some(_),
+                ..
+            } | Command::Patch {
+                kind: PatchKind::Merge,
+                ..
+            }
+        )
+    });
+    assert_eq!(
+        versions.count(),
+        0,
+        "nothing that loses races with the kubelet, or wipes conditions"
+    );
+}
+
+#[test]
+fn rule_4_6_nothing_is_written_while_the_container_has_not_restarted() {
+    let waiting = out(seen("web-0", "new", "v2"))
+        .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
+        .annotated(STATE, &note("new", 30).to_text());
+    let decision = in_place(1).pod(waiting).decide();
+    assert_eq!(brief(&decision), [] as [&str; 0]);
+    let restart =
+        |w: &&flotilla_model::Wait| matches!(&w.cause, WaitCause::InPlaceRestart { container } if container == "main");
+    assert_eq!(
+        decision.waits.iter().find(restart).and_then(|w| w.since),
+        Some(at(NOW - 30))
+    );
+}
+
+#[test]
+fn rule_4_6_traps_of_completion() {
+    type Change = fn(&mut flotilla_model::records::ContainerStatus);
+    let rows: [(&str, Change, bool); 7] = [
+        ("another image id", |s| s.image_id = "other".into(), true),
+        (
+            "the spec's image in another spelling",
+            |s| s.image = "docker.io/library/v2:latest".into(),
+            true,
+        ),
+        ("nothing has happened", |_| {}, false),
+        (
+            "an image that cannot be pulled has no id",
+            |s| {
+                s.image = "v2".into();
+                s.image_id = "".into();
+            },
+            false,
+        ),
+        (
+            "same content, restarted since, spec seen",
+            |s| {
+                s.restart_count = 1;
+                s.started_at = Some(at(NOW - 5));
+            },
+            true,
+        ),
+        (
+            "same content, restarted before",
+            |s| {
+                s.restart_count = 1;
+                s.started_at = Some(at(NOW - 500));
+            },
+            false,
+        ),
+        (
+            "same content in a new container",
+            |s| {
+                s.container_id = "containerd://2".into();
+                s.started_at = Some(at(NOW - 5));
+            },
+            true,
+        ),
+    ];
+    for (what, change, complete) in rows {
+        let fixture = out(seen("web-0", "new", "v2"))
+            .annotated(STATE, &note("new", 30).to_text())
+            .detailed(|d| {
+                let mut status = container_status("v1");
+                change(&mut status);
+                d.statuses = Box::new([Some(status)]);
+                d.observed_generation = d.generation;
+            });
+        let decision = in_place(1).pod(fixture).decide();
+        assert_eq!(patches(&decision).len() == 1, complete, "{what}");
+    }
+}
+
+#[test]
+fn rule_4_6_a_container_of_an_update_that_was_overtaken_is_not_what_is_waited_for() {
+    // From v1 to v0, and to v2 before the container of v0 was there.
+    let mut noted = note("new", 30);
+    noted.before.get_mut("main").expect("it is noted").superseded = vec!["v0".to_owned()];
+    for (what, image, id, restarts, complete) in [
+        ("the old one still", "v1", "id-of-v1", 0, false),
+        ("the one between", "v0", "id-of-v0", 1, false),
+        ("the one asked for", "v2", "id-of-v2", 2, true),
+        (
+            "the one asked for, and the one between never came up",
+            "v2",
+            "id-of-v2",
+            1,
+            true,
+        ),
+        (
+            "content of the one between under the new name",
+            "v0",
+            "id-of-v0",
+            2,
+            true,
+        ),
+    ] {
+        let fixture = out(seen("web-0", "new", "v2"))
+            .annotated(STATE, &noted.to_text())
+            .detailed(|d| {
+                let mut status = container_status(image);
+                status.image_id = id.into();
+                status.restart_count = restarts;
+                status.started_at = Some(at(NOW - 5));
+                d.statuses = Box::new([Some(status)]);
+                d.observed_generation = d.generation;
+            });
+        let decision = in_place(1).pod(fixture).decide();
+        assert_eq!(patches(&decision).len() == 1, complete, "{what}");
+    }
+}
+
+#[test]
+fn rule_4_6_an_update_that_is_overtaken_is_remembered_also_through_a_grace_period() {
+    // Asked for v0, which has not come up, from v1; now the set wants v2.
+    let stored = |grace: Option<&str>| {
+        let fixture = out(seen("web-0", "old", "v0"))
+            .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
+            .annotated(STATE, &note("old", 30).to_text());
+        grace.map_or_else(|| fixture.clone(), |text| fixture.clone().annotated(GRACE, text))
+    };
+    let grace = json!({"revision": "old", "containerImages": {"main": "v9"}, "graceSeconds": 30}).to_string();
+    for (what, fixture) in [("at once", stored(None)), ("in a grace period", stored(Some(&grace)))] {
+        let decision = in_place(1).pod(fixture).decide();
+        let found = patches(&decision);
+        let (_, _, _, body) = found.iter().find(|(stage, ..)| *stage == "in-place").expect(what);
+        assert_eq!(body["spec"]["containers"][0]["image"], "v2", "{what}");
+        assert_eq!(state_of(body).before["main"].superseded, ["v0"], "{what}");
+    }
+}
+
+#[test]
+fn rule_4_6_the_node_agent_knows_better() {
+    let meta = |id: &str, hash: u64| {
+        json!({"containers": [{"name": "main", "containerID": id, "hashes": {"plainHash": hash}}]}).to_string()
+    };
+    let of = |image: &str| flotilla_model::containers_meta::plain_hash("main", image);
+    for (id, hash, complete) in [
+        ("containerd://1", of("v2"), true),
+        ("containerd://1", of("docker.io/library/v2:latest"), true),
+        ("containerd://1", of("v1"), false),
+        ("containerd://0", of("v2"), false),
+    ] {
+        let fixture = out(seen("web-0", "new", "v2"))
+            .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
+            .annotated(STATE, &note("new", 30).to_text())
+            .annotated(names::RUNTIME_CONTAINERS_META, &meta(id, hash));
+        assert_eq!(
+            patches(&in_place(1).pod(fixture).decide()).len() == 1,
+            complete,
+            "{id} {hash}"
+        );
+    }
+}
+
+#[test]
+fn rule_8_12_the_deadline_reports_and_may_recreate() {
+    let stuck = |action: &str, ago: i64| {
+        let fixture = out(seen("web-0", "new", "v2"))
+            .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
+            .annotated(STATE, &note("new", ago).to_text());
+        in_place(1)
+            .annotation("flotilla.rs/in-place-deadline-seconds", "60")
+            .annotation("flotilla.rs/in-place-deadline-action", action)
+            .pod(fixture)
+    };
+    let reported = stuck("report", 61).decide();
+    assert_eq!(brief(&reported), [] as [&str; 0]);
+    assert_eq!(
+        told(&reported, "InPlaceUpdateStuck").map(|c| c["status"].clone()),
+        Some(json!("True"))
+    );
+    assert_eq!(brief(&stuck("recreate", 61).decide()), ["-web-0"]);
+    assert_eq!(
+        brief(&stuck("recreate", 61).ordered().decide()),
+        ["-web-0"],
+        "also where it holds up the order itself"
+    );
+    let early = stuck("recreate", 40).decide();
+    assert_eq!(
+        (brief(&early).len(), early.wake_after),
+        (0, Some(std::time::Duration::from_secs(20)))
+    );
+    let mut restarted = stuck("recreate", 61);
+    restarted.observing_since = at(NOW - 10);
+    assert_eq!(
+        brief(&restarted.decide()),
+        [] as [&str; 0],
+        "deadlines do not run while nobody watched"
+    );
+}
+
+#[test]
+fn rule_4_6_environments_are_complete_when_the_agent_says_so() {
+    use flotilla_model::records::MetadataEnv;
+    let expected = flotilla_model::containers_meta::env_hash([("ROLE", "leader")]);
+    let state = InPlaceState {
+        env_from_metadata: true,
+        images: false,
+        before: std::collections::BTreeMap::default(),
+        ..note("new", 5)
+    };
+    let fixture = |meta: Option<(&str, u64)>| {
+        let fixture = out(seen("web-0", "new", "v2").label("role", "leader")).annotated(STATE, &state.to_text());
+        let fixture = fixture.detailed(|d| {
+            Arc::make_mut(&mut d.spec).containers[0].metadata_env = vec![MetadataEnv {
+                name: "ROLE".into(),
+                is_label: true,
+                key: "role".into(),
+            }];
+        });
+        match meta {
+            None => fixture,
+            Some((id, hash)) => {
+                let hashes = json!({"plainHash": 1, "extractedEnvFromMetadataHash": hash});
+                let meta = json!({"containers": [{"name": "main", "containerID": id, "hashes": hashes}]});
+                fixture.annotated(names::RUNTIME_CONTAINERS_META, &meta.to_string())
+            }
+        }
+    };
+    for (what, meta, complete) in [
+        ("no agent", None, false),
+        ("another environment", Some(("containerd://1", expected ^ 1)), false),
+        ("another container", Some(("containerd://0", expected)), false),
+        ("as expected", Some(("containerd://1", expected)), true),
+    ] {
+        let decision = in_place(1).pod(fixture(meta)).decide();
+        assert_eq!(patches(&decision).len() == 1, complete, "{what}");
+        let said = decision
+            .waits
+            .iter()
+            .any(|w| matches!(w.cause, WaitCause::InPlaceEnvironment { .. }));
+        assert_eq!(said, !complete, "{what}");
+    }
+}
+
+#[test]
+fn rule_4_6_a_state_of_another_revision_concludes_nothing() {
+    // The label is what the pod is; the note about another revision is not used, and the pod serves.
+    let fixture = out(seen("web-0", "new", "v2")).annotated(STATE, &note("old", 30).to_text());
+    let decision = in_place(1).pod(fixture).decide();
+    assert_eq!(
+        patches(&decision).iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+        ["ready"]
+    );
+    assert!(decision.events.iter().any(|e| e.message.contains("revision old")));
+}
+
+#[test]
+fn rule_3_7_a_complete_update_is_put_back_beside_what_leaves_and_before_what_changes() {
+    let text = note("new", 30).to_text();
+    let cluster = advanced(3)
+        .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2}))
+        .pod(seen("web-0", "old", "v1"))
+        .pod(seen("web-1", "old", "v1"))
+        .pod(out(seen("web-2", "new", "v2")).annotated(STATE, &text));
+    let found = patches(&cluster.decide());
+    let places: Vec<_> = found.iter().map(|(stage, pod, ..)| (*stage, pod.as_str())).collect();
+    assert_eq!(
+        places,
+        [("unready", "web-2"), ("unready", "web-1"), ("in-place", "web-1")]
+    );
+}

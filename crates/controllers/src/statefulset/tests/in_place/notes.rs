@@ -1,0 +1,126 @@
+//! What is noted on pods: former keys, what cannot be read, and taking up what another process began (rules 4.7 and 8.19).
+
+use super::{GRACE, STATE, in_place, note, out, patches, seen, state_of};
+use crate::testing::{NOW, advanced, at, brief, container_status};
+use flotilla_api::names;
+use serde_json::{Value, json};
+
+#[test]
+fn rule_8_19_a_state_that_cannot_be_read_is_told_once_and_forgotten() {
+    let cluster = in_place(1).pod(out(seen("web-0", "new", "v2")).annotated(STATE, "{nonsense"));
+    let first = cluster.decide();
+    assert_eq!(patches(&first).len(), 1, "back into service");
+    assert_eq!(first.events.len(), 1);
+    let again = cluster.hints(first.hints.clone().expect("hints")).decide();
+    assert_eq!(again.events.len(), 0);
+}
+
+#[test]
+fn rule_8_19_what_a_grace_period_was_for_must_be_readable() {
+    let lost = out(seen("web-0", "new", "v1"))
+        .annotated(STATE, &note("new", 5).to_text())
+        .annotated(GRACE, "{nonsense");
+    assert_eq!(
+        brief(&in_place(1).pod(lost).decide()),
+        ["-web-0"],
+        "nobody knows what it lacks"
+    );
+    let grace = json!({"revision": "new", "containerImages": {"main": "v2"}, "graceSeconds": 30}).to_string();
+    let undated = out(seen("web-0", "new", "v1"))
+        .annotated(STATE, "{nonsense")
+        .annotated(GRACE, &grace);
+    let found = patches(&in_place(1).pod(undated).decide());
+    assert_eq!(found.len(), 1);
+    assert_eq!(state_of(&found[0].3).updated_at, at(NOW), "the period begins anew");
+}
+
+#[test]
+fn rule_4_7_former_keys_are_read_and_removed_on_write() {
+    let legacy = names::IN_PLACE_STATE_LEGACY;
+    let done = out(seen("web-0", "new", "v2")).annotated(legacy, &note("new", 30).to_text());
+    let found = patches(&in_place(1).pod(done).decide());
+    assert_eq!(found[0].3[1]["path"], "/metadata/annotations/inplace-update-state");
+    let old = seen("web-0", "old", "v1").annotated(legacy, &note("old", 300).to_text());
+    let found = patches(&in_place(1).pod(old).decide());
+    let annotations = found[1].3["metadata"]["annotations"].as_object().expect("annotations");
+    assert!(annotations.get(legacy).is_some_and(Value::is_null) && annotations.contains_key(STATE));
+}
+
+#[test]
+fn a_crash_between_the_two_writes_is_taken_up_again() {
+    let half = out(seen("web-0", "old", "v1"));
+    let again = patches(&in_place(1).pod(half.clone()).decide());
+    assert_eq!(
+        again.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+        ["unready", "in-place"]
+    );
+    let paused = advanced(1)
+        .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "paused": true}))
+        .pod(half);
+    let found = patches(&paused.decide());
+    assert_eq!(
+        found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+        ["ready"],
+        "what is not updated serves (9.9)"
+    );
+}
+
+/// What the Go manager left on a pod at the moment of the hand-over, and all that is left to do.
+#[test]
+fn hand_over_in_every_state_restarts_nothing_twice() {
+    let go = |extra: &str| {
+        format!(
+            r#"{{"revision":"new","updateTimestamp":"1970-01-02T03:46:10Z","lastContainerStatuses":{{"main":{{"imageID":"id-of-v1"}}}}{extra}}}"#
+        )
+    };
+    let restarted = || out(seen("web-0", "new", "v2").label(names::LIFECYCLE_STATE_LABEL, "Updating"));
+    let not_yet = || restarted().detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]));
+    let prepared = || {
+        out(seen("web-0", "new", "v1").label(names::LIFECYCLE_STATE_LABEL, "Updating")).annotated(
+            GRACE,
+            r#"{"revision":"new","containerImages":{"main":"v2"},"graceSeconds":10,"metaDataPatch":"eyJtZXRhZGF0YSI6eyJsYWJlbHMiOnsidGllciI6ImIifX19","oldTemplate":{"spec":{}}}"#,
+        )
+    };
+    let null = r#"{"revision":"new","updateTimestamp":"1970-01-02T03:46:10Z","lastContainerStatuses":null}"#.to_owned();
+    for (what, fixture, text, expected) in [
+        (
+            "restarted",
+            restarted(),
+            go(r#","updateImages":true"#),
+            vec!["in-place", "ready"],
+        ),
+        ("not restarted", not_yet(), go(r#","updateImages":true"#), vec![]),
+        (
+            "written before there were flags",
+            restarted(),
+            go(""),
+            vec!["in-place", "ready"],
+        ),
+        ("grace period over", prepared(), null.clone(), vec!["in-place"]),
+        ("nothing was changed", restarted(), null, vec!["in-place", "ready"]),
+        (
+            "a batch to come, of the same container's resources",
+            restarted(),
+            go(
+                r#","nextContainerResources":{"main":{"limits":{"cpu":"2"}}},"preCheckBeforeNext":{"containersRequiredReady":["main"]}"#,
+            ),
+            vec!["in-place", "resize"],
+        ),
+    ] {
+        let decision = in_place(1).pod(fixture.annotated(STATE, &text)).decide();
+        let found = patches(&decision);
+        assert_eq!(
+            found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+            expected,
+            "{what}"
+        );
+        let images = found
+            .iter()
+            .filter_map(|(.., body)| body.pointer("/spec/containers/0/image"))
+            .count();
+        assert_eq!(images, usize::from(what == "grace period over"), "{what}");
+        if what == "grace period over" {
+            assert_eq!(found[0].3["metadata"]["labels"]["tier"], "b");
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! Changes of cpu and memory (rules 4.3, 4.4, 4.6 and 8.18).
+
+use super::super::refused;
+use super::{STATE, in_place, note, patches, policy, seen, state_of, told};
+use crate::shared::inplace::state::State as InPlaceState;
+use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, template};
+use flotilla_api::names;
+use flotilla_model::decision::Command;
+use flotilla_model::records::{ResizePending, Resources};
+use flotilla_model::{Decision, Failure, Report, Scope, WaitCause};
+use serde_json::json;
+use std::sync::Arc;
+
+fn sized(name: &str, revision: &str, cpu: i64, actual: i64) -> PodFixture {
+    let of = |millis| Resources {
+        cpu_request_millis: Some(millis),
+        ..Resources::default()
+    };
+    seen(name, revision, "v1").detailed(|d| {
+        Arc::make_mut(&mut d.spec).containers[0].resources = of(cpu);
+        let mut status = container_status("v1");
+        status.resources = Some(of(actual));
+        d.statuses = Box::new([Some(status)]);
+    })
+}
+
+fn resizing(replicas: i32, name: &str) -> Cluster {
+    let with = |cpu: &str| {
+        let mut t = template("v1");
+        t["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        t
+    };
+    policy(advanced(replicas), name)
+        .spec("/template", with("2"))
+        .no_revisions()
+        .revision_of("old", 1, &with("1"))
+        .revision_of("new", 2, &with("2"))
+}
+
+#[test]
+fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
+    let cluster = resizing(3, "InPlaceIfPossible");
+    let cluster = (0..3).fold(cluster, |c, i| c.pod(sized(&format!("web-{i}"), "old", 1000, 1000)));
+    let found = patches(&cluster.decide());
+    let stages: Vec<_> = found.iter().map(|(stage, _, part, _)| (*stage, *part)).collect();
+    assert_eq!(
+        stages,
+        [("in-place", ""); 3]
+            .into_iter()
+            .chain([("resize", "resize"); 3])
+            .collect::<Vec<_>>()
+    );
+    assert_eq!(
+        found[3].3,
+        json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]}})
+    );
+    assert!(found[0].3.get("spec").is_none() && state_of(&found[0].3).resources);
+    // On its way it is available all the same.
+    let state = InPlaceState {
+        resources: true,
+        images: false,
+        before: std::collections::BTreeMap::default(),
+        ..note("new", 5)
+    };
+    let going =
+        resizing(1, "InPlaceIfPossible").pod(sized("web-0", "new", 2000, 1000).annotated(STATE, &state.to_text()));
+    let decision = going.decide();
+    assert_eq!(brief(&decision), [] as [&str; 0]);
+    assert_eq!(
+        decision.status.as_ref().map(|s| s.desired["availableReplicas"].clone()),
+        Some(json!(1))
+    );
+    assert!(
+        decision
+            .waits
+            .iter()
+            .any(|w| matches!(w.cause, WaitCause::InPlaceResize { .. }))
+    );
+}
+
+#[test]
+fn rule_4_4_a_resize_that_restarts_leaves_service() {
+    let mut fixture = sized("web-0", "old", 1000, 1000);
+    fixture = fixture.detailed(|d| Arc::make_mut(&mut d.spec).containers[0].restarts_for_cpu = true);
+    let found = patches(&resizing(1, "InPlaceIfPossible").pod(fixture).decide());
+    assert_eq!(
+        found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+        ["unready", "in-place", "resize"]
+    );
+}
+
+#[test]
+fn rule_4_6_a_resize_that_does_not_fit() {
+    let state = InPlaceState {
+        resources: true,
+        images: false,
+        before: std::collections::BTreeMap::default(),
+        ..note("new", 5)
+    };
+    let pending = |is_infeasible, since| {
+        sized("web-0", "new", 2000, 1000)
+            .annotated(STATE, &state.to_text())
+            .detailed(|d| {
+                d.resize_pending = Some(ResizePending {
+                    is_infeasible,
+                    message: "too big".into(),
+                    since: Some(at(since)),
+                });
+            })
+    };
+    let given_up = resizing(1, "InPlaceIfPossible").pod(pending(true, NOW - 5)).decide();
+    assert_eq!(brief(&given_up), ["-web-0"], "made again within the budget");
+    let only = resizing(1, "InPlaceOnly").pod(pending(true, NOW - 5)).decide();
+    assert_eq!(brief(&only), [] as [&str; 0]);
+    assert!(only.events.iter().any(|e| e.warning && e.message.contains("too big")));
+    assert_eq!(
+        told(&only, "FailedUpdatePod").map(|c| c["reason"].clone()),
+        Some(json!("ResizeInfeasible"))
+    );
+    let soon = resizing(1, "InPlaceIfPossible").pod(pending(false, NOW - 5)).decide();
+    assert_eq!((brief(&soon).len(), told(&soon, "InPlaceUpdateStuck")), (0, None));
+    let late = resizing(1, "InPlaceIfPossible").pod(pending(false, NOW - 400)).decide();
+    assert_eq!(
+        told(&late, "InPlaceUpdateStuck").map(|c| c["reason"].clone()),
+        Some(json!("ResizeDeferred"))
+    );
+}
+
+#[test]
+fn rule_4_6_a_resize_that_the_api_server_refuses_for_the_node() {
+    let beside = |policy: &str, other: PodFixture| {
+        let cluster = resizing(2, policy).pod(other).pod(sized("web-1", "old", 1000, 1000));
+        refused(cluster, Scope::Slot(1), Report::Silent, Failure::NODE_TOO_SMALL)
+    };
+    let refused = |policy: &str| beside(policy, sized("web-0", "old", 1000, 1000));
+    let other = [("in-place", "web-0"), ("resize", "web-0")];
+    let given_up = refused("InPlaceIfPossible").decide();
+    assert!(brief(&given_up).contains(&"-web-1".to_owned()), "made again");
+    assert!(patches(&given_up).iter().all(|(_, pod, ..)| pod != "web-1"));
+    let mut waiting = beside("InPlaceIfPossible", sized("web-0", "new", 2000, 2000).unready());
+    for now in [NOW, NOW + 3_600] {
+        waiting.now = at(now);
+        let decision = waiting.decide();
+        assert_eq!(brief(&decision), [] as [&str; 0], "within the budget");
+        assert!(patches(&decision).is_empty(), "and not tried again meanwhile");
+        // None if nothing is to be remembered that was not.
+        if let Some(hints) = decision.hints {
+            waiting = waiting.hints(hints);
+        }
+    }
+
+    let cluster = refused("InPlaceOnly");
+    let only = cluster.decide();
+    let touched: Vec<_> = patches(&only)
+        .into_iter()
+        .map(|(stage, pod, ..)| (stage, pod))
+        .collect();
+    assert_eq!(
+        touched,
+        other.map(|(stage, pod)| (stage, pod.to_owned())),
+        "it stays, others go on"
+    );
+    assert!(only.events.iter().any(|e| e.warning && e.message.contains("web-1")));
+    assert_eq!(
+        told(&only, "FailedUpdatePod").map(|c| c["reason"].clone()),
+        Some(json!("ResizeInfeasible"))
+    );
+    let infeasible = |d: &Decision| {
+        d.waits
+            .iter()
+            .any(|w| matches!(w.cause, WaitCause::ResizeInfeasible { .. }))
+    };
+    assert!(infeasible(&only));
+    let mut later = cluster.hints(only.hints.clone().expect("hints"));
+    later.now = at(NOW + 3_600);
+    let later = later.decide();
+    assert!(
+        infeasible(&later) && later.events.is_empty(),
+        "waited for no more, told once"
+    );
+    assert!(patches(&later).iter().all(|(_, pod, ..)| pod != "web-1"));
+
+    // Another pod of the name may be on a node that can.
+    let mut cluster = refused("InPlaceOnly");
+    for failure in cluster.hints.failures.values_mut() {
+        failure.since = at(0);
+    }
+    let again = cluster.decide();
+    assert!(
+        patches(&again)
+            .iter()
+            .any(|(stage, pod, ..)| (*stage, pod.as_str()) == ("resize", "web-1"))
+    );
+}
+
+#[test]
+fn rule_4_6_a_refused_resize_that_was_noted_is_given_up() {
+    let begun = patches(
+        &resizing(1, "InPlaceOnly")
+            .pod(sized("web-0", "old", 1000, 1000))
+            .decide(),
+    );
+    let text = begun[0].3["metadata"]["annotations"][STATE]
+        .as_str()
+        .expect("a note")
+        .to_owned();
+    for (policy, expected) in [("InPlaceIfPossible", vec!["-web-0"]), ("InPlaceOnly", vec![])] {
+        let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
+        let cluster = refused(
+            resizing(1, policy).pod(noted),
+            Scope::Slot(0),
+            Report::Silent,
+            Failure::NODE_TOO_SMALL,
+        );
+        let decision = cluster.decide();
+        assert_eq!(brief(&decision), expected, "{policy}: made again, or left alone");
+        assert_eq!(
+            told(&decision, "FailedUpdatePod").map(|c| c["reason"].clone()),
+            Some(json!("ResizeInfeasible")),
+            "{policy}"
+        );
+        let mut later = cluster.hints(decision.hints.clone().expect("hints"));
+        later.now = at(NOW + 3_600);
+        let later = later.decide();
+        assert_eq!(brief(&later), expected, "{policy}: also later, and not asked for again");
+    }
+}
+
+#[test]
+fn ruling_18_a_special_pod_keeps_its_resources() {
+    let with = |image: &str, cpu: &str| {
+        let mut t = template(image);
+        t["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        t
+    };
+    let cluster = in_place(1)
+        .spec("/template", with("v2", "2"))
+        .spec("/specialPodsSelectors", json!([{"matchLabels": {"special": "1"}}]))
+        .no_revisions()
+        .revision_of("old", 1, &with("v1", "1"))
+        .revision_of("new", 2, &with("v2", "2"))
+        .pod(seen("web-0", "old", "v1").label("special", "1"));
+    let found = patches(&cluster.decide());
+    assert_eq!(
+        found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+        ["unready", "in-place"],
+        "no resize"
+    );
+    assert!(!state_of(&found[1].3).resources);
+}
+
+#[test]
+fn rule_4_3_an_old_server_gets_resources_in_the_pod_itself() {
+    use crate::shared::inplace::apply::Target;
+    use crate::shared::inplace::{Changes, UpdateSpec};
+    let pod = seen("web-0", "old", "v1").build("web");
+    let detail = pod.detail.clone().expect("a detail");
+    let spec = UpdateSpec {
+        changes: Changes {
+            resources: [("main".to_owned(), json!({"limits": {"cpu": "2"}}))].into(),
+            ..Changes::default()
+        },
+        ..UpdateSpec::default()
+    };
+    for supports_resize in [true, false] {
+        let target = Target {
+            pod: &pod,
+            detail: &detail,
+            now: at(NOW),
+            supports_resize,
+            is_out_of_service: false,
+        };
+        let writes = target.begin(note("new", 0), &spec, json!({}));
+        let Command::Patch { body, .. } = &writes.pod else {
+            panic!("{:?}", writes.pod)
+        };
+        assert_eq!(writes.resize.is_some(), supports_resize);
+        let set = crate::testing::folded(body);
+        assert_eq!(set.pointer("/spec/containers/0/resources").is_some(), !supports_resize);
+    }
+}
+
+#[test]
+fn rule_8_18_a_pod_that_has_its_new_resources_is_available_before_its_state_says_so() {
+    let state = InPlaceState {
+        resources: true,
+        images: false,
+        before: std::collections::BTreeMap::default(),
+        ..note("old", 5)
+    };
+    // The next update must not take it for free.
+    let pods = (0..2).map(|i| {
+        let fixture = sized(&format!("web-{i}"), "old", 1000, 1000).annotated(STATE, &state.to_text());
+        fixture.label(names::LIFECYCLE_STATE_LABEL, "Updating")
+    });
+    let decision = pods.fold(in_place(2), Cluster::pod).decide();
+    let status = decision.status.as_ref().expect("a status");
+    assert_eq!(status.desired["availableReplicas"], 2);
+    let taken_out = patches(&decision)
+        .iter()
+        .filter(|(stage, ..)| *stage == "unready")
+        .count();
+    assert_eq!(taken_out, 1, "the budget");
+}
+
+#[test]
+fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
+    let found = patches(
+        &resizing(1, "InPlaceIfPossible")
+            .pod(sized("web-0", "old", 1000, 1000))
+            .decide(),
+    );
+    let text = found[0].3["metadata"]["annotations"][STATE]
+        .as_str()
+        .expect("a note")
+        .to_owned();
+    assert_eq!(
+        state_of(&found[0].3).next.resources["main"],
+        json!({"requests": {"cpu": "2"}})
+    );
+    let noted = |wanted, actual| sized("web-0", "new", wanted, actual).annotated(STATE, &text);
+    for (what, fixture, stages) in [
+        ("the resize never came", noted(1000, 1000), vec!["in-place", "resize"]),
+        ("its kubelet is at it", noted(2000, 1000), vec![]),
+        ("it is there", noted(2000, 2000), vec![]),
+    ] {
+        let found = patches(&resizing(1, "InPlaceIfPossible").pod(fixture).decide());
+        assert_eq!(
+            found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+            stages,
+            "{what}"
+        );
+    }
+    // Taken back before it came, or after: the old amount is asked for again.
+    let mut former = template("v1");
+    former["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    for wanted in [1000, 2000] {
+        let back = resizing(1, "InPlaceIfPossible").pod(noted(wanted, 1000));
+        let back = back.spec("/template", former.clone());
+        let found = patches(&back.decide());
+        let resize = found.iter().find(|(stage, ..)| *stage == "resize").expect("a resize");
+        assert_eq!(resize.3["spec"]["containers"][0]["resources"]["requests"]["cpu"], "1");
+    }
+}

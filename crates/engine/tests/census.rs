@@ -1,0 +1,97 @@
+//! What is counted for those who answer questions beside the core.
+
+use flotilla_engine::core::census::Census;
+use flotilla_engine::core::{Core, CoreOptions, WatchEvent};
+use flotilla_engine::wire;
+use flotilla_model::{Interner, ObjectKey, Resource, Timestamp};
+use serde_json::{Value, json};
+
+fn meta(name: &str, kind: &str) -> Value {
+    json!({
+        "name": name, "namespace": "shop", "uid": format!("{kind}-{name}"), "resourceVersion": "1",
+        "labels": {"app": "web"},
+    })
+}
+
+fn owned(name: &str, kind: &str, set: &str) -> Value {
+    let mut meta = meta(name, kind);
+    meta["ownerReferences"] = json!([{
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": set, "uid": format!("set-{set}"),
+        "controller": true,
+    }]);
+    meta
+}
+
+fn set(name: &str) -> (Resource, Value) {
+    let spec = json!({"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {}}});
+    (
+        Resource::AdvancedSets,
+        json!({"metadata": meta(name, "set"), "spec": spec}),
+    )
+}
+
+fn revision(name: &str) -> (Resource, Value) {
+    let data = json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": name}]}}}});
+    let object = json!({"metadata": owned(name, "revision", "web"), "revision": 1, "data": data});
+    (Resource::Revisions, object)
+}
+
+fn pod(name: &str, revision: &str, is_going: bool) -> (Resource, Value) {
+    let mut metadata = owned(name, "pod", "web");
+    metadata["labels"]["controller-revision-hash"] = json!(revision);
+    if is_going {
+        metadata["deletionTimestamp"] = json!("2026-07-01T09:00:00Z");
+    }
+    (Resource::Pods, json!({"metadata": metadata, "spec": {}, "status": {}}))
+}
+
+fn census(objects: &[(Resource, Value)], listed: &[Resource]) -> Census {
+    let now = Timestamp::from_seconds(1_000_000);
+    let options = CoreOptions {
+        resources: vec![Resource::AdvancedSets, Resource::Pods, Resource::Revisions],
+        ..CoreOptions::new("census")
+    };
+    let mut core = Core::new(options, Vec::new(), now);
+    for resource in listed {
+        core.watch(WatchEvent::ListBegan(*resource, now), now);
+        for (_, object) in objects.iter().filter(|(of, _)| of == resource) {
+            let object = wire::read(*resource, object, &mut Interner::new()).expect("well written");
+            core.watch(WatchEvent::Listed(object), now);
+        }
+        core.watch(WatchEvent::ListEnded(*resource, 1), now);
+    }
+    core.census()
+}
+
+#[test]
+fn rule_7_4_the_revisions_that_pods_are_at() {
+    let objects = [
+        set("web"),
+        set("empty"),
+        revision("web-1"),
+        revision("web-2"),
+        revision("web-3"),
+        pod("web-0", "web-1", false),
+        pod("web-1", "web-2", false),
+        pod("web-2", "web-1", false),
+        pod("web-3", "web-3", true),
+        pod("web-4", "web-gone", false),
+    ];
+    let all = [Resource::AdvancedSets, Resource::Pods, Resource::Revisions];
+    let found = census(&objects, &all).revisions_in_use.expect("everything is known");
+    let names: Vec<(String, Vec<&str>)> = found
+        .iter()
+        .map(|(key, revisions)| (key.to_string(), revisions.iter().map(|r| r.name()).collect()))
+        .collect();
+    let web = ObjectKey::new("shop", "web").to_string();
+    assert_eq!(
+        names,
+        [(web, vec!["web-1", "web-2"])],
+        "each once; not of pods that are going"
+    );
+    for missing in all {
+        let listed: Vec<Resource> = all.into_iter().filter(|r| *r != missing).collect();
+        let found = census(&objects, &listed).revisions_in_use;
+        assert_eq!(found, None, "nobody knows without {missing}");
+    }
+}

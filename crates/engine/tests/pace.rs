@@ -1,0 +1,121 @@
+//! How often a set is looked at while much happens to it.
+
+mod support;
+
+use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_engine::core::{Core, CoreOptions};
+use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use support::{World, at, key};
+
+/// The controller, with its looks counted.
+struct Counted(StatefulSetController, Arc<AtomicUsize>);
+
+impl Controller for Counted {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn resource(&self) -> Resource {
+        self.0.resource()
+    }
+
+    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        self.0.route(change, reader, keys);
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.reconcile(reader, key, context)
+    }
+}
+
+struct Bench {
+    world: World,
+    core: Core,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Bench {
+    /// A set of so many pods, all ready, and a manager without a lease that has nothing left to do.
+    fn settled(replicas: i32) -> Self {
+        let looks = Arc::new(AtomicUsize::new(0));
+        let options = CoreOptions {
+            resources: vec![
+                Resource::NativeSets,
+                Resource::Pods,
+                Resource::Claims,
+                Resource::Revisions,
+            ],
+            observation_period: Duration::ZERO,
+            ..CoreOptions::new("a")
+        };
+        let controller = Counted(StatefulSetController::new(SetKind::Native), looks.clone());
+        let mut bench = Bench {
+            world: World::quick(),
+            core: Core::new(options, vec![Box::new(controller)], at(0)),
+            looks,
+        };
+        bench.world.put_set("web", replicas, "app:v1");
+        bench.run_for(30_000);
+        assert_eq!(bench.world.pods.len(), usize::try_from(replicas).expect("positive"));
+        bench
+    }
+
+    fn run_for(&mut self, millis: i64) {
+        self.world.run_for(&mut self.core, millis);
+    }
+
+    fn ready_replicas(&self) -> i64 {
+        let status = &self.world.sets[&key("web")]["status"];
+        status["readyReplicas"].as_i64().unwrap_or(0)
+    }
+
+    /// Passes that have ended so far, and looks so far.
+    fn effort(&self) -> (u64, usize) {
+        (
+            self.core.metrics().pass_duration.count(),
+            self.looks.load(Ordering::Relaxed),
+        )
+    }
+}
+
+#[test]
+fn passes_over_a_large_set_keep_their_distance_even_if_each_of_them_writes() {
+    let mut bench = Bench::settled(100);
+    bench.world.put_set("web", 1000, "app:v1");
+    let (before, _) = bench.effort();
+    bench.run_for(200);
+    let passes = bench.effort().0 - before;
+    // One pod a pass, in order; a hundred pods ask for ten milliseconds.
+    assert!((10..=21).contains(&passes), "{passes} passes");
+}
+
+#[test]
+fn passes_over_a_small_set_follow_each_other_at_once() {
+    let mut bench = Bench::settled(1);
+    bench.world.put_set("web", 10, "app:v1");
+    bench.run_for(20);
+    assert_eq!(bench.world.pods.len(), 10);
+}
+
+#[test]
+fn what_a_pass_wrote_is_looked_at_by_the_next_one_and_the_status_still_comes() {
+    let mut bench = Bench::settled(100);
+    bench.world.put_set("web", 200, "app:v1");
+    let before = bench.effort();
+    bench.run_for(500);
+    let (passes, looks) = bench.effort();
+    let (passes, looks) = (passes - before.0, looks - before.1);
+    assert!(passes > 20, "{passes} passes");
+    // Beside the one that begins a pass, a look for each status, four times a second.
+    assert!(
+        looks <= usize::try_from(passes).expect("few") + 4,
+        "{looks} looks in {passes} passes"
+    );
+    assert!(bench.ready_replicas() > 105, "{} are told of", bench.ready_replicas());
+    bench.run_for(10_000);
+    assert_eq!(bench.ready_replicas(), 200, "the last word is right");
+}

@@ -1,0 +1,337 @@
+//! Sets that a Go manager left in the middle of something: Flotilla goes on, and no container restarts that need not.
+//!
+//! The objects are recorded (`e2e/recordings`). They are restored before any kubelet or manager looks at them.
+
+use flotilla_e2e::api::{Objects, is_ready, name, number, text};
+use flotilla_e2e::sets::{Kind, SOON, pods, revisions, set_image};
+use flotilla_e2e::{Api, Manager, suite};
+use flotilla_localcluster::{Cluster, Component};
+use http::Method;
+use libtest_mimic::{Arguments, Trial};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// The node of all recorded pods.
+const NODE: &str = "recorded";
+const NODES: &str = "/api/v1/nodes";
+/// What the recorded pods are held by.
+const FINALIZER: &str = "example.com/hold";
+const STATE: &str = "/metadata/labels/lifecycle.apps.kruise.io~1state";
+
+/// Each recording with how often each container of `web-1` has restarted when all is done, the restart that was recorded included.
+const RECORDINGS: &[(&str, &[(&str, i64)])] = &[
+    ("settled", &[("main", 0)]),
+    ("settled-after-an-image", &[("main", 1)]),
+    ("metadata-only", &[("main", 0)]),
+    ("out-of-service-not-changed", &[("main", 1)]),
+    ("resized-not-changed", &[("main", 1)]),
+    ("grace-period", &[("main", 1)]),
+    ("changed-not-restarted", &[("main", 1)]),
+    ("restarted-not-told", &[("main", 1)]),
+    ("restarted-not-ready", &[("main", 1)]),
+    ("image-and-resize", &[("main", 1)]),
+    ("image-not-pulled", &[("main", 1)]),
+    ("same-image-id", &[("main", 1)]),
+    ("batches", &[("free", 1), ("main", 1), ("side", 1)]),
+    ("batches-with-resources", &[("main", 0), ("side", 1)]),
+    ("resize-deferred", &[("main", 0)]),
+    ("overtaken", &[("main", 2)]),
+    ("preparing-update", &[("main", 1)]),
+    ("updating-under-a-hook", &[("main", 1)]),
+    ("updated-awaits-markers", &[("main", 1)]),
+    ("preparing-delete", &[]),
+    ("preparing-normal", &[("main", 0)]),
+];
+
+/// The one that cannot go on: the node agent is not there.
+const WAITING: &str = "environment-awaits-the-agent";
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    if arguments.list {
+        return libtest_mimic::run(&arguments, trials(&Arc::default())).exit_code();
+    }
+    arguments.test_threads.get_or_insert(6);
+    let cluster = Cluster::disposable("e2e-handover")
+        .nodes(0)
+        .without_statefulset_controller()
+        .start()
+        .expect("a cluster");
+    // Nobody looks at what is restored until all of it is there.
+    cluster.kill(Component::Kwok).expect("the kubelets can be ended");
+    let kubeconfig: Arc<PathBuf> = Arc::new(cluster.kubeconfig_path().to_owned());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let api = Api::connect(&kubeconfig).await;
+        suite::install_crds(&api, std::convert::identity).await;
+        api.create(NODES, &node()).await;
+        for (recording, _) in RECORDINGS {
+            restore(&api, recording).await;
+        }
+        restore(&api, WAITING).await;
+    });
+    cluster.start(Component::Kwok).expect("there is a kubelet again");
+    let manager = Manager::alone(&kubeconfig);
+    let conclusion = libtest_mimic::run(&arguments, trials(&kubeconfig));
+    if conclusion.has_failed() {
+        eprintln!("the manager's log:\n{}", manager.log());
+    }
+    drop(manager);
+    drop(cluster);
+    conclusion.exit_code()
+}
+
+fn trials(kubeconfig: &Arc<PathBuf>) -> Vec<Trial> {
+    let finished = RECORDINGS.iter().map(|(recording, restarts)| {
+        let kubeconfig = Arc::clone(kubeconfig);
+        suite::trial(format!("go_to_flotilla::{recording}"), move || async move {
+            finished(&Api::connect(&kubeconfig).await, recording, restarts).await;
+        })
+    });
+    let kubeconfig = Arc::clone(kubeconfig);
+    let waits = suite::trial(format!("go_to_flotilla::{WAITING}"), move || async move {
+        waits(&Api::connect(&kubeconfig).await, &kubeconfig).await;
+    });
+    finished.chain([waits]).collect()
+}
+
+fn node() -> Value {
+    let room = json!({"cpu": "64", "memory": "64Gi", "pods": "200"});
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": NODE,
+            "labels": {"type": "kwok", "kubernetes.io/hostname": NODE},
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+        },
+        "status": {"capacity": room, "allocatable": room},
+    })
+}
+
+fn recorded(recording: &str) -> Value {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("recordings/openkruise-1.9.0");
+    let path = folder.join(format!("{recording}.json"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Removes what only the server that had it can say.
+fn strip(object: &mut Value) {
+    for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
+        object["metadata"].as_object_mut().expect("metadata").remove(field);
+    }
+}
+
+/// Makes the recorded objects anew, with their status. New UIDs are the only difference, and what a simulated kubelet derives from them.
+async fn restore(api: &Api, namespace: &str) {
+    suite::make_namespace(api, namespace).await;
+    let recorded = recorded(namespace);
+    let mut set = recorded["set"].clone();
+    let has_seen = set["status"]["observedGeneration"] == set["metadata"]["generation"];
+    strip(&mut set);
+    // A shorter grace period for the pods that are still to come; the one that had begun is over.
+    if let Some(grace) = set.pointer_mut("/spec/updateStrategy/rollingUpdate/inPlaceUpdateStrategy/gracePeriodSeconds")
+    {
+        *grace = json!(3);
+    }
+    let made = api.create(&Kind::Advanced.sets(namespace), &set).await;
+    let mut status = set["status"].clone();
+    status["observedGeneration"] = json!(i64::from(has_seen));
+    let path = Kind::Advanced.set(namespace, "web") + "/status";
+    api.patch(&path, &json!({"status": status})).await;
+    let own = |object: &Value| {
+        let mut object = object.clone();
+        strip(&mut object);
+        object["metadata"]["ownerReferences"][0]["uid"] = made["metadata"]["uid"].clone();
+        object
+    };
+    for revision in items(&recorded["revisions"]) {
+        api.create(&revisions(namespace), &own(revision)).await;
+    }
+    for old in items(&recorded["pods"]) {
+        let mut pod = own(old);
+        pod["spec"]["nodeName"] = json!(NODE);
+        // What the simulated kubelet held back, it holds back no longer.
+        if let Some(annotations) = pod["metadata"]["annotations"].as_object_mut() {
+            annotations.retain(|key, _| !key.starts_with("sim.flotilla.rs/"));
+        }
+        let made = api.create(&pods(namespace), &pod).await;
+        let mut now = made.clone();
+        now["status"] = status_of(old, &made);
+        api.put(&format!("{}/{}/status", pods(namespace), name(old)), &now)
+            .await;
+    }
+}
+
+/// A recorded status for a pod with another UID: a simulated kubelet names containers by the pod's.
+fn status_of(old: &Value, made: &Value) -> Value {
+    let mut status = old["status"].clone();
+    let has_seen = old["status"]["observedGeneration"] == old["metadata"]["generation"];
+    status["observedGeneration"] = json!(i64::from(has_seen));
+    for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
+        let (name, count) = (text(container, "/name").to_owned(), number(container, "/restartCount"));
+        let id = |pod: &Value, image: &str| {
+            let source = format!("{}/{name}/{image}/{count}", text(pod, "/metadata/uid"));
+            let mut id = "containerd://".to_owned();
+            for byte in Sha256::digest(source.as_bytes()) {
+                write!(id, "{byte:02x}").expect("a string can be written to");
+            }
+            id
+        };
+        let started_from = ["app:v1", "app:v2", "app:v3", "app:v1-same"];
+        let image = started_from
+            .iter()
+            .find(|image| container["containerID"] == id(old, image));
+        let image = image.unwrap_or_else(|| panic!("{}: started from none of these images", container["containerID"]));
+        container["containerID"] = json!(id(made, image));
+    }
+    status
+}
+
+/// Does what users of the set would do, until all is done. Nothing restarts, and no pod goes, that need not.
+async fn finished(api: &Api, namespace: &str, restarts: &[(&str, i64)]) {
+    if namespace == "image-not-pulled" {
+        set_image(api, &Kind::Advanced.set(namespace, "web"), "app:v1").await;
+    }
+    let collection = pods(namespace);
+    let before = uids(&api.list(&collection).await);
+    let set = api.read(&Kind::Advanced.set(namespace, "web")).await;
+    let mut released = BTreeSet::new();
+    loop {
+        let what = "an act of the user's, or the end";
+        let found = api
+            .until(&collection, SOON, what, |pods| {
+                pods.values().any(|pod| wants_user(pod, &released)) || are_done(&set, pods)
+            })
+            .await;
+        let wanted: Vec<&Value> = found.values().filter(|pod| wants_user(pod, &released)).collect();
+        if wanted.is_empty() {
+            break;
+        }
+        for pod in wanted {
+            act(api, &format!("{collection}/{}", name(pod)), pod).await;
+            released.insert((name(pod), text(pod, STATE).to_owned()));
+        }
+    }
+    api.until(&Kind::Advanced.sets(namespace), SOON, "the status says so", is_complete)
+        .await;
+    let after = api.list(&collection).await;
+    let stays = |(name, _): &(&String, &String)| after.contains_key(*name);
+    assert_eq!(
+        before.iter().filter(stays).collect::<Vec<_>>(),
+        uids(&after).iter().collect::<Vec<_>>(),
+        "the pods are the ones that were there"
+    );
+    let counted: Vec<(&str, i64)> = after.get("web-1").map_or_else(Vec::new, |pod| {
+        let statuses = items(&pod["status"]["containerStatuses"]);
+        let mut counted: Vec<_> = statuses
+            .map(|c| (text(c, "/name"), number(c, "/restartCount")))
+            .collect();
+        counted.sort_unstable();
+        counted
+    });
+    assert_eq!(counted, restarts, "restarts of the containers of web-1");
+}
+
+fn uids(pods: &Objects) -> BTreeMap<String, String> {
+    let uid = |(name, pod): (&String, &Value)| (name.clone(), text(pod, "/metadata/uid").to_owned());
+    pods.iter().map(uid).collect()
+}
+
+/// Whether a pod waits for whoever owns its hook, who has not acted yet.
+fn wants_user(pod: &Value, released: &BTreeSet<(String, String)>) -> bool {
+    let state = text(pod, STATE);
+    let waits = ["PreparingUpdate", "PreparingDelete", "PreparingNormal", "Updated"].contains(&state);
+    waits && !released.contains(&(name(pod), state.to_owned()))
+}
+
+async fn act(api: &Api, path: &str, pod: &Value) {
+    let has_finalizer = |pod: &Value| items(&pod["metadata"]["finalizers"]).any(|f| f == FINALIZER);
+    let change = match text(pod, STATE) {
+        "PreparingNormal" => json!({"metadata": {"labels": {"registered": "yes"}}}),
+        "Updated" => json!({"metadata": {"labels": {"hold": "yes"}, "finalizers": [FINALIZER]}}),
+        _ if has_finalizer(pod) => json!({"metadata": {"labels": {"hold": null}, "finalizers": null}}),
+        _ => json!({"metadata": {"labels": {"hold": null}}}),
+    };
+    api.patch(path, &change).await;
+}
+
+/// Every pod is in service with the images and resources of the set.
+fn are_done(set: &Value, pods: &Objects) -> bool {
+    let shapes = |containers: &Value| -> Vec<[String; 3]> {
+        let shape =
+            |c: &Value| ["/name", "/image", "/resources/requests/cpu"].map(|pointer| text(c, pointer).to_owned());
+        items(containers).map(shape).collect()
+    };
+    let wanted = shapes(&set["spec"]["template"]["spec"]["containers"]);
+    let in_service = |pod: &Value| is_ready(pod) && matches!(text(pod, STATE), "" | "Normal");
+    i64::try_from(pods.len()) == Ok(number(set, "/spec/replicas"))
+        && pods
+            .values()
+            .all(|pod| in_service(pod) && shapes(&pod["spec"]["containers"]) == wanted)
+}
+
+/// The rollout is over, and all pods are ready.
+fn is_complete(sets: &Objects) -> bool {
+    sets.get("web").is_some_and(|set| {
+        let status = &set["status"];
+        let all = number(set, "/spec/replicas");
+        status["currentRevision"] == status["updateRevision"]
+            && status["observedGeneration"] == set["metadata"]["generation"]
+            && [number(status, "/readyReplicas"), number(status, "/updatedReplicas")] == [all, all]
+    })
+}
+
+/// Without an agent nobody can tell a container's environment: nothing restarts, the pod stays out of service, and `why` says it.
+async fn waits(api: &Api, kubeconfig: &Path) {
+    let asked = std::process::Command::new(flotilla_e2e::manager::binary())
+        .args(["why", "--kubeconfig"])
+        .arg(kubeconfig)
+        .args(["-n", WAITING, "statefulset.apps.kruise.io/web"])
+        .output()
+        .expect("the binary runs");
+    let said = String::from_utf8_lossy(&asked.stdout);
+    assert!(
+        said.contains("see that the node agent runs on the pod's node"),
+        "{said}"
+    );
+    let found = api.list(&pods(WAITING)).await;
+    let pod = &found["web-1"];
+    assert!(!is_ready(pod), "{}", pod["status"]);
+    assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+    // Its owner gives up: the label goes back, and the pod serves again as it was.
+    let role = |role: &str| json!({"spec": {"template": {"metadata": {"labels": {"role": role}}}}});
+    let set = Kind::Advanced.set(WAITING, "web");
+    api.send(
+        Method::PATCH,
+        &set,
+        Some(("application/merge-patch+json", &role("follower"))),
+    )
+    .await
+    .expect("the set can be changed");
+    let found = api
+        .until(&pods(WAITING), SOON, "the label is taken back", |pods| {
+            pods.values()
+                .all(|pod| text(pod, "/metadata/labels/role") == "follower")
+        })
+        .await;
+    assert!(
+        found
+            .values()
+            .all(|pod| pod["status"]["containerStatuses"][0]["restartCount"] == 0),
+        "nothing restarted"
+    );
+}

@@ -1,0 +1,4 @@
+//! Target `annotations` for cargo-fuzz.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| drop(flotilla_fuzz::annotations::run(input)));

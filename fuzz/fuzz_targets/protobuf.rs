@@ -1,0 +1,4 @@
+//! Target `protobuf` for cargo-fuzz.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| drop(flotilla_fuzz::protobuf::run(input)));
