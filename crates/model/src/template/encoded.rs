@@ -5,7 +5,7 @@
 //! of that group are written in its spelling: what it leaves out when empty is left out, what it always writes is there, quantities are
 //! in their shortest form. Fields that it has never heard of stay: they are the user's.
 
-use super::normal::QUANTITIES;
+use super::normal::{QUANTITIES, ZERO_IS_ABSENT};
 use super::quantity::canonical_quantity;
 use serde_json::{Map, Value, json};
 
@@ -20,24 +20,8 @@ const MAPS: &[&str] = &[
     "overhead",
 ];
 
-/// Strings, numbers and booleans that are left out when they are empty, zero or false, wherever they stand in a template.
-const SCALARS: &[&str] = &[
-    "hostNetwork",
-    "hostPID",
-    "hostIPC",
-    "stdin",
-    "stdinOnce",
-    "tty",
-    "readOnly",
-    "initialDelaySeconds",
-    "hostPort",
-    "value",
-    "subPath",
-    "workingDir",
-    "hostname",
-    "subdomain",
-    "nodeName",
-];
+/// Strings that are left out when they are empty, wherever they stand in a template; numbers and booleans are [`ZERO_IS_ABSENT`].
+const STRINGS: &[&str] = &["value", "subPath", "workingDir", "hostname", "subdomain", "nodeName"];
 
 /// The template in that spelling.
 pub fn encoded(template: &Value) -> Value {
@@ -92,7 +76,12 @@ fn trim(value: &mut Value, parent: &str) {
             }
             object.iter_mut().for_each(|(field, child)| trim(child, field));
             object.retain(|field, child| !is_left_out(field, child, parent));
-            let is_quantity = |field: &String| QUANTITIES.contains(&parent) || field == "sizeLimit";
+            if parent == "resourceFieldRef" {
+                // Not a pointer there, so it is always written.
+                object.entry("divisor").or_insert_with(|| json!("0"));
+            }
+            let is_quantity =
+                |field: &String| QUANTITIES.contains(&parent) || matches!(field.as_str(), "sizeLimit" | "divisor");
             for (_, child) in object.iter_mut().filter(|(field, _)| is_quantity(field)) {
                 let short = match &*child {
                     Value::String(text) => canonical_quantity(text),
@@ -113,9 +102,9 @@ fn is_left_out(field: &str, value: &Value, parent: &str) -> bool {
         Value::Null => true,
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty() && MAPS.contains(&field),
-        Value::String(text) => text.is_empty() && SCALARS.contains(&field) && parent != "httpHeaders",
-        Value::Bool(flag) => !flag && SCALARS.contains(&field),
-        Value::Number(number) => number.as_i64() == Some(0) && SCALARS.contains(&field),
+        Value::String(text) => text.is_empty() && STRINGS.contains(&field) && parent != "httpHeaders",
+        Value::Bool(flag) => !flag && ZERO_IS_ABSENT.contains(&field),
+        Value::Number(number) => number.as_i64() == Some(0) && ZERO_IS_ABSENT.contains(&field),
     }
 }
 
@@ -133,7 +122,10 @@ mod tests {
                 "containers": [
                     {"name": "main", "image": "web:1", "env": [], "args": null,
                      "resources": {"limits": {"cpu": "1000m", "memory": 1_073_741_824}, "requests": {"cpu": 0.5}}},
-                    {"name": "side", "image": "side:1", "env": [{"name": "EMPTY", "value": ""}]},
+                    {"name": "side", "image": "side:1", "env": [
+                        {"name": "EMPTY", "value": ""},
+                        {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+                    ]},
                 ],
             },
         });
@@ -148,7 +140,10 @@ mod tests {
                 "containers": [
                     {"name": "main", "image": "web:1",
                      "resources": {"limits": {"cpu": "1", "memory": "1073741824"}, "requests": {"cpu": "500m"}}},
-                    {"name": "side", "image": "side:1", "env": [{"name": "EMPTY"}], "resources": {}},
+                    {"name": "side", "image": "side:1", "resources": {}, "env": [
+                        {"name": "EMPTY"},
+                        {"name": "CPUS", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu", "divisor": "0"}}},
+                    ]},
                 ],
             },
         });

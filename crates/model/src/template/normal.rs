@@ -23,7 +23,7 @@ const MEANINGFUL_WHEN_EMPTY: &[&str] = &[
 const MEANINGFUL_EMPTY_STRINGS: &[&str] = &["storageClassName", "key", "operator"];
 
 /// Booleans and numbers of which the API cannot store "explicitly false" or "explicitly zero".
-const ZERO_IS_ABSENT: &[&str] = &[
+pub(super) const ZERO_IS_ABSENT: &[&str] = &[
     "hostNetwork",
     "hostPID",
     "hostIPC",
