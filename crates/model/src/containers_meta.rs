@@ -5,6 +5,7 @@
 //! controllers from the pod's labels and annotations. So both are here, and so is the form of the annotation.
 
 use crate::template::canonical;
+use flotilla_api::names;
 use serde_json::{Map, Value, json};
 
 /// What is noted about one container.
@@ -20,6 +21,26 @@ pub struct ContainerMeta {
     pub plain_hash: Option<u64>,
     /// The hash of those variables of its environment that refer to metadata; `None` as long as nobody has looked.
     pub env_hash: Option<u64>,
+}
+
+/// Where a variable takes its value from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'p> {
+    /// The label of this key.
+    Label(&'p str),
+    /// The annotation of this key.
+    Annotation(&'p str),
+}
+
+/// The label or annotation that a variable of a container refers to by `field_path`, if it counts: a literal value goes before, and
+/// what SidecarSets put in never makes a container restart (rules 4.1 and 8.4).
+pub fn source_of<'p>(name: &str, value: &str, field_path: &'p str) -> Option<Source<'p>> {
+    if !value.is_empty() || names::ENV_NOT_COUNTED.contains(&name) {
+        return None;
+    }
+    let key = |prefix: &str| field_path.strip_prefix(prefix)?.strip_suffix("']");
+    let label = key("metadata.labels['").map(Source::Label);
+    label.or_else(|| key("metadata.annotations['").map(Source::Annotation))
 }
 
 /// Reads the annotation. What cannot be read says nothing of any container.
@@ -155,5 +176,24 @@ mod tests {
         );
         assert_eq!(parse(&text), all);
         assert_eq!(parse("{"), []);
+    }
+
+    #[test]
+    fn rule_8_4_which_variables_refer_to_metadata() {
+        for (name, value, path, expected) in [
+            ("ROLE", "", "metadata.labels['role']", Some(Source::Label("role"))),
+            (
+                "NOTE",
+                "",
+                "metadata.annotations['a/b']",
+                Some(Source::Annotation("a/b")),
+            ),
+            ("ROLE", "leader", "metadata.labels['role']", None),
+            ("SIDECARSET_VERSION", "", "metadata.annotations['v']", None),
+            ("NAME", "", "metadata.name", None),
+            ("ROLE", "", "metadata.labels['role", None),
+        ] {
+            assert_eq!(source_of(name, value, path), expected, "{name} {value} {path}");
+        }
     }
 }

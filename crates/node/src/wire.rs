@@ -6,6 +6,7 @@ use bytes::Bytes;
 use flotilla_agent as agent;
 use flotilla_api::names;
 use flotilla_engine::wire::{self, Encoding};
+use flotilla_model::containers_meta::{self, Source};
 use flotilla_model::{ObjectKey, Uid};
 use prost::Message;
 use serde::Deserialize;
@@ -225,13 +226,11 @@ impl EnvVar {
     /// Name and value, if it refers to a label or an annotation and counts (rule 8.4). What is not there is empty.
     fn resolved(&self, metadata: &Metadata) -> Option<(String, String)> {
         let path = &self.value_from.as_ref()?.field_ref.as_ref()?.field_path;
-        let (of, rest) = match path.strip_prefix("metadata.labels['") {
-            Some(rest) => (&metadata.labels, rest),
-            None => (&metadata.annotations, path.strip_prefix("metadata.annotations['")?),
+        let (of, key) = match containers_meta::source_of(&self.name, &self.value, path)? {
+            Source::Label(key) => (&metadata.labels, key),
+            Source::Annotation(key) => (&metadata.annotations, key),
         };
-        let key = rest.strip_suffix("']")?;
-        let counts = self.value.is_empty() && !names::ENV_NOT_COUNTED.contains(&self.name.as_str());
-        counts.then(|| (self.name.clone(), of.get(key).cloned().unwrap_or_default()))
+        Some((self.name.clone(), of.get(key).cloned().unwrap_or_default()))
     }
 }
 

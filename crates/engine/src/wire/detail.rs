@@ -8,6 +8,7 @@ use super::pod::Condition;
 use super::said;
 use bytes::Bytes;
 use flotilla_api::names;
+use flotilla_model::containers_meta::{self, Source};
 use flotilla_model::records::{
     ContainerSpec, ContainerStatus, DetailSpec, GateCondition, MetadataEnv, PodDetail, ResizePending, Resources,
     is_kept_annotation,
@@ -331,13 +332,11 @@ impl EnvVar {
 
     fn metadata(&self, interner: &mut Interner) -> Option<MetadataEnv> {
         let path = &self.value_from.as_ref()?.field_ref.as_ref()?.field_path;
-        let (is_label, rest) = match path.strip_prefix("metadata.labels['") {
-            Some(rest) => (true, rest),
-            None => (false, path.strip_prefix("metadata.annotations['")?),
+        let (is_label, key) = match containers_meta::source_of(&self.name, &self.value, path)? {
+            Source::Label(key) => (true, key),
+            Source::Annotation(key) => (false, key),
         };
-        let key = rest.strip_suffix("']")?;
-        let counts = self.value.is_empty() && !names::ENV_NOT_COUNTED.contains(&self.name.as_str());
-        counts.then(|| MetadataEnv {
+        Some(MetadataEnv {
             name: interner.string(&self.name),
             is_label,
             key: interner.string(key),

@@ -2,7 +2,7 @@
 //! metadata everything (rule 4.1).
 
 use super::{Changes, UpdateSpec};
-use flotilla_api::names;
+use flotilla_model::containers_meta::{Source, source_of};
 use flotilla_model::template::in_place::{Changed, Comparable, ContainerChange, container_changes};
 use serde_json::{Map, Value, json};
 
@@ -87,13 +87,14 @@ fn compare_finalizers(old: &Value, new: &Value, patch: &mut Map<String, Value>) 
 
 /// Containers of a template whose environment refers to a label or an annotation.
 fn users_of(template: &Value, field: &str, key: &str) -> Vec<String> {
-    let path = format!("metadata.{field}['{key}']");
+    let wanted = match field {
+        "labels" => Source::Label(key),
+        _ => Source::Annotation(key),
+    };
     let containers = template.pointer("/spec/containers").and_then(Value::as_array);
     let refers = |entry: &Value| {
-        let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str);
-        let is_literal = text("/value").is_some_and(|v| !v.is_empty());
-        let is_counted = !names::ENV_NOT_COUNTED.contains(&text("/name").unwrap_or_default());
-        !is_literal && is_counted && text("/valueFrom/fieldRef/fieldPath") == Some(&path)
+        let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        source_of(text("/name"), text("/value"), text("/valueFrom/fieldRef/fieldPath")) == Some(wanted)
     };
     let uses = |c: &&Value| {
         c.get("env")
