@@ -4,7 +4,7 @@
 use super::strategy::{number, word};
 use super::{Problems, claims, in_place, statefulset, strategy, template, update};
 use crate::json::{at, list, text};
-use crate::{Memory, Operation, Request, switches};
+use crate::{Nothing, Operation, Request, switches};
 use flotilla_api::messages;
 use flotilla_api::statefulset::v1alpha1;
 use flotilla_model::Share;
@@ -124,7 +124,6 @@ pub(super) fn check_change(
     request: &Request<'_>,
     old: &Value,
     new: &Value,
-    memory: &dyn Memory,
     problems: &mut Problems,
     warnings: &mut Vec<String>,
 ) {
@@ -132,12 +131,13 @@ pub(super) fn check_change(
         let value = at(new, &["spec", "selector"]).unwrap_or(&Value::Null);
         problems.changed("spec.selector", value, messages::SELECTOR_FIXED);
     }
+    // The stored template is what is compared with (rule 6): which revisions pods of a CloneSet are at is not remembered.
     if request.version == v1alpha1::VERSION {
-        in_place::check(request, old, new, memory, problems);
+        in_place::check(request, old, new, &Nothing, problems);
         return;
     }
     let mut found = Problems::default();
-    in_place::check(request, old, new, memory, &mut found);
+    in_place::check(request, old, new, &Nothing, &mut found);
     warnings.extend(found.refusal().map(|refusal| refusal.message));
 }
 

@@ -14,8 +14,9 @@ use crate::shared::revision;
 use flotilla_model::decision::{Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
-use flotilla_model::{PodRecord, SetKind, WaitCause};
+use flotilla_model::{PodRecord, RevisionRecord, SetKind, WaitCause};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How an old pod comes to the update revision.
@@ -115,7 +116,9 @@ impl Pass<'_> {
         if let Some(known) = self.differences.get(revision) {
             return known.clone();
         }
-        let found = self.revisions.history.iter().find(|r| revision::is_named(r, revision));
+        let is_clone = self.moment.set.kind == SetKind::Clone;
+        let is_it = |r: &&Arc<RevisionRecord>| r.name() == revision || is_clone && revision::is_named(r, revision);
+        let found = self.revisions.history.iter().find(is_it);
         let old = found.and_then(|r| r.template.clone());
         let new = self
             .target
