@@ -46,7 +46,7 @@ pub(crate) fn workload(request: &Request<'_>, kind: Kind, memory: &dyn Memory) -
         }
         match kind {
             Kind::StatefulSet => update::check(request, old, &new, memory, &mut problems, &mut warnings),
-            Kind::CloneSet => cloneset::check_change(request, old, &new, &mut problems, &mut warnings),
+            Kind::CloneSet => cloneset::check_change(request, old, &new, memory, &mut problems, &mut warnings),
         }
     } else {
         statefulset::check_name(request, &new, kind, &mut problems);

@@ -112,3 +112,9 @@ pub const CLONE_UPDATE_TYPE: &str = "updateStrategy.type must be ReCreate, InPla
 pub const PROGRESS_DEADLINE: &str = "progressDeadlineSeconds must be greater than minReadySeconds";
 /// On `podsToDelete`; not in CEL, since the list has no bound.
 pub const PODS_TO_DELETE_ONCE: &str = "podsToDelete must name each pod once";
+/// On a name in `podsToDelete`; not in CEL, since it is about another object.
+pub const POD_TO_DELETE_MISSING: &str = "podsToDelete must name pods that exist";
+/// The same.
+pub const POD_TO_DELETE_GOING: &str = "podsToDelete must name pods that are not being deleted already";
+/// The same.
+pub const POD_TO_DELETE_FOREIGN: &str = "podsToDelete must name pods of this set";

@@ -4,7 +4,7 @@
 use super::strategy::{number, word};
 use super::{Problems, claims, in_place, statefulset, strategy, template, update};
 use crate::json::{at, list, text};
-use crate::{Nothing, Operation, Request, switches};
+use crate::{Found, Memory, NamedPod, Nothing, Operation, Request, switches};
 use flotilla_api::messages;
 use flotilla_api::statefulset::v1alpha1;
 use flotilla_model::Share;
@@ -12,6 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const ROLLING: &str = "spec.updateStrategy.rollingUpdate";
+const POD_NAMES: [&str; 3] = ["spec", "scaleStrategy", "podsToDelete"];
 
 /// All rules, in the order of the specification.
 pub(super) fn check(set: &Value, version: &str) -> Problems {
@@ -103,7 +104,7 @@ fn is_parallelism(value: &Value) -> bool {
 
 fn pods_to_delete(set: &Value, problems: &mut Problems) {
     let mut seen = BTreeSet::new();
-    for (index, name) in list(set, &["spec", "scaleStrategy", "podsToDelete"]).iter().enumerate() {
+    for (index, name) in list(set, &POD_NAMES).iter().enumerate() {
         if !seen.insert(name.as_str()) {
             let path = format!("spec.scaleStrategy.podsToDelete[{index}]");
             problems.invalid(path, name, messages::PODS_TO_DELETE_ONCE);
@@ -124,6 +125,7 @@ pub(super) fn check_change(
     request: &Request<'_>,
     old: &Value,
     new: &Value,
+    memory: &dyn Memory,
     problems: &mut Problems,
     warnings: &mut Vec<String>,
 ) {
@@ -132,13 +134,44 @@ pub(super) fn check_change(
         problems.changed("spec.selector", value, messages::SELECTOR_FIXED);
     }
     // The stored template is what is compared with (rule 6): which revisions pods of a CloneSet are at is not remembered.
-    if request.version == v1alpha1::VERSION {
-        in_place::check(request, old, new, &Nothing, problems);
-        return;
-    }
     let mut found = Problems::default();
     in_place::check(request, old, new, &Nothing, &mut found);
-    warnings.extend(found.refusal().map(|refusal| refusal.message));
+    new_names(request, old, new, memory, &mut found, warnings);
+    if request.version == v1alpha1::VERSION {
+        problems.append(found);
+    } else {
+        warnings.extend(found.refusal().map(|refusal| refusal.message));
+    }
+}
+
+/// Names that are new in `podsToDelete` are those of pods that the set manages and that stay (rule 6).
+fn new_names(
+    request: &Request<'_>,
+    old: &Value,
+    new: &Value,
+    memory: &dyn Memory,
+    problems: &mut Problems,
+    warnings: &mut Vec<String>,
+) {
+    let names = |set| list(set, &POD_NAMES).iter().filter_map(Value::as_str);
+    let known: BTreeSet<&str> = names(old).collect();
+    let uid = text(old, &["metadata", "uid"]);
+    for (index, value) in list(new, &POD_NAMES).iter().enumerate() {
+        let Some(name) = value.as_str().filter(|name| !known.contains(name)) else {
+            continue;
+        };
+        let path = format!("spec.scaleStrategy.podsToDelete[{index}]");
+        match memory.named_pod(request.namespace, name, uid) {
+            Found::Is(NamedPod::Managed) => {}
+            Found::Is(NamedPod::Terminating) => problems.changed(path, value, messages::POD_TO_DELETE_GOING),
+            Found::Is(NamedPod::Foreign) => problems.changed(path, value, messages::POD_TO_DELETE_FOREIGN),
+            Found::Missing => problems.changed(path, value, messages::POD_TO_DELETE_MISSING),
+            Found::Unknown => warnings.push(format!(
+                "{path}: {name} is not known yet; {}",
+                messages::POD_TO_DELETE_MISSING
+            )),
+        }
+    }
 }
 
 /// What is accepted but probably not meant.

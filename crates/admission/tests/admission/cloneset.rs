@@ -1,7 +1,7 @@
 //! CloneSets: conversion loses nothing (rule 8), defaults (rule 7) and verdicts (rule 6) are those of the specification of CloneSets.
 
 use crate::world::{World, request, with};
-use flotilla_admission::{Reply, Verdict, apply, convert, mutate, validate};
+use flotilla_admission::{NamedPod, Reply, Verdict, apply, convert, mutate, validate};
 use flotilla_api::{messages, names};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -258,7 +258,11 @@ fn judged(reply: Reply) -> Result<Vec<String>, String> {
 }
 
 fn verdict(object: &Value, old: Option<&Value>) -> Result<Vec<String>, String> {
-    judged(validate(&request(Some(object), old), &World::default()))
+    verdict_of(object, old, &World::default())
+}
+
+fn verdict_of(object: &Value, old: Option<&Value>, world: &World) -> Result<Vec<String>, String> {
+    judged(validate(&request(Some(object), old), world))
 }
 
 #[test]
@@ -488,4 +492,45 @@ fn rule_7_an_untouched_template_is_left_as_it_is() {
         defaulted(&edited, Some(&clones()))["spec"]["template"],
         clones()["spec"]["template"]
     );
+}
+
+/// Names that are new must be those of pods of the set that stay: refused in v1alpha1, warned of in v1beta1.
+#[test]
+fn rule_6_names_of_pods_to_delete() {
+    let world = World {
+        named: [
+            ("web-ours", NamedPod::Managed),
+            ("web-going", NamedPod::Terminating),
+            ("theirs", NamedPod::Foreign),
+        ]
+        .into_iter()
+        .collect(),
+        ..World::default()
+    };
+    let naming = |names: &[&str]| with(clones(), &[("/spec/scaleStrategy/podsToDelete", json!(names))]);
+    let old = naming(&["gone"]);
+    for (names, rule) in [
+        (&["gone", "web-ours"][..], None),
+        (&["web-going"][..], Some(messages::POD_TO_DELETE_GOING)),
+        (&["web-ours", "theirs"][..], Some(messages::POD_TO_DELETE_FOREIGN)),
+        (&["other"][..], Some(messages::POD_TO_DELETE_MISSING)),
+    ] {
+        let new = naming(names);
+        let told = verdict_of(&new, Some(&old), &world).expect("v1beta1 accepts it");
+        assert_eq!(told.is_empty(), rule.is_none(), "{names:?}: {told:?}");
+        if let Some(rule) = rule {
+            assert!(told[0].contains(rule), "{told:?}");
+        }
+        let as_alpha = |set: &Value| with(set.clone(), &[("/apiVersion", json!(ALPHA))]);
+        let told = verdict_of(&as_alpha(&new), Some(&as_alpha(&old)), &world);
+        match rule {
+            None => assert!(told.is_ok(), "{told:?}"),
+            Some(rule) => assert!(told.as_ref().is_err_and(|text| text.contains(rule)), "{told:?}"),
+        }
+    }
+    // What nobody knows is accepted, and said.
+    let new = with(naming(&["young"]), &[("/apiVersion", json!(ALPHA))]);
+    let old = with(old, &[("/apiVersion", json!(ALPHA))]);
+    let told = verdict_of(&new, Some(&old), &world).expect("it is accepted");
+    assert!(told.iter().any(|text| text.contains("not known")), "{told:?}");
 }
