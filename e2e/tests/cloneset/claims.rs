@@ -34,12 +34,12 @@ async fn at_rest(api: &Api, ns: &str) -> Objects {
     pods
 }
 
-/// With reuse, a pod that somebody else deletes comes back with its id and claim; one that we are asked to delete takes its claim along.
-/// Without reuse, a claim always goes with its pod.
+/// With reuse, the id and claim of a pod that somebody else deleted are used again as soon as the pod is gone; a pod that we are asked to
+/// delete takes its claim along. Without reuse, a claim always goes with its pod.
 pub(crate) async fn are_used_again_or_go(lab: &Lab) {
     let ns = "claims";
     let api = lab.enter(ns).await;
-    let _manager = Manager::alone(&lab.kubeconfig);
+    let mut manager = Manager::alone(&lab.kubeconfig);
     let mut set = with_claims(manifest(2));
     set["spec"]["scaleStrategy"] = json!({"enablePVCReuse": true});
     api.create(&sets(ns), &set).await;
@@ -50,7 +50,12 @@ pub(crate) async fn are_used_again_or_go(lab: &Lab) {
     }
     let gone = first.keys().next().expect("two pods").clone();
     let uid = first[&gone]["metadata"]["uid"].clone();
+    // While the pod ends, its id is not free, and its replacement would get another.
+    manager.kill();
     api.delete(&format!("{}/{gone}", pods(ns)), false).await;
+    api.until(&pods(ns), SOON, "the pod is gone", |pods| !pods.contains_key(&gone))
+        .await;
+    let _manager = Manager::alone(&lab.kubeconfig);
     api.until(&pods(ns), SOON, "another pod of the same name", |pods| {
         pods.get(&gone).is_some_and(|pod| pod["metadata"]["uid"] != uid)
     })

@@ -33,6 +33,7 @@ pub(crate) fn workload(request: &Request<'_>, kind: Kind) -> Reply {
         });
         fill_in(kind, &mut set, old.as_ref(), request.operation);
         convert::down(kind, &mut set);
+        keep_unknown_type(&mut set, received);
     } else {
         if annotation(&set, names::HUB_FIELDS).is_some() {
             warnings.push(format!(
@@ -44,6 +45,17 @@ pub(crate) fn workload(request: &Request<'_>, kind: Kind) -> Reply {
         fill_in(kind, &mut set, request.old_object, request.operation);
     }
     admit::changed(received, &set, warnings)
+}
+
+/// A type of update that nobody knows is read as the default. It is not written over: the definition refuses it.
+fn keep_unknown_type(set: &mut Value, received: &Value) {
+    const TYPE: &str = "/spec/updateStrategy/type";
+    let meant = received
+        .pointer(TYPE)
+        .filter(|v| v.as_str().is_some_and(|text| !text.is_empty()));
+    if let (Some(meant), Some(place)) = (meant, set.pointer_mut(TYPE)) {
+        *place = meant.clone();
+    }
 }
 
 fn fill_in(kind: Kind, set: &mut Value, old: Option<&Value>, operation: Operation) {

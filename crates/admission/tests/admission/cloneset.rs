@@ -534,3 +534,17 @@ fn rule_6_names_of_pods_to_delete() {
     let told = verdict_of(&new, Some(&old), &world).expect("it is accepted");
     assert!(told.iter().any(|text| text.contains("not known")), "{told:?}");
 }
+
+/// Rule 8 reads an unknown type as ReCreate; what a user wrote is not written over, so that it is refused (rule 6).
+#[test]
+fn rule_7_an_unknown_type_is_left_to_be_refused() {
+    let mut old = clones();
+    old["apiVersion"] = json!(ALPHA);
+    old["spec"]["updateStrategy"] = json!({"type": "RollingUpdate"});
+    let Verdict::Mutate(patch) = mutate(&request(Some(&old), None), &World::default()).verdict else {
+        panic!("defaults are missing");
+    };
+    let filled = apply(&old, &patch).expect("it fits");
+    assert_eq!(filled["spec"]["updateStrategy"]["type"], "RollingUpdate");
+    assert_eq!(filled["spec"]["updateStrategy"]["maxUnavailable"], "20%");
+}
