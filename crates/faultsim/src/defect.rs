@@ -326,6 +326,18 @@ impl<'a> Altered<'a> {
     }
 }
 
+impl<'a> Altered<'a> {
+    /// With this set in place of its own.
+    pub(crate) fn of(inner: &'a dyn Reader, set: SetRecord) -> Self {
+        Altered {
+            inner,
+            set: Arc::new(set),
+            revisions: None,
+            pods: None,
+        }
+    }
+}
+
 impl Reader for Altered<'_> {
     fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Arc<SetRecord>> {
         if kind == self.set.kind && *key == self.set.meta.key {
