@@ -33,16 +33,16 @@ pub(crate) fn workload(request: &Request<'_>, kind: Kind, memory: &dyn Memory) -
         .old_object
         .filter(|_| request.operation == Operation::Update)
         .map(in_hub);
-    let check = |set: &Value| match kind {
+    let check = |received: &Value, set: &Value| match kind {
         Kind::StatefulSet => statefulset::check(set),
-        Kind::CloneSet => cloneset::check(set, request.version),
+        Kind::CloneSet => cloneset::check(received, set, request.version),
     };
     let mut warnings = Vec::new();
-    let mut problems = check(&new);
+    let mut problems = check(object, &new);
     if let Some(old) = &old {
         // What was stored is looked at only if there is something to excuse.
         if !problems.is_empty() {
-            problems.excuse(&check(old));
+            problems.excuse(&check(request.old_object.unwrap_or(&Value::Null), old));
         }
         match kind {
             Kind::StatefulSet => update::check(request, old, &new, memory, &mut problems, &mut warnings),

@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 const ROLLING: &str = "spec.updateStrategy.rollingUpdate";
 const POD_NAMES: [&str; 3] = ["spec", "scaleStrategy", "podsToDelete"];
 
-/// All rules, in the order of the specification.
-pub(super) fn check(set: &Value, version: &str) -> Problems {
+/// All rules, in the order of the specification, on a set read as v1beta1; `received` is what it was read from.
+pub(super) fn check(received: &Value, set: &Value, version: &str) -> Problems {
     let mut problems = Problems::default();
     let found = &mut problems;
     let most = i64::from(i32::MAX);
@@ -33,14 +33,14 @@ pub(super) fn check(set: &Value, version: &str) -> Problems {
     let scale = ["spec", "scaleStrategy", "maxUnavailable"];
     share(set, &scale, messages::CLONE_SCALE_BUDGET, found);
     pods_to_delete(set, found);
-    let kinds = ["RollingUpdate", "OnDelete"];
-    word(
-        set,
-        &["spec", "updateStrategy", "type"],
-        &kinds,
-        messages::UPDATE_TYPE,
-        found,
-    );
+    let path = ["spec", "updateStrategy", "type"];
+    if version == v1alpha1::VERSION {
+        // What v1alpha1 does not know is read as ReCreate.
+        let kinds = ["ReCreate", "InPlaceIfPossible", "InPlaceOnly", "OnDelete"];
+        word(received, &path, &kinds, messages::CLONE_UPDATE_TYPE, found);
+    } else {
+        word(set, &path, &["RollingUpdate", "OnDelete"], messages::UPDATE_TYPE, found);
+    }
     rolling(set, found);
     if let Some((path, value)) = late_deadline(set).filter(|_| version == v1alpha1::VERSION) {
         found.unfit(path, value, messages::PROGRESS_DEADLINE);

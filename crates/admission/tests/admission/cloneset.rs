@@ -1,5 +1,6 @@
 //! CloneSets: conversion loses nothing (rule 8), defaults (rule 7) and verdicts (rule 6) are those of the specification of CloneSets.
 
+use crate::clone_cases;
 use crate::world::{World, request, with};
 use flotilla_admission::{NamedPod, Reply, Verdict, apply, convert, mutate, validate};
 use flotilla_api::{messages, names};
@@ -547,4 +548,38 @@ fn rule_7_an_unknown_type_is_left_to_be_refused() {
     let filled = apply(&old, &patch).expect("it fits");
     assert_eq!(filled["spec"]["updateStrategy"]["type"], "RollingUpdate");
     assert_eq!(filled["spec"]["updateStrategy"]["maxUnavailable"], "20%");
+}
+
+/// Every row that the definition checks is refused here too, with the same words, and nothing else is.
+#[test]
+fn rule_6_admission_and_definition_agree() {
+    let changed = |version: &str, changes: &[clone_cases::Change]| {
+        let mut set = clones();
+        set["apiVersion"] = json!(version);
+        set["spec"]["replicas"] = json!(1);
+        for (pointer, value) in changes {
+            clone_cases::put(&mut set["spec"], pointer, value.clone());
+        }
+        set
+    };
+    let unlike = |answer: Result<Vec<String>, String>, words: &[&str]| match answer {
+        Ok(_) if words.is_empty() => None,
+        Ok(_) => Some(format!("was accepted, but should be refused with {words:?}")),
+        Err(text) => {
+            let is_told = !words.is_empty() && words.iter().all(|word| text.contains(word));
+            (!is_told).then(|| format!("expected {words:?}, got: {text}"))
+        }
+    };
+    let mut wrong = Vec::new();
+    for (version, cases) in [(BETA, clone_cases::hub()), (ALPHA, clone_cases::alpha())] {
+        for (changes, words) in cases {
+            let told = unlike(verdict(&changed(version, &changes), None), words);
+            wrong.extend(told.map(|why| format!("{version} {changes:?}: {why}")));
+        }
+    }
+    for (changes, words) in clone_cases::updates() {
+        let told = unlike(verdict(&changed(BETA, &changes), Some(&changed(BETA, &[]))), words);
+        wrong.extend(told.map(|why| format!("to {changes:?}: {why}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
