@@ -5,6 +5,7 @@
 pub mod api;
 pub mod audit;
 pub mod clock;
+pub mod clones;
 pub mod manager;
 pub mod playground;
 pub mod proxy;

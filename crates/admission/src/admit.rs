@@ -1,6 +1,6 @@
 //! The entry points: which rules a request meets.
 
-use crate::convert as conversion;
+use crate::convert::{self as conversion, Kind};
 use crate::{Memory, Operation, Reply, Request, Verdict, defaults, pods, protection, scope, validation};
 use serde_json::Value;
 
@@ -13,7 +13,9 @@ pub fn mutate(request: &Request<'_>, _memory: &dyn Memory) -> Reply {
         return Reply::allow();
     }
     match (request.group, request.kind, request.operation) {
-        (GROUP, "StatefulSet", Operation::Create | Operation::Update) => defaults::statefulset(request),
+        (GROUP, kind, Operation::Create | Operation::Update) => {
+            Kind::of(kind).map_or_else(Reply::allow, |kind| defaults::workload(request, kind))
+        }
         _ => Reply::allow(),
     }
 }
@@ -24,8 +26,12 @@ pub fn validate(request: &Request<'_>, memory: &dyn Memory) -> Reply {
         return Reply::allow();
     }
     match (request.group, request.kind, request.operation) {
-        (GROUP, "StatefulSet", Operation::Create | Operation::Update) => validation::statefulset(request, memory),
-        (GROUP | "apps", "StatefulSet", Operation::Delete) => protection::protect(request, memory),
+        (GROUP, kind, Operation::Create | Operation::Update) => {
+            Kind::of(kind).map_or_else(Reply::allow, |kind| validation::workload(request, kind, memory))
+        }
+        (GROUP | "apps", "StatefulSet", Operation::Delete) | (GROUP, "CloneSet", Operation::Delete) => {
+            protection::protect(request, memory)
+        }
         _ => Reply::allow(),
     }
 }

@@ -4,6 +4,8 @@
 //! back, and the annotation goes. What the older version has is taken from it, so a change made there wins. An annotation that cannot
 //! be read is ignored here, since a conversion cannot warn; `mutate` puts back what was stored, and says so.
 
+mod clone;
+
 use crate::admit::GROUP;
 use crate::json::{at, text};
 use flotilla_api::{names, statefulset::v1alpha1};
@@ -12,6 +14,23 @@ use serde_json::{Map, Value};
 /// All objects in another version, in order; or what is wrong with the first that cannot be converted.
 pub(crate) fn all(objects: &[Value], desired: &str) -> Result<Vec<Value>, String> {
     objects.iter().map(|object| one(object, desired)).collect()
+}
+
+/// Kinds that have two versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    StatefulSet,
+    CloneSet,
+}
+
+impl Kind {
+    pub(crate) fn of(kind: &str) -> Option<Self> {
+        match kind {
+            "StatefulSet" => Some(Kind::StatefulSet),
+            "CloneSet" => Some(Kind::CloneSet),
+            _ => None,
+        }
+    }
 }
 
 fn one(object: &Value, desired: &str) -> Result<Value, String> {
@@ -23,7 +42,7 @@ fn one(object: &Value, desired: &str) -> Result<Value, String> {
     let kind = text(object, &["kind"]);
     let refused = || {
         format!(
-            "failed to convert {kind} {}/{} from {version} to {desired}: only StatefulSets of {GROUP} are converted, between {} and {}",
+            "failed to convert {kind} {}/{} from {version} to {desired}: only StatefulSets and CloneSets of {GROUP} are converted, between {} and {}",
             text(object, &["metadata", "namespace"]),
             text(object, &["metadata", "name"]),
             v1alpha1::VERSION,
@@ -33,13 +52,13 @@ fn one(object: &Value, desired: &str) -> Result<Value, String> {
     let (Some(from), Some(to)) = (known(version), known(desired)) else {
         return Err(refused());
     };
-    if kind != "StatefulSet" {
+    let Some(kind) = Kind::of(kind) else {
         return Err(refused());
-    }
+    };
     let mut converted = object.clone();
     match (from == v1alpha1::VERSION, to == v1alpha1::VERSION) {
-        (true, false) => up(&mut converted),
-        (false, true) => down(&mut converted),
+        (true, false) => up(kind, &mut converted),
+        (false, true) => down(kind, &mut converted),
         _ => {}
     }
     converted["apiVersion"] = Value::from(desired);
@@ -55,11 +74,18 @@ pub(crate) fn hub_fields(text: &str) -> Option<Map<String, Value>> {
 }
 
 /// To `v1beta1`, in place: the fields in the annotation come back, the annotation goes.
-pub(crate) fn up(set: &mut Value) {
-    let Some(kept) = take_annotation(set) else { return };
-    let Some(fields) = kept.as_str().and_then(hub_fields) else {
-        return;
-    };
+pub(crate) fn up(kind: Kind, set: &mut Value) {
+    let kept = take_annotation(set);
+    let kept = kept.as_ref().and_then(Value::as_str).and_then(hub_fields);
+    match (kind, kept) {
+        (Kind::CloneSet, kept) => clone::up(set, kept.as_ref()),
+        (Kind::StatefulSet, Some(fields)) => put_back(set, fields),
+        (Kind::StatefulSet, None) => {}
+    }
+}
+
+/// Fields of spec that the older version lacks.
+fn put_back(set: &mut Value, fields: Map<String, Value>) {
     let mut lacking = fields
         .into_iter()
         .filter(|(field, _)| !v1alpha1::SPEC_FIELDS.contains(&field.as_str()))
@@ -76,7 +102,7 @@ pub(crate) fn up(set: &mut Value) {
 }
 
 /// To `v1alpha1`, in place: fields that it lacks go into the annotation.
-pub(crate) fn down(set: &mut Value) {
+pub(crate) fn down(kind: Kind, set: &mut Value) {
     // Where there is no place for an annotation, nothing is taken out. No API server sends such an object.
     let has_place = |path: &[&str]| at(set, path).is_none_or(Value::is_object);
     if !(has_place(&["metadata"]) && has_place(&["metadata", "annotations"])) {
@@ -84,18 +110,10 @@ pub(crate) fn down(set: &mut Value) {
     }
     // One that somebody wrote into the hub would come back as fields.
     take_annotation(set);
-    let Some(spec) = set.get_mut("spec").and_then(Value::as_object_mut) else {
-        return;
+    let kept = match kind {
+        Kind::CloneSet => clone::down(set),
+        Kind::StatefulSet => take_out(set),
     };
-    let mut kept = Map::new();
-    let lacking: Vec<String> = spec
-        .keys()
-        .filter(|field| !v1alpha1::SPEC_FIELDS.contains(&field.as_str()))
-        .cloned()
-        .collect();
-    for field in lacking {
-        kept.extend(spec.remove_entry(&field));
-    }
     let Some(object) = set.as_object_mut().filter(|_| !kept.is_empty()) else {
         return;
     };
@@ -104,6 +122,23 @@ pub(crate) fn down(set: &mut Value) {
     if let Some(annotations) = place {
         annotations.insert(names::HUB_FIELDS.to_owned(), Value::from(text));
     }
+}
+
+/// Fields of spec that the older version lacks.
+fn take_out(set: &mut Value) -> Map<String, Value> {
+    let mut kept = Map::new();
+    let Some(spec) = set.get_mut("spec").and_then(Value::as_object_mut) else {
+        return kept;
+    };
+    let lacking: Vec<String> = spec
+        .keys()
+        .filter(|field| !v1alpha1::SPEC_FIELDS.contains(&field.as_str()))
+        .cloned()
+        .collect();
+    for field in lacking {
+        kept.extend(spec.remove_entry(&field));
+    }
+    kept
 }
 
 /// The object in a field, made if there is none.

@@ -2,9 +2,11 @@
 //!
 //! The controllers read absent fields as the same defaults, since objects may have been stored while nobody filled them in.
 
+mod cloneset;
 mod statefulset;
 mod table;
 mod template;
+mod workload;
 
-pub(crate) use statefulset::statefulset;
 pub(crate) use template::fill_claim;
+pub(crate) use workload::workload;

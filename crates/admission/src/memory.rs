@@ -14,6 +14,17 @@ pub enum Found<T> {
     Is(T),
 }
 
+/// A pod that a set names for deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedPod {
+    /// The set manages it.
+    Managed,
+    /// The set manages it, and its deletion has been asked for.
+    Terminating,
+    /// The set does not manage it.
+    Foreign,
+}
+
 /// A revision that pods of a set are at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionInUse {
@@ -49,6 +60,12 @@ pub trait Memory {
     ///
     /// Not known: `InPlaceOnly` compares with the template before the change alone; what that misses, the controller reports at the pod.
     fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>>;
+
+    /// A pod that the CloneSet with this UID names for deletion (rule 6).
+    ///
+    /// Not known, which is also said of a name that is merely not remembered: the name is accepted with a warning, since the controller takes
+    /// names of pods that do not exist out again.
+    fn named_pod(&self, namespace: &str, pod: &str, set: &str) -> Found<NamedPod>;
 }
 
 /// A process that knows nothing yet.
@@ -78,5 +95,9 @@ impl Memory for Nothing {
 
     fn revisions_in_use(&self, _: &str, _: &str) -> Option<Vec<RevisionInUse>> {
         None
+    }
+
+    fn named_pod(&self, _: &str, _: &str, _: &str) -> Found<NamedPod> {
+        Found::Unknown
     }
 }

@@ -41,6 +41,20 @@ const STATEFULSET: &[(&str, Holds)] = &[
     (names::CLAIM_LABELS, Holds::Word(&["propagate"])),
 ];
 
+/// Switches of CloneSets.
+const CLONESET: &[(&str, Holds)] = &[
+    (names::PARTITION_ROLLBACK, Holds::Word(&["true"])),
+    (names::SURGE_IN_PLACE, Holds::Word(&["true"])),
+    (names::RECREATE_ON_CLAIM_CHANGE, Holds::Word(&["true"])),
+    (names::KEEP_CLAIMS_ON_RECREATE, Holds::Word(&["true"])),
+    (names::ADOPT_ORPHANS, Holds::Word(&["true"])),
+    (names::FINISHED_PODS, Holds::Word(&["keep", "delete"])),
+    (names::IN_PLACE_DEADLINE_SECONDS, Holds::Number(1)),
+    (names::IN_PLACE_DEADLINE_ACTION, Holds::Word(&["report", "recreate"])),
+    (names::KEEP_READY_CONTAINERS, Holds::Containers),
+    (names::RESIZE_WAIT_SECONDS, Holds::Number(0)),
+];
+
 impl Holds {
     fn allows(self, value: &str) -> bool {
         match self {
@@ -73,6 +87,11 @@ impl Holds {
 /// Finds switches of a StatefulSet that cannot be read.
 pub(crate) fn check_statefulset(set: &Value, problems: &mut Problems) {
     check(STATEFULSET, set, problems);
+}
+
+/// Finds switches of a CloneSet that cannot be read.
+pub(crate) fn check_cloneset(set: &Value, problems: &mut Problems) {
+    check(CLONESET, set, problems);
 }
 
 fn check(table: &[(&str, Holds)], object: &Value, problems: &mut Problems) {

@@ -1,6 +1,6 @@
 //! Custom resource definitions: the schemas that the types give, with the rules that reach beyond one field.
 
-use crate::statefulset;
+use crate::{cloneset, rules, statefulset};
 use kube::CustomResourceExt;
 use serde_json::{Map, Value, json};
 
@@ -117,11 +117,22 @@ pub const CONVERT_PATH: &str = "/convert";
 /// Never, unless a rule names a path that the types do not have; the tests of this crate build them all.
 pub fn crds() -> Vec<Value> {
     let json = |crd| serde_json::to_value(crd).expect("a definition is JSON");
-    vec![definition(
-        &json(statefulset::StatefulSet::crd()),
-        &json(statefulset::v1alpha1::StatefulSet::crd()),
-        statefulset::rules::RULES,
-    )]
+    let sets = [rules::SHARED, statefulset::rules::RULES].concat();
+    let clones = [rules::SHARED, cloneset::rules::BOTH].concat();
+    vec![
+        definition(
+            &json(statefulset::StatefulSet::crd()),
+            &json(statefulset::v1alpha1::StatefulSet::crd()),
+            &sets,
+            &[],
+        ),
+        definition(
+            &json(cloneset::CloneSet::crd()),
+            &json(cloneset::v1alpha1::CloneSet::crd()),
+            &[&clones, cloneset::rules::HUB].concat(),
+            &[&clones, cloneset::rules::ALPHA].concat(),
+        ),
+    ]
 }
 
 /// All definitions for a cluster in which Flotilla converts: all versions are served.
@@ -165,8 +176,9 @@ fn client_config(converter: &Converter) -> Value {
     }
 }
 
-/// The definition of a kind with an older version beside the one that is stored.
-fn definition(hub: &Value, older: &Value, rules: &[Rule]) -> Value {
+/// The definition of a kind with an older version beside the one that is stored. An older version without rules of its own has those of
+/// the stored one that are about fields which it has.
+fn definition(hub: &Value, older: &Value, rules: &[Rule], older_rules: &[Rule]) -> Value {
     let mut crd = hub.clone();
     let stored = &mut crd["spec"]["versions"][0];
     let mut old = stored.clone();
@@ -182,7 +194,11 @@ fn definition(hub: &Value, older: &Value, rules: &[Rule]) -> Value {
     let known = of(&old);
     let lacking: Vec<_> = of(stored).into_iter().filter(|field| !known.contains(field)).collect();
     complete(stored, rules.iter());
-    complete(&mut old, rules.iter().filter(|rule| !rule.mentions(&lacking)));
+    if older_rules.is_empty() {
+        complete(&mut old, rules.iter().filter(|rule| !rule.mentions(&lacking)));
+    } else {
+        complete(&mut old, older_rules.iter());
+    }
     if let Some(versions) = crd["spec"]["versions"].as_array_mut() {
         versions.push(old);
     }
@@ -315,6 +331,60 @@ mod tests {
     }
 
     #[test]
+    fn rule_2_columns_scale_and_names_of_cloneset_are_those_of_openkruise() {
+        let crd = &crds()[1];
+        assert_eq!(crd["metadata"]["name"], "clonesets.apps.kruise.io");
+        assert_eq!(crd["spec"]["names"]["shortNames"], json!(["clone"]));
+        for version in crd["spec"]["versions"].as_array().unwrap() {
+            let columns = version["additionalPrinterColumns"].as_array().unwrap().iter();
+            let columns: Vec<_> = columns
+                .map(|c| (c["name"].as_str().unwrap(), c["jsonPath"].as_str().unwrap()))
+                .collect();
+            assert_eq!(
+                columns,
+                [
+                    ("DESIRED", ".spec.replicas"),
+                    ("UPDATED", ".status.updatedReplicas"),
+                    ("UPDATED_READY", ".status.updatedReadyReplicas"),
+                    ("UPDATED_AVAILABLE", ".status.updatedAvailableReplicas"),
+                    ("READY", ".status.readyReplicas"),
+                    ("TOTAL", ".status.replicas"),
+                    ("AGE", ".metadata.creationTimestamp"),
+                    ("CONTAINERS", ".spec.template.spec.containers[*].name"),
+                    ("IMAGES", ".spec.template.spec.containers[*].image"),
+                    ("SELECTOR", ".status.labelSelector"),
+                ]
+            );
+            let schema = &version["schema"]["openAPIV3Schema"]["properties"];
+            assert_eq!(schema["spec"]["required"], json!(["selector", "template"]));
+            let scale = &version["subresources"]["scale"];
+            assert_eq!(scale["labelSelectorPath"], ".status.labelSelector");
+        }
+        let versions = &crd["spec"]["versions"];
+        assert_eq!(
+            (&versions[0]["name"], &versions[1]["name"]),
+            (&json!("v1beta1"), &json!("v1alpha1"))
+        );
+        let default =
+            "/schema/openAPIV3Schema/properties/spec/properties/scaleStrategy/properties/enablePVCReuse/default";
+        assert_eq!(versions[0].pointer(default), Some(&json!(false)));
+    }
+
+    #[test]
+    fn rule_6_both_versions_of_cloneset_check_their_strategy() {
+        use crate::messages as m;
+        let crd = &crds()[1];
+        let (hub, old) = (
+            rules_of(&crd["spec"]["versions"][0]),
+            rules_of(&crd["spec"]["versions"][1]),
+        );
+        let only =
+            |a: &[String], b: &[String]| -> Vec<String> { a.iter().filter(|m| !b.contains(m)).cloned().collect() };
+        assert_eq!(only(&hub, &old), [m::POD_UPDATE_POLICY, m::UPDATE_TYPE]);
+        assert_eq!(only(&old, &hub), [m::PROGRESS_DEADLINE, m::CLONE_UPDATE_TYPE]);
+    }
+
+    #[test]
     fn schemas_have_no_defaults_of_ours() {
         for version in crds()
             .iter()
@@ -322,7 +392,9 @@ mod tests {
         {
             let schema = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
             every_schema(schema, "", &mut |path, schema| {
-                assert!(schema.get("default").is_none(), "{path}");
+                // The one that OpenKruise has.
+                let is_theirs = path == ".scaleStrategy.enablePVCReuse";
+                assert!(is_theirs || schema.get("default").is_none(), "{path}");
             });
         }
     }

@@ -88,3 +88,35 @@ pub const PRE_DOWNLOAD_RECREATE: &str = "flotilla.rs/pre-download-recreate";
 pub const NODE_FAILURE_POLICY: &str = "flotilla.rs/node-failure-policy";
 /// Variables that injected sidecars get: they refer to metadata and never make a container restart.
 pub const ENV_NOT_COUNTED: [&str; 2] = ["SIDECARSET_VERSION", "SIDECARSET_VERSION_ALT"];
+
+/// Label of a pod of a CloneSet and of its claims: the five letters at the end of the pod's name.
+pub const INSTANCE_ID_LABEL: &str = "apps.kruise.io/cloneset-instance-id";
+/// Label of a pod of a CloneSet: the hash at the end of the name of the revision it was made from.
+pub const TEMPLATE_HASH_LABEL: &str = "pod-template-hash";
+/// Annotation of a pod: pods with a lower number are deleted first.
+pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// Annotation of a ControllerRevision of a CloneSet: the hash of the claim templates of that time.
+pub const CLAIM_TEMPLATES_HASH: &str = "kruise.io/cloneset-volumeclaimtemplate-hash";
+/// Label of a CloneSet of v1alpha1, where v1beta1 has `scaleStrategy.excludePreparingDelete`.
+pub const EXCLUDE_PREPARING_DELETE: &str = "apps.kruise.io/cloneset-scaling-exclude-preparing-delete";
+/// Annotation of a CloneSet of v1alpha1, where v1beta1 has a field: on how many nodes images are pulled at once ahead of an update.
+pub const PRE_DOWNLOAD_PARALLELISM: &str = "apps.kruise.io/image-predownload-parallelism";
+/// Annotation of a CloneSet of v1alpha1, where v1beta1 has a field: how many seconds a pull may take.
+pub const PRE_DOWNLOAD_TIMEOUT: &str = "apps.kruise.io/image-predownload-timeout-seconds";
+/// Annotation of a CloneSet of v1alpha1, where v1beta1 has a field: how many pods must be updated and ready before images are pulled.
+pub const PRE_DOWNLOAD_MIN_UPDATED_READY: &str = "apps.kruise.io/image-predownload-min-updated-ready-pods";
+
+/// Opt-in on a CloneSet: `true` lets a raised partition move new pods back to the current revision.
+pub const PARTITION_ROLLBACK: &str = "flotilla.rs/partition-rollback";
+/// Opt-in on a CloneSet: `true` uses `maxSurge` also for updates that can be made in place.
+pub const SURGE_IN_PLACE: &str = "flotilla.rs/surge-in-place";
+/// Opt-in on a CloneSet: `true` makes pods anew when the claim templates changed with the template.
+pub const RECREATE_ON_CLAIM_CHANGE: &str = "flotilla.rs/recreate-on-claim-change";
+/// Opt-in on a CloneSet: `true` hands id and claims of a pod that is made anew to its replacement.
+pub const KEEP_CLAIMS_ON_RECREATE: &str = "flotilla.rs/keep-claims-on-recreate";
+/// Opt-in on a CloneSet: `true` takes pods that match the selector and that nobody manages.
+pub const ADOPT_ORPHANS: &str = "flotilla.rs/adopt-orphans";
+/// Opt-in on a CloneSet: `delete` deletes pods that have ended once there are enough others; `keep` leaves them.
+pub const FINISHED_PODS: &str = "flotilla.rs/finished-pods";
+/// Annotation of a pod: the update, and nobody else, asked for it to be deleted.
+pub const REPLACED_BY_UPDATE: &str = "flotilla.rs/replaced-by-update";

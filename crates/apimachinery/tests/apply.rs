@@ -42,7 +42,11 @@ fn types() -> Types {
     for definition in flotilla_api::crds() {
         let version = &definition["spec"]["versions"][0];
         types
-            .add_custom("apps.kruise.io", "StatefulSet", version)
+            .add_custom(
+                "apps.kruise.io",
+                definition["spec"]["names"]["kind"].as_str().expect("a kind"),
+                version,
+            )
             .expect("a structural schema");
     }
     types

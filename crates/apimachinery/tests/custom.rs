@@ -19,7 +19,11 @@ fn types() -> Types {
     for definition in flotilla_api::crds() {
         let version = &definition["spec"]["versions"][0];
         types
-            .add_custom(GROUP, "StatefulSet", version)
+            .add_custom(
+                GROUP,
+                definition["spec"]["names"]["kind"].as_str().expect("a kind"),
+                version,
+            )
             .expect("a structural schema");
     }
     types

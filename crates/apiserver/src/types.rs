@@ -116,6 +116,8 @@ impl Types {
             ("coordination.k8s.io", "leases", Resource::Leases),
             ("", "events", Resource::Events),
             ("", "configmaps", Resource::ConfigMaps),
+            ("apps.kruise.io", "clonesets", Resource::CloneSets),
+            ("", "nodes", Resource::Nodes),
         ];
         if let Some((_, _, resource)) = watched.iter().find(|(g, p, _)| *g == group && *p == plural) {
             return (*resource).into();

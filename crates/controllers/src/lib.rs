@@ -4,9 +4,20 @@
 //! which they matter), `status`. Ideas that kinds share stand once, in [`shared`]. Nothing here knows a client, a clock, a log or
 //! a random number; a check on the dependencies of this crate keeps it so.
 
+pub mod cloneset;
 pub mod launch;
 pub mod shared;
 pub mod statefulset;
+
+use flotilla_model::{Controller, SetKind};
+
+/// The controller of sets of this kind.
+pub fn of_kind(kind: SetKind) -> Box<dyn Controller> {
+    match kind {
+        SetKind::Native | SetKind::Advanced => Box::new(statefulset::StatefulSetController::new(kind)),
+        SetKind::Clone => Box::new(cloneset::CloneSetController),
+    }
+}
 
 #[cfg(test)]
 mod testing;

@@ -3,9 +3,16 @@
 pub mod adoption;
 pub mod budget;
 pub mod claim;
+pub(crate) mod conditions;
+pub(crate) mod course;
+pub(crate) mod health;
 pub mod identity;
 pub mod inplace;
 pub mod lifecycle;
+pub(crate) mod occupant;
 pub mod ordering;
+pub(crate) mod pass;
 pub mod readiness;
+pub(crate) mod renewal;
 pub mod revision;
+pub mod routing;

@@ -9,12 +9,11 @@
 //! 6. *status*: counts, revisions, conditions ([`status`]); unused revisions go.
 
 mod claims;
-mod course;
 pub mod decide;
 mod fill;
-mod in_place;
 mod plan;
 mod pod;
+mod renew;
 mod scale_down;
 pub mod status;
 mod update;
@@ -23,9 +22,9 @@ pub mod view;
 #[cfg(test)]
 mod tests;
 
+use crate::shared::routing;
 use flotilla_model::{
-    Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, RevisionRecord, SetKind,
-    SetRecord,
+    Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind, SetRecord,
 };
 use std::sync::Arc;
 
@@ -41,17 +40,6 @@ impl StatefulSetController {
         StatefulSetController { kind }
     }
 
-    /// The key of the set that manages an object, if it is of our kind and still that incarnation. An owner that is not in the cache
-    /// (deleted, or not seen yet) has nothing to be told.
-    fn owner_key(self, meta: &flotilla_model::Meta, reader: &dyn Reader) -> Option<ObjectKey> {
-        let owner = meta.controller()?;
-        let key = ObjectKey::new(meta.key.namespace.clone(), &*owner.name);
-        reader
-            .set(self.kind, &key)
-            .filter(|set| set.meta.uid == owner.uid)
-            .map(|set| set.meta.key.clone())
-    }
-
     fn route_pod(
         self,
         old: Option<&PodRecord>,
@@ -59,8 +47,8 @@ impl StatefulSetController {
         reader: &dyn Reader,
         keys: &mut Vec<ObjectKey>,
     ) {
-        let before = old.and_then(|pod| self.owner_key(&pod.meta, reader));
-        let after = new.and_then(|pod| self.owner_key(&pod.meta, reader));
+        let before = old.and_then(|pod| routing::owner_key(self.kind, &pod.meta, reader));
+        let after = new.and_then(|pod| routing::owner_key(self.kind, &pod.meta, reader));
         if before != after {
             keys.extend(before);
         }
@@ -68,7 +56,7 @@ impl StatefulSetController {
         // An orphan may fit any set of its namespace; a stranger that leaves may free a name that a set waits for.
         let pod = match (old, new) {
             (_, Some(pod)) if pod.meta.controller().is_none() => pod,
-            (Some(pod), None) if self.owner_key(&pod.meta, reader).is_none() => pod,
+            (Some(pod), None) if routing::owner_key(self.kind, &pod.meta, reader).is_none() => pod,
             _ => return,
         };
         keys.extend(self.sets_for(pod, reader));
@@ -105,36 +93,13 @@ impl StatefulSetController {
             }
         }
     }
-
-    fn route_revision(self, revision: &RevisionRecord, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
-        if let Some(owner) = revision.meta.controller() {
-            // Whatever incarnation it names: the set of today may wait for what a former one leaves behind.
-            let key = revision.meta.key.sibling(&*owner.name);
-            keys.extend(reader.set(self.kind, &key).map(|set| set.meta.key.clone()));
-            return;
-        }
-        let sets = reader.sets_in(self.kind, &revision.meta.key.namespace);
-        let matching = sets
-            .iter()
-            .filter(|set| set.spec.selector.matches(|key| revision.meta.labels.get(key)));
-        keys.extend(matching.map(|set| set.meta.key.clone()));
-    }
-}
-
-/// Whether anything but the version differs: our own no-op writes and heartbeats of others wake nobody.
-fn differs_in_more_than_version(old: &SetRecord, new: &SetRecord) -> bool {
-    old.meta.uid != new.meta.uid
-        || old.generation != new.generation
-        || old.meta.deleted != new.meta.deleted
-        || old.annotations != new.annotations
-        || old.status != new.status
 }
 
 impl Controller for StatefulSetController {
     fn name(&self) -> &'static str {
         match self.kind {
             SetKind::Native => "statefulset",
-            SetKind::Advanced => "advanced-statefulset",
+            SetKind::Advanced | SetKind::Clone => "advanced-statefulset",
         }
     }
 
@@ -144,18 +109,7 @@ impl Controller for StatefulSetController {
 
     fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
         match change {
-            Change::Set(old, new) => {
-                let Some(set) = new.as_ref().or(old.as_ref()).filter(|s| s.kind == self.kind) else {
-                    return;
-                };
-                let matters = match (old, new) {
-                    (Some(old), Some(new)) => differs_in_more_than_version(old, new),
-                    _ => true,
-                };
-                if matters {
-                    keys.push(set.meta.key.clone());
-                }
-            }
+            Change::Set(old, new) => keys.extend(routing::of_set(self.kind, old.as_deref(), new.as_deref())),
             Change::Pod(old, new) => self.route_pod(old.as_deref(), new.as_deref(), reader, keys),
             Change::Claim(old, new) => {
                 if let Some(claim) = new.as_ref().or(old.as_ref()) {
@@ -165,7 +119,7 @@ impl Controller for StatefulSetController {
             Change::ConfigMap(..) => {}
             Change::Revision(old, new) => {
                 for revision in [old, new].into_iter().flatten() {
-                    self.route_revision(revision, reader, keys);
+                    routing::route_revision(self.kind, revision, reader, keys);
                 }
             }
         }

@@ -8,8 +8,8 @@ use flotilla_model::records::{
 };
 use flotilla_model::set::read_set;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Hints, Interner, Labels, Meta, ObjectKey, OwnerRef, PassContext, PodRecord, Reader,
-    Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
+    ClaimRecord, ConfigMapRecord, Hints, Interner, Labels, Meta, NodeRecord, ObjectKey, OwnerRef, PassContext,
+    PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -122,6 +122,7 @@ pub(crate) fn pod(name: &str) -> PodFixture {
         has_been_ready: true,
         has_name_label: true,
         has_index_label: true,
+        has_instance_label: false,
         node: Some("node-0".into()),
         volumes: None,
         trouble: None,
@@ -163,6 +164,10 @@ impl PodFixture {
             d.annotations = all.collect();
             d.is_annotated = true;
         })
+    }
+    pub(crate) fn on(mut self, node: Option<&str>) -> Self {
+        self.record.node = node.map(Into::into);
+        self
     }
     pub(crate) fn unlabelled(mut self) -> Self {
         self.labels.clear();
@@ -284,6 +289,15 @@ impl ClaimFixture {
         self.0.meta.owners = (!owners.is_empty()).then(|| Arc::new(owners));
         self
     }
+    /// A claim of the CloneSet, for the pod with this id.
+    pub(crate) fn of_clone(mut self, id: &str) -> Self {
+        self.0.meta.labels = [(names::INSTANCE_ID_LABEL, id)].into_iter().collect();
+        self.owners(vec![OwnerRef {
+            uid: set_uid("web"),
+            controller: true,
+            ..owner("apps.kruise.io/v1beta1", "CloneSet", "web", "")
+        }])
+    }
     pub(crate) fn size(mut self, bytes: u64) -> Self {
         self.0.requested_bytes = bytes;
         self.0.capacity_bytes = bytes;
@@ -332,6 +346,8 @@ pub(crate) struct Cluster {
     pub(crate) own_revisions: Vec<Arc<RevisionRecord>>,
     pub(crate) orphan_revisions: Vec<Arc<RevisionRecord>>,
     classes: BTreeMap<String, Arc<StorageClassRecord>>,
+    pub(crate) own_claims: Vec<Arc<ClaimRecord>>,
+    pub(crate) nodes: BTreeMap<String, Arc<NodeRecord>>,
 }
 
 pub(crate) fn template(image: &str) -> Value {
@@ -346,6 +362,16 @@ pub(crate) fn advanced(replicas: i32) -> Cluster {
 /// The same as a native set.
 pub(crate) fn native(replicas: i32) -> Cluster {
     Cluster::new(SetKind::Native, replicas)
+}
+
+/// A CloneSet `web` of `replicas` pods, from revision `web-old` (image v1) to `web-new` (image v2).
+pub(crate) fn clones(replicas: i32) -> Cluster {
+    let mut cluster = Cluster::new(SetKind::Clone, replicas).no_revisions();
+    cluster.set["status"] = json!({"currentRevision": "web-old", "updateRevision": "web-new"});
+    for field in ["serviceName", "podManagementPolicy"] {
+        cluster.set["spec"].as_object_mut().expect("a spec").remove(field);
+    }
+    cluster.revision("web-old", 1, "v1").revision("web-new", 2, "v2")
 }
 
 impl Cluster {
@@ -377,6 +403,8 @@ impl Cluster {
             own_revisions: Vec::new(),
             orphan_revisions: Vec::new(),
             classes: BTreeMap::new(),
+            own_claims: Vec::new(),
+            nodes: BTreeMap::new(),
         };
         cluster = cluster.revision("old", 1, "v1").revision("new", 2, "v2");
         cluster
@@ -488,8 +516,11 @@ impl Cluster {
         self
     }
     pub(crate) fn claim(mut self, fixture: ClaimFixture) -> Self {
-        let record = fixture.build();
-        self.claims.insert(record.meta.key.name.to_string(), Arc::new(record));
+        let record = Arc::new(fixture.build());
+        if record.meta.is_controlled_by(&set_uid("web")) {
+            self.own_claims.push(record.clone());
+        }
+        self.claims.insert(record.meta.key.name.to_string(), record);
         self
     }
     pub(crate) fn class(mut self, name: &str, allows_expansion: bool) -> Self {
@@ -523,6 +554,10 @@ impl Cluster {
             entropy: 0,
             hints: &self.hints,
         };
+        if record.kind == SetKind::Clone {
+            let view = crate::cloneset::view::View::observe(record, self, context).expect("a CloneSet");
+            return crate::cloneset::decide::decide(&view);
+        }
         let view = crate::statefulset::view::View::observe(record, self, context);
         crate::statefulset::decide::decide(&view)
     }
@@ -563,6 +598,16 @@ impl Reader for Cluster {
     }
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.claims.get(key.name.as_str())
+    }
+    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
+        if *owner == set_uid("web") {
+            &self.own_claims
+        } else {
+            &[]
+        }
+    }
+    fn node(&self, name: &str) -> Option<&Arc<NodeRecord>> {
+        self.nodes.get(name)
     }
     fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>> {
         self.config_maps.get(key.name.as_str())
@@ -621,4 +666,42 @@ pub(crate) fn brief(decision: &flotilla_model::Decision) -> Vec<String> {
         Command::Read { resource, key } => format!("?{}{}", noun(*resource), key.name),
     };
     decision.commands().map(|c| line(&c.command)).collect()
+}
+
+/// What a patch of a pod sets: of a JSON patch, the merge patch that sets the same.
+pub(crate) fn folded(body: &Value) -> Value {
+    if !body.is_array() {
+        return body.clone();
+    }
+    let mut all = Value::Null;
+    let operations = || body.as_array().into_iter().flatten();
+    let names = operations().filter(|o| o["op"] == "test" && o["path"].as_str().is_some_and(|p| p.ends_with("/name")));
+    let names: BTreeMap<String, Value> = names
+        .filter_map(|o| {
+            Some((
+                o["path"].as_str()?.strip_suffix("/name")?.to_owned(),
+                o["value"].clone(),
+            ))
+        })
+        .collect();
+    for operation in operations().filter(|o| o["op"] != "test") {
+        let path = operation["path"].as_str().unwrap_or_default();
+        if let Some((container, name)) = names.iter().find(|(at, _)| path.starts_with(at.as_str())) {
+            let fields = path[container.len()..].split('/').skip(1);
+            let list = &mut all["spec"]["containers"];
+            if list.is_null() {
+                *list = Value::Array(Vec::new());
+            }
+            let list = list.as_array_mut().expect("it was made here");
+            if !list.iter().any(|c| c["name"] == *name) {
+                list.push(json!({"name": name}));
+            }
+            let entry = list.iter_mut().find(|c| c["name"] == *name).expect("it is there");
+            *fields.fold(entry, |at, field| &mut at[field]) = operation["value"].clone();
+        } else if path.starts_with("/metadata/") && operation["value"] != json!({}) {
+            let fields = path.split('/').skip(1).map(|f| f.replace("~1", "/"));
+            *fields.fold(&mut all, |at, field| &mut at[field]) = operation["value"].clone();
+        }
+    }
+    all
 }

@@ -9,8 +9,8 @@ use crate::judge::{is_available, ordinal_in};
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::PodManagement;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Decision, IntOrPercent, ObjectKey, PodRecord, Reader, Resource, RevisionRecord,
-    SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
+    ClaimRecord, ConfigMapRecord, Decision, IntOrPercent, NodeRecord, ObjectKey, PodRecord, Reader, Resource,
+    RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -330,6 +330,18 @@ impl<'a> Altered<'a> {
     }
 }
 
+impl<'a> Altered<'a> {
+    /// With this set in place of its own.
+    pub(crate) fn of(inner: &'a dyn Reader, set: SetRecord) -> Self {
+        Altered {
+            inner,
+            set: Arc::new(set),
+            revisions: None,
+            pods: None,
+        }
+    }
+}
+
 impl Reader for Altered<'_> {
     fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Arc<SetRecord>> {
         if kind == self.set.kind && *key == self.set.meta.key {
@@ -362,6 +374,12 @@ impl Reader for Altered<'_> {
         self.inner.claim(key)
     }
 
+    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
+        self.inner.claims_of(owner)
+    }
+    fn node(&self, name: &str) -> Option<&Arc<NodeRecord>> {
+        self.inner.node(name)
+    }
     fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>> {
         self.inner.config_map(key)
     }

@@ -3,6 +3,7 @@
 mod report;
 
 use clap::Parser;
+use flotilla_faultsim::clones::defect::CloneDefect;
 use flotilla_faultsim::defect::Defect;
 use flotilla_faultsim::schedule::FaultKind;
 use flotilla_faultsim::search::{Found, Progress, Search};
@@ -49,6 +50,9 @@ struct Args {
     /// Plant this defect.
     #[arg(long, value_enum)]
     defect: Option<Defect>,
+    /// Plant this defect of CloneSets.
+    #[arg(long, value_enum, conflicts_with = "defect")]
+    clone_defect: Option<CloneDefect>,
     /// Plant each defect in turn, and say which seed finds it.
     #[arg(long, conflicts_with_all = ["seeds", "seed", "minutes", "defect"])]
     defects: bool,
@@ -65,6 +69,7 @@ struct Args {
 enum Kind {
     Native,
     Advanced,
+    Clone,
 }
 
 /// Places of items in a schedule.
@@ -97,11 +102,13 @@ fn main() -> ExitCode {
             kind: args.kind.map(|kind| match kind {
                 Kind::Native => SetKind::Native,
                 Kind::Advanced => SetKind::Advanced,
+                Kind::Clone => SetKind::Clone,
             }),
             pods: args.pods,
         },
         options: Options {
             defect: args.defect,
+            clone_defect: args.clone_defect,
             trace: false,
         },
         all: args.all,

@@ -5,6 +5,7 @@ use crate::event::{Event, Life};
 use crate::judge::Violation;
 use crate::run::World;
 use crate::spy::{Decisions, Spy};
+use flotilla_controllers::cloneset::CloneSetController;
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::lease::LeaseOptions;
 use flotilla_engine::core::request::{Call, Request};
@@ -108,7 +109,7 @@ impl World {
         let now = self.clock_of(index);
         let kind = self.schedule.set.kind;
         let seed = self.schedule.seed;
-        let (defect, is_told) = (self.defect, self.trace.is_on());
+        let (defect, clone_defect, is_told) = (self.defect, self.clone_defect, self.trace.is_on());
         let manager = &mut self.managers[index];
         if manager.core.is_some() {
             return;
@@ -124,10 +125,14 @@ impl World {
         manager.wakes_at_ms = None;
         let options = core_options(&identity(life), kind, seed);
         let spy = Spy {
-            inner: StatefulSetController::new(kind),
+            inner: match kind {
+                SetKind::Clone => Box::new(CloneSetController),
+                SetKind::Native | SetKind::Advanced => Box::new(StatefulSetController::new(kind)),
+            },
             kind,
             decisions: manager.decisions.clone(),
             defect,
+            clone_defect,
             is_told,
         };
         manager.core = Some(Core::new(options, vec![Box::new(spy)], now));
@@ -257,15 +262,19 @@ impl World {
 }
 
 fn core_options(identity: &str, kind: SetKind, seed: u64) -> CoreOptions {
+    let mut resources = vec![
+        kind.resource(),
+        Resource::Pods,
+        Resource::Claims,
+        Resource::Revisions,
+        Resource::StorageClasses,
+    ];
+    if kind == SetKind::Clone {
+        resources.push(Resource::Nodes);
+    }
     CoreOptions {
         lease: Some(LeaseOptions::new("flotilla-system", "flotilla-manager")),
-        resources: vec![
-            kind.resource(),
-            Resource::Pods,
-            Resource::Claims,
-            Resource::Revisions,
-            Resource::StorageClasses,
-        ],
+        resources,
         // Shorter than in a real cluster, since there is no other controller whose habits have to be observed.
         observation_period: Duration::from_secs(1),
         foreign_pause: Duration::from_secs(60),

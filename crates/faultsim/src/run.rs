@@ -1,5 +1,7 @@
 //! One run: the cluster, the managers and the network between them, in virtual time, from one schedule.
 
+use crate::clones;
+use crate::clones::defect::CloneDefect;
 use crate::defect::Defect;
 use crate::event::{Event, Life};
 use crate::in_place;
@@ -12,7 +14,7 @@ use crate::trace::Trace;
 use crate::words;
 use fastrand::Rng;
 use flotilla_engine::core::request::Call;
-use flotilla_model::{ObjectKey, Timestamp};
+use flotilla_model::{ObjectKey, SetKind, Timestamp};
 use flotilla_sim::server::Admission;
 use flotilla_sim::{Agenda, Cluster};
 use std::time::Duration;
@@ -39,6 +41,8 @@ const EVENTS_MAX: u32 = 400_000;
 pub struct Options {
     /// A defect to plant.
     pub defect: Option<Defect>,
+    /// A defect of CloneSets to plant.
+    pub clone_defect: Option<CloneDefect>,
     /// Keep what happens.
     pub trace: bool,
 }
@@ -80,6 +84,7 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     pub(crate) trace: Trace,
     pub(crate) defect: Option<Defect>,
+    pub(crate) clone_defect: Option<CloneDefect>,
     pub(crate) now_ms: u64,
     /// What the write that is being carried out rests on.
     pub(crate) writing: Option<Writing>,
@@ -130,6 +135,7 @@ impl World {
             rng: Rng::with_seed(schedule.seed ^ 0x5eed),
             trace: Trace::new(options.trace),
             defect: options.defect,
+            clone_defect: options.clone_defect,
             now_ms: 0,
             writing: None,
             writes: 0,
@@ -289,7 +295,7 @@ impl World {
         match *fault {
             Fault::Pod(ordinal, ailment, for_ms) => {
                 let until = self.later(for_ms);
-                self.cluster.ail(&Self::pod_key(ordinal), ailment, until);
+                self.cluster.ail(&self.pod_key(ordinal), ailment, until);
             }
             Fault::Node(node, for_ms) => {
                 let until = self.later(for_ms);
@@ -326,9 +332,15 @@ impl World {
         }
     }
 
-    /// Where the pod of an ordinal is.
-    pub(crate) fn pod_key(ordinal: i64) -> ObjectKey {
-        ObjectKey::new("ns", format!("web-{ordinal}"))
+    /// Where the pod of an ordinal is; of a CloneSet, the pod in that place.
+    pub(crate) fn pod_key(&self, ordinal: i64) -> ObjectKey {
+        let by_number = ObjectKey::new("ns", format!("web-{ordinal}"));
+        if self.schedule.set.kind != SetKind::Clone {
+            return by_number;
+        }
+        let pods = self.cluster.server.all(flotilla_model::Resource::Pods);
+        let mut keys = pods.filter_map(|s| s.object.as_ref().map(|o| o.meta().key.clone()));
+        keys.nth(usize::try_from(ordinal).unwrap_or(0)).unwrap_or(by_number)
     }
 
     fn admit(&mut self, for_ms: u64, admission: Admission) {
@@ -364,7 +376,10 @@ impl World {
         if matches!(self.stage, Stage::Calm { .. }) {
             self.users_mind_hooks();
         }
-        let state = settled::look(&self.cluster.server, self.schedule.set.kind, now);
+        let state = match self.schedule.set.kind {
+            SetKind::Clone => clones::settled::look(&self.cluster.server, now, settled::conditions),
+            kind => settled::look(&self.cluster.server, kind, now),
+        };
         let state = state.and_then(|()| match self.schedule.set.in_place {
             Some(_) => in_place::at_rest(&self.cluster.server),
             None => Ok(()),
@@ -424,8 +439,11 @@ impl World {
                 now: moment(self.now_ms),
                 writing: self.writing.as_ref(),
             };
-            let verdict = self.judge.note(&entry, &scene);
-            self.fail(verdict);
+            // What takes effect is judged by the ordinals of pods, which CloneSets have not: they are judged by what was decided.
+            if self.schedule.set.kind != SetKind::Clone {
+                let verdict = self.judge.note(&entry, &scene);
+                self.fail(verdict);
+            }
             for manager in 0..self.managers.len() {
                 self.plan_delivery(manager, resource);
             }
@@ -448,7 +466,9 @@ impl World {
             let what = format!("no decision asked for this: {}", words::call(call));
             self.fail(Err(Violation::new("one way of data", what)));
         }
-        if let Call::Write(command) = call {
+        if let Call::Write(command) = call
+            && self.schedule.set.kind != SetKind::Clone
+        {
             self.fail(Judge::command(command));
         }
     }

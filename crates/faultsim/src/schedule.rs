@@ -3,6 +3,7 @@
 //! A schedule is plain data: it can be printed, and it can be made smaller by leaving items out. Each item that needs chance while
 //! it runs carries its own seed, so that leaving one out does not change the luck of the others.
 
+use crate::clones::{self, ClonePlan};
 use crate::in_place::InPlace;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
@@ -80,6 +81,8 @@ pub enum UserAct {
     Disown(i64),
     /// Delete the set, and make it anew some time later.
     DeleteSet(Orphaning),
+    /// What only users of CloneSets do.
+    Clone(clones::Act),
     /// Add a label to a pod, which changes nothing but its version.
     Touch(Resource, i64),
 }
@@ -227,6 +230,8 @@ pub struct SetPlan {
     pub retention: (bool, bool),
     /// How pods are updated in place, if they are.
     pub in_place: Option<InPlace>,
+    /// What only a CloneSet asks for.
+    pub clones: Option<ClonePlan>,
 }
 
 impl SetPlan {
@@ -267,7 +272,7 @@ impl SetPlan {
             SetKind::Advanced if !self.on_delete => {
                 set["spec"]["updateStrategy"]["rollingUpdate"]["minReadySeconds"] = json!(self.min_ready_s);
             }
-            SetKind::Advanced => {}
+            SetKind::Advanced | SetKind::Clone => {}
         }
         if self.claims {
             set["spec"]["volumeClaimTemplates"] = json!([{
@@ -277,6 +282,9 @@ impl SetPlan {
         }
         if let Some(in_place) = self.in_place {
             in_place.complete(&mut set);
+        }
+        if let Some(clones) = &self.clones {
+            clones.complete(&mut set, self);
         }
         set
     }
@@ -311,6 +319,9 @@ pub struct Wanted {
 impl Schedule {
     /// The schedule of a seed.
     pub fn of_seed(seed: u64, wanted: &Wanted) -> Self {
+        if wanted.kind == Some(SetKind::Clone) {
+            return clones::schedule(seed, wanted);
+        }
         let mut rng = Rng::with_seed(seed);
         // Native sets do not know of it.
         let is_asked_for = wanted.faults.contains(&FaultKind::InPlace);
@@ -392,11 +403,12 @@ fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
         claims: rng.u8(0..3) == 0,
         retention: (rng.bool(), rng.bool()),
         in_place: None,
+        clones: None,
     }
 }
 
 /// Every schedule has one rollout to disturb.
-fn rollout(rng: &mut Rng) -> Item {
+pub(crate) fn rollout(rng: &mut Rng) -> Item {
     Item {
         at_ms: rng.u64(5_000..30_000),
         what: What::User(UserAct::Image(2, true)),
@@ -404,7 +416,7 @@ fn rollout(rng: &mut Rng) -> Item {
     }
 }
 
-fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind) -> Option<Item> {
+pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind) -> Option<Item> {
     let at_ms = rng.u64(0..BUSY_MS);
     let seed = rng.u64(..);
     let duration_ms = [500, 3_000, 15_000, 40_000][rng.usize(0..4)];
@@ -510,6 +522,7 @@ impl fmt::Display for Schedule {
             claims,
             retention: (with_set, with_pod),
             in_place,
+            clones,
         } = &self.set;
         let order = if *ordered { "OrderedReady" } else { "Parallel" };
         write!(f, "{kind:?} set of {replicas} pods from {start} on, {order}, ")?;
@@ -524,6 +537,9 @@ impl fmt::Display for Schedule {
         }
         if let Some(in_place) = in_place {
             write!(f, ", {in_place:?}")?;
+        }
+        if let Some(clones) = clones {
+            write!(f, ", {clones:?}")?;
         }
         let skews = &self.skews_ms[..self.managers];
         writeln!(f, "; {} managers, clocks ahead by {skews:?} ms", self.managers)?;

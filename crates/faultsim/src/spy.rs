@@ -3,11 +3,12 @@
 //! A request that is checked against the true state of the cluster is checked against the specification that its decision has seen:
 //! nobody can know of an edit before being told. Planted defects alter what the controller sees or says here.
 
+use crate::clones::defect::CloneDefect;
+use crate::clones::view;
 use crate::defect::{Altered, Defect};
 use crate::judge::Verdict;
 use crate::judge::view::Sight;
 use crate::words;
-use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_model::{
     Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind, SetRecord, Timestamp,
 };
@@ -63,10 +64,11 @@ impl Decisions {
 
 /// A controller that remembers; see the module's description.
 pub(crate) struct Spy {
-    pub(crate) inner: StatefulSetController,
+    pub(crate) inner: Box<dyn Controller>,
     pub(crate) kind: SetKind,
     pub(crate) decisions: Decisions,
     pub(crate) defect: Option<Defect>,
+    pub(crate) clone_defect: Option<CloneDefect>,
     /// Whether decisions are put into words.
     pub(crate) is_told: bool,
 }
@@ -111,9 +113,15 @@ impl Controller for Spy {
 
     fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
         let set = reader.set(self.kind, key)?.clone();
-        let decision = match self.defect {
-            None => self.inner.reconcile(reader, key, context)?,
-            Some(defect) => {
+        let decision = match (self.defect, self.clone_defect) {
+            (None, None) => self.inner.reconcile(reader, key, context)?,
+            (None, Some(defect)) => {
+                let altered = Altered::of(reader, defect.altered(&set));
+                let mut decision = self.inner.reconcile(&altered, key, context)?;
+                defect.spoil(&mut decision, reader, &set);
+                decision
+            }
+            (Some(defect), _) => {
                 let altered = Altered::new(defect, reader, &set);
                 let mut decision = self.inner.reconcile(&altered, key, context)?;
                 defect.spoil(&mut decision, reader, &set, context.now);
@@ -125,7 +133,11 @@ impl Controller for Spy {
             reader,
             now: context.now,
         };
-        self.remember(&set, &decision, context.now, sight.judge(&decision));
+        let verdict = match self.kind {
+            SetKind::Clone => view::judge(&sight, &decision),
+            SetKind::Native | SetKind::Advanced => sight.judge(&decision),
+        };
+        self.remember(&set, &decision, context.now, verdict);
         Some(decision)
     }
 }

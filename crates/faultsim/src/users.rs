@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::run::World;
 use crate::schedule::{Orphaning, UserAct};
 use flotilla_engine::wire::Object;
-use flotilla_model::{ObjectKey, PatchKind, PodRecord, Resource};
+use flotilla_model::{ObjectKey, PatchKind, PodRecord, Resource, SetKind};
 use flotilla_sim::server::{Actor, DeleteOptions, Propagation};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ impl World {
         ObjectKey::new("ns", "web")
     }
 
-    fn edit(&mut self, resource: Resource, key: &ObjectKey, body: &Value) {
+    pub(crate) fn edit(&mut self, resource: Resource, key: &ObjectKey, body: &Value) {
         // An edit of what is not there, or is refused, is an edit less.
         let _ = self
             .cluster
@@ -26,7 +26,7 @@ impl World {
     /// A user acts.
     pub(crate) fn act(&mut self, act: &UserAct) {
         let set = self.schedule.set.kind.resource();
-        let pod = |ordinal: &i64| ObjectKey::new("ns", format!("web-{ordinal}"));
+        let pod = |ordinal: &i64| self.pod_key(*ordinal);
         match act {
             UserAct::Image(number, good) => {
                 let image = match (good, number) {
@@ -75,6 +75,7 @@ impl World {
                     &json!({"metadata": {"ownerReferences": null}}),
                 );
             }
+            UserAct::Clone(act) => self.act_on_clones(act),
             UserAct::DeleteSet(orphaning) => self.delete_set(*orphaning),
             UserAct::Touch(resource, ordinal) => self.touch(*resource, *ordinal),
         }
@@ -142,6 +143,9 @@ impl World {
         if self.schedule.has_bad_images() {
             self.change_template(|container| container["image"] = json!("app:v9"));
             self.act(&UserAct::Partition(0));
+        }
+        if self.schedule.set.kind == SetKind::Clone {
+            self.users_of_clones_calm_down();
         }
         for (key, _) in self.pods_where(|pod| pod.label("app") != Some("web")) {
             self.edit(Resource::Pods, &key, &json!({"metadata": {"labels": {"app": "web"}}}));

@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// What was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The kind, if the word says which of the two.
+    /// The kind, if the word says which of them.
     pub kind: Option<SetKind>,
     /// The name.
     pub name: String,
@@ -19,7 +19,8 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const FORM: &str = "must be statefulset/NAME, statefulset.apps/NAME or statefulset.apps.kruise.io/NAME";
+        const FORM: &str =
+            "must be statefulset/NAME, statefulset.apps/NAME, statefulset.apps.kruise.io/NAME or cloneset/NAME";
         let (kind, name) = text.split_once('/').ok_or(FORM)?;
         if name.is_empty() || name.contains('/') {
             return Err(FORM.to_owned());
@@ -29,6 +30,9 @@ impl FromStr for Target {
             "statefulset.apps" | "statefulsets.apps" | "sts.apps" => Some(SetKind::Native),
             "statefulset.apps.kruise.io" | "statefulsets.apps.kruise.io" | "sts.apps.kruise.io" | "asts" => {
                 Some(SetKind::Advanced)
+            }
+            "cloneset" | "clonesets" | "clone" | "cloneset.apps.kruise.io" | "clonesets.apps.kruise.io" => {
+                Some(SetKind::Clone)
             }
             other => return Err(format!("unknown kind {other:?}: {FORM}")),
         };
@@ -47,10 +51,7 @@ impl fmt::Display for Target {
 
 /// A set in the words of kubectl.
 pub fn kind_name(kind: SetKind, name: &str) -> String {
-    match kind {
-        SetKind::Native => format!("statefulset.apps/{name}"),
-        SetKind::Advanced => format!("statefulset.apps.kruise.io/{name}"),
-    }
+    kind.describe(name)
 }
 
 /// A set that was found.
@@ -103,12 +104,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_for_the_two_kinds() {
+    fn words_for_the_kinds() {
         for (text, kind) in [
             ("statefulset/web", None),
             ("sts/web", None),
             ("StatefulSet.apps/web", Some(SetKind::Native)),
             ("asts/web", Some(SetKind::Advanced)),
+            ("clone/web", Some(SetKind::Clone)),
+            ("cloneset/web", Some(SetKind::Clone)),
+            ("clonesets.apps.kruise.io/web", Some(SetKind::Clone)),
             ("statefulsets.apps.kruise.io/web", Some(SetKind::Advanced)),
         ] {
             assert_eq!(

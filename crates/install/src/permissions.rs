@@ -103,9 +103,9 @@ pub const PERMISSIONS: &[Permission] = &[
     cluster(
         ("", "persistentvolumeclaims"),
         &["get", "list", "watch", "create", "patch", "delete"],
-        "Claims of the sets' templates, their owners and their growth. They are never deleted by Flotilla: the garbage collector does that \
-         where the retention policy gives them an owner. But clusters with OwnerReferencesPermissionEnforcement let nobody change the \
-         owners of what he may not delete.",
+        "Claims of the sets' templates, their owners and their growth. Those of StatefulSets are never deleted by Flotilla: the garbage \
+         collector does that where the retention policy gives them an owner. But clusters with OwnerReferencesPermissionEnforcement let \
+         nobody change the owners of what he may not delete. Those of a CloneSet are deleted with its pods.",
     ),
     cluster(
         ("", "configmaps"),
@@ -133,6 +133,27 @@ pub const PERMISSIONS: &[Permission] = &[
         ("apps.kruise.io", "statefulsets/finalizers"),
         &["update"],
         "Pods and revisions name their set as an owner which they hold up; clusters with OwnerReferencesPermissionEnforcement ask for this.",
+    ),
+    cluster(
+        ("apps.kruise.io", "clonesets"),
+        &["get", "list", "watch", "patch"],
+        "CloneSets are read, and looked at afresh before anything is adopted for them. One field of what users wrote is changed: names of \
+         pods that are gone are taken out of podsToDelete.",
+    ),
+    cluster(
+        ("apps.kruise.io", "clonesets/status"),
+        &["patch"],
+        "The status of CloneSets.",
+    ),
+    cluster(
+        ("apps.kruise.io", "clonesets/finalizers"),
+        &["update"],
+        "As for Advanced StatefulSets.",
+    ),
+    cluster(
+        ("", "nodes"),
+        &["list", "watch"],
+        "Which pods of a CloneSet go first depends on where they stand, which labels of nodes say. Nothing else of a node is kept.",
     ),
     cluster(
         ("apps", "statefulsets"),
@@ -253,7 +274,7 @@ pub const AGENT_PERMISSIONS: &[Permission] = &[
 /// Names of our registrations.
 const REGISTRATIONS: &[&str] = &["flotilla-webhooks"];
 /// Names of our definitions.
-const DEFINITIONS: &[&str] = &["statefulsets.apps.kruise.io"];
+const DEFINITIONS: &[&str] = &["statefulsets.apps.kruise.io", "clonesets.apps.kruise.io"];
 
 /// The role of the manager in a scope, with its binding, as marked objects.
 pub fn role_of_manager(scope: Scope) -> [Value; 2] {
@@ -322,13 +343,14 @@ mod tests {
                 ![
                     "pods/exec",
                     "pods/attach",
-                    "nodes",
                     "nodes/proxy",
+                    "nodes/status",
                     "serviceaccounts/token"
                 ]
                 .contains(&p.resource),
                 "{p:?}"
             );
+            assert!(p.resource != "nodes" || p.verbs == ["list", "watch"], "{p:?}");
             if p.resource == "secrets" {
                 let only_ours = p.names == [CERTIFICATES] || p.verbs == ["create"];
                 assert!(p.scope == Scope::Own && only_ours, "{p:?}");

@@ -80,7 +80,7 @@ pub fn to_text(containers: &[ContainerMeta]) -> String {
 }
 
 /// FNV-1a over the text in which Go prints a list of bytes, `([]uint8)[123 34]`, of a JSON document.
-fn hash_of(document: &str) -> u32 {
+pub fn hash_of(document: &str) -> u32 {
     let mut text = String::with_capacity(document.len() * 4 + 12);
     text.push_str("([]uint8)[");
     for (place, byte) in document.bytes().enumerate() {

@@ -249,6 +249,8 @@ pub enum Report {
     Resize,
     /// SuccessfulUpdatePodInPlace / FailedUpdatePodInPlace.
     InPlace,
+    /// SuccessfulUpdatePodReCreate / FailedUpdatePodReCreate.
+    ReCreate,
     /// RecreatingFailedPod (Warning) / FailedDelete.
     RecreateFailed,
     /// RecreatingTerminatedPod (Normal) / FailedDelete.

@@ -40,6 +40,81 @@ impl IntOrPercent {
     }
 }
 
+/// `5` or `"12.5%"`: as [`IntOrPercent`], with decimals (rule 13.2 of CloneSets).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// An absolute number.
+    Int(i32),
+    /// Millionths of a hundredth of some total, at most 10,000 %.
+    Percent(i64),
+}
+
+/// One hundredth, in the unit of [`Share::Percent`].
+const PERCENT: i64 = 1_000_000;
+/// Digits behind the point that count.
+const DECIMALS: usize = 6;
+
+impl Share {
+    /// Reads a JSON number of at least 0, or a string that ends in `%`.
+    pub fn from_json(value: &Value) -> Option<Self> {
+        match value {
+            Value::Number(n) => i32::try_from(n.as_i64()?).ok().filter(|n| *n >= 0).map(Share::Int),
+            Value::String(text) => percent(text.strip_suffix('%')?).map(Share::Percent),
+            _ => None,
+        }
+    }
+
+    /// The number that `total` gives, rounded down.
+    pub fn floor_of(self, total: i32) -> i32 {
+        match self {
+            Share::Int(n) => n,
+            Share::Percent(p) => clamp(p * i64::from(total) / (100 * PERCENT)),
+        }
+    }
+
+    /// The number that `total` gives, rounded up.
+    pub fn ceil_of(self, total: i32) -> i32 {
+        match self {
+            Share::Int(n) => n,
+            Share::Percent(p) => clamp((p * i64::from(total) + 100 * PERCENT - 1).div_euclid(100 * PERCENT)),
+        }
+    }
+
+    /// How many of `total` a partition keeps: rounded up, but a percentage below 100 leaves at least one to be updated.
+    pub fn kept_of(self, total: i32) -> i32 {
+        let kept = self.ceil_of(total).clamp(0, total.max(0));
+        match self {
+            Share::Percent(p) if p < 100 * PERCENT && total > 1 => kept.min(total - 1),
+            Share::Int(_) | Share::Percent(_) => kept,
+        }
+    }
+}
+
+/// A decimal number of percents.
+fn percent(text: &str) -> Option<i64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(decimals) {
+        return None;
+    }
+    let whole: i64 = whole.parse().ok().filter(|n| *n <= 10_000)?;
+    let decimals: i64 = format!("{decimals:0<DECIMALS$}")[..DECIMALS].parse().ok()?;
+    Some(whole * PERCENT + decimals)
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Share::Int(n) => write!(f, "{n}"),
+            Share::Percent(p) if p % PERCENT == 0 => write!(f, "{}%", p / PERCENT),
+            Share::Percent(p) => {
+                let decimals = format!("{:06}", p % PERCENT);
+                write!(f, "{}.{}%", p / PERCENT, decimals.trim_end_matches('0'))
+            }
+        }
+    }
+}
+
 fn clamp(n: i64) -> i32 {
     i32::try_from(n).unwrap_or(if n < 0 { i32::MIN } else { i32::MAX })
 }
@@ -57,6 +132,42 @@ impl fmt::Display for IntOrPercent {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn rule_13_2_shares_round_and_a_partition_leaves_one() {
+        let share = |text: &str| Share::from_json(&json!(text)).expect(text);
+        for (text, total, kept) in [
+            ("99%", 5, 4),
+            ("1%", 5, 1),
+            ("100%", 5, 5),
+            ("99%", 1, 1),
+            ("99.9%", 1000, 999),
+            ("33.3%", 3, 1),
+            ("33.3%", 10, 4),
+            ("0%", 10, 0),
+            ("150%", 10, 10),
+        ] {
+            assert_eq!(share(text).kept_of(total), kept, "{text} of {total}");
+        }
+        assert_eq!((Share::Int(7).kept_of(5), Share::Int(5).kept_of(5)), (5, 5));
+        assert_eq!((share("12.5%").floor_of(10), share("12.5%").ceil_of(10)), (1, 2));
+        assert_eq!((share("20%").floor_of(4), share("20%").ceil_of(4)), (0, 1));
+        for bad in [
+            json!("5"),
+            json!("-1%"),
+            json!(".5%"),
+            json!("5.%"),
+            json!("a%"),
+            json!(-1),
+            json!(1.5),
+            json!(null),
+        ] {
+            assert_eq!(Share::from_json(&bad), None, "{bad}");
+        }
+        for text in ["12.5%", "100%", "0.000001%"] {
+            assert_eq!(share(text).to_string(), text);
+        }
+    }
 
     #[test]
     fn rule_3_7_reads_and_rounds() {

@@ -27,12 +27,12 @@ pub use decision::{
     Subresource,
 };
 pub use hints::{Failure, Hints};
-pub use int_or_percent::IntOrPercent;
+pub use int_or_percent::{IntOrPercent, Share};
 pub use intern::Interner;
 pub use memo::Memo;
 pub use meta::{Labels, Meta, ObjectKey, OwnerRef, Uid};
 pub use reader::Reader;
-pub use records::{ClaimRecord, ConfigMapRecord, PodRecord, Record, RevisionRecord, StorageClassRecord};
+pub use records::{ClaimRecord, ConfigMapRecord, NodeRecord, PodRecord, Record, RevisionRecord, StorageClassRecord};
 pub use resource::Resource;
 pub use selector::Selector;
 pub use set::{SetKind, SetRecord};

@@ -1,7 +1,7 @@
 //! How a controller reads the cluster: lookups that cost as much as their answer, never a scan.
 
 use crate::meta::{ObjectKey, Uid};
-use crate::records::{ClaimRecord, ConfigMapRecord, PodRecord, RevisionRecord, StorageClassRecord};
+use crate::records::{ClaimRecord, ConfigMapRecord, NodeRecord, PodRecord, RevisionRecord, StorageClassRecord};
 use crate::set::{SetKind, SetRecord};
 use std::sync::Arc;
 
@@ -19,6 +19,10 @@ pub trait Reader {
     fn orphan_pods(&self, namespace: &str) -> &[Arc<PodRecord>];
     /// The claim with this key.
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>>;
+    /// Claims whose managing owner has this UID, sorted by name.
+    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>];
+    /// The node of this name.
+    fn node(&self, name: &str) -> Option<&Arc<NodeRecord>>;
     /// The config map with this key, if it is one that is watched ([`crate::Resource::selector`]) or was read.
     fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>>;
     /// The revision with this key.

@@ -3,6 +3,7 @@
 mod claim;
 mod config_map;
 mod detail;
+mod node;
 mod pod;
 mod revision;
 
@@ -12,6 +13,7 @@ pub use detail::{
     ContainerSpec, ContainerStatus, DetailSpec, GateCondition, MetadataEnv, PodDetail, ResizePending, Resources,
     is_kept_annotation,
 };
+pub use node::NodeRecord;
 pub use pod::{Phase, PodRecord, PodTrouble, ReadyCondition, VolumeClaim};
 pub use revision::RevisionRecord;
 
@@ -30,6 +32,7 @@ record!(
     PodRecord,
     ClaimRecord,
     ConfigMapRecord,
+    NodeRecord,
     RevisionRecord,
     StorageClassRecord,
     crate::set::SetRecord

@@ -18,6 +18,10 @@ pub enum Resource {
     NativeSets,
     /// apps.kruise.io/v1beta1 StatefulSet.
     AdvancedSets,
+    /// apps.kruise.io/v1beta1 CloneSet.
+    CloneSets,
+    /// core/v1 Node, for its labels alone.
+    Nodes,
     /// storage.k8s.io/v1 StorageClass.
     StorageClasses,
     /// coordination.k8s.io/v1 Lease.
@@ -30,9 +34,9 @@ impl Resource {
     /// Group and version, as written in manifests.
     pub const fn api_version(self) -> &'static str {
         match self {
-            Resource::Pods | Resource::Claims | Resource::ConfigMaps => "v1",
+            Resource::Pods | Resource::Claims | Resource::ConfigMaps | Resource::Nodes => "v1",
             Resource::Revisions | Resource::NativeSets => "apps/v1",
-            Resource::AdvancedSets => "apps.kruise.io/v1beta1",
+            Resource::AdvancedSets | Resource::CloneSets => "apps.kruise.io/v1beta1",
             Resource::StorageClasses => "storage.k8s.io/v1",
             Resource::Leases => "coordination.k8s.io/v1",
             Resource::Events => "events.k8s.io/v1",
@@ -47,6 +51,8 @@ impl Resource {
             Resource::ConfigMaps => "ConfigMap",
             Resource::Revisions => "ControllerRevision",
             Resource::NativeSets | Resource::AdvancedSets => "StatefulSet",
+            Resource::CloneSets => "CloneSet",
+            Resource::Nodes => "Node",
             Resource::StorageClasses => "StorageClass",
             Resource::Leases => "Lease",
             Resource::Events => "Event",
@@ -61,6 +67,8 @@ impl Resource {
             Resource::ConfigMaps => "configmaps",
             Resource::Revisions => "controllerrevisions",
             Resource::NativeSets | Resource::AdvancedSets => "statefulsets",
+            Resource::CloneSets => "clonesets",
+            Resource::Nodes => "nodes",
             Resource::StorageClasses => "storageclasses",
             Resource::Leases => "leases",
             Resource::Events => "events",
@@ -77,14 +85,14 @@ impl Resource {
 
     /// Whether objects live in namespaces.
     pub const fn is_namespaced(self) -> bool {
-        !matches!(self, Resource::StorageClasses)
+        !matches!(self, Resource::StorageClasses | Resource::Nodes)
     }
 
     /// Whether the server speaks protobuf for it (built-in kinds), and we read so little of it that this pays.
     pub const fn is_protobuf(self) -> bool {
         matches!(
             self,
-            Resource::Pods | Resource::Claims | Resource::Revisions | Resource::ConfigMaps
+            Resource::Pods | Resource::Claims | Resource::Revisions | Resource::ConfigMaps | Resource::Nodes
         )
     }
 

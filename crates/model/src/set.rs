@@ -1,13 +1,16 @@
-//! StatefulSets of both kinds, as decisions see them.
+//! Sets of pods, as decisions see them: StatefulSets of both kinds, and CloneSets.
 //!
-//! One record serves `apps/v1` and `apps.kruise.io/v1beta1`: the native kind is the Advanced one without its additions. What is
+//! One record serves them all: the native kind is the Advanced one without its additions, and what only a CloneSet has stands beside
+//! what it shares with the others ([`CloneSpec`]). What is
 //! read is defaulted on reading, because an object may have been stored while no webhook was there (rule 7.2), and a field that
 //! cannot be read never stops the rest: it becomes a [`FieldProblem`] which says what may no longer be done.
 
+mod clone;
 mod ordinals;
 mod read;
 mod spec;
 
+pub use clone::{CloneSpec, CloneSwitches};
 pub use ordinals::{IntervalSet, Ordinals, parse_reserved};
 pub use read::read_set;
 pub use spec::{
@@ -27,6 +30,8 @@ pub enum SetKind {
     Native,
     /// apps.kruise.io/v1beta1.
     Advanced,
+    /// CloneSet of apps.kruise.io/v1beta1.
+    Clone,
 }
 
 impl SetKind {
@@ -35,11 +40,21 @@ impl SetKind {
         match self {
             SetKind::Native => Resource::NativeSets,
             SetKind::Advanced => Resource::AdvancedSets,
+            SetKind::Clone => Resource::CloneSets,
+        }
+    }
+
+    /// A set of this kind in the words of kubectl.
+    pub fn describe(self, name: &str) -> String {
+        match self {
+            SetKind::Native => format!("statefulset.apps/{name}"),
+            SetKind::Advanced => format!("statefulset.apps.kruise.io/{name}"),
+            SetKind::Clone => format!("cloneset.apps.kruise.io/{name}"),
         }
     }
 }
 
-/// One StatefulSet of either kind.
+/// One set of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetRecord {
     /// Who it is.

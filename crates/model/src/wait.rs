@@ -86,6 +86,23 @@ pub enum WaitCause {
         /// Pods that use it.
         used_by: Vec<String>,
     },
+    /// As many pods as may be are unavailable: one that is available stays for now.
+    KeepsAvailable {
+        /// How many pods have to be available.
+        keep: i32,
+        /// How many are.
+        available: i32,
+    },
+    /// The update waits until pods that it made or changed are available.
+    Brake {
+        /// How many of them are not.
+        unavailable: i32,
+    },
+    /// The template of an old revision mounts a claim for which there is no template any more.
+    ClaimTemplateMissing {
+        /// The volume.
+        volume: String,
+    },
     /// The partition keeps pods on the old revision.
     Partition {
         /// How many.
@@ -252,13 +269,17 @@ impl WaitCause {
             WaitCause::RevisionLeaving => "one revision per template",
             WaitCause::PodTerminating { .. } | WaitCause::NameTaken { .. } => "one pod per name",
             WaitCause::Order { .. } | WaitCause::ScaleDownBehindUnhealthy { .. } => "podManagementPolicy OrderedReady",
-            WaitCause::UpdateBudget { .. } => "updateStrategy.rollingUpdate.maxUnavailable",
+            WaitCause::UpdateBudget { .. } | WaitCause::KeepsAvailable { .. } | WaitCause::Brake { .. } => {
+                "updateStrategy.rollingUpdate.maxUnavailable"
+            }
             WaitCause::ScaleBudget { .. } => "scaleStrategy.maxUnavailable",
             WaitCause::Partition { .. } => "updateStrategy.rollingUpdate.partition",
             WaitCause::Paused => "updateStrategy.rollingUpdate.paused",
             WaitCause::OnDelete { .. } => "updateStrategy.type OnDelete",
             WaitCause::OldPodsRemain { .. } => "update type Recreate",
-            WaitCause::ClaimTerminating | WaitCause::ClaimStale { .. } => "a pod needs its claims",
+            WaitCause::ClaimTerminating | WaitCause::ClaimStale { .. } | WaitCause::ClaimTemplateMissing { .. } => {
+                "a pod needs its claims"
+            }
             WaitCause::ClaimExpanding | WaitCause::ClaimIncompatible { .. } => {
                 "volumeClaimUpdateStrategy OnPodRollingUpdate"
             }
@@ -301,6 +322,11 @@ impl WaitCause {
                 format!("make {behind} healthy, or delete it if its revision is broken")
             }
             WaitCause::UpdateBudget { .. } => "wait, make those pods available, or raise maxUnavailable".to_owned(),
+            WaitCause::KeepsAvailable { .. } => "wait, make other pods available, or raise maxUnavailable".to_owned(),
+            WaitCause::Brake { .. } => "see why the updated pods are not available, or go back".to_owned(),
+            WaitCause::ClaimTemplateMissing { volume } => {
+                format!("add a claim template {volume}, or lower the partition")
+            }
             WaitCause::ScaleBudget { .. } => {
                 "wait, make those pods available, or raise scaleStrategy.maxUnavailable".to_owned()
             }
@@ -505,6 +531,25 @@ impl WaitCause {
             WaitCause::InPlaceNotPossible { reason } => labelled(f, "cannot be updated in place", "", reason),
             WaitCause::InPlaceUnreadable => f.write_str("its record of an update in place cannot be read"),
             WaitCause::InPlaceAbandoned { reason } => labelled(f, "has to be made again", "", reason),
+            other => other.fmt_of_clones(f),
+        }
+    }
+
+    /// What is said of CloneSets alone.
+    fn fmt_of_clones(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitCause::KeepsAvailable { keep, available } => {
+                write!(f, "is kept, since {available} pods are available and {keep} have to be")
+            }
+            WaitCause::Brake { unavailable } => {
+                write!(f, "waits for {unavailable} updated pods to become available")
+            }
+            WaitCause::ClaimTemplateMissing { volume } => {
+                write!(
+                    f,
+                    "its old template mounts {volume}, for which there is no claim template"
+                )
+            }
             // All others are said above.
             other => f.write_str(other.rule()),
         }

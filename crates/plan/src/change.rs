@@ -40,10 +40,10 @@ impl Change {
             Change::Apply(manifest) => {
                 let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default();
                 let version = manifest["apiVersion"].as_str().unwrap_or_default();
-                let kind = if version.starts_with("apps.kruise.io/") {
-                    SetKind::Advanced
-                } else {
-                    SetKind::Native
+                let kind = match version.starts_with("apps.kruise.io/") {
+                    true if manifest["kind"] == SetKind::Clone.resource().kind() => SetKind::Clone,
+                    true => SetKind::Advanced,
+                    false => SetKind::Native,
                 };
                 (kind, ObjectKey::new(text("namespace"), text("name")))
             }
@@ -60,10 +60,7 @@ pub(crate) struct Made {
 
 /// The set's name in the words of kubectl.
 pub(crate) fn kind_name(kind: SetKind, name: &str) -> String {
-    match kind {
-        SetKind::Native => format!("statefulset.apps/{name}"),
-        SetKind::Advanced => format!("statefulset.apps.kruise.io/{name}"),
-    }
+    kind.describe(name)
 }
 
 /// Makes a change.
@@ -117,16 +114,16 @@ impl Asking {
     ) -> Result<Made, Refusal> {
         let version = manifest["apiVersion"].as_str().unwrap_or_default();
         let (group, short) = version.split_once('/').unwrap_or(("", version));
-        if server.types.find(group, short, "statefulsets").is_none() {
+        if server.types.find(group, short, kind.resource().plural()).is_none() {
             let advice = "install it with `flotilla crds | kubectl apply --server-side -f -`";
-            let advice = if kind == SetKind::Advanced {
-                advice
-            } else {
-                "use apps/v1"
-            };
+            let advice = if kind == SetKind::Native { "use apps/v1" } else { advice };
             return Err(self.refusal("NotFound", &format!("the cluster does not serve {version}; {advice}")));
         }
-        let collection = format!("/apis/{version}/namespaces/{}/statefulsets", key.namespace);
+        let collection = format!(
+            "/apis/{version}/namespaces/{}/{}",
+            key.namespace,
+            kind.resource().plural()
+        );
         let Some(live) = live else {
             return self.ask(server, (&Method::POST, &collection), "application/json", manifest);
         };
@@ -139,7 +136,7 @@ impl Asking {
                 let patch = apply::patch(live, manifest, types.kind("apps", "v1", "StatefulSet"));
                 ("application/strategic-merge-patch+json", patch)
             }
-            SetKind::Advanced => ("application/merge-patch+json", apply::patch(live, manifest, None)),
+            SetKind::Advanced | SetKind::Clone => ("application/merge-patch+json", apply::patch(live, manifest, None)),
         };
         let mut made = self.ask(server, (&Method::PATCH, &path), content_type, &patch)?;
         if generation(server, kind, key) == before {

@@ -1,7 +1,6 @@
 //! The engine's core with the real controllers, driven without any fault: what it asks is answered at once, what happens it is told
 //! at once.
 
-use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::request::Answer;
 use flotilla_engine::core::{Core, CoreOptions, Effect, WatchEvent};
 use flotilla_model::{
@@ -35,7 +34,7 @@ impl Waits {
 
 /// A controller whose reasons are remembered.
 struct Witnessed {
-    inner: StatefulSetController,
+    inner: Box<dyn Controller>,
     kind: SetKind,
     waits: Waits,
 }
@@ -70,13 +69,15 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// A manager of both kinds that begins now.
+    /// A manager of all kinds of sets that begins now.
     pub(crate) fn new(now: Timestamp) -> Self {
         let waits = Waits::default();
         let options = CoreOptions {
             resources: vec![
                 Resource::NativeSets,
                 Resource::AdvancedSets,
+                Resource::CloneSets,
+                Resource::Nodes,
                 Resource::Pods,
                 Resource::Claims,
                 Resource::Revisions,
@@ -87,9 +88,9 @@ impl Manager {
             observation_period: Duration::ZERO,
             ..CoreOptions::new("plan")
         };
-        let controllers = [SetKind::Native, SetKind::Advanced].map(|kind| {
+        let controllers = [SetKind::Native, SetKind::Advanced, SetKind::Clone].map(|kind| {
             let controller: Box<dyn Controller> = Box::new(Witnessed {
-                inner: StatefulSetController::new(kind),
+                inner: flotilla_controllers::of_kind(kind),
                 kind,
                 waits: waits.clone(),
             });

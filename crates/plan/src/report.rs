@@ -4,7 +4,7 @@ use crate::change::kind_name;
 use crate::run::Outcome;
 use crate::text;
 use crate::trace::Traced;
-use flotilla_model::{SetKind, Wait, WaitCause};
+use flotilla_model::{Wait, WaitCause};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -265,10 +265,7 @@ impl SetPlan {
         SetPlan {
             set: kind_name(set.kind, &set.key.name),
             namespace: set.key.namespace.to_string(),
-            kind: match set.kind {
-                SetKind::Native => "apps/v1",
-                SetKind::Advanced => "apps.kruise.io/v1beta1",
-            },
+            kind: set.kind.resource().api_version(),
             change: set.verb,
             replicas_before: replicas(set.before.as_ref()),
             replicas: replicas(set.after.as_ref()),

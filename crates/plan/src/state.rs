@@ -22,7 +22,7 @@ pub struct State {
 }
 
 /// What a plan looks at, as group and plural.
-const LOOKED_AT: [(&str, &str); 9] = [
+const LOOKED_AT: [(&str, &str); 10] = [
     ("", "namespaces"),
     ("", "pods"),
     ("", "persistentvolumeclaims"),
@@ -30,11 +30,12 @@ const LOOKED_AT: [(&str, &str); 9] = [
     ("apps", "statefulsets"),
     ("apps", "controllerrevisions"),
     ("apps.kruise.io", "statefulsets"),
+    ("apps.kruise.io", "clonesets"),
     ("storage.k8s.io", "storageclasses"),
     ("apiextensions.k8s.io", "customresourcedefinitions"),
 ];
-/// The only definition that matters.
-const DEFINITION: &str = "statefulsets.apps.kruise.io";
+/// The only definitions that matter.
+const DEFINITIONS: [&str; 2] = ["statefulsets.apps.kruise.io", "clonesets.apps.kruise.io"];
 /// Reasons for which containers wait, of which time alone is no cure.
 const FAILURES: [&str; 3] = ["ImagePullBackOff", "ErrImagePull", "CrashLoopBackOff"];
 /// A pod that is younger may be starting; one whose deletion is overdue for longer is stuck.
@@ -69,7 +70,8 @@ impl State {
 
     fn what_matters(&self) -> Vec<Foreign> {
         let matters = |o: &&Foreign| {
-            let is_ours = o.resource != "customresourcedefinitions" || o.object["metadata"]["name"] == DEFINITION;
+            let name = o.object["metadata"]["name"].as_str().unwrap_or_default();
+            let is_ours = o.resource != "customresourcedefinitions" || DEFINITIONS.contains(&name);
             is_ours && LOOKED_AT.contains(&(o.group.as_str(), o.resource.as_str()))
         };
         let mut objects: Vec<Foreign> = self.objects.iter().filter(matters).cloned().collect();

@@ -1,5 +1,6 @@
 //! Plans of changes to sets that the simulated cluster has rolled out before.
 
+mod clones;
 mod lab;
 mod text;
 

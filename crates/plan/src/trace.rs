@@ -223,7 +223,7 @@ impl Traced {
         self.claims.push((name, action));
     }
 
-    /// Whether a claim's name is `<template>-<set>-<ordinal>`.
+    /// Whether a claim's name is `<template>-<set>-<ordinal>`, or of a CloneSet `<template>-<set>-<id>`.
     fn is_own_claim(&self, name: &str) -> bool {
         let sets = [self.before.as_ref(), self.after.as_ref()];
         let mut templates = sets.into_iter().flatten().flat_map(|set| &set.spec.claim_templates);
@@ -231,7 +231,7 @@ impl Traced {
             return false;
         };
         let is_ordinal = !ordinal.is_empty() && ordinal.bytes().all(|b| b.is_ascii_digit());
-        is_ordinal
+        (is_ordinal || self.kind == SetKind::Clone)
             && templates.any(|t| head.strip_prefix(&*t.name).and_then(|r| r.strip_prefix('-')) == Some(&self.key.name))
     }
 

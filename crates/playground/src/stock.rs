@@ -86,6 +86,7 @@ mod tests {
             "/api/v1/namespaces/flotilla-system/serviceaccounts/default",
             "/api/v1/nodes/node-2",
             "/apis/apps.kruise.io/v1beta1/statefulsets",
+            "/apis/apps.kruise.io/v1beta1/clonesets",
         ] {
             let request = Request::get(path).body(Bytes::new()).unwrap();
             let Reply::Answer(answer) = handle(&mut world.server, &request) else {

@@ -1,8 +1,8 @@
 //! What admission is answered from: a copy of what the manager's caches say in numbers, a few seconds old at most.
 
-use flotilla_admission::{Found, Memory, RevisionInUse};
+use flotilla_admission::{Found, Memory, NamedPod, RevisionInUse};
 use flotilla_engine::core::census::{ByNamespace, Census};
-use flotilla_model::{ObjectKey, RevisionRecord, StorageClassRecord};
+use flotilla_model::{ObjectKey, RevisionRecord, StorageClassRecord, Uid};
 use std::sync::Arc;
 
 /// A census as admission asks it.
@@ -61,8 +61,12 @@ impl Memory for Knowledge {
     }
 
     fn custom_objects(&self, group: &str, plural: &str) -> Option<usize> {
-        let knows_all = self.only_namespace.is_none() && (group, plural) == ("apps.kruise.io", "statefulsets");
-        if knows_all { self.census.advanced_sets } else { None }
+        match (group, plural) {
+            _ if self.only_namespace.is_some() => None,
+            ("apps.kruise.io", "statefulsets") => self.census.advanced_sets,
+            ("apps.kruise.io", "clonesets") => self.census.clone_sets,
+            _ => None,
+        }
     }
 
     fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>> {
@@ -81,6 +85,20 @@ impl Memory for Knowledge {
             })
         };
         Some(known.into_iter().flatten().filter_map(in_use).collect())
+    }
+
+    fn named_pod(&self, _: &str, pod: &str, set: &str) -> Found<NamedPod> {
+        let pods = self.census.clone_pods.as_ref().and_then(|all| all.get(&Uid::new(set)));
+        let found = pods.and_then(|pods| {
+            let place = pods.binary_search_by(|known| known.name().cmp(pod)).ok()?;
+            pods.get(place)
+        });
+        match found {
+            // It may be too young to be remembered, or somebody else's.
+            None => Found::Unknown,
+            Some(pod) if pod.is_terminating() => Found::Is(NamedPod::Terminating),
+            Some(_) => Found::Is(NamedPod::Managed),
+        }
     }
 }
 
@@ -129,6 +147,8 @@ mod tests {
             pods: Some(ByNamespace::from([("shop".into(), 3)])),
             claims: Some(ByNamespace::new()),
             advanced_sets: Some(2),
+            clone_sets: Some(3),
+            clone_pods: None,
             revisions_in_use: Some(BTreeMap::from([(ObjectKey::new("shop", "web"), vec![revision()])])),
             storage_classes: Some(vec![class("old", 1, true), class("new", 2, false)]),
         };
@@ -138,6 +158,7 @@ mod tests {
             (Some(3), Some(0), Some(0))
         );
         assert_eq!(all.custom_objects("apps.kruise.io", "statefulsets"), Some(2));
+        assert_eq!(all.custom_objects("apps.kruise.io", "clonesets"), Some(3));
         assert_eq!(all.custom_objects("example.test", "statefulsets"), None);
         assert_eq!(all.storage_class_expands("old"), Found::Is(true));
         assert_eq!(all.storage_class_expands("none"), Found::Missing);

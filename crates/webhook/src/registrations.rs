@@ -22,6 +22,8 @@ pub const NAME: &str = "flotilla-webhooks";
 const SUFFIX: &str = ".flotilla.rs";
 /// The definition of Advanced StatefulSets.
 pub const SETS: &str = "statefulsets.apps.kruise.io";
+/// The definitions of our kinds.
+pub const DEFINITIONS: [&str; 2] = [SETS, "clonesets.apps.kruise.io"];
 
 /// Where the API server finds the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +93,7 @@ pub struct Facts<'a> {
     pub namespace: &'a str,
     /// The only namespace that the manager works in; all if `None`.
     pub only_namespace: Option<&'a str>,
-    /// Whether the definition of Advanced StatefulSets is installed.
+    /// Whether the definition of any of our kinds is installed.
     pub has_sets: bool,
 }
 
@@ -153,7 +155,7 @@ impl Facts<'_> {
         let rules = rule(
             &["apps.kruise.io"],
             &["v1beta1"],
-            &["statefulsets"],
+            &["statefulsets", "clonesets"],
             &["CREATE", "UPDATE"],
             "Namespaced",
         );

@@ -2,10 +2,11 @@
 //!
 //! The thread has a runtime of its own, so that a long pass of the controllers delays no admission. What it knows are the certificate
 //! to show and a snapshot of the caches, both replaced from outside without a connection noticing. Every request costs one parse and
-//! no request to anybody.
+//! no request to anybody, but for one that names a pod which nobody remembers.
 
 use crate::metrics::Metrics;
 use crate::review::{self, Answer, Hook, Unreadable};
+use crate::seek::{Lookup, Seeking};
 use bytes::Bytes;
 use flotilla_admission::Memory;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     kilobytes: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
     answering: Answering,
+    lookup: Option<Lookup>,
 }
 
 impl fmt::Debug for Shared {
@@ -75,7 +77,14 @@ impl Shared {
             kilobytes: Arc::new(Semaphore::new(BODIES_KB_MAX)),
             metrics: Metrics::default(),
             answering,
+            lookup: None,
         }
+    }
+
+    /// What nobody remembers is asked for so.
+    pub(crate) fn asking(mut self, lookup: Lookup) -> Self {
+        self.lookup = Some(lookup);
+        self
     }
 
     /// From now on new connections see this certificate; those that stand stay.
@@ -312,8 +321,7 @@ where
         Err(_) => return Err(late()),
     };
     *question = Some((body.len(), Instant::now()));
-    let memory = shared.memory.read().unwrap_or_else(PoisonError::into_inner).clone();
-    let answered = catch_unwind(AssertUnwindSafe(|| (shared.answering)(hook, &body, memory.as_ref())));
+    let answered = answer(shared, hook, &body).await;
     match answered {
         // The API server has stopped waiting, and has done what the failure policy says.
         Ok(_) if begun.elapsed() > deadline => Err(late()),
@@ -327,6 +335,25 @@ where
             let text = "answering this request failed by a defect of Flotilla; its log says where";
             Err(Trouble::new(StatusCode::INTERNAL_SERVER_ERROR, "panicked", text))
         }
+    }
+}
+
+/// Answers from memory; if a name is not remembered, the API server is asked for it, and it is answered once more.
+async fn answer(shared: &Shared, hook: Hook, body: &[u8]) -> std::thread::Result<Result<Answer, Unreadable>> {
+    let memory = shared.memory.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let answer = |told| {
+        catch_unwind(AssertUnwindSafe(|| {
+            let seeking = Seeking::new(memory.as_ref(), told);
+            let answered = (shared.answering)(hook, body, &seeking);
+            (answered, seeking.into_sought())
+        }))
+    };
+    match (answer(None), &shared.lookup) {
+        (Ok((_, Some(sought))), Some(lookup)) => {
+            let found = lookup(sought.clone()).await;
+            answer(Some((sought, found))).map(|(answered, _)| answered)
+        }
+        (answered, _) => answered.map(|(answered, _)| answered),
     }
 }
 

@@ -123,13 +123,17 @@ impl Upkeep {
 
     /// Writes what the API server is told, where it differs, once the endpoint has been seen to answer.
     async fn register(&mut self, bundle: &str) -> Result<(), String> {
-        let definition = self.calls.get(&calls::definition_path()).await?;
+        let mut definitions = Vec::new();
+        for name in registrations::DEFINITIONS {
+            let path = calls::definition_path(name);
+            definitions.extend(self.calls.get(&path).await?.map(|definition| (path, definition)));
+        }
         let facts = Facts {
             place: &self.options.place,
             bundle,
             namespace: &self.options.namespace,
             only_namespace: self.options.only_namespace.as_deref(),
-            has_sets: definition.is_some(),
+            has_sets: !definitions.is_empty(),
         };
         let mut differing = Vec::new();
         for wanted in registrations::configurations(&facts) {
@@ -139,15 +143,17 @@ impl Upkeep {
                 differing.push((path, wanted));
             }
         }
-        let conversion = definition
-            .as_ref()
-            .and_then(|definition| registrations::conversion(definition, &self.options.place, bundle));
-        if let (Some(definition), Some(wanted)) = (&definition, conversion)
-            && !registrations::is_as_wanted(definition, &wanted)
-        {
-            differing.push((calls::definition_path(), wanted));
+        let mut unserved = Vec::new();
+        for (path, definition) in &definitions {
+            let conversion = registrations::conversion(definition, &self.options.place, bundle);
+            if let Some(wanted) = conversion.filter(|wanted| !registrations::is_as_wanted(definition, wanted)) {
+                differing.push((path.clone(), wanted));
+            }
+            let versions = registrations::unserved(definition);
+            if !versions.is_empty() {
+                unserved.push((path, versions));
+            }
         }
-        let unserved = definition.as_ref().map(registrations::unserved).unwrap_or_default();
         if differing.is_empty() && unserved.is_empty() {
             return Ok(());
         }
@@ -157,9 +163,9 @@ impl Upkeep {
         for (path, wanted) in differing {
             self.apply(&path, &wanted).await?;
         }
-        if !unserved.is_empty() {
+        for (path, versions) in unserved {
             // Old versions are served last, when their objects can be converted.
-            self.calls.serve_versions(&unserved).await?;
+            self.calls.serve_versions(path, &versions).await?;
         }
         Ok(())
     }

@@ -299,7 +299,7 @@ async fn uninstall(cluster: &Cluster, api: &Api) {
     says(
         &refused,
         &[
-            "1 Advanced StatefulSets (mine/web)",
+            "1 Advanced StatefulSets and CloneSets (mine/web)",
             "--keep-objects",
             "--and-delete-objects",
             "flotilla migrate",
@@ -331,7 +331,7 @@ async fn uninstall(cluster: &Cluster, api: &Api) {
     says(
         &rest,
         &[
-            "1 Advanced StatefulSets deleted",
+            "1 Advanced StatefulSets and CloneSets deleted",
             "customresourcedefinition.apiextensions.k8s.io/statefulsets.apps.kruise.io deleted",
         ],
     );

@@ -18,8 +18,6 @@ const SYSTEM: &str = "flotilla-system";
 const INSTALL: [&str; 4] = ["install", "--yes", "--native-statefulset", "--timeout-seconds=0"];
 const USER: &str = "system:serviceaccount:flotilla-system:flotilla-manager";
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/flotilla-manager";
-/// Asked for by admission and never used: without it claims would not get owners, and `everything` would wait for them in vain.
-const ASKED_BY_ADMISSION: (&str, &str) = ("persistentvolumeclaims", "delete");
 /// How long the API server may keep answering by a role that has been changed.
 const ROLES_SPREAD_WITHIN: Duration = Duration::from_secs(20);
 /// How long connections are cut until every kind of object was read anew.
@@ -56,6 +54,7 @@ pub(crate) async fn each_is_used_and_none_is_missing() {
         );
     }
     in_place(&api).await;
+    clone_set(&api).await;
     launch_priority(&api, cluster.audit_log_path()).await;
     refused_pods_repeat_an_event(&api).await;
     unknown_outcomes(&api, &proxy, cluster.audit_log_path()).await;
@@ -167,6 +166,65 @@ async fn everything(api: &Api, kind: Kind, namespace: &str) {
     })
     .await;
     ready(api, namespace, 1).await;
+}
+
+/// Pods with claims: one let go and taken back, one named to be deleted, all with another image, and then fewer.
+async fn clone_set(api: &Api) {
+    let namespace = "rights-clones";
+    suite::make_namespace(api, namespace).await;
+    let sets = format!("/apis/apps.kruise.io/v1beta1/namespaces/{namespace}/clonesets");
+    let path = format!("{sets}/web");
+    let mut manifest = set(Kind::Advanced, "web", 3);
+    manifest["kind"] = json!("CloneSet");
+    manifest["metadata"]["annotations"] = json!({"flotilla.rs/adopt-orphans": "true"});
+    if let Some(spec) = manifest["spec"].as_object_mut() {
+        spec.retain(|field, _| ["replicas", "selector", "template", "volumeClaimTemplates"].contains(&field.as_str()));
+    }
+    api.create(&sets, &manifest).await;
+    let is_up = |sets: &Objects| {
+        let (status, metadata) = (&sets["web"]["status"], &sets["web"]["metadata"]);
+        status["observedGeneration"] == metadata["generation"]
+            && status["updatedAvailableReplicas"] == 3
+            && status["replicas"] == 3
+            && status["currentRevision"] == status["updateRevision"]
+    };
+    api.until(&sets, SOON, "a CloneSet that is up", is_up).await;
+
+    let names: Vec<String> = api.list(&pods(namespace)).await.into_keys().collect();
+    let pod = format!("{}/{}", pods(namespace), names[0]);
+    api.patch(&pod, &json!({"metadata": {"labels": {"app": "other"}}}))
+        .await;
+    let owned = |pods: &Objects| {
+        pods.get(&names[0])
+            .is_some_and(|pod| pod["metadata"]["ownerReferences"].is_array())
+    };
+    api.until(&pods(namespace), SOON, "a pod that is not selected is let go", |pods| {
+        !owned(pods)
+    })
+    .await;
+    api.patch(&pod, &json!({"metadata": {"labels": {"app": "web"}}})).await;
+    api.until(
+        &pods(namespace),
+        SOON,
+        "and taken back, or deleted as one too many",
+        |pods| owned(pods) || !pods.contains_key(&names[0]),
+    )
+    .await;
+    api.until(&sets, SOON, "three pods again", is_up).await;
+
+    let named = api.list(&pods(namespace)).await.into_keys().next().expect("a pod");
+    api.patch(&path, &json!({"spec": {"scaleStrategy": {"podsToDelete": [named]}}}))
+        .await;
+    let is_forgotten = |sets: &Objects| sets["web"]["spec"]["scaleStrategy"]["podsToDelete"] == json!([]);
+    api.until(&sets, SOON, "the name of a pod that is gone is forgotten", is_forgotten)
+        .await;
+    set_image(api, &path, "app:v2").await;
+    api.until(&sets, SOON, "another image", is_up).await;
+    api.patch(&path, &json!({"spec": {"replicas": 1}})).await;
+    api.until(&claims(namespace), SOON, "claims go with their pods", |claims| {
+        claims.len() == 1
+    })
+    .await;
 }
 
 /// Another image, and then other resources, without the pod being made again.
@@ -327,8 +385,7 @@ fn refusals(log: &Path) -> BTreeSet<Use> {
 fn nothing_is_granted_for_nothing(uses: &BTreeSet<Use>) {
     let asked_for = PERMISSIONS.iter().filter(|p| !p.resource.ends_with("/finalizers"));
     let granted = asked_for.flat_map(|p| p.verbs.iter().map(|verb| (p.group, p.resource, *verb)));
-    let granted = audit::set(granted.filter(|(_, resource, verb)| (*resource, *verb) != ASKED_BY_ADMISSION));
-    audit::assert_same(&granted, uses);
+    audit::assert_same(&audit::set(granted), uses);
 }
 
 /// The rights to finalizers are asked for by admission: with each, an owner may be held up, and without it not.
@@ -340,6 +397,12 @@ async fn holding_owners_up(api: &Api, admin: &Path) {
             "StatefulSet",
             "apps.kruise.io",
             "statefulsets/finalizers",
+        ),
+        (
+            "apps.kruise.io/v1beta1",
+            "CloneSet",
+            "apps.kruise.io",
+            "clonesets/finalizers",
         ),
         ("apps/v1", "StatefulSet", "apps", "statefulsets/finalizers"),
         ("v1", "Pod", "", "pods/finalizers"),

@@ -3,8 +3,8 @@
 use super::Problems;
 use crate::json::{annotation, at, list, text};
 use crate::{Found, Memory};
+use flotilla_api::messages;
 use flotilla_api::names;
-use flotilla_api::statefulset::messages;
 use flotilla_model::template::parse_bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

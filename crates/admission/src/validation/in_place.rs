@@ -7,7 +7,7 @@
 use super::Problems;
 use crate::json::{at, text};
 use crate::{Memory, Request};
-use flotilla_api::statefulset::messages;
+use flotilla_api::messages;
 use flotilla_model::template::in_place::{Comparable, Obstacle, container_changes};
 use serde_json::Value;
 

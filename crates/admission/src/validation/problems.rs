@@ -49,6 +49,11 @@ impl Problems {
         self.add(Reach::Change, Fault::Invalid, path.into(), value, rule);
     }
 
+    /// Takes these in, too.
+    pub(crate) fn append(&mut self, more: Problems) {
+        self.0.extend(more.0);
+    }
+
     /// Drops the problems that the stored object has too.
     pub(crate) fn excuse(&mut self, stored: &Problems) {
         self.0.retain(|(reach, problem)| {

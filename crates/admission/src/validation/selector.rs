@@ -2,7 +2,7 @@
 
 use super::Problems;
 use crate::json::{at, entries, list, text};
-use flotilla_api::statefulset::messages;
+use flotilla_api::messages;
 use flotilla_apimachinery::names;
 use serde_json::Value;
 

@@ -2,10 +2,11 @@
 
 use super::strategy::{number, word};
 use super::{Problems, Reach, claims, selector, strategy, template};
+use crate::convert::Kind;
 use crate::json::{at, entries, list, text};
 use crate::{Operation, Request, switches};
+use flotilla_api::messages;
 use flotilla_api::names;
-use flotilla_api::statefulset::messages;
 use flotilla_apimachinery::field::Fault;
 use flotilla_model::set::{IntervalSet, Ordinals, parse_reserved};
 use serde_json::Value;
@@ -69,7 +70,7 @@ fn reserved(set: &Value, problems: &mut Problems) {
     }
 }
 
-fn own_selector(set: &Value, problems: &mut Problems) {
+pub(super) fn own_selector(set: &Value, problems: &mut Problems) {
     let Some(own) = at(set, &["spec", "selector"]) else {
         problems.required("spec.selector", messages::SELECTOR_EMPTY);
         return;
@@ -114,7 +115,7 @@ fn lifecycle(set: &Value, problems: &mut Problems) {
 }
 
 /// Rule 1.1.9, on creation: names of revisions and pods are values of labels.
-pub(super) fn check_name(request: &Request<'_>, set: &Value, problems: &mut Problems) {
+pub(super) fn check_name(request: &Request<'_>, set: &Value, kind: Kind, problems: &mut Problems) {
     let (name, length) = name(request, set);
     let path = if request.name.is_empty() {
         "metadata.generateName"
@@ -126,7 +127,7 @@ pub(super) fn check_name(request: &Request<'_>, set: &Value, problems: &mut Prob
             problems.invalid(path, &Value::from(name), why);
         }
     }
-    if length + HASH_LENGTH > LABEL_LENGTH_MAX {
+    if is_too_long(length) {
         let too_long = Value::from(name);
         problems.add(
             Reach::Field,
@@ -135,6 +136,8 @@ pub(super) fn check_name(request: &Request<'_>, set: &Value, problems: &mut Prob
             &too_long,
             messages::NAME_LENGTH,
         );
+    } else if kind == Kind::CloneSet {
+        // Its pods have names of one length.
     } else if let Some(highest) = highest_ordinal(set).filter(|n| length + 1 + n.to_string().len() > LABEL_LENGTH_MAX) {
         let rule = format!(
             "the pod with ordinal {highest} would have a name of more than {LABEL_LENGTH_MAX} characters; use a shorter name, or lower \
@@ -168,11 +171,16 @@ fn highest_ordinal(set: &Value) -> Option<i64> {
     Some(ordinals.end - 1)
 }
 
+/// Whether the names of revisions do not fit into a label.
+pub(super) const fn is_too_long(length: usize) -> bool {
+    length + HASH_LENGTH > LABEL_LENGTH_MAX
+}
+
 /// What is accepted but probably not meant.
 pub(super) fn warn(request: &Request<'_>, set: &Value, warnings: &mut Vec<String>) {
     const UNORDERED: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "unorderedUpdate"];
     let (name, length) = name(request, set);
-    if request.operation == Operation::Update && length + HASH_LENGTH > LABEL_LENGTH_MAX {
+    if request.operation == Operation::Update && is_too_long(length) {
         warnings.push(format!(
             "metadata.name {name}: {}; pods of this set cannot be created: make a set with a shorter name",
             messages::NAME_LENGTH
@@ -187,6 +195,11 @@ pub(super) fn warn(request: &Request<'_>, set: &Value, warnings: &mut Vec<String
             UNORDERED.join(".")
         ));
     }
+    warn_of_any(set, warnings);
+}
+
+/// The same for every kind that owns pods.
+pub(super) fn warn_of_any(set: &Value, warnings: &mut Vec<String>) {
     if let Some(value) = crate::json::label(set, names::DELETE_PROTECTION_LABEL)
         && !matches!(value, "Always" | "Cascading")
     {

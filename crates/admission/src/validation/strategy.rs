@@ -2,8 +2,8 @@
 
 use super::{Problems, selector};
 use crate::json::{at, list, text};
+use flotilla_api::messages;
 use flotilla_api::names;
-use flotilla_api::statefulset::messages;
 use serde_json::Value;
 
 const ROLLING: &str = "spec.updateStrategy.rollingUpdate";
@@ -89,13 +89,19 @@ pub(super) fn check(set: &Value, problems: &mut Problems) {
             messages::IN_PLACE_GATE,
         );
     }
-    in_place(set, problems);
+    in_place(set, is_budget, messages::PRE_DOWNLOAD_PARALLELISM, problems);
     if let Some(unordered) = at(rolling, &["unorderedUpdate"]) {
         if !is_parallel(set) {
             let path = format!("{ROLLING}.unorderedUpdate");
             problems.unfit(path, unordered, messages::UNORDERED_PARALLEL);
         }
-        priority(unordered, problems);
+        if let Some(strategy) = at(unordered, &["priorityStrategy"]) {
+            priority(
+                &format!("{ROLLING}.unorderedUpdate.priorityStrategy"),
+                strategy,
+                problems,
+            );
+        }
     }
 }
 
@@ -105,7 +111,8 @@ fn has_in_place_gate(set: &Value) -> bool {
         .any(|gate| text(gate, &["conditionType"]) == names::IN_PLACE_UPDATE_READY)
 }
 
-fn in_place(set: &Value, problems: &mut Problems) {
+/// Checks `inPlaceUpdateStrategy`, with what a parallelism may be.
+pub(super) fn in_place(set: &Value, is_parallelism: fn(&Value) -> bool, rule: &'static str, problems: &mut Problems) {
     let at_strategy = |field| {
         [
             "spec",
@@ -124,19 +131,16 @@ fn in_place(set: &Value, problems: &mut Problems) {
         number(set, &at_strategy(field), (0, most), problems);
     }
     let path = at_strategy("imagePreDownloadParallelism");
-    if let Some(value) = at(set, &path).filter(|value| !is_budget(value)) {
-        problems.invalid(path.join("."), value, messages::PRE_DOWNLOAD_PARALLELISM);
+    if let Some(value) = at(set, &path).filter(|value| !is_parallelism(value)) {
+        problems.invalid(path.join("."), value, rule);
     }
 }
 
-fn priority(unordered: &Value, problems: &mut Problems) {
-    let Some(strategy) = at(unordered, &["priorityStrategy"]) else {
-        return;
-    };
-    let path = format!("{ROLLING}.unorderedUpdate.priorityStrategy");
+/// Checks a priorityStrategy at this path.
+pub(super) fn priority(path: &str, strategy: &Value, problems: &mut Problems) {
     let (order, weight) = (list(strategy, &["orderPriority"]), list(strategy, &["weightPriority"]));
     if !order.is_empty() && !weight.is_empty() {
-        problems.invalid(path.as_str(), strategy, messages::PRIORITY_ONE_OF);
+        problems.invalid(path, strategy, messages::PRIORITY_ONE_OF);
     }
     for (index, term) in order.iter().enumerate() {
         if text(term, &["orderedKey"]).is_empty() {

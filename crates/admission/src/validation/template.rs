@@ -7,7 +7,7 @@
 
 use super::{Problems, selector};
 use crate::json::{at, entries, list, text};
-use flotilla_api::statefulset::messages;
+use flotilla_api::messages;
 use flotilla_apimachinery::field::Fault;
 use flotilla_apimachinery::names;
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use super::{Problems, claims, in_place};
 use crate::json::{at, text};
 use crate::{Memory, Request};
-use flotilla_api::statefulset::messages;
+use flotilla_api::messages;
 use serde_json::{Value, json};
 
 /// How a field of a set's spec is compared.
@@ -36,7 +36,7 @@ pub(super) fn check(
 }
 
 /// A selector without parts that are absent in other words.
-fn selector(set: &Value, field: &str) -> Value {
+pub(super) fn selector(set: &Value, field: &str) -> Value {
     let mut meant = at(set, &["spec", field]).cloned().unwrap_or_default();
     if let Some(parts) = meant.as_object_mut() {
         parts.retain(|_, part| !(part.is_null() || part == &json!({}) || part == &json!([])));

@@ -116,7 +116,7 @@ fn conversion_is_all_or_nothing_and_keeps_the_order() {
     assert!(converted.iter().all(|o| o["apiVersion"] == ALPHA));
     assert_eq!(convert(&[], BETA), Ok(vec![]));
     for (bad, desired) in [
-        (with(set(), &[("/kind", json!("CloneSet"))]), ALPHA),
+        (with(set(), &[("/kind", json!("DaemonSet"))]), ALPHA),
         (named("x", "apps/v1"), ALPHA),
         (named("x", "apps.kruise.io/v2"), ALPHA),
         (set(), "apps.kruise.io/v2"),

@@ -2,6 +2,9 @@
 
 #[path = "../../../../e2e/tests/behaviour/cases.rs"]
 mod cases;
+#[path = "../../../../e2e/tests/cloneset/cases.rs"]
+mod clone_cases;
+mod cloneset;
 mod conversion;
 mod defaults;
 mod generate;

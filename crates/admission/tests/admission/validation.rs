@@ -391,7 +391,7 @@ fn other_kinds_and_exempt_objects_pass() {
             bad.clone(),
             &[("/metadata/labels", json!({"flotilla.rs/webhooks": "ignore"}))],
         ),
-        with(bad.clone(), &[("/kind", json!("CloneSet"))]),
+        with(bad.clone(), &[("/kind", json!("DaemonSet"))]),
         with(bad.clone(), &[("/apiVersion", json!("apps/v1"))]),
     ] {
         let reply = validate(&request(Some(&object), None), &World::default());

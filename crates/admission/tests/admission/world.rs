@@ -1,6 +1,6 @@
 //! Requests, and a process that knows what a test tells it.
 
-use flotilla_admission::{Found, Memory, Operation, Reply, Request, RevisionInUse, Verdict, apply};
+use flotilla_admission::{Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, Verdict, apply};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -13,6 +13,7 @@ pub(crate) struct World {
     pub(crate) claims: usize,
     pub(crate) objects: usize,
     pub(crate) revisions: Vec<RevisionInUse>,
+    pub(crate) named: BTreeMap<&'static str, NamedPod>,
 }
 
 impl Memory for World {
@@ -40,6 +41,14 @@ impl Memory for World {
 
     fn revisions_in_use(&self, _: &str, _: &str) -> Option<Vec<RevisionInUse>> {
         Some(self.revisions.clone())
+    }
+
+    fn named_pod(&self, _: &str, pod: &str, _: &str) -> Found<NamedPod> {
+        match self.named.get(pod) {
+            Some(found) => Found::Is(*found),
+            None if pod.starts_with("young") => Found::Unknown,
+            None => Found::Missing,
+        }
     }
 }
 

@@ -1,40 +1,11 @@
-//! Rules about Advanced StatefulSets that the API server checks (specification 1.1.9, 7.3 and 7.4). What CEL cannot express is listed
-//! in ARCHITECTURE.md.
+//! Rules about Advanced StatefulSets that the API server checks beside those that kinds share (specification 7.3 and 7.4). What CEL
+//! cannot express is listed in ARCHITECTURE.md.
 
-use super::messages;
-use crate::crd::{Check, Rule};
-
-const fn always(path: &'static str, rule: &'static str, message: &'static str) -> Rule {
-    Rule {
-        path,
-        check: Check::Always(rule),
-        message,
-        field: None,
-    }
-}
-
-const fn across(field: &'static str, rule: &'static str, message: &'static str) -> Rule {
-    Rule {
-        path: "spec",
-        check: Check::Ratcheting(rule),
-        message,
-        field: Some(field),
-    }
-}
-
-const fn on_update(field: &'static str, rule: &'static str, message: &'static str) -> Rule {
-    Rule {
-        path: "spec",
-        check: Check::OnUpdate(rule),
-        message,
-        field: Some(field),
-    }
-}
+use crate::crd::Rule;
+use crate::messages;
+use crate::rules::{NOT_EMPTY, WELL_FORMED, across, always, on_update};
 
 const POSITIVE: &str = "type(self) == int ? self >= 1 : self.matches('^0*(100|[1-9][0-9]?)%$')";
-const NOT_EMPTY: &str = "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)";
-const WELL_FORMED: &str = "!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] \
-    ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))";
 const HOOK_HAS_MARKS: &str = "(has(self.labelsHandler) && size(self.labelsHandler) > 0) \
     || (has(self.finalizersHandler) && size(self.finalizersHandler) > 0)";
 const HOOK_LABELS: &str =
@@ -45,12 +16,6 @@ const RETENTION: &str = "self in ['', 'Retain', 'Delete']";
 
 /// In the order of the specification.
 pub(crate) const RULES: &[Rule] = &[
-    Rule {
-        path: "",
-        check: Check::OnCreate("size(self.metadata.name) <= 52"),
-        message: messages::NAME_LENGTH,
-        field: None,
-    },
     always(
         "spec.podManagementPolicy",
         "self in ['', 'OrderedReady', 'Parallel']",
@@ -145,44 +110,6 @@ pub(crate) const RULES: &[Rule] = &[
         RETENTION,
         messages::WHEN_SCALED,
     ),
-    always("spec.selector", NOT_EMPTY, messages::SELECTOR_EMPTY),
-    always("spec.selector", WELL_FORMED, messages::OPERATORS),
-    across(
-        ".selector",
-        "(!has($.selector.matchLabels) || $.selector.matchLabels.all(k, has($.template.metadata) && has($.template.metadata.labels) \
-         && k in $.template.metadata.labels && $.template.metadata.labels[k] == $.selector.matchLabels[k])) \
-         && (!has($.selector.matchExpressions) || $.selector.matchExpressions.all(e, \
-         has($.template.metadata) && has($.template.metadata.labels) && e.key in $.template.metadata.labels \
-         ? (e.operator == 'In' ? has(e.values) && $.template.metadata.labels[e.key] in e.values \
-            : e.operator == 'NotIn' ? !has(e.values) || !($.template.metadata.labels[e.key] in e.values) : e.operator == 'Exists') \
-         : e.operator in ['NotIn', 'DoesNotExist']))",
-        messages::SELECTOR_MATCHES,
-    ),
-    always(
-        "spec.template.metadata.labels",
-        "self.all(k, !format.qualifiedName().validate(k).hasValue())",
-        messages::TEMPLATE_LABELS,
-    ),
-    always(
-        "spec.template.metadata.annotations",
-        "self.all(k, !format.qualifiedName().validate(k.lowerAscii()).hasValue())",
-        messages::TEMPLATE_ANNOTATIONS,
-    ),
-    always(
-        "spec.template.spec",
-        "self.?restartPolicy.orValue('') in ['', 'Always']",
-        messages::RESTART_POLICY,
-    ),
-    always(
-        "spec.template.spec",
-        "!has(self.activeDeadlineSeconds)",
-        messages::ACTIVE_DEADLINE,
-    ),
-    always(
-        "spec.template.spec",
-        "size(self.?containers.orValue([])) > 0",
-        messages::CONTAINERS,
-    ),
     always("spec.lifecycle.preDelete", HOOK_HAS_MARKS, messages::HOOK_MARKS),
     always("spec.lifecycle.preDelete", HOOK_LABELS, messages::HOOK_LABELS),
     always("spec.lifecycle.preDelete", HOOK_FINALIZERS, messages::HOOK_FINALIZERS),
@@ -210,22 +137,11 @@ pub(crate) const RULES: &[Rule] = &[
         messages::CLAIM_UPDATE_TYPE,
     ),
     always(
-        "spec.volumeClaimTemplates",
-        "self.all(t, has(t.metadata) && has(t.metadata.name) && t.metadata.name != '' \
-         && self.exists_one(u, has(u.metadata) && has(u.metadata.name) && u.metadata.name == t.metadata.name))",
-        messages::CLAIM_NAMES,
-    ),
-    always(
         "spec.specialPodsSelectors[]",
         NOT_EMPTY,
         messages::SPECIAL_SELECTOR_EMPTY,
     ),
     always("spec.specialPodsSelectors[]", WELL_FORMED, messages::OPERATORS),
-    on_update(
-        ".selector",
-        "self.selector == oldSelf.selector",
-        messages::SELECTOR_FIXED,
-    ),
     on_update(
         ".serviceName",
         "(has(self.serviceName) ? self.serviceName : '') == (has(oldSelf.serviceName) ? oldSelf.serviceName : '')",

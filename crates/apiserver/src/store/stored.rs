@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct StoreId(pub(crate) u16);
 
 /// The kinds that managers read or write, in the order of their places.
-const WATCHED: [Resource; 9] = [
+const WATCHED: [Resource; 11] = [
     Resource::Pods,
     Resource::Claims,
     Resource::Revisions,
@@ -23,6 +23,8 @@ const WATCHED: [Resource; 9] = [
     Resource::Leases,
     Resource::Events,
     Resource::ConfigMaps,
+    Resource::CloneSets,
+    Resource::Nodes,
 ];
 
 impl StoreId {
@@ -47,6 +49,8 @@ impl From<Resource> for StoreId {
             Resource::Leases => 6,
             Resource::Events => 7,
             Resource::ConfigMaps => 8,
+            Resource::CloneSets => 9,
+            Resource::Nodes => 10,
         })
     }
 }

@@ -35,7 +35,9 @@ impl Server {
     pub fn create(&mut self, actor: Actor, resource: impl Into<StoreId>, mut value: Value) -> Result<Stored, Status> {
         let resource = resource.into();
         match resource.watched() {
-            Some(Resource::NativeSets | Resource::AdvancedSets) => value["status"] = json!({"replicas": 0}),
+            Some(Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets) => {
+                value["status"] = json!({"replicas": 0});
+            }
             Some(Resource::Claims) => {
                 value["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
                 value["status"] = json!({"phase": "Pending"});
@@ -362,7 +364,7 @@ impl Server {
 
     fn has_generation(&self, resource: StoreId) -> bool {
         match resource.watched() {
-            Some(Resource::NativeSets | Resource::AdvancedSets | Resource::Pods) => true,
+            Some(Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets | Resource::Pods) => true,
             Some(_) => false,
             None => self.types.of_store(resource).is_some_and(|info| info.has_generation),
         }
@@ -370,7 +372,14 @@ impl Server {
 
     fn has_status(&self, resource: StoreId) -> bool {
         match resource.watched() {
-            Some(Resource::NativeSets | Resource::AdvancedSets | Resource::Pods | Resource::Claims) => true,
+            Some(
+                Resource::NativeSets
+                | Resource::AdvancedSets
+                | Resource::CloneSets
+                | Resource::Nodes
+                | Resource::Pods
+                | Resource::Claims,
+            ) => true,
             Some(_) => false,
             None => self.types.of_store(resource).is_some_and(|info| info.has_status),
         }

@@ -1,7 +1,7 @@
 //! Taking and letting go of objects: patches of `metadata.ownerReferences` (rules 1.1.7 and 1.2).
 
 use flotilla_model::decision::PatchKind;
-use flotilla_model::{Command, Guard, Meta, ObjectKey, OwnerRef, Report, Resource, Uid};
+use flotilla_model::{Command, Guard, Labels, Meta, ObjectKey, OwnerRef, PodRecord, Report, Resource, Selector, Uid};
 use serde_json::json;
 
 /// The controller reference to an owner, as it stands in what it owns.
@@ -49,5 +49,41 @@ pub fn release(resource: Resource, object: &Meta, owner: &Uid) -> Command {
         resource_version: None,
         guard: None,
         report: Report::Silent,
+    }
+}
+
+/// Pods of one set share their labels, so one answer of the selector serves many.
+pub struct SelectorMemo<'s> {
+    selector: &'s Selector,
+    last: Option<(Labels, bool)>,
+    by_name: bool,
+}
+
+impl<'s> SelectorMemo<'s> {
+    /// For the pods of a set with this selector.
+    pub fn new(selector: &'s Selector) -> Self {
+        use flotilla_api::names::{INSTANCE_ID_LABEL, POD_INDEX_LABEL, POD_NAME_LABEL};
+        SelectorMemo {
+            selector,
+            last: None,
+            by_name: [POD_NAME_LABEL, POD_INDEX_LABEL, INSTANCE_ID_LABEL]
+                .iter()
+                .any(|key| selector.mentions(key)),
+        }
+    }
+
+    /// Whether it selects a pod.
+    pub fn matches(&mut self, pod: &PodRecord) -> bool {
+        if self.by_name {
+            return self.selector.matches(|key| pod.label(key));
+        }
+        if let Some((labels, answer)) = &self.last
+            && labels.is_same(&pod.meta.labels)
+        {
+            return *answer;
+        }
+        let answer = self.selector.matches(|key| pod.label(key));
+        self.last = Some((pod.meta.labels.clone(), answer));
+        answer
     }
 }

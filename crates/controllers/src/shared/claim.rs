@@ -2,8 +2,11 @@
 
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::set::ClaimTemplate;
-use flotilla_model::{ClaimRecord, Command, ObjectKey, OwnerRef, Report, Resource, Selector, Uid};
+use flotilla_model::{
+    ClaimRecord, Command, ObjectKey, OwnerRef, Report, Resource, RevisionRecord, Selector, SetKind, Uid,
+};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The name of the claim that a template gives a pod.
@@ -12,10 +15,20 @@ pub fn claim_name(template: &ClaimTemplate, pod: &str) -> String {
 }
 
 /// Creates the claim of a template for a pod: the template, with the name, the set's namespace, and the selector's labels over its
-/// own (rule 1.4.1).
-pub fn create(template: &ClaimTemplate, key: ObjectKey, selector: &Selector, owner: Option<&OwnerRef>) -> Command {
+/// own (rule 1.4.1), and `more_labels` over these.
+pub fn create(
+    template: &ClaimTemplate,
+    key: ObjectKey,
+    selector: &Selector,
+    more_labels: &[(&str, &str)],
+    owner: Option<&OwnerRef>,
+) -> Command {
+    let mut labels = labels(template, selector);
+    for (key, value) in more_labels {
+        labels[*key] = json!(value);
+    }
     let mut body = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {
-        "name": key.name.as_str(), "namespace": &*key.namespace, "labels": labels(template, selector),
+        "name": key.name.as_str(), "namespace": &*key.namespace, "labels": labels,
     }});
     if let Some(annotations) = template.body.pointer("/metadata/annotations").filter(|a| !a.is_null()) {
         body["metadata"]["annotations"] = annotations.clone();
@@ -34,6 +47,52 @@ pub fn create(template: &ClaimTemplate, key: ObjectKey, selector: &Selector, own
         guard: None,
         report: Report::Create,
     }
+}
+
+/// The claim templates that pods of a revision use. Of an old revision: our record of its time, or else those of today's that its
+/// template mounts (rule 8.6); native sets have no such record.
+pub fn templates_of<'t>(
+    kind: SetKind,
+    today: &'t [ClaimTemplate],
+    revision: &RevisionRecord,
+    update: &RevisionRecord,
+) -> Cow<'t, [ClaimTemplate]> {
+    if today.is_empty() && revision.claim_templates.is_none() || revision.meta.uid == update.meta.uid {
+        return Cow::Borrowed(today);
+    }
+    match &revision.claim_templates {
+        Some(record) => Cow::Owned(recorded(record)),
+        None if kind == SetKind::Native => Cow::Borrowed(today),
+        None => {
+            let mounted = mounts(revision.template.as_deref().unwrap_or(&Value::Null));
+            Cow::Owned(today.iter().filter(|t| mounted.contains(&&*t.name)).cloned().collect())
+        }
+    }
+}
+
+/// Claim templates from our record on a revision.
+fn recorded(record: &Value) -> Vec<ClaimTemplate> {
+    record
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(ClaimTemplate::from_json)
+        .collect()
+}
+
+/// Names of the volumes that containers of a template use.
+pub fn mounts(template: &Value) -> Vec<&str> {
+    let mut names = Vec::new();
+    for list in ["containers", "initContainers"] {
+        let containers = template.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
+        for container in containers.into_iter().flatten() {
+            for uses in ["volumeMounts", "volumeDevices"] {
+                let used = container.get(uses).and_then(Value::as_array).into_iter().flatten();
+                names.extend(used.filter_map(|m| m.get("name").and_then(Value::as_str)));
+            }
+        }
+    }
+    names
 }
 
 /// Labels of a claim made from a template.

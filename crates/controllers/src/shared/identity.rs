@@ -1,4 +1,6 @@
-//! Names of pods that carry an ordinal (rule 1.3).
+//! Names of pods that carry an ordinal (rule 1.3), or an id (rule 15.1 of CloneSets).
+
+use flotilla_model::Uid;
 
 /// What a pod's name says to a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,29 @@ pub fn membership(set: &str, pod: &str) -> Membership {
 /// The name of the pod of a slot.
 pub fn pod_name(set: &str, ordinal: i64) -> String {
     format!("{set}-{ordinal}")
+}
+
+/// How many letters tell the pods of a CloneSet apart.
+pub const ID_LENGTH: usize = 5;
+/// Letters and digits that make no words and are not mistaken for one another.
+const ID_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The `n`th of the ids that a pass may give to new pods (rule 15.1 of CloneSets): the same for the same set and number of the pass.
+pub fn instance_id(owner: &Uid, entropy: u64, n: u64) -> String {
+    let seed = owner.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    // The finaliser of SplitMix64, which turns neighbours into strangers.
+    let mut bits = seed ^ entropy.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^= bits >> 31;
+    let letter = |bits: &mut u64| {
+        let letter = ID_LETTERS[(*bits % 27) as usize];
+        *bits /= 27;
+        char::from(letter)
+    };
+    (0..ID_LENGTH).map(|_| letter(&mut bits)).collect()
 }
 
 /// The number at the end of a text, 0 if there is none (rule 3.2, orderPriority).

@@ -5,8 +5,9 @@
 //! business of the user's own controller, never ours.
 
 use flotilla_api::names;
-use flotilla_model::PodRecord;
+use flotilla_model::records::PodDetail;
 use flotilla_model::set::{Hook, Lifecycle};
+use flotilla_model::{PodRecord, Timestamp};
 use serde_json::{Value, json};
 
 /// Label `lifecycle.apps.kruise.io/state`.
@@ -133,6 +134,11 @@ pub fn back_to_normal(lifecycle: &Lifecycle, pod: &PodRecord) -> State {
     } else {
         State::PreparingNormal
     }
+}
+
+/// Since when a pod has been in its lifecycle state.
+pub(crate) fn since_state(detail: &PodDetail) -> Option<Timestamp> {
+    detail.annotations.get(names::LIFECYCLE_TIMESTAMP)?.parse().ok()
 }
 
 /// A patch of `metadata` that sets the state and when it changed.

@@ -5,12 +5,16 @@ use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{Digest, canonical, encoded, payload, revision_hash, revision_name};
-use flotilla_model::{Command, Labels, ObjectKey, OwnerRef, Report, Resource, RevisionRecord, Uid};
+use flotilla_model::{
+    Command, Labels, ObjectKey, OwnerRef, Reader, Report, Resource, RevisionRecord, SetKind, SetRecord, Uid,
+};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Longest value of a label.
+const LONGEST_LABEL: usize = 63;
 /// How many colliding names are tried in one pass.
 const MOST_COLLISIONS: i32 = 64;
 /// Kubernetes refuses an object whose annotations hold more bytes than this; our own record is left out rather.
@@ -33,6 +37,8 @@ pub struct Owner<'a> {
     pub annotations: &'a Value,
     /// Claim templates to record beside the template, if there are any.
     pub claim_templates: &'a [ClaimTemplate],
+    /// The hash of these, for kinds that record it beside them (rule 12.4 of CloneSets).
+    pub claim_hash: Option<&'a str>,
     /// `status.currentRevision`.
     pub current: &'a str,
     /// `status.collisionCount`.
@@ -61,6 +67,19 @@ pub struct Revisions {
     pub leaving: Option<Arc<RevisionRecord>>,
     /// Adoption, renumbering or creation, to be done before anything that needs the update revision.
     pub commands: Vec<Command>,
+}
+
+/// Revisions that are the set's or may become so: those that match its selector (rule 1.1.5 step 1).
+pub fn candidates(set: &SetRecord, reader: &dyn Reader) -> Vec<Arc<RevisionRecord>> {
+    let own = reader.revisions_of(&set.meta.uid).iter();
+    let orphans = reader
+        .orphan_revisions(&set.meta.key.namespace)
+        .iter()
+        .filter(|_| !set.is_deleted());
+    own.chain(orphans)
+        .filter(|r| selects(&set.spec.selector, &r.meta.labels))
+        .cloned()
+        .collect()
 }
 
 /// Finds the update and the current revision among `candidates` (those of the owner, and orphans that match its selector), and says
@@ -217,12 +236,46 @@ fn data(owner: &Owner<'_>) -> Value {
     }
 }
 
+/// What the record of claim templates on a revision says.
+fn claims_recorded(templates: &[ClaimTemplate]) -> Value {
+    templates.iter().map(|t| (*t.body).clone()).collect()
+}
+
+/// Writes anew which claim templates there are while this is the update revision, if that has changed (rules 12.4 and 12.5 of CloneSets). A
+/// revision that has no hash, or that says the same by its hash alone, is left as its author made it.
+pub fn refresh_claims(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
+    let (known, hash) = (update.claim_hash.as_deref()?, owner.claim_hash?);
+    let record = claims_recorded(owner.claim_templates);
+    let is_recorded = update.claim_templates.as_ref().is_none_or(|known| **known == record);
+    if known == hash && is_recorded {
+        return None;
+    }
+    let mut annotations = json!({names::CLAIM_TEMPLATES_HASH: hash});
+    let text = canonical(&record);
+    if text.len() <= MOST_ANNOTATION_BYTES / 2 {
+        annotations[names::CLAIM_TEMPLATES] = json!(text);
+    }
+    Some(Command::Patch {
+        resource: Resource::Revisions,
+        key: update.meta.key.clone(),
+        uid: update.meta.uid.clone(),
+        subresource: None,
+        kind: PatchKind::Merge,
+        body: json!({"metadata": {"annotations": annotations}}),
+        resource_version: None,
+        guard: None,
+        report: Report::Silent,
+    })
+}
+
 /// The owner's annotations, and our record of the claim templates where there is room for it.
 fn annotations(owner: &Owner<'_>) -> Value {
     let mut annotations = owner.annotations.as_object().cloned().unwrap_or_else(Map::new);
+    if let Some(hash) = owner.claim_hash {
+        annotations.insert(names::CLAIM_TEMPLATES_HASH.to_owned(), json!(hash));
+    }
     if !owner.claim_templates.is_empty() {
-        let bodies: Vec<&Value> = owner.claim_templates.iter().map(|t| &*t.body).collect();
-        let record = canonical(&json!(bodies));
+        let record = canonical(&claims_recorded(owner.claim_templates));
         let used: usize = annotations
             .iter()
             .map(|(k, v)| k.len() + v.as_str().map_or(0, str::len))
@@ -264,6 +317,30 @@ fn delete(revision: &RevisionRecord) -> Command {
         resource_version: None,
         report: Report::Silent,
     }
+}
+
+/// The part of a revision's name that tells it from others of its set: what stands behind the last dash.
+pub fn short(name: &str) -> &str {
+    name.rsplit_once('-').map_or(name, |(_, hash)| hash)
+}
+
+/// Whether the label of a pod names this revision: in full, or by its hash alone (rule 3.6, and 12.6 of CloneSets).
+pub fn is_named(revision: &RevisionRecord, label: &str) -> bool {
+    revision.name() == label || !label.is_empty() && short(revision.name()) == short(label)
+}
+
+/// What the label of a pod of this revision says, and all labels of it that depend on the revision. A name that is too long for a label is
+/// cut to its hash in a CloneSet, whose readers accept that; a StatefulSet has no such readers (rule 1.1.9, and 6 of CloneSets).
+pub fn labels(kind: SetKind, revision: &RevisionRecord) -> (String, Value) {
+    let name = match kind {
+        SetKind::Clone if revision.name().len() > LONGEST_LABEL => short(revision.name()),
+        _ => revision.name(),
+    };
+    let mut labels = json!({names::REVISION_LABEL: name});
+    if kind == SetKind::Clone {
+        labels[names::TEMPLATE_HASH_LABEL] = json!(short(name));
+    }
+    (name.to_owned(), labels)
 }
 
 /// Whether labels of a revision satisfy a selector.

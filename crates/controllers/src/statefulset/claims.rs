@@ -24,21 +24,10 @@ pub(super) enum Growth {
 }
 
 impl Plan<'_> {
-    /// The claim templates that pods of a revision use. Of an old revision: our record of its time, or else those of today's that
-    /// its template mounts (rule 8.6).
+    /// The claim templates that pods of a revision use (rule 8.6).
     pub(super) fn claim_templates_of(&self, revision: &RevisionRecord) -> Cow<'_, [ClaimTemplate]> {
-        let today = &self.view.set.spec.claim_templates;
-        if today.is_empty() && revision.claim_templates.is_none() || revision.meta.uid == self.update.meta.uid {
-            return Cow::Borrowed(today);
-        }
-        match &revision.claim_templates {
-            Some(record) => Cow::Owned(recorded(record)),
-            None if self.is_advanced() => {
-                let mounted = mounts(revision.template.as_deref().unwrap_or(&Value::Null));
-                Cow::Owned(today.iter().filter(|t| mounted.contains(&&*t.name)).cloned().collect())
-            }
-            None => Cow::Borrowed(today),
-        }
+        let set = &self.view.set;
+        claim::templates_of(set.kind, &set.spec.claim_templates, revision, &self.pass.update)
     }
 
     /// Marks pods whose volumes do not match the claim templates. They are not patched, which the API server would refuse, but made
@@ -77,7 +66,15 @@ impl Plan<'_> {
         let missing = mounted.filter(|t| view.claim(&claim::claim_name(t, pod.name())).is_none());
         let owner = spec.retention.delete_with_set.then_some(&view.owner);
         missing
-            .map(|t| claim::create(t, self.key(&claim::claim_name(t, pod.name())), &spec.selector, owner))
+            .map(|t| {
+                claim::create(
+                    t,
+                    self.key(&claim::claim_name(t, pod.name())),
+                    &spec.selector,
+                    &[],
+                    owner,
+                )
+            })
             .collect()
     }
 
@@ -117,9 +114,10 @@ impl Plan<'_> {
                 commands.extend(self.keep_claim(found, pod.name(), Some(pod), condemned));
             }
         }
-        if !commands.is_empty() && !self.is_backing_off(ordinal, pod.name()) {
+        if !commands.is_empty() && !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
             let scope = Scope::Slot(ordinal);
-            self.stages
+            self.pass
+                .stages
                 .claims
                 .extend(commands.into_iter().map(|command| ScopedCommand {
                     scope: scope.clone(),
@@ -141,7 +139,9 @@ impl Plan<'_> {
             };
             let ordinal = slot.ordinal;
             self.keep_claims_of(ordinal, &pod, false);
-            if view.set.spec.switches.propagate_claim_labels && !self.is_backing_off(ordinal, pod.name()) {
+            if view.set.spec.switches.propagate_claim_labels
+                && !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name())
+            {
                 self.relabel_claims(ordinal, &pod);
             }
         }
@@ -154,7 +154,7 @@ impl Plan<'_> {
                 .claim(&claim::claim_name(template, pod.name()))
                 .filter(|c| c.meta.deleted.is_none());
             if let Some(command) = found.and_then(|c| claim::relabel(c, template, &view.set.spec.selector)) {
-                self.stages.claims.push(ScopedCommand {
+                self.pass.stages.claims.push(ScopedCommand {
                     scope: Scope::Slot(ordinal),
                     command,
                 });
@@ -182,7 +182,7 @@ impl Plan<'_> {
                 Fit::Compatible
                     if claim::is_expanded(&found) || !found.is_bound || found.resize_pending_since.is_some() => {}
                 Fit::Compatible => {
-                    self.wait(name, WaitCause::ClaimExpanding, None);
+                    self.pass.wait(name, WaitCause::ClaimExpanding, None);
                     return Growth::Waiting;
                 }
                 Fit::TooSmall => match self.expansion_obstacle(&found) {
@@ -229,39 +229,14 @@ impl Plan<'_> {
     }
 
     fn cannot_grow(&mut self, claim: String, difference: String) -> Growth {
-        self.event_once(
+        self.pass.event_once(
             true,
             "FailedUpdatePVC",
             format!("claim {claim} cannot follow its template: {difference}"),
         );
-        self.wait(claim, WaitCause::ClaimIncompatible { difference }, None);
+        self.pass.wait(claim, WaitCause::ClaimIncompatible { difference }, None);
         Growth::Waiting
     }
-}
-
-/// Claim templates from our record on a revision.
-fn recorded(record: &Value) -> Vec<ClaimTemplate> {
-    record
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(ClaimTemplate::from_json)
-        .collect()
-}
-
-/// Names of the volumes that containers of a template use.
-fn mounts(template: &Value) -> Vec<&str> {
-    let mut names = Vec::new();
-    for list in ["containers", "initContainers"] {
-        let containers = template.pointer(&format!("/spec/{list}")).and_then(Value::as_array);
-        for container in containers.into_iter().flatten() {
-            for uses in ["volumeMounts", "volumeDevices"] {
-                let used = container.get(uses).and_then(Value::as_array).into_iter().flatten();
-                names.extend(used.filter_map(|m| m.get("name").and_then(Value::as_str)));
-            }
-        }
-    }
-    names
 }
 
 /// Whether the pod template itself has this volume, with a claim that happens to be named like one made from a claim template.

@@ -5,8 +5,8 @@
 //! once; slots that our own update emptied are the update budget's business.
 
 use super::plan::{Plan, Slot};
-use super::pod::Health;
 use crate::shared::budget::Budget;
+use crate::shared::health::Health;
 use crate::shared::inplace::state::whole_seconds;
 use crate::shared::{claim, lifecycle};
 use flotilla_api::names;
@@ -61,7 +61,7 @@ impl Plan<'_> {
                     health => {
                         let pod = occupant.pod.clone();
                         if !health.is_available() {
-                            self.wait_for(&pod, health);
+                            self.pass.wait_for(&pod, health);
                         }
                         self.repair(index);
                         !health.is_available()
@@ -86,7 +86,7 @@ impl Plan<'_> {
             let cause = WaitCause::Order {
                 behind: self.name(self.slots[index].ordinal),
             };
-            self.wait(self.name(ordinal), cause, None);
+            self.pass.wait(self.name(ordinal), cause, None);
         }
     }
 
@@ -94,11 +94,12 @@ impl Plan<'_> {
     fn charge_starting(&self, budget: &mut Budget) {
         let name = |slot: &Slot| self.name(slot.ordinal);
         // A pod that leaves after it was up is no start, even if the hints that said so are lost.
-        let is_leaving = |o: &super::plan::Occupant| o.health == Health::Terminating && o.pod.has_been_ready;
+        let is_leaving =
+            |o: &crate::shared::occupant::Occupant| o.health == Health::Terminating && o.pod.has_been_ready;
         let starting = self.slots.iter().filter(|s| {
             s.occupant.as_ref().is_some_and(|o| !is_leaving(o))
                 && !s.is_available()
-                && !self.hints.held.contains(s.ordinal)
+                && !self.pass.hints.held.contains(s.ordinal)
         });
         starting.for_each(|slot| budget.charge(|| name(slot)));
     }
@@ -111,12 +112,12 @@ impl Plan<'_> {
         let ordinal = self.slots[index].ordinal;
         match occupant.health {
             Health::Ended => {
-                let known = self.hints.starts.get(&ordinal);
+                let known = self.pass.hints.starts.get(&ordinal);
                 if let Some(starts) = Starts::follow(known, occupant.pod.meta.created, self.view.now) {
-                    self.hints.starts.insert(ordinal, starts);
+                    self.pass.hints.starts.insert(ordinal, starts);
                 }
             }
-            Health::Available if !self.hints.starts.is_empty() => {
+            Health::Available if !self.pass.hints.starts.is_empty() => {
                 let since = occupant
                     .pod
                     .ready
@@ -124,7 +125,7 @@ impl Plan<'_> {
                     .unwrap_or(self.view.now)
                     .max(self.view.observing_since);
                 if Starts::is_forgiven(self.view.now.since(since)) {
-                    self.hints.starts.remove(&ordinal);
+                    self.pass.hints.starts.remove(&ordinal);
                 }
             }
             _ => {}
@@ -139,7 +140,7 @@ impl Plan<'_> {
         };
         let pod = occupant.pod.clone();
         if pod.is_terminating() {
-            self.wait_for(&pod, Health::Terminating);
+            self.pass.wait_for(&pod, Health::Terminating);
             return;
         }
         if self.view.set.spec.is_stopped(Area::Scale) {
@@ -164,25 +165,26 @@ impl Plan<'_> {
             return;
         };
         if let Some(budget) = budget
-            && !self.hints.held.contains(ordinal)
+            && !self.pass.hints.held.contains(ordinal)
             && !budget.take(|| name.clone())
         {
             let cause = WaitCause::ScaleBudget {
                 budget: budget.limit(),
                 used_by: budget.used_by(),
             };
-            self.wait(name, cause, None);
+            self.pass.wait(name, cause, None);
             return;
         }
         let scope = Scope::Slot(ordinal);
-        self.stages
+        self.pass
+            .stages
             .claims
             .extend(claims.into_iter().map(|command| ScopedCommand {
                 scope: scope.clone(),
                 command,
             }));
         let command = self.create_pod(ordinal, name, revision);
-        self.stages.create.push(ScopedCommand { scope, command });
+        self.pass.stages.create.push(ScopedCommand { scope, command });
     }
 
     /// Whether something else than a claim keeps the slot empty for now.
@@ -200,37 +202,40 @@ impl Plan<'_> {
             if let Some(since) = stranger.meta.deleted {
                 // Whoever it belonged to, the name will be free.
                 let node = stranger.node.as_deref().map(str::to_owned);
-                self.wait(name.to_owned(), WaitCause::PodTerminating { node }, Some(since));
+                self.pass
+                    .wait(name.to_owned(), WaitCause::PodTerminating { node }, Some(since));
                 return true;
             }
             let owner = stranger.meta.controller().map(|o| format!("{} {}", o.kind, o.name));
             let since = stranger.meta.created;
-            self.wait(name.to_owned(), WaitCause::NameTaken { owner }, Some(since));
+            self.pass
+                .wait(name.to_owned(), WaitCause::NameTaken { owner }, Some(since));
             return true;
         }
-        if self.is_recreating() && revision.meta.uid == self.update.meta.uid {
+        if self.is_recreating() && revision.meta.uid == self.pass.update.meta.uid {
             let left = self.old_pods();
             if left > 0 {
-                self.wait(name.to_owned(), WaitCause::OldPodsRemain { left }, None);
+                self.pass.wait(name.to_owned(), WaitCause::OldPodsRemain { left }, None);
                 return true;
             }
         }
         if let Some(starts) = self
+            .pass
             .hints
             .starts
             .get(&ordinal)
             .copied()
             .filter(|s| s.retry_at > self.view.now)
         {
-            self.wake_within(starts.retry_at.since(self.view.now));
+            self.pass.wake_within(starts.retry_at.since(self.view.now));
             let cause = WaitCause::StartBackOff {
                 failed: starts.failed,
                 retry_at: starts.retry_at,
             };
-            self.wait(name.to_owned(), cause, Some(starts.last_created));
+            self.pass.wait(name.to_owned(), cause, Some(starts.last_created));
             return true;
         }
-        self.is_backing_off(ordinal, name)
+        self.pass.is_backing_off(&Scope::Slot(ordinal), name)
     }
 
     /// How many pods of other revisions exist, wanted or not.
@@ -250,16 +255,17 @@ impl Plan<'_> {
             match view.claim(&name) {
                 None => {
                     let owner = spec.retention.delete_with_set.then_some(&view.owner);
-                    commands.push(claim::create(template, self.key(&name), &spec.selector, owner));
+                    commands.push(claim::create(template, self.key(&name), &spec.selector, &[], owner));
                 }
                 Some(found) if found.meta.deleted.is_some() => {
                     let since = found.meta.deleted;
-                    self.wait(name, WaitCause::ClaimTerminating, since);
+                    self.pass.wait(name, WaitCause::ClaimTerminating, since);
                     return None;
                 }
                 Some(found) => {
                     if claim::stale_owner(found, pod).is_some() && spec.retention.delete_with_pod {
-                        self.wait(name, WaitCause::ClaimStale { owner: pod.to_owned() }, None);
+                        self.pass
+                            .wait(name, WaitCause::ClaimStale { owner: pod.to_owned() }, None);
                         return None;
                     }
                     commands.extend(self.keep_claim(found, pod, None, false));
@@ -320,15 +326,15 @@ impl Plan<'_> {
         let spec = &self.view.set.spec;
         if spec.switches.paused_keeps_revision
             && spec.is_paused()
-            && let Some(kept) = self.hints.last_revision.get(&self.slots[index].ordinal)
-            && let Some(found) = self.revisions.history.iter().find(|r| r.name() == kept)
+            && let Some(kept) = self.pass.hints.last_revision.get(&self.slots[index].ordinal)
+            && let Some(found) = self.pass.revisions.history.iter().find(|r| r.name() == kept)
         {
             return found.clone();
         }
         if spec.update != flotilla_model::set::UpdateKind::RollingUpdate
-            || self.update.meta.uid == self.current.meta.uid
+            || self.pass.update.meta.uid == self.pass.current.meta.uid
         {
-            return self.update.clone();
+            return self.pass.update.clone();
         }
         let kept = usize::try_from(spec.partition()).unwrap_or(0);
         let is_current = match &spec.rolling {
@@ -339,9 +345,9 @@ impl Plan<'_> {
         };
         if is_current {
             *not_updated += 1;
-            self.current.clone()
+            self.pass.current.clone()
         } else {
-            self.update.clone()
+            self.pass.update.clone()
         }
     }
 
@@ -364,19 +370,21 @@ impl Plan<'_> {
         let scope = Scope::Slot(ordinal);
         if pod.phase == flotilla_model::records::Phase::Pending && !pod.is_terminating() {
             let commands = self.missing_claims(&pod);
-            let commands = if commands.is_empty() || self.is_backing_off(ordinal, pod.name()) {
+            let commands = if commands.is_empty() || self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
                 Vec::new()
             } else {
                 commands
             };
-            self.stages
+            self.pass
+                .stages
                 .claims
                 .extend(commands.into_iter().map(|command| ScopedCommand {
                     scope: scope.clone(),
                     command,
                 }));
         }
-        if !pod.has_name_label && !pod.is_terminating() && !self.is_backing_off(ordinal, pod.name()) {
+        if !pod.has_name_label && !pod.is_terminating() && !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name())
+        {
             let command = Command::Patch {
                 resource: Resource::Pods,
                 key: pod.meta.key.clone(),
@@ -388,7 +396,7 @@ impl Plan<'_> {
                 guard: None,
                 report: Report::Update,
             };
-            self.stages.repair.push(ScopedCommand { scope, command });
+            self.pass.stages.repair.push(ScopedCommand { scope, command });
         }
     }
 

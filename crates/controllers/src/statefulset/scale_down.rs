@@ -2,9 +2,9 @@
 
 use super::fill::Flow;
 use super::plan::Plan;
-use super::pod::Health;
+use crate::shared::health::Health;
 use crate::shared::lifecycle::State;
-use flotilla_model::decision::Report;
+use flotilla_model::decision::{Report, Scope};
 use flotilla_model::set::Area;
 use flotilla_model::{PodRecord, WaitCause};
 
@@ -41,7 +41,7 @@ impl Plan<'_> {
         if !heedless && (flow == Flow::Blocked || behind_another) {
             let pod = lowest.unwrap_or_default();
             self.wait_for_condemned(&pod);
-            self.wait(name, WaitCause::ScaleDownBehindUnhealthy { pod }, None);
+            self.pass.wait(name, WaitCause::ScaleDownBehindUnhealthy { pod }, None);
             return Flow::Blocked;
         }
         self.condemn(highest);
@@ -52,7 +52,7 @@ impl Plan<'_> {
     fn wait_for_condemned(&mut self, name: &str) {
         let found = self.condemned.iter().find(|(_, o)| o.pod.name() == name);
         if let Some((pod, health)) = found.map(|(_, o)| (o.pod.clone(), o.health)) {
-            self.wait_for(&pod, health);
+            self.pass.wait_for(&pod, health);
         }
     }
 
@@ -61,10 +61,10 @@ impl Plan<'_> {
         let (ordinal, occupant) = &mut self.condemned[index];
         let (ordinal, pod) = (*ordinal, occupant.pod.clone());
         if pod.is_terminating() {
-            self.wait_for(&pod, Health::Terminating);
-        } else if !self.is_backing_off(ordinal, pod.name()) {
+            self.pass.wait_for(&pod, Health::Terminating);
+        } else if !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
             self.condemned[index].1.doomed = true;
-            self.take_away(ordinal, &pod, Report::Delete);
+            self.pass.take_away(&Scope::Slot(ordinal), &pod, false, Report::Delete);
         }
     }
 

@@ -6,8 +6,8 @@
 
 use super::claims::Growth;
 use super::plan::Plan;
-use super::pod::{Health, since};
 use crate::shared::budget::Budget;
+use crate::shared::health::{Health, since};
 use crate::shared::ordering::rank;
 use flotilla_model::decision::{Report, Scope, ScopedCommand};
 use flotilla_model::set::{Area, UpdateKind};
@@ -27,12 +27,13 @@ impl Plan<'_> {
         match spec.update {
             UpdateKind::OnDelete => {
                 if old > 0 {
-                    self.wait(self.view.set.name().to_owned(), WaitCause::OnDelete { old }, None);
+                    self.pass
+                        .wait(self.view.set.name().to_owned(), WaitCause::OnDelete { old }, None);
                 }
             }
             _ if spec.is_paused() => {
                 if old > 0 {
-                    self.wait(self.view.set.name().to_owned(), WaitCause::Paused, None);
+                    self.pass.wait(self.view.set.name().to_owned(), WaitCause::Paused, None);
                 }
             }
             UpdateKind::Recreate => self.recreate_all(),
@@ -146,7 +147,7 @@ impl Plan<'_> {
                     budget: budget.limit(),
                     used_by: budget.used_by(),
                 };
-                self.wait(self.name(ordinal), cause, None);
+                self.pass.wait(self.name(ordinal), cause, None);
                 return;
             }
             if self.replace(index) {
@@ -177,10 +178,10 @@ impl Plan<'_> {
             return false;
         }
         let pod = occupant.pod.clone();
-        let waits = self.waits.len();
+        let waits = self.pass.waits.len();
         let growth = self.growth(&pod);
         if matches!(growth, Growth::Needed(_) | Growth::NeedsRestart) {
-            self.waits.truncate(waits);
+            self.pass.waits.truncate(waits);
         }
         matches!(growth, Growth::Needed(_) | Growth::NeedsRestart)
     }
@@ -193,11 +194,12 @@ impl Plan<'_> {
         let (pod, is_old, ordinal) = (occupant.pod.clone(), occupant.is_old(), self.slots[index].ordinal);
         match self.growth(&pod) {
             Growth::Needed(commands) => {
-                if self.is_backing_off(ordinal, pod.name()) {
+                if self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
                     return false;
                 }
                 let scope = Scope::Slot(ordinal);
-                self.stages
+                self.pass
+                    .stages
                     .claims
                     .extend(commands.into_iter().map(|command| ScopedCommand {
                         scope: scope.clone(),
@@ -241,7 +243,8 @@ impl Plan<'_> {
         if let Some(next) = next {
             let used_by = vec![self.name(self.slots[index].ordinal)];
             let subject = self.name(self.slots[next].ordinal);
-            self.wait(subject, WaitCause::UpdateBudget { budget: 1, used_by }, None);
+            self.pass
+                .wait(subject, WaitCause::UpdateBudget { budget: 1, used_by }, None);
         }
     }
 
@@ -253,7 +256,7 @@ impl Plan<'_> {
             return false;
         };
         let applies = spec.update == UpdateKind::RollingUpdate && !spec.is_paused() && !spec.is_stopped(Area::Update);
-        let is_going = |o: &super::plan::Occupant| o.doomed || o.health == Health::Terminating;
+        let is_going = |o: &crate::shared::occupant::Occupant| o.doomed || o.health == Health::Terminating;
         if !applies || self.slots.iter().any(|s| s.occupant.as_ref().is_some_and(is_going)) {
             return false;
         }
@@ -272,7 +275,7 @@ impl Plan<'_> {
             if !pod.has_been_ready || bad_for >= after {
                 return self.renew(index);
             }
-            self.wake_within(after.saturating_sub(bad_for));
+            self.pass.wake_within(after.saturating_sub(bad_for));
         }
         false
     }
@@ -320,7 +323,7 @@ impl Plan<'_> {
                     budget: budget.limit(),
                     used_by: budget.used_by(),
                 };
-                self.wait(name, cause, None);
+                self.pass.wait(name, cause, None);
                 continue;
             }
             self.delete_slot(index, Report::Delete);
@@ -341,7 +344,8 @@ impl Plan<'_> {
             self.slots[..start].iter().filter(is_old).count()
         };
         if kept > 0 {
-            self.wait(self.view.set.name().to_owned(), WaitCause::Partition { kept }, None);
+            self.pass
+                .wait(self.view.set.name().to_owned(), WaitCause::Partition { kept }, None);
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What a pass looks at: the set, its revisions, its pods by slot, and whatever stands in their way.
 
-use crate::shared::adoption::controller_ref;
+use crate::shared::adoption::{SelectorMemo, controller_ref};
 use crate::shared::identity::{Membership, membership, pod_name};
+use crate::shared::pass::Moment;
 use crate::shared::revision;
 use flotilla_model::set::Ordinals;
 use flotilla_model::{
-    ClaimRecord, Hints, Labels, OwnerRef, PassContext, PodRecord, Reader, RevisionRecord, Selector, SetRecord,
-    StorageClassRecord, Timestamp,
+    ClaimRecord, Hints, OwnerRef, PassContext, PodRecord, Reader, RevisionRecord, SetRecord, StorageClassRecord,
+    Timestamp,
 };
 use std::sync::Arc;
 
@@ -57,7 +58,7 @@ impl<'a> View<'a> {
             unusable: Vec::new(),
             to_release: Vec::new(),
             to_adopt: Vec::new(),
-            revisions: candidates(&set, reader),
+            revisions: revision::candidates(&set, reader),
             now: context.now,
             observing_since: context.observing_since,
             hints: context.hints,
@@ -109,6 +110,18 @@ impl<'a> View<'a> {
         self.to_adopt = orphans.iter().filter(fits).cloned().collect();
     }
 
+    /// The set, and the moment at which it is looked at.
+    pub(crate) fn moment(&self) -> Moment<'_> {
+        Moment {
+            set: &self.set,
+            owner: &self.owner,
+            now: self.now,
+            observing_since: self.observing_since,
+            hints: self.hints,
+            supports_resize: self.reader.supports_resize(),
+        }
+    }
+
     /// The pod that has the name of a slot although the set does not manage it.
     pub fn stranger(&self, ordinal: i64) -> Option<&Arc<PodRecord>> {
         self.reader
@@ -130,58 +143,8 @@ impl<'a> View<'a> {
         self.reader.storage_class(name)
     }
 
-    /// Whether resources of running pods can be changed.
-    pub fn supports_resize(&self) -> bool {
-        self.reader.supports_resize()
-    }
-
     /// All pods that count in the status.
     pub fn pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
         self.members.iter().map(|m| &m.pod).chain(&self.unusable)
-    }
-}
-
-/// Revisions that are the set's or may become so: those that match its selector (rule 1.1.5 step 1).
-fn candidates(set: &SetRecord, reader: &dyn Reader) -> Vec<Arc<RevisionRecord>> {
-    let own = reader.revisions_of(&set.meta.uid).iter();
-    let orphans = reader
-        .orphan_revisions(&set.meta.key.namespace)
-        .iter()
-        .filter(|_| !set.is_deleted());
-    own.chain(orphans)
-        .filter(|r| revision::selects(&set.spec.selector, &r.meta.labels))
-        .cloned()
-        .collect()
-}
-
-/// Pods of one set share their labels, so one answer of the selector serves many.
-struct SelectorMemo<'s> {
-    selector: &'s Selector,
-    last: Option<(Labels, bool)>,
-    by_name: bool,
-}
-
-impl<'s> SelectorMemo<'s> {
-    fn new(selector: &'s Selector) -> Self {
-        use flotilla_api::names::{POD_INDEX_LABEL, POD_NAME_LABEL};
-        SelectorMemo {
-            selector,
-            last: None,
-            by_name: selector.mentions(POD_NAME_LABEL) || selector.mentions(POD_INDEX_LABEL),
-        }
-    }
-
-    fn matches(&mut self, pod: &PodRecord) -> bool {
-        if self.by_name {
-            return self.selector.matches(|key| pod.label(key));
-        }
-        if let Some((labels, answer)) = &self.last
-            && labels.is_same(&pod.meta.labels)
-        {
-            return *answer;
-        }
-        let answer = self.selector.matches(|key| pod.label(key));
-        self.last = Some((pod.meta.labels.clone(), answer));
-        answer
     }
 }

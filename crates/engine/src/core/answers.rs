@@ -262,6 +262,11 @@ fn words(report: Report) -> Option<(&'static str, &'static str, &'static str)> {
             "SuccessfulUpdatePodInPlace",
             "FailedUpdatePodInPlace",
         )),
+        Report::ReCreate => Some((
+            "mark for making anew",
+            "SuccessfulUpdatePodReCreate",
+            "FailedUpdatePodReCreate",
+        )),
         Report::RecreateFailed => Some(("recreate failed", "RecreatingFailedPod", "FailedDelete")),
         Report::RecreateTerminated => Some(("recreate terminated", "RecreatingTerminatedPod", "FailedDelete")),
     }

@@ -4,8 +4,8 @@ use super::store::{Changed, Source, Store};
 use crate::wire::{self, Encoding, Object, Unreadable};
 use bytes::Bytes;
 use flotilla_model::{
-    Change, ClaimRecord, ConfigMapRecord, Interner, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetKind,
-    SetRecord, StorageClassRecord, Uid,
+    Change, ClaimRecord, ConfigMapRecord, Interner, NodeRecord, ObjectKey, PodRecord, Reader, Resource, RevisionRecord,
+    SetKind, SetRecord, StorageClassRecord, Uid,
 };
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ pub struct Cache {
     revisions: Store<RevisionRecord>,
     native_sets: Store<SetRecord>,
     pub(super) advanced_sets: Store<SetRecord>,
+    pub(super) clone_sets: Store<SetRecord>,
+    nodes: Store<NodeRecord>,
     pub(super) storage_classes: Store<StorageClassRecord>,
     config_maps: Store<ConfigMapRecord>,
     /// Shares strings between records; what is decoded for this cache goes through it.
@@ -53,6 +55,14 @@ macro_rules! on_store {
                 let $store = &$cache.advanced_sets;
                 $body
             }
+            Resource::CloneSets => {
+                let $store = &$cache.clone_sets;
+                $body
+            }
+            Resource::Nodes => {
+                let $store = &$cache.nodes;
+                $body
+            }
             Resource::StorageClasses => {
                 let $store = &$cache.storage_classes;
                 $body
@@ -86,6 +96,14 @@ macro_rules! on_store {
                 let $store = &mut $cache.advanced_sets;
                 $body
             }
+            Resource::CloneSets => {
+                let $store = &mut $cache.clone_sets;
+                $body
+            }
+            Resource::Nodes => {
+                let $store = &mut $cache.nodes;
+                $body
+            }
             Resource::StorageClasses => {
                 let $store = &mut $cache.storage_classes;
                 $body
@@ -113,6 +131,13 @@ tell!(PodRecord => Pod, ClaimRecord => Claim, ConfigMapRecord => ConfigMap, Revi
 
 impl Tell for StorageClassRecord {
     /// Classes are looked up when a claim is to be expanded; nothing waits for one.
+    fn tell(_: Changed<Self>) -> Option<Change> {
+        None
+    }
+}
+
+impl Tell for NodeRecord {
+    /// Where nodes stand is looked up when pods go; nothing waits for a node.
     fn tell(_: Changed<Self>) -> Option<Change> {
         None
     }
@@ -149,9 +174,11 @@ impl Cache {
             Object::ConfigMap(map) => self.config_maps.apply(map, source).and_then(Tell::tell),
             Object::Revision(revision) => self.revisions.apply(revision, source).and_then(Tell::tell),
             Object::StorageClass(class) => self.storage_classes.apply(class, source).and_then(Tell::tell),
+            Object::Node(node) => self.nodes.apply(node, source).and_then(Tell::tell),
             Object::Set(set) => match set.kind {
                 SetKind::Native => self.native_sets.apply(set, source).and_then(Tell::tell),
                 SetKind::Advanced => self.advanced_sets.apply(set, source).and_then(Tell::tell),
+                SetKind::Clone => self.clone_sets.apply(set, source).and_then(Tell::tell),
             },
         }
     }
@@ -206,6 +233,7 @@ impl Cache {
         match kind {
             SetKind::Native => &self.native_sets,
             SetKind::Advanced => &self.advanced_sets,
+            SetKind::Clone => &self.clone_sets,
         }
     }
 }
@@ -240,6 +268,14 @@ impl Reader for Cache {
 
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.claims.get(key)
+    }
+
+    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
+        self.claims.of_owner(owner)
+    }
+
+    fn node(&self, name: &str) -> Option<&Arc<NodeRecord>> {
+        self.nodes.get(&ObjectKey::new("", name))
     }
 
     fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>> {

@@ -1,7 +1,9 @@
 //! What there is of each kind, counted: for whoever answers questions beside the core and must not wait for it.
 
 use super::Core;
-use flotilla_model::{Labels, ObjectKey, Reader, Resource, RevisionRecord, SetRecord, StorageClassRecord};
+use flotilla_model::{
+    Labels, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetRecord, StorageClassRecord, Uid,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,6 +19,10 @@ pub struct Census {
     pub claims: Option<ByNamespace>,
     /// Advanced StatefulSets, all namespaces together.
     pub advanced_sets: Option<usize>,
+    /// CloneSets, all namespaces together.
+    pub clone_sets: Option<usize>,
+    /// Pods of CloneSets, by the UID of their set and in order of name; sets without pods are left out.
+    pub clone_pods: Option<BTreeMap<Uid, Vec<Arc<PodRecord>>>>,
     /// Revisions that pods of Advanced StatefulSets are at, each once, by set; sets without pods are left out.
     pub revisions_in_use: Option<BTreeMap<ObjectKey, Vec<Arc<RevisionRecord>>>>,
     /// The storage classes.
@@ -44,6 +50,11 @@ impl Core {
             claims: is_known(Resource::Claims)
                 .then(|| by_namespace(claims.iter().map(|claim| &claim.meta.key.namespace))),
             advanced_sets: is_known(Resource::AdvancedSets).then(|| self.cache.advanced_sets.len()),
+            clone_sets: is_known(Resource::CloneSets).then(|| self.cache.clone_sets.len()),
+            clone_pods: [Resource::CloneSets, Resource::Pods]
+                .into_iter()
+                .all(is_known)
+                .then(|| self.clone_pods()),
             revisions_in_use: [Resource::AdvancedSets, Resource::Pods, Resource::Revisions]
                 .into_iter()
                 .all(is_known)
@@ -51,6 +62,14 @@ impl Core {
             storage_classes: is_known(Resource::StorageClasses)
                 .then(|| self.cache.storage_classes.iter().cloned().collect()),
         }
+    }
+
+    fn clone_pods(&self) -> BTreeMap<Uid, Vec<Arc<PodRecord>>> {
+        let of = |set: &Arc<SetRecord>| {
+            let pods = self.cache.pods.of_owner(&set.meta.uid);
+            (!pods.is_empty()).then(|| (set.meta.uid.clone(), pods.to_vec()))
+        };
+        self.cache.clone_sets.iter().filter_map(of).collect()
     }
 
     fn revisions_in_use(&self) -> BTreeMap<ObjectKey, Vec<Arc<RevisionRecord>>> {

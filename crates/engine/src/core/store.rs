@@ -8,8 +8,8 @@
 //! And an object that we know to be gone before the watch says so leaves a *tombstone*, by UID, until it does.
 
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Meta, ObjectKey, PodRecord, Record, RevisionRecord, SetRecord, StorageClassRecord,
-    Uid,
+    ClaimRecord, ConfigMapRecord, Meta, NodeRecord, ObjectKey, PodRecord, Record, RevisionRecord, SetRecord,
+    StorageClassRecord, Uid,
 };
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -65,9 +65,23 @@ stored! {
     PodRecord, meta => owner_or_namespace(meta);
     RevisionRecord, meta => owner_or_namespace(meta);
     SetRecord, meta => Index::Namespace(&meta.key.namespace);
-    ClaimRecord, _meta => Index::None;
+    ClaimRecord, meta => meta.controller().map_or(Index::None, |owner| Index::Owner(&owner.uid));
     ConfigMapRecord, _meta => Index::None;
     StorageClassRecord, _meta => Index::None;
+}
+
+impl Stored for NodeRecord {
+    fn index(&self) -> Index<'_> {
+        Index::None
+    }
+
+    fn says_the_same(&self, other: &Self) -> bool {
+        let resource_version = other.meta.resource_version;
+        Meta {
+            resource_version,
+            ..self.meta.clone()
+        } == other.meta
+    }
 }
 
 /// Where a fact comes from.

@@ -47,6 +47,7 @@ pub(crate) fn pod(name: &str, version: u64) -> Pod {
         has_been_ready: false,
         has_name_label: true,
         has_index_label: true,
+        has_instance_label: false,
         node: None,
         volumes: None,
         trouble: None,

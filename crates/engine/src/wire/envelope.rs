@@ -24,8 +24,13 @@ impl Encoding {
             | Resource::Claims
             | Resource::ConfigMaps
             | Resource::Revisions
+            | Resource::Nodes
             | Resource::StorageClasses => Encoding::Protobuf,
-            Resource::NativeSets | Resource::AdvancedSets | Resource::Leases | Resource::Events => Encoding::Json,
+            Resource::NativeSets
+            | Resource::AdvancedSets
+            | Resource::CloneSets
+            | Resource::Leases
+            | Resource::Events => Encoding::Json,
         }
     }
 

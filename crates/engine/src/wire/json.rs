@@ -2,7 +2,7 @@
 //! no protobuf.
 
 use super::meta::Identity;
-use super::{Object, claim, config_map, pod, revision, set_kind, storage_class};
+use super::{Object, claim, config_map, node, pod, revision, set_kind, storage_class};
 use bytes::Bytes;
 use flotilla_model::set::read_set;
 use flotilla_model::{Interner, ObjectKey, Resource, Uid};
@@ -19,7 +19,7 @@ pub(super) fn decode(resource: Resource, bytes: &Bytes, interner: &mut Interner)
 /// Reads one object that is JSON already.
 pub(super) fn read(resource: Resource, value: &Value, interner: &mut Interner) -> Result<Object, String> {
     Ok(match resource {
-        Resource::NativeSets | Resource::AdvancedSets => {
+        Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets => {
             let kind = set_kind(resource).ok_or("not a set")?;
             let set = read_set(kind, value, interner).ok_or("no usable metadata")?;
             Object::Set(Arc::new(set))
@@ -28,6 +28,7 @@ pub(super) fn read(resource: Resource, value: &Value, interner: &mut Interner) -
         Resource::Claims => Object::Claim(Arc::new(claim::from_json(value, interner)?)),
         Resource::ConfigMaps => Object::ConfigMap(Arc::new(config_map::from_json(value, interner)?)),
         Resource::Revisions => Object::Revision(Arc::new(revision::from_json(value, interner)?)),
+        Resource::Nodes => Object::Node(Arc::new(node::from_json(value, interner)?)),
         Resource::StorageClasses => Object::StorageClass(Arc::new(storage_class::from_json(value, interner)?)),
         Resource::Leases | Resource::Events => return Err(format!("{resource} are not kept")),
     })

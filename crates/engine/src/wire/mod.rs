@@ -12,6 +12,7 @@ mod envelope;
 mod json;
 pub mod lease;
 mod meta;
+mod node;
 mod pod;
 mod revision;
 pub mod status;
@@ -22,8 +23,8 @@ pub use envelope::{Encoding, List, open, split_list};
 
 use bytes::Bytes;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Interner, Meta, ObjectKey, PodRecord, Record, Resource, RevisionRecord, SetKind,
-    SetRecord, StorageClassRecord, Uid,
+    ClaimRecord, ConfigMapRecord, Interner, Meta, NodeRecord, ObjectKey, PodRecord, Record, Resource, RevisionRecord,
+    SetKind, SetRecord, StorageClassRecord, Uid,
 };
 use prost::Message;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub enum Object {
     Set(Arc<SetRecord>),
     /// A storage class.
     StorageClass(Arc<StorageClassRecord>),
+    /// A node.
+    Node(Arc<NodeRecord>),
 }
 
 impl Object {
@@ -55,6 +58,7 @@ impl Object {
             Object::Revision(record) => record.meta(),
             Object::Set(record) => record.meta(),
             Object::StorageClass(record) => record.meta(),
+            Object::Node(record) => record.meta(),
         }
     }
 
@@ -67,6 +71,7 @@ impl Object {
             Object::Revision(_) => Resource::Revisions,
             Object::Set(set) => set.kind.resource(),
             Object::StorageClass(_) => Resource::StorageClasses,
+            Object::Node(_) => Resource::Nodes,
         }
     }
 }
@@ -121,7 +126,11 @@ fn decode_protobuf(resource: Resource, bytes: &Bytes, interner: &mut Interner) -
             .map_err(said)?
             .into_record(interner)
             .map(|r| Object::StorageClass(Arc::new(r))),
-        Resource::NativeSets | Resource::AdvancedSets | Resource::Leases | Resource::Events => {
+        Resource::Nodes => node::Node::decode(raw)
+            .map_err(said)?
+            .into_record(interner)
+            .map(|r| Object::Node(Arc::new(r))),
+        Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets | Resource::Leases | Resource::Events => {
             Err(format!("{resource} are read as JSON"))
         }
     }
@@ -150,10 +159,12 @@ pub(crate) fn set_kind(resource: Resource) -> Option<SetKind> {
     match resource {
         Resource::NativeSets => Some(SetKind::Native),
         Resource::AdvancedSets => Some(SetKind::Advanced),
+        Resource::CloneSets => Some(SetKind::Clone),
         Resource::Pods
         | Resource::Claims
         | Resource::ConfigMaps
         | Resource::Revisions
+        | Resource::Nodes
         | Resource::StorageClasses
         | Resource::Leases
         | Resource::Events => None,

@@ -182,22 +182,26 @@ impl Pod {
     fn into_record(self, interner: &mut Interner) -> Result<(PodRecord, Vec<Condition>), String> {
         let metadata = self.metadata.ok_or("no metadata")?;
         let (spec, status) = (self.spec.unwrap_or_default(), self.status.unwrap_or_default());
-        let (has_name_label, has_index_label) = name_labels(&metadata);
+        let NameLabels { name, index, instance } = NameLabels::of(&metadata);
         let volumes = spec
             .volumes
             .iter()
             .filter_map(|v| volume_claim(v, &metadata.name, interner))
             .collect();
-        let meta = metadata.into_meta(interner, |key, _| {
-            !(has_name_label && key == names::POD_NAME_LABEL || has_index_label && key == names::POD_INDEX_LABEL)
+        let meta = metadata.into_meta(interner, |key, _| match key {
+            names::POD_NAME_LABEL => !name,
+            names::POD_INDEX_LABEL => !index,
+            names::INSTANCE_ID_LABEL => !instance,
+            _ => true,
         })?;
         let record = PodRecord {
             meta,
             phase: Phase::parse(&status.phase),
             ready: status.ready(),
             has_been_ready: status.has_been_ready(),
-            has_name_label,
-            has_index_label,
+            has_name_label: name,
+            has_index_label: index,
+            has_instance_label: instance,
             node: (!spec.node_name.is_empty()).then(|| interner.string(&spec.node_name)),
             volumes: interner.volumes(volumes),
             trouble: status.trouble().map(Arc::new),
@@ -207,15 +211,23 @@ impl Pod {
     }
 }
 
-/// Whether the labels that merely repeat the pod's name do so.
-fn name_labels(metadata: &ObjectMeta) -> (bool, bool) {
-    let index = metadata.name.rsplit_once('-').map(|(_, index)| index);
-    let name_label = metadata.labels.get(names::POD_NAME_LABEL);
-    let index_label = metadata.labels.get(names::POD_INDEX_LABEL);
-    (
-        name_label == Some(&metadata.name),
-        index.is_some() && index_label.map(String::as_str) == index,
-    )
+/// Which of the labels that may merely repeat the pod's name do so.
+struct NameLabels {
+    name: bool,
+    index: bool,
+    instance: bool,
+}
+
+impl NameLabels {
+    fn of(metadata: &ObjectMeta) -> Self {
+        let end = metadata.name.rsplit_once('-').map(|(_, end)| end);
+        let ends_with = |key: &str| end.is_some() && metadata.labels.get(key).map(String::as_str) == end;
+        NameLabels {
+            name: metadata.labels.get(names::POD_NAME_LABEL) == Some(&metadata.name),
+            index: ends_with(names::POD_INDEX_LABEL),
+            instance: ends_with(names::INSTANCE_ID_LABEL),
+        }
+    }
 }
 
 fn volume_claim(volume: &Volume, pod: &str, interner: &mut Interner) -> Option<VolumeClaim> {

@@ -46,6 +46,11 @@ pub(super) fn from_json(value: &Value, interner: &mut Interner) -> Result<Revisi
 
 fn record(metadata: Metadata, number: i64, data: &Value, interner: &mut Interner) -> Result<RevisionRecord, String> {
     let claim_templates = metadata.annotations.get(names::CLAIM_TEMPLATES).map(String::as_str);
+    let claim_hash = metadata.annotations.get(names::CLAIM_TEMPLATES_HASH);
+    let claim_hash = claim_hash.map(|hash| interner.string(hash));
     let meta = metadata.object.into_meta(interner, |_, _| true)?;
-    Ok(RevisionRecord::new(meta, number, data, claim_templates))
+    Ok(RevisionRecord {
+        claim_hash,
+        ..RevisionRecord::new(meta, number, data, claim_templates)
+    })
 }

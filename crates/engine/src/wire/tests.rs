@@ -3,6 +3,7 @@
 mod detail;
 
 use super::*;
+use flotilla_api::names;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -278,4 +279,53 @@ fn assert_same(resource: Resource, json: &serde_json::Value, protobuf: Vec<u8>) 
     let of_json = decode(resource, Encoding::Json, &json_bytes(json), &mut interner).unwrap();
     let of_protobuf = decode(resource, Encoding::Protobuf, &protobuf.into(), &mut interner).unwrap();
     assert_eq!(format!("{of_json:#?}"), format!("{of_protobuf:#?}"));
+}
+
+#[test]
+fn labels_that_repeat_the_name_of_a_clone_are_not_kept_twice() {
+    let pod = |id: &str| {
+        let labels = json!({"app": "web", names::INSTANCE_ID_LABEL: id});
+        let metadata =
+            json!({"name": "web-bcdfg", "namespace": "ns", "uid": "u", "resourceVersion": "7", "labels": labels});
+        let bytes = json_bytes(&json!({"metadata": metadata}));
+        match decode(Resource::Pods, Encoding::Json, &bytes, &mut Interner::new()) {
+            Ok(Object::Pod(pod)) => pod,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (id, is_short) in [("bcdfg", true), ("other", false)] {
+        let pod = pod(id);
+        assert_eq!(
+            (pod.has_instance_label, pod.label(names::INSTANCE_ID_LABEL)),
+            (is_short, Some(id))
+        );
+        assert_eq!(pod.meta.labels.get(names::INSTANCE_ID_LABEL).is_none(), is_short);
+    }
+}
+
+#[test]
+fn of_a_node_nothing_is_kept_but_who_it_is() {
+    let label = [field(1, b"zone"), field(2, b"a")].concat();
+    let meta = [
+        field(1, b"node-1"),
+        field(5, b"uid"),
+        field(6, b"42"),
+        field(11, &label),
+    ]
+    .concat();
+    let body = [field(1, &meta), field(2, &field(1, b"10.0.0.0/24"))].concat();
+    let envelope = [b"k8s\0".to_vec(), field(2, &body)].concat();
+    let json = json!({"metadata": {"name": "node-1", "uid": "uid", "resourceVersion": "42", "labels": {"zone": "a"}}, "spec": {}});
+    for (encoding, bytes) in [
+        (Encoding::Protobuf, Bytes::from(envelope)),
+        (Encoding::Json, json_bytes(&json)),
+    ] {
+        match decode(Resource::Nodes, encoding, &bytes, &mut Interner::new()) {
+            Ok(Object::Node(node)) => {
+                assert_eq!((&*node.meta.key.namespace, node.meta.key.name.as_str()), ("", "node-1"));
+                assert_eq!(node.meta.labels.get("zone"), Some("a"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -215,6 +215,7 @@ impl World {
             has_been_ready: false,
             has_name_label: true,
             has_index_label: true,
+            has_instance_label: false,
             node: None,
             volumes: None,
             trouble: None,

@@ -127,11 +127,12 @@ fn status(set: &SetRecord, pods: &[&Arc<PodRecord>], updated: &RevisionRecord, c
 }
 
 /// No condition complains.
-fn conditions(set: &SetRecord) -> Result<(), String> {
+pub(crate) fn conditions(set: &SetRecord) -> Result<(), String> {
     let all = set.status.get("conditions").and_then(Value::as_array);
     for condition in all.into_iter().flatten() {
         let text = |field: &str| condition[field].as_str().unwrap_or_default();
         let complains = match text("type") {
+            // Of a CloneSet with a deadline, it is True while all is well.
             "Progressing" => text("reason") == "RolloutBlocked" && text("status") == "False",
             _ => text("status") == "True",
         };

@@ -136,8 +136,10 @@ impl Judge {
             Resource::Pods => self.pod_changed(entry, scene),
             Resource::Claims => self.claim_changed(entry, scene),
             Resource::Revisions => self.revision_changed(entry, scene),
-            Resource::NativeSets | Resource::AdvancedSets => self.set_changed(entry, scene),
-            Resource::StorageClasses | Resource::ConfigMaps | Resource::Leases | Resource::Events => Ok(()),
+            Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets => self.set_changed(entry, scene),
+            Resource::StorageClasses | Resource::ConfigMaps | Resource::Nodes | Resource::Leases | Resource::Events => {
+                Ok(())
+            }
         }
     }
 

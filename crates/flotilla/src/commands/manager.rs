@@ -4,6 +4,7 @@ use crate::args::{ClusterArgs, HttpAddress, ManagerArgs};
 use crate::cluster;
 use crate::error::{Error, Exit};
 use crate::logging;
+use flotilla_controllers::cloneset::CloneSetController;
 use flotilla_controllers::launch::LaunchController;
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::CoreOptions;
@@ -131,6 +132,7 @@ fn webhook_options(
 pub(super) fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
     let mut table: Vec<Box<dyn Controller>> = vec![
         Box::new(StatefulSetController::new(SetKind::Advanced)),
+        Box::new(CloneSetController),
         Box::new(LaunchController),
     ];
     if args.native_statefulset {
@@ -142,6 +144,8 @@ pub(super) fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
 pub(super) fn core_options(args: &ManagerArgs) -> CoreOptions {
     let mut resources = vec![
         Resource::AdvancedSets,
+        Resource::CloneSets,
+        Resource::Nodes,
         Resource::Pods,
         Resource::Claims,
         Resource::ConfigMaps,

@@ -87,6 +87,7 @@ impl There {
         match kind {
             SetKind::Native => self.native.as_ref(),
             SetKind::Advanced => self.advanced.as_ref(),
+            SetKind::Clone => None,
         }
     }
 }
@@ -117,6 +118,13 @@ impl Migration<'_> {
     }
 
     fn situation<'t>(&self, there: &'t There) -> Result<Situation<'t>, Error> {
+        if self.args.target.kind == Some(SetKind::Clone) {
+            let why = format!(
+                "failed to migrate {}: only StatefulSets become sets of another kind",
+                self.args.target
+            );
+            return Err(Error::NotPossible(why));
+        }
         let is_going = |set: &Value| set.pointer("/metadata/deletionTimestamp").is_some();
         if let Some(record) = Record::find(&there.revisions, &self.key.name)? {
             let old = there

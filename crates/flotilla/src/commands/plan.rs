@@ -118,16 +118,20 @@ fn change(
     edits: Vec<Edit>,
     is_deletion: bool,
 ) -> Result<Change, Error> {
-    let kinds = [(SetKind::Native, "apps"), (SetKind::Advanced, "apps.kruise.io")];
-    let is_there = |group: &str| {
-        let mut sets = state.all(group, "statefulsets");
+    let kinds = [
+        (SetKind::Native, "apps"),
+        (SetKind::Advanced, "apps.kruise.io"),
+        (SetKind::Clone, "apps.kruise.io"),
+    ];
+    let is_there = |kind: SetKind, group: &str| {
+        let mut sets = state.all(group, kind.resource().plural());
         sets.any(|set| set["metadata"]["name"] == target.name.as_str() && set["metadata"]["namespace"] == namespace)
     };
     let meant = kinds
         .into_iter()
-        .filter(|(kind, _)| target.kind.is_none_or(|wanted| wanted == *kind));
+        .filter(|(kind, _)| target.kind.map_or(*kind != SetKind::Clone, |wanted| wanted == *kind));
     let found: Vec<SetKind> = meant
-        .filter(|(_, group)| is_there(group))
+        .filter(|(kind, group)| is_there(*kind, group))
         .map(|(kind, _)| kind)
         .collect();
     let kind = match found.as_slice() {

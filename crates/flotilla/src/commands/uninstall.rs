@@ -73,7 +73,7 @@ fn sets_are_there(sets: &[String]) -> Error {
         names = format!("{names} and {} more", sets.len() - NAMES_TOLD);
     }
     Error::NotPossible(format!(
-        "there are {} Advanced StatefulSets ({names}); without a manager nobody makes their pods anew. Say what is to become of them: \
+        "there are {} Advanced StatefulSets and CloneSets ({names}); without a manager nobody makes their pods anew. Say what is to become of them: \
          --keep-objects leaves them, and their pods running, for another controller; --and-delete-objects deletes them with their pods. \
          `flotilla migrate` turns them into native sets",
         sets.len()
@@ -120,13 +120,23 @@ impl Doing<'_> {
     /// garbage collector cannot tell any more that the owner of what is left has gone.
     async fn delete_sets(&self) -> Result<bool, Error> {
         let options = json!({"propagationPolicy": "Foreground"});
-        for set in self.cluster.list_at(plan::SETS, "list Advanced StatefulSets").await? {
-            let text = |field: &str| set["metadata"][field].as_str().unwrap_or_default();
-            let path = plan::set_path(text("namespace"), text("name"));
-            let what = format!("delete statefulset.apps.kruise.io/{}", text("name"));
-            self.cluster.delete_at(&path, &options, &what).await?;
+        let mut going = Vec::new();
+        for (collection, kind) in plan::SETS {
+            let sets = self.cluster.list_at(collection, &format!("list {kind}s")).await?;
+            for set in &sets {
+                let text = |field: &str| set["metadata"][field].as_str().unwrap_or_default();
+                let path = plan::set_path(kind, text("namespace"), text("name"));
+                let what = format!("delete {kind}.apps.kruise.io/{}", text("name"));
+                self.cluster.delete_at(&path, &options, &what).await?;
+            }
+            // A kind that is not served has none.
+            if !sets.is_empty() {
+                going.push((collection, format!("{kind}s")));
+            }
         }
-        self.gone(plan::SETS, "Advanced StatefulSets").await?;
+        for (collection, what) in going {
+            self.gone(collection, &what).await?;
+        }
         Ok(true)
     }
 

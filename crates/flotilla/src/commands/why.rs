@@ -8,14 +8,11 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::{self, Found};
-use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::io::snapshot::snapshot;
 use flotilla_engine::wire::status::Status;
-use flotilla_model::{
-    Command, Controller, Decision, Hints, ObjectKey, PassContext, Resource, Scope, SetKind, Timestamp, Wait, WaitCause,
-};
+use flotilla_model::{Command, Decision, Hints, ObjectKey, PassContext, Resource, Scope, Timestamp, Wait, WaitCause};
 use http::Method;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -83,7 +80,7 @@ async fn decide(cluster: &Cluster, found: &Found, now: Timestamp) -> Result<Deci
         entropy: 0,
         hints: &hints,
     };
-    StatefulSetController::new(found.kind)
+    flotilla_controllers::of_kind(found.kind)
         .reconcile(&cache, &found.key, context)
         .ok_or_else(|| Error::NotFound {
             target: found.display(),
@@ -281,7 +278,7 @@ impl Report {
         json!({
             "set": self.found.display(),
             "namespace": &*self.found.key.namespace,
-            "kind": match self.found.kind { SetKind::Native => "apps/v1", SetKind::Advanced => "apps.kruise.io/v1beta1" },
+            "kind": self.found.kind.resource().api_version(),
             "replicas": self.wanted(),
             "readyReplicas": self.count("readyReplicas"),
             "updatedReplicas": self.count("updatedReplicas"),
@@ -314,6 +311,7 @@ pub fn ago(now: Timestamp, then: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flotilla_model::SetKind;
 
     fn report(waits: Vec<Wait>, next: Vec<String>, holder: Option<&str>) -> Report {
         let object = json!({

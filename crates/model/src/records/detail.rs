@@ -171,5 +171,7 @@ pub fn is_kept_annotation(key: &str) -> bool {
             | n::LIFECYCLE_TIMESTAMP
             | n::LAUNCH_PRIORITY
             | n::LAUNCH_ON
+            | n::DELETION_COST
+            | n::REPLACED_BY_UPDATE
     )
 }

@@ -70,6 +70,8 @@ pub struct PodTrouble {
 }
 
 /// One pod, as decisions see it.
+// Independent facts, not a state.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodRecord {
     /// Who it is. Labels that repeat the pod's own name are not in `meta.labels`: use [`PodRecord::label`].
@@ -84,6 +86,8 @@ pub struct PodRecord {
     pub has_name_label: bool,
     /// Whether label `apps.kubernetes.io/pod-index` is there and equals the digits at the end of the name.
     pub has_index_label: bool,
+    /// Whether label `apps.kruise.io/cloneset-instance-id` is there and equals what stands behind the last dash of the name.
+    pub has_instance_label: bool,
     /// The node it is bound to.
     pub node: Option<Arc<str>>,
     /// Volumes that mount claims.
@@ -105,6 +109,7 @@ impl PodRecord {
         match key {
             names::POD_NAME_LABEL if self.has_name_label => Some(self.name()),
             names::POD_INDEX_LABEL if self.has_index_label => Some(index_of(self.name())),
+            names::INSTANCE_ID_LABEL if self.has_instance_label => Some(index_of(self.name())),
             _ => self.meta.labels.get(key),
         }
     }
@@ -210,6 +215,7 @@ mod tests {
             has_been_ready: true,
             has_name_label: true,
             has_index_label: true,
+            has_instance_label: false,
             node: None,
             volumes: Some(Arc::new(vec![
                 VolumeClaim {

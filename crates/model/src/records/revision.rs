@@ -20,6 +20,8 @@ pub struct RevisionRecord {
     pub digest_without_resources: Digest,
     /// Annotation `flotilla.rs/claim-templates`, parsed: the claim templates of that time.
     pub claim_templates: Option<Arc<Value>>,
+    /// Annotation `kruise.io/cloneset-volumeclaimtemplate-hash`: the hash of the claim templates of that time (CloneSets).
+    pub claim_hash: Option<Arc<str>>,
 }
 
 impl RevisionRecord {
@@ -42,6 +44,7 @@ impl RevisionRecord {
             claim_templates: claim_templates
                 .and_then(|text| serde_json::from_str(text).ok())
                 .map(Arc::new),
+            claim_hash: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Reading a set from JSON: every field on its own, defaults where there is nothing, a problem where there is nonsense.
 
+mod clone;
 mod in_place;
 
 use super::ordinals::{IntervalSet, parse_reserved};
@@ -33,7 +34,11 @@ pub fn read_set(kind: SetKind, object: &Value, interner: &mut Interner) -> Optio
         .pointer("/metadata/annotations")
         .cloned()
         .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    let spec = Reader::new(kind, object, &annotations).spec();
+    let reader = Reader::new(kind, object, &annotations);
+    let spec = match kind {
+        SetKind::Clone => reader.clone_set(),
+        SetKind::Native | SetKind::Advanced => reader.spec(),
+    };
     Some(SetRecord {
         meta,
         generation: object
@@ -129,10 +134,7 @@ impl<'a> Reader<'a> {
     }
 
     fn spec(mut self) -> SetSpec {
-        let template = Arc::new(self.spec.get("template").cloned().unwrap_or(Value::Null));
-        if !template.get("spec").is_some_and(Value::is_object) {
-            self.problem("spec.template", &template, "must be a pod template", Area::Everything);
-        }
+        let template = self.template();
         let normal = normal_form(&template);
         let switches = self.switches();
         let mut update = self.update_kind();
@@ -166,12 +168,21 @@ impl<'a> Reader<'a> {
             claim_templates: self.claim_templates(),
             lifecycle: self.lifecycle(),
             special_pods: self.special_pods(),
+            clones: None,
             template_digest: Digest::of(&normal),
             template_digest_without_resources: Digest::of(&without_resources(normal)),
             template,
             switches,
             problems: self.problems,
         }
+    }
+
+    fn template(&mut self) -> Arc<Value> {
+        let template = Arc::new(self.spec.get("template").cloned().unwrap_or(Value::Null));
+        if !template.get("spec").is_some_and(Value::is_object) {
+            self.problem("spec.template", &template, "must be a pod template", Area::Everything);
+        }
+        template
     }
 
     /// The value at a JSON pointer below `spec`; null counts as absent.
@@ -345,17 +356,17 @@ impl<'a> Reader<'a> {
                 .at("/updateStrategy/rollingUpdate/paused")
                 .and_then(Value::as_bool)
                 .unwrap_or(false),
-            unordered: self
-                .at("/updateStrategy/rollingUpdate/unorderedUpdate")
-                .map(|_| self.priority()),
+            unordered: self.at("/updateStrategy/rollingUpdate/unorderedUpdate").map(|_| {
+                let at = "updateStrategy.rollingUpdate.unorderedUpdate.priorityStrategy";
+                self.priority(&format!("spec.{at}"), &format!("/{}", at.replace('.', "/")))
+            }),
             pod_update_policy: self.pod_update_policy(),
             in_place_grace: self.in_place_grace(),
         })
     }
 
-    fn priority(&mut self) -> Option<PriorityStrategy> {
-        const PATH: &str = "spec.updateStrategy.rollingUpdate.unorderedUpdate.priorityStrategy";
-        let strategy = self.at("/updateStrategy/rollingUpdate/unorderedUpdate/priorityStrategy")?;
+    fn priority(&mut self, path: &str, pointer: &str) -> Option<PriorityStrategy> {
+        let strategy = self.at(pointer)?;
         let list = |field: &str| strategy.get(field).and_then(Value::as_array).filter(|l| !l.is_empty());
         let parsed = match (list("orderPriority"), list("weightPriority")) {
             (None, None) => return None,
@@ -380,7 +391,7 @@ impl<'a> Reader<'a> {
         };
         if parsed.is_none() {
             self.problem(
-                PATH,
+                path,
                 strategy,
                 "must be orderPriority or weightPriority, with keys, or weights 0..100 and selectors",
                 Area::Nothing,
@@ -391,7 +402,7 @@ impl<'a> Reader<'a> {
 
     fn min_ready(&mut self) -> Duration {
         let seconds = match self.kind {
-            SetKind::Native => self.count("spec.minReadySeconds", "/minReadySeconds", 0, Area::Update),
+            SetKind::Native | SetKind::Clone => self.count("spec.minReadySeconds", "/minReadySeconds", 0, Area::Update),
             SetKind::Advanced => self.count(
                 "spec.updateStrategy.rollingUpdate.minReadySeconds",
                 "/updateStrategy/rollingUpdate/minReadySeconds",

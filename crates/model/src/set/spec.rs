@@ -203,7 +203,7 @@ pub struct FieldProblem {
     pub stops: Area,
 }
 
-/// The specification of a set of either kind.
+/// The specification of a set of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetSpec {
     /// How many pods are wanted.
@@ -244,6 +244,8 @@ pub struct SetSpec {
     pub template_digest: Digest,
     /// The same without container resources.
     pub template_digest_without_resources: Digest,
+    /// What only a CloneSet has.
+    pub clones: Option<Box<super::CloneSpec>>,
     /// Opt-in switches.
     pub switches: Switches,
     /// Fields that could not be read.

@@ -78,7 +78,7 @@ pub fn parse_millis(text: &str) -> Option<u64> {
 /// The shortest spelling that Kubernetes has for a quantity, in the same kind of units; `None` if it does not parse.
 ///
 /// Format: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>, "canonical form".
-pub(super) fn canonical_quantity(text: &str) -> Option<String> {
+pub fn canonical_quantity(text: &str) -> Option<String> {
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const ONE: i128 = 1_000_000_000;
@@ -155,6 +155,8 @@ mod tests {
             ("0", "0"),
             ("0Mi", "0"),
             ("-1000m", "-1"),
+            ("2000M", "2G"),
+            ("1000Ki", "1000Ki"),
             ("1e3", "1e3"),
         ] {
             assert_eq!(canonical_quantity(written).as_deref(), Some(shortest), "{written}");

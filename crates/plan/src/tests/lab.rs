@@ -17,11 +17,11 @@ pub(super) fn key(name: &str) -> ObjectKey {
 pub(super) fn manifest(kind: SetKind, name: &str) -> Value {
     let version = match kind {
         SetKind::Native => "apps/v1",
-        SetKind::Advanced => "apps.kruise.io/v1beta1",
+        SetKind::Advanced | SetKind::Clone => "apps.kruise.io/v1beta1",
     };
     json!({
         "apiVersion": version,
-        "kind": "StatefulSet",
+        "kind": kind.resource().kind(),
         "metadata": {"name": name, "namespace": "ns"},
         "spec": {
             "replicas": 1,

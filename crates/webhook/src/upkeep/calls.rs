@@ -1,7 +1,7 @@
 //! What is asked of the API server: a handful of objects by name, no list and no watch.
 
 use crate::certificates::Stored;
-use crate::registrations::{NAME, SETS};
+use crate::registrations::NAME;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flotilla_engine::io::fence::Fence;
@@ -13,8 +13,8 @@ const SECRET: &str = "flotilla-webhook-certificates";
 /// By this label we know what is ours.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "flotilla");
 
-pub(super) fn definition_path() -> String {
-    format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{SETS}")
+pub(super) fn definition_path(name: &str) -> String {
+    format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
 }
 
 pub(super) fn configuration_path(configuration: &Value) -> String {
@@ -133,19 +133,15 @@ impl Calls {
     }
 
     /// Has the versions at these places of the definition served.
-    pub(super) async fn serve_versions(&self, unserved: &[(usize, String)]) -> Result<(), String> {
+    pub(super) async fn serve_versions(&self, definition: &str, unserved: &[(usize, String)]) -> Result<(), String> {
         let mut operations = Vec::new();
         for (index, name) in unserved {
             // Only if it is still the version that was read there.
             operations.push(json!({"op": "test", "path": format!("/spec/versions/{index}/name"), "value": name}));
             operations.push(json!({"op": "replace", "path": format!("/spec/versions/{index}/served"), "value": true}));
         }
-        self.patch(
-            &definition_path(),
-            "application/json-patch+json",
-            &Value::Array(operations),
-        )
-        .await
+        self.patch(definition, "application/json-patch+json", &Value::Array(operations))
+            .await
     }
 }
 

@@ -153,7 +153,7 @@ fn api() -> Api {
     let versions = json!([{"name": "v1beta1", "served": true, "storage": true}, {"name": "v1alpha1", "served": false, "storage": false}]);
     let definition =
         json!({"metadata": {"name": SETS}, "spec": {"versions": versions, "conversion": {"strategy": "None"}}});
-    api.put(&calls::definition_path(), definition);
+    api.put(&calls::definition_path(SETS), definition);
     api
 }
 
@@ -177,7 +177,7 @@ async fn the_leader_makes_what_is_missing_and_then_is_silent() {
             "customresourcedefinitions"
         ]
     );
-    let definition = api.get(&calls::definition_path()).unwrap();
+    let definition = api.get(&calls::definition_path(SETS)).unwrap();
     assert_eq!(definition["spec"]["conversion"]["strategy"], "Webhook");
     assert_eq!(definition["spec"]["versions"][1]["served"], true);
     for _ in 0..3 {

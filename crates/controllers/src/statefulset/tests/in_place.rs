@@ -75,7 +75,7 @@ fn patches(decision: &Decision) -> Vec<(&'static str, String, &'static str, Valu
                 let part = subresource.map_or("", Subresource::name);
                 let body = match subresource {
                     Some(Subresource::Status) => body.clone(),
-                    _ => super::kubelet::folded(body),
+                    _ => crate::testing::folded(body),
                 };
                 found.push((stage.name, key.name.to_string(), part, body));
             }

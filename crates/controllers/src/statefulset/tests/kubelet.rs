@@ -4,7 +4,7 @@
 use super::world::World;
 use crate::shared::inplace::state::whole_seconds;
 use crate::shared::lifecycle::State;
-use crate::testing::{container_status, detail};
+use crate::testing::{container_status, detail, folded};
 use flotilla_api::names;
 use flotilla_model::decision::{PatchKind, PodDraft};
 use flotilla_model::records::{GateCondition, Phase, PodDetail};
@@ -80,41 +80,6 @@ fn examined(pod: &PodRecord, known: &PodDetail, path: &str) -> Value {
         "/spec/containers/0" if field == "name" => Value::from(&*known.spec.containers[0].name),
         _ => Value::Null,
     }
-}
-
-/// What a JSON patch of a pod sets, written as the merge patch that sets the same.
-pub(super) fn folded(body: &Value) -> Value {
-    let mut all = Value::Null;
-    let operations = || body.as_array().into_iter().flatten();
-    let names = operations().filter(|o| o["op"] == "test" && o["path"].as_str().is_some_and(|p| p.ends_with("/name")));
-    let names: BTreeMap<String, Value> = names
-        .filter_map(|o| {
-            Some((
-                o["path"].as_str()?.strip_suffix("/name")?.to_owned(),
-                o["value"].clone(),
-            ))
-        })
-        .collect();
-    for operation in operations().filter(|o| o["op"] != "test") {
-        let path = operation["path"].as_str().unwrap_or_default();
-        if let Some((container, name)) = names.iter().find(|(at, _)| path.starts_with(at.as_str())) {
-            let fields = path[container.len()..].split('/').skip(1);
-            let list = &mut all["spec"]["containers"];
-            if list.is_null() {
-                *list = Value::Array(Vec::new());
-            }
-            let list = list.as_array_mut().expect("it was made here");
-            if !list.iter().any(|c| c["name"] == *name) {
-                list.push(serde_json::json!({"name": name}));
-            }
-            let entry = list.iter_mut().find(|c| c["name"] == *name).expect("it is there");
-            *fields.fold(entry, |at, field| &mut at[field]) = operation["value"].clone();
-        } else if path.starts_with("/metadata/") && operation["value"] != serde_json::json!({}) {
-            let fields = path.split('/').skip(1).map(|f| f.replace("~1", "/"));
-            *fields.fold(&mut all, |at, field| &mut at[field]) = operation["value"].clone();
-        }
-    }
-    all
 }
 
 fn merge(pod: &mut PodRecord, known: &mut PodDetail, body: &Value, now: Timestamp) -> Result<(), String> {

@@ -75,7 +75,7 @@ fn steps(decision: &Decision) -> Vec<String> {
                 ));
             }
             Command::Patch { key, body, .. } => {
-                let body = super::kubelet::folded(body);
+                let body = crate::testing::folded(body);
                 let label = |key: &str| body["metadata"]["labels"].get(key).and_then(Value::as_str);
                 if let Some(state) = label(STATE) {
                     steps.push(format!("{}={state}", key.name));
@@ -173,7 +173,7 @@ fn rule_4_8_updated_goes_back_with_all_markers_by_a_patch_that_keeps_foreign_fin
     assert_eq!(kind, flotilla_model::PatchKind::Json);
     let seen = json!({"op": "test", "path": "/metadata/finalizers", "value": ["f/other"]});
     assert!(body.as_array().is_some_and(|all| all.contains(&seen)), "{body}");
-    let set = super::kubelet::folded(&body);
+    let set = crate::testing::folded(&body);
     assert_eq!(set["metadata"]["finalizers"], json!(["f/other", "f/hold"]));
     assert_eq!(set["metadata"]["labels"]["hold"], "yes");
 }

@@ -192,6 +192,7 @@ impl World {
             has_been_ready: false,
             has_name_label: true,
             has_index_label: true,
+            has_instance_label: false,
             node: None,
             volumes: (!draft.claims.is_empty()).then(|| {
                 let volume = |(volume, _): &(Arc<str>, String)| flotilla_model::records::VolumeClaim {

@@ -47,6 +47,8 @@ pub(super) const fn other(kind: SetKind) -> SetKind {
     match kind {
         SetKind::Native => SetKind::Advanced,
         SetKind::Advanced => SetKind::Native,
+        // Nothing else becomes one, nor one anything else.
+        SetKind::Clone => SetKind::Clone,
     }
 }
 
@@ -73,6 +75,7 @@ pub(super) fn convert(set: &Value, from: SetKind) -> Result<Value, Vec<Inexpress
     let strategy = match from {
         SetKind::Native => to_advanced(spec, &mut problems),
         SetKind::Advanced => to_native(spec, &mut converted, &mut problems),
+        SetKind::Clone => Map::new(),
     };
     if !strategy.is_empty() {
         converted.insert("updateStrategy".to_owned(), Value::Object(strategy));

@@ -88,6 +88,7 @@ impl Record {
         let to = match self.to {
             SetKind::Native => "native",
             SetKind::Advanced => "advanced",
+            SetKind::Clone => "clone",
         };
         json!({"to": to, "old": self.old, "new": new, "currentRevision": self.current_revision}).to_string()
     }

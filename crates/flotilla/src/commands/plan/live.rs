@@ -20,9 +20,11 @@ const NEEDED: [Resource; 5] = [
     Resource::Claims,
     Resource::Revisions,
 ];
-/// Where the definition of Advanced StatefulSets is.
-const DEFINITION: &str =
-    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dstatefulsets.apps.kruise.io";
+/// Where the definitions of our kinds are.
+const DEFINITIONS: [&str; 2] = [
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dstatefulsets.apps.kruise.io",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dclonesets.apps.kruise.io",
+];
 
 /// A list that was asked for.
 struct Asked<'a> {
@@ -53,6 +55,11 @@ pub(in crate::commands) async fn read(
             };
             reading.list(&asked).await?;
         }
+        let clones = Resource::CloneSets.collection_path(Some(namespace));
+        let without = "CloneSets are taken not to be there";
+        reading
+            .try_list(("apps.kruise.io", "clonesets"), Some(namespace), clones, without)
+            .await?;
         let quotas = format!("/api/v1/namespaces/{namespace}/resourcequotas");
         let without = "quotas are not looked at";
         reading
@@ -148,16 +155,19 @@ impl Reading<'_> {
     }
 
     async fn definition(&mut self) -> Result<(), Error> {
-        let without = "the definition of Advanced StatefulSets is taken to be the one of this version of Flotilla";
+        let without = "the definitions of our kinds are taken to be those of this version of Flotilla";
         let kind = ("apiextensions.k8s.io", "customresourcedefinitions");
-        let known = self.try_list(kind, None, DEFINITION.to_owned(), without).await?;
-        if known.is_none() {
-            self.objects
-                .extend(flotilla_api::crds().into_iter().map(|object| Foreign {
+        for definition in DEFINITIONS {
+            let known = self.try_list(kind, None, definition.to_owned(), without).await?;
+            if known.is_none() {
+                let object = |object| Foreign {
                     group: kind.0.to_owned(),
                     resource: kind.1.to_owned(),
                     object,
-                }));
+                };
+                self.objects.extend(flotilla_api::crds().into_iter().map(object));
+                break;
+            }
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::args::{Output, RolloutStatusArgs};
 use crate::cluster::{Cluster, describe};
 use crate::error::{Error, Exit};
 use crate::target::{Found, kind_name};
+use flotilla_model::SetKind;
 use futures::StreamExt;
 use http::Request;
 use kube::core::WatchEvent;
@@ -124,18 +125,24 @@ impl Progress {
             .into_iter()
             .flatten();
         let mut blocked = conditions.filter(|c| c["type"] == "Progressing" && c["status"] == "False");
+        let wanted = found
+            .object
+            .pointer("/spec/replicas")
+            .and_then(Value::as_i64)
+            .unwrap_or(1);
+        // A CloneSet's may be a percentage; how many pods that are says its status.
+        let partition = match found.kind {
+            SetKind::Clone => wanted - number("/status/expectedUpdatedReplicas"),
+            SetKind::Native | SetKind::Advanced => number("/spec/updateStrategy/rollingUpdate/partition"),
+        };
         Progress {
             name: kind_name(found.kind, &found.key.name),
             observed: number("/status/observedGeneration") >= number("/metadata/generation"),
-            wanted: found
-                .object
-                .pointer("/spec/replicas")
-                .and_then(Value::as_i64)
-                .unwrap_or(1),
+            wanted,
             updated: number("/status/updatedReplicas"),
             available: number("/status/availableReplicas"),
             total: number("/status/replicas"),
-            partition: number("/spec/updateStrategy/rollingUpdate/partition"),
+            partition,
             on_delete: found.object.pointer("/spec/updateStrategy/type") == Some(&json!("OnDelete")),
             paused: found.object.pointer("/spec/updateStrategy/rollingUpdate/paused") == Some(&json!(true)),
             blocked: blocked

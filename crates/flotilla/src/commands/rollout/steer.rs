@@ -22,8 +22,10 @@ pub async fn pause(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error>
     let found = find(cluster, of).await?;
     refuse_unless_rolling(&found)?;
     let body = match found.kind {
-        SetKind::Advanced if is_paused(&found) => return tell(of, &found, "is paused already", Value::Null),
-        SetKind::Advanced => json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": true}}}}),
+        SetKind::Advanced | SetKind::Clone if is_paused(&found) => {
+            return tell(of, &found, "is paused already", Value::Null);
+        }
+        SetKind::Advanced | SetKind::Clone => json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": true}}}}),
         SetKind::Native if remembered(&found).is_some() => return tell(of, &found, "is paused already", Value::Null),
         SetKind::Native => json!({
             "metadata": {"annotations": {PARTITION_BEFORE_PAUSE: partition(&found).to_string()}},
@@ -38,8 +40,12 @@ pub async fn pause(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error>
 pub async fn resume(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
     let found = find(cluster, of).await?;
     let body = match (found.kind, remembered(&found)) {
-        (SetKind::Advanced, _) if !is_paused(&found) => return tell(of, &found, "is not paused", Value::Null),
-        (SetKind::Advanced, _) => json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": false}}}}),
+        (SetKind::Advanced | SetKind::Clone, _) if !is_paused(&found) => {
+            return tell(of, &found, "is not paused", Value::Null);
+        }
+        (SetKind::Advanced | SetKind::Clone, _) => {
+            json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": false}}}})
+        }
         (SetKind::Native, None) => return tell(of, &found, "is not paused", Value::Null),
         (SetKind::Native, Some(partition)) => json!({
             "metadata": {"annotations": {PARTITION_BEFORE_PAUSE: null}},
@@ -53,7 +59,7 @@ pub async fn resume(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error
 /// Replaces all pods: the template is changed in an annotation that nothing reads, as kubectl does.
 pub async fn restart(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
     let found = find(cluster, of).await?;
-    if found.kind == SetKind::Advanced && is_paused(&found) {
+    if found.kind != SetKind::Native && is_paused(&found) {
         let message = format!(
             "failed to restart {}: it is paused; resume it first with flotilla rollout resume",
             found.display()

@@ -6,17 +6,20 @@ use flotilla_install::{NAME, PART_OF, PART_OF_LABEL, WEBHOOK_SERVICE, made_by_th
 use serde_json::Value;
 use std::fmt;
 
-/// Sets of our kinds, in all namespaces.
-pub(super) const SETS: &str = "/apis/apps.kruise.io/v1beta1/statefulsets";
+/// Sets of our kinds, in all namespaces; with what one is called.
+pub(super) const SETS: [(&str, &str); 2] = [
+    ("/apis/apps.kruise.io/v1beta1/statefulsets", "statefulset"),
+    ("/apis/apps.kruise.io/v1beta1/clonesets", "cloneset"),
+];
 /// Kinds of registrations.
 const REGISTRATIONS: [(&str, &str); 2] = [
     ("mutatingwebhookconfiguration", "mutatingwebhookconfigurations"),
     ("validatingwebhookconfiguration", "validatingwebhookconfigurations"),
 ];
 
-/// The path of a set.
-pub(super) fn set_path(namespace: &str, name: &str) -> String {
-    format!("/apis/apps.kruise.io/v1beta1/namespaces/{namespace}/statefulsets/{name}")
+/// The path of a set of a kind.
+pub(super) fn set_path(kind: &str, namespace: &str, name: &str) -> String {
+    format!("/apis/apps.kruise.io/v1beta1/namespaces/{namespace}/{kind}s/{name}")
 }
 
 /// One step.
@@ -41,7 +44,9 @@ impl Action {
             Action::Delete { name, .. } => format!("{name} deleted"),
             Action::StopConverting { name, .. } => format!("{name} is no longer converted by Flotilla"),
             Action::EndManagers { .. } => format!("deployment.apps/{NAME} deleted, and its pods have ended"),
-            Action::DeleteSets { count } => format!("{count} Advanced StatefulSets deleted with their pods"),
+            Action::DeleteSets { count } => {
+                format!("{count} Advanced StatefulSets and CloneSets deleted with their pods")
+            }
             Action::DeleteDefinition { name, .. } => {
                 format!("customresourcedefinition.apiextensions.k8s.io/{name} deleted")
             }
@@ -55,7 +60,9 @@ impl fmt::Display for Action {
             Action::Delete { name, .. } => write!(f, "delete {name}"),
             Action::StopConverting { name, .. } => write!(f, "stop converting {name}"),
             Action::EndManagers { .. } => write!(f, "delete deployment.apps/{NAME} and wait until its pods have ended"),
-            Action::DeleteSets { count } => write!(f, "delete {count} Advanced StatefulSets with their pods"),
+            Action::DeleteSets { count } => {
+                write!(f, "delete {count} Advanced StatefulSets and CloneSets with their pods")
+            }
             Action::DeleteDefinition { name, .. } => {
                 write!(f, "delete customresourcedefinition.apiextensions.k8s.io/{name}")
             }
@@ -67,7 +74,7 @@ impl fmt::Display for Action {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     namespace: String,
-    /// Namespace and name of each Advanced StatefulSet.
+    /// Namespace and name of each Advanced StatefulSet and CloneSet.
     pub(super) sets: Vec<String>,
     /// Registrations whose webhooks are all behind our Service.
     registrations: Vec<(String, String)>,
@@ -127,12 +134,10 @@ impl Found {
                 found.others.insert(0, (shown, path));
             }
         }
-        found.sets = cluster
-            .list_at(SETS, "list Advanced StatefulSets")
-            .await?
-            .iter()
-            .map(full_name)
-            .collect();
+        for (collection, kind) in SETS {
+            let sets = cluster.list_at(collection, &format!("list {kind}s")).await?;
+            found.sets.extend(sets.iter().map(full_name));
+        }
         Ok(found)
     }
 
@@ -246,7 +251,7 @@ mod tests {
         ];
         assert_eq!(told(false), wanted);
         wanted.extend([
-            "delete 1 Advanced StatefulSets with their pods",
+            "delete 1 Advanced StatefulSets and CloneSets with their pods",
             "delete customresourcedefinition.apiextensions.k8s.io/definition",
         ]);
         assert_eq!(told(true), wanted);

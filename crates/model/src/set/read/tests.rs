@@ -211,3 +211,68 @@ fn switches_of_updates_in_place_are_read_with_their_defaults() {
         (None, Duration::from_secs(300), 3)
     );
 }
+
+#[test]
+fn rules_3_and_13_2_of_clone_sets_are_read_with_their_defaults() {
+    use crate::int_or_percent::Share;
+    let spec = read(SetKind::Clone, &json!({}));
+    let clones = spec.clones.clone().expect("a CloneSet");
+    assert_eq!(
+        (spec.replicas, spec.history_limit, spec.update),
+        (1, Some(10), UpdateKind::RollingUpdate)
+    );
+    assert_eq!(
+        (clones.partition, clones.max_unavailable, clones.max_surge),
+        (Share::Int(0), Share::Percent(20_000_000), Share::Int(0))
+    );
+    assert!(!clones.reuses_claims && clones.scale_max_unavailable.is_none() && clones.progress_deadline.is_none());
+    assert_eq!(spec.problems, []);
+    let never = read(SetKind::Clone, &json!({"progressDeadlineSeconds": i32::MAX}));
+    assert_eq!(
+        never.clones.expect("a CloneSet").progress_deadline,
+        None,
+        "the largest number means never"
+    );
+    assert_eq!(read(SetKind::Advanced, &json!({})).clones, None);
+}
+
+#[test]
+fn rule_13_2_of_clone_sets_what_cannot_be_read_is_a_problem() {
+    let rolling = |field: &str, value: Value| json!({"updateStrategy": {"rollingUpdate": {field: value}}});
+    for (spec, path, stops) in [
+        (
+            rolling("partition", json!("5")),
+            "spec.updateStrategy.rollingUpdate.partition",
+            Area::Update,
+        ),
+        (
+            rolling("maxUnavailable", json!("x")),
+            "spec.updateStrategy.rollingUpdate.maxUnavailable",
+            Area::Update,
+        ),
+        (
+            rolling("maxSurge", json!(-1)),
+            "spec.updateStrategy.rollingUpdate.maxSurge",
+            Area::Nothing,
+        ),
+        (
+            rolling("scatterStrategy", json!([{}])),
+            "spec.updateStrategy.rollingUpdate.scatterStrategy[0]",
+            Area::Nothing,
+        ),
+        (
+            json!({"updateStrategy": {"type": "Recreate"}}),
+            "spec.updateStrategy.type",
+            Area::Update,
+        ),
+        (
+            json!({"scaleStrategy": {"maxUnavailable": {}}}),
+            "spec.scaleStrategy.maxUnavailable",
+            Area::Nothing,
+        ),
+    ] {
+        let problems = read(SetKind::Clone, &spec).problems;
+        assert_eq!(problems.len(), 1, "{spec}");
+        assert_eq!((problems[0].path.as_str(), problems[0].stops), (path, stops));
+    }
+}

@@ -275,7 +275,7 @@ fn rule_4_3_an_old_server_gets_resources_in_the_pod_itself() {
             panic!("{:?}", writes.pod)
         };
         assert_eq!(writes.resize.is_some(), supports_resize);
-        let set = super::super::kubelet::folded(body);
+        let set = crate::testing::folded(body);
         assert_eq!(set.pointer("/spec/containers/0/resources").is_some(), !supports_resize);
     }
 }

@@ -3,20 +3,22 @@
 //!
 //! It comes after the update, which may have other plans for a pod, and before anything is written.
 
-use super::plan::{Occupant, Plan};
+use crate::shared::conditions;
 use crate::shared::inplace::apply::{Target, Writes};
 use crate::shared::inplace::complete::Missing;
 use crate::shared::inplace::grace::Grace;
 use crate::shared::inplace::progress::{Progress, Stage};
 use crate::shared::inplace::state::State as InPlaceState;
 use crate::shared::inplace::{UpdateSpec, annotation, overlay};
-use crate::shared::lifecycle::{self, State};
+use crate::shared::lifecycle::{self, State, since_state};
+use crate::shared::occupant::{Occupant, of_what_was_seen};
+use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{Area, PodUpdatePolicy};
-use flotilla_model::{Failure, PodRecord, Timestamp, WaitCause};
+use flotilla_model::{Failure, PodRecord, SetKind, Timestamp, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +27,13 @@ use std::time::Duration;
 const UNTAKEN: &str = "the API server has not taken them; condition FailedUpdatePod says why, if it refuses them";
 
 /// Something about an update in place that a condition tells.
-pub(super) struct Trouble {
+pub(crate) struct Trouble {
     /// Condition type.
-    pub(super) condition: &'static str,
+    pub(crate) condition: &'static str,
     /// Its reason.
-    pub(super) reason: &'static str,
+    pub(crate) reason: &'static str,
     /// Pod and sentence.
-    pub(super) message: String,
+    pub(crate) message: String,
 }
 
 /// Whether a pod's new resources are noted and have not been written down.
@@ -40,69 +42,59 @@ fn awaits_resize(occupant: &Occupant) -> bool {
     state.is_some_and(|state| !state.next.resources.is_empty())
 }
 
-impl Plan<'_> {
-    /// Before the update: pods whose update in place leads nowhere have to be made again, where that is allowed.
-    pub(super) fn judge_courses(&mut self) {
-        for index in 0..self.slots.len() {
-            let Some(occupant) = self.slots[index].occupant.as_ref().filter(|o| o.is_restless) else {
-                continue;
-            };
-            let Some(progress) = occupant.progress.clone() else {
-                continue;
-            };
-            let pod = occupant.pod.clone();
-            let abandoned = match &progress.stage {
-                Stage::Lost(error) => Some(format!("what its grace period was for cannot be read: {error}")),
-                Stage::Missing(Missing::Infeasible(message)) => self.give_up_resize(&pod, message),
-                _ => self
-                    .is_overdue(&pod, &progress)
-                    .then(|| "its update in place does not end".to_owned()),
-            };
-            if let Some(occupant) = self.slots[index].occupant.as_mut() {
-                occupant.abandoned = abandoned;
-            }
+impl Pass<'_> {
+    /// Before the update: whether a pod whose update in place leads nowhere has to be made again, where that is allowed.
+    pub(crate) fn judge(&mut self, scope: &Scope, occupant: &mut Occupant) {
+        if occupant.is_restless {
+            occupant.abandoned = self.abandoned(occupant);
         }
-        self.judge_refused_resizes();
+        self.judge_refused_resize(scope, occupant);
+        if occupant.abandoned.is_some() {
+            self.given_up.insert(scope.clone());
+        }
+    }
+
+    fn abandoned(&mut self, occupant: &Occupant) -> Option<String> {
+        let progress = occupant.progress.as_ref()?;
+        let pod = &occupant.pod;
+        match &progress.stage {
+            Stage::Lost(error) => Some(format!("what its grace period was for cannot be read: {error}")),
+            Stage::Missing(Missing::Infeasible(message)) => self.give_up_resize(pod, message),
+            _ => self
+                .is_overdue(pod, progress)
+                .then(|| "its update in place does not end".to_owned()),
+        }
     }
 
     /// The API server may know already that a node cannot give what a pod should get, and refuse to write it down: the same as if the
     /// kubelet had found out (rule 4.6).
-    fn judge_refused_resizes(&mut self) {
-        let refused = |(scope, failure): (&Scope, &Failure)| match scope {
-            Scope::Slot(ordinal) if failure.reason == Failure::NODE_TOO_SMALL => Some((*ordinal, failure.clone())),
-            _ => None,
+    fn judge_refused_resize(&mut self, scope: &Scope, occupant: &mut Occupant) {
+        let failure = self.hints.failures.get(scope);
+        let Some(failure) = failure.filter(|f| f.reason == Failure::NODE_TOO_SMALL).cloned() else {
+            return;
         };
-        let refused: Vec<_> = self.hints.failures.iter().filter_map(refused).collect();
-        for (ordinal, failure) in refused {
-            let Some(index) = self.slots.iter().position(|slot| slot.ordinal == ordinal) else {
-                continue;
-            };
-            let concerned = self.slots[index]
-                .occupant
-                .as_ref()
-                .filter(|o| (!o.labels.is_updated || awaits_resize(o)) && o.abandoned.is_none() && o.is_replaceable());
-            let Some(pod) = concerned.map(|o| o.pod.clone()).filter(|_| self.may_update_in_place()) else {
-                continue;
-            };
-            if pod.meta.created > failure.since {
-                // Another pod, which may be on another node.
-                self.hints.failures.remove(&Scope::Slot(ordinal));
-                continue;
-            }
-            // Remembered for as long as it stands: forgotten, it would be tried again.
-            self.held_back.insert(Scope::Slot(ordinal));
-            let abandoned = self.give_up_resize(&pod, &failure.message);
-            if let Some(occupant) = self.slots[index].occupant.as_mut() {
-                occupant.is_stuck = abandoned.is_none();
-                occupant.abandoned = abandoned;
-            }
+        let is_concerned = (!occupant.labels.is_updated || awaits_resize(occupant))
+            && occupant.abandoned.is_none()
+            && occupant.is_replaceable();
+        if !is_concerned || !self.may_update_in_place() {
+            return;
         }
+        if occupant.pod.meta.created > failure.since {
+            // Another pod, which may be on another node.
+            self.hints.failures.remove(scope);
+            return;
+        }
+        // Remembered for as long as it stands: forgotten, it would be tried again.
+        self.held_back.insert(scope.clone());
+        let abandoned = self.give_up_resize(&occupant.pod, &failure.message);
+        occupant.is_stuck = abandoned.is_none();
+        occupant.abandoned = abandoned;
     }
 
     /// Tells that a pod's node cannot give it its resources, and gives its update up where it may be made again.
     fn give_up_resize(&mut self, pod: &PodRecord, message: &str) -> Option<String> {
         self.tell_infeasible(pod, message);
-        let may = self.view.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
+        let may = self.moment.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
         may.then(|| "its node cannot give it its resources".to_owned())
     }
 
@@ -110,7 +102,7 @@ impl Plan<'_> {
         let text = format!("{}: resize infeasible: {message}", pod.name());
         self.event_once(true, "FailedUpdatePodInPlace", text.clone());
         self.troubles.push(Trouble {
-            condition: "FailedUpdatePod",
+            condition: conditions::failed_update(self.moment.set.kind),
             reason: "ResizeInfeasible",
             message: text,
         });
@@ -120,7 +112,7 @@ impl Plan<'_> {
 
     /// Whether an update has passed its deadline and is to be given up; that it has passed is told in any case.
     fn is_overdue(&mut self, pod: &PodRecord, progress: &Progress) -> bool {
-        let switches = &self.view.set.spec.switches;
+        let switches = &self.moment.set.spec.switches;
         let (deadline, recreates) = (switches.in_place_deadline, switches.deadline_recreates);
         let (Some(deadline), Some(state)) = (deadline, &progress.state) else {
             return false;
@@ -128,7 +120,7 @@ impl Plan<'_> {
         if !matches!(progress.stage, Stage::Missing(_) | Stage::NextBatch(_)) {
             return false;
         }
-        let lasted = self.view.now.since(state.updated_at.max(self.view.observing_since));
+        let lasted = self.moment.now.since(state.updated_at.max(self.moment.observing_since));
         if lasted < deadline {
             self.wake_within(deadline.saturating_sub(lasted));
             return false;
@@ -141,60 +133,40 @@ impl Plan<'_> {
         recreates
     }
 
-    /// After the update: whatever pod is not quiet and was not dealt with goes on.
-    pub(super) fn tend_courses(&mut self) {
-        if !self.is_advanced() {
-            return;
-        }
-        for index in 0..self.slots.len() {
-            let ordinal = self.slots[index].ordinal;
-            // What its node cannot give is not asked for again.
-            let occupant = self.slots[index].occupant.as_ref().filter(|o| !o.is_stuck);
-            if let Some(course) = occupant.and_then(|o| Course::of(o, true)) {
-                self.go_on(ordinal, course);
-            }
-        }
-        for index in 0..self.condemned.len() {
-            let (ordinal, occupant) = &self.condemned[index];
-            if let Some(course) = Course::of(occupant, false) {
-                self.go_on(*ordinal, course);
-            }
-        }
-    }
-
-    fn go_on(&mut self, ordinal: i64, course: Course) {
-        if self.is_backing_off(ordinal, course.pod.name()) {
+    /// Goes on with a pod.
+    pub(crate) fn go_on(&mut self, scope: &Scope, course: Course) {
+        if self.is_backing_off(scope, course.pod.name()) {
             return;
         }
         if course.is_in_flight() && self.peek_state(&course) != State::of(&course.pod) {
-            self.transition(ordinal, &course);
+            self.transition(scope, &course);
         } else {
-            self.take_next_step(ordinal, &course);
+            self.take_next_step(scope, &course);
         }
-        self.back_into_service(ordinal, &course);
+        self.back_into_service(scope, &course);
     }
 
-    fn take_next_step(&mut self, ordinal: i64, course: &Course) {
+    fn take_next_step(&mut self, scope: &Scope, course: &Course) {
         let stage = course.progress.as_ref().map_or(Stage::Done, |p| p.stage.clone());
         let state = course.progress.as_ref().and_then(|p| p.state.clone());
         match (stage, state) {
             // Whatever put it back, the period is one out of service.
             (Stage::Grace(grace), state @ Some(_)) if course.serves() => {
-                self.restart_grace(ordinal, course, &grace, state);
+                self.restart_grace(scope, course, &grace, state);
             }
-            (Stage::Grace(grace), Some(state)) => self.end_grace(ordinal, course, &grace, state),
+            (Stage::Grace(grace), Some(state)) => self.end_grace(scope, course, &grace, state),
             // When it began is not known, so it begins now.
-            (Stage::Grace(grace), None) => self.restart_grace(ordinal, course, &grace, None),
+            (Stage::Grace(grace), None) => self.restart_grace(scope, course, &grace, None),
             (Stage::StaleGrace, _) => {
                 let command = course.target(self).without_grace();
-                self.patch_pod(ordinal, command);
+                self.patch_pod(scope, command);
             }
             (Stage::Lost(_), _) => self.wait(course.name(), WaitCause::InPlaceUnreadable, None),
             (Stage::Missing(missing), state) => {
                 self.say_what_is_missing(course, &missing, state.as_ref());
                 if let Some(text) = &course.note {
                     let command = course.target(self).noted_anew(text, json!({}));
-                    self.patch_pod(ordinal, command);
+                    self.patch_pod(scope, command);
                 }
             }
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
@@ -208,15 +180,16 @@ impl Plan<'_> {
                     ..UpdateSpec::default()
                 };
                 let mut target = course.target(self);
-                if !state.kept_ready && spec.leaves_service(&course.detail, &self.view.set.spec.switches.keep_ready) {
+                let keep_ready = &self.moment.set.spec.switches.keep_ready;
+                if !state.kept_ready && spec.leaves_service(&course.detail, keep_ready) {
                     target.is_out_of_service = true;
                     let revision = state.revision.clone();
                     let writes = target.next_batch(state, &spec.changes, json!({}));
-                    self.leave_again(ordinal, course, &revision);
-                    self.write(ordinal, writes);
+                    self.leave_again(scope, course, &revision);
+                    self.write(scope, writes);
                 } else {
                     let writes = target.next_batch(state, &spec.changes, json!({}));
-                    self.write(ordinal, writes);
+                    self.write(scope, writes);
                 }
             }
             (Stage::NextBatch(containers), _) => {
@@ -228,16 +201,16 @@ impl Plan<'_> {
                     course.pod.name()
                 );
                 self.event_once(true, "FailedUpdatePodInPlace", text);
-                self.transition(ordinal, course);
+                self.transition(scope, course);
             }
-            (Stage::Done, _) => self.transition(ordinal, course),
+            (Stage::Done, _) => self.transition(scope, course),
         }
     }
 
-    fn end_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace, state: InPlaceState) {
+    fn end_grace(&mut self, scope: &Scope, course: &Course, grace: &Grace, state: InPlaceState) {
         // When it began is written in whole seconds, cut off: it may have been up to one later.
         let period = grace.period + Duration::from_secs(1);
-        let lasted = self.view.now.since(state.updated_at);
+        let lasted = self.moment.now.since(state.updated_at);
         if lasted < period {
             let remaining = period.saturating_sub(lasted);
             self.wake_within(remaining);
@@ -248,13 +221,13 @@ impl Plan<'_> {
         let mut spec = grace.spec.clone();
         spec.leave_out_what_is_there(&course.detail);
         let writes = course.target(self).begin(state, &spec, json!({}));
-        self.write(ordinal, writes);
+        self.write(scope, writes);
     }
 
-    fn restart_grace(&mut self, ordinal: i64, course: &Course, grace: &Grace, state: Option<InPlaceState>) {
+    fn restart_grace(&mut self, scope: &Scope, course: &Course, grace: &Grace, state: Option<InPlaceState>) {
         let state = InPlaceState {
             revision: grace.revision.clone(),
-            updated_at: self.view.now,
+            updated_at: self.moment.now,
             // Also what an update that this one overtook has changed.
             ..state.filter(|s| s.revision == grace.revision).unwrap_or_default()
         };
@@ -262,18 +235,18 @@ impl Plan<'_> {
         let mut target = course.target(self);
         target.is_out_of_service |= course.serves();
         let writes = target.begin_later(state, grace, json!({}));
-        self.leave_again(ordinal, course, &grace.revision);
-        self.write(ordinal, writes);
+        self.leave_again(scope, course, &grace.revision);
+        self.write(scope, writes);
     }
 
     /// Takes a pod out of service that is in the middle of an update and serves, as it does after a put-back that came late.
-    fn leave_again(&mut self, ordinal: i64, course: &Course, revision: &str) {
+    fn leave_again(&mut self, scope: &Scope, course: &Course, revision: &str) {
         if !course.serves() {
             return;
         }
         let leaving = readiness::Leaving::Update(revision);
-        if let Some(command) = readiness::take_out(&course.pod, &course.detail, leaving, self.view.now) {
-            let scope = Scope::Slot(ordinal);
+        if let Some(command) = readiness::take_out(&course.pod, &course.detail, leaving, self.moment.now) {
+            let scope = scope.clone();
             self.stages.unready.push(ScopedCommand { scope, command });
         }
     }
@@ -303,8 +276,8 @@ impl Plan<'_> {
     /// A change of resources that has been put off for long is reported.
     fn tell_deferred(&mut self, course: &Course, message: &str, since: Option<Timestamp>) {
         let Some(since) = since else { return };
-        let patience = self.view.set.spec.switches.resize_wait;
-        let lasted = self.view.now.since(since.max(self.view.observing_since));
+        let patience = self.moment.set.spec.switches.resize_wait;
+        let lasted = self.moment.now.since(since.max(self.moment.observing_since));
         if lasted < patience {
             self.wake_within(patience.saturating_sub(lasted));
             return;
@@ -317,7 +290,7 @@ impl Plan<'_> {
     }
 
     /// Moves the lifecycle on (rule 4.8).
-    fn transition(&mut self, ordinal: i64, course: &Course) {
+    fn transition(&mut self, scope: &Scope, course: &Course) {
         let next = self.next_state(course);
         let target = course.target(self);
         let metadata = next.map(|next| lifecycle::patch(next, &target.time()));
@@ -326,15 +299,17 @@ impl Plan<'_> {
             (None, Some(metadata)) => target.relabel(&metadata),
             (None, None) => return,
         };
-        self.patch_pod(ordinal, command);
+        self.patch_pod(scope, command);
     }
 
     /// The state that a pod with nothing under way, or one that is prepared for its deletion, should be in, if it is another.
     fn next_state(&mut self, course: &Course) -> Option<State> {
-        let hooks = self.view.set.spec.lifecycle.clone();
+        let hooks = self.moment.set.spec.lifecycle.clone();
         let pod = &course.pod;
         let next = match State::of(pod) {
             State::Unset | State::Normal | State::Other => return None,
+            // Without a hook, a pod of a CloneSet is in service as soon as it has a node (rule 19.2 of CloneSets).
+            State::PreparingNormal if self.is_unscheduled_clone(pod) => return None,
             State::PreparingNormal => {
                 let next = lifecycle::back_to_normal(&hooks, pod);
                 if next == State::PreparingNormal {
@@ -372,7 +347,7 @@ impl Plan<'_> {
                 next
             }
             // Where the set cannot be read, nobody knows whether it is wanted.
-            State::PreparingDelete if self.view.set.spec.is_stopped(Area::Update) => return None,
+            State::PreparingDelete if self.moment.set.spec.is_stopped(Area::Update) => return None,
             State::PreparingDelete if !course.is_wanted || course.is_specified => return None,
             // It is wanted again, and goes on where it was: the update that it would have to end before may have been overtaken.
             State::PreparingDelete if course.is_in_flight() => State::Updating,
@@ -381,14 +356,19 @@ impl Plan<'_> {
         (next != State::of(pod)).then_some(next)
     }
 
+    fn is_unscheduled_clone(&self, pod: &PodRecord) -> bool {
+        let set = self.moment.set;
+        set.kind == SetKind::Clone && set.spec.lifecycle.pre_normal.is_none() && pod.node.is_none()
+    }
+
     /// Whether the update is at rest and may go on with pods that it prepared.
     fn keeps_preparing(&self) -> bool {
-        let spec = &self.view.set.spec;
-        spec.is_paused() || spec.is_stopped(Area::Update)
+        let spec = &self.moment.set.spec;
+        self.update_rests || spec.is_paused() || spec.is_stopped(Area::Update)
     }
 
     /// Writes the conditions of a pod that may serve again, as far as nothing holds it.
-    fn back_into_service(&mut self, ordinal: i64, course: &Course) {
+    fn back_into_service(&mut self, scope: &Scope, course: &Course) {
         let is_over = !course.is_in_flight();
         let mut released: Vec<&'static str> = Vec::with_capacity(2);
         let next = self.peek_state(course);
@@ -407,8 +387,8 @@ impl Plan<'_> {
             released: &released,
             examined,
         };
-        if let Some(command) = readiness::put_back(&course.pod, &course.detail, back, self.view.now) {
-            let scope = Scope::Slot(ordinal);
+        if let Some(command) = readiness::put_back(&course.pod, &course.detail, back, self.moment.now) {
+            let scope = scope.clone();
             self.stages.back.push(ScopedCommand { scope, command });
         }
     }
@@ -425,37 +405,39 @@ impl Plan<'_> {
         next.unwrap_or(state)
     }
 
-    pub(super) fn write(&mut self, ordinal: i64, writes: Writes) {
+    pub(crate) fn write(&mut self, scope: &Scope, writes: Writes) {
         if let Some(command) = writes.resize {
-            let scope = Scope::Slot(ordinal);
+            let scope = scope.clone();
             self.stages.resize.push(ScopedCommand { scope, command });
         }
-        self.patch_pod(ordinal, writes.pod);
+        self.patch_pod(scope, writes.pod);
     }
 
-    pub(super) fn patch_pod(&mut self, ordinal: i64, command: Command) {
-        let scope = Scope::Slot(ordinal);
+    pub(crate) fn patch_pod(&mut self, scope: &Scope, command: Command) {
+        let scope = scope.clone();
         self.stages.in_place.push(ScopedCommand { scope, command });
     }
 
     /// Takes a pod that a hook holds out of service, where the hook asks for it, and sets its state. What the state claims is
     /// written after what it rests on.
-    pub(super) fn hold(&mut self, ordinal: i64, held: Held<'_>) {
+    pub(crate) fn hold(&mut self, scope: &Scope, held: Held<'_>) {
         let Some(detail) = held.pod.detail.clone() else { return };
         let target = Target {
             pod: held.pod,
             detail: &detail,
-            now: self.view.now,
+            now: self.moment.now,
             supports_resize: true,
             is_out_of_service: false,
         };
-        let index = self.slots.iter().position(|slot| slot.ordinal == ordinal);
-        let first = |command| match index {
-            Some(index) => self.of_what_was_seen(index, command),
-            None => command,
+        let first = |command| {
+            if held.only_as_seen {
+                of_what_was_seen(held.pod, command)
+            } else {
+                command
+            }
         };
         let leaves = (held.marks && !readiness::is_held(&detail, held.key))
-            .then(|| readiness::take_out(held.pod, &detail, readiness::Leaving::Hook(held.key), self.view.now))
+            .then(|| readiness::take_out(held.pod, &detail, readiness::Leaving::Hook(held.key), self.moment.now))
             .flatten()
             .map(first);
         let moves = (State::of(held.pod) != held.state).then(|| {
@@ -469,28 +451,30 @@ impl Plan<'_> {
             if leaves.is_some() { command } else { first(command) }
         });
         if let Some(command) = leaves {
-            let scope = Scope::Slot(ordinal);
+            let scope = scope.clone();
             self.stages.unready.push(ScopedCommand { scope, command });
         }
         if let Some(command) = moves {
-            self.patch_pod(ordinal, command);
+            self.patch_pod(scope, command);
         }
     }
 }
 
 /// A pod that a hook holds.
-pub(super) struct Held<'a> {
-    pub(super) pod: &'a PodRecord,
-    pub(super) state: State,
-    pub(super) key: &'static str,
+pub(crate) struct Held<'a> {
+    pub(crate) pod: &'a PodRecord,
+    pub(crate) state: State,
+    pub(crate) key: &'static str,
     /// The hook asks for it not to be ready.
-    pub(super) marks: bool,
+    pub(crate) marks: bool,
+    /// It is unavailable and uses no budget: the first write holds only for what was seen.
+    pub(crate) only_as_seen: bool,
     /// What else is patched with the state.
-    pub(super) metadata: serde_json::Value,
+    pub(crate) metadata: serde_json::Value,
 }
 
 /// A pod with something under way.
-struct Course {
+pub(crate) struct Course {
     pod: Arc<PodRecord>,
     detail: Arc<PodDetail>,
     progress: Option<Box<Progress>>,
@@ -503,7 +487,7 @@ struct Course {
 
 impl Course {
     /// `None` for a pod that is quiet, or that this pass has dealt with already.
-    fn of(occupant: &Occupant, is_wanted: bool) -> Option<Course> {
+    pub(crate) fn of(occupant: &Occupant, is_wanted: bool) -> Option<Course> {
         if !occupant.is_restless || occupant.is_dealt_with || !occupant.is_replaceable() {
             return None;
         }
@@ -537,18 +521,13 @@ impl Course {
         self.detail.in_place_ready.as_ref().is_some_and(|c| c.is_true)
     }
 
-    fn target(&self, plan: &Plan<'_>) -> Target<'_> {
+    fn target(&self, pass: &Pass<'_>) -> Target<'_> {
         Target {
             pod: &self.pod,
             detail: &self.detail,
-            now: plan.view.now,
-            supports_resize: plan.view.supports_resize(),
+            now: pass.moment.now,
+            supports_resize: pass.moment.supports_resize,
             is_out_of_service: self.detail.in_place_ready.as_ref().is_some_and(|c| !c.is_true),
         }
     }
-}
-
-/// Since when a pod has been in its lifecycle state.
-pub(super) fn since_state(detail: &PodDetail) -> Option<Timestamp> {
-    detail.annotations.get(names::LIFECYCLE_TIMESTAMP)?.parse().ok()
 }

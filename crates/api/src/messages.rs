@@ -1,4 +1,4 @@
-//! What is said of an Advanced StatefulSet that breaks a rule: by the API server, which checks the rules in CEL, and by admission.
+//! What is said of a set that breaks a rule: by the API server, which checks the rules in CEL, and by admission.
 
 /// On `metadata.name` (rule 1.1.9).
 pub const NAME_LENGTH: &str =
@@ -89,3 +89,32 @@ pub const HOOK_FINALIZERS: &str = "finalizersHandler must have qualified names, 
 /// On changes of `template` with `InPlaceOnly`; not in CEL, since templates are open to unknown fields.
 pub const IN_PLACE_ONLY: &str = "with podUpdatePolicy InPlaceOnly only images of containers, and quantities of cpu and memory that they \
     have already, can be changed in template.spec; for other changes use InPlaceIfPossible or ReCreate";
+/// On `scaleStrategy.maxUnavailable` of a CloneSet.
+pub const CLONE_SCALE_BUDGET: &str =
+    "scaleStrategy.maxUnavailable must be a number, 0 or more, or a percentage such as 20% or 12.5%";
+/// On `partition` of a CloneSet.
+pub const PARTITION: &str = "partition must be a number, 0 or more, or a percentage such as 20% or 12.5%";
+/// On `maxUnavailable` of a CloneSet.
+pub const MAX_UNAVAILABLE: &str = "maxUnavailable must be a number, 0 or more, or a percentage such as 20% or 12.5%";
+/// On `maxSurge`.
+pub const MAX_SURGE: &str = "maxSurge must be a number, 0 or more, or a percentage such as 20% or 12.5%";
+/// On `maxSurge`.
+pub const SURGE_IN_PLACE_ONLY: &str = "maxSurge must be 0 with InPlaceOnly, since no pod is made anew";
+/// On `maxUnavailable` and `maxSurge`.
+pub const NOTHING_MOVES: &str = "maxUnavailable and maxSurge cannot both be 0, since nothing could be updated then";
+/// On `scatterStrategy`.
+pub const SCATTER: &str = "scatterStrategy must have keys that are not empty, and each pair of key and value once";
+/// On `imagePreDownloadParallelism` of a CloneSet.
+pub const CLONE_PRE_DOWNLOAD: &str = "imagePreDownloadParallelism must be a number, 0 or more, or a percentage";
+/// On `updateStrategy.type` of a CloneSet of v1alpha1.
+pub const CLONE_UPDATE_TYPE: &str = "updateStrategy.type must be ReCreate, InPlaceIfPossible, InPlaceOnly or OnDelete";
+/// On `progressDeadlineSeconds`.
+pub const PROGRESS_DEADLINE: &str = "progressDeadlineSeconds must be greater than minReadySeconds";
+/// On `podsToDelete`; not in CEL, since the list has no bound.
+pub const PODS_TO_DELETE_ONCE: &str = "podsToDelete must name each pod once";
+/// On a name in `podsToDelete`; not in CEL, since it is about another object.
+pub const POD_TO_DELETE_MISSING: &str = "podsToDelete must name pods that exist";
+/// The same.
+pub const POD_TO_DELETE_GOING: &str = "podsToDelete must name pods that are not being deleted already";
+/// The same.
+pub const POD_TO_DELETE_FOREIGN: &str = "podsToDelete must name pods of this set";

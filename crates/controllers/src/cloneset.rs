@@ -1,0 +1,87 @@
+//! CloneSets: pods that can stand in for one another.
+//!
+//! A pass looks at one set ([`view`]), then goes through these steps ([`decide`]):
+//! 1. *claim*: adopt and release pods and revisions; find the current and the update revision.
+//! 2. *count*: what there is and what is asked for give how many pods to make, delete and update, and how far ([`diff`]).
+//! 3. *scale*: take pods back from their deletion, make pods, delete pods that were asked for and those that are too many.
+//! 4. *update*: only where nothing was made or deleted: in place, or by a mark that asks for deletion, in order and within the budget.
+//! 5. *course*: pods go on with updates in place and lifecycle hooks.
+//! 6. *status*: counts, revisions, conditions ([`status`]); unused revisions and names of deleted pods go.
+
+mod claims;
+pub mod decide;
+pub mod diff;
+mod order;
+mod plan;
+mod rank;
+mod scale;
+pub mod status;
+mod update;
+pub mod view;
+
+#[cfg(test)]
+mod tests;
+
+use crate::shared::routing;
+use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind};
+
+/// The controller of CloneSets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CloneSetController;
+
+const KIND: SetKind = SetKind::Clone;
+
+/// Sets that an orphan may come to belong to: those that it names as a plain owner, and those that take orphans and select it (rule 11).
+fn sets_for_orphan(pod: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
+    let sets = reader.sets_in(KIND, &pod.meta.key.namespace);
+    let concerned = sets.iter().filter(|set| {
+        let is_named = pod.meta.owners().iter().any(|o| o.uid == set.meta.uid);
+        let takes_orphans = set.spec.clones.as_ref().is_some_and(|c| c.switches.adopt_orphans);
+        is_named || takes_orphans && set.spec.selector.matches(|key| pod.label(key))
+    });
+    concerned.map(|set| set.meta.key.clone()).collect()
+}
+
+fn route_pod(old: Option<&PodRecord>, new: Option<&PodRecord>, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+    let before = old.and_then(|pod| routing::owner_key(KIND, &pod.meta, reader));
+    let after = new.and_then(|pod| routing::owner_key(KIND, &pod.meta, reader));
+    if before != after {
+        keys.extend(before);
+    }
+    keys.extend(after);
+    if let Some(orphan) = new.filter(|pod| pod.meta.controller().is_none()) {
+        keys.extend(sets_for_orphan(orphan, reader));
+    }
+}
+
+impl Controller for CloneSetController {
+    fn name(&self) -> &'static str {
+        "cloneset"
+    }
+
+    fn resource(&self) -> Resource {
+        KIND.resource()
+    }
+
+    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        match change {
+            Change::Set(old, new) => keys.extend(routing::of_set(KIND, old.as_deref(), new.as_deref())),
+            Change::Pod(old, new) => route_pod(old.as_deref(), new.as_deref(), reader, keys),
+            Change::Claim(old, new) => {
+                let owners = [old, new].into_iter().flatten();
+                keys.extend(owners.filter_map(|claim| routing::owner_key(KIND, &claim.meta, reader)));
+            }
+            Change::ConfigMap(..) => {}
+            Change::Revision(old, new) => {
+                for revision in [old, new].into_iter().flatten() {
+                    routing::route_revision(KIND, revision, reader, keys);
+                }
+            }
+        }
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        let set = reader.set(KIND, key)?.clone();
+        Some(decide::decide(&view::View::observe(set, reader, context)?))
+    }
+}

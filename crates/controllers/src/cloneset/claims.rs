@@ -1,0 +1,191 @@
+//! Claims of the set: which of them go, which can be used again, and what their templates hash to (rules 12.4 and 15).
+
+use super::plan::Plan;
+use crate::shared::adoption::controller_ref;
+use crate::shared::claim;
+use flotilla_api::names;
+use flotilla_model::decision::{Command, Scope, ScopedCommand};
+use flotilla_model::set::ClaimTemplate;
+use flotilla_model::template::{canonical, canonical_quantity};
+use flotilla_model::{ClaimRecord, Report, Resource, RevisionRecord, containers_meta};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The id that a claim shares with its pod.
+pub(super) fn id_of(claim: &ClaimRecord) -> Option<&str> {
+    claim.meta.labels.get(names::INSTANCE_ID_LABEL)
+}
+
+/// Deletes a claim: only this incarnation.
+fn delete(claim: &ClaimRecord) -> Command {
+    Command::Delete {
+        resource: Resource::Claims,
+        key: claim.meta.key.clone(),
+        uid: claim.meta.uid.clone(),
+        resource_version: None,
+        report: Report::Delete,
+    }
+}
+
+impl Plan<'_> {
+    /// Without reuse (rule 15.4): claims of pods that have ended or are going go with them, those of no pod go.
+    pub(super) fn tend_claims(&mut self) {
+        if self.view.clones.reuses_claims {
+            return;
+        }
+        let active: BTreeSet<&str> = self.members.iter().map(super::plan::Member::name).collect();
+        let mut commands = Vec::new();
+        for claim in &self.view.claims {
+            let Some(id) = id_of(claim) else { continue };
+            let pod = format!("{}-{id}", self.view.set.name());
+            let scope = Scope::Named(pod.clone());
+            // One whose creation was refused is tried again under the same name.
+            if active.contains(pod.as_str()) || self.pass.hints.failures.contains_key(&scope) {
+                continue;
+            }
+            match self.view.pods.iter().find(|p| p.name() == pod) {
+                Some(pod) => {
+                    let owner = controller_ref(Resource::Pods, pod.name(), &pod.meta.uid);
+                    commands.push((scope, claim::set_owners(claim, &[owner])));
+                }
+                // It belongs to a pod that we let go.
+                None if self.view.has_pod(&pod) => {}
+                // The replacement of a pod that was made anew takes it.
+                None if self.view.clones.switches.keep_claims_on_recreate => {}
+                None => commands.push((scope, delete(claim))),
+            }
+        }
+        for (scope, command) in commands {
+            let name = command.key().name.to_string();
+            if !self.pass.is_backing_off(&scope, &name) {
+                self.pass.stages.claims.push(ScopedCommand { scope, command });
+            }
+        }
+    }
+
+    /// Deletes the claims of a pod whose deletion is part of this plan (rule 14.7): their protection keeps them until the pod is gone.
+    pub(super) fn sweep(&mut self, scope: &Scope, id: &str) {
+        for claim in self.view.claims.iter().filter(|c| id_of(c) == Some(id)) {
+            let command = delete(claim);
+            self.pass.stages.sweep.push(ScopedCommand {
+                scope: scope.clone(),
+                command,
+            });
+        }
+    }
+
+    /// Ids of claims that no pod has, in order: new pods take these first (rule 15.3).
+    pub(super) fn free_ids(&self) -> Vec<String> {
+        let clones = &self.view.clones;
+        if !clones.reuses_claims && !clones.switches.keep_claims_on_recreate {
+            return Vec::new();
+        }
+        let ids: BTreeSet<&str> = self.view.claims.iter().filter_map(|c| id_of(c)).collect();
+        let is_free = |id: &&&str| !self.view.has_pod(&format!("{}-{id}", self.view.set.name()));
+        ids.iter().filter(is_free).map(|id| (*id).to_owned()).collect()
+    }
+}
+
+/// A volume that containers of a revision mount and that neither its template nor any claim template gives them (rule 12.5).
+pub(super) fn missing_volume(revision: &RevisionRecord, templates: &[ClaimTemplate]) -> Option<String> {
+    let template = revision.template.as_deref()?;
+    let volumes = template.pointer("/spec/volumes").and_then(Value::as_array);
+    let has = |name: &str| {
+        let mut volumes = volumes.into_iter().flatten();
+        volumes.any(|v| v.get("name").and_then(Value::as_str) == Some(name))
+            || templates.iter().any(|t| *t.name == *name)
+    };
+    let mounted = claim::mounts(template);
+    mounted.into_iter().find(|name| !has(name)).map(str::to_owned)
+}
+
+/// The hash of claim templates as OpenKruise records it (rule 12.4); nothing if there are none.
+pub(super) fn templates_hash(templates: &[ClaimTemplate]) -> String {
+    if templates.is_empty() {
+        return String::new();
+    }
+    let mut sorted: Vec<&ClaimTemplate> = templates.iter().collect();
+    sorted.sort_by(|a, b| a.name.cmp(&b.name));
+    let rows: Vec<String> = sorted.into_iter().map(|t| row(&t.name, &t.body)).collect();
+    containers_meta::hash_of(&format!("[{}]", rows.join(","))).to_string()
+}
+
+/// One template in the order of Go's fields, which is not that of letters.
+fn row(name: &Arc<str>, template: &Value) -> String {
+    const FIELDS: [&str; 9] = [
+        "accessModes",
+        "selector",
+        "resources",
+        "volumeName",
+        "storageClassName",
+        "volumeMode",
+        "dataSource",
+        "dataSourceRef",
+        "volumeAttributesClassName",
+    ];
+    let spec = template.get("spec").unwrap_or(&Value::Null);
+    let part = |field: &&str| {
+        let text = match (*field, spec.get(*field).filter(|v| !v.is_null())) {
+            ("resources", found) => resources(found.unwrap_or(&Value::Null)),
+            // It is defaulted before it is hashed.
+            ("volumeMode", None) => "\"Filesystem\"".to_owned(),
+            (_, None) => return None,
+            (_, Some(value)) => canonical(value),
+        };
+        Some(format!("\"{field}\":{text}"))
+    };
+    let parts: Vec<String> = FIELDS.iter().filter_map(part).collect();
+    let name = canonical(&Value::from(&**name));
+    format!(
+        "{{\"metadata\":{{\"name\":{name},\"creationTimestamp\":null}},\"spec\":{{{}}},\"status\":{{}}}}",
+        parts.join(",")
+    )
+}
+
+/// Limits and requests, with quantities in the form in which Go writes them.
+fn resources(resources: &Value) -> String {
+    let list = |field: &str| {
+        let quantities = resources
+            .get(field)
+            .and_then(Value::as_object)
+            .filter(|q| !q.is_empty())?;
+        let rows = quantities.iter().map(|(name, quantity)| {
+            let text = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
+            format!("\"{name}\":\"{}\"", canonical_quantity(&text).unwrap_or(text))
+        });
+        Some(format!("\"{field}\":{{{}}}", rows.collect::<Vec<_>>().join(",")))
+    };
+    let parts: Vec<String> = ["limits", "requests"].iter().filter_map(|f| list(f)).collect();
+    format!("{{{}}}", parts.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn template(name: &str, mode: &str, size: &str, class: Option<&str>) -> ClaimTemplate {
+        let mut body = json!({"metadata": {"name": name}, "spec": {
+            "accessModes": [mode], "resources": {"requests": {"storage": size}}, "volumeMode": "Filesystem",
+        }});
+        if let Some(class) = class {
+            body["spec"]["storageClassName"] = json!(class);
+        }
+        ClaimTemplate::from_json(&body).expect("it has a name")
+    }
+
+    #[test]
+    fn rule_12_4_hashes_are_those_that_openkruise_recorded() {
+        assert_eq!(templates_hash(&[]), "");
+        assert_eq!(
+            templates_hash(&[template("data", "ReadWriteOnce", "10Gi", None)]),
+            "2229933274"
+        );
+        let two = [
+            template("b", "ReadWriteOnce", "1Gi", Some("fast")),
+            template("a", "ReadWriteMany", "1024Mi", Some("")),
+        ];
+        assert_eq!(templates_hash(&two), "3211271935");
+    }
+}

@@ -1,0 +1,76 @@
+//! One pass over a set: the steps, in the order in which they matter.
+
+use super::claims::templates_hash;
+use super::diff::Diff;
+use super::plan::Plan;
+use super::status;
+use super::view::View;
+use crate::shared::revision;
+use flotilla_model::Decision;
+use flotilla_model::set::Area;
+
+/// Decides what to do for the set of `view`.
+pub fn decide(view: &View<'_>) -> Decision {
+    if view.set.is_deleted() || view.set.spec.is_stopped(Area::Everything) {
+        // Pods and claims of a deleted set go by garbage collection (rule 10). Of one that cannot be read nothing is done.
+        let waits = view.moment().unreadable_fields();
+        return Decision {
+            status: Some(status::without_plan(view, None)),
+            waits,
+            ..Decision::default()
+        };
+    }
+    let hash = templates_hash(&view.set.spec.claim_templates);
+    let owner = revision::Owner {
+        claim_hash: Some(&hash),
+        ..view.moment().revision_owner()
+    };
+    let revisions = revision::resolve(owner, view.revisions.clone(), |name| view.revision_named(name));
+    let Some(update) = revisions.update.clone() else {
+        let mut decision = view.moment().create_revision_first(&revisions);
+        decision.status = Some(status::without_plan(view, Some(&revisions)));
+        return decision;
+    };
+    let mut plan = Plan::new(view, revisions, update);
+    plan.pass.claim_objects(&view.to_release, &view.to_adopt);
+    plan.refresh_revision();
+    plan.judge_courses();
+    plan.tend_claims();
+    plan.take_back();
+    let counts = plan.counts();
+    let diff = Diff::of(&plan.asked, &counts);
+    plan.create(&diff);
+    plan.delete(&diff);
+    plan.backfill();
+    plan.update(&diff);
+    plan.tend_courses();
+    plan.forget_deleted_names();
+    plan.drop_history();
+    plan.wait_for_availability();
+    plan.pass.forget_failures();
+    plan.pass.note_unreadable_fields();
+    plan.pass.date_waits();
+    let status = status::of(&mut plan);
+    plan.pass.into_decision(status)
+}
+
+impl Plan<'_> {
+    /// Revisions beyond the limit that nobody uses go (rule 12.7).
+    fn drop_history(&mut self) {
+        let history = self.pass.revisions.history.clone();
+        // Labels may hold the hash alone.
+        let named = |label: &str| history.iter().find(|r| revision::is_named(r, label)).map(|r| r.name());
+        let pods = self.view.pods.iter().chain(&self.view.to_adopt);
+        let in_use: Vec<&str> = pods.filter_map(|pod| named(pod.revision()?)).collect();
+        self.pass.drop_history(in_use.into_iter());
+    }
+
+    /// Says which pods are not available, and looks again when the next becomes so by the clock (rule 10.11).
+    fn wait_for_availability(&mut self) {
+        for member in &self.members {
+            if !member.is_available() && !member.is_leaving {
+                self.pass.wait_for(&member.occupant.pod, member.occupant.health);
+            }
+        }
+    }
+}

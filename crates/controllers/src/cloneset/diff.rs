@@ -1,0 +1,202 @@
+//! How many pods to make, to delete and to update: arithmetic on counts (rule 13). Nothing of an earlier pass enters.
+
+use flotilla_model::set::{CloneSpec, SetSpec, UpdateKind};
+
+/// What is asked for, as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Replicas.
+    pub replicas: i32,
+    /// Pods that stay old.
+    pub partition: i32,
+    /// Pods beyond the replicas.
+    pub surge: i32,
+    /// Pods that may be unavailable for our doing.
+    pub unavailable: i32,
+    /// No pod is made while this many are unavailable.
+    pub creation: Option<i32>,
+    /// Pods that wait for their deletion do not count as replicas.
+    pub excludes_leaving: bool,
+    /// Updates are ours to make (not under OnDelete).
+    pub updates: bool,
+    /// New pods may have to go back: it was opted in to, and there is a revision to go back to.
+    pub goes_back: bool,
+}
+
+impl Asked {
+    /// Of a set (rule 13.2).
+    pub fn of(spec: &SetSpec, clones: &CloneSpec, is_between_revisions: bool) -> Self {
+        let replicas = spec.replicas;
+        let surge = clones.max_surge.ceil_of(replicas);
+        let surge = if spec.is_paused() { 0 } else { surge };
+        let unavailable = if surge > 0 {
+            clones.max_unavailable.floor_of(replicas)
+        } else {
+            clones.max_unavailable.ceil_of(replicas)
+        };
+        Asked {
+            replicas,
+            partition: clones.partition.kept_of(replicas),
+            surge,
+            unavailable,
+            creation: clones.scale_max_unavailable.map(|share| share.ceil_of(replicas)),
+            excludes_leaving: clones.excludes_preparing_delete,
+            updates: spec.update != UpdateKind::OnDelete,
+            goes_back: clones.switches.partition_rollback && is_between_revisions,
+        }
+    }
+
+    /// How many pods have to stay available.
+    pub fn keep(&self) -> i32 {
+        (self.replicas - self.unavailable).max(0)
+    }
+}
+
+/// What there is (rule 13.4). Specified pods are those that were asked to be deleted; leaving ones wait for their preDelete hook; the others
+/// are plain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All.
+    pub all: i32,
+    /// Leaving.
+    pub leaving: i32,
+    /// Leaving and old.
+    pub leaving_old: i32,
+    /// Old and not leaving.
+    pub old: i32,
+    /// New and not leaving.
+    pub new: i32,
+    /// Old and specified.
+    pub specified_old: i32,
+    /// New and specified.
+    pub specified_new: i32,
+    /// Available.
+    pub available: i32,
+    /// Ready.
+    pub ready: i32,
+    /// Available and specified.
+    pub available_specified: i32,
+    /// Leaving, or plain and not available.
+    pub unavailable: i32,
+    /// Old and plain, and can be updated in place.
+    pub in_place: i32,
+    /// At the revision to which the update goes, and not available.
+    pub unavailable_new: i32,
+    /// At the revision from which the update goes back, and not available.
+    pub unavailable_old: i32,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// Pods still to move to the update revision.
+    pub forward: i32,
+    /// Pods to move back to the current revision.
+    pub back: i32,
+    /// Pods beyond the replicas that may be there now.
+    pub surge: i32,
+    /// Pods that are missing.
+    pub missing: i32,
+    /// Pods to make.
+    pub create: i32,
+    /// How many of these at the current revision.
+    pub create_old: i32,
+    /// Pods that are too many.
+    pub surplus: i32,
+    /// How many of these have to be old.
+    pub surplus_old: i32,
+    /// How many have to be new: those for which pods of the current revision were made, where new ones go back.
+    pub surplus_new: i32,
+    /// How many updates may begin.
+    pub brake: i32,
+    /// How many available pods may become unavailable by updates.
+    pub spare: i32,
+}
+
+impl Diff {
+    /// Rules 13.5 to 13.9 and 13.11.
+    pub fn of(asked: &Asked, counts: &Counts) -> Self {
+        let Asked {
+            replicas, partition, ..
+        } = *asked;
+        let plain_old = counts.old - counts.specified_old;
+        let plain_new = counts.new - counts.specified_new;
+        let specified = counts.specified_old + counts.specified_new;
+        let forward = (plain_old - partition)
+            .max(0)
+            .min((replicas - partition - plain_new).max(0));
+        let back = if asked.goes_back {
+            (partition - plain_old)
+                .max(0)
+                .min((plain_new - (replicas - partition)).max(0))
+        } else {
+            0
+        };
+        let (surge, surge_old) = surge(asked, counts, forward, back);
+        let want = replicas + surge;
+        let (counted, old) = if asked.excludes_leaving {
+            (counts.all - counts.leaving, counts.old)
+        } else {
+            (counts.all, counts.old + counts.leaving_old)
+        };
+        let missing = (want - counted).max(0);
+        let create = asked
+            .creation
+            .map_or(missing, |limit| missing.min((limit - counts.unavailable).max(0)));
+        let want_old = partition + surge_old;
+        let surplus = (counts.all - counts.leaving - specified - want).max(0);
+        let surplus_old = surplus.min((plain_old - want_old).max(0));
+        // Otherwise the pod that was made for it, which is not ready yet, would be the first to go, and be made again for ever.
+        let surplus_new = if asked.goes_back {
+            (surplus - surplus_old).min((plain_new - (want - want_old).max(0)).max(0))
+        } else {
+            0
+        };
+        let unavailable_target = if back > 0 {
+            counts.unavailable_old
+        } else {
+            counts.unavailable_new
+        };
+        Diff {
+            forward,
+            back,
+            surge,
+            missing,
+            create,
+            create_old: if asked.updates {
+                create.min((want_old - old).max(0))
+            } else {
+                0
+            },
+            surplus,
+            surplus_old,
+            surplus_new,
+            brake: asked.unavailable.max(1) + (counts.all - replicas).max(0) - unavailable_target,
+            spare: counts.available - counts.available_specified - asked.keep(),
+        }
+    }
+}
+
+/// How many pods beyond the replicas, and how many of these at the current revision (rule 13.6).
+fn surge(asked: &Asked, counts: &Counts, forward: i32, back: i32) -> (i32, i32) {
+    let plain_old = counts.old - counts.specified_old;
+    let plain_new = counts.new - counts.specified_new;
+    let specified = counts.specified_old + counts.specified_new;
+    let for_update = match (asked.updates, forward > 0, back > 0) {
+        (false, ..) | (true, false, false) => 0,
+        // Without a budget, pods that can go in place need the surge too.
+        (true, true, _) => (plain_old - asked.partition - counts.in_place).max(0).min(asked.surge),
+        (true, false, true) => (plain_new - (asked.replicas - asked.partition)).min(asked.surge),
+    };
+    let for_deletion = (counts.unavailable + specified - asked.unavailable)
+        .max(0)
+        .min(specified)
+        .min(asked.surge);
+    if for_deletion > 0 && for_deletion >= for_update {
+        (for_deletion, (for_deletion - counts.specified_new).max(0))
+    } else if back > 0 {
+        (for_update, for_update)
+    } else {
+        (for_update, 0)
+    }
+}

@@ -1,0 +1,193 @@
+//! The plan that the steps of a pass fill in: pods with what they are to the set, beside what every kind writes down.
+
+use super::diff::{Asked, Counts};
+use super::view::View;
+use crate::shared::health::{Health, LabelFacts};
+use crate::shared::inplace::progress::Stage;
+use crate::shared::lifecycle::State;
+use crate::shared::occupant::Occupant;
+use crate::shared::pass::Pass;
+use crate::shared::renewal::Way;
+use crate::shared::revision::{self, Revisions};
+use flotilla_api::names;
+use flotilla_model::decision::Scope;
+use flotilla_model::set::Area;
+use flotilla_model::{Labels, PodRecord, RevisionRecord};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// An active pod: it has neither ended, nor has its deletion been asked for.
+pub(super) struct Member {
+    pub(super) occupant: Occupant,
+    /// It waits for its preDelete hook.
+    pub(super) is_leaving: bool,
+    /// It was asked to be deleted, by label or by name (rule 14.1), and does not wait for its hook yet.
+    pub(super) is_specified: bool,
+    /// It was asked to be deleted, wherever it is on its way.
+    pub(super) was_asked_for: bool,
+}
+
+impl Member {
+    pub(super) fn pod(&self) -> &PodRecord {
+        &self.occupant.pod
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.occupant.pod.name()
+    }
+
+    pub(super) fn scope(&self) -> Scope {
+        Scope::Named(self.name().to_owned())
+    }
+
+    pub(super) fn is_new(&self) -> bool {
+        self.occupant.labels.is_updated
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
+        !self.is_leaving && !self.is_specified
+    }
+
+    pub(super) fn is_available(&self) -> bool {
+        self.occupant.health.is_available()
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.occupant.health, Health::Available | Health::NotAvailable(_))
+    }
+
+    /// Whether it is in the grace period of an update in place.
+    pub(super) fn is_in_grace(&self) -> bool {
+        let progress = self.occupant.progress.as_ref();
+        progress.is_some_and(|p| matches!(p.stage, Stage::Grace(_)))
+    }
+}
+
+/// Everything that the steps of one pass read and write.
+pub(super) struct Plan<'v> {
+    pub(super) view: &'v View<'v>,
+    pub(super) pass: Pass<'v>,
+    /// Active pods, in order of name.
+    pub(super) members: Vec<Member>,
+    pub(super) asked: Asked,
+    /// Pods were made or deleted, so that the update waits for the next pass (rule 14.8).
+    pub(super) has_scaled: bool,
+}
+
+impl<'v> Plan<'v> {
+    pub(super) fn new(view: &'v View<'v>, revisions: Revisions, update: Arc<RevisionRecord>) -> Self {
+        let pass = Pass::new(view.moment(), revisions, update);
+        let is_between = pass.current.meta.uid != pass.update.meta.uid;
+        let asked = Asked::of(&view.set.spec, &view.clones, is_between);
+        let members = members(view, &pass);
+        Plan {
+            view,
+            pass,
+            members,
+            asked,
+            has_scaled: false,
+        }
+    }
+
+    /// What there is, as numbers (rule 13.4).
+    pub(super) fn counts(&mut self) -> Counts {
+        let mut counts = Counts::default();
+        for member in &self.members {
+            let (available, plain) = (member.is_available(), member.is_plain());
+            counts.all += 1;
+            counts.available += i32::from(available);
+            counts.ready += i32::from(member.is_ready());
+            counts.unavailable += i32::from(member.is_leaving || plain && !available);
+            counts.available_specified += i32::from(available && member.is_specified);
+            match (member.is_leaving, member.is_new()) {
+                (true, is_new) => {
+                    counts.leaving += 1;
+                    counts.leaving_old += i32::from(!is_new);
+                }
+                (false, true) => {
+                    counts.new += 1;
+                    counts.specified_new += i32::from(member.is_specified);
+                    counts.unavailable_new += i32::from(!available);
+                }
+                (false, false) => {
+                    counts.old += 1;
+                    counts.specified_old += i32::from(member.is_specified);
+                    counts.unavailable_old += i32::from(!available);
+                }
+            }
+        }
+        counts.in_place = self.can_go_in_place();
+        counts
+    }
+
+    /// How many old plain pods can be updated in place, and need no surge for it.
+    fn can_go_in_place(&mut self) -> i32 {
+        if self.asked.surge == 0 || self.asked.unavailable == 0 || self.view.clones.switches.surge_in_place {
+            // Nobody asks.
+            return 0;
+        }
+        let old = self.members.iter().filter(|m| !m.is_new() && m.is_plain());
+        let in_place = old.filter(|m| matches!(self.pass.way(&m.occupant), Way::InPlace(_)));
+        i32::try_from(in_place.count()).unwrap_or(i32::MAX)
+    }
+
+    /// Whether a field that cannot be read stops work of this kind.
+    pub(super) fn is_stopped(&self, work: Area) -> bool {
+        self.view.set.spec.is_stopped(work)
+    }
+}
+
+fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
+    let mut reader = FactReader { pass, last: None };
+    let moment = view.moment();
+    let active = view
+        .pods
+        .iter()
+        .filter(|pod| !pod.is_terminal() && !pod.is_terminating());
+    let named: BTreeSet<&str> = view.clones.pods_to_delete.iter().map(String::as_str).collect();
+    let member = |pod: &Arc<PodRecord>| {
+        let mut labels = reader.read(pod);
+        let in_place = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
+        // Whatever Ready still says: who was taken out of service for an update is not available (rule 13.3).
+        let is_out_of_service = in_place.is_some_and(|condition| !condition.is_true);
+        labels.lifecycle_allows &= !is_out_of_service;
+        let is_leaving = State::of(pod) == State::PreparingDelete;
+        let was_asked_for = labels.is_specified || named.contains(pod.name());
+        let mut occupant = Occupant::of(pod, labels, true, moment);
+        if is_out_of_service {
+            occupant.health = Health::NotReady;
+        }
+        Member {
+            is_leaving,
+            is_specified: !is_leaving && was_asked_for,
+            was_asked_for,
+            occupant,
+        }
+    };
+    active.map(member).collect()
+}
+
+/// Answers [`LabelFacts`]; pods of one revision share their labels, so this is worked out once for many.
+struct FactReader<'p> {
+    pass: &'p Pass<'p>,
+    last: Option<(Labels, LabelFacts)>,
+}
+
+impl FactReader<'_> {
+    fn read(&mut self, pod: &PodRecord) -> LabelFacts {
+        if let Some((labels, facts)) = &self.last
+            && labels.is_same(&pod.meta.labels)
+        {
+            return *facts;
+        }
+        let label = pod.revision().unwrap_or_default();
+        let facts = LabelFacts {
+            is_updated: revision::is_named(&self.pass.update, label),
+            is_current: revision::is_named(&self.pass.current, label),
+            is_specified: pod.label(names::SPECIFIED_DELETE_LABEL).is_some(),
+            lifecycle_allows: State::of(pod).is_normal(),
+        };
+        self.last = Some((pod.meta.labels.clone(), facts));
+        facts
+    }
+}

@@ -1,0 +1,330 @@
+//! Step *scale*: pods are taken back, made and deleted (rules 13.8 to 13.10, 14 and 15).
+
+use super::claims::missing_volume;
+use super::diff::Diff;
+use super::plan::{Member, Plan};
+use super::rank;
+use crate::shared::claim;
+use crate::shared::course::{Held, Trouble};
+use crate::shared::identity::{ID_LENGTH, instance_id};
+use crate::shared::inplace::state::whole_seconds;
+use crate::shared::lifecycle::State;
+use crate::shared::readiness::PRE_DELETE;
+use crate::shared::revision;
+use flotilla_api::names;
+use flotilla_model::decision::{Body, Command, PodDraft, Report, Scope, ScopedCommand};
+use flotilla_model::set::{Area, ClaimTemplate, PodUpdatePolicy};
+use flotilla_model::{Resource, RevisionRecord, SetKind, WaitCause};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// How many ids a pass looks at for each that it needs.
+const TRIES: u64 = 64;
+/// How many pods a wait names.
+const NAMED: usize = 16;
+
+impl Plan<'_> {
+    /// Pods that wait for their hook and are wanted again (rule 14.2): not where a hook takes them out of service.
+    pub(super) fn take_back(&mut self) {
+        let hooks = &self.view.set.spec.lifecycle;
+        let hooks = [&hooks.pre_delete, &hooks.in_place_update];
+        if self.is_stopped(Area::Scale) || hooks.into_iter().flatten().any(|hook| hook.mark_not_ready) {
+            return;
+        }
+        let going = self.members.iter().filter(|m| !m.is_plain()).count();
+        let staying = count(self.members.len()) - count(going);
+        let mut lacking = self.asked.replicas - staying;
+        for member in &mut self.members {
+            if lacking <= 0 {
+                return;
+            }
+            if !member.is_leaving || member.was_asked_for || self.pass.is_backing_off(&member.scope(), member.name()) {
+                continue;
+            }
+            lacking -= 1;
+            self.has_scaled = true;
+            member.is_leaving = false;
+            member.occupant.is_dealt_with = true;
+            let held = Held {
+                pod: &member.occupant.pod,
+                state: State::PreparingNormal,
+                key: PRE_DELETE,
+                marks: false,
+                only_as_seen: false,
+                metadata: json!({}),
+            };
+            self.pass.hold(&member.scope(), held);
+        }
+    }
+
+    /// Makes what is missing (rules 13.8 and 14.3): old pods first, then those of the update revision.
+    pub(super) fn create(&mut self, diff: &Diff) {
+        if self.is_stopped(Area::Scale) {
+            return;
+        }
+        if diff.create < diff.missing {
+            self.say_that_creation_is_limited();
+        }
+        for (place, name) in self.names(diff.create).into_iter().enumerate() {
+            let is_old = count(place) < diff.create_old;
+            let revision = if is_old { &self.pass.current } else { &self.pass.update };
+            let revision = revision.clone();
+            self.create_one(name, &revision);
+        }
+    }
+
+    fn say_that_creation_is_limited(&mut self) {
+        let held_up = self
+            .members
+            .iter()
+            .filter(|m| m.is_leaving || m.is_plain() && !m.is_available());
+        let used_by = held_up.map(|m| m.name().to_owned()).take(NAMED).collect();
+        let budget = self.asked.creation.unwrap_or(0);
+        let message = format!("no pod is made while {budget} are unavailable (scaleStrategy.maxUnavailable)");
+        self.pass.event_once(true, "ScaleUpLimited", message);
+        let subject = self.view.set.name().to_owned();
+        self.pass
+            .wait(subject, WaitCause::ScaleBudget { budget, used_by }, None);
+    }
+
+    /// Names for new pods (rules 15.1 and 15.3): those whose creation was refused, those of claims that no pod has, new ones.
+    fn names(&self, wanted: i32) -> Vec<String> {
+        let wanted = usize::try_from(wanted).unwrap_or(0);
+        let set = self.view.set.name();
+        let used: BTreeSet<&str> = self.ids_in_use().collect();
+        let (uid, entropy) = (&self.view.set.meta.uid, self.view.entropy);
+        let most = TRIES.saturating_mul(u64::try_from(wanted).unwrap_or(u64::MAX));
+        let new = (0..most).map(|n| instance_id(uid, entropy, n));
+        let new = new.filter(|id| !used.contains(id.as_str()));
+        let is_taken = |name: &String| {
+            let has_claim = |t: &ClaimTemplate| self.view.claim(&claim::claim_name(t, name)).is_some();
+            self.view.has_pod(name) || self.templates().any(has_claim)
+        };
+        let new = new.map(|id| format!("{set}-{id}")).filter(|name| !is_taken(name));
+        let free = self.free_ids().into_iter().map(|id| format!("{set}-{id}"));
+        let mut known = BTreeSet::new();
+        let all = self.refused().chain(free).chain(new);
+        all.filter(|name| known.insert(name.clone())).take(wanted).collect()
+    }
+
+    /// Names under which a pod was to be made and was refused.
+    fn refused(&self) -> impl Iterator<Item = String> {
+        let prefix = format!("{}-", self.view.set.name());
+        let failures = self.pass.hints.failures.iter();
+        failures.filter_map(move |(scope, failure)| match scope {
+            Scope::Named(name) if failure.attempt == Report::Create => {
+                let is_pod = name.strip_prefix(&prefix).is_some_and(|id| id.len() == ID_LENGTH);
+                (is_pod && !self.view.has_pod(name)).then(|| name.clone())
+            }
+            _ => None,
+        })
+    }
+
+    /// Ids on any pod or claim of the set.
+    fn ids_in_use(&self) -> impl Iterator<Item = &str> {
+        let pods = self
+            .view
+            .pods
+            .iter()
+            .filter_map(|pod| pod.label(names::INSTANCE_ID_LABEL));
+        pods.chain(self.view.claims.iter().filter_map(|claim| super::claims::id_of(claim)))
+    }
+
+    fn templates(&self) -> impl Iterator<Item = &ClaimTemplate> {
+        self.view.set.spec.claim_templates.iter()
+    }
+
+    /// One pod with its claims.
+    fn create_one(&mut self, name: String, revision: &Arc<RevisionRecord>) {
+        let scope = Scope::Named(name.clone());
+        let view = self.view;
+        let spec = &view.set.spec;
+        let templates = claim::templates_of(SetKind::Clone, &spec.claim_templates, revision, &self.pass.update);
+        if let Some(volume) =
+            missing_volume(revision, &templates).filter(|_| revision.meta.uid != self.pass.update.meta.uid)
+        {
+            let cause = WaitCause::ClaimTemplateMissing { volume };
+            self.pass.troubles.push(Trouble {
+                condition: "FailedScale",
+                reason: "ClaimTemplateMissing",
+                message: format!("revision {}: {cause}", revision.name()),
+            });
+            self.pass.wait(revision.name().to_owned(), cause, None);
+            return;
+        }
+        if self.pass.is_backing_off(&scope, &name) {
+            return;
+        }
+        self.has_scaled = true;
+        let id = name.rsplit_once('-').map_or("", |(_, id)| id).to_owned();
+        for template in templates.iter() {
+            let claim = claim::claim_name(template, &name);
+            if view.claim(&claim).is_none() {
+                let key = view.set.meta.key.sibling(claim);
+                let label = [(names::INSTANCE_ID_LABEL, id.as_str())];
+                let command = claim::create(template, key, &spec.selector, &label, Some(&view.owner));
+                let scope = scope.clone();
+                self.pass.stages.claims.push(ScopedCommand { scope, command });
+            }
+        }
+        let claims = templates
+            .iter()
+            .map(|t| (t.name.clone(), claim::claim_name(t, &name)))
+            .collect();
+        let command = self.draft(name, &id, revision, claims);
+        self.pass.stages.create.push(ScopedCommand { scope, command });
+    }
+
+    fn draft(&self, name: String, id: &str, revision: &RevisionRecord, claims: Vec<(Arc<str>, String)>) -> Command {
+        let set = &self.view.set;
+        let template = revision.template.clone().unwrap_or_else(|| set.spec.template.clone());
+        let (label, _) = revision::labels(SetKind::Clone, revision);
+        let labels = vec![
+            (names::INSTANCE_ID_LABEL, id.to_owned()),
+            (names::TEMPLATE_HASH_LABEL, revision::short(&label).to_owned()),
+            (names::REVISION_LABEL, label),
+            (names::LIFECYCLE_STATE_LABEL, State::PreparingNormal.name().to_owned()),
+        ];
+        // Under ReCreate the gate would ask for a write before a pod can be ready (rule 5).
+        let gates: &'static [&'static str] = match set.spec.pod_update_policy() {
+            PodUpdatePolicy::ReCreate => &[names::KRUISE_POD_READY],
+            PodUpdatePolicy::InPlaceIfPossible | PodUpdatePolicy::InPlaceOnly => {
+                &[names::IN_PLACE_UPDATE_READY, names::KRUISE_POD_READY]
+            }
+        };
+        let draft = PodDraft {
+            key: set.meta.key.sibling(name),
+            generate_name: format!("{}-", set.name()).into(),
+            template,
+            labels,
+            annotations: vec![(names::LIFECYCLE_TIMESTAMP, whole_seconds(self.view.now))],
+            gates,
+            owner: Arc::new(self.view.owner.clone()),
+            host: None,
+            claims,
+        };
+        Command::Create {
+            resource: Resource::Pods,
+            key: draft.key.clone(),
+            body: Body::Pod(Box::new(draft)),
+            exists_is_fine: false,
+            guard: None,
+            report: Report::Create,
+        }
+    }
+
+    /// Deletes pods (rules 13.9, 13.10 and 14.4 to 14.7): those that wait for their hook as soon as it lets them go, then, within the
+    /// budget, those that were asked for, then those that are too many.
+    pub(super) fn delete(&mut self, diff: &Diff) {
+        if self.is_stopped(Area::ScaleDown) {
+            return;
+        }
+        let leaving: Vec<usize> = self.indices(|m| m.is_leaving);
+        for index in leaving {
+            self.take_away(index);
+        }
+        let mut specified = self.indices(|m| m.is_specified);
+        rank::sort(self.view, &self.members, &mut specified);
+        specified.sort_by_key(|&index| (self.members[index].is_ready(), self.members[index].is_available()));
+        let chosen: Vec<usize> = specified.into_iter().chain(self.surplus(diff)).collect();
+        let keep = self.asked.keep();
+        let mut available = count(self.members.iter().filter(|m| m.is_available()).count());
+        let mut ready = count(self.members.iter().filter(|m| m.is_ready()).count());
+        for index in chosen {
+            let member = &self.members[index];
+            let (is_ready, is_available) = (member.is_ready(), member.is_available());
+            let may_go = match (is_ready, is_available) {
+                (false, _) => true,
+                (true, false) => ready > keep,
+                (true, true) => available > keep,
+            };
+            if !may_go {
+                let pod = member.name().to_owned();
+                let held = if is_available { available } else { ready };
+                self.pass
+                    .wait(pod, WaitCause::KeepsAvailable { keep, available: held }, None);
+            } else if self.take_away(index) {
+                available -= i32::from(is_available);
+                ready -= i32::from(is_ready);
+            }
+        }
+        self.delete_finished();
+    }
+
+    fn indices(&self, of: impl Fn(&Member) -> bool) -> Vec<usize> {
+        (0..self.members.len())
+            .filter(|index| of(&self.members[*index]))
+            .collect()
+    }
+
+    /// Plain pods that are too many (rule 13.9): as many old ones as have to be, then whichever are worth least, ready old ones last.
+    fn surplus(&self, diff: &Diff) -> Vec<usize> {
+        let wanted = usize::try_from(diff.surplus).unwrap_or(0);
+        let take = |mut group: Vec<usize>, most: usize| {
+            if group.len() > most {
+                rank::sort(self.view, &self.members, &mut group);
+                group.truncate(most);
+            }
+            group
+        };
+        let old = self.indices(|m| m.is_plain() && !m.is_new());
+        let mut chosen = take(old, usize::try_from(diff.surplus_old).unwrap_or(0));
+        let new = self.indices(|m| m.is_plain() && m.is_new());
+        chosen.extend(take(new, usize::try_from(diff.surplus_new).unwrap_or(0)));
+        let rest = self.indices(Member::is_plain);
+        let rest = rest.into_iter().filter(|index| !chosen.contains(index));
+        let (last, first): (Vec<usize>, Vec<usize>) =
+            rest.partition(|&index| !self.members[index].is_new() && self.members[index].is_ready());
+        let first = take(first, wanted.saturating_sub(chosen.len()));
+        chosen.extend(first);
+        let last = take(last, wanted.saturating_sub(chosen.len()));
+        chosen.extend(last);
+        chosen
+    }
+
+    /// Deletes a pod with its claims, once no hook holds it. `false` if it is backing off from a refusal.
+    fn take_away(&mut self, index: usize) -> bool {
+        let member = &mut self.members[index];
+        let scope = member.scope();
+        if self.pass.is_backing_off(&scope, member.occupant.pod.name()) {
+            return false;
+        }
+        member.occupant.doomed = true;
+        let pod = member.occupant.pod.clone();
+        let only_as_seen = !member.occupant.health.is_available();
+        let issued = self.pass.stages.all().count();
+        let deleted = self.pass.stages.delete.len();
+        self.pass.take_away(&scope, &pod, only_as_seen, Report::Delete);
+        self.has_scaled |= self.pass.stages.all().count() > issued;
+        let annotations = pod.detail.as_ref().map(|d| &d.annotations);
+        let is_replaced = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
+        let hands_over = is_replaced && self.view.clones.switches.keep_claims_on_recreate;
+        if self.pass.stages.delete.len() > deleted
+            && !hands_over
+            && let Some(id) = pod.label(names::INSTANCE_ID_LABEL)
+        {
+            self.sweep(&scope, id);
+        }
+        true
+    }
+
+    /// Pods that have ended, where that was opted in to, as soon as there are enough others.
+    fn delete_finished(&mut self) {
+        if !self.view.clones.switches.delete_finished || count(self.members.len()) < self.asked.replicas {
+            return;
+        }
+        let view = self.view;
+        for pod in view.pods.iter().filter(|p| p.is_terminal() && !p.is_terminating()) {
+            let scope = Scope::Named(pod.name().to_owned());
+            if !self.pass.is_backing_off(&scope, pod.name()) {
+                self.pass.delete(&scope, pod, Report::Delete);
+            }
+        }
+    }
+}
+
+/// A number of pods.
+pub(super) fn count(pods: usize) -> i32 {
+    i32::try_from(pods).unwrap_or(i32::MAX)
+}

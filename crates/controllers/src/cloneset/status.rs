@@ -1,0 +1,277 @@
+//! What the status says: counts over active pods, the two revisions, and conditions (rule 21).
+
+use super::diff::Asked;
+use super::plan::Plan;
+use super::view::View;
+use crate::shared::conditions::{self, Wanted};
+use crate::shared::lifecycle::State;
+use crate::shared::revision::{self, Revisions};
+use flotilla_model::records::Phase;
+use flotilla_model::{Failure, PodRecord, Report, StatusWrite, Timestamp};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+const PROGRESSING: &str = "Progressing";
+const STUCK: &str = "InPlaceUpdateStuck";
+/// How many failures a condition names.
+const FAILURES_NAMED: usize = 3;
+/// How long after its deadline a rollout is looked at.
+const AFTER_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Counts over active pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    total: i32,
+    ready: i32,
+    available: i32,
+    updated: i32,
+    updated_ready: i32,
+    updated_available: i32,
+}
+
+/// The status after a plan was made.
+pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
+    let view = plan.view;
+    // Status and budgets agree on who is available.
+    let members = plan.members.iter();
+    let counts = count(members.map(|m| (m.pod(), m.is_new(), m.is_available())));
+    let wanted = plan.asked.replicas;
+    let is_whole = counts.updated == counts.total && counts.total == wanted;
+    let current = if is_whole {
+        &plan.pass.update
+    } else {
+        &plan.pass.current
+    };
+    let mut status = Map::new();
+    put_counts(&mut status, view, counts, &plan.asked);
+    status.insert("currentRevision".to_owned(), json!(current.name()));
+    status.insert("updateRevision".to_owned(), json!(plan.pass.update.name()));
+    conditions::put_collisions(&mut status, view.moment(), plan.pass.revisions.collision_count);
+    let is_current = current.meta.uid == plan.pass.update.meta.uid;
+    let is_complete = is_current && counts.total == wanted && is_whole && counts.updated_available == wanted;
+    let mut wanted: Vec<Wanted> = conditions::invalid_spec(view.moment()).into_iter().collect();
+    wanted.extend(failed(plan, "FailedScale", |attempt| {
+        matches!(attempt, Report::Create | Report::Delete)
+    }));
+    wanted.extend(failed(plan, "FailedUpdate", |attempt| {
+        !matches!(attempt, Report::Create | Report::Delete | Report::Silent)
+    }));
+    let stuck = conditions::troubles(&plan.pass, STUCK);
+    wanted.extend(stuck.or_else(|| conditions::recovered(view.moment(), STUCK, "Recovered")));
+    let (progressing, wake) = progressing(plan, counts, is_complete);
+    // Equal status and reason leave it alone, whatever words somebody else put beside them.
+    let text = |field: &str| conditions::stored(view.moment(), PROGRESSING)?.get(field)?.as_str();
+    wanted.extend(
+        progressing.filter(|want| {
+            want.is_renewed || text("status") != Some(want.status) || text("reason") != Some(want.reason)
+        }),
+    );
+    if let Some(delay) = wake {
+        plan.pass.wake_within(delay);
+    }
+    conditions::put_conditions(&mut status, view.moment(), wanted);
+    if view.clones.progress_deadline.is_none() {
+        conditions::drop_condition(&mut status, view.moment(), PROGRESSING);
+    }
+    conditions::write(view.moment(), status)
+}
+
+/// The status where no plan was made: the set is being deleted, cannot be read, or has no update revision yet.
+pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>) -> StatusWrite {
+    let update = view.set.status_text("updateRevision");
+    let known = |pod| {
+        let is_new = PodRecord::revision(pod).is_some_and(|label| revision::short(label) == revision::short(update));
+        let is_available = is_ready(pod) && State::of(pod).is_normal();
+        (
+            pod,
+            is_new,
+            is_available && pod.is_available(view.set.spec.min_ready, view.now),
+        )
+    };
+    let active = view.pods.iter().filter(|p| !p.is_terminal() && !p.is_terminating());
+    let counts = count(active.map(|pod| known(&**pod)));
+    let mut status = Map::new();
+    let asked = Asked::of(&view.set.spec, &view.clones, false);
+    put_counts(&mut status, view, counts, &asked);
+    if let Some(revisions) = revisions {
+        conditions::put_collisions(&mut status, view.moment(), revisions.collision_count);
+        // The generation counts as observed once its revision exists.
+        status.remove("observedGeneration");
+    }
+    let wanted = conditions::invalid_spec(view.moment()).into_iter().collect();
+    conditions::put_conditions(&mut status, view.moment(), wanted);
+    conditions::write(view.moment(), status)
+}
+
+/// Rule 21.1: ready whatever the lifecycle says.
+fn is_ready(pod: &PodRecord) -> bool {
+    let in_place = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
+    pod.phase == Phase::Running && pod.ready.is_true && in_place.is_none_or(|c| c.is_true)
+}
+
+/// Counts active pods: each with whether it is at the update revision, and whether it is available.
+fn count<'p>(pods: impl Iterator<Item = (&'p PodRecord, bool, bool)>) -> Counts {
+    let mut counts = Counts::default();
+    for (pod, is_new, is_available) in pods {
+        let is_ready = is_ready(pod);
+        counts.total += 1;
+        counts.ready += i32::from(is_ready);
+        counts.available += i32::from(is_available);
+        if is_new {
+            counts.updated += 1;
+            counts.updated_ready += i32::from(is_ready);
+            counts.updated_available += i32::from(is_available);
+        }
+    }
+    counts
+}
+
+fn put_counts(status: &mut Map<String, Value>, view: &View<'_>, counts: Counts, asked: &Asked) {
+    for (field, value) in [
+        ("observedGeneration", json!(view.set.generation)),
+        ("replicas", json!(counts.total)),
+        ("readyReplicas", json!(counts.ready)),
+        ("availableReplicas", json!(counts.available)),
+        ("updatedReplicas", json!(counts.updated)),
+        ("updatedReadyReplicas", json!(counts.updated_ready)),
+        ("updatedAvailableReplicas", json!(counts.updated_available)),
+        ("expectedUpdatedReplicas", json!(asked.replicas - asked.partition)),
+        ("labelSelector", json!(view.set.spec.selector.to_string())),
+    ] {
+        status.insert(field.to_owned(), value);
+    }
+}
+
+/// A condition of commands that the API server refused and of what else cannot be done: True with the first few, False after a pass
+/// without any (rule 4).
+fn failed(plan: &Plan<'_>, kind: &'static str, is_of: impl Fn(Report) -> bool) -> Option<Wanted> {
+    let failures = plan.pass.hints.failures.iter();
+    let mut failures: Vec<(String, &Failure)> = failures
+        .filter(|(_, failure)| is_of(failure.attempt))
+        .map(|(scope, failure)| (subject(plan, scope), failure))
+        .collect();
+    failures.sort_by(|a, b| (a.1.since, &a.0).cmp(&(b.1.since, &b.0)));
+    let Some((_, first)) = failures.first() else {
+        let trouble = conditions::troubles(&plan.pass, kind);
+        return trouble.or_else(|| conditions::recovered(plan.view.moment(), kind, "Recovered"));
+    };
+    let named = failures.iter().take(FAILURES_NAMED);
+    let message: Vec<String> = named
+        .map(|(name, f)| format!("{name}: {}: {}", f.reason, f.message))
+        .collect();
+    Some(Wanted {
+        kind,
+        status: "True",
+        reason: reason(&first.reason),
+        message: message.join("; "),
+        is_renewed: false,
+    })
+}
+
+fn subject(plan: &Plan<'_>, scope: &flotilla_model::Scope) -> String {
+    match scope {
+        flotilla_model::Scope::Named(name) => name.clone(),
+        flotilla_model::Scope::Object | flotilla_model::Scope::Slot(_) => plan.view.set.name().to_owned(),
+    }
+}
+
+/// The kind of a failure as one of the words that conditions have.
+fn reason(word: &str) -> &'static str {
+    const WORDS: [&str; 9] = [
+        "QuotaExceeded",
+        "Forbidden",
+        "Invalid",
+        "ServiceAccountMissing",
+        "NamespaceTerminating",
+        "AdmissionUnavailable",
+        "NotFound",
+        "TooLarge",
+        "BadRequest",
+    ];
+    WORDS
+        .into_iter()
+        .find(|known| *known == word)
+        .unwrap_or("APIServerRefused")
+}
+
+/// Condition Progressing (rules 21.3 and 21.4), and when to look again.
+fn progressing(plan: &Plan<'_>, counts: Counts, is_complete: bool) -> (Option<Wanted>, Option<Duration>) {
+    let view = plan.view;
+    let Some(deadline) = view.clones.progress_deadline else {
+        return (None, None);
+    };
+    let say = |status, reason, message: &str, is_renewed| Wanted {
+        kind: PROGRESSING,
+        status,
+        reason,
+        message: message.to_owned(),
+        is_renewed,
+    };
+    let expected = plan.asked.replicas - plan.asked.partition;
+    if is_complete {
+        return (
+            Some(say(
+                "True",
+                "CloneSetAvailable",
+                "all pods are updated and available",
+                false,
+            )),
+            None,
+        );
+    }
+    if view.set.spec.is_paused() {
+        return (Some(say("True", "CloneSetPaused", "the update is paused", false)), None);
+    }
+    if expected < plan.asked.replicas && expected <= counts.updated_available {
+        let text = "as many pods as the partition allows for are updated and available";
+        return (Some(say("True", "ProgressPartitionAvailable", text, false)), None);
+    }
+    let Some(since) = last_progress(view).filter(|_| !has_progressed(plan, counts)) else {
+        return (
+            Some(say("True", "CloneSetUpdated", "pods are being updated", true)),
+            Some(deadline + AFTER_DEADLINE),
+        );
+    };
+    let lasted = view.now.since(since.max(view.observing_since));
+    let stored = conditions::stored(view.moment(), PROGRESSING);
+    let is_told = stored.and_then(|c| c.get("status")).and_then(Value::as_str) == Some("False");
+    if lasted > deadline || is_told {
+        let text = format!("no progress for {} s", deadline.as_secs());
+        return (Some(say("False", "ProgressDeadlineExceeded", &text, false)), None);
+    }
+    let wake = deadline.saturating_sub(lasted) + AFTER_DEADLINE;
+    (
+        Some(say("True", "CloneSetUpdated", "pods are being updated", false)),
+        Some(wake),
+    )
+}
+
+/// When there last was progress, as the stored condition says.
+fn last_progress(view: &View<'_>) -> Option<Timestamp> {
+    let condition = conditions::stored(view.moment(), PROGRESSING)?;
+    condition.get("lastUpdateTime")?.as_str()?.parse().ok()
+}
+
+/// Whether anything has moved since the stored status, or a rollout begins (rule 21.4).
+fn has_progressed(plan: &Plan<'_>, counts: Counts) -> bool {
+    let set = &plan.view.set;
+    let stored = conditions::stored(plan.view.moment(), PROGRESSING);
+    let reason = stored
+        .and_then(|c| c.get("reason"))
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let was_at_rest = matches!(
+        reason,
+        "CloneSetAvailable" | "CloneSetPaused" | "ProgressPartitionAvailable"
+    );
+    let rises = [
+        ("updatedReplicas", counts.updated),
+        ("updatedReadyReplicas", counts.updated_ready),
+        ("updatedAvailableReplicas", counts.updated_available),
+    ];
+    let old_before = set.status_count("replicas") - set.status_count("updatedReplicas");
+    was_at_rest
+        || set.status_text("updateRevision") != plan.pass.update.name()
+        || rises.iter().any(|(field, now)| *now > set.status_count(field))
+        || counts.total - counts.updated < old_before
+}

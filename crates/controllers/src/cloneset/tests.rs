@@ -1,0 +1,138 @@
+//! Tables: given pods like these, expect these commands and these waits; and properties over random sets. Tests carry the numbers of the
+//! rules that they show. The known defects of the implementation that this one replaces stand with the rules that mend them:
+//!
+//! | module | rules | defects |
+//! |---|---|---|
+//! | [`vectors`] | 13.2 to 13.13 | #1478, #1741, #1442, #286, #1666, #2369, #263, #376, #412, OnDelete's budget and surge, budgets of broken pods, stalled brakes |
+//! | [`scaling`] | 11, 14, 15, 18 | #1099, #1433, #313, #1872, #925, #892 |
+//! | [`updating`] | 16, 17, 19 | #1536, #1485, repeated marks |
+//! | [`status`] | 12, 21 | #1549, #1153, deadlines that begin in the past |
+//! | [`properties`] | invariant 13.12 | |
+
+mod properties;
+mod scaling;
+mod status;
+mod updating;
+mod vectors;
+
+use crate::testing::{Cluster, NOW, PodFixture, container_status, pod};
+use flotilla_api::names;
+use flotilla_model::decision::{Command, Report};
+use flotilla_model::{Decision, Resource};
+use std::sync::Arc;
+
+/// The `n`th pod of a set: `web-b0000`.
+fn name(n: usize) -> String {
+    format!("web-b{n:04}")
+}
+
+/// Pods in the words of the specification's table: `3o 2nx 1d!`. Old or new; `y` ready but young, `x` not ready, `!` asked for, `d` waiting
+/// for its hook, `i` can go in place.
+fn pods(mut cluster: Cluster, words: &str) -> Cluster {
+    let mut n = cluster.own_pods.len();
+    for word in words.split_whitespace() {
+        let digits = word.len() - word.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let count: usize = word[..digits].parse().expect("a number of pods");
+        for _ in 0..count {
+            cluster = cluster.pod(one(&name(n), &word[digits..]));
+            n += 1;
+        }
+    }
+    cluster
+}
+
+fn one(name: &str, marks: &str) -> PodFixture {
+    let revision = if marks.contains('n') { "web-new" } else { "web-old" };
+    let id = name.rsplit_once('-').expect("an id").1.to_owned();
+    let mut fixture = pod(name)
+        .revision(revision)
+        .label(names::INSTANCE_ID_LABEL, &id)
+        .label(names::TEMPLATE_HASH_LABEL, &revision["web-".len()..])
+        .detailed(|d| {
+            let image = if marks.contains('n') { "v2" } else { "v1" };
+            Arc::make_mut(&mut d.spec).containers[0].image = image.into();
+            d.statuses = Box::new([Some(container_status(image))]);
+        });
+    for mark in marks.chars() {
+        fixture = match mark {
+            'x' => fixture.unready_since(NOW - 3600),
+            'y' => fixture.ready_since(NOW - 1),
+            '!' => fixture.label(names::SPECIFIED_DELETE_LABEL, "1"),
+            'd' => fixture
+                .label(names::LIFECYCLE_STATE_LABEL, "PreparingDelete")
+                .label("hold", "yes"),
+            _ => fixture,
+        };
+    }
+    fixture
+}
+
+/// What a decision does to pods, as numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Done {
+    created: usize,
+    created_old: usize,
+    specified: usize,
+    surplus: usize,
+    surplus_old: usize,
+    updated: usize,
+    went_back: usize,
+}
+
+fn done(cluster: &Cluster, decision: &Decision) -> Done {
+    let mut done = Done::default();
+    for command in decision.commands().map(|c| &c.command) {
+        let pod = cluster.pods.get(command.key().name.as_str());
+        match command {
+            Command::Create {
+                resource: Resource::Pods,
+                body,
+                ..
+            } => {
+                done.created += 1;
+                let body = body.render();
+                done.created_old += usize::from(body["metadata"]["labels"][names::REVISION_LABEL] == "web-old");
+            }
+            Command::Delete {
+                resource: Resource::Pods,
+                ..
+            } => {
+                let pod = pod.expect("a pod that is there");
+                if pod.label(names::SPECIFIED_DELETE_LABEL).is_some() {
+                    done.specified += 1;
+                } else {
+                    done.surplus += 1;
+                    done.surplus_old += usize::from(pod.revision() == Some("web-old"));
+                }
+            }
+            Command::Patch {
+                resource: Resource::Pods,
+                report: Report::ReCreate | Report::InPlace,
+                ..
+            } => {
+                let is_new = pod.is_some_and(|pod| pod.revision() == Some("web-new"));
+                done.updated += usize::from(!is_new);
+                done.went_back += usize::from(is_new);
+            }
+            _ => {}
+        }
+    }
+    done
+}
+
+/// Commands in short form, with the stage in which they are.
+fn said(decision: &Decision) -> Vec<String> {
+    let stages = decision.stages.iter();
+    let all = stages.flat_map(|stage| stage.commands.iter().map(move |c| (stage.name, &c.command)));
+    let word = |(stage, command): (&str, &Command)| {
+        let (kind, name) = (command.resource().kind(), &command.key().name);
+        let sign = match command {
+            Command::Create { .. } => '+',
+            Command::Patch { .. } => '~',
+            Command::Delete { .. } => '-',
+            Command::Read { .. } => '?',
+        };
+        format!("{stage}: {sign}{kind} {name}")
+    };
+    all.map(word).collect()
+}

@@ -1,0 +1,409 @@
+//! Which pods are made and deleted, with which names and claims (rules 5, 11, 14, 15 and 18).
+
+use super::{done, name, one, pods, said};
+use crate::testing::{Cluster, NOW, at, claim, clones, owner, pod, set_uid};
+use flotilla_api::names;
+use flotilla_model::decision::{Body, Command, Report, Scope};
+use flotilla_model::records::Phase;
+use flotilla_model::{Decision, Failure, Interner, NodeRecord, OwnerRef, Resource, WaitCause};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn created(decision: &Decision) -> Vec<Value> {
+    let bodies = decision.commands().filter_map(|c| match &c.command {
+        Command::Create {
+            resource: Resource::Pods,
+            body,
+            ..
+        } => Some(body.render()),
+        _ => None,
+    });
+    bodies.collect()
+}
+
+fn deleted(decision: &Decision) -> Vec<String> {
+    let pods = decision.commands().filter_map(|c| match &c.command {
+        Command::Delete {
+            resource: Resource::Pods,
+            key,
+            ..
+        } => Some(key.name.to_string()),
+        _ => None,
+    });
+    pods.collect()
+}
+
+/// Rule 5: the gate of updates in place only where there are any; #892.
+#[test]
+fn rules_5_14_3_and_15_1_what_a_new_pod_is_made_of() {
+    for (policy, gates) in [
+        ("ReCreate", json!([{"conditionType": "KruisePodReady"}])),
+        (
+            "InPlaceIfPossible",
+            json!([{"conditionType": "InPlaceUpdateReady"}, {"conditionType": "KruisePodReady"}]),
+        ),
+    ] {
+        let cluster = clones(1).spec("/updateStrategy/rollingUpdate/podUpdatePolicy", json!(policy));
+        let cluster = cluster.claim_templates(&["data"]);
+        let decision = cluster.decide();
+        let body = created(&decision).remove(0);
+        assert_eq!(body["spec"]["readinessGates"], gates);
+        let name = body["metadata"]["name"].as_str().expect("a name");
+        let id = name.strip_prefix("web-").expect("the set's name");
+        assert!(
+            id.len() == 5 && id.bytes().all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b)),
+            "{id}"
+        );
+        let labels = &body["metadata"]["labels"];
+        assert_eq!(labels[names::INSTANCE_ID_LABEL], id);
+        assert_eq!(
+            (&labels[names::REVISION_LABEL], &labels[names::TEMPLATE_HASH_LABEL]),
+            (&json!("web-new"), &json!("new"))
+        );
+        assert_eq!(labels[names::LIFECYCLE_STATE_LABEL], "PreparingNormal");
+        assert_eq!(body["metadata"]["generateName"], "web-");
+        let reference = &body["metadata"]["ownerReferences"][0];
+        assert_eq!(
+            (
+                &reference["apiVersion"],
+                &reference["kind"],
+                &reference["controller"],
+                &reference["blockOwnerDeletion"]
+            ),
+            (
+                &json!("apps.kruise.io/v1beta1"),
+                &json!("CloneSet"),
+                &json!(true),
+                &json!(true)
+            )
+        );
+        let volume = &body["spec"]["volumes"][0];
+        assert_eq!(volume["persistentVolumeClaim"]["claimName"], format!("data-{name}"));
+        let claims: Vec<Value> = decision
+            .commands()
+            .filter_map(|c| match &c.command {
+                Command::Create {
+                    resource: Resource::Claims,
+                    body: Body::Json(body),
+                    ..
+                } => Some((**body).clone()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(
+            claims[0]["metadata"]["labels"],
+            json!({"app": "web", names::INSTANCE_ID_LABEL: id})
+        );
+        assert_eq!(claims[0]["metadata"]["ownerReferences"][0]["kind"], "CloneSet");
+        assert_eq!(
+            said(&decision).len(),
+            2,
+            "the same pass gives the same: {:?}",
+            said(&decision)
+        );
+        assert_eq!(created(&cluster.decide()), created(&decision));
+    }
+}
+
+/// Names differ from one another, and a refused creation is tried again under the same name.
+#[test]
+fn rule_15_1_names_differ_and_refused_ones_are_kept() {
+    let decision = clones(6).decide();
+    let mut made: Vec<String> = created(&decision)
+        .iter()
+        .map(|b| b["metadata"]["name"].to_string())
+        .collect();
+    made.sort();
+    made.dedup();
+    assert_eq!(made.len(), 6);
+
+    let mut cluster = clones(2);
+    let failure = Failure::follow(None, Report::Create, "QuotaExceeded".into(), "no".into(), at(NOW - 100));
+    cluster.hints.failures.insert(Scope::Named("web-zzzzz".into()), failure);
+    let again = created(&cluster.decide());
+    assert_eq!(
+        (again[0]["metadata"]["name"].as_str(), again.len()),
+        (Some("web-zzzzz"), 2)
+    );
+    // While it backs off, no other is made in its place.
+    let failure = Failure::follow(None, Report::Create, "QuotaExceeded".into(), "no".into(), at(NOW));
+    cluster.hints.failures.insert(Scope::Named("web-zzzzz".into()), failure);
+    let decision = cluster.decide();
+    assert_eq!(created(&decision).len(), 1);
+    assert!(
+        decision
+            .waits
+            .iter()
+            .any(|w| matches!(w.cause, WaitCause::Refused { .. }))
+    );
+    assert!(
+        decision
+            .hints
+            .is_none_or(|h| h.failures.contains_key(&Scope::Named("web-zzzzz".into())))
+    );
+}
+
+/// #1099, #1433, #313: an id is free only if no pod of any phase has it, and no terminating claim.
+#[test]
+fn rule_15_3_claims_of_vanished_pods_are_used_first() {
+    let reuses = |replicas| {
+        clones(replicas)
+            .claim_templates(&["data"])
+            .spec("/scaleStrategy/enablePVCReuse", json!(true))
+    };
+    let free = || claim("data-web-bbbbb").of_clone("bbbbb");
+    let first = |cluster: &Cluster| {
+        let decision = cluster.decide();
+        let made = created(&decision).remove(0)["metadata"]["name"]
+            .as_str()
+            .expect("a name")
+            .to_owned();
+        (
+            made,
+            said(&decision)
+                .iter()
+                .filter(|s| s.contains("+PersistentVolumeClaim"))
+                .count(),
+        )
+    };
+    assert_eq!(first(&reuses(1).claim(free())), ("web-bbbbb".to_owned(), 0));
+    let going = reuses(1).claim(free().terminating());
+    assert_ne!(first(&going).0, "web-bbbbb", "the claim is on its way out");
+    for ended in [pod("web-bbbbb").phase(Phase::Failed), pod("web-bbbbb").terminating()] {
+        let cluster = reuses(1)
+            .claim(free())
+            .pod(ended.label(names::INSTANCE_ID_LABEL, "bbbbb").detailed(|_| {}));
+        assert_ne!(first(&cluster).0, "web-bbbbb", "its pod is still there");
+    }
+    assert_eq!(first(&reuses(1)).1, 1);
+}
+
+#[test]
+fn rule_15_4_without_reuse_claims_go_with_their_pods() {
+    let cluster = clones(1)
+        .claim_templates(&["data"])
+        .pod(one(&name(0), "n"))
+        .pod(pod("web-bbbbb").terminating().detailed(|_| {}))
+        .claim(claim("data-web-b0000").of_clone("b0000"))
+        .claim(claim("data-web-bbbbb").of_clone("bbbbb"))
+        .claim(claim("data-web-ccccc").of_clone("ccccc"));
+    assert_eq!(
+        said(&cluster.decide()),
+        [
+            "claims: ~PersistentVolumeClaim data-web-bbbbb",
+            "claims: -PersistentVolumeClaim data-web-ccccc"
+        ]
+    );
+    let keeps = cluster.clone().spec("/scaleStrategy/enablePVCReuse", json!(true));
+    assert_eq!(said(&keeps.decide()), [] as [&str; 0]);
+    let hands_over = cluster.annotation(names::KEEP_CLAIMS_ON_RECREATE, "true");
+    assert_eq!(
+        said(&hands_over.decide()),
+        ["claims: ~PersistentVolumeClaim data-web-bbbbb"]
+    );
+}
+
+#[test]
+fn rules_14_7_and_15_5_claims_go_with_the_pod_unless_it_hands_them_over() {
+    let cluster = clones(0)
+        .claim_templates(&["data"])
+        .spec("/scaleStrategy/enablePVCReuse", json!(true))
+        .pod(
+            one(&name(0), "o")
+                .label(names::SPECIFIED_DELETE_LABEL, "true")
+                .annotated(names::REPLACED_BY_UPDATE, "true"),
+        )
+        .claim(claim("data-web-b0000").of_clone("b0000"));
+    assert_eq!(
+        said(&cluster.decide()),
+        ["delete: -Pod web-b0000", "sweep: -PersistentVolumeClaim data-web-b0000"]
+    );
+    let hands_over = cluster.annotation(names::KEEP_CLAIMS_ON_RECREATE, "true");
+    assert_eq!(said(&hands_over.decide()), ["delete: -Pod web-b0000"]);
+}
+
+/// #1872: pods of an old revision get the claims of their time.
+#[test]
+fn rule_12_5_old_pods_get_the_claims_of_their_time() {
+    let old = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
+        {"name": "main", "image": "v1", "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]}]}});
+    let base = |recorded: bool| {
+        let cluster = clones(2).no_revisions().revision_of("web-old", 1, &old);
+        let cluster = if recorded {
+            cluster.recording_claims(&["logs"])
+        } else {
+            cluster
+        };
+        let cluster = cluster
+            .revision("web-new", 2, "v2")
+            .spec("/updateStrategy/rollingUpdate/partition", json!(1));
+        pods(cluster.claim_templates(&["data"]), "1n")
+    };
+    let body = created(&base(true).decide()).remove(0);
+    assert_eq!(body["spec"]["volumes"][0]["name"], "logs");
+    assert_eq!(body["metadata"]["labels"][names::REVISION_LABEL], "web-old");
+    let decision = base(false).decide();
+    assert_eq!(created(&decision), [] as [Value; 0], "nobody knows the claim");
+    let missing =
+        |w: &flotilla_model::Wait| matches!(&w.cause, WaitCause::ClaimTemplateMissing { volume } if volume == "logs");
+    assert!(decision.waits.iter().any(missing), "{:?}", decision.waits);
+    let status = decision.status.expect("a status").desired;
+    assert_eq!(status["conditions"][0]["type"], "FailedScale");
+}
+
+#[test]
+fn rule_14_2_a_deletion_is_taken_back_where_nothing_marks_the_pod() {
+    let hook = json!({"labelsHandler": {"hold": "yes"}});
+    let cluster = pods(clones(3).spec("/lifecycle/preDelete", hook), "2n 1dn");
+    assert_eq!(said(&cluster.decide()), ["in-place: ~Pod web-b0002"]);
+    let asked = cluster.clone().spec("/scaleStrategy/podsToDelete", json!([name(2)]));
+    assert_eq!(
+        said(&asked.decide()),
+        [] as [&str; 0],
+        "it was asked for, and its hook holds it"
+    );
+    let marks = cluster
+        .clone()
+        .spec("/lifecycle/preDelete/markPodNotReady", json!(true));
+    assert_eq!(said(&marks.decide()), ["unready: ~Pod web-b0002"], "it is only marked");
+    let fewer = cluster.spec("/replicas", json!(2));
+    assert_eq!(said(&fewer.decide()), [] as [&str; 0], "nobody wants it back");
+}
+
+#[test]
+fn rule_14_5_pods_go_by_name_and_names_of_pods_that_are_gone_are_forgotten() {
+    let cluster = pods(clones(3), "3n").spec("/scaleStrategy/podsToDelete", json!([name(1), "web-gone1"]));
+    let decision = cluster.decide();
+    assert_eq!(said(&decision), ["delete: -Pod web-b0001", "history: ~CloneSet web"]);
+    let Some(Command::Patch { body, .. }) = decision.commands().map(|c| &c.command).last() else {
+        panic!("a patch")
+    };
+    assert_eq!(
+        *body,
+        json!([
+            {"op": "test", "path": "/spec/scaleStrategy/podsToDelete", "value": [name(1), "web-gone1"]},
+            {"op": "replace", "path": "/spec/scaleStrategy/podsToDelete", "value": [name(1)]},
+        ])
+    );
+}
+
+/// `ScaleUpLimited` is told when it begins, and not again.
+#[test]
+fn rule_14_3_limited_creation_is_told_once() {
+    let mut cluster = pods(clones(5).spec("/scaleStrategy/maxUnavailable", json!(1)), "2n 1nx");
+    let decision = cluster.decide();
+    let told = |d: &Decision| d.events.iter().filter(|e| e.reason == "ScaleUpLimited").count();
+    assert_eq!(told(&decision), 1);
+    let limited = |w: &flotilla_model::Wait| matches!(&w.cause, WaitCause::ScaleBudget { budget: 1, used_by } if *used_by == [name(2)]);
+    assert!(decision.waits.iter().any(limited));
+    cluster.hints = decision.hints.expect("it remembers");
+    assert_eq!(told(&cluster.decide()), 0);
+}
+
+/// #925, #947.
+#[test]
+fn finished_pods_stay_unless_opted_out_of() {
+    let ended = || pod("web-ended").phase(Phase::Failed).detailed(|_| {});
+    let cluster = pods(clones(2), "2n").pod(ended());
+    assert_eq!(said(&cluster.decide()), [] as [&str; 0]);
+    let cluster = cluster.annotation(names::FINISHED_PODS, "delete");
+    assert_eq!(deleted(&cluster.decide()), ["web-ended"]);
+    let too_few = pods(clones(3), "2n")
+        .pod(ended())
+        .annotation(names::FINISHED_PODS, "delete");
+    assert_eq!(deleted(&too_few.decide()), [] as [String; 0]);
+}
+
+#[test]
+fn rule_11_who_names_the_set_is_promoted_and_orphans_are_taken_only_on_request() {
+    let plain = OwnerRef {
+        uid: set_uid("web"),
+        ..owner("apps.kruise.io/v1beta1", "CloneSet", "web", "")
+    };
+    let mut named = pod("web-named").orphan().build("web");
+    named.meta.owners = Some(Arc::new(vec![plain]));
+    let cluster = pods(clones(2), "2n").pod_record(named).pod(pod("web-alone").orphan());
+    assert_eq!(said(&cluster.decide()), ["claim: ~Pod web-named"]);
+    let opted_in = cluster.annotation(names::ADOPT_ORPHANS, "true");
+    assert_eq!(
+        said(&opted_in.decide()),
+        ["claim: ~Pod web-named", "claim: ~Pod web-alone"]
+    );
+    let strayed = pods(clones(2), "2n").pod(pod("web-other").unlabelled().label("app", "other"));
+    assert_eq!(said(&strayed.decide()), ["claim: ~Pod web-other"]);
+    assert_eq!(
+        said(&strayed.deleted().decide()),
+        [] as [&str; 0],
+        "a set that goes lets nothing go"
+    );
+}
+
+fn first_to_go(cluster: Cluster) -> String {
+    deleted(&cluster.decide()).remove(0)
+}
+
+#[test]
+fn rule_18_pods_that_are_worth_least_go_first() {
+    let set = || clones(2).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!("100%"));
+    let other = || one(&name(1), "n");
+    for (what, worse) in [
+        ("unassigned", other().on(None)),
+        ("pending", other().phase(Phase::Pending)),
+        ("not ready", other().unready()),
+        ("cheap", other().annotated(names::DELETION_COST, "-5")),
+        ("with a companion on its node", other().on(Some("node-1"))),
+        ("ready more recently", other().ready_since(NOW - 10)),
+        (
+            "restarted",
+            other().detailed(|d| d.statuses[0].as_mut().expect("a status").restart_count = 3),
+        ),
+        ("younger", other().created(NOW - 10)),
+    ] {
+        let companion = if what.contains("companion") {
+            one(&name(2), "n").on(Some("node-1"))
+        } else {
+            one(&name(2), "n").on(Some("node-2"))
+        };
+        let cluster = set().pod(one(&name(0), "n")).pod(worse).pod(companion);
+        assert_eq!(first_to_go(cluster), name(1), "{what}");
+    }
+    let dear = set()
+        .pod(one(&name(0), "n").annotated(names::DELETION_COST, "+7"))
+        .pod(other().annotated(names::DELETION_COST, "1"));
+    assert_eq!(
+        first_to_go(dear.pod(one(&name(2), "n").annotated(names::DELETION_COST, "2"))),
+        name(0),
+        "a plus is no number"
+    );
+}
+
+/// One of the zone that has most goes first.
+#[test]
+fn rule_18_spread_pods_go_where_there_are_most() {
+    let zone = "topology.kubernetes.io/zone";
+    let spread = json!([{"topologyKey": zone, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]);
+    let mut cluster = clones(3).spec("/template/spec/topologySpreadConstraints", spread.clone());
+    let mut template = crate::testing::template("v2");
+    template["spec"]["topologySpreadConstraints"] = spread;
+    cluster = cluster
+        .no_revisions()
+        .revision_of("web-old", 1, &crate::testing::template("v1"))
+        .revision_of("web-new", 2, &template);
+    for (node, place) in [("a1", "a"), ("b1", "b"), ("b2", "b"), ("b3", "b")] {
+        let labels = Interner::new().labels([(zone, place)]);
+        let mut meta = one("web-x", "n").build("web").meta;
+        meta.labels = labels;
+        cluster.nodes.insert(node.to_owned(), Arc::new(NodeRecord { meta }));
+    }
+    // Older pods stand in zone b: by age alone the one of zone a would go.
+    for (n, node, created) in [
+        (0, "a1", NOW - 10),
+        (1, "b1", NOW - 900),
+        (2, "b2", NOW - 800),
+        (3, "b3", NOW - 700),
+    ] {
+        cluster = cluster.pod(one(&name(n), "n").on(Some(node)).created(created));
+    }
+    assert_eq!(deleted(&cluster.decide()), [name(3)]);
+    assert_eq!(done(&cluster, &cluster.decide()).surplus, 1);
+}

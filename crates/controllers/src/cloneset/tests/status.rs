@@ -1,0 +1,246 @@
+//! Counts, revisions and conditions (rules 4, 12 and 21).
+
+use super::{name, one, pods, said};
+use crate::testing::{Cluster, NOW, at, clones};
+use flotilla_api::names;
+use flotilla_model::decision::{Command, Report, Scope};
+use flotilla_model::{Failure, Resource, RevisionRecord};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn status(cluster: &Cluster) -> Value {
+    cluster.decide().status.expect("a status").desired
+}
+
+fn condition(status: &Value, kind: &str) -> Option<Value> {
+    let mut all = status["conditions"].as_array().into_iter().flatten();
+    all.find(|c| c["type"] == kind).cloned()
+}
+
+#[test]
+fn rule_21_1_counts_are_over_active_pods() {
+    let set = clones(5)
+        .spec("/minReadySeconds", json!(10))
+        .spec("/updateStrategy/rollingUpdate/partition", json!("40%"));
+    let cluster = pods(set, "2o 1n 1nx 1ny").pod(one(&name(9), "n").terminating());
+    let found = status(&cluster);
+    for (field, value) in [
+        ("replicas", 5),
+        ("readyReplicas", 4),
+        ("availableReplicas", 3),
+        ("updatedReplicas", 3),
+        ("updatedReadyReplicas", 2),
+        ("updatedAvailableReplicas", 1),
+        ("expectedUpdatedReplicas", 3),
+    ] {
+        assert_eq!(found[field], value, "{field}");
+    }
+    assert_eq!(found["labelSelector"], "app=web");
+}
+
+/// #1549: all pods have to be there, but not to be ready.
+#[test]
+fn rule_21_2_the_current_revision_follows_when_all_pods_are_updated() {
+    let current = |words: &str| status(&pods(clones(3), words))["currentRevision"].clone();
+    assert_eq!(current("3nx"), "web-new");
+    assert_eq!(current("2n"), "web-old", "one is missing");
+    assert_eq!(current("2n 1o"), "web-old");
+    assert_eq!(current("4n"), "web-old", "one is too many");
+}
+
+#[test]
+fn rule_4_failures_are_a_condition_that_goes() {
+    let mut cluster = pods(clones(4), "2n");
+    for (n, reason) in [(1, "QuotaExceeded"), (2, "Forbidden")] {
+        let failure = Failure::follow(
+            None,
+            Report::Create,
+            reason.into(),
+            "it says why".into(),
+            at(NOW + n - 10),
+        );
+        cluster.hints.failures.insert(
+            Scope::Named(format!("web-zzzz{n}")),
+            Failure {
+                retry_at: at(NOW + 60),
+                ..failure
+            },
+        );
+    }
+    let failed = condition(&status(&cluster), "FailedScale").expect("it is told");
+    assert_eq!(
+        (&failed["status"], &failed["reason"]),
+        (&json!("True"), &json!("QuotaExceeded"))
+    );
+    let text = failed["message"].as_str().expect("a message");
+    assert!(
+        text.contains("web-zzzz1: QuotaExceeded") && text.contains("web-zzzz2: Forbidden"),
+        "{text}"
+    );
+    assert_eq!(failed["lastUpdateTime"], failed["lastTransitionTime"]);
+    let over = pods(clones(2), "2n").status("/conditions", json!([failed]));
+    assert_eq!(
+        condition(&status(&over), "FailedScale").expect("it goes")["status"],
+        "False"
+    );
+}
+
+/// A set with a deadline of a minute and this stored condition.
+fn rollout(reason: &str, updated: i64, words: &str) -> Cluster {
+    let status = if reason == "ProgressDeadlineExceeded" {
+        "False"
+    } else {
+        "True"
+    };
+    let stored = json!([{"type": "Progressing", "status": status, "reason": reason,
+        "lastUpdateTime": at(updated).to_string(), "lastTransitionTime": at(NOW - 5000).to_string(), "message": ""}]);
+    let cluster = pods(clones(4).spec("/progressDeadlineSeconds", json!(60)), words);
+    let counts = status_counts(&cluster);
+    let mut cluster = cluster.status("/conditions", stored);
+    for (field, value) in counts {
+        cluster = cluster.status(&format!("/{field}"), value);
+    }
+    cluster
+}
+
+fn status_counts(cluster: &Cluster) -> Vec<(String, Value)> {
+    let found = status(cluster);
+    let fields = found.as_object().expect("fields").iter();
+    fields
+        .filter(|(_, value)| value.is_number())
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect()
+}
+
+#[test]
+fn rules_21_3_and_21_4_progressing() {
+    let said = |cluster: &Cluster| {
+        let found = condition(&status(cluster), "Progressing")?;
+        Some((
+            found["status"].as_str()?.to_owned(),
+            found["reason"].as_str()?.to_owned(),
+            found["lastUpdateTime"].as_str()?.to_owned(),
+        ))
+    };
+    let word = |cluster: &Cluster| said(cluster).map(|(status, reason, _)| format!("{status} {reason}"));
+    let at_text = |seconds: i64| at(seconds).to_string();
+
+    assert_eq!(word(&pods(clones(4), "4n")), None, "no deadline, no condition");
+    let first = pods(clones(4).spec("/progressDeadlineSeconds", json!(60)), "4o");
+    assert_eq!(
+        said(&first),
+        Some(("True".into(), "CloneSetUpdated".into(), at_text(NOW)))
+    );
+    let running = rollout("CloneSetUpdated", NOW - 30, "3o 1nx");
+    let unchanged = status(&running);
+    assert_eq!(
+        condition(&unchanged, "Progressing"),
+        None,
+        "an equal condition is not written"
+    );
+    assert_eq!(
+        running.decide().wake_after.map(|d| d <= Duration::from_secs(31)),
+        Some(true)
+    );
+    assert_eq!(
+        word(&rollout("CloneSetUpdated", NOW - 61, "3o 1nx")).as_deref(),
+        Some("False ProgressDeadlineExceeded")
+    );
+    let stays = rollout("ProgressDeadlineExceeded", NOW - 5, "3o 1nx");
+    assert_eq!(condition(&status(&stays), "Progressing"), None, "it stays exceeded");
+    let moved = rollout("ProgressDeadlineExceeded", NOW - 5, "3o 1nx").status("/updatedReplicas", json!(0));
+    assert_eq!(
+        said(&moved),
+        Some(("True".into(), "CloneSetUpdated".into(), at_text(NOW))),
+        "progress ends it"
+    );
+    let begins = rollout("CloneSetAvailable", NOW - 5000, "3o 1nx");
+    assert_eq!(
+        said(&begins),
+        Some(("True".into(), "CloneSetUpdated".into(), at_text(NOW))),
+        "a late rollout has its own time"
+    );
+    let complete = rollout("CloneSetUpdated", NOW - 30, "4n");
+    assert_eq!(word(&complete).as_deref(), Some("True CloneSetAvailable"));
+    let paused =
+        rollout("CloneSetUpdated", NOW - 30, "3o 1nx").spec("/updateStrategy/rollingUpdate/paused", json!(true));
+    assert_eq!(word(&paused).as_deref(), Some("True CloneSetPaused"));
+    let kept = rollout("CloneSetUpdated", NOW - 30, "3o 1n").spec("/updateStrategy/rollingUpdate/partition", json!(3));
+    assert_eq!(word(&kept).as_deref(), Some("True ProgressPartitionAvailable"));
+    let mut restarted = rollout("CloneSetUpdated", NOW - 61, "3o 1nx");
+    restarted.observing_since = at(NOW - 10);
+    assert_eq!(
+        condition(&status(&restarted), "Progressing"),
+        None,
+        "deadlines do not run while nobody watches"
+    );
+    let mut without = rollout("CloneSetUpdated", NOW - 30, "4n");
+    without.set["spec"]
+        .as_object_mut()
+        .expect("a spec")
+        .remove("progressDeadlineSeconds");
+    assert_eq!(status(&without)["conditions"], json!([]));
+}
+
+#[test]
+fn rule_12_4_the_update_revision_is_refreshed_where_it_says_something_else() {
+    let with_hash = |hash: Option<&str>| {
+        let mut cluster = pods(clones(1).claim_templates(&["data"]), "1n");
+        let hashed = |r: &Arc<RevisionRecord>| {
+            Arc::new(RevisionRecord {
+                claim_hash: hash.map(Into::into),
+                ..(**r).clone()
+            })
+        };
+        cluster.own_revisions = cluster.own_revisions.iter().map(hashed).collect();
+        cluster.decide()
+    };
+    assert_eq!(
+        said(&with_hash(None)),
+        [] as [&str; 0],
+        "who has no hash is left as it is"
+    );
+    let refreshed = with_hash(Some("1"));
+    assert_eq!(said(&refreshed), ["claim: ~ControllerRevision web-new"]);
+    let Some(Command::Patch { body, .. }) = refreshed.commands().map(|c| &c.command).next() else {
+        panic!("a patch")
+    };
+    let annotations = &body["metadata"]["annotations"];
+    assert!(annotations[names::CLAIM_TEMPLATES_HASH].is_string() && annotations[names::CLAIM_TEMPLATES].is_string());
+}
+
+#[test]
+fn rule_12_1_a_new_revision_records_the_claims_and_comes_first() {
+    let cluster = clones(1).no_revisions().claim_templates(&["data"]);
+    let decision = cluster.decide();
+    let bodies: Vec<Value> = decision
+        .commands()
+        .filter_map(|c| match &c.command {
+            Command::Create {
+                resource: Resource::Revisions,
+                body,
+                ..
+            } => Some(body.render()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(bodies.len(), 1);
+    assert_eq!(decision.commands().count(), 1, "nothing else before");
+    let annotations = &bodies[0]["metadata"]["annotations"];
+    assert!(
+        annotations[names::CLAIM_TEMPLATES_HASH]
+            .as_str()
+            .is_some_and(|h| h.parse::<u32>().is_ok())
+    );
+    assert!(annotations[names::CLAIM_TEMPLATES].is_string());
+    assert_eq!(bodies[0]["metadata"]["ownerReferences"][0]["kind"], "CloneSet");
+}
+
+#[test]
+fn a_deleted_set_gets_its_status_and_nothing_else() {
+    let cluster = pods(clones(5), "2o 1n!").deleted();
+    let decision = cluster.decide();
+    assert_eq!(said(&decision), [] as [&str; 0]);
+    assert_eq!(decision.status.expect("a status").desired["replicas"], 3);
+}

@@ -1,0 +1,260 @@
+//! How pods come to the update revision (rules 15.6, 16, 17 and 19).
+
+use super::{done, name, one, pods, said};
+use crate::testing::{Cluster, NOW, clones, folded};
+use flotilla_api::names;
+use flotilla_model::decision::{Command, Report};
+use flotilla_model::{Decision, Resource, RevisionRecord, WaitCause};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn in_place(replicas: i32) -> Cluster {
+    clones(replicas).spec(
+        "/updateStrategy/rollingUpdate/podUpdatePolicy",
+        json!("InPlaceIfPossible"),
+    )
+}
+
+fn patches(decision: &Decision, report: Report) -> Vec<(String, Value)> {
+    let all = decision.commands().filter_map(|c| match &c.command {
+        Command::Patch {
+            resource: Resource::Pods,
+            key,
+            body,
+            report: told,
+            ..
+        } if *told == report => Some((key.name.to_string(), folded(body))),
+        _ => None,
+    });
+    all.collect()
+}
+
+#[test]
+fn rule_16_5_re_create_is_a_mark_and_marked_pods_are_not_marked_again() {
+    let cluster = pods(
+        clones(3).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2)),
+        "3o",
+    );
+    let marked = patches(&cluster.decide(), Report::ReCreate);
+    assert_eq!(marked.len(), 2);
+    assert_eq!(
+        marked[0].1["metadata"]["labels"],
+        json!({names::SPECIFIED_DELETE_LABEL: "true"})
+    );
+    let next = pods(
+        clones(3).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2)),
+        "1o 2o!",
+    );
+    let decision = next.decide();
+    assert_eq!(patches(&decision, Report::ReCreate), []);
+    assert_eq!(done(&next, &decision).specified, 2);
+}
+
+#[test]
+fn rule_16_5_in_place_takes_the_pod_out_of_service_and_labels_it() {
+    let cluster = pods(
+        in_place(2).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(1)),
+        "2o",
+    );
+    let decision = cluster.decide();
+    let changed = patches(&decision, Report::InPlace);
+    assert_eq!(changed.len(), 1);
+    let (pod, body) = &changed[0];
+    assert_eq!(body["spec"]["containers"][0]["image"], "v2");
+    assert_eq!(
+        body["metadata"]["labels"],
+        json!({names::REVISION_LABEL: "web-new", names::TEMPLATE_HASH_LABEL: "new"})
+    );
+    assert_eq!(said(&decision)[0], format!("unready: ~Pod {pod}"));
+}
+
+/// Others go on although one pod cannot be changed in place (scenario 9).
+#[test]
+fn rule_16_5_in_place_only_skips_what_cannot_be_done() {
+    let set = clones(3).spec(
+        "/updateStrategy/rollingUpdate",
+        json!({"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": 1}),
+    );
+    let cluster = pods(set, "2o").pod(one(&name(2), "o").revision("web-lost").ready_since(NOW - 1));
+    let decision = cluster.decide();
+    assert_eq!(patches(&decision, Report::InPlace).len(), 1);
+    assert_eq!(patches(&decision, Report::ReCreate), []);
+    assert!(
+        decision
+            .waits
+            .iter()
+            .any(|w| matches!(w.cause, WaitCause::InPlaceNotPossible { .. }) && w.subject == name(2))
+    );
+    let status = decision.status.expect("a status").desired;
+    let failed = status["conditions"]
+        .as_array()
+        .expect("conditions")
+        .iter()
+        .find(|c| c["type"] == "FailedUpdate");
+    assert_eq!(failed.expect("it is told")["reason"], "InPlaceNotPossible");
+}
+
+/// #1536.
+#[test]
+fn rule_15_6_changed_claims_are_told_or_ask_for_another_pod() {
+    let with = |cluster: Cluster| {
+        let mut cluster = pods(cluster, "1o");
+        let hashed = |r: &Arc<RevisionRecord>| {
+            let hash = if r.name() == "web-old" { "1" } else { "" };
+            Arc::new(RevisionRecord {
+                claim_hash: Some(hash.into()),
+                ..(**r).clone()
+            })
+        };
+        cluster.own_revisions = cluster.own_revisions.iter().map(hashed).collect();
+        cluster
+    };
+    let decision = with(in_place(1)).decide();
+    assert_eq!(patches(&decision, Report::InPlace).len(), 1);
+    assert!(decision.events.iter().any(|e| e.reason == "ClaimTemplatesNotApplied"));
+    let asks = with(in_place(1).annotation(names::RECREATE_ON_CLAIM_CHANGE, "true"));
+    assert_eq!(patches(&asks.decide(), Report::ReCreate).len(), 1);
+}
+
+#[test]
+fn rule_16_1_the_hash_alone_is_filled_in_on_pods_that_lack_it() {
+    let mut fixture = one(&name(0), "n");
+    fixture = fixture.unlabelled().label("app", "web").revision("web-new");
+    let cluster = clones(1).pod(fixture);
+    let decision = cluster.decide();
+    assert_eq!(said(&decision), ["repair: ~Pod web-b0000"]);
+    assert_eq!(
+        patches(&decision, Report::Silent)[0].1,
+        json!({"metadata": {"labels": {names::TEMPLATE_HASH_LABEL: "new"}}})
+    );
+}
+
+/// Full and short labels interoperate.
+#[test]
+fn rule_12_6_a_pod_labelled_with_the_hash_alone_is_of_that_revision() {
+    let cluster = clones(1).pod(one(&name(0), "n").revision("new"));
+    let decision = cluster.decide();
+    assert_eq!(said(&decision), [] as [&str; 0]);
+    assert_eq!(decision.status.expect("a status").desired["updatedReplicas"], 1);
+}
+
+#[test]
+fn rule_14_8_a_pass_that_makes_or_deletes_pods_updates_none() {
+    let set = clones(4).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2));
+    let cluster = pods(set, "3o");
+    let found = done(&cluster, &cluster.decide());
+    assert_eq!((found.created, found.updated), (1, 0));
+}
+
+/// A pod that was prepared for its update waits through a pass that makes pods.
+#[test]
+fn rule_14_8_pods_that_were_prepared_are_left_as_they_are() {
+    let hook = json!({"labelsHandler": {"update": "wait"}});
+    let set = in_place(3).spec("/lifecycle/inPlaceUpdate", hook);
+    let prepared = one(&name(0), "o")
+        .label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate")
+        .label("update", "wait");
+    let cluster = pods(set.pod(prepared), "1o");
+    let decision = cluster.decide();
+    assert_eq!(done(&cluster, &decision).created, 1);
+    assert!(
+        !said(&decision).iter().any(|s| s.contains("~Pod")),
+        "{:?}",
+        said(&decision)
+    );
+}
+
+/// #1485: without a hook, a pod is in service as soon as it has a node.
+#[test]
+fn rule_19_2_preparing_normal_ends_with_a_node_or_with_its_hook() {
+    let new = |node| {
+        one(&name(0), "n")
+            .label(names::LIFECYCLE_STATE_LABEL, "PreparingNormal")
+            .on(node)
+    };
+    let state = |cluster: Cluster| {
+        let decision = cluster.decide();
+        let found = patches(&decision, Report::Silent).into_iter().find_map(|(_, body)| {
+            body.pointer("/metadata/labels")?
+                .get(names::LIFECYCLE_STATE_LABEL)
+                .cloned()
+        });
+        found.and_then(|state| state.as_str().map(str::to_owned))
+    };
+    assert_eq!(state(clones(1).pod(new(Some("node-0")))).as_deref(), Some("Normal"));
+    assert_eq!(state(clones(1).pod(new(None))), None);
+    let hooked = || clones(1).spec("/lifecycle/preNormal", json!({"labelsHandler": {"ready": "yes"}}));
+    assert_eq!(state(hooked().pod(new(Some("node-0")))), None);
+    assert_eq!(
+        state(hooked().pod(new(None).label("ready", "yes"))).as_deref(),
+        Some("Normal")
+    );
+    let empty = clones(1).spec("/lifecycle/preNormal", json!({}));
+    assert_eq!(
+        state(empty.pod(new(None))).as_deref(),
+        Some("Normal"),
+        "an empty hook is always fully hooked"
+    );
+}
+
+#[test]
+fn rule_17_pods_are_updated_in_order() {
+    let set = || {
+        clones(2).spec(
+            "/updateStrategy/rollingUpdate",
+            json!({"maxUnavailable": 1, "podUpdatePolicy": "ReCreate"}),
+        )
+    };
+    let first = |cluster: Cluster| patches(&cluster.decide(), Report::ReCreate)[0].0.clone();
+    let other = || one(&name(1), "o");
+    for (what, sooner) in [
+        ("unscheduled", other().on(None)),
+        ("not ready", other().unready()),
+        ("ready more recently", other().ready_since(NOW - 10)),
+        ("younger", other().created(NOW - 10)),
+    ] {
+        assert_eq!(first(set().pod(one(&name(0), "o")).pod(sooner)), name(1), "{what}");
+    }
+    let strategy = json!({"orderPriority": [{"orderedKey": "rank"}]});
+    let ranked = set().spec("/updateStrategy/rollingUpdate/priorityStrategy", strategy);
+    let ranked = ranked
+        .pod(one(&name(0), "o").ready_since(NOW - 10))
+        .pod(other().label("rank", "a-1"));
+    assert_eq!(first(ranked), name(1), "pods without any of the keys come last");
+}
+
+#[test]
+fn what_holds_the_update_up_is_said() {
+    let brake = pods(
+        clones(4).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(1)),
+        "3o 1nx",
+    );
+    let waits = brake.decide().waits;
+    assert!(
+        waits.iter().any(|w| w.cause == WaitCause::Brake { unavailable: 1 }),
+        "{waits:?}"
+    );
+    let paused = pods(
+        clones(2).spec("/updateStrategy/rollingUpdate/paused", json!(true)),
+        "2o",
+    );
+    assert!(paused.decide().waits.iter().any(|w| w.cause == WaitCause::Paused));
+    let kept = pods(
+        clones(2).spec("/updateStrategy/rollingUpdate/partition", json!(1)),
+        "1o 1n",
+    );
+    assert!(
+        kept.decide()
+            .waits
+            .iter()
+            .any(|w| w.cause == WaitCause::Partition { kept: 1 })
+    );
+    let manual = pods(clones(2).spec("/updateStrategy/type", json!("OnDelete")), "2o");
+    assert!(
+        manual
+            .decide()
+            .waits
+            .iter()
+            .any(|w| w.cause == WaitCause::OnDelete { old: 2 })
+    );
+}

@@ -1,0 +1,277 @@
+//! Step *update*: pods come to the update revision, or back to the current one (rules 13.11 and 16).
+
+use super::diff::Diff;
+use super::plan::{Member, Plan};
+use super::scale::count;
+use super::{claims, order};
+use crate::shared::course::Course;
+use crate::shared::renewal::Way;
+use crate::shared::revision;
+use flotilla_api::names;
+use flotilla_model::decision::{Command, PatchKind, Report, Scope, ScopedCommand};
+use flotilla_model::set::{Area, PodUpdatePolicy, UpdateKind};
+use flotilla_model::{PodRecord, Resource, WaitCause};
+use serde_json::{Value, json};
+
+impl Plan<'_> {
+    /// Before anything else: pods whose update in place leads nowhere have to be made again, where that is allowed.
+    pub(super) fn judge_courses(&mut self) {
+        let has_failures = !self.pass.hints.failures.is_empty();
+        for member in &mut self.members {
+            if member.occupant.is_restless || has_failures {
+                let scope = member.scope();
+                self.pass.judge(&scope, &mut member.occupant);
+            }
+        }
+    }
+
+    /// Labels that old pods lack (rule 16.1): the hash alone, by which others select pods of one revision.
+    pub(super) fn backfill(&mut self) {
+        for member in &mut self.members {
+            let pod = member.occupant.pod.clone();
+            let Some(label) = pod
+                .revision()
+                .filter(|_| pod.label(names::TEMPLATE_HASH_LABEL).is_none())
+            else {
+                continue;
+            };
+            if member.occupant.doomed || self.pass.is_backing_off(&member.scope(), pod.name()) {
+                continue;
+            }
+            let labels = json!({names::TEMPLATE_HASH_LABEL: revision::short(label)});
+            let command = patch(&pod, json!({"metadata": {"labels": labels}}), Report::Silent);
+            let scope = member.scope();
+            self.pass.stages.repair.push(ScopedCommand { scope, command });
+            member.occupant.is_dealt_with = true;
+        }
+    }
+
+    /// The update, unless this pass has made or deleted pods (rule 14.8).
+    pub(super) fn update(&mut self, diff: &Diff) {
+        let spec = &self.view.set.spec;
+        let left = usize::try_from(diff.forward.max(diff.back)).unwrap_or(0);
+        let name = self.view.set.name().to_owned();
+        if self.is_stopped(Area::Update) {
+            self.pass.update_rests = true;
+        } else if spec.update == UpdateKind::OnDelete {
+            if left > 0 {
+                self.pass.wait(name, WaitCause::OnDelete { old: left }, None);
+            }
+        } else if spec.is_paused() {
+            if left > 0 {
+                self.pass.wait(name, WaitCause::Paused, None);
+            }
+        } else if self.has_scaled {
+            self.pass.update_rests = true;
+        } else {
+            self.move_pods(diff);
+        }
+        self.say_what_the_partition_keeps(diff);
+    }
+
+    fn move_pods(&mut self, diff: &Diff) {
+        let goes_back = diff.back > 0;
+        if goes_back {
+            self.pass.target = self.pass.current.clone();
+        }
+        let limit = if goes_back { diff.back } else { diff.forward };
+        let mut candidates: Vec<usize> = (0..self.members.len())
+            .filter(|&index| {
+                let member = &self.members[index];
+                let is_on_target = member.is_new() != goes_back;
+                let has_to_go = !is_on_target || member.occupant.abandoned.is_some();
+                has_to_go && member.is_plain() && !member.occupant.is_dealt_with && !member.is_in_grace()
+            })
+            .collect();
+        order::sort(&self.view.clones, &self.members, &mut candidates);
+        let abandoned = candidates
+            .iter()
+            .filter(|i| self.is_only_abandoned(**i, goes_back))
+            .count();
+        let mut left = limit + count(abandoned);
+        let mut brake = diff.brake.max(0);
+        let mut spare = diff.spare;
+        for index in candidates {
+            if left <= 0 {
+                return;
+            }
+            let way = self.way(index);
+            match way {
+                Way::Barred(reason) => {
+                    let pod = self.members[index].occupant.pod.clone();
+                    self.pass.bar(&pod, reason);
+                    continue;
+                }
+                Way::Stays => continue,
+                Way::Recreate | Way::InPlace(_) => {}
+            }
+            let member = &self.members[index];
+            let is_costly = member.is_available() && !self.pass.is_gentle(&member.occupant);
+            let name = member.name().to_owned();
+            if brake <= 0 || is_costly && spare <= 0 {
+                self.hold_up(name, brake, diff);
+                self.pass.update_rests = true;
+                return;
+            }
+            if self.begin(index, &way) {
+                left -= 1;
+                brake -= 1;
+                spare -= i32::from(is_costly);
+            }
+        }
+    }
+
+    /// Whether a pod is at the target already, and has to be made again for another reason.
+    fn is_only_abandoned(&self, index: usize, goes_back: bool) -> bool {
+        let member = &self.members[index];
+        member.occupant.abandoned.is_some() && member.is_new() != goes_back
+    }
+
+    /// Says why the next pod is not updated.
+    fn hold_up(&mut self, pod: String, brake: i32, diff: &Diff) {
+        let cause = if brake <= 0 {
+            let target_is_new = diff.back == 0;
+            let held_up = |m: &&Member| !m.is_leaving && !m.is_available() && m.is_new() == target_is_new;
+            WaitCause::Brake {
+                unavailable: count(self.members.iter().filter(held_up).count()),
+            }
+        } else {
+            WaitCause::KeepsAvailable {
+                keep: self.asked.keep(),
+                available: count(self.members.iter().filter(|m| m.is_available()).count()),
+            }
+        };
+        self.pass.wait(pod, cause, None);
+    }
+
+    /// How a pod comes to the target; claim templates that changed with the template may ask for it to be made again (rule 15.6).
+    fn way(&mut self, index: usize) -> Way {
+        let way = self.pass.way(&self.members[index].occupant);
+        if !matches!(way, Way::InPlace(_)) || !self.has_other_claims(index) {
+            return way;
+        }
+        let is_only = self.view.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceOnly;
+        if self.view.clones.switches.recreate_on_claim_change && !is_only {
+            return Way::Recreate;
+        }
+        let message =
+            "claim templates have changed with the template: pods that are updated in place keep the claims they have";
+        self.pass
+            .event_once(true, "ClaimTemplatesNotApplied", message.to_owned());
+        way
+    }
+
+    /// Whether the claim templates at the target are others than those of the pod's revision; nobody knows where there is no record.
+    fn has_other_claims(&self, index: usize) -> bool {
+        let label = self.members[index].pod().revision().unwrap_or_default();
+        let mut history = self.pass.revisions.history.iter();
+        let own = history
+            .find(|r| revision::is_named(r, label))
+            .and_then(|r| r.claim_hash.as_deref());
+        own.zip(self.pass.target.claim_hash.as_deref())
+            .is_some_and(|(own, target)| own != target)
+    }
+
+    /// Begins the update of a pod, or goes on with it. Whether it counts as begun.
+    fn begin(&mut self, index: usize, way: &Way) -> bool {
+        let member = &mut self.members[index];
+        let scope = member.scope();
+        match way {
+            Way::InPlace(spec) => self.pass.update_in_place(&scope, &mut member.occupant, spec),
+            Way::Recreate | Way::Barred(_) | Way::Stays => {
+                if self.pass.is_backing_off(&scope, member.occupant.pod.name()) {
+                    return false;
+                }
+                member.occupant.is_dealt_with = true;
+                let command = mark(&member.occupant.pod);
+                self.pass.stages.in_place.push(ScopedCommand { scope, command });
+                true
+            }
+        }
+    }
+
+    /// Old pods that the partition keeps are waited for by nobody, and that is said.
+    fn say_what_the_partition_keeps(&mut self, diff: &Diff) {
+        let updates = self.asked.updates && self.asked.partition > 0 && diff.forward == 0;
+        let old = self.members.iter().filter(|m| m.is_plain() && !m.is_new()).count();
+        if updates && old > 0 {
+            let subject = self.view.set.name().to_owned();
+            self.pass.wait(subject, WaitCause::Partition { kept: old }, None);
+        }
+    }
+
+    /// After the update: whatever pod is not quiet and was not dealt with goes on.
+    pub(super) fn tend_courses(&mut self) {
+        // What its node cannot give is not asked for again.
+        for member in self.members.iter().filter(|m| !m.occupant.is_stuck) {
+            if let Some(course) = Course::of(&member.occupant, !member.is_leaving) {
+                self.pass.go_on(&member.scope(), course);
+            }
+        }
+    }
+
+    /// Notes on the update revision which claim templates there are (rules 12.4 and 12.5).
+    pub(super) fn refresh_revision(&mut self) {
+        let hash = claims::templates_hash(&self.view.set.spec.claim_templates);
+        let owner = revision::Owner {
+            claim_hash: Some(&hash),
+            ..self.view.moment().revision_owner()
+        };
+        if let Some(command) = revision::refresh_claims(&owner, &self.pass.update) {
+            let scope = Scope::Named(self.pass.update.name().to_owned());
+            if !self.pass.is_backing_off(&scope, self.pass.update.clone().name()) {
+                self.pass.stages.claim.push(ScopedCommand { scope, command });
+            }
+        }
+    }
+
+    /// Takes names out of `podsToDelete` under which there is no pod (rule 10.9): that field alone, and only as it was seen.
+    pub(super) fn forget_deleted_names(&mut self) {
+        let names = &self.view.clones.pods_to_delete;
+        let left: Vec<&String> = names.iter().filter(|name| self.view.has_pod(name)).collect();
+        if left.len() == names.len() || self.pass.is_backing_off(&Scope::Object, self.view.set.name()) {
+            return;
+        }
+        let path = "/spec/scaleStrategy/podsToDelete";
+        let meta = &self.view.set.meta;
+        let command = Command::Patch {
+            resource: self.view.set.kind.resource(),
+            key: meta.key.clone(),
+            uid: meta.uid.clone(),
+            subresource: None,
+            kind: PatchKind::Json,
+            body: json!([
+                {"op": "test", "path": path, "value": names},
+                {"op": "replace", "path": path, "value": left},
+            ]),
+            resource_version: None,
+            guard: None,
+            report: Report::Silent,
+        };
+        let scope = Scope::Object;
+        self.pass.stages.history.push(ScopedCommand { scope, command });
+    }
+}
+
+/// Asks for a pod to be deleted: the next pass does it, within the budget (rule 16.5).
+fn mark(pod: &PodRecord) -> Command {
+    let metadata = json!({
+        "labels": {names::SPECIFIED_DELETE_LABEL: "true"},
+        "annotations": {names::REPLACED_BY_UPDATE: "true"},
+    });
+    patch(pod, json!({"metadata": metadata}), Report::ReCreate)
+}
+
+fn patch(pod: &PodRecord, body: Value, report: Report) -> Command {
+    Command::Patch {
+        resource: Resource::Pods,
+        key: pod.meta.key.clone(),
+        uid: pod.meta.uid.clone(),
+        subresource: None,
+        kind: PatchKind::Merge,
+        body,
+        resource_version: None,
+        guard: None,
+        report,
+    }
+}

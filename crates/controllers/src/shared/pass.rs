@@ -1,0 +1,474 @@
+//! What the steps of a pass have in common, whatever the kind: what they look at, and what they write down.
+
+use crate::shared::adoption;
+use crate::shared::conditions;
+use crate::shared::course::{Held, Trouble};
+use crate::shared::health::{Health, cause, since};
+use crate::shared::inplace::UpdateSpec;
+use crate::shared::lifecycle::{self, State, since_state};
+use crate::shared::readiness::PRE_DELETE;
+use crate::shared::revision::{self, Revisions};
+use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
+use flotilla_model::set::Area;
+use flotilla_model::{
+    Decision, Failure, Hints, OwnerRef, PodRecord, Report, Resource, RevisionRecord, SetRecord, Timestamp, Wait,
+    WaitCause,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The set, and the moment at which it is looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment<'v> {
+    pub(crate) set: &'v SetRecord,
+    /// The reference to the set that what it owns carries.
+    pub(crate) owner: &'v OwnerRef,
+    /// The one clock value of the pass.
+    pub(crate) now: Timestamp,
+    /// Since when this process has been watching.
+    pub(crate) observing_since: Timestamp,
+    /// What earlier passes remembered.
+    pub(crate) hints: &'v Hints,
+    /// Whether resources of running pods can be changed.
+    pub(crate) supports_resize: bool,
+}
+
+impl<'v> Moment<'v> {
+    /// The set as the owner of revisions.
+    pub(crate) fn revision_owner(self) -> revision::Owner<'v> {
+        let set = self.set;
+        revision::Owner {
+            key: &set.meta.key,
+            reference: self.owner,
+            resource: set.kind.resource(),
+            template: &set.spec.template,
+            digest: set.spec.template_digest,
+            annotations: &set.annotations,
+            claim_templates: &set.spec.claim_templates,
+            claim_hash: None,
+            current: set.status_text("currentRevision"),
+            collision_count: set.status_count("collisionCount"),
+            is_young: self.now.since(set.meta.created) < revision::MOVES_WITHIN,
+        }
+    }
+
+    /// A wait for each field that cannot be read and that stops something.
+    pub(crate) fn unreadable_fields(self) -> Vec<Wait> {
+        let stopping = self.set.spec.problems.iter().filter(|p| p.stops != Area::Nothing);
+        let wait = |p: &flotilla_model::set::FieldProblem| Wait {
+            subject: self.set.name().to_owned(),
+            cause: WaitCause::FieldUnreadable {
+                path: p.path.clone(),
+                found: p.found.clone(),
+                rule: p.rule.to_owned(),
+            },
+            since: None,
+        };
+        stopping.map(wait).collect()
+    }
+
+    /// The update revision does not exist yet. Everything else rests on its name, so it comes first; the pass that follows does the rest.
+    /// The status is left to the kind.
+    pub(crate) fn create_revision_first(self, revisions: &Revisions) -> Decision {
+        let mut decision = Decision {
+            waits: self.unreadable_fields(),
+            ..Decision::default()
+        };
+        if let Some(former) = &revisions.leaving {
+            decision.waits.push(Wait {
+                subject: former.name().to_owned(),
+                cause: WaitCause::RevisionLeaving,
+                since: Some(self.set.meta.created),
+            });
+            let age = self.now.since(self.set.meta.created);
+            if age < revision::MOVES_WITHIN {
+                decision.wake_within(revision::MOVES_WITHIN.saturating_sub(age));
+            }
+        }
+        let failure = self
+            .hints
+            .failures
+            .get(&Scope::Object)
+            .filter(|f| f.retry_at > self.now);
+        match failure.filter(|_| self.hints.generation == self.set.generation) {
+            Some(failure) => {
+                decision.wake_within(failure.retry_at.since(self.now));
+                decision.waits.push(Wait {
+                    subject: self.set.name().to_owned(),
+                    cause: WaitCause::Refused {
+                        reason: failure.reason.clone(),
+                        message: failure.message.clone(),
+                        retry_at: failure.retry_at,
+                    },
+                    since: Some(failure.since),
+                });
+            }
+            None => {
+                let scoped = |command| ScopedCommand {
+                    scope: Scope::Object,
+                    command,
+                };
+                let commands = revisions.commands.iter().cloned().map(scoped).collect();
+                decision.stages.push(Stage {
+                    name: "claim",
+                    commands,
+                    all_or_stop: true,
+                    slow_start: false,
+                });
+            }
+        }
+        if let Some(delay) = conditions::next_report(self, self.hints, &decision.waits) {
+            decision.wake_within(delay);
+        }
+        decision
+    }
+}
+
+/// Commands of a pass, by what they are for. Executed in this order.
+#[derive(Default)]
+pub(crate) struct Stages {
+    /// Adoption, release, revisions.
+    pub(crate) claim: Vec<ScopedCommand>,
+    /// Claims of new pods, and owner references of existing claims.
+    pub(crate) claims: Vec<ScopedCommand>,
+    /// New pods.
+    pub(crate) create: Vec<ScopedCommand>,
+    /// Labels of pods.
+    pub(crate) repair: Vec<ScopedCommand>,
+    /// Conditions that take pods out of service; in the end also those of `back` that wait for nothing.
+    pub(crate) unready: Vec<ScopedCommand>,
+    /// Pods that are changed, and states of their lifecycle.
+    pub(crate) in_place: Vec<ScopedCommand>,
+    /// Resources of containers.
+    pub(crate) resize: Vec<ScopedCommand>,
+    /// Conditions that put pods back into service.
+    pub(crate) back: Vec<ScopedCommand>,
+    /// Pods that end, are not wanted, or are old.
+    pub(crate) delete: Vec<ScopedCommand>,
+    /// Claims of pods that were deleted.
+    pub(crate) sweep: Vec<ScopedCommand>,
+    /// Unused revisions.
+    pub(crate) history: Vec<ScopedCommand>,
+}
+
+impl Stages {
+    /// All commands.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &ScopedCommand> {
+        let all = [
+            &self.claim,
+            &self.claims,
+            &self.create,
+            &self.repair,
+            &self.unready,
+            &self.in_place,
+            &self.resize,
+            &self.back,
+            &self.delete,
+            &self.sweep,
+            &self.history,
+        ];
+        all.into_iter().flatten()
+    }
+
+    /// What goes back into service waits for no other pod: it goes with what leaves service, if anything does, unless its own pod is
+    /// changed before. In a rolling update every pass would otherwise hold it up for two round trips.
+    fn hurry_back(&mut self) {
+        if self.unready.is_empty() {
+            return;
+        }
+        let changed = [&self.unready, &self.resize, &self.in_place].into_iter().flatten();
+        let changed: BTreeSet<Scope> = changed.map(|c| c.scope.clone()).collect();
+        let back = std::mem::take(&mut self.back);
+        let (after, now): (Vec<_>, Vec<_>) = back.into_iter().partition(|c| changed.contains(&c.scope));
+        self.unready.splice(0..0, now);
+        self.back = after;
+    }
+}
+
+/// Everything that the steps of one pass write down.
+pub(crate) struct Pass<'v> {
+    pub(crate) moment: Moment<'v>,
+    pub(crate) revisions: Revisions,
+    /// The update revision, which exists when there is a plan.
+    pub(crate) update: Arc<RevisionRecord>,
+    /// The current revision.
+    pub(crate) current: Arc<RevisionRecord>,
+    /// The revision that the update brings pods to; all but always the update revision.
+    pub(crate) target: Arc<RevisionRecord>,
+    /// The update does not look at pods in this pass, so pods that it prepared are left as they are.
+    pub(crate) update_rests: bool,
+    pub(crate) stages: Stages,
+    pub(crate) waits: Vec<Wait>,
+    pub(crate) wake_after: Option<Duration>,
+    pub(crate) hints: Hints,
+    /// Scopes whose pod is to be made again instead of being changed.
+    pub(crate) given_up: BTreeSet<Scope>,
+    /// Scopes in which something is wanted and not tried, because it failed a moment ago.
+    pub(crate) held_back: BTreeSet<Scope>,
+    pub(crate) events: Vec<flotilla_model::EventNote>,
+    /// What conditions tell about updates in place.
+    pub(crate) troubles: Vec<Trouble>,
+    /// What old revisions differ in from the target, as far as it was asked.
+    pub(crate) differences: BTreeMap<String, Result<UpdateSpec, String>>,
+}
+
+impl<'v> Pass<'v> {
+    pub(crate) fn new(moment: Moment<'v>, revisions: Revisions, update: Arc<RevisionRecord>) -> Self {
+        let current = revisions.current.clone().unwrap_or_else(|| update.clone());
+        let mut hints = moment.hints.clone();
+        if hints.generation != moment.set.generation {
+            // An edit of the set clears what failed, as it may have removed the cause.
+            hints.generation = moment.set.generation;
+            hints.failures.clear();
+        }
+        Pass {
+            moment,
+            current,
+            target: update.clone(),
+            update,
+            revisions,
+            update_rests: false,
+            stages: Stages::default(),
+            waits: Vec::new(),
+            wake_after: None,
+            hints,
+            given_up: BTreeSet::new(),
+            held_back: BTreeSet::new(),
+            events: Vec::new(),
+            troubles: Vec::new(),
+            differences: BTreeMap::new(),
+        }
+    }
+
+    /// Step *claim*: pods and revisions are adopted and released.
+    pub(crate) fn claim_objects(&mut self, release: &[Arc<PodRecord>], adopt: &[Arc<PodRecord>]) {
+        let commands = std::mem::take(&mut self.revisions.commands);
+        // A revision that cannot be adopted does not hold up the pods; it is tried again.
+        for command in commands {
+            self.claim_object(command);
+        }
+        let moment = self.moment;
+        for pod in release {
+            self.claim_object(adoption::release(Resource::Pods, &pod.meta, &moment.set.meta.uid));
+        }
+        for pod in adopt {
+            let resource = moment.set.kind.resource();
+            self.claim_object(adoption::adopt(Resource::Pods, &pod.meta, moment.owner, resource));
+        }
+    }
+
+    /// Revisions beyond the limit that nobody uses go.
+    pub(crate) fn drop_history<'p>(&mut self, in_use: impl Iterator<Item = &'p str>) {
+        let moment = self.moment;
+        let limit = moment.set.spec.history_limit;
+        for command in revision::truncate(&self.revisions, limit, &moment.set.meta.uid, in_use) {
+            let scope = Scope::Named(command.key().name.to_string());
+            if self.hints.failures.get(&scope).is_none_or(|f| f.retry_at <= moment.now) {
+                self.stages.history.push(ScopedCommand { scope, command });
+            } else {
+                self.held_back.insert(scope);
+            }
+        }
+    }
+
+    pub(crate) fn wait(&mut self, subject: String, cause: WaitCause, since: Option<Timestamp>) {
+        self.waits.push(Wait { subject, cause, since });
+    }
+
+    /// Notes since when each wait that has no time of its own has been there; the first few, as memory is bounded.
+    pub(crate) fn date_waits(&mut self) {
+        const DATED: usize = 64;
+        let known = std::mem::take(&mut self.hints.waiting);
+        let undated = self
+            .waits
+            .iter()
+            .filter(|w| w.since.is_none() && !w.cause.is_intended());
+        for wait in undated.take(DATED) {
+            let key = wait.key();
+            let since = known.get(&key).copied().unwrap_or(self.moment.now);
+            self.hints.waiting.insert(key, since);
+        }
+    }
+
+    /// Waits for a pod to become available, and wakes up when it does so by the clock.
+    pub(crate) fn wait_for(&mut self, pod: &PodRecord, health: Health) {
+        if let Health::NotAvailable(left) = health {
+            self.wake_within(left);
+        }
+        self.wait(pod.name().to_owned(), cause(pod, health), Some(since(pod, health)));
+    }
+
+    pub(crate) fn wake_within(&mut self, delay: Duration) {
+        self.wake_after = Some(self.wake_after.map_or(delay, |known| known.min(delay)));
+    }
+
+    /// Whether a slot's last command failed a moment ago. Then it is said, and not repeated yet.
+    pub(crate) fn is_backing_off(&mut self, scope: &Scope, subject: &str) -> bool {
+        let Some(Failure {
+            reason,
+            message,
+            since,
+            retry_at,
+            ..
+        }) = self.hints.failures.get(scope).cloned()
+        else {
+            return false;
+        };
+        // One that is to be made again instead of being changed: what was refused is not what is tried.
+        let is_given_up = reason == Failure::NODE_TOO_SMALL && self.given_up.contains(scope);
+        if retry_at <= self.moment.now || is_given_up {
+            return false;
+        }
+        self.held_back.insert(scope.clone());
+        self.wake_within(retry_at.since(self.moment.now));
+        let cause = WaitCause::Refused {
+            reason,
+            message,
+            retry_at,
+        };
+        let is_said = self
+            .waits
+            .last()
+            .is_some_and(|w| w.subject == subject && w.cause == cause);
+        if !is_said {
+            self.wait(subject.to_owned(), cause, Some(since));
+        }
+        true
+    }
+
+    /// Deletes a pod of ours, once no hook holds it (rule 3.8). Until then it is out of service as far as the hook asks for it. One that
+    /// is unavailable, and uses no budget, only as it was seen.
+    pub(crate) fn take_away(&mut self, scope: &Scope, pod: &PodRecord, only_as_seen: bool, report: Report) {
+        let hook = self.moment.set.spec.lifecycle.pre_delete.clone();
+        let markers = lifecycle::held_by(hook.as_ref(), pod);
+        if markers.is_empty() || pod.detail.is_none() {
+            self.delete(scope, pod, report);
+            return;
+        }
+        if State::of(pod) == State::PreparingDelete {
+            let since = pod.detail.as_ref().and_then(|d| since_state(d));
+            let cause = WaitCause::HookHolds {
+                hook: "preDelete",
+                markers,
+            };
+            self.wait(pod.name().to_owned(), cause, since);
+        }
+        let held = Held {
+            pod,
+            state: State::PreparingDelete,
+            key: PRE_DELETE,
+            marks: hook.is_some_and(|h| h.mark_not_ready),
+            only_as_seen,
+            metadata: serde_json::json!({}),
+        };
+        self.hold(scope, held);
+    }
+
+    /// Deletes a pod of ours: only this incarnation, only as it was seen (rule 1.6).
+    pub(crate) fn delete(&mut self, scope: &Scope, pod: &PodRecord, report: Report) {
+        let command = Command::Delete {
+            resource: Resource::Pods,
+            key: pod.meta.key.clone(),
+            uid: pod.meta.uid.clone(),
+            resource_version: Some(pod.meta.resource_version),
+            report,
+        };
+        self.stages.delete.push(ScopedCommand {
+            scope: scope.clone(),
+            command,
+        });
+    }
+
+    /// A failure is over when nothing is wanted any more where it happened. It need not have been our doing: the write whose answer was
+    /// lost took effect after all, somebody else deleted the pod, or it was adopted.
+    pub(crate) fn forget_failures(&mut self) {
+        let wanted: BTreeSet<&Scope> = self.stages.all().map(|c| &c.scope).chain(&self.held_back).collect();
+        self.hints.failures.retain(|scope, _| wanted.contains(scope));
+    }
+
+    /// The stages, as a decision. Under OrderedReady a failure ends the pass.
+    pub(crate) fn into_decision(mut self, status: flotilla_model::StatusWrite) -> Decision {
+        if let Some(delay) = conditions::next_report(self.moment, &self.hints, &self.waits) {
+            self.wake_within(delay);
+        }
+        let all_or_stop = self.moment.set.spec.is_monotonic();
+        self.stages.hurry_back();
+        let stage = |name, commands: Vec<ScopedCommand>, slow_start| Stage {
+            name,
+            commands,
+            all_or_stop,
+            slow_start,
+        };
+        let stages = [
+            stage("claim", self.stages.claim, false),
+            stage("claims", self.stages.claims, true),
+            stage("create", self.stages.create, true),
+            stage("repair", self.stages.repair, true),
+            stage("unready", self.stages.unready, true),
+            stage("in-place", self.stages.in_place, true),
+            stage("resize", self.stages.resize, true),
+            stage("ready", self.stages.back, true),
+            stage("delete", self.stages.delete, true),
+            stage("sweep", self.stages.sweep, true),
+            stage("history", self.stages.history, false),
+        ];
+        Decision {
+            stages: stages.into_iter().filter(|s| !s.commands.is_empty()).collect(),
+            status: Some(status),
+            events: self.events,
+            waits: self.waits,
+            wake_after: self.wake_after,
+            hints: (self.hints != *self.moment.hints).then_some(self.hints),
+        }
+    }
+
+    /// Adds a claiming command, unless it failed a moment ago.
+    pub(crate) fn claim_object(&mut self, command: Command) {
+        let name = command.key().name.to_string();
+        let scope = Scope::Named(name.clone());
+        let failure = self
+            .hints
+            .failures
+            .get(&scope)
+            .filter(|f| f.retry_at > self.moment.now)
+            .cloned();
+        match failure {
+            None => self.stages.claim.push(ScopedCommand { scope, command }),
+            Some(f) => {
+                self.held_back.insert(scope);
+                self.wake_within(f.retry_at.since(self.moment.now));
+                let cause = WaitCause::Refused {
+                    reason: f.reason,
+                    message: f.message,
+                    retry_at: f.retry_at,
+                };
+                self.wait(name, cause, Some(f.since));
+            }
+        }
+    }
+
+    /// An event that is not repeated while nothing about it changes.
+    pub(crate) fn event_once(&mut self, warning: bool, reason: &'static str, message: String) {
+        if self.hints.reported.insert(format!("{reason}: {message}")) {
+            self.events.push(flotilla_model::EventNote {
+                warning,
+                reason,
+                message,
+            });
+        }
+    }
+
+    /// Fields that cannot be read are told in an event, once for each state of the set's spec.
+    pub(crate) fn note_unreadable_fields(&mut self) {
+        self.waits.splice(0..0, self.moment.unreadable_fields());
+        for problem in &self.moment.set.spec.problems {
+            let message = format!("{} holds {}, and {}", problem.path, problem.found, problem.rule);
+            self.event_once(true, "UnreadableField", message);
+        }
+        let spec_problems = !self.moment.set.spec.problems.is_empty();
+        if !spec_problems && self.waits.is_empty() {
+            self.hints.reported.clear();
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The update of one pod: in place where policy and change allow it, or made again (rules 4.2 and 4.3).
+
+use crate::shared::conditions;
+use crate::shared::course::{Held, Trouble};
+use crate::shared::inplace::apply::Target;
+use crate::shared::inplace::grace::Grace;
+use crate::shared::inplace::state::State as InPlaceState;
+use crate::shared::inplace::{UpdateSpec, eligible, overlay};
+use crate::shared::lifecycle::{self, State, since_state};
+use crate::shared::occupant::{Occupant, of_what_was_seen};
+use crate::shared::pass::Pass;
+use crate::shared::readiness::{self, Leaving, PRE_UPDATE};
+use crate::shared::revision;
+use flotilla_model::decision::{Scope, ScopedCommand};
+use flotilla_model::records::PodDetail;
+use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
+use flotilla_model::{PodRecord, RevisionRecord, SetKind, WaitCause};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How an old pod comes to the update revision.
+pub(crate) enum Way {
+    /// It is made again.
+    Recreate,
+    /// It is changed.
+    InPlace(UpdateSpec),
+    /// It would have to be made again, and may not.
+    Barred(String),
+    /// It stays as it is, and it has been told why.
+    Stays,
+}
+
+impl Pass<'_> {
+    /// Says that a pod has to be made again to come to the update revision, and may not.
+    pub(crate) fn bar(&mut self, pod: &PodRecord, reason: String) {
+        let text = format!("{}: {reason}", pod.name());
+        self.event_once(true, "FailedUpdatePodInPlace", text.clone());
+        self.troubles.push(Trouble {
+            condition: conditions::failed_update(self.moment.set.kind),
+            reason: "InPlaceNotPossible",
+            message: text,
+        });
+        self.wait(pod.name().to_owned(), WaitCause::InPlaceNotPossible { reason }, None);
+    }
+
+    /// Whether the change of a pod takes it out of nothing: resources without a restart, or nothing at all (8.18).
+    pub(crate) fn is_gentle(&mut self, occupant: &Occupant) -> bool {
+        let (pod, detail) = (occupant.pod.clone(), occupant.pod.detail.clone());
+        if !self.may_update_in_place() || !State::of(&pod).is_normal() {
+            return false;
+        }
+        let hook = self.moment.set.spec.lifecycle.in_place_update.as_ref();
+        if !lifecycle::held_by(hook, &pod).is_empty() {
+            return false;
+        }
+        let keep_ready = self.moment.set.spec.switches.keep_ready.clone();
+        match (self.way(occupant), detail) {
+            (Way::InPlace(spec), Some(detail)) => !spec.restarts(&detail) && !spec.leaves_service(&detail, &keep_ready),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn may_update_in_place(&self) -> bool {
+        let spec = &self.moment.set.spec;
+        let policy = spec.pod_update_policy();
+        self.moment.set.kind != SetKind::Native
+            && spec.update == UpdateKind::RollingUpdate
+            && policy != PodUpdatePolicy::ReCreate
+    }
+
+    /// How a pod comes to the target of the update.
+    pub(crate) fn way(&mut self, occupant: &Occupant) -> Way {
+        if !self.may_update_in_place() || occupant.abandoned.is_some() {
+            return Way::Recreate;
+        }
+        if occupant.is_stuck {
+            return Way::Stays;
+        }
+        if occupant.is_stuck {
+            return Way::Stays;
+        }
+        let pod = occupant.pod.clone();
+        let compared = match (&pod.detail, occupant.storage_differs) {
+            (_, true) => Err("its volumes differ from the claim templates".to_owned()),
+            (None, _) => Err("nothing is known of its containers".to_owned()),
+            (Some(detail), _) => self.change_of(occupant, detail),
+        };
+        match compared {
+            Ok(spec) => Way::InPlace(spec),
+            Err(reason) if self.moment.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceOnly => {
+                Way::Barred(reason)
+            }
+            Err(_) => Way::Recreate,
+        }
+    }
+
+    /// What a pod lacks to be at the update revision: the difference of the two templates, and what an earlier update left to do.
+    fn change_of(&mut self, occupant: &Occupant, detail: &PodDetail) -> Result<UpdateSpec, String> {
+        let pod = &occupant.pod;
+        let mut spec = self.difference(pod.revision().unwrap_or_default())?;
+        if let Some(left) = occupant.progress.as_ref().and_then(|p| p.left_to_do()) {
+            spec.take_over(&left);
+        }
+        spec.leave_out_what_is_there(detail);
+        let selectors = &self.moment.set.spec.special_pods;
+        if selectors.iter().any(|s| s.matches(|key| pod.label(key))) {
+            // A special pod keeps its own resources.
+            spec.changes.resources.clear();
+        }
+        Ok(spec)
+    }
+
+    /// The difference of a revision to the update revision; worked out once a pass.
+    fn difference(&mut self, revision: &str) -> Result<UpdateSpec, String> {
+        if let Some(known) = self.differences.get(revision) {
+            return known.clone();
+        }
+        let is_clone = self.moment.set.kind == SetKind::Clone;
+        let is_it = |r: &&Arc<RevisionRecord>| r.name() == revision || is_clone && revision::is_named(r, revision);
+        let found = self.revisions.history.iter().find(is_it);
+        let old = found.and_then(|r| r.template.clone());
+        let new = self
+            .target
+            .template
+            .clone()
+            .unwrap_or_else(|| self.moment.set.spec.template.clone());
+        let difference = match old {
+            Some(old) => eligible::compare(&old, &new),
+            None => Err(format!("its revision {revision} does not exist any more")),
+        };
+        self.differences.insert(revision.to_owned(), difference.clone());
+        difference
+    }
+
+    /// By lifecycle state (rule 4.2).
+    pub(crate) fn update_in_place(&mut self, scope: &Scope, occupant: &mut Occupant, spec: &UpdateSpec) -> bool {
+        let pod = occupant.pod.clone();
+        let hook = self.moment.set.spec.lifecycle.in_place_update.clone();
+        let held = lifecycle::held_by(hook.as_ref(), &pod);
+        let marks = hook.as_ref().is_some_and(|h| h.mark_not_ready);
+        let only_as_seen = !occupant.health.is_available();
+        let prepare = |metadata| Held {
+            pod: &pod,
+            only_as_seen,
+            state: State::PreparingUpdate,
+            key: PRE_UPDATE,
+            marks,
+            metadata,
+        };
+        let state = State::of(&pod);
+        if matches!(state, State::PreparingDelete | State::Other) {
+            // Not ours to update now; what becomes of it is decided elsewhere.
+            return false;
+        }
+        occupant.is_dealt_with = true;
+        if self.is_backing_off(scope, pod.name()) {
+            return false;
+        }
+        match state {
+            State::Updated => {
+                let markers = hook.as_ref().map_or_else(|| json!({}), lifecycle::markers_patch);
+                self.hold(scope, prepare(markers));
+            }
+            State::Unset | State::Normal | State::PreparingNormal if !held.is_empty() => {
+                self.hold(scope, prepare(json!({})));
+            }
+            State::PreparingUpdate if !held.is_empty() => {
+                let since = pod.detail.as_ref().and_then(|d| since_state(d));
+                self.hold(scope, prepare(json!({})));
+                let cause = WaitCause::HookHolds {
+                    hook: "inPlaceUpdate",
+                    markers: held,
+                };
+                self.wait(pod.name().to_owned(), cause, since);
+            }
+            _ => self.begin_update(scope, occupant, spec),
+        }
+        true
+    }
+
+    /// The writes of an update (rule 4.3): out of service, then the pod.
+    fn begin_update(&mut self, scope: &Scope, occupant: &Occupant, spec: &UpdateSpec) {
+        let pod = &occupant.pod;
+        let Some(detail) = pod.detail.clone() else { return };
+        let moment = self.moment;
+        let settings = &moment.set.spec;
+        let leaves = spec.leaves_service(&detail, &settings.switches.keep_ready);
+        let leaving = Leaving::Update(self.target.name());
+        if leaves && let Some(mut command) = readiness::take_out(pod, &detail, leaving, moment.now) {
+            if !occupant.health.is_available() {
+                command = of_what_was_seen(pod, command);
+            }
+            let scope = scope.clone();
+            self.stages.unready.push(ScopedCommand { scope, command });
+        }
+        let target = Target {
+            pod,
+            detail: &detail,
+            now: moment.now,
+            supports_resize: moment.supports_resize,
+            is_out_of_service: leaves,
+        };
+        let (revision, labels) = revision::labels(moment.set.kind, &self.target);
+        let state = InPlaceState {
+            revision: revision.clone(),
+            updated_at: moment.now,
+            kept_ready: !leaves && spec.restarts(&detail),
+            ..occupant
+                .progress
+                .as_ref()
+                .map_or_else(InPlaceState::default, |p| p.carried_on(&detail))
+        };
+        let mut metadata = json!({"labels": labels});
+        if !matches!(State::of(pod), State::Unset | State::Updating) {
+            overlay(&mut metadata, &lifecycle::patch(State::Updating, &target.time()));
+        }
+        let period = settings.rolling.as_ref().map_or(Duration::ZERO, |r| r.in_place_grace);
+        // Who stays in service has nothing to wait for.
+        let writes = if period.is_zero() || !leaves {
+            target.begin(state, spec, metadata)
+        } else {
+            self.wake_within(period);
+            let grace = Grace {
+                revision,
+                spec: spec.clone(),
+                period,
+                ..Grace::default()
+            };
+            target.begin_later(state, &grace, metadata)
+        };
+        self.write(scope, writes);
+    }
+}

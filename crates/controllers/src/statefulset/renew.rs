@@ -1,0 +1,84 @@
+//! Steps *update* and *course* for the pods of slots: how one of them comes to the update revision, and how it goes on with that.
+
+use super::plan::Plan;
+use crate::shared::course::Course;
+use crate::shared::lifecycle::State;
+use crate::shared::renewal::Way;
+use flotilla_model::decision::{Report, Scope};
+use flotilla_model::set::{Area, UpdateKind};
+
+impl Plan<'_> {
+    /// Before the update: pods whose update in place leads nowhere have to be made again, where that is allowed.
+    pub(super) fn judge_courses(&mut self) {
+        let has_failures = !self.pass.hints.failures.is_empty();
+        for slot in &mut self.slots {
+            if let Some(occupant) = slot.occupant.as_mut().filter(|o| o.is_restless || has_failures) {
+                self.pass.judge(&Scope::Slot(slot.ordinal), occupant);
+            }
+        }
+    }
+
+    /// After the update: whatever pod is not quiet and was not dealt with goes on.
+    pub(super) fn tend_courses(&mut self) {
+        if !self.is_advanced() {
+            return;
+        }
+        for slot in &self.slots {
+            // What its node cannot give is not asked for again.
+            let occupant = slot.occupant.as_ref().filter(|o| !o.is_stuck);
+            if let Some(course) = occupant.and_then(|o| Course::of(o, true)) {
+                self.pass.go_on(&Scope::Slot(slot.ordinal), course);
+            }
+        }
+        for (ordinal, occupant) in &self.condemned {
+            if let Some(course) = Course::of(occupant, false) {
+                self.pass.go_on(&Scope::Slot(*ordinal), course);
+            }
+        }
+    }
+
+    /// Brings the pod of a slot to the update revision. Whether anything was done that makes it unavailable.
+    pub(super) fn renew(&mut self, index: usize) -> bool {
+        let slot = &mut self.slots[index];
+        let Some(occupant) = slot.occupant.as_mut() else {
+            return false;
+        };
+        match self.pass.way(occupant) {
+            Way::Recreate => self.delete_slot(index, Report::Delete),
+            Way::InPlace(spec) => self.pass.update_in_place(&Scope::Slot(slot.ordinal), occupant, &spec),
+            Way::Stays => false,
+            Way::Barred(reason) => {
+                self.pass.bar(&occupant.pod, reason);
+                false
+            }
+        }
+    }
+
+    /// Whether the change of a slot's pod takes it out of nothing (8.18).
+    pub(super) fn is_gentle(&mut self, index: usize) -> bool {
+        let occupant = self.slots[index].occupant.as_ref();
+        occupant.is_some_and(|occupant| self.pass.is_gentle(occupant))
+    }
+
+    /// Under OrderedReady, while something holds up the update: pods that it prepared, or that have to be made again, are unavailable
+    /// already, and it goes on with them. They may be the very ones that hold it up.
+    pub(super) fn resume(&mut self) {
+        let spec = &self.view.set.spec;
+        if !self.is_advanced()
+            || spec.update != UpdateKind::RollingUpdate
+            || spec.is_paused()
+            || spec.is_stopped(Area::Update)
+        {
+            return;
+        }
+        for index in self.window_start()..self.slots.len() {
+            let is_begun = self.slots[index].occupant.as_ref().is_some_and(|o| {
+                let prepared = matches!(State::of(&o.pod), State::PreparingUpdate | State::PreparingDelete);
+                o.is_old() && o.is_replaceable() && !o.health.is_available() && (prepared || o.abandoned.is_some())
+            });
+            if is_begun {
+                self.renew(index);
+            }
+        }
+    }
+}

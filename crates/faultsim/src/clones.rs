@@ -1,0 +1,178 @@
+//! CloneSets in the simulator: their schedules, and what users do to them beside what they do to every set.
+//!
+//! They come only where they are asked for (`--kind clone`), so that the seeds of StatefulSets stay what they were.
+
+pub mod defect;
+pub(crate) mod settled;
+pub(crate) mod view;
+
+use crate::run::World;
+use crate::schedule::{FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
+use fastrand::Rng;
+use flotilla_api::names;
+use flotilla_model::{Resource, SetKind};
+use serde_json::{Value, json};
+
+/// What only a CloneSet asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClonePlan {
+    /// `maxSurge`.
+    pub surge: i64,
+    /// `maxUnavailable`.
+    pub unavailable: i64,
+    /// `scaleStrategy.maxUnavailable`.
+    pub creation: Option<i64>,
+    /// Claims are used again.
+    pub reuses_claims: bool,
+}
+
+/// What users of CloneSets do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Label the nth pod to be deleted.
+    Mark(i64),
+    /// Name the nth pod in the spec, and one that does not exist.
+    Name(i64),
+    /// Another surge and another budget.
+    Budget(i64, i64),
+    /// Pause the update, or go on.
+    Pause(bool),
+}
+
+impl ClonePlan {
+    fn by_chance(rng: &mut Rng) -> Self {
+        let (surge, unavailable) = budget(rng);
+        ClonePlan {
+            surge,
+            unavailable,
+            creation: (rng.u8(0..5) == 0).then(|| rng.i64(1..4)),
+            reuses_claims: rng.bool(),
+        }
+    }
+
+    /// What it puts into a manifest.
+    pub(crate) fn complete(&self, set: &mut Value, plan: &SetPlan) {
+        let spec = &mut set["spec"];
+        if let Some(fields) = spec.as_object_mut() {
+            for field in [
+                "serviceName",
+                "podManagementPolicy",
+                "ordinals",
+                "persistentVolumeClaimRetentionPolicy",
+            ] {
+                fields.remove(field);
+            }
+        }
+        spec["minReadySeconds"] = json!(plan.min_ready_s);
+        spec["scaleStrategy"] = json!({"enablePVCReuse": self.reuses_claims});
+        if let Some(creation) = self.creation {
+            spec["scaleStrategy"]["maxUnavailable"] = json!(creation);
+        }
+        if !plan.on_delete {
+            let rolling = json!({
+                "partition": plan.partition, "maxSurge": self.surge, "maxUnavailable": self.unavailable, "podUpdatePolicy": "ReCreate",
+            });
+            spec["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": rolling});
+        }
+    }
+}
+
+/// Surge and budget, not both zero.
+fn budget(rng: &mut Rng) -> (i64, i64) {
+    let surge = rng.i64(0..4);
+    (surge, rng.i64(i64::from(surge == 0)..4))
+}
+
+/// The schedule of a seed.
+pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
+    let mut rng = Rng::with_seed(seed ^ 0xc10e);
+    let set = SetPlan {
+        kind: SetKind::Clone,
+        replicas: wanted.pods.unwrap_or_else(|| rng.i64(1..8)),
+        start: 0,
+        ordered: false,
+        on_delete: rng.u8(0..10) == 0,
+        max_unavailable: None,
+        partition: if rng.u8(0..4) == 0 { rng.i64(1..4) } else { 0 },
+        min_ready_s: if rng.u8(0..3) == 0 { 3 } else { 0 },
+        claims: rng.u8(0..2) == 0,
+        retention: (false, false),
+        in_place: None,
+        clones: Some(ClonePlan::by_chance(&mut rng)),
+    };
+    let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
+        let chance = rng.f32();
+        FaultKind::ALL.into_iter().filter(|_| rng.f32() < chance).collect()
+    } else {
+        wanted.faults.clone()
+    };
+    kinds.retain(|kind| *kind != FaultKind::InPlace);
+    let two = kinds.contains(&FaultKind::Failover);
+    let skew = |rng: &mut Rng| if two { rng.i64(-20_000..20_000) } else { 0 };
+    let skews_ms = [skew(&mut rng), skew(&mut rng)];
+    let managers = if two { 2 } else { 1 };
+    let mut items = vec![rollout(&mut rng)];
+    for kind in kinds {
+        for _ in 0..rng.usize(1..5) {
+            items.extend(item(&mut rng, kind, managers, SetKind::Clone));
+            if kind == FaultKind::Users {
+                let at_ms = rng.u64(0..60_000);
+                let what = What::User(UserAct::Clone(act(&mut rng)));
+                items.push(Item { at_ms, what, seed: 0 });
+            }
+        }
+    }
+    items.sort_by_key(|item| item.at_ms);
+    Schedule {
+        seed,
+        set,
+        managers,
+        skews_ms,
+        items,
+    }
+}
+
+fn act(rng: &mut Rng) -> Act {
+    match rng.u8(0..6) {
+        0 | 1 => Act::Mark(rng.i64(0..8)),
+        2 | 3 => Act::Name(rng.i64(0..8)),
+        4 => {
+            let (surge, unavailable) = budget(rng);
+            Act::Budget(surge, unavailable)
+        }
+        _ => Act::Pause(rng.bool()),
+    }
+}
+
+impl World {
+    /// What only users of CloneSets do.
+    pub(crate) fn act_on_clones(&mut self, act: &Act) {
+        let set = Self::set_key();
+        let rolling = |fields: Value| json!({"spec": {"updateStrategy": {"rollingUpdate": fields}}});
+        match act {
+            Act::Mark(place) => {
+                let pod = self.pod_key(*place);
+                let mark = json!({"metadata": {"labels": {names::SPECIFIED_DELETE_LABEL: "true"}}});
+                self.edit(Resource::Pods, &pod, &mark);
+            }
+            Act::Name(place) => {
+                let pod = self.pod_key(*place).name;
+                let named = json!({"spec": {"scaleStrategy": {"podsToDelete": [pod.as_str(), "web-never"]}}});
+                self.edit(Resource::CloneSets, &set, &named);
+            }
+            Act::Budget(..) | Act::Pause(_) if self.schedule.set.on_delete => {}
+            Act::Budget(surge, unavailable) => {
+                let budget = rolling(json!({"maxSurge": surge, "maxUnavailable": unavailable}));
+                self.edit(Resource::CloneSets, &set, &budget);
+            }
+            Act::Pause(paused) => self.edit(Resource::CloneSets, &set, &rolling(json!({"paused": paused}))),
+        }
+    }
+
+    /// At the end nothing holds up the update but the partition.
+    pub(crate) fn users_of_clones_calm_down(&mut self) {
+        let limit = json!({"spec": {"scaleStrategy": {"maxUnavailable": null}}});
+        self.edit(Resource::CloneSets, &Self::set_key(), &limit);
+        self.act_on_clones(&Act::Pause(false));
+    }
+}

@@ -1,0 +1,240 @@
+//! Defects of CloneSets that can be planted. As those of StatefulSets: never in the manager's code, but in what a controller sees or says.
+
+use flotilla_api::names;
+use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
+use flotilla_model::set::CloneSpec;
+use flotilla_model::{Decision, Reader, Resource, SetRecord, Share};
+use serde_json::json;
+use std::sync::Arc;
+
+/// A planted defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum CloneDefect {
+    /// One pod more than the surge allows.
+    LargerSurge,
+    /// One pod more may be unavailable than the budget allows.
+    LargerBudget,
+    /// The partition is not looked at.
+    NoPartition,
+    /// Pods that were asked to be deleted stay.
+    KeepSpecified,
+    /// Names of pods that are gone stay in the spec.
+    KeepNames,
+    /// Claims of deleted pods stay, although they are not to be used again.
+    KeepClaims,
+    /// A pod that is ready counts as available at once.
+    NoMinReady,
+    /// Claims are made after the pods that mount them, if at all.
+    NoClaims,
+    /// The update goes on although its new pods are not available.
+    NoBrake,
+    /// The update revision becomes the current one as soon as it exists.
+    PromoteEarly,
+    /// Deletes carry a UID that nobody has seen.
+    DeleteUnseen,
+    /// One pod is deleted that nobody asked for.
+    DeleteForNothing,
+    /// The status is written on every pass.
+    RestlessStatus,
+    /// The set counts as paused for ever.
+    NeverUpdates,
+}
+
+impl CloneDefect {
+    /// All of them.
+    pub const ALL: [CloneDefect; 14] = [
+        CloneDefect::LargerSurge,
+        CloneDefect::LargerBudget,
+        CloneDefect::NoPartition,
+        CloneDefect::KeepSpecified,
+        CloneDefect::KeepNames,
+        CloneDefect::KeepClaims,
+        CloneDefect::NoMinReady,
+        CloneDefect::NoClaims,
+        CloneDefect::NoBrake,
+        CloneDefect::PromoteEarly,
+        CloneDefect::DeleteUnseen,
+        CloneDefect::DeleteForNothing,
+        CloneDefect::RestlessStatus,
+        CloneDefect::NeverUpdates,
+    ];
+
+    /// What the controller sees of the set.
+    pub(crate) fn altered(self, set: &SetRecord) -> SetRecord {
+        let mut altered = set.clone();
+        let replicas = set.spec.replicas;
+        let spec = Arc::make_mut(&mut altered.spec);
+        let Some(mut clones) = spec.clones.as_deref().cloned() else {
+            return altered;
+        };
+        match self {
+            CloneDefect::LargerSurge => clones.max_surge = Share::Int(clones.max_surge.ceil_of(replicas) + 1),
+            CloneDefect::LargerBudget => {
+                clones.max_unavailable = Share::Int(clones.max_unavailable.ceil_of(replicas) + 1);
+            }
+            CloneDefect::NoPartition => clones.partition = Share::Int(0),
+            CloneDefect::NoMinReady => spec.min_ready = std::time::Duration::ZERO,
+            CloneDefect::NeverUpdates => {
+                if let Some(rolling) = &mut spec.rolling {
+                    rolling.paused = true;
+                }
+            }
+            _ => {}
+        }
+        spec.clones = Some(Box::<CloneSpec>::new(clones));
+        altered
+    }
+
+    /// What it makes of a decision.
+    pub(crate) fn spoil(self, decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+        match self {
+            CloneDefect::KeepSpecified => retain(decision, |c| {
+                let pod = match c {
+                    Command::Delete {
+                        resource: Resource::Pods,
+                        key,
+                        ..
+                    } => reader.pod(key),
+                    _ => None,
+                };
+                pod.is_none_or(|pod| pod.label(names::SPECIFIED_DELETE_LABEL).is_none())
+            }),
+            CloneDefect::KeepNames => retain(decision, |c| {
+                !matches!(
+                    c,
+                    Command::Patch {
+                        resource: Resource::CloneSets,
+                        ..
+                    }
+                )
+            }),
+            CloneDefect::KeepClaims => retain(decision, |c| {
+                !matches!(
+                    c,
+                    Command::Delete {
+                        resource: Resource::Claims,
+                        ..
+                    }
+                )
+            }),
+            CloneDefect::NoClaims => retain(decision, |c| {
+                !matches!(
+                    c,
+                    Command::Create {
+                        resource: Resource::Claims,
+                        ..
+                    }
+                )
+            }),
+            CloneDefect::NoBrake => update_all(decision, reader, set),
+            CloneDefect::PromoteEarly => {
+                if let Some(status) = &mut decision.status
+                    && let Some(update) = status.desired.get("updateRevision").cloned()
+                {
+                    status.desired["currentRevision"] = update;
+                }
+            }
+            CloneDefect::DeleteUnseen => {
+                for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+                    if let Command::Delete {
+                        resource: Resource::Pods,
+                        uid,
+                        ..
+                    } = &mut scoped.command
+                    {
+                        *uid = set.meta.uid.clone();
+                    }
+                }
+            }
+            CloneDefect::DeleteForNothing => delete_for_nothing(decision, reader, set),
+            CloneDefect::RestlessStatus => {
+                if let Some(status) = &mut decision.status {
+                    status.desired["passes"] = json!(status.resource_version);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Marks every old pod as soon as one is marked.
+fn update_all(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let marks = |c: &ScopedCommand| c.command.report() == Report::ReCreate;
+    let Some(place) = decision
+        .stages
+        .iter()
+        .position(|stage| stage.commands.iter().any(marks))
+    else {
+        return;
+    };
+    let Some(first) = decision.stages[place].commands.iter().find(|c| marks(c)).cloned() else {
+        return;
+    };
+    let marked: Vec<_> = decision.stages[place]
+        .commands
+        .iter()
+        .map(|c| c.command.key().clone())
+        .collect();
+    let old = reader.pods_of(&set.meta.uid).iter().filter(|pod| {
+        let is_old = reader
+            .pod(first.command.key())
+            .is_some_and(|p| p.revision() == pod.revision());
+        is_old && !pod.is_terminating() && !pod.is_terminal() && !marked.contains(&pod.meta.key)
+    });
+    let more: Vec<ScopedCommand> = old
+        .map(|pod| {
+            let mut command = first.command.clone();
+            if let Command::Patch { key, uid, .. } = &mut command {
+                (*key, *uid) = (pod.meta.key.clone(), pod.meta.uid.clone());
+            }
+            ScopedCommand {
+                scope: Scope::Named(pod.name().to_owned()),
+                command,
+            }
+        })
+        .collect();
+    decision.stages[place].commands.extend(more);
+}
+
+fn retain(decision: &mut Decision, keeps: impl Fn(&Command) -> bool) {
+    for stage in &mut decision.stages {
+        stage.commands.retain(|c| keeps(&c.command));
+    }
+    decision.stages.retain(|stage| !stage.commands.is_empty());
+}
+
+/// Whenever a pod is deleted, another goes with it.
+fn delete_for_nothing(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let gone: Vec<_> = decision.commands().map(|c| c.command.key().clone()).collect();
+    let is_deletion = |c: &ScopedCommand| {
+        matches!(
+            c.command,
+            Command::Delete {
+                resource: Resource::Pods,
+                ..
+            }
+        )
+    };
+    let Some(stage) = decision
+        .stages
+        .iter_mut()
+        .find(|stage| stage.commands.iter().any(is_deletion))
+    else {
+        return;
+    };
+    let mut others = reader.pods_of(&set.meta.uid).iter();
+    let Some(pod) = others.find(|pod| !pod.is_terminating() && !pod.is_terminal() && !gone.contains(&pod.meta.key))
+    else {
+        return;
+    };
+    stage.commands.push(ScopedCommand {
+        scope: Scope::Named(pod.name().to_owned()),
+        command: Command::Delete {
+            resource: Resource::Pods,
+            key: pod.meta.key.clone(),
+            uid: pod.meta.uid.clone(),
+            resource_version: Some(pod.meta.resource_version),
+            report: Report::Delete,
+        },
+    });
+}

@@ -1,0 +1,152 @@
+//! What must be true of a CloneSet in the end (rules 13.12, 15, 20 and 21).
+
+use flotilla_api::names;
+use flotilla_engine::wire::Object;
+use flotilla_model::set::UpdateKind;
+use flotilla_model::{ClaimRecord, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp};
+use flotilla_sim::server::Server;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Says what is not as it should be, or nothing. `conditions` says whether one complains.
+pub(crate) fn look(
+    server: &Server,
+    now: Timestamp,
+    conditions: impl Fn(&SetRecord) -> Result<(), String>,
+) -> Result<(), String> {
+    let key = ObjectKey::new("ns", "web");
+    let stored = server.get(Resource::CloneSets, &key).and_then(|s| s.object.as_ref());
+    let Some(Object::Set(set)) = stored else {
+        return Err("there is no set".to_owned());
+    };
+    if set.is_deleted() {
+        return Err("the set is being deleted".to_owned());
+    }
+    let pods: Vec<&Arc<PodRecord>> = server
+        .all(Resource::Pods)
+        .filter_map(|s| match s.object.as_ref() {
+            Some(Object::Pod(pod)) => Some(pod),
+            _ => None,
+        })
+        .collect();
+    let updated = revision(server, set)?;
+    let new = members(set, &pods, &updated, now)?;
+    status(set, &pods, new, &updated)?;
+    conditions(set)?;
+    claims(server, set, &pods)
+}
+
+/// The newest revision is that of the template, and there are no more unused ones than are to be kept.
+fn revision(server: &Server, set: &SetRecord) -> Result<Arc<RevisionRecord>, String> {
+    let all = server.all(Resource::Revisions).filter_map(|s| match s.object.as_ref() {
+        Some(Object::Revision(revision)) => Some(revision),
+        _ => None,
+    });
+    let own: Vec<&Arc<RevisionRecord>> = all.filter(|r| r.meta.is_controlled_by(&set.meta.uid)).collect();
+    let Some(newest) = own.iter().max_by_key(|r| r.number) else {
+        return Err("there is no revision".to_owned());
+    };
+    if newest.digest != set.spec.template_digest {
+        return Err(format!(
+            "the newest revision, {}, is not that of the template",
+            newest.name()
+        ));
+    }
+    Ok((**newest).clone())
+}
+
+/// As many pods as asked for, all the set's and available, no more old ones than the partition keeps, none asked to be deleted. How many
+/// are new.
+fn members(
+    set: &SetRecord,
+    pods: &[&Arc<PodRecord>],
+    updated: &RevisionRecord,
+    now: Timestamp,
+) -> Result<usize, String> {
+    let active: Vec<_> = pods.iter().filter(|pod| !pod.is_terminal()).collect();
+    let wanted = usize::try_from(set.spec.replicas).unwrap_or(0);
+    if active.len() != wanted {
+        return Err(format!("there are {} pods, and {wanted} are wanted", active.len()));
+    }
+    for pod in &active {
+        if !pod.meta.is_controlled_by(&set.meta.uid) {
+            return Err(format!("{} is not the set's", pod.name()));
+        }
+        if pod.label(names::SPECIFIED_DELETE_LABEL).is_some() {
+            return Err(format!("{} was asked to be deleted", pod.name()));
+        }
+        let state = pod.label(names::LIFECYCLE_STATE_LABEL);
+        if pod.is_terminating()
+            || !pod.is_available(set.spec.min_ready, now)
+            || state.is_some_and(|state| state != "Normal")
+        {
+            return Err(format!("{} is not available", pod.name()));
+        }
+    }
+    let clones = set.spec.clones.as_deref().ok_or("it is no CloneSet")?;
+    if let Some(name) = clones.pods_to_delete.first() {
+        return Err(format!("{name} is still named in podsToDelete"));
+    }
+    let new = active
+        .iter()
+        .filter(|pod| pod.revision() == Some(updated.name()))
+        .count();
+    let kept = usize::try_from(clones.partition.kept_of(set.spec.replicas)).unwrap_or(0);
+    let is_updated = set.spec.update == UpdateKind::OnDelete || set.spec.is_paused() || wanted - new <= kept;
+    if !is_updated {
+        return Err(format!("{} pods are old, and {kept} may be", wanted - new));
+    }
+    Ok(new)
+}
+
+fn status(set: &SetRecord, pods: &[&Arc<PodRecord>], new: usize, updated: &RevisionRecord) -> Result<(), String> {
+    let active = pods.iter().filter(|pod| !pod.is_terminal()).count();
+    let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+    for (field, expected) in [
+        ("observedGeneration", set.generation),
+        ("replicas", number(active)),
+        ("readyReplicas", number(active)),
+        ("availableReplicas", number(active)),
+        ("updatedReplicas", number(new)),
+        ("updatedReadyReplicas", number(new)),
+        ("updatedAvailableReplicas", number(new)),
+    ] {
+        let found = i64::from(set.status_count(field));
+        if found != expected {
+            return Err(format!("status.{field} is {found}, not {expected}"));
+        }
+    }
+    if set.status_text("updateRevision") != updated.name() {
+        return Err("status.updateRevision is not the template's revision".to_owned());
+    }
+    if (new == active) != (set.status_text("currentRevision") == updated.name()) {
+        return Err("status.currentRevision is not what pods say".to_owned());
+    }
+    Ok(())
+}
+
+/// Each pod has its claim, and no claim of the set is left without a pod unless it may be used again.
+fn claims(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Result<(), String> {
+    if set.spec.claim_templates.is_empty() {
+        return Ok(());
+    }
+    let all = server.all(Resource::Claims).filter_map(|s| match s.object.as_ref() {
+        Some(Object::Claim(claim)) => Some(claim),
+        _ => None,
+    });
+    let names: BTreeSet<String> = pods.iter().map(|pod| format!("data-{}", pod.name())).collect();
+    let own: Vec<&Arc<ClaimRecord>> = all.filter(|c| c.meta.is_controlled_by(&set.meta.uid)).collect();
+    let has = |name: &String| own.iter().any(|claim| claim.meta.key.name.as_str() == name.as_str());
+    let active = pods
+        .iter()
+        .filter(|pod| !pod.is_terminal())
+        .map(|pod| format!("data-{}", pod.name()));
+    if let Some(lacking) = active.into_iter().find(|name| !has(name)) {
+        return Err(format!("there is no {lacking} of the set"));
+    }
+    let reuses = set.spec.clones.as_deref().is_some_and(|clones| clones.reuses_claims);
+    match own.iter().find(|claim| !names.contains(claim.meta.key.name.as_str())) {
+        Some(stray) if !reuses => Err(format!("claim {} has no pod", stray.meta.key.name)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,291 @@
+//! Decisions about a CloneSet, judged by what their controller saw: the arithmetic of rule 13 and the order of rule 14, written down once
+//! more from the specification.
+
+use crate::judge::view::Sight;
+use crate::judge::{Verdict, require};
+use flotilla_api::names;
+use flotilla_model::set::{CloneSpec, UpdateKind};
+use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Report, Resource};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const RULE_OVER: &str = "13.12 never more than replicas and surge";
+const RULE_KEEP: &str = "13.12 keeps pods available";
+const RULE_REASON: &str = "14.5 deletes for a reason";
+const RULE_PARTITION: &str = "13.5 partition";
+const RULE_BRAKE: &str = "13.11 brake";
+
+/// What is asked for, as numbers (rule 13.2); schedules know no percentages.
+struct Asked {
+    replicas: i32,
+    partition: i32,
+    surge: i32,
+    unavailable: i32,
+}
+
+/// A decision about a CloneSet, with what it was made from.
+struct Clones<'a> {
+    sight: &'a Sight<'a>,
+    spec: &'a CloneSpec,
+    asked: Asked,
+    /// Neither ended nor going.
+    active: Vec<&'a Arc<PodRecord>>,
+    /// Where the template's revision stands in the status or among revisions.
+    update: Option<String>,
+}
+
+/// Judges a decision.
+pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
+    let set = sight.set;
+    let Some(spec) = set.spec.clones.as_deref() else {
+        return Ok(());
+    };
+    let acts = decision.commands().any(|c| !matches!(c.command, Command::Read { .. }));
+    require(!(acts && set.is_deleted()), "10.7 set under deletion", || {
+        format!("commands for set {} which is being deleted", set.name())
+    })?;
+    let replicas = set.spec.replicas;
+    let surge = if set.spec.is_paused() {
+        0
+    } else {
+        spec.max_surge.ceil_of(replicas)
+    };
+    let unavailable = if surge > 0 {
+        spec.max_unavailable.floor_of(replicas)
+    } else {
+        spec.max_unavailable.ceil_of(replicas)
+    };
+    let all = sight.reader.pods_of(&set.meta.uid).iter();
+    let is_ours = |pod: &&Arc<PodRecord>| {
+        !pod.is_terminal() && !pod.is_terminating() && set.spec.selector.matches(|key| pod.label(key))
+    };
+    let mut own = sight.reader.revisions_of(&set.meta.uid).iter().collect::<Vec<_>>();
+    own.sort_by_key(|r| r.number);
+    let update = own.iter().rev().find(|r| r.digest == set.spec.template_digest);
+    let clones = Clones {
+        sight,
+        spec,
+        asked: Asked {
+            replicas,
+            partition: spec.partition.kept_of(replicas),
+            surge,
+            unavailable,
+        },
+        active: all.filter(is_ours).collect(),
+        update: update.map(|r| r.name().to_owned()),
+    };
+    clones.creations(decision)?;
+    clones.deletions(decision)?;
+    clones.updates(decision)?;
+    clones.availability(decision)
+}
+
+fn count(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+impl Clones<'_> {
+    fn is_available(&self, pod: &PodRecord) -> bool {
+        let state = pod.label(names::LIFECYCLE_STATE_LABEL);
+        let is_normal = state.is_none_or(|s| s == "Normal");
+        is_normal && pod.is_available(self.sight.set.spec.min_ready, self.sight.now)
+    }
+
+    fn is_new(&self, pod: &PodRecord) -> bool {
+        pod.revision().is_some() && pod.revision() == self.update.as_deref()
+    }
+
+    fn is_asked_for(&self, pod: &PodRecord) -> bool {
+        pod.label(names::SPECIFIED_DELETE_LABEL).is_some()
+            || self.spec.pods_to_delete.iter().any(|name| *name == *pod.name())
+    }
+
+    fn is_leaving(pod: &PodRecord) -> bool {
+        pod.label(names::LIFECYCLE_STATE_LABEL) == Some("PreparingDelete")
+    }
+
+    /// Rules 13.8, 13.12 and 15: not too many, under names of their own, claims first.
+    fn creations(&self, decision: &Decision) -> Verdict {
+        let set = self.sight.set;
+        let mut made: BTreeSet<&ObjectKey> = BTreeSet::new();
+        let mut claims: BTreeSet<&ObjectKey> = BTreeSet::new();
+        for scoped in decision.commands() {
+            let Command::Create {
+                resource, key, body, ..
+            } = &scoped.command
+            else {
+                continue;
+            };
+            if *resource == Resource::Claims {
+                claims.insert(key);
+            }
+            if *resource != Resource::Pods {
+                continue;
+            }
+            let is_free = self.sight.reader.pod(key).is_none() && made.insert(key);
+            require(is_free, "15.1 a name of its own", || {
+                format!("{} is there already", key.name)
+            })?;
+            let Body::Pod(draft) = body else {
+                return require(false, "14.3 pods", || format!("{} is no pod", key.name));
+            };
+            require(draft.owner.uid == set.meta.uid, "11 ownership", || {
+                format!("{} is made for somebody else", key.name)
+            })?;
+            for (volume, claim) in &draft.claims {
+                let key = set.meta.key.sibling(claim.as_str());
+                let is_there = claims.contains(&key) || self.sight.reader.claim(&key).is_some();
+                require(is_there, "15.1 claims before pods", || {
+                    format!("{} mounts {volume} from {claim}, which nobody has made", draft.key.name)
+                })?;
+            }
+        }
+        let counted = self
+            .active
+            .iter()
+            .filter(|pod| !(self.spec.excludes_preparing_delete && Self::is_leaving(pod)));
+        let (there, made) = (count(counted.count()), count(made.len()));
+        let most = self.asked.replicas + self.asked.surge;
+        require(made == 0 || there + made <= most, RULE_OVER, || {
+            format!("{there} pods, {made} more, and {most} are the most")
+        })?;
+        let Some(limit) = self
+            .spec
+            .scale_max_unavailable
+            .map(|share| share.ceil_of(self.asked.replicas))
+        else {
+            return Ok(());
+        };
+        let down = self
+            .active
+            .iter()
+            .filter(|pod| Self::is_leaving(pod) || !self.is_asked_for(pod) && !self.is_available(pod));
+        let down = count(down.count());
+        require(made == 0 || down + made <= limit.max(down), "13.8 scale budget", || {
+            format!("{made} are made while {down} are unavailable, of {limit}")
+        })
+    }
+
+    /// Rules 14.5, 14.6 and 14.7: as they were seen, and only who was asked for or is too many.
+    fn deletions(&self, decision: &Decision) -> Verdict {
+        let mut plain = 0;
+        for scoped in decision.commands() {
+            let Command::Delete {
+                resource: Resource::Pods,
+                key,
+                uid,
+                ..
+            } = &scoped.command
+            else {
+                continue;
+            };
+            let seen = self.sight.reader.pod(key).filter(|pod| pod.meta.uid == *uid);
+            let Some(pod) = seen else {
+                return require(false, "14.7 preconditions", || {
+                    format!("{} is deleted as it was not seen", key.name)
+                });
+            };
+            require(
+                pod.meta.is_controlled_by(&self.sight.set.meta.uid),
+                "11 ownership",
+                || format!("{} is not the set's", key.name),
+            )?;
+            let is_active = self.active.iter().any(|other| other.name() == pod.name());
+            plain += i32::from(is_active && !self.is_asked_for(pod) && !Self::is_leaving(pod));
+        }
+        let staying = self
+            .active
+            .iter()
+            .filter(|pod| !self.is_asked_for(pod) && !Self::is_leaving(pod));
+        let staying = count(staying.count());
+        require(
+            plain == 0 || staying - plain >= self.asked.replicas,
+            RULE_REASON,
+            || {
+                format!(
+                    "{plain} of {staying} pods are deleted that nobody asked for, of {}",
+                    self.asked.replicas
+                )
+            },
+        )
+    }
+
+    /// Rules 13.5, 13.11 and 16: only old pods, no more than the partition lets through, and not while new ones are down.
+    fn updates(&self, decision: &Decision) -> Verdict {
+        let mut begun = 0;
+        for scoped in decision.commands() {
+            let Command::Patch {
+                resource: Resource::Pods,
+                key,
+                report,
+                ..
+            } = &scoped.command
+            else {
+                continue;
+            };
+            if !matches!(report, Report::ReCreate | Report::InPlace) {
+                continue;
+            }
+            let Some(pod) = self.active.iter().find(|pod| pod.meta.key == *key) else {
+                return require(false, "16.3 candidates", || {
+                    format!("{} is updated and was not seen", key.name)
+                });
+            };
+            require(!self.is_new(pod), "16.3 candidates", || {
+                format!("{} is new already", key.name)
+            })?;
+            begun += 1;
+        }
+        if begun == 0 {
+            return Ok(());
+        }
+        let set = self.sight.set;
+        let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
+        require(!rests, "16.2 paused or OnDelete", || format!("{begun} updates begin"))?;
+        let staying = |pod: &&&Arc<PodRecord>| !self.is_asked_for(pod) && !Self::is_leaving(pod);
+        let old = count(
+            self.active
+                .iter()
+                .filter(staying)
+                .filter(|pod| !self.is_new(pod))
+                .count(),
+        );
+        require(old - begun >= self.asked.partition, RULE_PARTITION, || {
+            format!(
+                "{begun} of {old} old pods are updated, and {} are to stay",
+                self.asked.partition
+            )
+        })?;
+        let down = self
+            .active
+            .iter()
+            .filter(|pod| !Self::is_leaving(pod) && self.is_new(pod) && !self.is_available(pod));
+        let over = (count(self.active.len()) - self.asked.replicas).max(0);
+        let brake = self.asked.unavailable.max(1) + over - count(down.count());
+        require(begun <= brake.max(0), RULE_BRAKE, || {
+            format!("{begun} updates begin, and {brake} may")
+        })
+    }
+
+    /// Rules 13.10 and 13.12: own acts leave enough pods available.
+    fn availability(&self, decision: &Decision) -> Verdict {
+        let up: Vec<&&Arc<PodRecord>> = self.active.iter().filter(|pod| self.is_available(pod)).collect();
+        let keep = (self.asked.replicas - self.asked.unavailable).max(0);
+        let taken: BTreeSet<&ObjectKey> = decision
+            .commands()
+            .filter_map(|c| match &c.command {
+                Command::Delete {
+                    resource: Resource::Pods,
+                    key,
+                    ..
+                } => Some(key),
+                _ => None,
+            })
+            .filter(|key| up.iter().any(|pod| pod.meta.key == **key))
+            .collect();
+        let (up, taken) = (count(up.len()), count(taken.len()));
+        require(taken == 0 || up - taken >= keep, RULE_KEEP, || {
+            format!("{taken} of {up} available pods are deleted, and {keep} are to stay")
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! CloneSets, by the real core and controller in the simulated cluster. Their pods have other names each time, so numbers are told.
+
+use super::lab::{Lab, key, manifest};
+use super::{IMAGE, ROLLING, one, with};
+use crate::{Action, Change, Edit, SetPlan};
+use flotilla_model::SetKind::Clone;
+use serde_json::{Value, json};
+
+fn clones(replicas: i32, fields: &[(&str, Value)]) -> Value {
+    let mut set = with(manifest(Clone, "web"), &[("replicas", json!(replicas))]);
+    set["spec"].as_object_mut().expect("a spec").remove("serviceName");
+    with(set, fields)
+}
+
+fn count(set: &SetPlan, action: Action) -> usize {
+    set.steps().filter(|step| step.action == action).count()
+}
+
+fn image() -> Change {
+    Change::Edit(Clone, key("web"), vec![Edit::Image(None, "app:v2".to_owned())])
+}
+
+#[test]
+fn another_image_makes_pods_anew_within_the_budget() {
+    let lab = Lab::with(&[clones(5, &[(ROLLING, json!({"maxUnavailable": 2}))])]);
+    let plan = lab.plan(&[image()]);
+    let set = one(&plan);
+    assert_eq!(
+        (count(set, Action::Delete), count(set, Action::Create)),
+        (5, 5),
+        "{}",
+        plan.text()
+    );
+    assert_eq!(
+        (set.lowest_available.pods, set.available_at_end),
+        (3, 5),
+        "{}",
+        plan.text()
+    );
+    assert_eq!(set.blocked, []);
+}
+
+#[test]
+fn with_a_surge_no_pod_is_missing() {
+    let rolling = json!({"maxUnavailable": 0, "maxSurge": 2});
+    let lab = Lab::with(&[clones(5, &[(ROLLING, rolling)])]);
+    let plan = lab.plan(&[image()]);
+    let set = one(&plan);
+    assert_eq!(
+        (set.lowest_available.pods, set.available_at_end),
+        (5, 5),
+        "{}",
+        plan.text()
+    );
+}
+
+#[test]
+fn another_image_changes_pods_in_place() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1});
+    let lab = Lab::with(&[clones(3, &[(ROLLING, rolling)])]);
+    let plan = lab.plan(&[image()]);
+    let set = one(&plan);
+    assert_eq!(count(set, Action::Update), 3, "{}", plan.text());
+    assert_eq!(
+        (count(set, Action::Delete), count(set, Action::Create)),
+        (0, 0),
+        "{}",
+        plan.text()
+    );
+    assert_eq!(
+        (set.lowest_available.pods, set.available_at_end),
+        (2, 3),
+        "{}",
+        plan.text()
+    );
+}
+
+#[test]
+fn a_partition_keeps_pods_and_scaling_takes_claims_along() {
+    let claims = json!([{"metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}}}]);
+    let set = clones(
+        4,
+        &[("volumeClaimTemplates", claims), (ROLLING, json!({"partition": "50%"}))],
+    );
+    let lab = Lab::with(std::slice::from_ref(&set));
+    let plan = lab.plan(&[image()]);
+    assert_eq!(count(one(&plan), Action::Create), 2, "{}", plan.text());
+    let fewer = Change::Apply(with(set.clone(), &[("replicas", json!(1))]));
+    let plan = lab.plan(&[fewer]);
+    assert_eq!(
+        (count(one(&plan), Action::Delete), one(&plan).claims.len()),
+        (3, 3),
+        "{}",
+        plan.text()
+    );
+    let lower = Change::Apply(with(set, &[(IMAGE, json!("app:v1"))]));
+    assert_eq!(
+        lab.plan(&[lower]).sets.iter().map(|s| s.steps().count()).sum::<usize>(),
+        0,
+        "nothing changes"
+    );
+}
