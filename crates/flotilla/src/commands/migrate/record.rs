@@ -42,7 +42,6 @@ impl Record {
             let revision_name = revision["metadata"]["name"].as_str().unwrap_or_default();
             match Record::read(revision, text) {
                 Ok(record) if record.new["metadata"]["name"] == name => return Ok(Some(record)),
-                Ok(_) => {}
                 Err(why) if revision_name.rsplit_once('-').is_some_and(|(set, _)| set == name) => {
                     return Err(Error::NotPossible(format!(
                         "failed to go on with the migration of {name}: annotation {MIGRATION} of controllerrevision.apps/{revision_name} \
@@ -50,7 +49,7 @@ impl Record {
                     )));
                 }
                 // Of another set.
-                Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
         Ok(None)
@@ -166,7 +165,11 @@ mod tests {
         ] {
             let error = Record::find(&[with(text)], "web").expect_err(text).to_string();
             assert!(error.contains(why) && error.contains("web-2"), "{error}");
-            assert_eq!(Record::find(&[with(text)], "db").ok(), Some(None), "that of another set");
+            assert_eq!(
+                Record::find(&[with(text)], "db").ok(),
+                Some(None),
+                "that of another set"
+            );
         }
     }
 }
