@@ -42,7 +42,6 @@ impl Record {
             let revision_name = revision["metadata"]["name"].as_str().unwrap_or_default();
             match Record::read(revision, text) {
                 Ok(record) if record.new["metadata"]["name"] == name => return Ok(Some(record)),
-                Ok(_) => {}
                 Err(why) if revision_name.rsplit_once('-').is_some_and(|(set, _)| set == name) => {
                     return Err(Error::NotPossible(format!(
                         "failed to go on with the migration of {name}: annotation {MIGRATION} of controllerrevision.apps/{revision_name} \
@@ -50,7 +49,7 @@ impl Record {
                     )));
                 }
                 // Of another set.
-                Err(_) => {}
+                Ok(_) | Err(_) => {}
             }
         }
         Ok(None)
