@@ -43,6 +43,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "flotilla-faultsim",
         &[
+            "flotilla-api",
             "flotilla-model",
             "flotilla-controllers",
             "flotilla-engine",
