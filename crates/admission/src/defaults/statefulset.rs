@@ -16,6 +16,8 @@ const fn rolling(path: &'static str, value: Literal) -> Default {
     }
 }
 
+const POLICY: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "podUpdatePolicy"];
+
 /// In the order of rule 7.2.
 const TABLE: &[Default] = &[
     always("spec.podManagementPolicy", Literal::Text("OrderedReady")),
@@ -81,10 +83,12 @@ fn fill_in(set: &mut Value, old: Option<&Value>, operation: Operation) {
     fill(set, TABLE);
     let old = old.filter(|_| operation == Operation::Update);
     // A template that stays as it is is not filled in, so that a default of a newer release starts no rollout.
+    let in_place = text(set, &POLICY).starts_with("InPlace");
     if changes(old, set, &["spec", "template"], is_other_template)
         && let Some(template) = set.pointer_mut("/spec/template")
     {
-        template::fill(template);
+        let before = old.and_then(|old| at(old, &["spec", "template"]));
+        template::fill(template, before.filter(|_| in_place));
     }
     if changes(old, set, &["spec", "volumeClaimTemplates"], |_, _| true) {
         list_mut(&mut set["spec"], "volumeClaimTemplates")
