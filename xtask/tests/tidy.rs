@@ -43,7 +43,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "flotilla-faultsim",
         &[
+            "flotilla-apimachinery",
             "flotilla-model",
+            "flotilla-admission",
             "flotilla-controllers",
             "flotilla-engine",
             "flotilla-sim",

@@ -91,11 +91,13 @@ pub enum Defect {
     NoHookGate,
     /// What old pods were made from is not known: InPlaceOnly changes none.
     LoseOldTemplates,
+    /// The webhook fills in a template that its user does not touch, as if it were new.
+    FillInEverything,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 36] = [
+    pub const ALL: [Defect; 37] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -132,6 +134,7 @@ impl Defect {
         Defect::ResizeUsesBudget,
         Defect::NoHookGate,
         Defect::LoseOldTemplates,
+        Defect::FillInEverything,
     ];
 
     /// What the defect makes of a decision.
