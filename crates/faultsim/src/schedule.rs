@@ -368,8 +368,8 @@ impl Schedule {
         items.sort_by_key(|item| item.at_ms);
         Schedule {
             seed,
-            has_webhook,
             set,
+            has_webhook,
             managers,
             skews_ms,
             items,
