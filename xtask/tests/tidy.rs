@@ -44,7 +44,9 @@ const ARROWS: &[(&str, &[&str])] = &[
         "flotilla-faultsim",
         &[
             "flotilla-api",
+            "flotilla-apimachinery",
             "flotilla-model",
+            "flotilla-admission",
             "flotilla-controllers",
             "flotilla-engine",
             "flotilla-sim",

@@ -106,7 +106,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     } else {
         wanted.faults.clone()
     };
-    kinds.retain(|kind| *kind != FaultKind::InPlace);
+    kinds.retain(|kind| !kind.is_of_advanced_sets());
     let two = kinds.contains(&FaultKind::Failover);
     let skew = |rng: &mut Rng| if two { rng.i64(-20_000..20_000) } else { 0 };
     let skews_ms = [skew(&mut rng), skew(&mut rng)];
@@ -129,6 +129,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         managers,
         skews_ms,
         items,
+        has_webhook: false,
     }
 }
 

@@ -91,11 +91,15 @@ pub enum Defect {
     NoHookGate,
     /// What old pods were made from is not known: InPlaceOnly changes none.
     LoseOldTemplates,
+    /// The webhook fills in a template that its user does not touch, as if it were new.
+    FillInEverything,
+    /// An update begins with the lowest pod of the partition window.
+    UpdateLowestFirst,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 36] = [
+    pub const ALL: [Defect; 38] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -132,6 +136,8 @@ impl Defect {
         Defect::ResizeUsesBudget,
         Defect::NoHookGate,
         Defect::LoseOldTemplates,
+        Defect::FillInEverything,
+        Defect::UpdateLowestFirst,
     ];
 
     /// What the defect makes of a decision.
@@ -160,6 +166,7 @@ impl Defect {
             Defect::NoWake => decision.wake_after = None,
             Defect::BrokenBlocks => keep_broken_pods(decision, reader, set, now),
             Defect::LowestFirst => lowest_first(decision, reader, set),
+            Defect::UpdateLowestFirst => update_lowest_first(decision, reader, set, now),
             Defect::ForgetHistory => forget_history(decision, reader, set),
             Defect::PromoteEarly => {
                 if let Some(status) = &mut decision.status
@@ -219,14 +226,43 @@ fn lowest_first(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
             continue;
         };
         if let Some(lowest) = lowest.filter(|_| set.spec.is_monotonic() && !pod.is_terminal()) {
-            scoped.command = Command::Delete {
-                resource: Resource::Pods,
-                key: lowest.meta.key.clone(),
-                uid: lowest.meta.uid.clone(),
-                resource_version: Some(lowest.meta.resource_version),
-                report: Report::Delete,
-            };
+            scoped.command = delete(lowest);
         }
+    }
+}
+
+/// In place of an available pod goes the lowest available one of its revision.
+fn update_lowest_first(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord, now: Timestamp) {
+    let ordinals = set.spec.ordinals();
+    let partition = usize::try_from(set.spec.partition()).unwrap_or(0);
+    let keys = ordinals
+        .iter()
+        .skip(partition)
+        .map(|o| set.meta.key.sibling(format!("{}-{o}", set.name())));
+    let window: Vec<&Arc<PodRecord>> = keys.filter_map(|key| reader.pod(&key)).collect();
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        let Some(pod) = deleted_pod(&scoped.command, reader) else {
+            continue;
+        };
+        if !is_available(pod, set, now) || !window.iter().any(|other| other.meta.uid == pod.meta.uid) {
+            continue;
+        }
+        let mut alike = window
+            .iter()
+            .filter(|other| other.revision() == pod.revision() && is_available(other, set, now));
+        if let Some(lowest) = alike.next() {
+            scoped.command = delete(lowest);
+        }
+    }
+}
+
+fn delete(pod: &PodRecord) -> Command {
+    Command::Delete {
+        resource: Resource::Pods,
+        key: pod.meta.key.clone(),
+        uid: pod.meta.uid.clone(),
+        resource_version: Some(pod.meta.resource_version),
+        report: Report::Delete,
     }
 }
 

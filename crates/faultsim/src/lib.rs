@@ -18,6 +18,7 @@ pub mod search;
 mod spy;
 mod trace;
 mod users;
+mod webhook;
 mod words;
 
 pub use judge::Violation;

@@ -149,6 +149,11 @@ impl World {
             Call::Write(Command::Delete { resource, key, .. }) if self.defect == Some(Defect::DeleteByName) => {
                 service::result(server.delete(actor, *resource, key, &DeleteOptions::default()))
             }
+            Call::Write(Command::Create {
+                resource: Resource::Pods,
+                body,
+                ..
+            }) => service::result(self.store_pod(actor, body)),
             call => service::perform(server, actor, &lease_key(), call),
         }
     }

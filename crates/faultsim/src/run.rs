@@ -89,6 +89,8 @@ pub(crate) struct World {
     /// What the write that is being carried out rests on.
     pub(crate) writing: Option<Writing>,
     pub(crate) writes: u32,
+    /// Until when Flotilla's own webhooks are away.
+    pub(crate) webhook_away_until_ms: u64,
     admissions: Vec<(u64, Admission)>,
     agenda: Agenda<Event>,
     judge: Judge,
@@ -139,6 +141,7 @@ impl World {
             now_ms: 0,
             writing: None,
             writes: 0,
+            webhook_away_until_ms: 0,
             admissions: Vec::new(),
             agenda: Agenda::default(),
             judge: Judge::new(schedule.skews_ms, schedule.set.in_place),
@@ -287,6 +290,9 @@ impl World {
             }
             Fault::Stop(manager, 0, for_ms) => self.stop_manager(manager, for_ms),
             Fault::Stop(manager, writes, for_ms) => self.managers[manager].stops_before = Some((writes, for_ms)),
+            Fault::Away(for_ms) => {
+                self.webhook_away_until_ms = self.webhook_away_until_ms.max(now_ms + for_ms);
+            }
             Fault::Pod(..) | Fault::Node(..) | Fault::Quota(..) | Fault::Webhook(..) => self.strike_cluster(&fault),
         }
     }
@@ -328,7 +334,8 @@ impl World {
             | Fault::Coalesce(..)
             | Fault::Requests(..)
             | Fault::Crash(..)
-            | Fault::Stop(..) => {}
+            | Fault::Stop(..)
+            | Fault::Away(..) => {}
         }
     }
 

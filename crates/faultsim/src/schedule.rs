@@ -39,13 +39,15 @@ pub enum FaultKind {
     Admission,
     /// Pods of an Advanced set are updated in place, some with hooks that users mind.
     InPlace,
+    /// Flotilla's own webhooks complete an Advanced set and its pods, and are away for a while.
+    Webhook,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 11] = [
+    pub const ALL: [FaultKind; 12] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -57,7 +59,13 @@ impl FaultKind {
         FaultKind::Nodes,
         FaultKind::Admission,
         FaultKind::InPlace,
+        FaultKind::Webhook,
     ];
+
+    /// Native sets do not know of it.
+    pub(crate) fn is_of_advanced_sets(self) -> bool {
+        matches!(self, FaultKind::InPlace | FaultKind::Webhook)
+    }
 }
 
 /// Something that users do.
@@ -123,6 +131,8 @@ pub enum Fault {
     Quota(usize, u64),
     /// Webhooks of others: refuse pods, or change them, for so long.
     Webhook(bool, u64),
+    /// Flotilla's own webhooks are away for so long.
+    Away(u64),
 }
 
 /// What happens to requests.
@@ -190,7 +200,8 @@ impl Fault {
             | Fault::Pod(_, _, for_ms)
             | Fault::Node(_, for_ms)
             | Fault::Quota(_, for_ms)
-            | Fault::Webhook(_, for_ms) => *for_ms,
+            | Fault::Webhook(_, for_ms)
+            | Fault::Away(for_ms) => *for_ms,
         }
     }
 }
@@ -297,6 +308,8 @@ pub struct Schedule {
     pub seed: u64,
     /// The set.
     pub set: SetPlan,
+    /// Whether there are webhooks of Flotilla.
+    pub has_webhook: bool,
     /// How many managers there are.
     pub managers: usize,
     /// How much each manager's clock is ahead, in milliseconds.
@@ -323,8 +336,7 @@ impl Schedule {
             return clones::schedule(seed, wanted);
         }
         let mut rng = Rng::with_seed(seed);
-        // Native sets do not know of it.
-        let is_asked_for = wanted.faults.contains(&FaultKind::InPlace);
+        let is_asked_for = wanted.faults.iter().any(|kind| kind.is_of_advanced_sets());
         let kind = if is_asked_for {
             Some(SetKind::Advanced)
         } else {
@@ -335,11 +347,13 @@ impl Schedule {
         let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
             // Few kinds at a time: each gets far, and all pairs come.
             let chance = rng.f32();
-            FaultKind::ALL.into_iter().filter(|_| rng.f32() < chance).collect()
+            let all = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Webhook);
+            all.filter(|_| rng.f32() < chance).collect()
         } else {
             wanted.faults.clone()
         };
-        kinds.retain(|kind| *kind != FaultKind::InPlace || set.kind == SetKind::Advanced);
+        kinds.retain(|kind| *kind != FaultKind::Webhook);
+        kinds.retain(|kind| !kind.is_of_advanced_sets() || set.kind == SetKind::Advanced);
         if kinds.contains(&FaultKind::InPlace) {
             set.in_place = Some(InPlace::by_chance(&mut rng));
             set.on_delete = false;
@@ -355,10 +369,18 @@ impl Schedule {
                 items.extend(item(&mut rng, kind, managers, set.kind));
             }
         }
+        let absences = absences(seed, wanted, set.kind);
+        let has_webhook = absences.is_some();
+        items.extend(absences.into_iter().flatten());
+        if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
+            // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
+            items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_))));
+        }
         items.sort_by_key(|item| item.at_ms);
         Schedule {
             seed,
             set,
+            has_webhook,
             managers,
             skews_ms,
             items,
@@ -416,6 +438,21 @@ pub(crate) fn rollout(rng: &mut Rng) -> Item {
     }
 }
 
+/// When Flotilla's webhooks are away, if there are any: often from the beginning on. By luck of its own, so that everything else of a seed
+/// is the same with and without them.
+fn absences(seed: u64, wanted: &Wanted, kind: SetKind) -> Option<Vec<Item>> {
+    let mut rng = Rng::with_seed(seed ^ 0x00ad_3175);
+    let by_chance = wanted.faults.is_empty() && rng.u8(0..3) == 0;
+    let is_there = by_chance || wanted.faults.contains(&FaultKind::Webhook);
+    let mut away = || Item {
+        at_ms: if rng.bool() { 0 } else { rng.u64(0..BUSY_MS) },
+        what: What::Fault(Fault::Away([3_000, 15_000, 40_000][rng.usize(0..3)])),
+        seed: 0,
+    };
+    let items = (0..2).map(|_| away()).collect();
+    (is_there && kind == SetKind::Advanced).then_some(items)
+}
+
 pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind) -> Option<Item> {
     let at_ms = rng.u64(0..BUSY_MS);
     let seed = rng.u64(..);
@@ -450,7 +487,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         FaultKind::Users => What::User(user_act(rng)),
         FaultKind::Nodes => What::Fault(node_fault(rng, duration_ms)),
         FaultKind::InPlace => What::User(in_place_act(rng)),
-        FaultKind::None => return None,
+        FaultKind::Webhook | FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {
             0 => Fault::Quota(rng.usize(0..5), duration_ms),
             1 => Fault::Webhook(true, duration_ms),
@@ -540,6 +577,9 @@ impl fmt::Display for Schedule {
         }
         if let Some(clones) = clones {
             write!(f, ", {clones:?}")?;
+        }
+        if self.has_webhook {
+            write!(f, ", with webhooks")?;
         }
         let skews = &self.skews_ms[..self.managers];
         writeln!(f, "; {} managers, clocks ahead by {skews:?} ms", self.managers)?;

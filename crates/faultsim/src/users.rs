@@ -16,6 +16,9 @@ impl World {
     }
 
     pub(crate) fn edit(&mut self, resource: Resource, key: &ObjectKey, body: &Value) {
+        if self.schedule.has_webhook && resource == self.schedule.set.kind.resource() {
+            return self.edit_set(body);
+        }
         // An edit of what is not there, or is refused, is an edit less.
         let _ = self
             .cluster
@@ -114,11 +117,7 @@ impl World {
             }
             return;
         }
-        // There is none of this name.
-        let _ = self
-            .cluster
-            .server
-            .create(Actor::User, set, self.schedule.set.manifest());
+        self.store_set(None, self.schedule.set.manifest());
     }
 
     /// Changes nothing but the version of an object.

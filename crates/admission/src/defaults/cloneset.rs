@@ -1,6 +1,7 @@
 //! Defaults of CloneSets (rule 7 of CloneSets).
 
 use super::table::{Default, Literal, always, fill};
+use super::template::leaves_policy_out;
 use crate::json::{at, list_mut, text};
 use serde_json::{Value, json};
 
@@ -36,13 +37,14 @@ pub(super) fn fill_in(set: &mut Value) {
 }
 
 /// Init containers have the rule of Kubernetes itself: what moves is pulled always.
-pub(super) fn before_template(template: &mut Value) {
+pub(super) fn before_template(template: &mut Value, before: Option<&Value>) {
     let Some(spec) = template.get_mut("spec") else { return };
     for container in list_mut(spec, "initContainers") {
         let image = text(container, &["image"]);
         let last = image.rsplit('/').next().unwrap_or_default();
         let is_moving = !last.contains('@') && last.split_once(':').is_none_or(|(_, tag)| tag == "latest");
-        if text(container, &["imagePullPolicy"]).is_empty() && container.is_object() {
+        let is_left_out = text(container, &["imagePullPolicy"]).is_empty() && container.is_object();
+        if is_left_out && !leaves_policy_out(before, "initContainers", container) {
             container["imagePullPolicy"] = json!(if is_moving { "Always" } else { "IfNotPresent" });
         }
     }

@@ -3,7 +3,7 @@
 //! images are pulled `Always`, also those with a tag.
 
 use super::table::{Literal, fill_in};
-use crate::json::list_mut;
+use crate::json::{list, list_mut, text};
 use serde_json::{Map, Value, json};
 
 const INT_MODE: Literal = Literal::Int(0o644);
@@ -17,10 +17,10 @@ const SPEC: &[Row] = &[
     ("terminationGracePeriodSeconds", Literal::Int(30)),
 ];
 const CONTAINER: &[Row] = &[
-    ("imagePullPolicy", Literal::Text("Always")),
     ("terminationMessagePath", Literal::Text("/dev/termination-log")),
     ("terminationMessagePolicy", Literal::Text("File")),
 ];
+const PULL_POLICY: &[Row] = &[("imagePullPolicy", Literal::Text("Always"))];
 const PORT: &[Row] = &[("protocol", Literal::Text("TCP"))];
 /// Zero is no value of these: the API takes it for absent.
 const PROBE: &[Row] = &[
@@ -80,8 +80,19 @@ fn rows_of(fields: &mut Value, field: &str, table: &[Row]) {
     }
 }
 
-/// Fills in a pod template.
-pub(crate) fn fill(template: &mut Value) {
+/// Whether the container of the same name left its pull policy to the API server in the template `before`.
+pub(super) fn leaves_policy_out(before: Option<&Value>, field: &str, container: &Value) -> bool {
+    let name = text(container, &["name"]);
+    let known = before.map_or(&[][..], |before| list(before, &["spec", field]));
+    let same = known.iter().find(|known| text(known, &["name"]) == name);
+    same.is_some_and(|same| text(same, &["imagePullPolicy"]).is_empty())
+}
+
+/// Fills in a pod template. `before` is the one whose place it takes in running pods.
+///
+/// A container that left its pull policy to the API server there, as in a set that was stored while no webhook ran, goes on doing so:
+/// another one is a change that cannot be made in place, and nobody asked for it.
+pub(crate) fn fill(template: &mut Value, before: Option<&Value>) {
     let Some(spec) = template.get_mut("spec").filter(|s| s.is_object()) else {
         return;
     };
@@ -90,7 +101,12 @@ pub(crate) fn fill(template: &mut Value) {
         empty_object(fields, "securityContext");
     }
     for field in ["initContainers", "containers"] {
-        list_mut(spec, field).iter_mut().for_each(container);
+        for container in list_mut(spec, field) {
+            self::container(container);
+            if !leaves_policy_out(before, field, container) {
+                rows(container, PULL_POLICY);
+            }
+        }
     }
     list_mut(spec, "volumes").iter_mut().for_each(volume);
 }

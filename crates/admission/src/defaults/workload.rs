@@ -3,11 +3,14 @@
 use super::table::fill;
 use super::{cloneset, statefulset, template};
 use crate::convert::Kind;
-use crate::json::{annotation, at, list_mut};
+use crate::json::{annotation, at, list_mut, text};
 use crate::{Operation, Reply, Request, admit, convert};
 use flotilla_api::{names, statefulset::v1alpha1};
 use flotilla_model::template::normal_form;
 use serde_json::Value;
+
+/// How pods are updated, in the stored version of each kind.
+const POLICY: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "podUpdatePolicy"];
 
 /// The defaulted object, as a patch on the one received.
 ///
@@ -64,14 +67,16 @@ fn fill_in(kind: Kind, set: &mut Value, old: Option<&Value>, operation: Operatio
         Kind::CloneSet => cloneset::fill_in(set),
     }
     let old = old.filter(|_| operation == Operation::Update);
+    let in_place = text(set, &POLICY).starts_with("InPlace");
     // A template that stays as it is is not filled in, so that a default of a newer release starts no rollout.
     if changes(old, set, &["spec", "template"], is_other_template)
         && let Some(template) = set.pointer_mut("/spec/template")
     {
+        let before = old.and_then(|old| at(old, &["spec", "template"])).filter(|_| in_place);
         if kind == Kind::CloneSet {
-            cloneset::before_template(template);
+            cloneset::before_template(template, before);
         }
-        template::fill(template);
+        template::fill(template, before);
     }
     if changes(old, set, &["spec", "volumeClaimTemplates"], |_, _| true) {
         list_mut(&mut set["spec"], "volumeClaimTemplates")

@@ -262,3 +262,38 @@ fn ruling_13_an_annotation_that_is_taken_away_or_broken_comes_back_with_a_warnin
         reply.warnings
     );
 }
+
+#[test]
+fn rule_7_4_a_pull_policy_that_was_left_out_is_not_filled_in_where_pods_are_changed_in_place() {
+    // Stored while no webhook ran: with the policy filled in, the new image could not be changed in place (rule 7.4).
+    let image = |object: Value, image: &str| with(object, &[("/spec/template/spec/containers/0/image", json!(image))]);
+    let policy = |filled: &Value| {
+        filled
+            .pointer("/spec/template/spec/containers/0/imagePullPolicy")
+            .cloned()
+    };
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"podUpdatePolicy": "InPlaceOnly"}});
+    let unfilled = with(set(), &[("/spec/updateStrategy", rolling)]);
+    let edited = filled(&image(unfilled.clone(), "other:2"), Some(&unfilled));
+    assert_eq!(policy(&edited), None);
+    assert_eq!(
+        edited.pointer("/spec/template/spec/containers/0/terminationMessagePolicy"),
+        Some(&json!("File")),
+        "what changes nothing is filled in"
+    );
+    let first = filled(&unfilled, None);
+    assert_eq!(policy(&first), Some(json!("Always")));
+    assert_eq!(
+        policy(&filled(&image(unfilled.clone(), "other:2"), Some(&first))),
+        Some(json!("Always"))
+    );
+    let renamed = with(
+        image(unfilled.clone(), "other:2"),
+        &[("/spec/template/spec/containers/0/name", json!("new"))],
+    );
+    assert_eq!(
+        policy(&filled(&renamed, Some(&unfilled))),
+        Some(json!("Always")),
+        "another container"
+    );
+}

@@ -1,13 +1,13 @@
 //! Writes, judged by what really is at the moment at which they take effect.
 
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
-use crate::in_place::{Change, HOOK_GATE, InPlace, in_course, unheld};
+use crate::in_place::{Change, InPlace, in_course, unheld};
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
-use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Uid};
+use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Entry, Server, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -205,10 +205,6 @@ impl Judge {
             && pod.label("apps.kubernetes.io/pod-index") == name.rsplit_once('-').map(|(_, index)| index);
         require(has_labels, "1.3 identity", || {
             format!("{name} lacks labels of its identity")
-        })?;
-        let has_gate = pod.detail.as_ref().is_some_and(|d| d.spec.has_gate(HOOK_GATE));
-        require(set.kind == SetKind::Native || has_gate, "admission 2 gates", || {
-            format!("{name} is created without {HOOK_GATE}, which no webhook puts in here")
         })?;
         let claims = pod
             .claims()

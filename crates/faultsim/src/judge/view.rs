@@ -2,14 +2,26 @@
 
 use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
 use crate::defect::says;
-use crate::in_place::{GATE, is_in_service};
+use crate::in_place::{GATE, HOOK_GATE, is_in_service, state};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
-    Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, WaitCause,
+    Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetKind, SetRecord, Timestamp, WaitCause,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// Whether a JSON patch of a pod brings it to another revision, or prepares it for that.
+fn begins_update(body: &serde_json::Value) -> bool {
+    let begins = |operation: &serde_json::Value| {
+        let path = operation["path"].as_str().unwrap_or_default();
+        let prepares = matches!(operation["value"].as_str(), Some("PreparingUpdate" | "PreparingDelete"));
+        operation["op"] == "add"
+            && (path == "/metadata/labels/controller-revision-hash"
+                || path == "/metadata/labels/lifecycle.apps.kruise.io~1state" && prepares)
+    };
+    body.as_array().is_some_and(|operations| operations.iter().any(begins))
+}
 
 /// A decision with what it was made from.
 pub(crate) struct Sight<'a> {
@@ -30,6 +42,7 @@ impl Sight<'_> {
         let mut created = BTreeSet::new();
         let mut claims = BTreeSet::new();
         let mut deleted: Vec<&Arc<PodRecord>> = Vec::new();
+        let mut begun = BTreeSet::new();
         for scoped in decision.commands() {
             match &scoped.command {
                 Command::Create {
@@ -70,14 +83,19 @@ impl Sight<'_> {
                     key,
                     body,
                     ..
-                } => self.pod_patch(key, body)?,
+                } => {
+                    self.pod_patch(key, body)?;
+                    if begins_update(body) {
+                        begun.insert(key);
+                    }
+                }
                 _ => {}
             }
         }
         leaves_for_a_reason(decision)?;
         self.budget_is_used(decision)?;
         self.scale_down(&deleted)?;
-        self.update(&deleted)
+        self.update(&deleted, &begun)
     }
 
     /// What is said to use the update's budget is not available, or goes down by this very decision: not a pod whose resources change
@@ -141,6 +159,10 @@ impl Sight<'_> {
             }
         }
         let Body::Pod(draft) = body else { return Ok(()) };
+        let has_gate = draft.gates.contains(&HOOK_GATE);
+        require(set.kind == SetKind::Native || has_gate, "admission 2 gates", || {
+            format!("{name} is created without {HOOK_GATE}, which webhooks put in only while they are there")
+        })?;
         for (_, claim) in &draft.claims {
             let claim_key = key.sibling(claim.as_str());
             let found = self.reader.claim(&claim_key);
@@ -228,8 +250,8 @@ impl Sight<'_> {
         })
     }
 
-    /// Old pods go within the budget, from the highest down (rules 2.5, 3.7).
-    fn update(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
+    /// Old pods go within the budget, from the highest down (rules 2.5, 3.7). Those above may be changed in place, or be held by a hook.
+    fn update(&self, deleted: &[&Arc<PodRecord>], begun: &BTreeSet<&ObjectKey>) -> Verdict {
         let set = self.set;
         let place = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set));
         let updated = deleted.iter().filter(|pod| !pod.is_terminal());
@@ -255,7 +277,9 @@ impl Sight<'_> {
         })?;
         for (above, ordinal) in set.spec.ordinals().iter().enumerate().skip(lowest + 1) {
             let stays = self.pod(ordinal).filter(|pod| {
-                let goes = places.iter().any(|(place, _)| *place == above);
+                let is_prepared = ["PreparingUpdate", "PreparingDelete"].contains(&state(pod));
+                let goes =
+                    is_prepared || begun.contains(&pod.meta.key) || places.iter().any(|(place, _)| *place == above);
                 !goes && !pod.is_terminating() && !pod.is_terminal() && self.is_old(pod)
             });
             require(stays.is_none(), "2.5 order of the update", || {

@@ -1,0 +1,175 @@
+//! Flotilla's own webhooks, where a schedule has them. They fill in and validate what users say of the set, and complete pods, before
+//! it is stored. While they are away everything is stored as it comes: they are registered to be left out then.
+
+use crate::defect::Defect;
+use crate::judge::Violation;
+use crate::run::World;
+use flotilla_admission::{
+    Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, Verdict, apply, mutate, mutate_pod, validate,
+};
+use flotilla_apimachinery::patch::merge_patch;
+use flotilla_engine::wire::Object;
+use flotilla_model::decision::Body;
+use flotilla_model::{ObjectKey, PodRecord, Resource};
+use flotilla_sim::server::{Actor, Server, Status, Stored};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What the webhook's process knows of pods and revisions: all there is.
+struct Cache<'a> {
+    server: &'a Server,
+}
+
+impl Memory for Cache<'_> {
+    fn storage_class_expands(&self, _: &str) -> Found<bool> {
+        Found::Unknown
+    }
+
+    fn default_class_expands(&self) -> Found<bool> {
+        Found::Unknown
+    }
+
+    fn pods_in(&self, _: &str) -> Option<usize> {
+        None
+    }
+
+    fn claims_in(&self, _: &str) -> Option<usize> {
+        None
+    }
+
+    fn custom_objects(&self, _: &str, _: &str) -> Option<usize> {
+        None
+    }
+
+    /// Only CloneSets name pods, and they have no webhook here.
+    fn named_pod(&self, _: &str, _: &str, _: &str) -> Found<NamedPod> {
+        Found::Unknown
+    }
+
+    fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>> {
+        let set = self
+            .server
+            .get(Resource::AdvancedSets, &ObjectKey::new(namespace, set))?;
+        let uid = &set.object.as_ref()?.meta().uid;
+        let pods = self.server.all(Resource::Pods).filter_map(|s| match &s.object {
+            Some(Object::Pod(pod)) if pod.meta.is_controlled_by(uid) => Some(pod),
+            _ => None,
+        });
+        let names: BTreeSet<ObjectKey> = pods
+            .filter_map(|pod: &Arc<PodRecord>| Some(pod.meta.key.sibling(pod.revision()?)))
+            .collect();
+        let in_use = |key: &ObjectKey| match &self.server.get(Resource::Revisions, key)?.object {
+            Some(Object::Revision(revision)) => Some(RevisionInUse {
+                name: Arc::from(key.name.as_str()),
+                template: revision.template.clone()?,
+            }),
+            _ => None,
+        };
+        Some(names.iter().filter_map(in_use).collect())
+    }
+}
+
+/// A request about an object in the namespace of the run.
+fn request<'a>(
+    (group, version, kind): (&'a str, &'a str, &'a str),
+    old: Option<&'a Value>,
+    new: &'a Value,
+) -> Request<'a> {
+    Request {
+        uid: "",
+        operation: if old.is_some() {
+            Operation::Update
+        } else {
+            Operation::Create
+        },
+        group,
+        version,
+        kind,
+        namespace: "ns",
+        name: new
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
+        object: Some(new),
+        old_object: old,
+        dry_run: false,
+    }
+}
+
+/// The object after what a webhook says of it, or why it is refused.
+fn after(object: &Value, reply: Reply) -> Result<Value, String> {
+    match reply.verdict {
+        Verdict::Allow => Ok(object.clone()),
+        Verdict::Deny(refusal) => Err(refusal.message),
+        Verdict::Mutate(operations) => apply(object, &operations).ok_or_else(|| format!("{operations:?} do not fit")),
+    }
+}
+
+impl World {
+    /// Whether the webhooks answer.
+    fn webhook_answers(&self) -> bool {
+        self.schedule.has_webhook && self.now_ms >= self.webhook_away_until_ms
+    }
+
+    /// A user changes the set, or makes it, if `old` is not there. What users do here is always right, so nothing of it may be refused.
+    pub(crate) fn store_set(&mut self, old: Option<&Value>, new: Value) {
+        let value = match self.admitted_set(old, &new) {
+            Ok(value) => value,
+            Err(violation) => return self.fail(Err(violation)),
+        };
+        let (resource, server) = (self.schedule.set.kind.resource(), &mut self.cluster.server);
+        // An edit that comes too late is an edit less.
+        let _ = match old {
+            Some(_) => server.update(Actor::User, resource, value),
+            None => server.create(Actor::User, resource, value),
+        };
+    }
+
+    /// The set with a merge patch.
+    pub(crate) fn edit_set(&mut self, body: &Value) {
+        let stored = self
+            .cluster
+            .server
+            .get(self.schedule.set.kind.resource(), &Self::set_key());
+        let Some(old) = stored.map(Stored::value) else { return };
+        // A patch that does not fit is no edit.
+        if let Ok(new) = merge_patch(&old, body) {
+            self.store_set(Some(&old), new);
+        }
+    }
+
+    fn admitted_set(&self, old: Option<&Value>, new: &Value) -> Result<Value, Violation> {
+        if !self.webhook_answers() {
+            return Ok(new.clone());
+        }
+        let refused = |why: String| Violation::new("7.3 validation", format!("an edit by a user is refused: {why}"));
+        let kind = ("apps.kruise.io", "v1beta1", "StatefulSet");
+        let memory = Cache {
+            server: &self.cluster.server,
+        };
+        let known = old.filter(|_| self.defect != Some(Defect::FillInEverything));
+        let filled = after(new, mutate(&request(kind, known, new), &memory)).map_err(refused)?;
+        let template = |set: &Value| set.pointer("/spec/template").cloned();
+        if old.is_some_and(|old| template(old) == template(new)) && template(new) != template(&filled) {
+            let what = "a template that its user does not touch is filled in".to_owned();
+            return Err(Violation::new("7.2 defaults", what));
+        }
+        after(&filled, validate(&request(kind, old, &filled), &memory)).map_err(refused)
+    }
+
+    /// A manager makes a pod of an Advanced set.
+    pub(crate) fn store_pod(&mut self, actor: Actor, body: &Body) -> Result<Stored, Status> {
+        let mut pod = body.render();
+        if self.webhook_answers() {
+            let reply = mutate_pod(
+                &request(("", "v1", "Pod"), None, &pod),
+                &Cache {
+                    server: &self.cluster.server,
+                },
+            );
+            pod = after(&pod, reply).map_err(|why| flotilla_sim::server::refusal(422, "Invalid", why))?;
+        }
+        self.cluster.server.create(actor, Resource::Pods, pod)
+    }
+}
