@@ -76,10 +76,10 @@ fn flags(search: &Search) -> String {
         text.push_str(&name(fault.to_possible_value()));
     }
     if let Some(kind) = search.wanted.kind {
-        text += if kind == flotilla_model::SetKind::Native {
-            " --kind native"
-        } else {
-            " --kind advanced"
+        text += match kind {
+            flotilla_model::SetKind::Native => " --kind native",
+            flotilla_model::SetKind::Advanced => " --kind advanced",
+            flotilla_model::SetKind::Clone => " --kind clone",
         };
     }
     if let Some(pods) = search.wanted.pods {

@@ -1,10 +1,12 @@
 //! The simulator itself: that it repeats what it did, holds what it held, and finds what was planted.
 
 use clap::ValueEnum as _;
+use flotilla_faultsim::clones::defect::CloneDefect;
 use flotilla_faultsim::defect::Defect;
 use flotilla_faultsim::schedule::FaultKind;
 use flotilla_faultsim::search::{Found, Search, verdict};
 use flotilla_faultsim::{Options, Schedule, Wanted, run};
+use flotilla_model::SetKind;
 use std::collections::BTreeSet;
 
 /// Seeds tried here; `cargo xtask sim` tries as many as it is asked to.
@@ -160,5 +162,40 @@ fn what_was_found_stays_mended() {
         let schedule = Schedule::of_seed(seed.parse().expect("a seed"), &wanted);
         let (violation, _) = verdict(&schedule, Options::default());
         assert_eq!(violation, None, "cargo xtask sim --seed {}", row[0]);
+    }
+}
+
+/// Seeds of CloneSets within which each planted defect is found.
+const SEEDS_OF_CLONES: u64 = 60;
+
+fn clones() -> Wanted {
+    Wanted {
+        kind: Some(SetKind::Clone),
+        ..Wanted::default()
+    }
+}
+
+#[test]
+fn clone_sets_hold() {
+    for seed in 0..SEEDS_OF_CLONES {
+        let (violation, writes) = verdict(&Schedule::of_seed(seed, &clones()), Options::default());
+        assert_eq!(violation, None, "cargo xtask sim --kind clone --seed {seed}");
+        assert!(writes > 3, "seed {seed}: something has happened");
+    }
+}
+
+#[test]
+fn each_planted_defect_of_clone_sets_is_found() {
+    let finds = |defect, seed| {
+        let options = Options {
+            clone_defect: Some(defect),
+            ..Options::default()
+        };
+        verdict(&Schedule::of_seed(seed, &clones()), options).0
+    };
+    for defect in CloneDefect::ALL {
+        let found = (0..SEEDS_OF_CLONES).find_map(|seed| Some((seed, finds(defect, seed)?)));
+        let (seed, violation) = found.unwrap_or_else(|| panic!("{defect:?} is not found"));
+        println!("{defect:?}: seed {seed}: {violation}");
     }
 }

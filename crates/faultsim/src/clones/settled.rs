@@ -25,7 +25,8 @@ pub(crate) fn look(
     let pods: Vec<&Arc<PodRecord>> = server
         .all(Resource::Pods)
         .filter_map(|s| match s.object.as_ref() {
-            Some(Object::Pod(pod)) => Some(pod),
+            // Whom somebody has taken out of the set stays out: orphans are taken only where that is asked for (rule 11).
+            Some(Object::Pod(pod)) if pod.meta.is_controlled_by(&set.meta.uid) => Some(pod),
             _ => None,
         })
         .collect();
@@ -55,7 +56,7 @@ fn revision(server: &Server, set: &SetRecord) -> Result<Arc<RevisionRecord>, Str
     Ok((**newest).clone())
 }
 
-/// As many pods as asked for, all the set's and available, no more old ones than the partition keeps, none asked to be deleted. How many
+/// As many pods as asked for, all available, no more old ones than the partition keeps, none asked to be deleted. How many
 /// are new.
 fn members(
     set: &SetRecord,
@@ -69,9 +70,6 @@ fn members(
         return Err(format!("there are {} pods, and {wanted} are wanted", active.len()));
     }
     for pod in &active {
-        if !pod.meta.is_controlled_by(&set.meta.uid) {
-            return Err(format!("{} is not the set's", pod.name()));
-        }
         if pod.label(names::SPECIFIED_DELETE_LABEL).is_some() {
             return Err(format!("{} was asked to be deleted", pod.name()));
         }
