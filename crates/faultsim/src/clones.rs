@@ -102,7 +102,8 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     };
     let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
         let chance = rng.f32();
-        FaultKind::ALL.into_iter().filter(|_| rng.f32() < chance).collect()
+        let all = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Webhook);
+        all.filter(|_| rng.f32() < chance).collect()
     } else {
         wanted.faults.clone()
     };
