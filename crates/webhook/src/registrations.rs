@@ -152,14 +152,21 @@ impl Facts<'_> {
     }
 
     fn sets(&self, name: &str, hook: Hook) -> Value {
-        let rules = rule(
-            &["apps.kruise.io"],
-            &["v1beta1"],
-            &["statefulsets", "clonesets"],
-            &["CREATE", "UPDATE"],
-            "Namespaced",
-        );
-        let mut webhook = self.webhook(name, hook, "Ignore", 5, json!([rules]));
+        let rule = |versions: &[&str], plural| {
+            rule(
+                &["apps.kruise.io"],
+                versions,
+                &[plural],
+                &["CREATE", "UPDATE"],
+                "Namespaced",
+            )
+        };
+        // Some of what a CloneSet must be depends on the version in which it was written; the API server would convert it before it asks.
+        let rules = json!([
+            rule(&["v1beta1"], "statefulsets"),
+            rule(&["v1alpha1", "v1beta1"], "clonesets")
+        ]);
+        let mut webhook = self.webhook(name, hook, "Ignore", 5, rules);
         webhook["matchConditions"] =
             json!([{"name": "stays", "expression": "!has(object.metadata.deletionTimestamp)"}]);
         webhook

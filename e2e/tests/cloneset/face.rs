@@ -145,6 +145,17 @@ async fn old_version_is_served(api: &Api, ns: &str) {
     }
 }
 
+async fn refused(api: &Api, path: &str, change: &Value, words: &str) {
+    let sent = api
+        .send(Method::PATCH, path, Some(("application/merge-patch+json", change)))
+        .await;
+    let Err(kube::Error::Api(status)) = sent else {
+        panic!("{change} was not refused: {sent:?}");
+    };
+    assert_eq!(status.code, 422, "{}", status.message);
+    assert!(status.message.contains(words), "{}", status.message);
+}
+
 /// Rules 7 and 8, through the API server.
 pub(crate) async fn versions_are_converted(lab: &Lab) {
     let ns = "face-versions";
@@ -206,14 +217,17 @@ pub(crate) async fn versions_are_converted(lab: &Lab) {
 
     // Rule 6: what only one version's webhook refused is refused there, and warned of in the other.
     let late = json!({"spec": {"progressDeadlineSeconds": 1, "minReadySeconds": 5}});
-    let sent = api
-        .send(Method::PATCH, &old_web, Some(("application/merge-patch+json", &late)))
-        .await;
-    let Err(kube::Error::Api(status)) = sent else {
-        panic!("was not refused: {sent:?}");
-    };
-    assert_eq!(status.code, 422, "{}", status.message);
+    refused(&api, &old_web, &late, "progressDeadlineSeconds").await;
     api.patch(&web(ns), &late).await;
+    // A name that nobody remembers is looked up.
+    let named = |name: &str| json!({"spec": {"scaleStrategy": {"podsToDelete": [name]}}});
+    refused(&api, &old_web, &named("web-never"), "must name pods that exist").await;
+    api.create(&pods(ns), &webhooks::pod("stranger", None)).await;
+    refused(&api, &old_web, &named("stranger"), "must name pods of this set").await;
+    api.patch(&web(ns), &named("web-never")).await;
+    let is_forgotten = |sets: &Objects| sets["web"]["spec"]["scaleStrategy"]["podsToDelete"] == json!([]);
+    api.until(&sets(ns), SOON, "names of no pods are forgotten", is_forgotten)
+        .await;
     let wide = table(&api, &old_sets(ns)).await;
     assert_eq!(wide["rows"][0]["cells"].as_array().map(Vec::len), Some(11));
     api.delete(&web(ns), false).await;
