@@ -43,7 +43,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "flotilla-faultsim",
         &[
-            "flotilla-api",
             "flotilla-apimachinery",
             "flotilla-model",
             "flotilla-admission",

@@ -9,9 +9,13 @@ pub(crate) mod view;
 use crate::run::World;
 use crate::schedule::{FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
 use fastrand::Rng;
-use flotilla_api::names;
 use flotilla_model::{Resource, SetKind};
 use serde_json::{Value, json};
+
+/// Label of a pod that is to be deleted.
+pub(crate) const SPECIFIED_DELETE: &str = "apps.kruise.io/specified-delete";
+/// Label of the state of a pod's lifecycle.
+pub(crate) const LIFECYCLE_STATE: &str = "lifecycle.apps.kruise.io/state";
 
 /// What only a CloneSet asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,7 +158,7 @@ impl World {
         match act {
             Act::Mark(place) => {
                 let pod = self.pod_key(*place);
-                let mark = json!({"metadata": {"labels": {names::SPECIFIED_DELETE_LABEL: "true"}}});
+                let mark = json!({"metadata": {"labels": {SPECIFIED_DELETE: "true"}}});
                 self.edit(Resource::Pods, &pod, &mark);
             }
             Act::Name(place) => {

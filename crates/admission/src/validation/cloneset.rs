@@ -163,9 +163,9 @@ fn new_names(
         let path = format!("spec.scaleStrategy.podsToDelete[{index}]");
         match memory.named_pod(request.namespace, name, uid) {
             Found::Is(NamedPod::Managed) => {}
-            Found::Is(NamedPod::Terminating) => problems.changed(path, value, messages::POD_TO_DELETE_GOING),
-            Found::Is(NamedPod::Foreign) => problems.changed(path, value, messages::POD_TO_DELETE_FOREIGN),
-            Found::Missing => problems.changed(path, value, messages::POD_TO_DELETE_MISSING),
+            Found::Is(NamedPod::Terminating) => problems.unfit(path, value, messages::POD_TO_DELETE_GOING),
+            Found::Is(NamedPod::Foreign) => problems.unfit(path, value, messages::POD_TO_DELETE_FOREIGN),
+            Found::Missing => problems.unfit(path, value, messages::POD_TO_DELETE_MISSING),
             Found::Unknown => warnings.push(format!(
                 "{path}: {name} is not known yet; {}",
                 messages::POD_TO_DELETE_MISSING

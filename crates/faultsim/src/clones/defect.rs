@@ -1,6 +1,6 @@
 //! Defects of CloneSets that can be planted. As those of StatefulSets: never in the manager's code, but in what a controller sees or says.
 
-use flotilla_api::names;
+use crate::clones::SPECIFIED_DELETE;
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
 use flotilla_model::set::CloneSpec;
 use flotilla_model::{Decision, Reader, Resource, SetRecord, Share};
@@ -97,7 +97,7 @@ impl CloneDefect {
                     } => reader.pod(key),
                     _ => None,
                 };
-                pod.is_none_or(|pod| pod.label(names::SPECIFIED_DELETE_LABEL).is_none())
+                pod.is_none_or(|pod| pod.label(SPECIFIED_DELETE).is_none())
             }),
             CloneDefect::KeepNames => retain(decision, |c| {
                 !matches!(

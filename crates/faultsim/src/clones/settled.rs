@@ -1,6 +1,6 @@
 //! What must be true of a CloneSet in the end (rules 13.12, 15, 20 and 21).
 
-use flotilla_api::names;
+use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use flotilla_engine::wire::Object;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{ClaimRecord, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp};
@@ -70,10 +70,10 @@ fn members(
         return Err(format!("there are {} pods, and {wanted} are wanted", active.len()));
     }
     for pod in &active {
-        if pod.label(names::SPECIFIED_DELETE_LABEL).is_some() {
+        if pod.label(SPECIFIED_DELETE).is_some() {
             return Err(format!("{} was asked to be deleted", pod.name()));
         }
-        let state = pod.label(names::LIFECYCLE_STATE_LABEL);
+        let state = pod.label(LIFECYCLE_STATE);
         if pod.is_terminating()
             || !pod.is_available(set.spec.min_ready, now)
             || state.is_some_and(|state| state != "Normal")

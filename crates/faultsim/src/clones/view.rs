@@ -1,9 +1,9 @@
 //! Decisions about a CloneSet, judged by what their controller saw: the arithmetic of rule 13 and the order of rule 14, written down once
 //! more from the specification.
 
+use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, require};
-use flotilla_api::names;
 use flotilla_model::set::{CloneSpec, UpdateKind};
 use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Report, Resource};
 use std::collections::BTreeSet;
@@ -86,7 +86,7 @@ fn count(n: usize) -> i32 {
 
 impl Clones<'_> {
     fn is_available(&self, pod: &PodRecord) -> bool {
-        let state = pod.label(names::LIFECYCLE_STATE_LABEL);
+        let state = pod.label(LIFECYCLE_STATE);
         let is_normal = state.is_none_or(|s| s == "Normal");
         is_normal && pod.is_available(self.sight.set.spec.min_ready, self.sight.now)
     }
@@ -96,12 +96,11 @@ impl Clones<'_> {
     }
 
     fn is_asked_for(&self, pod: &PodRecord) -> bool {
-        pod.label(names::SPECIFIED_DELETE_LABEL).is_some()
-            || self.spec.pods_to_delete.iter().any(|name| *name == *pod.name())
+        pod.label(SPECIFIED_DELETE).is_some() || self.spec.pods_to_delete.iter().any(|name| *name == *pod.name())
     }
 
     fn is_leaving(pod: &PodRecord) -> bool {
-        pod.label(names::LIFECYCLE_STATE_LABEL) == Some("PreparingDelete")
+        pod.label(LIFECYCLE_STATE) == Some("PreparingDelete")
     }
 
     /// Rules 13.8, 13.12 and 15: not too many, under names of their own, claims first.
