@@ -54,6 +54,7 @@ const STATIC: &[Step] = &[
 /// Suites against a real control plane: what each is about, and its name in `e2e/tests`.
 const SUITES: &[(&str, &str)] = &[
     ("behaviour on a real control plane", "behaviour"),
+    ("CloneSets on a real control plane", "cloneset"),
     ("the simulated API server answers as the real one does", "apiserver"),
     ("kubectl against the playground and a real control plane", "playground"),
     ("the playground as a process", "process"),
