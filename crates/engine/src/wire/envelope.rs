@@ -1,6 +1,6 @@
 //! What is around objects: the protobuf envelope and lists.
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use flotilla_model::Resource;
 use prost::Message;
 use serde::Deserialize;
@@ -64,6 +64,13 @@ impl Encoding {
 /// Four bytes before every protobuf object that is not inside another.
 const MAGIC: &[u8] = b"k8s\0";
 
+/// `k8s.io.apimachinery.pkg.runtime.Unknown`, as far as what is inside.
+#[derive(Clone, PartialEq, Message)]
+struct Opened {
+    #[prost(bytes = "bytes", tag = "2")]
+    raw: Bytes,
+}
+
 /// `k8s.io.apimachinery.pkg.runtime.Unknown`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Unknown {
@@ -120,22 +127,23 @@ pub struct List {
 
 /// The bytes of the object itself: the envelope is taken off if there is one.
 pub fn open(bytes: &Bytes) -> Result<Bytes, String> {
-    match enveloped(bytes)? {
-        Some(unknown) => Ok(unknown.raw),
+    match without_magic(bytes) {
+        Some(envelope) => decoded::<Opened>(envelope).map(|opened| opened.raw),
         None => Ok(bytes.clone()),
     }
 }
 
 /// The envelope, if there is one.
 pub(crate) fn enveloped(bytes: &Bytes) -> Result<Option<Unknown>, String> {
-    if !bytes.starts_with(MAGIC) {
-        return Ok(None);
-    }
-    let mut rest = bytes.clone();
-    rest.advance(MAGIC.len());
-    Unknown::decode(rest)
-        .map(Some)
-        .map_err(|e| format!("broken protobuf envelope: {e}"))
+    without_magic(bytes).map(decoded).transpose()
+}
+
+fn without_magic(bytes: &Bytes) -> Option<Bytes> {
+    bytes.starts_with(MAGIC).then(|| bytes.slice(MAGIC.len()..))
+}
+
+fn decoded<M: Message + Default>(envelope: Bytes) -> Result<M, String> {
+    M::decode(envelope).map_err(|e| format!("broken protobuf envelope: {e}"))
 }
 
 /// Splits a list into its items.

@@ -139,31 +139,38 @@ pub(crate) struct OnlyMeta {
     metadata: Option<Named>,
 }
 
+/// Texts as they lie in what was received: every event is looked at so, and most of them are then read as a whole.
 #[derive(Clone, PartialEq, Message)]
 struct Named {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "3")]
-    namespace: String,
-    #[prost(string, tag = "5")]
-    uid: String,
-    #[prost(string, tag = "6")]
-    resource_version: String,
+    #[prost(bytes = "bytes", tag = "1")]
+    name: Bytes,
+    #[prost(bytes = "bytes", tag = "3")]
+    namespace: Bytes,
+    #[prost(bytes = "bytes", tag = "5")]
+    uid: Bytes,
+    #[prost(bytes = "bytes", tag = "6")]
+    resource_version: Bytes,
+}
+
+impl Named {
+    fn version(&self) -> Option<u64> {
+        std::str::from_utf8(&self.resource_version).ok()?.parse().ok()
+    }
 }
 
 impl OnlyMeta {
-    pub(crate) fn identity(self) -> Option<Identity> {
-        let metadata = self.metadata.filter(|m| !m.name.is_empty())?;
-        let version = metadata.resource_version.parse().ok();
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        let metadata = self.metadata.as_ref().filter(|m| !m.name.is_empty())?;
+        let text = |bytes| std::str::from_utf8(bytes).ok();
         Some((
-            ObjectKey::new(metadata.namespace, metadata.name),
-            Uid::new(&metadata.uid),
-            version.unwrap_or(0),
+            ObjectKey::new(text(&metadata.namespace)?, text(&metadata.name)?),
+            Uid::new(text(&metadata.uid)?),
+            metadata.version().unwrap_or(0),
         ))
     }
 
     pub(crate) fn resource_version(&self) -> Option<u64> {
-        self.metadata.as_ref()?.resource_version.parse().ok()
+        self.metadata.as_ref()?.version()
     }
 }
 
