@@ -1,5 +1,5 @@
-//! What neither compiler nor clippy checks: the direction of dependencies, the purity of the deciding crates, and the shape of the
-//! source text.
+//! What neither compiler nor clippy checks: the direction of dependencies, the purity of the deciding crates, that no suite is left out,
+//! and the shape of the source text.
 
 use serde_json::Value;
 use std::fs;
@@ -281,6 +281,20 @@ fn body(text: &str) -> Vec<&str> {
     text.lines()
         .take_while(|line| !line.trim_start().starts_with("#[cfg(test)]"))
         .collect()
+}
+
+#[test]
+fn every_suite_is_run() {
+    let manifest = fs::read_to_string(root().join("e2e/Cargo.toml")).expect("a manifest");
+    let run = fs::read_to_string(root().join("xtask/src/test.rs")).expect("the list of suites");
+    let tests = manifest.split("[[test]]").skip(1);
+    let names: Vec<&str> = tests.filter_map(|test| test.split('"').nth(1)).collect();
+    assert!(names.len() > 10, "{names:?}");
+    let idle: Vec<_> = names
+        .iter()
+        .filter(|name| !run.contains(&format!(", \"{name}\")")))
+        .collect();
+    assert!(idle.is_empty(), "`cargo xtask test` leaves out {idle:?}");
 }
 
 #[test]
