@@ -85,6 +85,7 @@ pub(crate) fn detail(containers: &[(&str, Option<i64>)]) -> PodDetail {
         resize_pending: None,
         resize_in_progress: false,
         plainly_done: flotilla_model::Memo::default(),
+        spec_bytes: flotilla_model::Memo::default(),
     }
 }
 

@@ -12,6 +12,17 @@ impl<T> Memo<T> {
     pub fn get(&self, work_out: impl FnOnce() -> T) -> &T {
         self.0.get_or_init(work_out)
     }
+
+    /// The answer, if somebody has asked.
+    pub fn known(&self) -> Option<&T> {
+        self.0.get()
+    }
+}
+
+impl<T> From<T> for Memo<T> {
+    fn from(answer: T) -> Self {
+        Memo(OnceLock::from(answer))
+    }
 }
 
 impl<T> Default for Memo<T> {
@@ -48,7 +59,9 @@ mod tests {
     fn is_worked_out_once_and_forgotten_in_a_copy() {
         let memo = Memo::default();
         assert_eq!((*memo.get(|| 1), *memo.get(|| 2)), (1, 1));
+        assert_eq!((memo.known(), Memo::from(4).known()), (Some(&1), Some(&4)));
         let copy = memo.clone();
+        assert_eq!(copy.known(), None);
         assert_eq!(*copy.get(|| 3), 3);
         assert_eq!(memo, copy, "no part of what is compared");
     }

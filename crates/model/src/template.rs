@@ -18,14 +18,19 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 
-/// 128 bits of SHA-256 over a canonical JSON text.
+/// 128 bits of SHA-256, over a canonical JSON text unless something else is said.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 16]);
 
 impl Digest {
     /// Of a JSON value, in canonical form.
     pub fn of(value: &Value) -> Self {
-        let full = Sha256::digest(canonical(value).as_bytes());
+        Digest::of_bytes(canonical(value).as_bytes())
+    }
+
+    /// Of bytes as they are.
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        let full = Sha256::digest(bytes);
         let mut half = [0; 16];
         half.copy_from_slice(&full[..16]);
         Digest(half)

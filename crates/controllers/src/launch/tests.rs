@@ -57,6 +57,7 @@ fn pod_of(containers: &[Container], annotations: &[(&str, &str)]) -> PodRecord {
         resize_pending: None,
         resize_in_progress: false,
         plainly_done: flotilla_model::Memo::default(),
+        spec_bytes: flotilla_model::Memo::default(),
     };
     let mut record = pod("web-0").build("web");
     record.detail = Some(Arc::new(detail));

@@ -145,25 +145,18 @@ impl Tell for NodeRecord {
 
 impl Cache {
     /// Reads an object of `resource`. A pod that is in the cache at the same version is taken from there: the answer to a write and the
-    /// watch both tell of it, and the whole of a pod costs many times as much to read as its name and version.
+    /// watch both tell of it, and the whole of a pod costs many times as much to read as its name and version. Of one that is there at
+    /// another version, what its spec said is.
     ///
     /// # Errors
     ///
     /// If the bytes are not such an object.
     pub fn read(&mut self, resource: Resource, encoding: Encoding, bytes: &Bytes) -> Result<Object, Unreadable> {
-        match self.known_pod(resource, encoding, bytes) {
-            Some(pod) => Ok(Object::Pod(pod)),
+        match known_pod(&self.pods, resource, encoding, bytes) {
+            Some((pod, version)) if pod.meta.resource_version == version => Ok(Object::Pod(pod.clone())),
+            Some((pod, _)) => wire::decode_again(encoding, bytes, pod, &mut self.interner),
             None => wire::decode(resource, encoding, bytes, &mut self.interner),
         }
-    }
-
-    fn known_pod(&self, resource: Resource, encoding: Encoding, bytes: &Bytes) -> Option<Arc<PodRecord>> {
-        if resource != Resource::Pods {
-            return None;
-        }
-        let (key, uid, version) = wire::identity(encoding, bytes)?;
-        let known = self.pods.get(&key)?;
-        (known.meta.uid == uid && known.meta.resource_version == version).then(|| known.clone())
     }
 
     /// Takes in that an object exists and is like this.
@@ -243,6 +236,21 @@ impl Cache {
     pub fn note_resize(&mut self, is_served: bool) {
         self.lacks_resize = !is_served;
     }
+}
+
+/// The same incarnation of a pod as it is in the cache, and the version of the one in `bytes`.
+fn known_pod<'a>(
+    pods: &'a Store<PodRecord>,
+    resource: Resource,
+    encoding: Encoding,
+    bytes: &Bytes,
+) -> Option<(&'a Arc<PodRecord>, u64)> {
+    if resource != Resource::Pods {
+        return None;
+    }
+    let (key, uid, version) = wire::identity(encoding, bytes)?;
+    let known = pods.get(&key)?;
+    (known.meta.uid == uid).then_some((known, version))
 }
 
 impl Reader for Cache {

@@ -4,16 +4,15 @@
 //! search through theirs. Conditions, of which a pod has many, are taken from the first time.
 
 use super::meta::{Quantity, Time};
-use super::pod::Condition;
+use super::pod::{Condition, Parts, part};
 use super::said;
-use bytes::Bytes;
 use flotilla_api::names;
 use flotilla_model::containers_meta::{self, Source};
 use flotilla_model::records::{
     ContainerSpec, ContainerStatus, DetailSpec, GateCondition, MetadataEnv, PodDetail, ResizePending, Resources,
     is_kept_annotation,
 };
-use flotilla_model::template::{parse_bytes, parse_millis};
+use flotilla_model::template::{Digest, parse_bytes, parse_millis};
 use flotilla_model::{Interner, Labels, Memo, Meta, Timestamp};
 use memchr::memmem;
 use prost::Message;
@@ -33,14 +32,11 @@ pub(super) fn may_be_wanted(raw: &[u8]) -> bool {
 }
 
 /// `core/v1` Pod, once more.
-#[derive(Clone, PartialEq, Message, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Pod {
-    #[prost(message, optional, tag = "1")]
     metadata: Option<Metadata>,
-    #[prost(message, optional, tag = "2")]
     spec: Option<Spec>,
-    #[prost(message, optional, tag = "3")]
     status: Option<Status>,
 }
 
@@ -195,18 +191,30 @@ struct Since {
     started_at: Option<Time>,
 }
 
-/// The detail of a pod in protobuf, if it is to have one.
+/// The detail of a pod in protobuf, if it is to have one. With the digest of its spec, and what that says if that is known.
 pub(super) fn from_protobuf(
-    raw: &Bytes,
+    parts: &Parts,
+    (digest, known): (Digest, Option<&Arc<DetailSpec>>),
     meta: &Meta,
     conditions: &[Condition],
     interner: &mut Interner,
 ) -> Result<Option<Arc<PodDetail>>, String> {
-    let pod = Pod::decode(raw.clone()).map_err(said)?;
-    let conditions = Conditions(conditions);
-    Ok(pod
-        .is_wanted(meta)
-        .then(|| Arc::new(pod.into_detail(conditions, interner))))
+    let metadata: Metadata = part(parts.metadata.as_ref())?.unwrap_or_default();
+    let is_marked = has_kruise_controller(meta) || metadata.annotations.contains_key(names::LAUNCH_PRIORITY);
+    let spec = match known.filter(|_| is_marked) {
+        Some(spec) => spec.clone(),
+        None => {
+            let spec: Spec = part(parts.spec.as_ref())?.unwrap_or_default();
+            if !is_marked && !spec.bears_mark() {
+                return Ok(None);
+            }
+            spec.record(interner)
+        }
+    };
+    let status = part(parts.status.as_ref())?.unwrap_or_default();
+    let mut detail = detail(&metadata, spec, &status, Conditions(conditions), interner);
+    detail.spec_bytes = digest.into();
+    Ok(Some(Arc::new(detail)))
 }
 
 /// The detail of a pod in JSON, if it is to have one.
@@ -220,7 +228,15 @@ pub(super) fn from_json(
         return Ok(None);
     }
     let pod = Pod::deserialize(value).map_err(said)?;
-    Ok(Some(Arc::new(pod.into_detail(Conditions(conditions), interner))))
+    let (metadata, status) = (pod.metadata.unwrap_or_default(), pod.status.unwrap_or_default());
+    let spec = pod.spec.unwrap_or_default().record(interner);
+    Ok(Some(Arc::new(detail(
+        &metadata,
+        spec,
+        &status,
+        Conditions(conditions),
+        interner,
+    ))))
 }
 
 fn has_kruise_controller(meta: &Meta) -> bool {
@@ -244,59 +260,55 @@ fn bears_mark(pod: &Value) -> bool {
         || env.any(|entry| entry["name"].as_str().is_some_and(is_launch_env))
 }
 
-impl Pod {
-    fn is_wanted(&self, meta: &Meta) -> bool {
-        let annotated = || {
-            let metadata = self.metadata.as_ref();
-            metadata.is_some_and(|m| m.annotations.contains_key(names::LAUNCH_PRIORITY))
-        };
-        let in_env = || {
-            let containers = self.spec.iter().flat_map(|spec| &spec.containers);
-            containers.flat_map(|c| &c.env).any(|entry| is_launch_env(&entry.name))
-        };
-        has_kruise_controller(meta) || annotated() || in_env()
-    }
-
-    fn into_detail(self, conditions: Conditions<'_>, interner: &mut Interner) -> PodDetail {
-        let metadata = self.metadata.unwrap_or_default();
-        let status = self.status.unwrap_or_default();
-        let spec = self.spec.unwrap_or_default().into_record(interner);
-        let referred: BTreeSet<&str> = spec
-            .containers
-            .iter()
-            .flat_map(|container| &container.metadata_env)
-            .filter(|env| !env.is_label)
-            .map(|env| &*env.key)
-            .collect();
-        let annotations = metadata.annotations.iter();
-        let kept = annotations.filter(|(key, _)| is_kept_annotation(key) || referred.contains(key.as_str()));
-        PodDetail {
-            // What an update notes is like no other pod's.
-            annotations: Labels::new(kept.map(|(key, value)| (interner.string(key), value.as_str().into()))),
-            is_annotated: !metadata.annotations.is_empty(),
-            finalizers: interner.list(metadata.finalizers.iter().map(String::as_str)),
-            statuses: status.containers(&spec, interner),
-            observed_generation: status.observed_generation,
-            generation: metadata.generation,
-            containers_ready: conditions.is_true("ContainersReady"),
-            in_place_ready: conditions.gate(names::IN_PLACE_UPDATE_READY, interner),
-            kruise_ready: conditions.gate(names::KRUISE_POD_READY, interner),
-            resize_pending: conditions.resize_pending(interner),
-            resize_in_progress: conditions.is_true("PodResizeInProgress"),
-            plainly_done: Memo::default(),
-            spec: interner.detail_spec(spec),
-        }
+fn detail(
+    metadata: &Metadata,
+    spec: Arc<DetailSpec>,
+    status: &Status,
+    conditions: Conditions<'_>,
+    interner: &mut Interner,
+) -> PodDetail {
+    let referred: BTreeSet<&str> = spec
+        .containers
+        .iter()
+        .flat_map(|container| &container.metadata_env)
+        .filter(|env| !env.is_label)
+        .map(|env| &*env.key)
+        .collect();
+    let annotations = metadata.annotations.iter();
+    let kept = annotations.filter(|(key, _)| is_kept_annotation(key) || referred.contains(key.as_str()));
+    PodDetail {
+        // What an update notes is like no other pod's.
+        annotations: Labels::new(kept.map(|(key, value)| (interner.string(key), value.as_str().into()))),
+        is_annotated: !metadata.annotations.is_empty(),
+        finalizers: interner.list(metadata.finalizers.iter().map(String::as_str)),
+        statuses: status.containers(&spec, interner),
+        observed_generation: status.observed_generation,
+        generation: metadata.generation,
+        containers_ready: conditions.is_true("ContainersReady"),
+        in_place_ready: conditions.gate(names::IN_PLACE_UPDATE_READY, interner),
+        kruise_ready: conditions.gate(names::KRUISE_POD_READY, interner),
+        resize_pending: conditions.resize_pending(interner),
+        resize_in_progress: conditions.is_true("PodResizeInProgress"),
+        plainly_done: Memo::default(),
+        spec_bytes: Memo::default(),
+        spec,
     }
 }
 
 impl Spec {
-    fn into_record(self, interner: &mut Interner) -> DetailSpec {
+    fn bears_mark(&self) -> bool {
+        let mut env = self.containers.iter().flat_map(|container| &container.env);
+        env.any(|entry| is_launch_env(&entry.name))
+    }
+
+    fn record(&self, interner: &mut Interner) -> Arc<DetailSpec> {
         let gates = self.readiness_gates.iter();
-        DetailSpec {
+        let spec = DetailSpec {
             gates: gates.map(|gate| interner.string(&gate.condition_type)).collect(),
             containers: self.containers.iter().map(|c| c.record(interner)).collect(),
             never_restarts: self.restart_policy == "Never",
-        }
+        };
+        interner.detail_spec(spec)
     }
 }
 

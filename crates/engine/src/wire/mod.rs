@@ -99,17 +99,38 @@ pub fn decode(
         Encoding::Protobuf => decode_protobuf(resource, bytes, interner),
         Encoding::Json => json::decode(resource, bytes, interner),
     };
-    decoded.map_err(|reason| Unreadable {
+    decoded.map_err(|reason| unreadable(resource, encoding, bytes, reason))
+}
+
+/// Reads a pod of which an earlier version is known. A spec that has not changed in the bytes is taken from there; it is half of what
+/// there is to read, and changes least.
+pub fn decode_again(
+    encoding: Encoding,
+    bytes: &Bytes,
+    known: &PodRecord,
+    interner: &mut Interner,
+) -> Result<Object, Unreadable> {
+    let decoded = match encoding {
+        Encoding::Protobuf => envelope::open(bytes).and_then(|raw| pod::from_protobuf(&raw, Some(known), interner)),
+        Encoding::Json => return decode(Resource::Pods, encoding, bytes, interner),
+    };
+    decoded
+        .map(|pod| Object::Pod(Arc::new(pod)))
+        .map_err(|reason| unreadable(Resource::Pods, encoding, bytes, reason))
+}
+
+fn unreadable(resource: Resource, encoding: Encoding, bytes: &Bytes, reason: String) -> Unreadable {
+    Unreadable {
         resource,
         key: identity(encoding, bytes).map(|(key, ..)| key),
         reason,
-    })
+    }
 }
 
 fn decode_protobuf(resource: Resource, bytes: &Bytes, interner: &mut Interner) -> Result<Object, String> {
     let raw = envelope::open(bytes)?;
     match resource {
-        Resource::Pods => pod::from_protobuf(&raw, interner).map(|r| Object::Pod(Arc::new(r))),
+        Resource::Pods => pod::from_protobuf(&raw, None, interner).map(|r| Object::Pod(Arc::new(r))),
         Resource::Claims => claim::Claim::decode(raw)
             .map_err(said)?
             .into_record(interner)

@@ -5,6 +5,7 @@ use super::{detail, said};
 use bytes::Bytes;
 use flotilla_api::names;
 use flotilla_model::records::{Phase, PodTrouble, ReadyCondition, VolumeClaim};
+use flotilla_model::template::Digest;
 use flotilla_model::{Interner, PodRecord, Timestamp};
 use prost::Message;
 use serde::Deserialize;
@@ -13,14 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// `core/v1` Pod.
-#[derive(Clone, PartialEq, Message, Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Pod {
-    #[prost(message, optional, tag = "1")]
     metadata: Option<ObjectMeta>,
-    #[prost(message, optional, tag = "2")]
     spec: Option<PodSpec>,
-    #[prost(message, optional, tag = "3")]
     status: Option<PodStatus>,
 }
 
@@ -160,12 +158,47 @@ struct Terminated {
     message: String,
 }
 
-/// The record of a pod in protobuf.
-pub(super) fn from_protobuf(raw: &Bytes, interner: &mut Interner) -> Result<PodRecord, String> {
-    let pod = Pod::decode(raw.clone()).map_err(said)?;
+/// `core/v1` Pod as its parts lie in the bytes, before they are read.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Parts {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub(super) metadata: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub(super) spec: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub(super) status: Option<Bytes>,
+}
+
+/// One part, if it is there.
+pub(super) fn part<M: Message + Default>(bytes: Option<&Bytes>) -> Result<Option<M>, String> {
+    bytes.map(|bytes| M::decode(bytes.clone())).transpose().map_err(said)
+}
+
+/// The record of a pod in protobuf. What its spec says is taken from the record of the same pod at an earlier version, if that had the same.
+pub(super) fn from_protobuf(
+    raw: &Bytes,
+    known: Option<&PodRecord>,
+    interner: &mut Interner,
+) -> Result<PodRecord, String> {
+    let parts = Parts::decode(raw.clone()).map_err(said)?;
+    let may_have_detail = detail::may_be_wanted(raw);
+    let digest = may_have_detail.then(|| Digest::of_bytes(parts.spec.as_deref().unwrap_or_default()));
+    let same = known.filter(|pod| {
+        let detail = pod.detail.as_ref();
+        digest.is_some() && detail.and_then(|detail| detail.spec_bytes.known()) == digest.as_ref()
+    });
+    let pod = Pod {
+        metadata: part(parts.metadata.as_ref())?,
+        spec: part(parts.spec.as_ref().filter(|_| same.is_none()))?,
+        status: part(parts.status.as_ref())?,
+    };
     let (mut record, conditions) = pod.into_record(interner)?;
-    if detail::may_be_wanted(raw) {
-        record.detail = detail::from_protobuf(raw, &record.meta, &conditions, interner)?;
+    if let Some(same) = same {
+        (record.node, record.volumes) = (same.node.clone(), same.volumes.clone());
+    }
+    if let Some(digest) = digest {
+        let known = same.and_then(|pod| pod.detail.as_ref()).map(|detail| &detail.spec);
+        record.detail = detail::from_protobuf(&parts, (digest, known), &record.meta, &conditions, interner)?;
     }
     Ok(record)
 }

@@ -2,6 +2,7 @@
 
 use crate::memo::Memo;
 use crate::meta::Labels;
+use crate::template::Digest;
 use crate::time::Timestamp;
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub struct PodDetail {
     pub resize_in_progress: bool,
     /// Whether it plainly is in no update in place, once a controller has asked itself that: it is asked of every pod in every pass.
     pub plainly_done: Memo<bool>,
+    /// What the bytes of the whole `spec` were, where it was read from bytes: the next version of the pod mostly has the same.
+    pub spec_bytes: Memo<Digest>,
 }
 
 impl PodDetail {

@@ -299,3 +299,52 @@ fn pods_of_one_revision_share_what_is_equal() {
     // Annotations are not: what an update notes is like no other pod's, and would only fill the interner.
     assert!(!first.annotations.is_same(&second.annotations));
 }
+
+/// A pod that is read again says what it would say if nothing were known of it, and shares with what is known no more than is equal.
+#[test]
+fn a_spec_that_is_the_same_in_the_bytes_is_not_read_again() {
+    let volume = [text(1, "data"), field(2, &field(10, &text(1, "data-web-0")))];
+    let placed = |image: &str| [spec(), field(1, &volume.concat()), text(10, image)].concat();
+    let bytes = |metadata: &[u8], spec: &[u8], status: &[u8]| -> Bytes {
+        [field(1, metadata), field(2, spec), field(3, status)].concat().into()
+    };
+    let orphan = [object_meta("web-0"), number(7, 5)].concat();
+    let bare = text(10, "node-1");
+    let read = |bytes: &Bytes, known: Option<&PodRecord>| {
+        let interner = &mut Interner::new();
+        let object = match known {
+            Some(known) => decode_again(Encoding::Protobuf, bytes, known, interner),
+            None => decode(Resource::Pods, Encoding::Protobuf, bytes, interner),
+        };
+        let Object::Pod(pod) = object.expect("a pod") else {
+            panic!("not a pod");
+        };
+        pod
+    };
+    let first = read(&bytes(&metadata(), &placed("node-1"), &status()), None);
+    for (what, next, is_shared) in [
+        ("nothing", bytes(&metadata(), &placed("node-1"), &status()), true),
+        (
+            "the status",
+            bytes(&metadata(), &placed("node-1"), &text(1, "Failed")),
+            true,
+        ),
+        ("the spec", bytes(&metadata(), &placed("node-2"), &status()), false),
+        (
+            "no owner, but a mark in the spec",
+            bytes(&orphan, &placed("node-1"), &status()),
+            false,
+        ),
+        ("nothing marks it", bytes(&orphan, &bare, &status()), false),
+    ] {
+        let (again, afresh) = (read(&next, Some(&first)), read(&next, None));
+        assert_eq!(again, afresh, "{what}");
+        let spec = |pod: &PodRecord| pod.detail.as_ref().map(|detail| detail.spec.clone());
+        let shares = spec(&first).zip(spec(&again)).is_some_and(|(a, b)| Arc::ptr_eq(&a, &b));
+        assert_eq!(shares, is_shared, "{what}");
+        // What was shared goes on being known.
+        let third = read(&next, Some(&again));
+        assert_eq!(third, afresh, "{what}");
+    }
+    assert!(first.node.is_some() && first.volumes.is_some());
+}
