@@ -75,6 +75,10 @@ impl Memory for Seeking<'_> {
         if found != Found::Unknown {
             return found;
         }
+        // It becomes part of a path, and may be anything that somebody wrote.
+        if !could_be_a_name(namespace) || !could_be_a_name(pod) {
+            return Found::Missing;
+        }
         let asked = Sought {
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),
@@ -89,6 +93,12 @@ impl Memory for Seeking<'_> {
             }
         }
     }
+}
+
+/// Whether there could be an object of this name: it begins with a letter or digit, and neither separates nor climbs nor asks.
+fn could_be_a_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.bytes().next().is_some_and(is_plain) && text.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.'))
 }
 
 /// Asks with this client.
@@ -151,6 +161,30 @@ mod tests {
         assert_eq!(second.named_pod("shop", "web-aaaaa", "u"), Found::Missing);
         assert_eq!(second.named_pod("shop", "web-bbbbb", "u"), Found::Unknown);
         assert_eq!(second.into_sought(), None);
+    }
+
+    /// The manager may read what those who name pods may not: nothing but a name leads to a request.
+    #[test]
+    fn rule_6_what_is_no_name_is_never_asked_for() {
+        for (namespace, pod) in [
+            ("shop", "../secrets/key"),
+            ("shop", "web?watch=1"),
+            ("shop", ".."),
+            ("shop", ""),
+            ("shop", "web%2F..%2Fx"),
+            ("../kube-system", "web-aaaaa"),
+        ] {
+            let seeking = Seeking::new(&Nothing, None);
+            assert_eq!(
+                seeking.named_pod(namespace, pod, "u"),
+                Found::Missing,
+                "{namespace} {pod}"
+            );
+            assert_eq!(seeking.into_sought(), None, "{namespace} {pod}");
+        }
+        let seeking = Seeking::new(&Nothing, None);
+        assert_eq!(seeking.named_pod("shop", "web.a-1", "u"), Found::Unknown);
+        assert!(seeking.into_sought().is_some());
     }
 
     #[test]
