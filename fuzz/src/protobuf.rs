@@ -12,7 +12,7 @@ use crate::{Random, mutate};
 use bytes::Bytes;
 use flotilla_engine::wire::status::Status;
 use flotilla_engine::wire::watch::{Frame, Frames};
-use flotilla_engine::wire::{Encoding, Object, Unreadable, decode, identity, read, split_list};
+use flotilla_engine::wire::{Encoding, Object, Unreadable, decode, decode_again, identity, read, split_list};
 use flotilla_model::{Interner, Resource};
 use serde_json::Value;
 use tree::{Content, Field};
@@ -27,7 +27,8 @@ const BUILT_IN: [(&str, Resource); 5] = [
 ];
 
 /// What comes in JSON.
-const SETS: [(&str, Resource); 2] = [
+const SETS: [(&str, Resource); 3] = [
+    ("clonesets", Resource::CloneSets),
     ("statefulsets", Resource::NativeSets),
     ("advancedstatefulsets", Resource::AdvancedSets),
 ];
@@ -110,6 +111,10 @@ fn one_object(document: &Value, reached: &mut Reached) {
         assert_eq!(outcome(found.as_ref()), outcome(in_json.as_ref()), "as in JSON");
     };
     same(&bare);
+    if let Ok(Object::Pod(known)) = decode(resource, Encoding::Protobuf, &bare, &mut Interner::new()) {
+        let again = decode_again(Encoding::Protobuf, &bare, &known, &mut Interner::new());
+        assert_eq!(outcome(again.as_ref()), outcome(in_json.as_ref()), "read again");
+    }
     same(&tree::write(&tree::shuffled(&fields)).into());
     same(&enveloped(&fields));
     assert_eq!(
@@ -239,6 +244,7 @@ enum Outcome<'a> {
     Revision(&'a flotilla_model::RevisionRecord),
     Set(&'a flotilla_model::SetRecord),
     StorageClass(&'a flotilla_model::StorageClassRecord),
+    Node(&'a flotilla_model::NodeRecord),
     /// Encodings word their complaints differently.
     Unreadable,
 }
@@ -251,6 +257,7 @@ fn outcome<E>(found: Result<&Object, E>) -> Outcome<'_> {
         Ok(Object::Revision(record)) => Outcome::Revision(record),
         Ok(Object::Set(record)) => Outcome::Set(record),
         Ok(Object::StorageClass(record)) => Outcome::StorageClass(record),
+        Ok(Object::Node(record)) => Outcome::Node(record),
         Err(_) => Outcome::Unreadable,
     }
 }
