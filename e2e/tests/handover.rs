@@ -77,8 +77,9 @@ fn main() -> ExitCode {
             restore(&api, recording).await;
         }
         restore(&api, WAITING).await;
+        cluster.start(Component::Kwok).expect("there is a kubelet again");
+        begin(&api).await;
     });
-    cluster.start(Component::Kwok).expect("there is a kubelet again");
     let manager = Manager::alone(&kubeconfig);
     let conclusion = libtest_mimic::run(&arguments, trials(&kubeconfig));
     if conclusion.has_failed() {
@@ -115,6 +116,19 @@ fn node() -> Value {
         },
         "status": {"capacity": room, "allocatable": room},
     })
+}
+
+/// Waits for the node's kubelet, and tells it of each pod: the simulator of kubelets passes over pods of which it learns before it knows
+/// their node.
+async fn begin(api: &Api) {
+    let is_there = |nodes: &Objects| nodes.get(NODE).is_some_and(is_ready);
+    api.until(NODES, SOON, "the node is ready", is_there).await;
+    for recording in RECORDINGS.iter().map(|(recording, _)| *recording).chain([WAITING]) {
+        for pod in api.list(&pods(recording)).await.keys() {
+            let told = json!({"metadata": {"annotations": {"example.com/told": "true"}}});
+            api.patch(&format!("{}/{pod}", pods(recording)), &told).await;
+        }
+    }
 }
 
 fn recorded(recording: &str) -> Value {
