@@ -326,7 +326,10 @@ async fn uninstall(cluster: &Cluster, api: &Api) {
     assert_eq!(api.list(&pods("mine")).await.len(), 2, "the pods go on running");
     assert!(api.get(DEFINITION).await.is_some());
     let left: Vec<Value> = all(api).await.into_iter().map(|o| o["kind"].clone()).collect();
-    assert_eq!(left, ["Namespace", "CustomResourceDefinition", "CustomResourceDefinition"]);
+    assert_eq!(
+        left,
+        ["Namespace", "CustomResourceDefinition", "CustomResourceDefinition"]
+    );
     let rest = flotilla(kubeconfig, &["uninstall", "--yes", "--and-delete-objects"]).done();
     says(
         &rest,
