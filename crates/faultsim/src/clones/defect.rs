@@ -38,11 +38,13 @@ pub enum CloneDefect {
     RestlessStatus,
     /// The set counts as paused for ever.
     NeverUpdates,
+    /// Nothing says what is in the way.
+    SilentWait,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 14] = [
+    pub const ALL: [CloneDefect; 15] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -57,6 +59,7 @@ impl CloneDefect {
         CloneDefect::DeleteForNothing,
         CloneDefect::RestlessStatus,
         CloneDefect::NeverUpdates,
+        CloneDefect::SilentWait,
     ];
 
     /// What the controller sees of the set.
@@ -146,6 +149,7 @@ impl CloneDefect {
                     }
                 }
             }
+            CloneDefect::SilentWait => decision.waits.clear(),
             CloneDefect::DeleteForNothing => delete_for_nothing(decision, reader, set),
             CloneDefect::RestlessStatus => {
                 if let Some(status) = &mut decision.status {
