@@ -185,11 +185,16 @@ impl World {
         let pod = what.split_whitespace().next().filter(|word| word.starts_with("web-"));
         let leader = self.lease_holder();
         let mut managers = self.managers.iter().enumerate().filter(|(manager, state)| {
-            let us = identity(Life { manager: *manager, life: state.life });
+            let us = identity(Life {
+                manager: *manager,
+                life: state.life,
+            });
             leader.as_ref().and_then(Value::as_str) == Some(&us)
         });
         let set = self.cluster.server.get(Resource::CloneSets, &Self::set_key());
-        let is_deleted = set.and_then(|s| s.object.as_ref()).is_some_and(|o| o.meta().deleted.is_some());
+        let is_deleted = set
+            .and_then(|s| s.object.as_ref())
+            .is_some_and(|o| o.meta().deleted.is_some());
         let is_told = is_deleted || managers.any(|(_, state)| state.decisions.say_why(pod));
         require(is_told, "12 every wait is explained", || {
             format!("{what}; nothing has changed for more than a minute, and nothing that is waited for says why")

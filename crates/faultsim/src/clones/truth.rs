@@ -6,8 +6,8 @@
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::{Change, InPlace, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
-use flotilla_model::set::{CloneSpec, UpdateKind};
 use flotilla_engine::wire::Object;
+use flotilla_model::set::{CloneSpec, UpdateKind};
 use flotilla_model::{Command, PodRecord, Resource, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Actor, Entry};
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,9 +127,11 @@ impl Writes {
             format!("{name} is made for somebody else")
         })?;
         let id = pod.label(INSTANCE_ID);
-        require(id.is_some() && name.rsplit_once('-').map(|(_, id)| id) == id, "15.1 id", || {
-            format!("{name} has the id {id:?}")
-        })?;
+        require(
+            id.is_some() && name.rsplit_once('-').map(|(_, id)| id) == id,
+            "15.1 id",
+            || format!("{name} has the id {id:?}"),
+        )?;
         let mut others = scene.pods().filter(|other| other.meta.uid != pod.meta.uid);
         let twin = others.find(|other| other.label(INSTANCE_ID) == id);
         require(twin.is_none(), "15.1 id", || {
@@ -197,7 +199,10 @@ impl Writes {
         let up = count(up.count());
         let keep = (set.spec.replicas - budgets(set, spec).1).max(0);
         require(up >= keep, RULE_KEEP, || {
-            format!("{} is taken down while {up} others may seem available, and {keep} are to stay", pod.name())
+            format!(
+                "{} is taken down while {up} others may seem available, and {keep} are to stay",
+                pod.name()
+            )
         })
     }
 
@@ -230,8 +235,12 @@ impl Writes {
             let revision = pod.revision().map(|revision| set.meta.key.sibling(revision));
             revision.and_then(|key| scene.digest_of(&key)) != Some(set.spec.template_digest)
         };
-        require(is_old(before), "16.3 candidates", || format!("{name} is new, and is marked"))?;
-        let left = self.others(before, set).filter(|known| !known.goes && is_old(&known.pod));
+        require(is_old(before), "16.3 candidates", || {
+            format!("{name} is new, and is marked")
+        })?;
+        let left = self
+            .others(before, set)
+            .filter(|known| !known.goes && is_old(&known.pod));
         let (left, kept) = (count(left.count()), spec.partition.kept_of(set.spec.replicas));
         require(left >= kept, "13.5 partition", || {
             format!("{name} is marked while {left} other old pods may seem to stay, and {kept} are to")
@@ -257,7 +266,12 @@ impl Writes {
             is_gone: false,
             is_uncertain: !by_manager,
         });
-        let whose = |pod: &PodRecord| (pod.meta.controller().map(|o| o.uid.clone()), pod.label("app").map(str::to_owned));
+        let whose = |pod: &PodRecord| {
+            (
+                pod.meta.controller().map(|o| o.uid.clone()),
+                pod.label("app").map(str::to_owned),
+            )
+        };
         let is_moved = before.is_some_and(|before| whose(before) != whose(pod));
         known.is_uncertain |= is_moved;
         if !is_moved {
@@ -300,9 +314,11 @@ impl Writes {
             format!("{name} is deleted while {pod} stays")
         })?;
         let reuses = set.spec.clones.as_deref().is_some_and(|spec| spec.reuses_claims);
-        require(!reuses || self.deleted.contains(&pod), "15.5 claims that are used again", || {
-            format!("{name} is deleted, and no manager has deleted {pod}")
-        })
+        require(
+            !reuses || self.deleted.contains(&pod),
+            "15.5 claims that are used again",
+            || format!("{name} is deleted, and no manager has deleted {pod}"),
+        )
     }
 
     /// A pod that all managers must know of, and that has another revision (rule 21.2).

@@ -1,8 +1,8 @@
 //! Writes, judged by what really is at the moment at which they take effect.
 
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
-use crate::in_place::{Change, InPlace, in_course, unheld};
 use crate::clones::truth::Writes;
+use crate::in_place::{Change, InPlace, in_course, unheld};
 use crate::schedule::Schedule;
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;

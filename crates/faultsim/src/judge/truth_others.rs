@@ -73,7 +73,10 @@ impl Judge {
             "a manager writes more of the set than its status".into()
         })?;
         status_written(before, after)?;
-        let (was, is) = (before.status_text("currentRevision"), after.status_text("currentRevision"));
+        let (was, is) = (
+            before.status_text("currentRevision"),
+            after.status_text("currentRevision"),
+        );
         if was.is_empty() || was == is {
             return Ok(());
         }
