@@ -51,6 +51,18 @@ const STATIC: &[Step] = &[
     ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
 ];
 
+/// Faults from seeds that nobody has chosen.
+const FRESH_SEEDS: &[Step] = &[
+    (
+        "a minute of faults of StatefulSets from fresh seeds",
+        &["--minutes", "1"],
+    ),
+    (
+        "a minute of faults of CloneSets from fresh seeds",
+        &["--kind", "clone", "--minutes", "1"],
+    ),
+];
+
 /// Suites against a real control plane: what each is about, and its name in `e2e/tests`.
 const SUITES: &[(&str, &str)] = &[
     ("behaviour on a real control plane", "behaviour"),
@@ -75,8 +87,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for (name, arguments) in STATIC {
         times.push((*name, timed(name, || cargo_step(arguments))?));
     }
-    let name = "two minutes of faults from fresh seeds";
-    times.push((name, timed(name, || sim::hold(&["--minutes", "2"]))?));
+    for (name, options) in FRESH_SEEDS {
+        times.push((name, timed(name, || sim::hold(options))?));
+    }
     if !args.without_cluster {
         let name = "release build";
         times.push((name, timed(name, build_release)?));

@@ -40,11 +40,15 @@ pub enum CloneDefect {
     NeverUpdates,
     /// Nothing says what is in the way.
     SilentWait,
+    /// Pods are deleted whatever has happened since it was decided.
+    DeleteUntested,
+    /// The claims of a pod are deleted also where the pod could not be.
+    SweepAnyway,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 15] = [
+    pub const ALL: [CloneDefect; 17] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -60,6 +64,8 @@ impl CloneDefect {
         CloneDefect::RestlessStatus,
         CloneDefect::NeverUpdates,
         CloneDefect::SilentWait,
+        CloneDefect::DeleteUntested,
+        CloneDefect::SweepAnyway,
     ];
 
     /// What the controller sees of the set.
@@ -150,6 +156,20 @@ impl CloneDefect {
                 }
             }
             CloneDefect::SilentWait => decision.waits.clear(),
+            CloneDefect::DeleteUntested => {
+                for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+                    if let Command::Delete { resource_version, .. } = &mut scoped.command {
+                        *resource_version = None;
+                    }
+                }
+            }
+            CloneDefect::SweepAnyway => {
+                for stage in decision.stages.iter_mut().filter(|stage| stage.name == "sweep") {
+                    for scoped in &mut stage.commands {
+                        scoped.scope = Scope::Named(scoped.command.key().name.to_string());
+                    }
+                }
+            }
             CloneDefect::DeleteForNothing => delete_for_nothing(decision, reader, set),
             CloneDefect::RestlessStatus => {
                 if let Some(status) = &mut decision.status {

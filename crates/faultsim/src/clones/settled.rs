@@ -124,8 +124,10 @@ fn status(set: &SetRecord, pods: &[&Arc<PodRecord>], new: usize, updated: &Revis
     if set.status_text("updateRevision") != updated.name() {
         return Err("status.updateRevision is not the template's revision".to_owned());
     }
-    if (new == active) != (set.status_text("currentRevision") == updated.name()) {
-        return Err("status.currentRevision is not what pods say".to_owned());
+    // The other way round it may be: after a rollback the current revision is that of the template, and the partition keeps others. That
+    // none is promoted early is judged when the status is written.
+    if new == active && set.status_text("currentRevision") != updated.name() {
+        return Err("status.currentRevision is old although all pods are updated".to_owned());
     }
     Ok(())
 }

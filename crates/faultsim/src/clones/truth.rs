@@ -310,7 +310,7 @@ impl Writes {
         let pod = format!("{}-{id}", set.name());
         let there = scene.pods_of(&set.meta.uid).find(|p| p.name() == pod && is_active(p));
         let is_sure = |p: &&Arc<PodRecord>| self.pods.get(&p.meta.uid).is_some_and(|known| !known.is_uncertain);
-        require(there.filter(is_sure).is_none(), "15.4 claims", || {
+        require(!there.is_some_and(|p| is_sure(&p)), "15.4 claims", || {
             format!("{name} is deleted while {pod} stays")
         })?;
         let reuses = set.spec.clones.as_deref().is_some_and(|spec| spec.reuses_claims);

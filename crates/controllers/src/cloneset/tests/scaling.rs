@@ -341,6 +341,30 @@ fn finished_pods_stay_unless_opted_out_of() {
 }
 
 #[test]
+fn rule_14_1_a_pod_that_has_ended_goes_when_it_was_asked_for() {
+    let ended = || one("web-ended", "n").phase(Phase::Failed);
+    let with = |fixture| {
+        pods(clones(2), "2n")
+            .claim_templates(&["data"])
+            .claim(claim("data-web-ended").of_clone("ended"))
+            .spec("/scaleStrategy/enablePVCReuse", json!(true))
+            .pod(fixture)
+    };
+    let both = ["delete: -Pod web-ended", "sweep: -PersistentVolumeClaim data-web-ended"];
+    let named = with(ended()).spec("/scaleStrategy/podsToDelete", json!(["web-ended"]));
+    assert_eq!(said(&named.decide()), both);
+    let marked = || ended().label(names::SPECIFIED_DELETE_LABEL, "true");
+    assert_eq!(said(&with(marked()).decide()), both);
+    // It serves nobody: no budget holds it.
+    let no_budget = with(marked()).rolling(json!({"maxUnavailable": 0, "maxSurge": 1}));
+    assert_eq!(said(&no_budget.decide()), both);
+    // One that an update makes again hands its claim over where that was asked for.
+    let replaced = marked().annotated(names::REPLACED_BY_UPDATE, "true");
+    let hands_over = with(replaced).annotation(names::KEEP_CLAIMS_ON_RECREATE, "true");
+    assert_eq!(said(&hands_over.decide()), both[..1]);
+}
+
+#[test]
 fn rule_11_who_names_the_set_is_promoted_and_orphans_are_taken_only_on_request() {
     let plain = OwnerRef {
         uid: set_uid("web"),
