@@ -316,7 +316,8 @@ impl Plan<'_> {
                 continue;
             }
             self.pass.delete(&scope, pod, Report::Delete);
-            if was_asked_for {
+            // Without reuse they belong to the pod already, and go with it (rule 15.4).
+            if was_asked_for && view.clones.reuses_claims {
                 self.sweep_after(&scope, pod);
             }
         }

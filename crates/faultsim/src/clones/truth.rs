@@ -105,9 +105,6 @@ impl Writes {
         match step {
             (None, Some(pod)) => self.created(pod, (set, spec), scene),
             (Some(pod), after) => {
-                require(pod.meta.is_controlled_by(&set.meta.uid), "11 ownership", || {
-                    format!("{} is not the set's, and is changed", pod.name())
-                })?;
                 // What is going already stays what it was when it was deleted: its end changes nothing.
                 let is_deletion = !pod.is_terminating() && after.is_none_or(|after| after.is_terminating());
                 match after {
@@ -163,6 +160,9 @@ impl Writes {
             matches!(&c.command, Command::Delete { resource: Resource::Pods, key, uid, .. }
                 if *key == pod.meta.key && *uid == pod.meta.uid)
         });
+        require(pod.meta.is_controlled_by(&set.meta.uid), "11 ownership", || {
+            format!("{name} is not the set's, and is deleted")
+        })?;
         require(asked_for, "14.7 preconditions", || {
             format!("{name} with uid {} is deleted on the evidence of another", pod.meta.uid)
         })?;
@@ -223,6 +223,11 @@ impl Writes {
         let change = Change::of(before, after);
         let is_marked = before.label(SPECIFIED_DELETE).is_none() && after.label(SPECIFIED_DELETE).is_some();
         let name = before.name();
+        // Whom users have set free it may not have seen; what has another owner it never had.
+        let owner = before.meta.controller();
+        require(owner.is_none_or(|o| o.uid == set.meta.uid), "11 ownership", || {
+            format!("{name} is somebody else's, and is changed")
+        })?;
         if change.prepares && !before.is_terminal() {
             self.keeps_available(before, (set, spec), writing, scene.now)?;
         }

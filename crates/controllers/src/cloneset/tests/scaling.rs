@@ -355,6 +355,9 @@ fn rule_14_1_a_pod_that_has_ended_goes_when_it_was_asked_for() {
     assert_eq!(said(&named.decide()), both);
     let marked = || ended().label(names::SPECIFIED_DELETE_LABEL, "true");
     assert_eq!(said(&with(marked()).decide()), both);
+    let without_reuse = with(marked()).spec("/scaleStrategy/enablePVCReuse", json!(false));
+    let owned_by_pod = "claims: ~PersistentVolumeClaim data-web-ended";
+    assert_eq!(said(&without_reuse.decide()), [owned_by_pod, both[0]]);
     // It serves nobody: no budget holds it.
     let no_budget = with(marked()).rolling(json!({"maxUnavailable": 0, "maxSurge": 1}));
     assert_eq!(said(&no_budget.decide()), both);
