@@ -143,6 +143,20 @@ impl CloneDefect {
                     status.desired["currentRevision"] = update;
                 }
             }
+            CloneDefect::SilentWait => decision.waits.clear(),
+            CloneDefect::DeleteForNothing => delete_for_nothing(decision, reader, set),
+            CloneDefect::RestlessStatus => {
+                if let Some(status) = &mut decision.status {
+                    status.desired["passes"] = json!(status.resource_version);
+                }
+            }
+            _ => self.spoil_deletions(decision, set),
+        }
+    }
+
+    /// What it makes of deletions.
+    fn spoil_deletions(self, decision: &mut Decision, set: &SetRecord) {
+        match self {
             CloneDefect::DeleteUnseen => {
                 for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
                     if let Command::Delete {
@@ -155,7 +169,6 @@ impl CloneDefect {
                     }
                 }
             }
-            CloneDefect::SilentWait => decision.waits.clear(),
             CloneDefect::DeleteUntested => {
                 for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
                     if let Command::Delete { resource_version, .. } = &mut scoped.command {
@@ -168,12 +181,6 @@ impl CloneDefect {
                     for scoped in &mut stage.commands {
                         scoped.scope = Scope::Named(scoped.command.key().name.to_string());
                     }
-                }
-            }
-            CloneDefect::DeleteForNothing => delete_for_nothing(decision, reader, set),
-            CloneDefect::RestlessStatus => {
-                if let Some(status) = &mut decision.status {
-                    status.desired["passes"] = json!(status.resource_version);
                 }
             }
             _ => {}
