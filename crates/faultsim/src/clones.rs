@@ -4,8 +4,12 @@
 
 pub mod defect;
 pub(crate) mod settled;
+pub(crate) mod truth;
 pub(crate) mod view;
 
+use crate::event::Life;
+use crate::judge::{Verdict, require};
+use crate::managers::identity;
 use crate::run::World;
 use crate::schedule::{FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
 use fastrand::Rng;
@@ -106,7 +110,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     };
     let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
         let chance = rng.f32();
-        let all = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Webhook);
+        let all = FaultKind::ALL.into_iter().filter(|kind| !kind.is_of_advanced_sets());
         all.filter(|_| rng.f32() < chance).collect()
     } else {
         wanted.faults.clone()
@@ -173,6 +177,28 @@ impl World {
             }
             Act::Pause(paused) => self.edit(Resource::CloneSets, &set, &rolling(json!({"paused": paused}))),
         }
+    }
+
+    /// What is in the way of a CloneSet is told by what its manager waits for, of which `flotilla why` is made: it has no condition for that
+    /// (rule 4).
+    pub(crate) fn explained_by_waits(&self, what: &str) -> Verdict {
+        let pod = what.split_whitespace().next().filter(|word| word.starts_with("web-"));
+        let leader = self.lease_holder();
+        let mut managers = self.managers.iter().enumerate().filter(|(manager, state)| {
+            let us = identity(Life {
+                manager: *manager,
+                life: state.life,
+            });
+            leader.as_ref().and_then(Value::as_str) == Some(&us)
+        });
+        let set = self.cluster.server.get(Resource::CloneSets, &Self::set_key());
+        let is_deleted = set
+            .and_then(|s| s.object.as_ref())
+            .is_some_and(|o| o.meta().deleted.is_some());
+        let is_told = is_deleted || managers.any(|(_, state)| state.decisions.say_why(pod));
+        require(is_told, "12 every wait is explained", || {
+            format!("{what}; nothing has changed for more than a minute, and nothing that is waited for says why")
+        })
     }
 
     /// At the end nothing holds up the update but the partition.

@@ -17,6 +17,7 @@ use flotilla_engine::core::request::Call;
 use flotilla_model::{ObjectKey, SetKind, Timestamp};
 use flotilla_sim::server::Admission;
 use flotilla_sim::{Agenda, Cluster};
+use serde_json::Value;
 use std::time::Duration;
 
 /// When the simulated world begins, in seconds since 1970.
@@ -144,7 +145,7 @@ impl World {
             webhook_away_until_ms: 0,
             admissions: Vec::new(),
             agenda: Agenda::default(),
-            judge: Judge::new(schedule.skews_ms, schedule.set.in_place),
+            judge: Judge::new(schedule),
             stage: Stage::Busy,
             settled_after_ms: 0,
             changed_at_ms: 0,
@@ -403,7 +404,11 @@ impl World {
                 self.fail(Err(Violation::new("10 it converges", what)));
             }
             (Stage::Calm { since_ms }, Err(what)) if self.now_ms > self.changed_at_ms.max(since_ms) + STUCK_MS => {
-                self.fail(settled::explained(&self.cluster.server, self.schedule.set.kind, &what));
+                let verdict = match self.schedule.set.kind {
+                    SetKind::Clone => self.explained_by_waits(&what),
+                    kind => settled::explained(&self.cluster.server, kind, &what),
+                };
+                self.fail(verdict);
                 self.users_help();
             }
             (Stage::Settled { .. }, Err(what)) => {
@@ -446,11 +451,8 @@ impl World {
                 now: moment(self.now_ms),
                 writing: self.writing.as_ref(),
             };
-            // What takes effect is judged by the ordinals of pods, which CloneSets have not: they are judged by what was decided.
-            if self.schedule.set.kind != SetKind::Clone {
-                let verdict = self.judge.note(&entry, &scene);
-                self.fail(verdict);
-            }
+            let verdict = self.judge.note(&entry, &scene);
+            self.fail(verdict);
             for manager in 0..self.managers.len() {
                 self.plan_delivery(manager, resource);
             }
@@ -459,8 +461,7 @@ impl World {
 
     /// A write of a manager is about to be carried out.
     pub(crate) fn judge_write(&mut self, life: Life, call: &Call, basis: Option<&Decided>) {
-        let holder = self.cluster.server.get(flotilla_model::Resource::Leases, &lease_key());
-        let holder = holder.and_then(|s| s.value().pointer("/spec/holderIdentity").cloned());
+        let holder = self.lease_holder();
         let us = identity(life);
         if holder.as_ref().and_then(|h| h.as_str()) != Some(&us) {
             let what = format!(
@@ -473,11 +474,15 @@ impl World {
             let what = format!("no decision asked for this: {}", words::call(call));
             self.fail(Err(Violation::new("one way of data", what)));
         }
-        if let Call::Write(command) = call
-            && self.schedule.set.kind != SetKind::Clone
-        {
-            self.fail(Judge::command(command));
+        if let Call::Write(command) = call {
+            self.fail(Judge::command(command, self.schedule.set.kind));
         }
+    }
+
+    /// Who leads, as the lease says.
+    pub(crate) fn lease_holder(&self) -> Option<Value> {
+        let lease = self.cluster.server.get(flotilla_model::Resource::Leases, &lease_key());
+        lease?.value().pointer("/spec/holderIdentity").cloned()
     }
 
     /// The first violation ends the run.

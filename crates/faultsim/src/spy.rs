@@ -11,6 +11,7 @@ use crate::judge::view::Sight;
 use crate::words;
 use flotilla_model::{
     Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind, SetRecord, Timestamp,
+    Wait,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,6 +36,8 @@ struct Known {
     recent: VecDeque<Arc<Decided>>,
     /// Lines for the trace, each with what the judge says.
     news: Vec<(String, Verdict)>,
+    /// What the last decision waits for.
+    waits: Vec<Wait>,
 }
 
 /// The last decisions of one manager.
@@ -54,6 +57,12 @@ impl Decisions {
         let known = self.lock();
         let asks = |decided: &&Arc<Decided>| decided.decision.commands().any(|c| c.command == *command);
         known.recent.iter().rev().find(asks).cloned()
+    }
+
+    /// Whether the last decision says of a pod, or of anything if none is named, what is in its way.
+    pub(crate) fn say_why(&self, pod: Option<&str>) -> bool {
+        let concerns = |wait: &Wait| !wait.cause.is_intended() && pod.is_none_or(|pod| wait.subject == pod);
+        self.lock().waits.iter().any(concerns)
     }
 
     /// What was decided since this was asked last.
@@ -84,6 +93,7 @@ impl Spy {
             };
             known.news.push((line, verdict));
         }
+        known.waits.clone_from(&decision.waits);
         if decision.stages.is_empty() {
             return;
         }

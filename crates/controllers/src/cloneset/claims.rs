@@ -3,11 +3,12 @@
 use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim;
+use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{canonical, canonical_quantity};
-use flotilla_model::{ClaimRecord, Report, Resource, RevisionRecord, containers_meta};
+use flotilla_model::{ClaimRecord, Report, Resource, RevisionRecord, SetKind, containers_meta};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,6 +60,37 @@ impl Plan<'_> {
         for (scope, command) in commands {
             let name = command.key().name.to_string();
             if !self.pass.is_backing_off(&scope, &name) {
+                self.pass.stages.claims.push(ScopedCommand { scope, command });
+            }
+        }
+    }
+
+    /// Makes claims that a pod which has not started is missing, as those of StatefulSets are made (rule 1.4.3): the pod came after its
+    /// creation had been given up and its claim deleted, or somebody deleted the claim.
+    pub(super) fn restore_claims(&mut self) {
+        let view = self.view;
+        let mut commands = Vec::new();
+        for member in self.members.iter().filter(|m| !m.occupant.doomed) {
+            let pod = member.pod();
+            let label = pod.revision().unwrap_or_default();
+            let own = self
+                .pass
+                .revisions
+                .history
+                .iter()
+                .find(|r| revision::is_named(r, label));
+            let (own, today) = (own.unwrap_or(&self.pass.update), &view.set.spec.claim_templates);
+            let templates = claim::templates_of(SetKind::Clone, today, own, &self.pass.update);
+            let id = pod.label(names::INSTANCE_ID_LABEL).unwrap_or_default();
+            for (template, name) in claim::missing(pod, &templates, |name| view.claim(name).is_some()) {
+                let key = view.set.meta.key.sibling(name);
+                let label = [(names::INSTANCE_ID_LABEL, id)];
+                let command = claim::create(template, key, &view.set.spec.selector, &label, Some(&view.owner));
+                commands.push((member.scope(), pod.name().to_owned(), command));
+            }
+        }
+        for (scope, pod, command) in commands {
+            if !self.pass.is_backing_off(&scope, &pod) {
                 self.pass.stages.claims.push(ScopedCommand { scope, command });
             }
         }

@@ -14,7 +14,7 @@ use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::decision::{Body, Command, PodDraft, Report, Scope, ScopedCommand};
 use flotilla_model::set::{Area, ClaimTemplate, PodUpdatePolicy};
-use flotilla_model::{Resource, RevisionRecord, SetKind, WaitCause};
+use flotilla_model::{PodRecord, Resource, RevisionRecord, SetKind, WaitCause};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -297,29 +297,39 @@ impl Plan<'_> {
         let deleted = self.pass.stages.delete.len();
         self.pass.take_away(&scope, &pod, only_as_seen, Report::Delete);
         self.has_scaled |= self.pass.stages.all().count() > issued;
-        let annotations = pod.detail.as_ref().map(|d| &d.annotations);
-        let is_replaced = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
-        let hands_over = is_replaced && self.view.clones.switches.keep_claims_on_recreate;
-        if self.pass.stages.delete.len() > deleted
-            && !hands_over
-            && let Some(id) = pod.label(names::INSTANCE_ID_LABEL)
-        {
-            self.sweep(&scope, id);
+        if self.pass.stages.delete.len() > deleted {
+            self.sweep_after(&scope, &pod);
         }
         true
     }
 
-    /// Pods that have ended, where that was opted in to, as soon as there are enough others.
+    /// Pods that have ended: those that were asked for (rule 14.1), which cost no budget, and all of them where that was opted in to, as soon
+    /// as there are enough others.
     fn delete_finished(&mut self) {
-        if !self.view.clones.switches.delete_finished || count(self.members.len()) < self.asked.replicas {
-            return;
-        }
-        let view = self.view;
+        let (view, wanted) = (self.view, self.asked.replicas);
+        let takes_all = view.clones.switches.delete_finished && count(self.members.len()) >= wanted;
         for pod in view.pods.iter().filter(|p| p.is_terminal() && !p.is_terminating()) {
+            let is_named = view.clones.pods_to_delete.iter().any(|name| *name == *pod.name());
+            let was_asked_for = is_named || pod.label(names::SPECIFIED_DELETE_LABEL).is_some();
             let scope = Scope::Named(pod.name().to_owned());
-            if !self.pass.is_backing_off(&scope, pod.name()) {
-                self.pass.delete(&scope, pod, Report::Delete);
+            if !(takes_all || was_asked_for) || self.pass.is_backing_off(&scope, pod.name()) {
+                continue;
             }
+            self.pass.delete(&scope, pod, Report::Delete);
+            // Without reuse they belong to the pod already, and go with it (rule 15.4).
+            if was_asked_for && view.clones.reuses_claims {
+                self.sweep_after(&scope, pod);
+            }
+        }
+    }
+
+    /// The claims of a pod go with it, unless it hands them over to its replacement (rules 14.7 and 15.5).
+    fn sweep_after(&mut self, scope: &Scope, pod: &PodRecord) {
+        let annotations = pod.detail.as_ref().map(|d| &d.annotations);
+        let is_replaced = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
+        let hands_over = is_replaced && self.view.clones.switches.keep_claims_on_recreate;
+        if let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|_| !hands_over) {
+            self.sweep(scope, id);
         }
     }
 }

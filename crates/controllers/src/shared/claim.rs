@@ -1,9 +1,10 @@
 //! Claims of pods: what they are named, what they are made of, who owns them (rule 1.4).
 
 use flotilla_model::decision::{Body, PatchKind};
+use flotilla_model::records::Phase;
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::{
-    ClaimRecord, Command, ObjectKey, OwnerRef, Report, Resource, RevisionRecord, Selector, SetKind, Uid,
+    ClaimRecord, Command, ObjectKey, OwnerRef, PodRecord, Report, Resource, RevisionRecord, Selector, SetKind, Uid,
 };
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -47,6 +48,20 @@ pub fn create(
         guard: None,
         report: Report::Create,
     }
+}
+
+/// Of `templates`, those whose claims a pod that has not started mounts and that are not there, with the names of these (rule 1.4.3).
+pub fn missing<'t>(
+    pod: &PodRecord,
+    templates: &'t [ClaimTemplate],
+    is_there: impl Fn(&str) -> bool,
+) -> Vec<(&'t ClaimTemplate, String)> {
+    if pod.phase != Phase::Pending || pod.is_terminating() {
+        return Vec::new();
+    }
+    let named = templates.iter().map(|t| (t, claim_name(t, pod.name())));
+    let missing = named.filter(|(t, claim)| pod.mounts(&t.name, claim) && !is_there(claim));
+    missing.collect()
 }
 
 /// The claim templates that pods of a revision use. Of an old revision: our record of its time, or else those of today's that its

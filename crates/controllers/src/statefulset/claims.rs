@@ -59,22 +59,11 @@ impl Plan<'_> {
     pub(super) fn missing_claims(&self, pod: &PodRecord) -> Vec<Command> {
         let view = self.view;
         let spec = &view.set.spec;
-        let mounted = spec
-            .claim_templates
-            .iter()
-            .filter(|t| pod.mounts(&t.name, &claim::claim_name(t, pod.name())));
-        let missing = mounted.filter(|t| view.claim(&claim::claim_name(t, pod.name())).is_none());
+        let missing = claim::missing(pod, &spec.claim_templates, |name| view.claim(name).is_some());
         let owner = spec.retention.delete_with_set.then_some(&view.owner);
         missing
-            .map(|t| {
-                claim::create(
-                    t,
-                    self.key(&claim::claim_name(t, pod.name())),
-                    &spec.selector,
-                    &[],
-                    owner,
-                )
-            })
+            .into_iter()
+            .map(|(t, name)| claim::create(t, self.key(&name), &spec.selector, &[], owner))
             .collect()
     }
 

@@ -368,13 +368,8 @@ impl Plan<'_> {
         let Some(occupant) = &slot.occupant else { return };
         let (pod, ordinal) = (occupant.pod.clone(), slot.ordinal);
         let scope = Scope::Slot(ordinal);
-        if pod.phase == flotilla_model::records::Phase::Pending && !pod.is_terminating() {
-            let commands = self.missing_claims(&pod);
-            let commands = if commands.is_empty() || self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
-                Vec::new()
-            } else {
-                commands
-            };
+        let commands = self.missing_claims(&pod);
+        if !commands.is_empty() && !self.pass.is_backing_off(&scope, pod.name()) {
             self.pass
                 .stages
                 .claims

@@ -38,11 +38,17 @@ pub enum CloneDefect {
     RestlessStatus,
     /// The set counts as paused for ever.
     NeverUpdates,
+    /// Nothing says what is in the way.
+    SilentWait,
+    /// Pods are deleted whatever has happened since it was decided.
+    DeleteUntested,
+    /// The claims of a pod are deleted also where the pod could not be.
+    SweepAnyway,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 14] = [
+    pub const ALL: [CloneDefect; 17] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -57,6 +63,9 @@ impl CloneDefect {
         CloneDefect::DeleteForNothing,
         CloneDefect::RestlessStatus,
         CloneDefect::NeverUpdates,
+        CloneDefect::SilentWait,
+        CloneDefect::DeleteUntested,
+        CloneDefect::SweepAnyway,
     ];
 
     /// What the controller sees of the set.
@@ -134,6 +143,20 @@ impl CloneDefect {
                     status.desired["currentRevision"] = update;
                 }
             }
+            CloneDefect::SilentWait => decision.waits.clear(),
+            CloneDefect::DeleteForNothing => delete_for_nothing(decision, reader, set),
+            CloneDefect::RestlessStatus => {
+                if let Some(status) = &mut decision.status {
+                    status.desired["passes"] = json!(status.resource_version);
+                }
+            }
+            _ => self.spoil_deletions(decision, set),
+        }
+    }
+
+    /// What it makes of deletions.
+    fn spoil_deletions(self, decision: &mut Decision, set: &SetRecord) {
+        match self {
             CloneDefect::DeleteUnseen => {
                 for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
                     if let Command::Delete {
@@ -146,10 +169,18 @@ impl CloneDefect {
                     }
                 }
             }
-            CloneDefect::DeleteForNothing => delete_for_nothing(decision, reader, set),
-            CloneDefect::RestlessStatus => {
-                if let Some(status) = &mut decision.status {
-                    status.desired["passes"] = json!(status.resource_version);
+            CloneDefect::DeleteUntested => {
+                for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+                    if let Command::Delete { resource_version, .. } = &mut scoped.command {
+                        *resource_version = None;
+                    }
+                }
+            }
+            CloneDefect::SweepAnyway => {
+                for stage in decision.stages.iter_mut().filter(|stage| stage.name == "sweep") {
+                    for scoped in &mut stage.commands {
+                        scoped.scope = Scope::Named(scoped.command.key().name.to_string());
+                    }
                 }
             }
             _ => {}

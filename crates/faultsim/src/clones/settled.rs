@@ -31,7 +31,7 @@ pub(crate) fn look(
         })
         .collect();
     let updated = revision(server, set)?;
-    let new = members(set, &pods, &updated, now)?;
+    let new = members(server, set, &pods, &updated, now)?;
     status(set, &pods, new, &updated)?;
     conditions(set)?;
     claims(server, set, &pods)
@@ -59,6 +59,7 @@ fn revision(server: &Server, set: &SetRecord) -> Result<Arc<RevisionRecord>, Str
 /// As many pods as asked for, all available, no more old ones than the partition keeps, none asked to be deleted. How many
 /// are new.
 fn members(
+    server: &Server,
     set: &SetRecord,
     pods: &[&Arc<PodRecord>],
     updated: &RevisionRecord,
@@ -82,7 +83,13 @@ fn members(
         }
     }
     let clones = set.spec.clones.as_deref().ok_or("it is no CloneSet")?;
-    if let Some(name) = clones.pods_to_delete.first() {
+    // One that somebody else has stays, as long as there is a pod of that name (rule 10.9).
+    let is_foreign = |name: &String| {
+        let pod = server.get(Resource::Pods, &set.meta.key.sibling(name.as_str()));
+        let meta = pod.and_then(|s| s.object.as_ref()).map(Object::meta);
+        meta.is_some_and(|meta| !meta.is_controlled_by(&set.meta.uid))
+    };
+    if let Some(name) = clones.pods_to_delete.iter().find(|name| !is_foreign(name)) {
         return Err(format!("{name} is still named in podsToDelete"));
     }
     let new = active
@@ -117,8 +124,10 @@ fn status(set: &SetRecord, pods: &[&Arc<PodRecord>], new: usize, updated: &Revis
     if set.status_text("updateRevision") != updated.name() {
         return Err("status.updateRevision is not the template's revision".to_owned());
     }
-    if (new == active) != (set.status_text("currentRevision") == updated.name()) {
-        return Err("status.currentRevision is not what pods say".to_owned());
+    // The other way round it may be: after a rollback the current revision is that of the template, and the partition keeps others. That
+    // none is promoted early is judged when the status is written.
+    if new == active && set.status_text("currentRevision") != updated.name() {
+        return Err("status.currentRevision is old although all pods are updated".to_owned());
     }
     Ok(())
 }
@@ -132,7 +141,11 @@ fn claims(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Result<
         Some(Object::Claim(claim)) => Some(claim),
         _ => None,
     });
-    let names: BTreeSet<String> = pods.iter().map(|pod| format!("data-{}", pod.name())).collect();
+    // Also pods that were let go: their claims stay (rule 11).
+    let known = server
+        .all(Resource::Pods)
+        .filter_map(|s| s.object.as_ref().map(Object::meta));
+    let names: BTreeSet<String> = known.map(|meta| format!("data-{}", meta.key.name)).collect();
     let own: Vec<&Arc<ClaimRecord>> = all.filter(|c| c.meta.is_controlled_by(&set.meta.uid)).collect();
     let has = |name: &String| own.iter().any(|claim| claim.meta.key.name.as_str() == name.as_str());
     let active = pods

@@ -1,13 +1,15 @@
 //! Writes, judged by what really is at the moment at which they take effect.
 
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
+use crate::clones::truth::Writes;
 use crate::in_place::{Change, InPlace, in_course, unheld};
+use crate::schedule::Schedule;
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
-use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp, Uid};
+use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Entry, Server, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,9 +38,12 @@ impl Scene<'_> {
         pod_of(self.server.get(Resource::Pods, key))
     }
 
-    pub(super) fn pods_of(&self, owner: &Uid) -> impl Iterator<Item = &Arc<PodRecord>> {
-        let pods = self.server.all(Resource::Pods).filter_map(|s| pod_of(Some(s)));
-        pods.filter(move |pod| pod.meta.is_controlled_by(owner))
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
+        self.server.all(Resource::Pods).filter_map(|s| pod_of(Some(s)))
+    }
+
+    pub(crate) fn pods_of(&self, owner: &Uid) -> impl Iterator<Item = &Arc<PodRecord>> {
+        self.pods().filter(move |pod| pod.meta.is_controlled_by(owner))
     }
 
     pub(super) fn revisions_of(&self, owner: &Uid) -> impl Iterator<Item = &Arc<RevisionRecord>> {
@@ -49,7 +54,7 @@ impl Scene<'_> {
         all.filter(move |revision| revision.meta.is_controlled_by(owner))
     }
 
-    fn digest_of(&self, key: &ObjectKey) -> Option<Digest> {
+    pub(crate) fn digest_of(&self, key: &ObjectKey) -> Option<Digest> {
         revision_of(self.server.get(Resource::Revisions, key)).map(|r| r.digest)
     }
 }
@@ -100,21 +105,26 @@ pub(crate) struct Judge {
     apart: Duration,
     /// Pods whose images a manager has changed, with the generation of the set that was seen.
     changed: BTreeSet<(Uid, Uid, i64)>,
+    /// Of CloneSets: what was done to their pods.
+    pub(super) clones: Option<Writes>,
 }
 
 impl Judge {
-    pub(crate) fn new(skews_ms: [i64; 2], in_place: Option<InPlace>) -> Self {
-        let [one, other] = skews_ms;
+    pub(crate) fn new(schedule: &Schedule) -> Self {
+        let [one, other] = schedule.skews_ms;
+        let in_place = schedule.set.in_place;
+        let ahead = Duration::from_millis(u64::try_from(one.max(other)).unwrap_or(0));
         Judge {
             in_place,
             apart: Duration::from_millis(one.abs_diff(other)),
-            ahead: Duration::from_millis(u64::try_from(one.max(other)).unwrap_or(0)),
+            ahead,
+            clones: (schedule.set.kind == SetKind::Clone).then(|| Writes::new(ahead, in_place)),
             ..Judge::default()
         }
     }
 
     /// Judges a command that is about to be carried out by what it names, whether it takes effect or not.
-    pub(crate) fn command(command: &Command) -> Verdict {
+    pub(crate) fn command(command: &Command, kind: SetKind) -> Verdict {
         let deletes_claim = matches!(
             command,
             Command::Delete {
@@ -122,7 +132,7 @@ impl Judge {
                 ..
             }
         );
-        require(!deletes_claim, "6 claims", || {
+        require(kind == SetKind::Clone || !deletes_claim, "6 claims", || {
             format!("a manager deletes claim {}", command.key().name)
         })
     }
@@ -151,6 +161,9 @@ impl Judge {
         if let (Some(writing), Some(before), Some(after)) = (scene.writing, before, after) {
             // Also what comes late: its preconditions have to see to it.
             in_course(self.in_place, (before, after), writing.decided.now, self.apart)?;
+        }
+        if let Some(clones) = &mut self.clones {
+            return clones.pod_changed(entry.actor, (before, after), self.set.as_deref(), scene);
         }
         let writing = scene.writing.filter(|w| !w.is_late);
         if let Some(writing) = writing {

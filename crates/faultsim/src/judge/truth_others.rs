@@ -25,6 +25,9 @@ impl Judge {
     }
 
     pub(super) fn claim_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
+        if let Some(clones) = &self.clones {
+            return clones.claim_changed(entry, scene);
+        }
         let Some(after) = &entry.after else {
             self.claims_removed.insert(entry.key.clone());
             return Ok(());
@@ -65,10 +68,26 @@ impl Judge {
         let (Actor::Manager(_), Some(before), Some(after)) = (entry.actor, before, after) else {
             return Ok(());
         };
-        require(entry.verb == "status", "narrow writes", || {
+        let is_narrow = entry.verb == "status" || self.clones.is_some() && forgets_names_only(before, after);
+        require(is_narrow, "narrow writes", || {
             "a manager writes more of the set than its status".into()
         })?;
-        status_written(before, after, scene)
+        status_written(before, after)?;
+        let (was, is) = (
+            before.status_text("currentRevision"),
+            after.status_text("currentRevision"),
+        );
+        if was.is_empty() || was == is {
+            return Ok(());
+        }
+        let other = match &self.clones {
+            Some(clones) => clones.another_revision(after, scene, is),
+            None => another_revision(after, scene, is),
+        };
+        require(other.is_none(), "3.10 completion", || {
+            let other = other.as_deref().unwrap_or_default();
+            format!("{is} becomes the current revision while {other} has another")
+        })
     }
 }
 
@@ -151,8 +170,23 @@ fn dropped_revision(old: &RevisionRecord, writing: &Writing, scene: &Scene<'_>) 
     })
 }
 
-/// The status is of the generation at which the set is, and promotes a revision only once all pods have it (rules 1.6 and 3.10).
-fn status_written(before: &SetRecord, after: &SetRecord, scene: &Scene<'_>) -> Verdict {
+/// Whether nothing but names of pods to delete went, and only such under which there is none (rule 10.9).
+fn forgets_names_only(before: &SetRecord, after: &SetRecord) -> bool {
+    let without_names = |set: &SetRecord| {
+        let mut spec = (*set.spec).clone();
+        let mut clones = spec.clones.take()?;
+        let names = std::mem::take(&mut clones.pods_to_delete);
+        Some((spec, clones, names))
+    };
+    let (Some((was, clones_was, before)), Some((is, clones_is, after))) = (without_names(before), without_names(after))
+    else {
+        return false;
+    };
+    was == is && clones_was == clones_is && after.iter().all(|name| before.contains(name))
+}
+
+/// The status is of the generation at which the set is (rule 1.6).
+fn status_written(before: &SetRecord, after: &SetRecord) -> Verdict {
     let generation = |set: &SetRecord| set.status.get("observedGeneration").and_then(serde_json::Value::as_i64);
     let (was, is) = (generation(before).unwrap_or(0), generation(after).unwrap_or(0));
     let fits = is == after.generation || is == was;
@@ -161,23 +195,15 @@ fn status_written(before: &SetRecord, after: &SetRecord, scene: &Scene<'_>) -> V
             "the status of generation {} says {is}, and said {was}",
             after.generation
         )
-    })?;
-    let (was, is) = (
-        before.status_text("currentRevision"),
-        after.status_text("currentRevision"),
-    );
-    if was.is_empty() || was == is {
-        return Ok(());
-    }
-    let is_wanted = |name: &str| ordinal_in(name, after.name()).is_some_and(|o| place_of(o, after).is_some());
-    let mut wanted = scene
-        .pods_of(&after.meta.uid)
-        .filter(|p| is_wanted(p.name()) && !p.is_terminating());
-    let other = wanted.find(|pod| pod.revision() != Some(is));
-    require(other.is_none(), "3.10 completion", || {
-        format!(
-            "{is} becomes the current revision while {} has another",
-            other.map_or("", |p| p.name())
-        )
     })
+}
+
+/// A wanted pod that has another revision: it is promoted only once all have it (rule 3.10).
+fn another_revision(set: &SetRecord, scene: &Scene<'_>, revision: &str) -> Option<String> {
+    let is_wanted = |name: &str| ordinal_in(name, set.name()).is_some_and(|o| place_of(o, set).is_some());
+    let mut wanted = scene
+        .pods_of(&set.meta.uid)
+        .filter(|p| is_wanted(p.name()) && !p.is_terminating());
+    let other = wanted.find(|pod| pod.revision() != Some(revision));
+    other.map(|pod| pod.name().to_owned())
 }

@@ -204,6 +204,32 @@ fn rule_15_4_without_reuse_claims_go_with_their_pods() {
 }
 
 #[test]
+fn rule_1_4_3_a_pod_that_has_not_started_gets_the_claim_that_it_lacks() {
+    let came_late = |phase| {
+        clones(1)
+            .claim_templates(&["data"])
+            .pod(one(&name(0), "nx").phase(phase).mounts(&["data"]))
+    };
+    let cluster = came_late(Phase::Pending);
+    let decision = cluster.decide();
+    assert_eq!(said(&decision), ["claims: +PersistentVolumeClaim data-web-b0000"]);
+    let Some(Command::Create { body, .. }) = decision.commands().next().map(|c| &c.command) else {
+        panic!("{decision:?}");
+    };
+    let made = body.render();
+    assert_eq!(made["metadata"]["labels"][names::INSTANCE_ID_LABEL], "b0000");
+    assert_eq!(made["metadata"]["ownerReferences"][0]["kind"], "CloneSet");
+    // What runs has its volume; a claim that is there is enough, and one that is going is waited for.
+    let quiet = |cluster: Cluster| assert_eq!(said(&cluster.decide()), [] as [&str; 0]);
+    quiet(came_late(Phase::Running));
+    quiet(came_late(Phase::Pending).claim(claim("data-web-b0000").of_clone("b0000")));
+    quiet(came_late(Phase::Pending).claim(claim("data-web-b0000").of_clone("b0000").terminating()));
+    // A pod that goes needs none.
+    let goes = said(&came_late(Phase::Pending).spec("/replicas", json!(0)).decide());
+    assert_eq!(goes, ["delete: -Pod web-b0000"]);
+}
+
+#[test]
 fn rules_14_7_and_15_5_claims_go_with_the_pod_unless_it_hands_them_over() {
     let cluster = clones(0)
         .claim_templates(&["data"])
@@ -312,6 +338,33 @@ fn finished_pods_stay_unless_opted_out_of() {
         .pod(ended())
         .annotation(names::FINISHED_PODS, "delete");
     assert_eq!(deleted(&too_few.decide()), [] as [String; 0]);
+}
+
+#[test]
+fn rule_14_1_a_pod_that_has_ended_goes_when_it_was_asked_for() {
+    let ended = || one("web-ended", "n").phase(Phase::Failed);
+    let with = |fixture| {
+        pods(clones(2), "2n")
+            .claim_templates(&["data"])
+            .claim(claim("data-web-ended").of_clone("ended"))
+            .spec("/scaleStrategy/enablePVCReuse", json!(true))
+            .pod(fixture)
+    };
+    let both = ["delete: -Pod web-ended", "sweep: -PersistentVolumeClaim data-web-ended"];
+    let named = with(ended()).spec("/scaleStrategy/podsToDelete", json!(["web-ended"]));
+    assert_eq!(said(&named.decide()), both);
+    let marked = || ended().label(names::SPECIFIED_DELETE_LABEL, "true");
+    assert_eq!(said(&with(marked()).decide()), both);
+    let without_reuse = with(marked()).spec("/scaleStrategy/enablePVCReuse", json!(false));
+    let owned_by_pod = "claims: ~PersistentVolumeClaim data-web-ended";
+    assert_eq!(said(&without_reuse.decide()), [owned_by_pod, both[0]]);
+    // It serves nobody: no budget holds it.
+    let no_budget = with(marked()).rolling(json!({"maxUnavailable": 0, "maxSurge": 1}));
+    assert_eq!(said(&no_budget.decide()), both);
+    // One that an update makes again hands its claim over where that was asked for.
+    let replaced = marked().annotated(names::REPLACED_BY_UPDATE, "true");
+    let hands_over = with(replaced).annotation(names::KEEP_CLAIMS_ON_RECREATE, "true");
+    assert_eq!(said(&hands_over.decide()), both[..1]);
 }
 
 #[test]

@@ -1,0 +1,338 @@
+//! Writes to pods and claims of CloneSets, judged by what really is when they take effect (rules 13.12, 14 and 15).
+//!
+//! As with StatefulSets, a manager answers for what managers have done, and for what the preconditions of its writes make certain. What
+//! users and nodes do it may not have seen, however long ago that was: a pod that they took away may still seem to be there.
+
+use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
+use crate::in_place::{Change, InPlace, unheld};
+use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
+use flotilla_engine::wire::Object;
+use flotilla_model::set::{CloneSpec, UpdateKind};
+use flotilla_model::{Command, PodRecord, Resource, SetRecord, Timestamp, Uid};
+use flotilla_sim::server::{Actor, Entry};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+const RULE_OVER: &str = "13.12 never more than replicas and surge";
+const RULE_KEEP: &str = "13.12 keeps pods available";
+const INSTANCE_ID: &str = "apps.kruise.io/cloneset-instance-id";
+
+/// What is known of a pod for as long as a cache may show it.
+#[derive(Debug)]
+struct Known {
+    /// As it was last.
+    pod: Arc<PodRecord>,
+    /// From when on a cache can show it as available, unless a manager has taken it down since.
+    seems_up: Option<Timestamp>,
+    /// A manager has asked for its deletion, or begun it.
+    goes: bool,
+    /// A manager has begun its deletion.
+    is_gone: bool,
+    /// Users had a hand in whose it is, or its creation came late: a cache may not show it as one of the set.
+    is_uncertain: bool,
+}
+
+/// What managers have done to pods of CloneSets, and so must know.
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    /// How far the fastest clock of a manager is ahead.
+    ahead: Duration,
+    /// How pods are updated in place, and what holds them.
+    in_place: Option<InPlace>,
+    pods: BTreeMap<Uid, Known>,
+    /// Names of pods that managers have deleted.
+    deleted: BTreeSet<String>,
+}
+
+/// A pod before and after a change.
+pub(crate) type Step<'a> = (Option<&'a Arc<PodRecord>>, Option<&'a Arc<PodRecord>>);
+
+fn count(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+fn is_active(pod: &PodRecord) -> bool {
+    !pod.is_terminal() && !pod.is_terminating()
+}
+
+/// Surge and what may be unavailable (rule 13.2).
+fn budgets(set: &SetRecord, spec: &CloneSpec) -> (i32, i32) {
+    let replicas = set.spec.replicas;
+    let is_paused = set.spec.is_paused();
+    match spec.max_surge.ceil_of(replicas) {
+        surge if surge > 0 && !is_paused => (surge, spec.max_unavailable.floor_of(replicas)),
+        _ => (0, spec.max_unavailable.ceil_of(replicas)),
+    }
+}
+
+impl Writes {
+    pub(crate) fn new(ahead: Duration, in_place: Option<InPlace>) -> Self {
+        Writes {
+            ahead,
+            in_place,
+            ..Writes::default()
+        }
+    }
+
+    /// Takes notice of a change of a pod, and judges it if a manager made it. `set`: as it was last.
+    pub(crate) fn pod_changed(
+        &mut self,
+        actor: Actor,
+        step: Step<'_>,
+        set: Option<&SetRecord>,
+        scene: &Scene<'_>,
+    ) -> Verdict {
+        if let (Some(before), Some(set)) = (step.0, set) {
+            self.see_up(before, set);
+        }
+        // Nodes answer a write in the same moment.
+        let by_manager = matches!(actor, Actor::Manager(_));
+        let writing = scene.writing.filter(|writing| by_manager && !writing.is_late);
+        let verdict = match writing {
+            Some(writing) => self.judge(step, writing, scene),
+            None => Ok(()),
+        };
+        self.learn(step, writing.is_some());
+        verdict
+    }
+
+    fn judge(&self, step: Step<'_>, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+        let set = &writing.decided.set;
+        let Some(spec) = set.spec.clones.as_deref() else {
+            return Ok(());
+        };
+        match step {
+            (None, Some(pod)) => self.created(pod, (set, spec), scene),
+            (Some(pod), after) => {
+                // What is going already stays what it was when it was deleted: its end changes nothing.
+                let is_deletion = !pod.is_terminating() && after.is_none_or(|after| after.is_terminating());
+                match after {
+                    _ if is_deletion => self.deleted(pod, (set, spec), writing, scene),
+                    Some(after) => self.patched((pod, after), (set, spec), writing, scene),
+                    None => Ok(()),
+                }
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Rules 13.12 and 15.1: not too many, and an id of its own.
+    fn created(&self, pod: &PodRecord, (set, spec): (&SetRecord, &CloneSpec), scene: &Scene<'_>) -> Verdict {
+        let name = pod.name();
+        require(pod.meta.is_controlled_by(&set.meta.uid), "11 ownership", || {
+            format!("{name} is made for somebody else")
+        })?;
+        let id = pod.label(INSTANCE_ID);
+        require(
+            id.is_some() && name.rsplit_once('-').map(|(_, id)| id) == id,
+            "15.1 id",
+            || format!("{name} has the id {id:?}"),
+        )?;
+        let mut others = scene.pods().filter(|other| other.meta.uid != pod.meta.uid);
+        let twin = others.find(|other| other.label(INSTANCE_ID) == id);
+        require(twin.is_none(), "15.1 id", || {
+            format!("{name} has the id of {}", twin.map_or("", |p| p.name()))
+        })?;
+        let counts = |other: &&Arc<PodRecord>| {
+            let is_sure = other.meta.uid == pod.meta.uid
+                || self.pods.get(&other.meta.uid).is_some_and(|known| !known.is_uncertain);
+            let is_leaving = other.label(LIFECYCLE_STATE) == Some("PreparingDelete");
+            is_sure && is_active(other) && !(spec.excludes_preparing_delete && is_leaving)
+        };
+        let there = count(scene.pods_of(&set.meta.uid).filter(counts).count());
+        let most = set.spec.replicas + budgets(set, spec).0;
+        require(there <= most, RULE_OVER, || {
+            format!("with {name} there are {there} pods, and {most} are the most")
+        })
+    }
+
+    /// Rules 13.10, 14.5 to 14.7: for a reason, once its hook lets it go, and no more than the budget allows.
+    fn deleted(
+        &self,
+        pod: &PodRecord,
+        (set, spec): (&SetRecord, &CloneSpec),
+        writing: &Writing,
+        scene: &Scene<'_>,
+    ) -> Verdict {
+        let name = pod.name();
+        let asked_for = writing.decided.decision.commands().any(|c| {
+            matches!(&c.command, Command::Delete { resource: Resource::Pods, key, uid, .. }
+                if *key == pod.meta.key && *uid == pod.meta.uid)
+        });
+        require(pod.meta.is_controlled_by(&set.meta.uid), "11 ownership", || {
+            format!("{name} is not the set's, and is deleted")
+        })?;
+        require(asked_for, "14.7 preconditions", || {
+            format!("{name} with uid {} is deleted on the evidence of another", pod.meta.uid)
+        })?;
+        if pod.is_terminal() {
+            return Ok(());
+        }
+        unheld(self.in_place, pod, true)?;
+        let is_wished = pod.label(SPECIFIED_DELETE).is_some()
+            || pod.label(LIFECYCLE_STATE) == Some("PreparingDelete")
+            || spec.pods_to_delete.iter().any(|named| *named == *name);
+        let staying = count(self.others(pod, set).filter(|known| !known.goes).count());
+        let replicas = set.spec.replicas;
+        require(is_wished || staying >= replicas, "14.5 deletes for a reason", || {
+            format!("{name} is deleted, which nobody asked for; {staying} others may seem to stay, of {replicas}")
+        })?;
+        self.keeps_available(pod, (set, spec), writing, scene.now)
+    }
+
+    /// Whoever is available goes only where as many others as have to be may seem available (rule 13.12).
+    fn keeps_available(
+        &self,
+        pod: &PodRecord,
+        (set, spec): (&SetRecord, &CloneSpec),
+        writing: &Writing,
+        now: Timestamp,
+    ) -> Verdict {
+        if !is_available(pod, set, writing.decided.now) {
+            return Ok(());
+        }
+        let up = self.others(pod, set).filter(|known| {
+            let from = [known.seems_up, available_from(&known.pod, set)];
+            !known.is_gone && from.into_iter().flatten().any(|from| now + self.ahead >= from)
+        });
+        let up = count(up.count());
+        let keep = (set.spec.replicas - budgets(set, spec).1).max(0);
+        require(up >= keep, RULE_KEEP, || {
+            format!(
+                "{} is taken down while {up} others may seem available, and {keep} are to stay",
+                pod.name()
+            )
+        })
+    }
+
+    fn others(&self, pod: &PodRecord, set: &SetRecord) -> impl Iterator<Item = &Known> {
+        let (pod, set) = (pod.meta.uid.clone(), set.meta.uid.clone());
+        let of_set = move |known: &&Known| known.pod.meta.uid != pod && known.pod.meta.is_controlled_by(&set);
+        self.pods.values().filter(of_set)
+    }
+
+    /// Rules 13.5 and 16.5: a pod that an update is to make again is old, and the partition keeps others.
+    fn patched(
+        &self,
+        (before, after): (&PodRecord, &PodRecord),
+        (set, spec): (&SetRecord, &CloneSpec),
+        writing: &Writing,
+        scene: &Scene<'_>,
+    ) -> Verdict {
+        let change = Change::of(before, after);
+        let is_marked = before.label(SPECIFIED_DELETE).is_none() && after.label(SPECIFIED_DELETE).is_some();
+        let name = before.name();
+        // Whom users have set free it may not have seen; what has another owner it never had.
+        let owner = before.meta.controller();
+        require(owner.is_none_or(|o| o.uid == set.meta.uid), "11 ownership", || {
+            format!("{name} is somebody else's, and is changed")
+        })?;
+        if change.prepares && !before.is_terminal() {
+            self.keeps_available(before, (set, spec), writing, scene.now)?;
+        }
+        if !is_marked {
+            return Ok(());
+        }
+        let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
+        require(!rests, "16.2 paused or OnDelete", || format!("{name} is marked"))?;
+        let is_old = |pod: &PodRecord| {
+            let revision = pod.revision().map(|revision| set.meta.key.sibling(revision));
+            revision.and_then(|key| scene.digest_of(&key)) != Some(set.spec.template_digest)
+        };
+        require(is_old(before), "16.3 candidates", || {
+            format!("{name} is new, and is marked")
+        })?;
+        let left = self
+            .others(before, set)
+            .filter(|known| !known.goes && is_old(&known.pod));
+        let (left, kept) = (count(left.count()), spec.partition.kept_of(set.spec.replicas));
+        require(left >= kept, "13.5 partition", || {
+            format!("{name} is marked while {left} other old pods may seem to stay, and {kept} are to")
+        })
+    }
+
+    fn see_up(&mut self, pod: &PodRecord, set: &SetRecord) {
+        let Some(known) = self.pods.get_mut(&pod.meta.uid) else {
+            return;
+        };
+        if let Some(from) = available_from(pod, set) {
+            known.seems_up = Some(known.seems_up.map_or(from, |seems| seems.min(from)));
+        }
+    }
+
+    /// Remembers what was done, and by whom.
+    fn learn(&mut self, (before, after): Step<'_>, by_manager: bool) {
+        let Some(pod) = after.or(before) else { return };
+        let known = self.pods.entry(pod.meta.uid.clone()).or_insert_with(|| Known {
+            pod: pod.clone(),
+            seems_up: None,
+            goes: false,
+            is_gone: false,
+            is_uncertain: !by_manager,
+        });
+        let whose = |pod: &PodRecord| {
+            (
+                pod.meta.controller().map(|o| o.uid.clone()),
+                pod.label("app").map(str::to_owned),
+            )
+        };
+        let is_moved = before.is_some_and(|before| whose(before) != whose(pod));
+        known.is_uncertain |= is_moved;
+        if !is_moved {
+            known.pod = pod.clone();
+        }
+        if !by_manager {
+            return;
+        }
+        let is_gone = before.is_some() && after.is_none_or(|after| after.is_terminating());
+        let state = pod.label(LIFECYCLE_STATE);
+        known.is_gone |= is_gone;
+        known.goes |= is_gone || pod.label(SPECIFIED_DELETE).is_some() || state == Some("PreparingDelete");
+        if is_gone || matches!(state, Some("PreparingDelete" | "PreparingUpdate" | "Updating")) {
+            // Every manager has to know of this: it is an act of one of them.
+            known.seems_up = None;
+        }
+        if is_gone {
+            self.deleted.insert(pod.name().to_owned());
+        }
+    }
+
+    /// Rules 14.7, 15.4 and 15.5: a claim goes only when its pod goes or is gone; with reuse only for those that managers delete.
+    pub(crate) fn claim_changed(&self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
+        let by_manager = matches!(entry.actor, Actor::Manager(_)) && entry.verb == "delete";
+        let writing = scene.writing.filter(|writing| by_manager && !writing.is_late);
+        let before = entry.before.as_ref().and_then(|stored| stored.object.as_ref());
+        let (Some(writing), Some(Object::Claim(claim))) = (writing, before) else {
+            return Ok(());
+        };
+        let set = &writing.decided.set;
+        let name = &claim.meta.key.name;
+        require(claim.meta.is_controlled_by(&set.meta.uid), "15.4 claims", || {
+            format!("{name} is deleted, and is not the set's")
+        })?;
+        let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
+        let pod = format!("{}-{id}", set.name());
+        let there = scene.pods_of(&set.meta.uid).find(|p| p.name() == pod && is_active(p));
+        let is_sure = |p: &&Arc<PodRecord>| self.pods.get(&p.meta.uid).is_some_and(|known| !known.is_uncertain);
+        require(!there.is_some_and(|p| is_sure(&p)), "15.4 claims", || {
+            format!("{name} is deleted while {pod} stays")
+        })?;
+        let reuses = set.spec.clones.as_deref().is_some_and(|spec| spec.reuses_claims);
+        require(
+            !reuses || self.deleted.contains(&pod),
+            "15.5 claims that are used again",
+            || format!("{name} is deleted, and no manager has deleted {pod}"),
+        )
+    }
+
+    /// A pod that all managers must know of, and that has another revision (rule 21.2).
+    pub(crate) fn another_revision(&self, set: &SetRecord, scene: &Scene<'_>, revision: &str) -> Option<String> {
+        let mut pods = scene.pods_of(&set.meta.uid);
+        let other = pods.find(|pod| {
+            let is_sure = self.pods.get(&pod.meta.uid).is_some_and(|known| !known.is_uncertain);
+            is_sure && is_active(pod) && pod.revision() != Some(revision)
+        });
+        other.map(|pod| pod.name().to_owned())
+    }
+}
