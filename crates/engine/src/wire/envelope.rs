@@ -71,13 +71,11 @@ struct Opened {
     raw: Bytes,
 }
 
-/// `k8s.io.apimachinery.pkg.runtime.Unknown`.
+/// The same, as far as what kind that is.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Unknown {
     #[prost(message, optional, tag = "1")]
     pub(crate) type_meta: Option<TypeMeta>,
-    #[prost(bytes = "bytes", tag = "2")]
-    pub(crate) raw: Bytes,
 }
 
 /// `k8s.io.apimachinery.pkg.runtime.TypeMeta`.
