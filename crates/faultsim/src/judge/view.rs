@@ -6,7 +6,7 @@ use crate::in_place::{GATE, HOOK_GATE, is_in_service, state};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
-    Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetKind, SetRecord, Timestamp, WaitCause,
+    Body, Command, Decision, Hints, ObjectKey, PodRecord, Reader, Resource, SetKind, SetRecord, Timestamp, WaitCause,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) reader: &'a dyn Reader,
     /// The manager's clock.
     pub(crate) now: Timestamp,
+    /// What earlier passes remembered.
+    pub(crate) hints: &'a Hints,
 }
 
 impl Sight<'_> {
