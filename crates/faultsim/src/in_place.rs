@@ -4,7 +4,7 @@ use crate::judge::{Verdict, require};
 use crate::run::World;
 use fastrand::Rng;
 use flotilla_engine::wire::Object;
-use flotilla_model::{PatchKind, PodRecord, Resource, Timestamp};
+use flotilla_model::{PatchKind, PodRecord, Resource, SetKind, Timestamp};
 use flotilla_sim::server::{Actor, Server, Stored};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub struct Hook {
     pub before_delete: bool,
     /// Before updates.
     pub before_update: bool,
+    /// Before a new pod counts (CloneSets only).
+    pub before_service: bool,
     /// The pod leaves service while it is held up.
     pub leaves_service: bool,
 }
@@ -50,6 +52,7 @@ impl InPlace {
             is_finalizer: rng.u8(0..3) == 0,
             before_delete: rng.bool(),
             before_update: rng.bool(),
+            before_service: false,
             leaves_service: rng.bool(),
         };
         InPlace {
@@ -59,16 +62,28 @@ impl InPlace {
         }
     }
 
+    /// With hooks for new pods, too.
+    pub(crate) fn of_clones(rng: &mut Rng) -> Self {
+        let mut plan = InPlace::by_chance(rng);
+        let before_service = rng.u8(0..3) == 0;
+        if let Some(hook) = &mut plan.hook {
+            hook.before_service = before_service;
+        }
+        plan
+    }
+
     /// What a manifest says of it.
-    pub(crate) fn complete(self, set: &mut Value) {
+    pub(crate) fn complete(self, set: &mut Value, kind: SetKind) {
         let rolling = &mut set["spec"]["updateStrategy"]["rollingUpdate"];
         rolling["podUpdatePolicy"] = json!(if self.only { "InPlaceOnly" } else { "InPlaceIfPossible" });
         if self.grace_s > 0 {
             rolling["inPlaceUpdateStrategy"] = json!({"gracePeriodSeconds": self.grace_s});
         }
         let template = &mut set["spec"]["template"];
-        // The gate of hooks is put in by controllers: there is no webhook here.
-        template["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
+        // The gate of hooks is put in by controllers: there is no webhook here. Those of CloneSets put in both.
+        if kind != SetKind::Clone {
+            template["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
+        }
         template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "100m"}});
         if let Some(hook) = self.hook {
             hook.complete(set);
@@ -82,12 +97,20 @@ impl Hook {
         let metadata = &mut set["spec"]["template"]["metadata"];
         if self.is_finalizer {
             handler["finalizersHandler"] = json!([FINALIZER]);
-            metadata["finalizers"] = json!([FINALIZER]);
         } else {
             handler["labelsHandler"] = json!({LABEL.0: LABEL.1});
-            metadata["labels"][LABEL.0] = json!(LABEL.1);
         }
-        for (field, is_set) in [("preDelete", self.before_delete), ("inPlaceUpdate", self.before_update)] {
+        // Before service it is users who put it on.
+        match (self.before_service, self.is_finalizer) {
+            (true, _) => {}
+            (false, true) => metadata["finalizers"] = json!([FINALIZER]),
+            (false, false) => metadata["labels"][LABEL.0] = json!(LABEL.1),
+        }
+        for (field, is_set) in [
+            ("preDelete", self.before_delete),
+            ("inPlaceUpdate", self.before_update),
+            ("preNormal", self.before_service),
+        ] {
             if is_set {
                 set["spec"]["lifecycle"][field] = handler.clone();
             }
