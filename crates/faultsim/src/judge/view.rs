@@ -2,7 +2,7 @@
 
 use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
 use crate::defect::says;
-use crate::in_place::{GATE, HOOK_GATE, is_in_service, state};
+use crate::in_place::{GATE, HOOK_GATE, adds, begins_update, is_in_service, new_image, state};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
@@ -10,18 +10,6 @@ use flotilla_model::{
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Whether a JSON patch of a pod brings it to another revision, or prepares it for that.
-fn begins_update(body: &serde_json::Value) -> bool {
-    let begins = |operation: &serde_json::Value| {
-        let path = operation["path"].as_str().unwrap_or_default();
-        let prepares = matches!(operation["value"].as_str(), Some("PreparingUpdate" | "PreparingDelete"));
-        operation["op"] == "add"
-            && (path == "/metadata/labels/controller-revision-hash"
-                || path == "/metadata/labels/lifecycle.apps.kruise.io~1state" && prepares)
-    };
-    body.as_array().is_some_and(|operations| operations.iter().any(begins))
-}
 
 /// A decision with what it was made from.
 pub(crate) struct Sight<'a> {
@@ -305,19 +293,12 @@ fn leaves_for_a_reason(decision: &Decision) -> Verdict {
     };
     for (key, _) in patches().filter(|(_, body)| says(body, GATE, "False")) {
         let restarts = patches().any(|(other, body)| {
-            let images = adds(body, "/spec/containers/0/image");
-            other == key && (images || adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-grace"))
+            let grace = adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-grace");
+            other == key && (new_image(body).is_some() || grace.is_some())
         });
         require(restarts, "4.4 resources", || {
             format!("{} leaves service although none of its containers restarts", key.name)
         })?;
     }
     Ok(())
-}
-
-/// Whether a JSON patch puts a text at a path.
-fn adds(body: &serde_json::Value, path: &str) -> bool {
-    let mut operations = body.as_array().into_iter().flatten();
-    operations
-        .any(|o| o["op"] == "add" && o["path"] == path && o["value"].as_str().is_some_and(|text| !text.is_empty()))
 }
