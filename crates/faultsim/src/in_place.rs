@@ -417,7 +417,10 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
         let Some(Object::Pod(pod)) = &stored.object else {
             continue;
         };
-        let Some(detail) = &pod.detail else { continue };
+        // One that has ended stays as it is.
+        let Some(detail) = pod.detail.as_ref().filter(|_| !pod.is_terminal()) else {
+            continue;
+        };
         let name = pod.name();
         let value = stored.value();
         if let Some(what) = another_container(server, pod, &value).or_else(|| another_note(server, pod, &value)) {

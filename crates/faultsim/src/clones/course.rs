@@ -6,7 +6,9 @@ use crate::in_place::{
     GATE, HOOK_GATE, can_go_in_place, holds, is_in_grace, lacks, new_image, new_revision, new_state,
     runs_what_is_asked, state,
 };
+use crate::judge::view::leaves_for_a_reason;
 use crate::judge::{Verdict, is_available, require};
+use flotilla_model::decision::PodDraft;
 use flotilla_model::set::PodUpdatePolicy;
 use flotilla_model::{Command, Decision, PodRecord, Report, Resource, RevisionRecord};
 use serde_json::Value;
@@ -36,7 +38,7 @@ impl Patch<'_> {
     }
 
     /// A pod that was to be deleted is wanted again.
-    fn takes_back(&self) -> bool {
+    pub(super) fn takes_back(&self) -> bool {
         state(self.pod) == "PreparingDelete" && new_state(self.body).is_some_and(|state| state != "PreparingDelete")
     }
 
@@ -100,6 +102,7 @@ impl Clones<'_> {
             self.update(&patch)?;
             self.transition(&patch)?;
         }
+        leaves_for_a_reason(decision)?;
         self.taken_back(decision)?;
         self.update_waits_for_scaling(decision)
     }
@@ -193,6 +196,15 @@ impl Clones<'_> {
         let updated = updated.pod.name();
         require(false, "14.8 update after scaling", || {
             format!("{updated} is updated while {scaled} is made or deleted")
+        })
+    }
+
+    /// A new pod has the gate of hooks, and that of updates where they are made in place (rule 5).
+    pub(super) fn has_gates(&self, draft: &PodDraft) -> Verdict {
+        let is_in_place = self.sight.set.spec.pod_update_policy() != PodUpdatePolicy::ReCreate;
+        let fits = draft.gates.contains(&HOOK_GATE) && draft.gates.contains(&GATE) == is_in_place;
+        require(fits, "5 gates", || {
+            format!("{} is made with the gates {:?}", draft.key.name, draft.gates)
         })
     }
 

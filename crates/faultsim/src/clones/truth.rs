@@ -74,6 +74,30 @@ fn budgets(set: &SetRecord, spec: &CloneSpec) -> (i32, i32) {
     }
 }
 
+/// What is going already stays what it was when it was deleted: its end changes nothing.
+fn is_deletion((before, after): Step<'_>) -> bool {
+    before.is_some_and(|pod| !pod.is_terminating() && after.is_none_or(|after| after.is_terminating()))
+}
+
+/// A pod is deleted as it was seen, or not at all, also by what comes late (rule 14.7).
+fn deleted_as_seen(step: Step<'_>, writing: &Writing) -> Verdict {
+    let Some(pod) = step.0.filter(|_| is_deletion(step)) else {
+        return Ok(());
+    };
+    let version = pod.meta.resource_version;
+    let is_asked_for = writing.decided.decision.commands().any(|c| {
+        matches!(&c.command, Command::Delete { resource: Resource::Pods, key, uid, resource_version, .. }
+            if *key == pod.meta.key && *uid == pod.meta.uid && resource_version.is_none_or(|seen| seen == version))
+    });
+    require(is_asked_for, "14.7 preconditions", || {
+        format!(
+            "{} with uid {} is deleted on the evidence of another, or at another version",
+            pod.name(),
+            pod.meta.uid
+        )
+    })
+}
+
 impl Writes {
     pub(crate) fn new(ahead: Duration, in_place: Option<InPlace>) -> Self {
         Writes {
@@ -96,7 +120,11 @@ impl Writes {
         }
         // Nodes answer a write in the same moment.
         let by_manager = matches!(actor, Actor::Manager(_));
-        let writing = scene.writing.filter(|writing| by_manager && !writing.is_late);
+        let writing = scene.writing.filter(|_| by_manager);
+        if let Some(writing) = writing {
+            deleted_as_seen(step, writing)?;
+        }
+        let writing = writing.filter(|writing| !writing.is_late);
         let verdict = match writing {
             Some(writing) => self.judge(step, writing, scene),
             None => Ok(()),
@@ -113,10 +141,8 @@ impl Writes {
         match step {
             (None, Some(pod)) => self.created(pod, (set, spec), scene),
             (Some(pod), after) => {
-                // What is going already stays what it was when it was deleted: its end changes nothing.
-                let is_deletion = !pod.is_terminating() && after.is_none_or(|after| after.is_terminating());
                 match after {
-                    _ if is_deletion => self.deleted(pod, (set, spec), writing, scene),
+                    _ if is_deletion(step) => self.deleted(pod, (set, spec), writing, scene),
                     Some(after) => self.patched((pod, after), (set, spec), writing, scene),
                     None => Ok(()),
                 }
@@ -164,15 +190,8 @@ impl Writes {
         scene: &Scene<'_>,
     ) -> Verdict {
         let name = pod.name();
-        let asked_for = writing.decided.decision.commands().any(|c| {
-            matches!(&c.command, Command::Delete { resource: Resource::Pods, key, uid, .. }
-                if *key == pod.meta.key && *uid == pod.meta.uid)
-        });
         require(pod.meta.is_controlled_by(&set.meta.uid), "11 ownership", || {
             format!("{name} is not the set's, and is deleted")
-        })?;
-        require(asked_for, "14.7 preconditions", || {
-            format!("{name} with uid {} is deleted on the evidence of another", pod.meta.uid)
         })?;
         if pod.is_terminal() {
             return Ok(());

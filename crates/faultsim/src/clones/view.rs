@@ -128,6 +128,7 @@ impl Clones<'_> {
             require(draft.owner.uid == set.meta.uid, "11 ownership", || {
                 format!("{} is made for somebody else", key.name)
             })?;
+            self.has_gates(draft)?;
             for (volume, claim) in &draft.claims {
                 let key = set.meta.key.sibling(claim.as_str());
                 let is_there = claims.contains(&key) || self.sight.reader.claim(&key).is_some();
@@ -136,16 +137,21 @@ impl Clones<'_> {
                 })?;
             }
         }
+        self.room(decision, count(made.len()))
+    }
+
+    /// Rules 13.6, 13.8 and 13.12: no more pods than there may be.
+    fn room(&self, decision: &Decision, made: i32) -> Verdict {
         let counted = self
             .active
             .iter()
             .filter(|pod| !(self.spec.excludes_preparing_delete && Self::is_leaving(pod)));
-        let (there, made) = (count(counted.count()), count(made.len()));
+        let there = count(counted.count());
         let most = self.asked.replicas + self.asked.surge;
         require(made == 0 || there + made <= most, RULE_OVER, || {
             format!("{there} pods, {made} more, and {most} are the most")
         })?;
-        let now = self.asked.replicas + self.surge();
+        let now = self.asked.replicas + self.surge(decision);
         require(made == 0 || there + made <= now, RULE_SURGE, || {
             format!("{there} pods, {made} more, and {now} are needed")
         })?;
@@ -168,18 +174,26 @@ impl Clones<'_> {
 
     /// How many pods beyond the replicas are needed, at most (rules 13.4 to 13.6): none for those that can be updated in place, unless
     /// nothing may be unavailable.
-    fn surge(&self) -> i32 {
+    fn surge(&self, decision: &Decision) -> i32 {
         let Asked {
             replicas,
             partition,
             surge,
             unavailable,
         } = self.asked;
+        // Who is taken back by this decision (rule 14.2) does not leave any more.
+        let back: BTreeSet<&str> = self
+            .patches(decision)
+            .filter(Patch::takes_back)
+            .map(|patch| patch.pod.name())
+            .collect();
+        let leaves = |pod: &PodRecord| Self::is_leaving(pod) && !back.contains(pod.name());
+        let stays = |pod: &PodRecord| !self.is_asked_for(pod) && !leaves(pod);
         let number = |of: &dyn Fn(&PodRecord) -> bool| count(self.active.iter().filter(|pod| of(pod)).count());
-        let old = number(&|pod| self.is_plain(pod) && !self.is_new(pod));
-        let new = number(&|pod| self.is_plain(pod) && self.is_new(pod));
+        let old = number(&|pod| stays(pod) && !self.is_new(pod));
+        let new = number(&|pod| stays(pod) && self.is_new(pod));
         let uses_it = unavailable == 0 || self.spec.switches.surge_in_place;
-        let in_place = number(&|pod| !uses_it && self.is_plain(pod) && !self.is_new(pod) && self.can_go_in_place(pod));
+        let in_place = number(&|pod| !uses_it && stays(pod) && !self.is_new(pod) && self.can_go_in_place(pod));
         let forward = (old - partition).max(0).min((replicas - partition - new).max(0));
         let is_ours = self.sight.set.spec.update != UpdateKind::OnDelete;
         let for_update = if is_ours && forward > 0 {
@@ -187,9 +201,9 @@ impl Clones<'_> {
         } else {
             0
         };
-        let wished = number(&|pod| self.is_asked_for(pod) && !Self::is_leaving(pod));
+        let wished = number(&|pod| self.is_asked_for(pod) && !leaves(pod));
         let down =
-            number(&|pod| Self::is_leaving(pod) || !self.is_asked_for(pod) && !self.is_surely_available(pod));
+            number(&|pod| leaves(pod) || !self.is_asked_for(pod) && !self.is_surely_available(pod));
         let for_deletion = (down + wished - unavailable).max(0).min(wished).min(surge);
         for_update.max(for_deletion)
     }
