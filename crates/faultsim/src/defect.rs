@@ -55,6 +55,8 @@ pub enum Defect {
     LowestFirst,
     /// Every revision but the newest is dropped at once.
     ForgetHistory,
+    /// Of the revisions that nobody needs the newest goes first.
+    DropNewest,
     /// The update revision becomes the current one as soon as it exists.
     PromoteEarly,
     /// No condition says what is in the way.
@@ -99,7 +101,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 38] = [
+    pub const ALL: [Defect; 39] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -118,6 +120,7 @@ impl Defect {
         Defect::BrokenBlocks,
         Defect::LowestFirst,
         Defect::ForgetHistory,
+        Defect::DropNewest,
         Defect::PromoteEarly,
         Defect::SilentWait,
         Defect::NoUpdateHook,
@@ -185,6 +188,7 @@ impl Defect {
             Defect::LowestFirst => lowest_first(decision, reader, set),
             Defect::UpdateLowestFirst => update_lowest_first(decision, reader, set, now),
             Defect::ForgetHistory => forget_history(decision, reader, set),
+            Defect::DropNewest => drop_newest(decision, reader, set),
             Defect::PromoteEarly => {
                 if let Some(status) = &mut decision.status
                     && let Some(update) = status.desired.get("updateRevision").cloned()
@@ -304,6 +308,31 @@ fn forget_history(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord)
         commands: dropped.collect(),
         ..Stage::default()
     });
+}
+
+/// In place of the oldest revision that is dropped goes the newest that nobody has and that would stay.
+fn drop_newest(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let all = reader.revisions_of(&set.meta.uid);
+    let pods = reader.pods_of(&set.meta.uid);
+    let mut unused: Vec<_> = all
+        .iter()
+        .filter(|r| r.digest != set.spec.template_digest && r.name() != set.status_text("currentRevision"))
+        .filter(|r| !pods.iter().any(|pod| pod.revision() == Some(r.name())))
+        .collect();
+    unused.sort_by_key(|r| r.number);
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        if let Command::Delete {
+            resource: Resource::Revisions,
+            key,
+            uid,
+            ..
+        } = &mut scoped.command
+            && let Some(newest) = unused.pop()
+        {
+            key.clone_from(&newest.meta.key);
+            uid.clone_from(&newest.meta.uid);
+        }
+    }
 }
 
 /// A claim goes with each pod that is scaled away.

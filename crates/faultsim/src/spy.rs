@@ -6,8 +6,8 @@
 use crate::clones::defect::CloneDefect;
 use crate::clones::view;
 use crate::defect::{Altered, Defect};
-use crate::judge::Verdict;
 use crate::judge::view::Sight;
+use crate::judge::{Verdict, history};
 use crate::words;
 use flotilla_model::{
     Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind, SetRecord, Timestamp,
@@ -142,11 +142,13 @@ impl Controller for Spy {
             set: &set,
             reader,
             now: context.now,
+            hints: context.hints,
         };
         let verdict = match self.kind {
             SetKind::Clone => view::judge(&sight, &decision),
             SetKind::Native | SetKind::Advanced => sight.judge(&decision),
         };
+        let verdict = verdict.and_then(|()| history::in_order(&sight, &decision));
         self.remember(&set, &decision, context.now, verdict);
         Some(decision)
     }

@@ -3,7 +3,7 @@
 use super::truth::{Judge, Scene, Writing, revision_of, set_of};
 use super::{Verdict, ordinal_in, place_of, require};
 use flotilla_engine::wire::Object;
-use flotilla_model::{Command, Meta, OwnerRef, RevisionRecord, SetRecord};
+use flotilla_model::{Meta, OwnerRef, RevisionRecord, SetRecord};
 use flotilla_sim::server::{Actor, Entry};
 use std::sync::Arc;
 
@@ -125,7 +125,8 @@ fn new_revision(new: &RevisionRecord, set: &SetRecord, scene: &Scene<'_>) -> Ver
     })
 }
 
-/// What is in use stays, and as much beside it as the limit says; the oldest goes first (rule 1.1.8).
+/// What is in use stays, and as much beside it as the limit says (rule 1.1.8). In which order they go is judged by what was seen
+/// (`history`).
 fn dropped_revision(old: &RevisionRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
     let (name, set) = (old.name(), &writing.decided.set);
     require(old.meta.is_controlled_by(&set.meta.uid), "1.1.8 history", || {
@@ -158,15 +159,6 @@ fn dropped_revision(old: &RevisionRecord, writing: &Writing, scene: &Scene<'_>) 
             "revision {name} is dropped, and {} are left of {limit} that are to be kept",
             left.len()
         )
-    })?;
-    // Those that go together go at once, and may arrive in any order.
-    let goes_too = |r: &RevisionRecord| {
-        let mut commands = writing.decided.decision.commands();
-        commands.any(|c| matches!(&c.command, Command::Delete { uid, .. } if *uid == r.meta.uid))
-    };
-    let older = left.iter().find(|r| r.number < old.number && !goes_too(r));
-    require(older.is_none(), "1.1.8 history", || {
-        format!("revision {name} is dropped before {}", older.map_or("", |r| r.name()))
     })
 }
 

@@ -7,7 +7,7 @@ use flotilla_model::decision::Subresource;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
-    Body, Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetKind, SetRecord, Timestamp, WaitCause,
+    Body, Command, Decision, Hints, ObjectKey, PodRecord, Reader, Resource, SetKind, SetRecord, Timestamp, WaitCause,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) reader: &'a dyn Reader,
     /// The manager's clock.
     pub(crate) now: Timestamp,
+    /// What earlier passes remembered.
+    pub(crate) hints: &'a Hints,
 }
 
 impl Sight<'_> {

@@ -1,0 +1,54 @@
+//! The order in which revisions that nobody needs are dropped.
+
+use super::view::Sight;
+use super::{Verdict, require};
+use flotilla_model::{Command, Decision, Resource, RevisionRecord, Scope};
+
+/// The oldest that nobody uses goes first (rule 1.1.8; of CloneSets 12.7).
+///
+/// Judged by what the controller saw: the last user of an older one may go between the decision and its writes, by the very same
+/// decision, too. One that the API server would not let go does not hold up those after it.
+pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
+    let set = sight.set;
+    let goes = |revision: &RevisionRecord| {
+        decision
+            .commands()
+            .any(|c| matches!(&c.command, Command::Delete { resource: Resource::Revisions, uid, .. } if *uid == revision.meta.uid))
+    };
+    let names = |label: &str, revision: &str| {
+        revision == label || revision.strip_suffix(label).is_some_and(|front| front.ends_with('-'))
+    };
+    let pods = || {
+        let orphans = sight.reader.orphan_pods(&set.meta.key.namespace);
+        sight.reader.pods_of(&set.meta.uid).iter().chain(orphans)
+    };
+    let is_used = |revision: &RevisionRecord| {
+        let is_named = |field| set.status_text(field) == revision.name();
+        revision.digest == set.spec.template_digest
+            || is_named("currentRevision")
+            || is_named("updateRevision")
+            || pods()
+                .filter_map(|pod| pod.revision())
+                .any(|label| names(label, revision.name()))
+    };
+    let was_refused = |revision: &RevisionRecord| {
+        sight
+            .hints
+            .failures
+            .contains_key(&Scope::Named(revision.name().to_owned()))
+    };
+    let all = sight.reader.revisions_of(&set.meta.uid);
+    let Some(newest) = all.iter().filter(|r| goes(r)).max_by_key(|r| r.number) else {
+        return Ok(());
+    };
+    let passed_over = all
+        .iter()
+        .find(|r| r.number < newest.number && !goes(r) && !is_used(r) && !was_refused(r));
+    require(passed_over.is_none(), "1.1.8 history", || {
+        format!(
+            "revision {} is dropped before {}",
+            newest.name(),
+            passed_over.map_or("", |r| r.name())
+        )
+    })
+}
