@@ -230,7 +230,12 @@ pub(crate) fn begins_update(body: &Value) -> bool {
 /// How many of the markers of a hook a pod carries, and how many there are.
 fn markers(hook: &model::Hook, pod: &PodRecord) -> (usize, usize) {
     let labels = hook.labels.iter().filter(|(key, value)| pod.label(key) == Some(value));
-    let has = |name: &&String| pod.detail.iter().flat_map(|d| d.finalizers.iter()).any(|f| **f == ***name);
+    let has = |name: &&String| {
+        pod.detail
+            .iter()
+            .flat_map(|d| d.finalizers.iter())
+            .any(|f| **f == ***name)
+    };
     let found = labels.count() + hook.finalizers.iter().filter(has).count();
     (found, hook.labels.len() + hook.finalizers.len())
 }
@@ -443,10 +448,19 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
 
 /// Which annotation of its revision's template a pod does not have.
 fn another_note(server: &Server, pod: &PodRecord, value: &Value) -> Option<String> {
-    let revision = server.get(Resource::Revisions, &pod.meta.key.sibling(pod.revision()?))?.value();
-    let wanted = revision.pointer("/data/spec/template/metadata/annotations")?.as_object()?;
-    let (key, text) = wanted.iter().find(|(key, text)| value["metadata"]["annotations"][key] != **text)?;
-    Some(format!("{} has not the annotation {key}: {text} of its revision", pod.name()))
+    let revision = server
+        .get(Resource::Revisions, &pod.meta.key.sibling(pod.revision()?))?
+        .value();
+    let wanted = revision
+        .pointer("/data/spec/template/metadata/annotations")?
+        .as_object()?;
+    let (key, text) = wanted
+        .iter()
+        .find(|(key, text)| value["metadata"]["annotations"][key] != **text)?;
+    Some(format!(
+        "{} has not the annotation {key}: {text} of its revision",
+        pod.name()
+    ))
 }
 
 /// In what a pod's container is not that of its revision, whatever its label says.

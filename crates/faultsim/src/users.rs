@@ -221,8 +221,7 @@ impl World {
             SetKind::Clone => "FailedUpdate",
             SetKind::Native | SetKind::Advanced => "FailedUpdatePod",
         };
-        let says_so =
-            |c: &&Value| c["type"] == kind && c["status"] == "True" && c["reason"] == "InPlaceNotPossible";
+        let says_so = |c: &&Value| c["type"] == kind && c["status"] == "True" && c["reason"] == "InPlaceNotPossible";
         let messages = conditions.filter(says_so).filter_map(|c| c["message"].as_str());
         messages.collect()
     }

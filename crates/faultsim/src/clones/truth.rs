@@ -140,13 +140,11 @@ impl Writes {
         };
         match step {
             (None, Some(pod)) => self.created(pod, (set, spec), scene),
-            (Some(pod), after) => {
-                match after {
-                    _ if is_deletion(step) => self.deleted(pod, (set, spec), writing, scene),
-                    Some(after) => self.patched((pod, after), (set, spec), writing, scene),
-                    None => Ok(()),
-                }
-            }
+            (Some(pod), after) => match after {
+                _ if is_deletion(step) => self.deleted(pod, (set, spec), writing, scene),
+                Some(after) => self.patched((pod, after), (set, spec), writing, scene),
+                None => Ok(()),
+            },
             (None, None) => Ok(()),
         }
     }

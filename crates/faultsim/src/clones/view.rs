@@ -202,8 +202,7 @@ impl Clones<'_> {
             0
         };
         let wished = number(&|pod| self.is_asked_for(pod) && !leaves(pod));
-        let down =
-            number(&|pod| leaves(pod) || !self.is_asked_for(pod) && !self.is_surely_available(pod));
+        let down = number(&|pod| leaves(pod) || !self.is_asked_for(pod) && !self.is_surely_available(pod));
         let for_deletion = (down + wished - unavailable).max(0).min(wished).min(surge);
         for_update.max(for_deletion)
     }

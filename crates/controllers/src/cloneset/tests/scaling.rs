@@ -6,9 +6,7 @@ use crate::testing::{Cluster, NOW, at, claim, clones, owner, pod, set_uid};
 use flotilla_api::names;
 use flotilla_model::decision::{Body, Command, Report, Scope};
 use flotilla_model::records::Phase;
-use flotilla_model::{
-    Change, Controller as _, Decision, Failure, Interner, NodeRecord, OwnerRef, Resource, WaitCause,
-};
+use flotilla_model::{Change, Controller as _, Decision, Failure, Interner, NodeRecord, OwnerRef, Resource, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use super::CloneDefect;
 use crate::clones::SPECIFIED_DELETE;
-use crate::in_place::{is_in_service, new_state, state};
-use flotilla_model::decision::{Command, PatchKind, Report, Scope, ScopedCommand, Stage};
+use crate::in_place::{GATE, HOOK_GATE, is_in_service, new_state, state};
+use flotilla_model::decision::{Body, Command, PatchKind, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::{CloneSpec, PodUpdatePolicy, SetSpec};
 use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord, Share};
 use serde_json::{Value, json};
@@ -42,8 +42,24 @@ pub(super) fn spoil(defect: CloneDefect, decision: &mut Decision, reader: &dyn R
         CloneDefect::HooksPassNamed => pass_hooks(decision, reader, set),
         CloneDefect::SweepHeld => sweep_held(decision, reader),
         CloneDefect::TakeBackAnyway => take_back(decision, reader, set),
+        CloneDefect::RecreateAnyway | CloneDefect::InPlaceOnlyRecreates => with_gates(decision, set),
         CloneDefect::UpdateWhileScaling => update_while_scaling(decision, reader, set),
         _ => {}
+    }
+}
+
+/// New pods have the gates that the policy asks for, whatever the controller took it for.
+fn with_gates(decision: &mut Decision, set: &SetRecord) {
+    if set.spec.pod_update_policy() == PodUpdatePolicy::ReCreate {
+        return;
+    }
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        if let Command::Create {
+            body: Body::Pod(draft), ..
+        } = &mut scoped.command
+        {
+            draft.gates = &[GATE, HOOK_GATE];
+        }
     }
 }
 
@@ -99,7 +115,12 @@ fn sweep_held(decision: &mut Decision, reader: &dyn Reader) {
 
 /// Pods that wait for their hook are taken back although it takes them out of service.
 fn take_back(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
-    let marks = set.spec.lifecycle.pre_delete.as_ref().is_some_and(|hook| hook.mark_not_ready);
+    let marks = set
+        .spec
+        .lifecycle
+        .pre_delete
+        .as_ref()
+        .is_some_and(|hook| hook.mark_not_ready);
     let (leaving, staying): (Vec<&Arc<PodRecord>>, Vec<_>) = reader
         .pods_of(&set.meta.uid)
         .iter()
@@ -107,7 +128,11 @@ fn take_back(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
         .partition(|pod| state(pod) == "PreparingDelete");
     let replicas = usize::try_from(set.spec.replicas).unwrap_or(0);
     let wanted = leaving.into_iter().filter(|pod| !is_asked_for(pod, set));
-    let wanted = wanted.take(if marks { replicas.saturating_sub(staying.len()) } else { 0 });
+    let wanted = wanted.take(if marks {
+        replicas.saturating_sub(staying.len())
+    } else {
+        0
+    });
     let path = "/metadata/labels/lifecycle.apps.kruise.io~1state";
     let body = json!([{"op": "add", "path": path, "value": "PreparingNormal"}]);
     let commands = wanted.map(|pod| patch(pod, PatchKind::Json, body.clone(), Report::Silent));
@@ -116,7 +141,8 @@ fn take_back(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
 
 /// A pass that makes pods updates one, too.
 fn update_while_scaling(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
-    let makes = |c: &ScopedCommand| matches!(&c.command, Command::Create { resource, .. } if *resource == Resource::Pods);
+    let makes =
+        |c: &ScopedCommand| matches!(&c.command, Command::Create { resource, .. } if *resource == Resource::Pods);
     if !decision.commands().any(makes) {
         return;
     }
