@@ -153,22 +153,10 @@ impl CloneDefect {
                 )
             }),
             CloneDefect::KeepClaims => retain(decision, |c| {
-                !matches!(
-                    c,
-                    Command::Delete {
-                        resource: Resource::Claims,
-                        ..
-                    }
-                )
+                !(c.resource() == Resource::Claims && matches!(c, Command::Delete { .. }))
             }),
             CloneDefect::NoClaims => retain(decision, |c| {
-                !matches!(
-                    c,
-                    Command::Create {
-                        resource: Resource::Claims,
-                        ..
-                    }
-                )
+                !(c.resource() == Resource::Claims && matches!(c, Command::Create { .. }))
             }),
             CloneDefect::NoBrake => update_all(decision, reader, set),
             CloneDefect::PromoteEarly => {

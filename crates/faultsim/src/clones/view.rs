@@ -18,7 +18,7 @@ const RULE_SURGE: &str = "13.6 surge";
 const RULE_BRAKE: &str = "13.11 brake";
 
 /// What is asked for, as numbers (rule 13.2); schedules know no percentages.
-pub(super) struct Asked {
+struct Asked {
     replicas: i32,
     partition: i32,
     surge: i32,
@@ -28,12 +28,12 @@ pub(super) struct Asked {
 /// A decision about a CloneSet, with what it was made from.
 pub(super) struct Clones<'a> {
     pub(super) sight: &'a Sight<'a>,
-    pub(super) spec: &'a CloneSpec,
-    pub(super) asked: Asked,
+    spec: &'a CloneSpec,
+    asked: Asked,
     /// Neither ended nor going.
     pub(super) active: Vec<&'a Arc<PodRecord>>,
     /// Where the template's revision stands in the status or among revisions.
-    pub(super) update: Option<String>,
+    update: Option<String>,
 }
 
 /// Judges a decision.
