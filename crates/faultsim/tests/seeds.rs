@@ -224,7 +224,7 @@ fn updates_in_place_of_clone_sets_hold_alone_and_do_happen() {
         ..Options::default()
     };
     let (mut images, mut held, mut new) = (0, 0, 0);
-    for seed in 0..20 {
+    for seed in 0..40 {
         let outcome = run(&Schedule::of_seed(seed, &wanted), options);
         let command = format!("cargo xtask sim --kind clone --fault in-place --seed {seed}");
         assert_eq!(outcome.violation, None, "{command}");
