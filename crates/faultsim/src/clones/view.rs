@@ -309,7 +309,7 @@ impl Clones<'_> {
         let taken: BTreeSet<&str> = deleted
             .chain(taken_down)
             .filter(|pod| self.is_surely_available(pod))
-            .map(|pod| pod.name())
+            .map(PodRecord::name)
             .collect();
         let up = count(self.active.iter().filter(|pod| self.seems_available(pod)).count());
         let taken = count(taken.len());
