@@ -2,16 +2,18 @@
 //!
 //! They come only where they are asked for (`--kind clone`), so that the seeds of StatefulSets stay what they were.
 
+mod course;
 pub mod defect;
 pub(crate) mod settled;
 pub(crate) mod truth;
 pub(crate) mod view;
 
 use crate::event::Life;
+use crate::in_place::InPlace;
 use crate::judge::{Verdict, require};
 use crate::managers::identity;
 use crate::run::World;
-use crate::schedule::{FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
+use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use serde_json::{Value, json};
@@ -20,6 +22,9 @@ use serde_json::{Value, json};
 pub(crate) const SPECIFIED_DELETE: &str = "apps.kruise.io/specified-delete";
 /// Label of the state of a pod's lifecycle.
 pub(crate) const LIFECYCLE_STATE: &str = "lifecycle.apps.kruise.io/state";
+
+/// An annotation of the template that means nothing.
+const NOTE: &str = "example.com/note";
 
 /// What only a CloneSet asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +37,8 @@ pub struct ClonePlan {
     pub creation: Option<i64>,
     /// Claims are used again.
     pub reuses_claims: bool,
+    /// Pods that wait for their preDelete hook do not count as replicas.
+    pub excludes_leaving: bool,
 }
 
 /// What users of CloneSets do.
@@ -45,6 +52,10 @@ pub enum Act {
     Budget(i64, i64),
     /// Pause the update, or go on.
     Pause(bool),
+    /// Another annotation for all pods, which restarts nothing.
+    Annotate(u32),
+    /// Another variable of the environment, for which pods have to be made again.
+    Env(u32),
 }
 
 impl ClonePlan {
@@ -55,7 +66,17 @@ impl ClonePlan {
             unavailable,
             creation: (rng.u8(0..5) == 0).then(|| rng.i64(1..4)),
             reuses_claims: rng.bool(),
+            excludes_leaving: false,
         }
+    }
+
+    /// As it may be where pods are updated in place: none that may only be changed in place is surged for.
+    fn fitting(mut self, in_place: InPlace, rng: &mut Rng) -> Self {
+        if in_place.only {
+            (self.surge, self.unavailable) = (0, self.unavailable.max(1));
+        }
+        self.excludes_leaving = rng.u8(0..4) == 0;
+        self
     }
 
     /// What it puts into a manifest.
@@ -73,6 +94,9 @@ impl ClonePlan {
         }
         spec["minReadySeconds"] = json!(plan.min_ready_s);
         spec["scaleStrategy"] = json!({"enablePVCReuse": self.reuses_claims});
+        if self.excludes_leaving {
+            spec["scaleStrategy"]["excludePreparingDelete"] = json!(true);
+        }
         if let Some(creation) = self.creation {
             spec["scaleStrategy"]["maxUnavailable"] = json!(creation);
         }
@@ -94,7 +118,7 @@ fn budget(rng: &mut Rng) -> (i64, i64) {
 /// The schedule of a seed.
 pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     let mut rng = Rng::with_seed(seed ^ 0xc10e);
-    let set = SetPlan {
+    let mut set = SetPlan {
         kind: SetKind::Clone,
         replicas: wanted.pods.unwrap_or_else(|| rng.i64(1..8)),
         start: 0,
@@ -131,6 +155,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
             }
         }
     }
+    in_place(&mut set, &mut items, seed, wanted);
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,
@@ -139,6 +164,54 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         skews_ms,
         items,
         has_webhook: false,
+    }
+}
+
+/// Pods of every other set are updated in place, by luck of its own, so that the rest of a seed is the same with and without it.
+fn in_place(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64, wanted: &Wanted) {
+    let mut rng = Rng::with_seed(seed ^ 0x0bed);
+    let by_chance = wanted.faults.is_empty() && rng.bool();
+    if !(by_chance || wanted.faults.contains(&FaultKind::InPlace)) {
+        return;
+    }
+    let plan = InPlace::of_clones(&mut rng);
+    (set.in_place, set.on_delete) = (Some(plan), false);
+    set.clones = set.clones.take().map(|clones| clones.fitting(plan, &mut rng));
+    for _ in 0..rng.usize(1..5) {
+        items.extend(item(&mut rng, FaultKind::InPlace, 1, SetKind::Clone));
+        items.push(by_user(UserAct::Clone(in_place_act(&mut rng)), rng.u64(0..BUSY_MS)));
+    }
+    if rng.bool() {
+        items.extend(change_of_mind(&mut rng));
+    }
+    if plan.hook.is_some() {
+        items.extend((0..6).map(|_| by_user(UserAct::MindHooks, rng.u64(0..BUSY_MS))));
+    }
+    // Under InPlaceOnly no user asks for what cannot be done.
+    items.retain(|item| !(plan.only && matches!(item.what, What::User(UserAct::Clone(Act::Env(_))))));
+}
+
+fn by_user(act: UserAct, at_ms: u64) -> Item {
+    let what = What::User(act);
+    Item { at_ms, what, seed: 0 }
+}
+
+/// One image after the other, while the update to the one before is on its way; then back to where it began.
+fn change_of_mind(rng: &mut Rng) -> Vec<Item> {
+    let mut at_ms = rng.u64(15_000..45_000);
+    let images = [3, 2, 1].into_iter().take(rng.usize(1..4));
+    let next = |number| {
+        at_ms += rng.u64(500..6_000);
+        by_user(UserAct::Image(number, true), at_ms)
+    };
+    images.map(next).collect()
+}
+
+fn in_place_act(rng: &mut Rng) -> Act {
+    match rng.u8(0..6) {
+        0 | 1 => Act::Annotate(rng.u32(1..4)),
+        2 => Act::Env(rng.u32(1..3)),
+        _ => act(rng),
     }
 }
 
@@ -172,8 +245,26 @@ impl World {
             }
             Act::Budget(..) | Act::Pause(_) if self.schedule.set.on_delete => {}
             Act::Budget(surge, unavailable) => {
+                let is_only = self.schedule.set.in_place.is_some_and(|in_place| in_place.only);
+                let (surge, unavailable) = if is_only {
+                    (0, (*unavailable).max(1))
+                } else {
+                    (*surge, *unavailable)
+                };
                 let budget = rolling(json!({"maxSurge": surge, "maxUnavailable": unavailable}));
                 self.edit(Resource::CloneSets, &set, &budget);
+            }
+            Act::Annotate(number) => {
+                let metadata = json!({"annotations": {NOTE: number.to_string()}});
+                self.edit(
+                    Resource::CloneSets,
+                    &set,
+                    &json!({"spec": {"template": {"metadata": metadata}}}),
+                );
+            }
+            Act::Env(number) => {
+                let env = json!([{"name": "NUMBER", "value": number.to_string()}]);
+                self.change_template(|container| container["env"] = env.clone());
             }
             Act::Pause(paused) => self.edit(Resource::CloneSets, &set, &rolling(json!({"paused": paused}))),
         }

@@ -143,6 +143,23 @@ impl Defect {
         Defect::UpdateLowestFirst,
     ];
 
+    /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
+    pub const OF_CLONES: [Defect; 13] = [
+        Defect::NoOverlay,
+        Defect::NoFence,
+        Defect::DeleteByName,
+        Defect::NoDeleteHook,
+        Defect::NoGracePeriod,
+        Defect::ChangeInService,
+        Defect::HookKeepsServing,
+        Defect::GateLeftDown,
+        Defect::KeyLeftBehind,
+        Defect::DoneByImageText,
+        Defect::ResizeLeavesService,
+        Defect::PutBackUntested,
+        Defect::ChangeUntested,
+    ];
+
     /// What the defect makes of a decision.
     pub(crate) fn spoil(self, decision: &mut Decision, reader: &dyn Reader, set: &SetRecord, now: Timestamp) {
         match self {

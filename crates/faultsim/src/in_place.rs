@@ -4,9 +4,11 @@ use crate::judge::{Verdict, require};
 use crate::run::World;
 use fastrand::Rng;
 use flotilla_engine::wire::Object;
-use flotilla_model::{PatchKind, PodRecord, Resource, Timestamp};
+use flotilla_model::set as model;
+use flotilla_model::{PatchKind, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Actor, Server, Stored};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 const STATE: &str = "lifecycle.apps.kruise.io/state";
@@ -40,6 +42,8 @@ pub struct Hook {
     pub before_delete: bool,
     /// Before updates.
     pub before_update: bool,
+    /// Before a new pod counts (CloneSets only).
+    pub before_service: bool,
     /// The pod leaves service while it is held up.
     pub leaves_service: bool,
 }
@@ -50,6 +54,7 @@ impl InPlace {
             is_finalizer: rng.u8(0..3) == 0,
             before_delete: rng.bool(),
             before_update: rng.bool(),
+            before_service: false,
             leaves_service: rng.bool(),
         };
         InPlace {
@@ -59,16 +64,28 @@ impl InPlace {
         }
     }
 
+    /// With hooks for new pods, too.
+    pub(crate) fn of_clones(rng: &mut Rng) -> Self {
+        let mut plan = InPlace::by_chance(rng);
+        let before_service = rng.u8(0..3) == 0;
+        if let Some(hook) = &mut plan.hook {
+            hook.before_service = before_service;
+        }
+        plan
+    }
+
     /// What a manifest says of it.
-    pub(crate) fn complete(self, set: &mut Value) {
+    pub(crate) fn complete(self, set: &mut Value, kind: SetKind) {
         let rolling = &mut set["spec"]["updateStrategy"]["rollingUpdate"];
         rolling["podUpdatePolicy"] = json!(if self.only { "InPlaceOnly" } else { "InPlaceIfPossible" });
         if self.grace_s > 0 {
             rolling["inPlaceUpdateStrategy"] = json!({"gracePeriodSeconds": self.grace_s});
         }
         let template = &mut set["spec"]["template"];
-        // The gate of hooks is put in by controllers: there is no webhook here.
-        template["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
+        // The gate of hooks is put in by controllers: there is no webhook here. Those of CloneSets put in both.
+        if kind != SetKind::Clone {
+            template["spec"]["readinessGates"] = json!([{"conditionType": GATE}]);
+        }
         template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "100m"}});
         if let Some(hook) = self.hook {
             hook.complete(set);
@@ -82,12 +99,20 @@ impl Hook {
         let metadata = &mut set["spec"]["template"]["metadata"];
         if self.is_finalizer {
             handler["finalizersHandler"] = json!([FINALIZER]);
-            metadata["finalizers"] = json!([FINALIZER]);
         } else {
             handler["labelsHandler"] = json!({LABEL.0: LABEL.1});
-            metadata["labels"][LABEL.0] = json!(LABEL.1);
         }
-        for (field, is_set) in [("preDelete", self.before_delete), ("inPlaceUpdate", self.before_update)] {
+        // Before service it is users who put it on.
+        match (self.before_service, self.is_finalizer) {
+            (true, _) => {}
+            (false, true) => metadata["finalizers"] = json!([FINALIZER]),
+            (false, false) => metadata["labels"][LABEL.0] = json!(LABEL.1),
+        }
+        for (field, is_set) in [
+            ("preDelete", self.before_delete),
+            ("inPlaceUpdate", self.before_update),
+            ("preNormal", self.before_service),
+        ] {
             if is_set {
                 set["spec"]["lifecycle"][field] = handler.clone();
             }
@@ -175,6 +200,97 @@ impl World {
     }
 }
 
+/// The text that a JSON patch puts at a path, if it is not empty.
+pub(crate) fn adds<'b>(body: &'b Value, path: &str) -> Option<&'b str> {
+    let mut operations = body.as_array().into_iter().flatten();
+    let found = operations.find(|o| o["op"] == "add" && o["path"] == path);
+    found?["value"].as_str().filter(|text| !text.is_empty())
+}
+
+/// The revision to which a JSON patch brings a pod.
+pub(crate) fn new_revision(body: &Value) -> Option<&str> {
+    adds(body, "/metadata/labels/controller-revision-hash")
+}
+
+/// The state of its lifecycle to which a JSON patch brings a pod.
+pub(crate) fn new_state(body: &Value) -> Option<&str> {
+    adds(body, "/metadata/labels/lifecycle.apps.kruise.io~1state")
+}
+
+/// The image that a JSON patch gives to a pod.
+pub(crate) fn new_image(body: &Value) -> Option<&str> {
+    adds(body, "/spec/containers/0/image")
+}
+
+/// Whether a JSON patch of a pod brings it to another revision, or prepares it for that or for its deletion.
+pub(crate) fn begins_update(body: &Value) -> bool {
+    new_revision(body).is_some() || matches!(new_state(body), Some("PreparingUpdate" | "PreparingDelete"))
+}
+
+/// How many of the markers of a hook a pod carries, and how many there are.
+fn markers(hook: &model::Hook, pod: &PodRecord) -> (usize, usize) {
+    let labels = hook.labels.iter().filter(|(key, value)| pod.label(key) == Some(value));
+    let has = |name: &&String| {
+        pod.detail
+            .iter()
+            .flat_map(|d| d.finalizers.iter())
+            .any(|f| **f == ***name)
+    };
+    let found = labels.count() + hook.finalizers.iter().filter(has).count();
+    (found, hook.labels.len() + hook.finalizers.len())
+}
+
+/// Whether a hook holds a pod: by any of its markers (rule 4.8).
+pub(crate) fn holds(hook: Option<&model::Hook>, pod: &PodRecord) -> bool {
+    hook.is_some_and(|hook| markers(hook, pod).0 > 0)
+}
+
+/// Whether a pod lacks any of the markers of a hook (rule 4.8).
+pub(crate) fn lacks(hook: Option<&model::Hook>, pod: &PodRecord) -> bool {
+    hook.is_some_and(|hook| {
+        let (found, all) = markers(hook, pod);
+        found < all
+    })
+}
+
+/// Whether a pod is in the grace period of the revision that it has.
+pub(crate) fn is_in_grace(pod: &PodRecord) -> bool {
+    let note = pod.detail.as_ref().and_then(|d| d.annotations.get(GRACE_NOTE));
+    let note = note.and_then(|note| serde_json::from_str::<Value>(note).ok());
+    note.is_some_and(|note| note["revision"].as_str() == pod.revision())
+}
+
+/// Whether a pod can come from one template to another in place (rule 4.1): images, resources and metadata alone differ.
+pub(crate) fn can_go_in_place(from: &Value, to: &Value) -> bool {
+    let rest = |template: &Value| {
+        let mut rest = template.clone();
+        rest["metadata"] = Value::Null;
+        for container in rest["spec"]["containers"].as_array_mut().into_iter().flatten() {
+            (container["image"], container["resources"]) = (Value::Null, Value::Null);
+        }
+        rest
+    };
+    rest(from) == rest(to)
+}
+
+/// Pods whose images a manager has changed, with the generation of the set that was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Restarts {
+    changed: BTreeSet<(Uid, Uid, i64)>,
+}
+
+impl Restarts {
+    /// The images of a pod are changed for a set: once for what it asks for (rule 4.3).
+    pub(crate) fn note(&mut self, pod: &PodRecord, set: &SetRecord) -> Verdict {
+        let cause = (pod.meta.uid.clone(), set.meta.uid.clone(), set.generation);
+        let is_first = self.changed.insert(cause);
+        require(is_first, "4.3 one restart", || {
+            let (name, generation) = (pod.name(), set.generation);
+            format!("the images of {name} are changed twice for generation {generation}")
+        })
+    }
+}
+
 /// Whether a patch of a pod changes what its containers are made from, or takes it out of service.
 // Independent facts, not a state.
 #[allow(clippy::struct_excessive_bools)]
@@ -184,6 +300,8 @@ pub(crate) struct Change {
     pub(crate) image: bool,
     /// The gate of updates goes down.
     pub(crate) leaves_service: bool,
+    /// The gate of hooks goes down.
+    pub(crate) is_held: bool,
     /// The gate of updates goes up.
     pub(crate) comes_back: bool,
     /// The revision is another.
@@ -203,11 +321,18 @@ impl Change {
         Change {
             image: is_known && images(before) != images(after),
             leaves_service: is_known && is_in_service(before) && !is_in_service(after),
+            is_held: is_known && is_let_serve(before) && !is_let_serve(after),
             comes_back: is_known && !is_in_service(before) && is_in_service(after),
             revision: before.revision() != after.revision(),
             prepares: state(before) != state(after) && ["PreparingUpdate", "PreparingDelete"].contains(&state(after)),
         }
     }
+}
+
+/// Whether the gate of hooks lets a pod serve.
+fn is_let_serve(pod: &PodRecord) -> bool {
+    let gate = pod.detail.as_ref().and_then(|d| d.kruise_ready.as_ref());
+    gate.is_some_and(|gate| gate.is_true)
 }
 
 /// Whether the gate of updates lets a pod serve.
@@ -233,9 +358,7 @@ pub(crate) fn in_course(
     let Some(plan) = plan else { return Ok(()) };
     let marks = plan.hook.is_some_and(|hook| hook.before_update && hook.leaves_service);
     let begins = state(before) == "PreparingUpdate" && state(after) == "Updating";
-    let key = before.detail.as_ref().and_then(|d| d.kruise_ready.as_ref());
-    let serves = key.is_some_and(|condition| condition.is_true);
-    require(!(marks && begins && serves), "4.8 hooks", || {
+    require(!(marks && begins && is_let_serve(before)), "4.8 hooks", || {
         format!("{name} was held by its hook, which takes it out of service, and serves")
     })?;
     if !change.image {
@@ -263,7 +386,7 @@ fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
 
 /// Whether all containers that the kubelet has told of run what is asked for. That the image is another than before, which is all that
 /// rule 4.6 names, is not enough after two updates in a row: it may be the image between.
-fn runs_what_is_asked(pod: &PodRecord) -> bool {
+pub(crate) fn runs_what_is_asked(pod: &PodRecord) -> bool {
     let Some(detail) = &pod.detail else { return true };
     let mut known = detail.containers().filter_map(|(spec, status)| Some((spec, status?)));
     known.all(|(spec, status)| spec.image == status.image)
@@ -299,9 +422,13 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
         let Some(Object::Pod(pod)) = &stored.object else {
             continue;
         };
-        let Some(detail) = &pod.detail else { continue };
+        // One that has ended stays as it is.
+        let Some(detail) = pod.detail.as_ref().filter(|_| !pod.is_terminal()) else {
+            continue;
+        };
         let name = pod.name();
-        if let Some(what) = another_container(server, pod, &stored.value()) {
+        let value = stored.value();
+        if let Some(what) = another_container(server, pod, &value).or_else(|| another_note(server, pod, &value)) {
             return Err(what);
         }
         if state(pod) != "Normal" {
@@ -317,6 +444,23 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Which annotation of its revision's template a pod does not have.
+fn another_note(server: &Server, pod: &PodRecord, value: &Value) -> Option<String> {
+    let revision = server
+        .get(Resource::Revisions, &pod.meta.key.sibling(pod.revision()?))?
+        .value();
+    let wanted = revision
+        .pointer("/data/spec/template/metadata/annotations")?
+        .as_object()?;
+    let (key, text) = wanted
+        .iter()
+        .find(|(key, text)| value["metadata"]["annotations"][key] != **text)?;
+    Some(format!(
+        "{} has not the annotation {key}: {text} of its revision",
+        pod.name()
+    ))
 }
 
 /// In what a pod's container is not that of its revision, whatever its label says.

@@ -173,22 +173,50 @@ fn sweep(search: &Search, seeds: Range<u64>, limit: Option<Duration>) -> bool {
     found.is_empty()
 }
 
-/// Plants each defect and says which seed finds it.
+/// Plants each defect and says which seed finds it: those of StatefulSets and of the shell, and those of CloneSets, unless one kind is asked
+/// for.
 fn defects(search: &Search) -> bool {
     println!("| defect | what is wrong | seed | seeds needed | what the simulator says |");
     println!("|---|---|---|---|---|");
+    let kind = search.wanted.kind;
     let mut all = true;
-    for defect in Defect::ALL {
-        let search = Search {
-            options: Options {
-                defect: Some(defect),
+    let plant = |defect| Options {
+        defect: Some(defect),
+        ..search.options
+    };
+    if kind != Some(SetKind::Clone) {
+        for defect in Defect::ALL {
+            all &= shows(search, kind, plant(defect));
+        }
+    }
+    if kind.is_none_or(|kind| kind == SetKind::Clone) {
+        for defect in CloneDefect::ALL {
+            let clone_defect = Some(defect);
+            let options = Options {
+                clone_defect,
                 ..search.options
-            },
-            ..search.clone()
-        };
-        let found = search.run(0..SEEDS_FOR_A_DEFECT, &Progress::default());
-        all &= !found.is_empty();
-        println!("{}", report::row(defect, found.first()));
+            };
+            all &= shows(search, Some(SetKind::Clone), options);
+        }
+        for defect in Defect::OF_CLONES {
+            all &= shows(search, Some(SetKind::Clone), plant(defect));
+        }
     }
     all
+}
+
+/// Prints the row of a planted defect, and says whether it was found.
+fn shows(search: &Search, kind: Option<SetKind>, options: Options) -> bool {
+    let wanted = Wanted {
+        kind,
+        ..search.wanted.clone()
+    };
+    let search = Search {
+        wanted,
+        options,
+        ..search.clone()
+    };
+    let found = search.run(0..SEEDS_FOR_A_DEFECT, &Progress::default());
+    println!("{}", report::row(options, found.first()));
+    !found.is_empty()
 }

@@ -1,7 +1,6 @@
 //! What the tool prints.
 
 use clap::ValueEnum as _;
-use flotilla_faultsim::defect::Defect;
 use flotilla_faultsim::search::{Found, Progress, Search};
 use flotilla_faultsim::{Options, Schedule, Violation, run};
 use std::io::{IsTerminal as _, Write as _};
@@ -90,12 +89,20 @@ fn flags(search: &Search) -> String {
         text.push_str(" --defect ");
         text.push_str(&name(defect.to_possible_value()));
     }
+    if let Some(defect) = search.options.clone_defect {
+        text.push_str(" --clone-defect ");
+        text.push_str(&name(defect.to_possible_value()));
+    }
     text
 }
 
 /// A row of the table of planted defects.
-pub(crate) fn row(defect: Defect, found: Option<&Found>) -> String {
-    let value = defect.to_possible_value();
+pub(crate) fn row(options: Options, found: Option<&Found>) -> String {
+    let of_clones = options.clone_defect.and_then(|defect| defect.to_possible_value());
+    let value = options
+        .defect
+        .and_then(|defect| defect.to_possible_value())
+        .or(of_clones);
     let name = value.as_ref().map(|v| v.get_name().to_owned()).unwrap_or_default();
     let help = value
         .and_then(|v| v.get_help().map(ToString::to_string))

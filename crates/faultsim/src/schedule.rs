@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fmt;
 
 /// When the last item of a schedule may begin, in milliseconds.
-const BUSY_MS: u64 = 60_000;
+pub(crate) const BUSY_MS: u64 = 60_000;
 
 /// A kind of fault that can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -37,7 +37,7 @@ pub enum FaultKind {
     Nodes,
     /// A quota, or a webhook of someone else, refuses or changes pods.
     Admission,
-    /// Pods of an Advanced set are updated in place, some with hooks that users mind.
+    /// Pods of an Advanced set or of a CloneSet are updated in place, some with hooks that users mind.
     InPlace,
     /// Flotilla's own webhooks complete an Advanced set and its pods, and are away for a while.
     Webhook,
@@ -62,7 +62,7 @@ impl FaultKind {
         FaultKind::Webhook,
     ];
 
-    /// Native sets do not know of it.
+    /// Native sets do not know of it, and CloneSets draw it by luck of its own.
     pub(crate) fn is_of_advanced_sets(self) -> bool {
         matches!(self, FaultKind::InPlace | FaultKind::Webhook)
     }
@@ -291,11 +291,11 @@ impl SetPlan {
                 "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
             }]);
         }
-        if let Some(in_place) = self.in_place {
-            in_place.complete(&mut set);
-        }
         if let Some(clones) = &self.clones {
             clones.complete(&mut set, self);
+        }
+        if let Some(in_place) = self.in_place {
+            in_place.complete(&mut set, self.kind);
         }
         set
     }

@@ -126,7 +126,7 @@ impl Controller for Spy {
         let decision = match (self.defect, self.clone_defect) {
             (None, None) => self.inner.reconcile(reader, key, context)?,
             (None, Some(defect)) => {
-                let altered = Altered::of(reader, defect.altered(&set));
+                let altered = Altered::of(reader, defect.altered(&set, reader.pods_of(&set.meta.uid)));
                 let mut decision = self.inner.reconcile(&altered, key, context)?;
                 defect.spoil(&mut decision, reader, &set);
                 decision

@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    fn change_template(&mut self, change: impl Fn(&mut Value)) {
+    pub(crate) fn change_template(&mut self, change: impl Fn(&mut Value)) {
         let template = json!({"spec": {"containers": [self.changed_container(change)]}});
         let set = self.schedule.set.kind.resource();
         self.edit(set, &Self::set_key(), &json!({"spec": {"template": template}}));
@@ -217,8 +217,11 @@ impl World {
             .get(self.schedule.set.kind.resource(), &Self::set_key());
         let conditions = set.and_then(|s| s.value().pointer("/status/conditions").cloned());
         let conditions = conditions.iter().filter_map(Value::as_array).flatten();
-        let says_so =
-            |c: &&Value| c["type"] == "FailedUpdatePod" && c["status"] == "True" && c["reason"] == "InPlaceNotPossible";
+        let kind = match self.schedule.set.kind {
+            SetKind::Clone => "FailedUpdate",
+            SetKind::Native | SetKind::Advanced => "FailedUpdatePod",
+        };
+        let says_so = |c: &&Value| c["type"] == kind && c["status"] == "True" && c["reason"] == "InPlaceNotPossible";
         let messages = conditions.filter(says_so).filter_map(|c| c["message"].as_str());
         messages.collect()
     }

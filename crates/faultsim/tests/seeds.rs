@@ -99,29 +99,59 @@ fn table(heading: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-#[test]
-fn the_table_of_planted_defects_is_true() {
-    let rows = table("## Does it find bugs?");
+/// The schedule that a cell names: a seed, and flags of faults if it needs any.
+fn named_in(cell: &str, kind: Option<SetKind>) -> Schedule {
+    let (seed, faults) = cell.split_once(' ').unwrap_or((cell, ""));
+    let is_named = |kind: &&FaultKind| {
+        let name = kind.to_possible_value().expect("a name");
+        faults.split(' ').any(|word| word == name.get_name())
+    };
+    let wanted = Wanted {
+        faults: FaultKind::ALL.iter().filter(is_named).copied().collect(),
+        kind,
+        ..Wanted::default()
+    };
+    Schedule::of_seed(seed.parse().expect("a seed"), &wanted)
+}
+
+/// Replays each row of a table of planted defects. The names of the rows.
+fn replay(heading: &str, kind: Option<SetKind>, plant: impl Fn(&str) -> Options) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
-    for row in &rows {
+    for row in table(heading) {
         let name = row[0].trim_matches('`');
-        let defect = Defect::from_str(name, false).expect("a defect of this name");
-        let seed: u64 = row[2].parse().expect("a seed");
-        let options = Options {
-            defect: Some(defect),
-            ..Options::default()
-        };
-        let (violation, _) = verdict(&schedule(seed), options);
-        let violation = violation.unwrap_or_else(|| panic!("{name}: seed {seed} finds nothing"));
+        let schedule = named_in(&row[2], kind);
+        let violation = verdict(&schedule, plant(name)).0;
+        let violation = violation.unwrap_or_else(|| panic!("{name}: seed {} finds nothing", row[2]));
         assert!(row[4].contains(violation.rule), "{name}: {violation}");
-        assert_eq!(
-            verdict(&schedule(seed), Options::default()).0,
-            None,
-            "{name}: seed {seed} without it"
-        );
+        let without = verdict(&schedule, Options::default()).0;
+        assert_eq!(without, None, "{name}: seed {} without it", row[2]);
         named.insert(name.to_owned());
     }
+    named
+}
+
+#[test]
+fn the_table_of_planted_defects_is_true() {
+    let named = replay("## Does it find bugs?", None, |name| Options {
+        defect: Some(Defect::from_str(name, false).expect("a defect of this name")),
+        ..Options::default()
+    });
     assert_eq!(named.len(), Defect::ALL.len(), "every defect has its row");
+}
+
+#[test]
+fn the_table_of_defects_planted_in_clone_sets_is_true() {
+    let named = replay("### In CloneSets", Some(SetKind::Clone), |name| {
+        let clone_defect = CloneDefect::from_str(name, false).ok();
+        let shared = || Defect::from_str(name, false).expect("a defect of this name");
+        Options {
+            defect: clone_defect.is_none().then(shared),
+            clone_defect,
+            ..Options::default()
+        }
+    });
+    let all = CloneDefect::ALL.len() + Defect::OF_CLONES.len();
+    assert_eq!(named.len(), all, "every defect has its row");
 }
 
 #[test]
@@ -150,32 +180,13 @@ fn what_was_found_stays_mended() {
     let rows = table("## What it found");
     assert!(rows.len() > 15, "{} rows", rows.len());
     for row in rows {
-        let (seed, faults) = row[0].split_once(' ').unwrap_or((&row[0], ""));
-        let named = |kind: &&FaultKind| {
-            let name = kind.to_possible_value().expect("a name");
-            faults.contains(&format!("--fault {}", name.get_name()))
-        };
-        let wanted = Wanted {
-            faults: FaultKind::ALL.iter().filter(named).copied().collect(),
-            ..Wanted::default()
-        };
-        let schedule = Schedule::of_seed(seed.parse().expect("a seed"), &wanted);
-        let (violation, _) = verdict(&schedule, Options::default());
+        let (violation, _) = verdict(&named_in(&row[0], None), Options::default());
         assert_eq!(violation, None, "cargo xtask sim --seed {}", row[0]);
     }
 }
 
-/// Seeds of CloneSets within which each planted defect is found, but those that need more.
+/// Seeds of CloneSets tried here.
 const SEEDS_OF_CLONES: u64 = 60;
-/// Defects that need more, with a seed of these faults, or of all, that finds them.
-const RARE: [(CloneDefect, u64, &[FaultKind]); 2] = [
-    (CloneDefect::SilentWait, 742, &[]),
-    (
-        CloneDefect::DeleteUntested,
-        147,
-        &[FaultKind::Lost, FaultKind::Nodes, FaultKind::Lag],
-    ),
-];
 
 /// Seeds of CloneSets that once showed what was wrong, and not in the judge.
 #[test]
@@ -183,18 +194,6 @@ fn what_was_found_with_clone_sets_stays_mended() {
     for seed in [324, 705] {
         let (violation, _) = verdict(&Schedule::of_seed(seed, &clones()), Options::default());
         assert_eq!(violation, None, "cargo xtask sim --kind clone --seed {seed}");
-    }
-}
-
-#[test]
-fn defects_of_the_shell_are_found_with_clone_sets() {
-    for (defect, seed, rule) in [(Defect::NoOverlay, 2, "15.4 claims"), (Defect::NoFence, 35, "lease")] {
-        let options = Options {
-            defect: Some(defect),
-            ..Options::default()
-        };
-        let (violation, _) = verdict(&Schedule::of_seed(seed, &clones()), options);
-        assert_eq!(violation.map(|v| v.rule), Some(rule), "{defect:?}");
     }
 }
 
@@ -215,32 +214,26 @@ fn clone_sets_hold() {
 }
 
 #[test]
-fn each_planted_defect_of_clone_sets_is_found() {
-    let finds = |defect, seed, faults: &[FaultKind]| {
-        let options = Options {
-            clone_defect: Some(defect),
-            ..Options::default()
-        };
-        let wanted = Wanted {
-            faults: faults.to_vec(),
-            ..clones()
-        };
-        let schedule = Schedule::of_seed(seed, &wanted);
-        let violation = verdict(&schedule, options).0?;
-        assert_eq!(
-            verdict(&schedule, Options::default()).0,
-            None,
-            "{defect:?}: seed {seed} without it"
-        );
-        Some((seed, violation))
+fn updates_in_place_of_clone_sets_hold_alone_and_do_happen() {
+    let wanted = Wanted {
+        faults: vec![FaultKind::InPlace],
+        ..clones()
     };
-    for defect in CloneDefect::ALL {
-        let rare = RARE.iter().find(|(rare, ..)| *rare == defect);
-        let found = match rare {
-            Some((_, seed, faults)) => finds(defect, *seed, faults),
-            None => (0..SEEDS_OF_CLONES).find_map(|seed| finds(defect, seed, &[])),
-        };
-        let (seed, violation) = found.unwrap_or_else(|| panic!("{defect:?} is not found"));
-        println!("{defect:?}: seed {seed}: {violation}");
+    let options = Options {
+        trace: true,
+        ..Options::default()
+    };
+    let (mut images, mut held, mut new) = (0, 0, 0);
+    for seed in 0..40 {
+        let outcome = run(&Schedule::of_seed(seed, &wanted), options);
+        let command = format!("cargo xtask sim --kind clone --fault in-place --seed {seed}");
+        assert_eq!(outcome.violation, None, "{command}");
+        let count = |text: &str| outcome.trace.iter().filter(|line| line.contains(text)).count();
+        images += count("containers/0/image");
+        held += count(r#""PreparingDelete"}"#) + count(r#""PreparingUpdate"}"#);
+        new += count("preNormal waits");
     }
+    assert!(images > 20, "{images} patches of images");
+    assert!(held > 20, "{held} pods held by hooks");
+    assert!(new > 0, "hooks of new pods");
 }

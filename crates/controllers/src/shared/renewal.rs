@@ -77,9 +77,6 @@ impl Pass<'_> {
         if occupant.is_stuck {
             return Way::Stays;
         }
-        if occupant.is_stuck {
-            return Way::Stays;
-        }
         let pod = occupant.pod.clone();
         let compared = match (&pod.detail, occupant.storage_differs) {
             (_, true) => Err("its volumes differ from the claim templates".to_owned()),

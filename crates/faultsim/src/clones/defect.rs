@@ -1,9 +1,11 @@
 //! Defects of CloneSets that can be planted. As those of StatefulSets: never in the manager's code, but in what a controller sees or says.
 
+mod hooks;
+
 use crate::clones::SPECIFIED_DELETE;
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
 use flotilla_model::set::CloneSpec;
-use flotilla_model::{Decision, Reader, Resource, SetRecord, Share};
+use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord, Share};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -44,11 +46,33 @@ pub enum CloneDefect {
     DeleteUntested,
     /// The claims of a pod are deleted also where the pod could not be.
     SweepAnyway,
+    /// Pods are made beyond the replicas although the old ones can be updated in place.
+    SurgeForNothing,
+    /// InPlaceIfPossible makes pods again that could be updated in place.
+    RecreateAnyway,
+    /// InPlaceOnly makes pods again.
+    InPlaceOnlyRecreates,
+    /// Pods that wait for their preDelete hook are replaced at once, though nobody asked for that.
+    LeavingDoNotCount,
+    /// The hook is not looked at before a new pod counts.
+    NoPreNormalHook,
+    /// The hook is not looked at before a pod is updated in place.
+    NoUpdateHook,
+    /// Pods that users have asked to be deleted go although their hook holds them.
+    HooksPassNamed,
+    /// The claims of a pod go when it begins to wait for its hook.
+    SweepHeld,
+    /// Pods that wait for their hook are taken back although it takes them out of service.
+    TakeBackAnyway,
+    /// The budget forgets pods whose update in place is on its way.
+    ForgetInFlight,
+    /// A pass that makes pods updates one, too.
+    UpdateWhileScaling,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 17] = [
+    pub const ALL: [CloneDefect; 28] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -66,10 +90,21 @@ impl CloneDefect {
         CloneDefect::SilentWait,
         CloneDefect::DeleteUntested,
         CloneDefect::SweepAnyway,
+        CloneDefect::SurgeForNothing,
+        CloneDefect::RecreateAnyway,
+        CloneDefect::InPlaceOnlyRecreates,
+        CloneDefect::LeavingDoNotCount,
+        CloneDefect::NoPreNormalHook,
+        CloneDefect::NoUpdateHook,
+        CloneDefect::HooksPassNamed,
+        CloneDefect::SweepHeld,
+        CloneDefect::TakeBackAnyway,
+        CloneDefect::ForgetInFlight,
+        CloneDefect::UpdateWhileScaling,
     ];
 
     /// What the controller sees of the set.
-    pub(crate) fn altered(self, set: &SetRecord) -> SetRecord {
+    pub(crate) fn altered(self, set: &SetRecord, pods: &[Arc<PodRecord>]) -> SetRecord {
         let mut altered = set.clone();
         let replicas = set.spec.replicas;
         let spec = Arc::make_mut(&mut altered.spec);
@@ -88,7 +123,7 @@ impl CloneDefect {
                     rolling.paused = true;
                 }
             }
-            _ => {}
+            _ => hooks::alter(self, spec, &mut clones, pods),
         }
         spec.clones = Some(Box::<CloneSpec>::new(clones));
         altered
@@ -118,22 +153,10 @@ impl CloneDefect {
                 )
             }),
             CloneDefect::KeepClaims => retain(decision, |c| {
-                !matches!(
-                    c,
-                    Command::Delete {
-                        resource: Resource::Claims,
-                        ..
-                    }
-                )
+                !(c.resource() == Resource::Claims && matches!(c, Command::Delete { .. }))
             }),
             CloneDefect::NoClaims => retain(decision, |c| {
-                !matches!(
-                    c,
-                    Command::Create {
-                        resource: Resource::Claims,
-                        ..
-                    }
-                )
+                !(c.resource() == Resource::Claims && matches!(c, Command::Create { .. }))
             }),
             CloneDefect::NoBrake => update_all(decision, reader, set),
             CloneDefect::PromoteEarly => {
@@ -150,7 +173,10 @@ impl CloneDefect {
                     status.desired["passes"] = json!(status.resource_version);
                 }
             }
-            _ => self.spoil_deletions(decision, set),
+            _ => {
+                self.spoil_deletions(decision, set);
+                hooks::spoil(self, decision, reader, set);
+            }
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn look(
             _ => None,
         })
         .collect();
-    let updated = revision(server, set)?;
+    let updated = revision(server, set, &pods)?;
     let new = members(server, set, &pods, &updated, now)?;
     status(set, &pods, new, &updated)?;
     conditions(set)?;
@@ -38,7 +38,7 @@ pub(crate) fn look(
 }
 
 /// The newest revision is that of the template, and there are no more unused ones than are to be kept.
-fn revision(server: &Server, set: &SetRecord) -> Result<Arc<RevisionRecord>, String> {
+fn revision(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Result<Arc<RevisionRecord>, String> {
     let all = server.all(Resource::Revisions).filter_map(|s| match s.object.as_ref() {
         Some(Object::Revision(revision)) => Some(revision),
         _ => None,
@@ -53,7 +53,15 @@ fn revision(server: &Server, set: &SetRecord) -> Result<Arc<RevisionRecord>, Str
             newest.name()
         ));
     }
-    Ok((**newest).clone())
+    let is_unused = |r: &&&Arc<RevisionRecord>| {
+        let is_named = r.name() == newest.name() || r.name() == set.status_text("currentRevision");
+        !is_named && !pods.iter().any(|pod| pod.revision() == Some(r.name()))
+    };
+    let (unused, limit) = (own.iter().filter(is_unused).count(), set.spec.history_limit);
+    match limit {
+        Some(limit) if unused > limit => Err(format!("{unused} unused revisions are there; {limit} are to be kept")),
+        _ => Ok((**newest).clone()),
+    }
 }
 
 /// As many pods as asked for, all available, no more old ones than the partition keeps, none asked to be deleted. How many

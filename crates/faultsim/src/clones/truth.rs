@@ -4,10 +4,10 @@
 //! users and nodes do it may not have seen, however long ago that was: a pod that they took away may still seem to be there.
 
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
-use crate::in_place::{Change, InPlace, unheld};
+use crate::in_place::{Change, InPlace, Restarts, is_in_grace, state, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
 use flotilla_engine::wire::Object;
-use flotilla_model::set::{CloneSpec, UpdateKind};
+use flotilla_model::set::{CloneSpec, PodUpdatePolicy, UpdateKind};
 use flotilla_model::{Command, PodRecord, Resource, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Actor, Entry};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,12 +25,18 @@ struct Known {
     pod: Arc<PodRecord>,
     /// From when on a cache can show it as available, unless a manager has taken it down since.
     seems_up: Option<Timestamp>,
-    /// A manager has asked for its deletion, or begun it.
+    /// A manager has asked for its deletion, or begun it; that of a pod that waits for its hook may be taken back.
     goes: bool,
     /// A manager has begun its deletion.
     is_gone: bool,
     /// Users had a hand in whose it is, or its creation came late: a cache may not show it as one of the set.
     is_uncertain: bool,
+}
+
+impl Known {
+    fn is_going(&self) -> bool {
+        self.goes || state(&self.pod) == "PreparingDelete"
+    }
 }
 
 /// What managers have done to pods of CloneSets, and so must know.
@@ -41,6 +47,8 @@ pub(crate) struct Writes {
     /// How pods are updated in place, and what holds them.
     in_place: Option<InPlace>,
     pods: BTreeMap<Uid, Known>,
+    /// Pods whose images managers have changed.
+    restarts: Restarts,
     /// Names of pods that managers have deleted.
     deleted: BTreeSet<String>,
 }
@@ -66,6 +74,30 @@ fn budgets(set: &SetRecord, spec: &CloneSpec) -> (i32, i32) {
     }
 }
 
+/// What is going already stays what it was when it was deleted: its end changes nothing.
+fn is_deletion((before, after): Step<'_>) -> bool {
+    before.is_some_and(|pod| !pod.is_terminating() && after.is_none_or(|after| after.is_terminating()))
+}
+
+/// A pod is deleted as it was seen, or not at all, also by what comes late (rule 14.7).
+fn deleted_as_seen(step: Step<'_>, writing: &Writing) -> Verdict {
+    let Some(pod) = step.0.filter(|_| is_deletion(step)) else {
+        return Ok(());
+    };
+    let version = pod.meta.resource_version;
+    let is_asked_for = writing.decided.decision.commands().any(|c| {
+        matches!(&c.command, Command::Delete { resource: Resource::Pods, key, uid, resource_version, .. }
+            if *key == pod.meta.key && *uid == pod.meta.uid && resource_version.is_none_or(|seen| seen == version))
+    });
+    require(is_asked_for, "14.7 preconditions", || {
+        format!(
+            "{} with uid {} is deleted on the evidence of another, or at another version",
+            pod.name(),
+            pod.meta.uid
+        )
+    })
+}
+
 impl Writes {
     pub(crate) fn new(ahead: Duration, in_place: Option<InPlace>) -> Self {
         Writes {
@@ -88,7 +120,11 @@ impl Writes {
         }
         // Nodes answer a write in the same moment.
         let by_manager = matches!(actor, Actor::Manager(_));
-        let writing = scene.writing.filter(|writing| by_manager && !writing.is_late);
+        let writing = scene.writing.filter(|_| by_manager);
+        if let Some(writing) = writing {
+            deleted_as_seen(step, writing)?;
+        }
+        let writing = writing.filter(|writing| !writing.is_late);
         let verdict = match writing {
             Some(writing) => self.judge(step, writing, scene),
             None => Ok(()),
@@ -97,22 +133,18 @@ impl Writes {
         verdict
     }
 
-    fn judge(&self, step: Step<'_>, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+    fn judge(&mut self, step: Step<'_>, writing: &Writing, scene: &Scene<'_>) -> Verdict {
         let set = &writing.decided.set;
         let Some(spec) = set.spec.clones.as_deref() else {
             return Ok(());
         };
         match step {
             (None, Some(pod)) => self.created(pod, (set, spec), scene),
-            (Some(pod), after) => {
-                // What is going already stays what it was when it was deleted: its end changes nothing.
-                let is_deletion = !pod.is_terminating() && after.is_none_or(|after| after.is_terminating());
-                match after {
-                    _ if is_deletion => self.deleted(pod, (set, spec), writing, scene),
-                    Some(after) => self.patched((pod, after), (set, spec), writing, scene),
-                    None => Ok(()),
-                }
-            }
+            (Some(pod), after) => match after {
+                _ if is_deletion(step) => self.deleted(pod, (set, spec), writing, scene),
+                Some(after) => self.patched((pod, after), (set, spec), writing, scene),
+                None => Ok(()),
+            },
             (None, None) => Ok(()),
         }
     }
@@ -156,15 +188,8 @@ impl Writes {
         scene: &Scene<'_>,
     ) -> Verdict {
         let name = pod.name();
-        let asked_for = writing.decided.decision.commands().any(|c| {
-            matches!(&c.command, Command::Delete { resource: Resource::Pods, key, uid, .. }
-                if *key == pod.meta.key && *uid == pod.meta.uid)
-        });
         require(pod.meta.is_controlled_by(&set.meta.uid), "11 ownership", || {
             format!("{name} is not the set's, and is deleted")
-        })?;
-        require(asked_for, "14.7 preconditions", || {
-            format!("{name} with uid {} is deleted on the evidence of another", pod.meta.uid)
         })?;
         if pod.is_terminal() {
             return Ok(());
@@ -173,7 +198,7 @@ impl Writes {
         let is_wished = pod.label(SPECIFIED_DELETE).is_some()
             || pod.label(LIFECYCLE_STATE) == Some("PreparingDelete")
             || spec.pods_to_delete.iter().any(|named| *named == *name);
-        let staying = count(self.others(pod, set).filter(|known| !known.goes).count());
+        let staying = count(self.others(pod, set).filter(|known| !known.is_going()).count());
         let replicas = set.spec.replicas;
         require(is_wished || staying >= replicas, "14.5 deletes for a reason", || {
             format!("{name} is deleted, which nobody asked for; {staying} others may seem to stay, of {replicas}")
@@ -212,9 +237,9 @@ impl Writes {
         self.pods.values().filter(of_set)
     }
 
-    /// Rules 13.5 and 16.5: a pod that an update is to make again is old, and the partition keeps others.
+    /// Rules 13.5, 13.12 and 16: what an update does to a pod, and what it costs.
     fn patched(
-        &self,
+        &mut self,
         (before, after): (&PodRecord, &PodRecord),
         (set, spec): (&SetRecord, &CloneSpec),
         writing: &Writing,
@@ -228,27 +253,62 @@ impl Writes {
         require(owner.is_none_or(|o| o.uid == set.meta.uid), "11 ownership", || {
             format!("{name} is somebody else's, and is changed")
         })?;
-        if change.prepares && !before.is_terminal() {
-            self.keeps_available(before, (set, spec), writing, scene.now)?;
-        }
-        if !is_marked {
+        // What was begun is finished when its grace period has ended, whatever the set asks for meanwhile.
+        if before.is_terminal() || !change.revision && is_in_grace(before) {
             return Ok(());
         }
+        if change.prepares || change.leaves_service || change.is_held || change.image {
+            self.keeps_available(before, (set, spec), writing, scene.now)?;
+        }
+        if change.image {
+            self.restarts.note(before, set)?;
+        }
+        // A new pod may have been taken hold of since it was seen.
+        if (change.revision || change.image) && state(before) != "PreparingNormal" {
+            unheld(self.in_place, before, false)?;
+        }
+        if change.revision {
+            let revision = after.revision().unwrap_or_default();
+            let digest = scene.digest_of(&set.meta.key.sibling(revision));
+            require(digest == Some(set.spec.template_digest), "4.3 revision", || {
+                format!("{name} is changed to {revision}, which is not the update revision")
+            })?;
+        }
+        let is_prepared = change.prepares && state(after) == "PreparingUpdate";
+        if is_marked || change.revision || is_prepared {
+            self.update_begins(before, (set, spec), is_marked, scene)?;
+        }
+        Ok(())
+    }
+
+    /// Rules 13.5 and 16.2 to 16.5: a pod that an update changes, or is to make again, is old, and the partition keeps others.
+    fn update_begins(
+        &self,
+        pod: &PodRecord,
+        (set, spec): (&SetRecord, &CloneSpec),
+        is_marked: bool,
+        scene: &Scene<'_>,
+    ) -> Verdict {
+        let name = pod.name();
+        let is_only = set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceOnly;
+        require(!(is_marked && is_only), "16.5 InPlaceOnly", || {
+            format!("{name} is marked")
+        })?;
         let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
-        require(!rests, "16.2 paused or OnDelete", || format!("{name} is marked"))?;
+        require(!rests, "16.2 paused or OnDelete", || format!("{name} is updated"))?;
         let is_old = |pod: &PodRecord| {
             let revision = pod.revision().map(|revision| set.meta.key.sibling(revision));
             revision.and_then(|key| scene.digest_of(&key)) != Some(set.spec.template_digest)
         };
-        require(is_old(before), "16.3 candidates", || {
-            format!("{name} is new, and is marked")
+        require(is_old(pod), "16.3 candidates", || {
+            format!("{name} is new, and is updated")
         })?;
         let left = self
-            .others(before, set)
-            .filter(|known| !known.goes && is_old(&known.pod));
+            .others(pod, set)
+            .filter(|known| !known.is_going() && is_old(&known.pod));
         let (left, kept) = (count(left.count()), spec.partition.kept_of(set.spec.replicas));
         require(left >= kept, "13.5 partition", || {
-            format!("{name} is marked while {left} other old pods may seem to stay, and {kept} are to")
+            format!("{name} is updated while {left} other old pods may seem to stay, and {kept} are to")
         })
     }
 
@@ -286,10 +346,13 @@ impl Writes {
             return;
         }
         let is_gone = before.is_some() && after.is_none_or(|after| after.is_terminating());
-        let state = pod.label(LIFECYCLE_STATE);
         known.is_gone |= is_gone;
-        known.goes |= is_gone || pod.label(SPECIFIED_DELETE).is_some() || state == Some("PreparingDelete");
-        if is_gone || matches!(state, Some("PreparingDelete" | "PreparingUpdate" | "Updating")) {
+        known.goes |= is_gone || pod.label(SPECIFIED_DELETE).is_some();
+        let leaves = before.is_some_and(|before| {
+            let change = Change::of(before, pod);
+            change.leaves_service || change.is_held
+        });
+        if is_gone || leaves || matches!(state(pod), "PreparingDelete" | "PreparingUpdate" | "Updating") {
             // Every manager has to know of this: it is an act of one of them.
             known.seems_up = None;
         }

@@ -1,6 +1,7 @@
 //! Decisions about a CloneSet, judged by what their controller saw: the arithmetic of rule 13 and the order of rule 14, written down once
 //! more from the specification.
 
+use super::course::Patch;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, require};
@@ -13,6 +14,7 @@ const RULE_OVER: &str = "13.12 never more than replicas and surge";
 const RULE_KEEP: &str = "13.12 keeps pods available";
 const RULE_REASON: &str = "14.5 deletes for a reason";
 const RULE_PARTITION: &str = "13.5 partition";
+const RULE_SURGE: &str = "13.6 surge";
 const RULE_BRAKE: &str = "13.11 brake";
 
 /// What is asked for, as numbers (rule 13.2); schedules know no percentages.
@@ -24,12 +26,12 @@ struct Asked {
 }
 
 /// A decision about a CloneSet, with what it was made from.
-struct Clones<'a> {
-    sight: &'a Sight<'a>,
+pub(super) struct Clones<'a> {
+    pub(super) sight: &'a Sight<'a>,
     spec: &'a CloneSpec,
     asked: Asked,
     /// Neither ended nor going.
-    active: Vec<&'a Arc<PodRecord>>,
+    pub(super) active: Vec<&'a Arc<PodRecord>>,
     /// Where the template's revision stands in the status or among revisions.
     update: Option<String>,
 }
@@ -77,7 +79,8 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     clones.creations(decision)?;
     clones.deletions(decision)?;
     clones.updates(decision)?;
-    clones.availability(decision)
+    clones.availability(decision)?;
+    clones.courses(decision)
 }
 
 fn count(n: usize) -> i32 {
@@ -85,21 +88,15 @@ fn count(n: usize) -> i32 {
 }
 
 impl Clones<'_> {
-    fn is_available(&self, pod: &PodRecord) -> bool {
-        let state = pod.label(LIFECYCLE_STATE);
-        let is_normal = state.is_none_or(|s| s == "Normal");
-        is_normal && pod.is_available(self.sight.set.spec.min_ready, self.sight.now)
-    }
-
     fn is_new(&self, pod: &PodRecord) -> bool {
         pod.revision().is_some() && pod.revision() == self.update.as_deref()
     }
 
-    fn is_asked_for(&self, pod: &PodRecord) -> bool {
+    pub(super) fn is_asked_for(&self, pod: &PodRecord) -> bool {
         pod.label(SPECIFIED_DELETE).is_some() || self.spec.pods_to_delete.iter().any(|name| *name == *pod.name())
     }
 
-    fn is_leaving(pod: &PodRecord) -> bool {
+    pub(super) fn is_leaving(pod: &PodRecord) -> bool {
         pod.label(LIFECYCLE_STATE) == Some("PreparingDelete")
     }
 
@@ -131,6 +128,7 @@ impl Clones<'_> {
             require(draft.owner.uid == set.meta.uid, "11 ownership", || {
                 format!("{} is made for somebody else", key.name)
             })?;
+            self.has_gates(draft)?;
             for (volume, claim) in &draft.claims {
                 let key = set.meta.key.sibling(claim.as_str());
                 let is_there = claims.contains(&key) || self.sight.reader.claim(&key).is_some();
@@ -139,14 +137,23 @@ impl Clones<'_> {
                 })?;
             }
         }
+        self.room(decision, count(made.len()))
+    }
+
+    /// Rules 13.6, 13.8 and 13.12: no more pods than there may be.
+    fn room(&self, decision: &Decision, made: i32) -> Verdict {
         let counted = self
             .active
             .iter()
             .filter(|pod| !(self.spec.excludes_preparing_delete && Self::is_leaving(pod)));
-        let (there, made) = (count(counted.count()), count(made.len()));
+        let there = count(counted.count());
         let most = self.asked.replicas + self.asked.surge;
         require(made == 0 || there + made <= most, RULE_OVER, || {
             format!("{there} pods, {made} more, and {most} are the most")
+        })?;
+        let now = self.asked.replicas + self.surge(decision);
+        require(made == 0 || there + made <= now, RULE_SURGE, || {
+            format!("{there} pods, {made} more, and {now} are needed")
         })?;
         let Some(limit) = self
             .spec
@@ -158,11 +165,46 @@ impl Clones<'_> {
         let down = self
             .active
             .iter()
-            .filter(|pod| Self::is_leaving(pod) || !self.is_asked_for(pod) && !self.is_available(pod));
+            .filter(|pod| Self::is_leaving(pod) || !self.is_asked_for(pod) && !self.seems_available(pod));
         let down = count(down.count());
         require(made == 0 || down + made <= limit.max(down), "13.8 scale budget", || {
             format!("{made} are made while {down} are unavailable, of {limit}")
         })
+    }
+
+    /// How many pods beyond the replicas are needed, at most (rules 13.4 to 13.6): none for those that can be updated in place, unless
+    /// nothing may be unavailable.
+    fn surge(&self, decision: &Decision) -> i32 {
+        let Asked {
+            replicas,
+            partition,
+            surge,
+            unavailable,
+        } = self.asked;
+        // Who is taken back by this decision (rule 14.2) does not leave any more.
+        let back: BTreeSet<&str> = self
+            .patches(decision)
+            .filter(Patch::takes_back)
+            .map(|patch| patch.pod.name())
+            .collect();
+        let leaves = |pod: &PodRecord| Self::is_leaving(pod) && !back.contains(pod.name());
+        let stays = |pod: &PodRecord| !self.is_asked_for(pod) && !leaves(pod);
+        let number = |of: &dyn Fn(&PodRecord) -> bool| count(self.active.iter().filter(|pod| of(pod)).count());
+        let old = number(&|pod| stays(pod) && !self.is_new(pod));
+        let new = number(&|pod| stays(pod) && self.is_new(pod));
+        let uses_it = unavailable == 0 || self.spec.switches.surge_in_place;
+        let in_place = number(&|pod| !uses_it && stays(pod) && !self.is_new(pod) && self.can_go_in_place(pod));
+        let forward = (old - partition).max(0).min((replicas - partition - new).max(0));
+        let is_ours = self.sight.set.spec.update != UpdateKind::OnDelete;
+        let for_update = if is_ours && forward > 0 {
+            (old - partition - in_place).max(0).min(surge)
+        } else {
+            0
+        };
+        let wished = number(&|pod| self.is_asked_for(pod) && !leaves(pod));
+        let down = number(&|pod| leaves(pod) || !self.is_asked_for(pod) && !self.is_surely_available(pod));
+        let for_deletion = (down + wished - unavailable).max(0).min(wished).min(surge);
+        for_update.max(for_deletion)
     }
 
     /// Rules 14.5, 14.6 and 14.7: as they were seen, and only who was asked for or is too many.
@@ -189,14 +231,13 @@ impl Clones<'_> {
                 "11 ownership",
                 || format!("{} is not the set's", key.name),
             )?;
+            self.is_released(pod)?;
             let is_active = self.active.iter().any(|other| other.name() == pod.name());
-            plain += i32::from(is_active && !self.is_asked_for(pod) && !Self::is_leaving(pod));
+            plain += i32::from(is_active && self.is_plain(pod));
         }
-        let staying = self
-            .active
-            .iter()
-            .filter(|pod| !self.is_asked_for(pod) && !Self::is_leaving(pod));
-        let staying = count(staying.count());
+        let prepared = self.patches(decision).filter(Patch::prepares_deletion);
+        plain += count(prepared.filter(|patch| self.is_plain(patch.pod)).count());
+        let staying = count(self.active.iter().filter(|pod| self.is_plain(pod)).count());
         require(
             plain == 0 || staying - plain >= self.asked.replicas,
             RULE_REASON,
@@ -211,44 +252,31 @@ impl Clones<'_> {
 
     /// Rules 13.5, 13.11 and 16: only old pods, no more than the partition lets through, and not while new ones are down.
     fn updates(&self, decision: &Decision) -> Verdict {
-        let mut begun = 0;
-        for scoped in decision.commands() {
-            let Command::Patch {
-                resource: Resource::Pods,
-                key,
-                report,
-                ..
-            } = &scoped.command
-            else {
-                continue;
-            };
-            if !matches!(report, Report::ReCreate | Report::InPlace) {
-                continue;
-            }
-            let Some(pod) = self.active.iter().find(|pod| pod.meta.key == *key) else {
-                return require(false, "16.3 candidates", || {
-                    format!("{} is updated and was not seen", key.name)
-                });
-            };
-            require(!self.is_new(pod), "16.3 candidates", || {
-                format!("{} is new already", key.name)
+        let unseen = decision.commands().find(|scoped| {
+            let key = scoped.command.key();
+            scoped.command.report() == Report::ReCreate && !self.active.iter().any(|pod| pod.meta.key == *key)
+        });
+        require(unseen.is_none(), "16.3 candidates", || {
+            let name = unseen.map_or("", |scoped| &scoped.command.key().name);
+            format!("{name} is updated and was not seen")
+        })?;
+        let begun: Vec<Patch<'_>> = self.patches(decision).filter(Patch::begins).collect();
+        for patch in &begun {
+            require(!self.is_new(patch.pod), "16.3 candidates", || {
+                format!("{} is new already", patch.pod.name())
             })?;
-            begun += 1;
         }
+        // One that is prepared and let go at once has several patches.
+        let begun: BTreeSet<&str> = begun.iter().map(|patch| patch.pod.name()).collect();
+        let begun = count(begun.len());
         if begun == 0 {
             return Ok(());
         }
         let set = self.sight.set;
         let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
         require(!rests, "16.2 paused or OnDelete", || format!("{begun} updates begin"))?;
-        let staying = |pod: &&&Arc<PodRecord>| !self.is_asked_for(pod) && !Self::is_leaving(pod);
-        let old = count(
-            self.active
-                .iter()
-                .filter(staying)
-                .filter(|pod| !self.is_new(pod))
-                .count(),
-        );
+        let old = self.active.iter().filter(|pod| self.is_plain(pod) && !self.is_new(pod));
+        let old = count(old.count());
         require(old - begun >= self.asked.partition, RULE_PARTITION, || {
             format!(
                 "{begun} of {old} old pods are updated, and {} are to stay",
@@ -258,7 +286,7 @@ impl Clones<'_> {
         let down = self
             .active
             .iter()
-            .filter(|pod| !Self::is_leaving(pod) && self.is_new(pod) && !self.is_available(pod));
+            .filter(|pod| !Self::is_leaving(pod) && self.is_new(pod) && !self.seems_available(pod));
         let over = (count(self.active.len()) - self.asked.replicas).max(0);
         let brake = self.asked.unavailable.max(1) + over - count(down.count());
         require(begun <= brake.max(0), RULE_BRAKE, || {
@@ -268,23 +296,25 @@ impl Clones<'_> {
 
     /// Rules 13.10 and 13.12: own acts leave enough pods available.
     fn availability(&self, decision: &Decision) -> Verdict {
-        let up: Vec<&&Arc<PodRecord>> = self.active.iter().filter(|pod| self.is_available(pod)).collect();
         let keep = (self.asked.replicas - self.asked.unavailable).max(0);
-        let taken: BTreeSet<&ObjectKey> = decision
-            .commands()
-            .filter_map(|c| match &c.command {
-                Command::Delete {
-                    resource: Resource::Pods,
-                    key,
-                    ..
-                } => Some(key),
-                _ => None,
-            })
-            .filter(|key| up.iter().any(|pod| pod.meta.key == **key))
+        let deleted = decision.commands().filter_map(|c| match &c.command {
+            Command::Delete {
+                resource: Resource::Pods,
+                key,
+                ..
+            } => self.active.iter().map(|pod| &***pod).find(|pod| pod.meta.key == *key),
+            _ => None,
+        });
+        let taken_down = self.patches(decision).filter(Patch::takes_down).map(|patch| patch.pod);
+        let taken: BTreeSet<&str> = deleted
+            .chain(taken_down)
+            .filter(|pod| self.is_surely_available(pod))
+            .map(PodRecord::name)
             .collect();
-        let (up, taken) = (count(up.len()), count(taken.len()));
+        let up = count(self.active.iter().filter(|pod| self.seems_available(pod)).count());
+        let taken = count(taken.len());
         require(taken == 0 || up - taken >= keep, RULE_KEEP, || {
-            format!("{taken} of {up} available pods are deleted, and {keep} are to stay")
+            format!("{taken} of {up} available pods are taken down, and {keep} are to stay")
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
 use crate::clones::truth::Writes;
-use crate::in_place::{Change, InPlace, in_course, unheld};
+use crate::in_place::{Change, InPlace, Restarts, in_course, unheld};
 use crate::schedule::Schedule;
 use crate::spy::Decided;
 use flotilla_engine::wire::Object;
@@ -103,8 +103,8 @@ pub(crate) struct Judge {
     in_place: Option<InPlace>,
     /// How far the clocks of managers are apart.
     apart: Duration,
-    /// Pods whose images a manager has changed, with the generation of the set that was seen.
-    changed: BTreeSet<(Uid, Uid, i64)>,
+    /// Pods whose images a manager has changed.
+    restarts: Restarts,
     /// Of CloneSets: what was done to their pods.
     pub(super) clones: Option<Writes>,
 }
@@ -415,14 +415,7 @@ impl Judge {
             })?;
         }
         if change.image {
-            let cause = (before.meta.uid.clone(), set.meta.uid.clone(), set.generation);
-            let is_first = self.changed.insert(cause);
-            require(is_first, "4.3 one restart", || {
-                format!(
-                    "the images of {name} are changed twice for generation {}",
-                    set.generation
-                )
-            })?;
+            self.restarts.note(before, &set)?;
         }
         if change.image || change.leaves_service || prepares {
             self.taken_down(before, (ordinal, place), writing, scene)?;

@@ -2,7 +2,8 @@
 
 use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
 use crate::defect::says;
-use crate::in_place::{GATE, HOOK_GATE, is_in_service, state};
+use crate::in_place::{GATE, HOOK_GATE, adds, begins_update, is_in_service, new_image, new_revision, state};
+use flotilla_model::decision::Subresource;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
@@ -10,18 +11,6 @@ use flotilla_model::{
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Whether a JSON patch of a pod brings it to another revision, or prepares it for that.
-fn begins_update(body: &serde_json::Value) -> bool {
-    let begins = |operation: &serde_json::Value| {
-        let path = operation["path"].as_str().unwrap_or_default();
-        let prepares = matches!(operation["value"].as_str(), Some("PreparingUpdate" | "PreparingDelete"));
-        operation["op"] == "add"
-            && (path == "/metadata/labels/controller-revision-hash"
-                || path == "/metadata/labels/lifecycle.apps.kruise.io~1state" && prepares)
-    };
-    body.as_array().is_some_and(|operations| operations.iter().any(begins))
-}
 
 /// A decision with what it was made from.
 pub(crate) struct Sight<'a> {
@@ -292,34 +281,31 @@ impl Sight<'_> {
     }
 }
 
-/// A pod leaves service only for what restarts its containers: not for other resources, which need no restart here (rule 4.4).
-fn leaves_for_a_reason(decision: &Decision) -> Verdict {
+/// A pod leaves service only for what restarts its containers, or changes no container: not for other resources, which need no restart
+/// here (rule 4.4).
+pub(crate) fn leaves_for_a_reason(decision: &Decision) -> Verdict {
     let patches = || {
         decision.commands().filter_map(|c| match &c.command {
             Command::Patch {
                 resource: Resource::Pods,
                 key,
                 body,
+                subresource,
                 ..
-            } => Some((key, body)),
+            } => Some((key, body, *subresource)),
             _ => None,
         })
     };
-    for (key, _) in patches().filter(|(_, body)| says(body, GATE, "False")) {
-        let restarts = patches().any(|(other, body)| {
-            let images = adds(body, "/spec/containers/0/image");
-            other == key && (images || adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-grace"))
+    for (key, ..) in patches().filter(|(_, body, _)| says(body, GATE, "False")) {
+        let own = || patches().filter(|(other, ..)| *other == key);
+        let resizes = own().any(|(_, _, part)| part == Some(Subresource::Resize));
+        let restarts = own().any(|(_, body, _)| {
+            let grace = adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-grace");
+            new_image(body).is_some() || grace.is_some() || new_revision(body).is_some() && !resizes
         });
         require(restarts, "4.4 resources", || {
             format!("{} leaves service although none of its containers restarts", key.name)
         })?;
     }
     Ok(())
-}
-
-/// Whether a JSON patch puts a text at a path.
-fn adds(body: &serde_json::Value, path: &str) -> bool {
-    let mut operations = body.as_array().into_iter().flatten();
-    operations
-        .any(|o| o["op"] == "add" && o["path"] == path && o["value"].as_str().is_some_and(|text| !text.is_empty()))
 }

@@ -1,11 +1,12 @@
 //! Which pods are made and deleted, with which names and claims (rules 5, 11, 14, 15 and 18).
 
+use super::super::CloneSetController;
 use super::{done, name, one, pods, said};
 use crate::testing::{Cluster, NOW, at, claim, clones, owner, pod, set_uid};
 use flotilla_api::names;
 use flotilla_model::decision::{Body, Command, Report, Scope};
 use flotilla_model::records::Phase;
-use flotilla_model::{Decision, Failure, Interner, NodeRecord, OwnerRef, Resource, WaitCause};
+use flotilla_model::{Change, Controller as _, Decision, Failure, Interner, NodeRecord, OwnerRef, Resource, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -389,6 +390,22 @@ fn rule_11_who_names_the_set_is_promoted_and_orphans_are_taken_only_on_request()
         [] as [&str; 0],
         "a set that goes lets nothing go"
     );
+}
+
+/// Nothing else wakes the set, since the pod is not its any more when it goes.
+#[test]
+fn rule_10_9_a_name_is_looked_at_again_when_its_pod_was_let_go_and_is_gone() {
+    let told = |cluster: &Cluster, name: &str| {
+        let mut cluster = cluster.clone();
+        cluster.record = Some(cluster.record());
+        let gone = Change::Pod(Some(Arc::new(pod(name).orphan().build("web"))), None);
+        let mut keys = Vec::new();
+        CloneSetController.route(&gone, &cluster, &mut keys);
+        keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>()
+    };
+    let set = clones(1).spec("/scaleStrategy/podsToDelete", json!(["web-named"]));
+    assert_eq!(told(&set, "web-named"), ["web"]);
+    assert_eq!(told(&set, "web-other"), [] as [&str; 0]);
 }
 
 fn first_to_go(cluster: Cluster) -> String {

@@ -1,0 +1,223 @@
+//! Updates in place and hooks in decisions about a CloneSet, judged by what their controller saw (rules 14.2, 14.7, 14.8, 16.3, 16.5 and 19).
+
+use super::view::Clones;
+use crate::defect::says;
+use crate::in_place::{
+    GATE, HOOK_GATE, can_go_in_place, holds, is_in_grace, lacks, new_image, new_revision, new_state,
+    runs_what_is_asked, state,
+};
+use crate::judge::view::leaves_for_a_reason;
+use crate::judge::{Verdict, is_available, require};
+use flotilla_model::decision::PodDraft;
+use flotilla_model::set::PodUpdatePolicy;
+use flotilla_model::{Command, Decision, PodRecord, Report, Resource, RevisionRecord};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A patch of an active pod.
+pub(super) struct Patch<'a> {
+    pub(super) pod: &'a PodRecord,
+    body: &'a Value,
+    report: Report,
+}
+
+impl Patch<'_> {
+    /// It asks for the pod to be made again.
+    fn marks(&self) -> bool {
+        self.report == Report::ReCreate
+    }
+
+    /// It begins the pod's update, or prepares it for that.
+    pub(super) fn begins(&self) -> bool {
+        self.marks() || new_revision(self.body).is_some() || new_state(self.body) == Some("PreparingUpdate")
+    }
+
+    /// It prepares the pod for its deletion.
+    pub(super) fn prepares_deletion(&self) -> bool {
+        new_state(self.body) == Some("PreparingDelete")
+    }
+
+    /// A pod that was to be deleted is wanted again.
+    pub(super) fn takes_back(&self) -> bool {
+        state(self.pod) == "PreparingDelete" && new_state(self.body).is_some_and(|state| state != "PreparingDelete")
+    }
+
+    /// It costs the pod its availability. A pod in its grace period that serves, which it should not, leaves service again.
+    pub(super) fn takes_down(&self) -> bool {
+        let leaves = says(self.body, GATE, "False") || says(self.body, HOOK_GATE, "False");
+        let prepares = matches!(new_state(self.body), Some("PreparingUpdate" | "PreparingDelete"));
+        (leaves || prepares || new_image(self.body).is_some()) && !is_in_grace(self.pod)
+    }
+}
+
+impl Clones<'_> {
+    /// Patches of active pods.
+    pub(super) fn patches<'b>(&'b self, decision: &'b Decision) -> impl Iterator<Item = Patch<'b>> {
+        decision.commands().filter_map(|scoped| match &scoped.command {
+            Command::Patch {
+                resource: Resource::Pods,
+                key,
+                body,
+                report,
+                ..
+            } => {
+                let pod = self.active.iter().find(|pod| pod.meta.key == *key)?;
+                let report = *report;
+                Some(Patch { pod, body, report })
+            }
+            _ => None,
+        })
+    }
+
+    /// May count as available for others: whoever is not sure to be unavailable (rules 8.18 and 13.3).
+    pub(super) fn seems_available(&self, pod: &PodRecord) -> bool {
+        let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
+        gate.is_none_or(|gate| gate.is_true) && is_available(pod, self.sight.set, self.sight.now)
+    }
+
+    /// Is available: not one whose update is over, and whose hook keeps it from service until its markers are back (rule 19.4).
+    pub(super) fn is_surely_available(&self, pod: &PodRecord) -> bool {
+        let hook = self.sight.set.spec.lifecycle.in_place_update.as_ref();
+        self.seems_available(pod) && (state(pod) == "Normal" || !lacks(hook, pod))
+    }
+
+    fn revision(&self, name: &str) -> Option<&Arc<RevisionRecord>> {
+        self.sight.reader.revision(&self.sight.set.meta.key.sibling(name))
+    }
+
+    /// Whether a pod comes to the update revision without being made again (rules 4.1 and 16.5).
+    pub(super) fn can_go_in_place(&self, pod: &PodRecord) -> bool {
+        let spec = &self.sight.set.spec;
+        let own = pod
+            .revision()
+            .and_then(|name| self.revision(name))
+            .and_then(|r| r.template.as_deref());
+        let is_asked_for = spec.pod_update_policy() != PodUpdatePolicy::ReCreate && pod.detail.is_some();
+        is_asked_for && own.is_some_and(|own| can_go_in_place(own, &spec.template))
+    }
+
+    /// All of it.
+    pub(super) fn courses(&self, decision: &Decision) -> Verdict {
+        for patch in self.patches(decision) {
+            self.update(&patch)?;
+            self.transition(&patch)?;
+        }
+        leaves_for_a_reason(decision)?;
+        self.taken_back(decision)?;
+        self.update_waits_for_scaling(decision)
+    }
+
+    /// Rules 4.2, 16.3 and 16.5: whom nobody holds, in place where that can be done, and under InPlaceOnly in no other way.
+    fn update(&self, patch: &Patch<'_>) -> Verdict {
+        let (pod, spec) = (patch.pod, &self.sight.set.spec);
+        let name = pod.name();
+        if !patch.begins() {
+            return Ok(());
+        }
+        let policy = spec.pod_update_policy();
+        require(
+            !(patch.marks() && policy == PodUpdatePolicy::InPlaceOnly),
+            "16.5 InPlaceOnly",
+            || format!("{name} is to be made again"),
+        )?;
+        require(!(patch.marks() && self.can_go_in_place(pod)), "16.5 in place", || {
+            format!("{name} is to be made again, and could be updated in place")
+        })?;
+        require(!is_in_grace(pod), "16.3 candidates", || {
+            format!("{name} is updated in its grace period")
+        })?;
+        let is_changed = new_revision(patch.body).is_some();
+        let is_held = state(pod) != "Updating" && holds(spec.lifecycle.in_place_update.as_ref(), pod);
+        require(!(is_changed && is_held), "4.2 hooks", || {
+            format!("{name} is updated while its users hold it, in state {}", state(pod))
+        })
+    }
+
+    /// Rules 19.2 to 19.4: into service only with all markers, and once its containers run what is asked for.
+    fn transition(&self, patch: &Patch<'_>) -> Verdict {
+        let (pod, hooks) = (patch.pod, &self.sight.set.spec.lifecycle);
+        let (name, from) = (pod.name(), state(pod));
+        let Some(to) = new_state(patch.body).filter(|to| *to != from) else {
+            return Ok(());
+        };
+        let (rule, hook) = match from {
+            "PreparingNormal" => ("19.2 preNormal", &hooks.pre_normal),
+            _ => ("19.3 inPlaceUpdate", &hooks.in_place_update),
+        };
+        let comes = to == "Normal" && matches!(from, "PreparingNormal" | "Updating" | "Updated");
+        require(!(comes && lacks(hook.as_ref(), pod)), rule, || {
+            format!("{name} comes from {from} to {to} before its users hold it")
+        })?;
+        let is_over = from == "Updating" && matches!(to, "Normal" | "Updated");
+        require(!is_over || runs_what_is_asked(pod), "4.6 completion", || {
+            format!("{name} comes to {to} before its containers run what it asks for")
+        })
+    }
+
+    /// Rule 14.2: only who is lacking, whom nobody asked to be deleted, and where no hook takes pods out of service.
+    fn taken_back(&self, decision: &Decision) -> Verdict {
+        let hooks = &self.sight.set.spec.lifecycle;
+        let marks = [&hooks.pre_delete, &hooks.in_place_update];
+        let marks = marks.into_iter().flatten().any(|hook| hook.mark_not_ready);
+        let mut back = 0;
+        for patch in self.patches(decision).filter(Patch::takes_back) {
+            let name = patch.pod.name();
+            require(!self.is_asked_for(patch.pod), "14.2 taking back", || {
+                format!("{name} is taken back, and users have asked for its deletion")
+            })?;
+            require(!marks, "14.2 taking back", || {
+                format!("{name} is taken back, and a hook takes pods out of service")
+            })?;
+            back += 1;
+        }
+        let staying = self.active.iter().filter(|pod| self.is_plain(pod)).count();
+        let replicas = usize::try_from(self.sight.set.spec.replicas).unwrap_or(0);
+        require(back == 0 || staying + back <= replicas, "14.2 taking back", || {
+            format!("{back} pods are taken back beside {staying}, of {replicas}")
+        })
+    }
+
+    /// Rule 14.8: a pass that makes or deletes pods updates none.
+    fn update_waits_for_scaling(&self, decision: &Decision) -> Verdict {
+        let is_of_active = |name: &str| self.active.iter().any(|pod| pod.name() == name);
+        let scales = decision.commands().find(|scoped| match &scoped.command {
+            Command::Create { resource, .. } => *resource == Resource::Pods,
+            Command::Delete { resource, key, .. } => *resource == Resource::Pods && is_of_active(&key.name),
+            _ => false,
+        });
+        let scales = scales.map(|scoped| scoped.command.key().name.to_string());
+        let mut patches = self.patches(decision);
+        let moved = patches.find(|patch| patch.prepares_deletion() || patch.takes_back());
+        let scaled = scales.or_else(|| moved.map(|patch| patch.pod.name().to_owned()));
+        let updated = self.patches(decision).find(Patch::begins);
+        let (Some(scaled), Some(updated)) = (scaled, updated) else {
+            return Ok(());
+        };
+        let updated = updated.pod.name();
+        require(false, "14.8 update after scaling", || {
+            format!("{updated} is updated while {scaled} is made or deleted")
+        })
+    }
+
+    /// A new pod has the gate of hooks, and that of updates where they are made in place (rule 5).
+    pub(super) fn has_gates(&self, draft: &PodDraft) -> Verdict {
+        let is_in_place = self.sight.set.spec.pod_update_policy() != PodUpdatePolicy::ReCreate;
+        let fits = draft.gates.contains(&HOOK_GATE) && draft.gates.contains(&GATE) == is_in_place;
+        require(fits, "5 gates", || {
+            format!("{} is made with the gates {:?}", draft.key.name, draft.gates)
+        })
+    }
+
+    /// Rule 14.7: whom a hook holds is not deleted.
+    pub(super) fn is_released(&self, pod: &PodRecord) -> Verdict {
+        let hook = self.sight.set.spec.lifecycle.pre_delete.as_ref();
+        require(pod.is_terminal() || !holds(hook, pod), "14.7 hooks", || {
+            format!("{} is deleted while its users hold it", pod.name())
+        })
+    }
+
+    /// Neither on its way out nor asked to be deleted.
+    pub(super) fn is_plain(&self, pod: &PodRecord) -> bool {
+        !self.is_asked_for(pod) && !Self::is_leaving(pod)
+    }
+}
