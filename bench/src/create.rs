@@ -251,7 +251,7 @@ impl Bench {
         let set = self.workload.manifest(SET, self.replicas);
         let replicas = usize::try_from(self.replicas).expect("not negative");
         let sets_path = self.workload.collection(NAMESPACE);
-        let observer = Observer::until_ready(&self.api, NAMESPACE, SET, replicas).await;
+        let observer = Observer::until_running(&self.api, NAMESPACE, SET, replicas).await;
         let before = if let (Maker::Bare(concurrency), Workload::Set(kind)) = (maker, self.workload) {
             // The set is there, as the pods' owner, but nobody acts on it.
             self.api.create(&sets_path, &set).await;

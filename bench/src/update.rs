@@ -28,8 +28,11 @@ const NAMESPACE: &str = "run";
 const PATIENCE: Duration = Duration::from_secs(300);
 /// One of so many pods may be out of service at any time.
 const BUDGET_OF: i64 = 10;
-/// Requests about a pod, refused ones included, that its update in place may cost.
-const REQUESTS_A_POD: f64 = 3.0;
+/// Requests about a pod, refused ones included, that its update in place may cost. Pods of a CloneSet carry a state of their lifecycle,
+/// which tells of the end of an update too.
+fn requests_a_pod(kind: SetKind) -> f64 {
+    if kind == SetKind::Clone { 4.0 } else { 3.0 }
+}
 
 /// Who updates the pods; also the name of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,7 @@ pub(crate) async fn measure(measured: Measured, replicas: i64, rounds: usize) ->
     assert_eq!(lab.incarnations().await, before, "no pod was made again");
     lab.cluster.down().expect("the cluster ends");
     let runs = Runs {
+        kind,
         flotilla,
         bare,
         replicas,
@@ -232,6 +236,7 @@ fn manifest(kind: SetKind, replicas: i64) -> Value {
 
 /// The runs of each.
 struct Runs {
+    kind: SetKind,
     flotilla: Vec<Run>,
     bare: Vec<Run>,
     replicas: i64,
@@ -274,7 +279,7 @@ impl Runs {
             self.beside_bare(
                 "requests about pods",
                 Unit::PerPod,
-                Bar::AtMost(REQUESTS_A_POD),
+                Bar::AtMost(requests_a_pod(self.kind)),
                 |run| self.a_pod(run, about_pods, |c| c.all),
             ),
             self.beside_bare("of these, conflicts", Unit::PerPod, Bar::None, |run| {
