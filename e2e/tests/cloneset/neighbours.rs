@@ -67,12 +67,19 @@ pub(crate) async fn with_one_selector_keep_to_their_pods(lab: &Lab) {
     assert!(left.keys().all(|name| !grown.contains_key(name)), "{grown:?}");
     let asks = json!({"metadata": {"annotations": {"flotilla.rs/adopt-orphans": "true"}}, "spec": {"replicas": 5}});
     api.patch(&web(ns), &asks).await;
+    api.until(&pods(ns), SOON, "what is nobody's is taken", |pods| {
+        let active = pods.values().filter(|pod| !is_terminating(pod)).count();
+        assert!(active <= 5, "{active} pods: one was made for the one that is taken");
+        left.keys().all(|name| of(pods, &one).contains_key(name))
+    })
+    .await;
+    // It is of another revision, and is made again; those that are ours already stay.
     let whole = rests_with(&api, ns, &one, 5).await;
-    let is_kept = |(name, uid): (&String, &String)| whole.get(name) == Some(uid);
-    assert!(grown.iter().all(is_kept), "{whole:?}");
-    // It is of another revision, so it was either taken over or made again; nobody else's it is in no case.
-    let foreign = api.list(&pods(ns)).await.len() - whole.len();
-    assert_eq!(foreign, 0, "no pod is left without an owner");
+    assert!(
+        grown.iter().all(|(name, uid)| whole.get(name) == Some(uid)),
+        "{whole:?}"
+    );
+    assert_eq!(api.list(&pods(ns)).await.len(), 5, "nobody's pod is left");
     api.delete(&web(ns), false).await;
     api.until(&pods(ns), SOON, "pods go with their set", Objects::is_empty)
         .await;
