@@ -1,16 +1,15 @@
 //! A client that does nothing but create pods: as fast as this API server can be driven.
 
 use crate::create::SET;
+use crate::workload::look;
 use bytes::Bytes;
-use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_e2e::Api;
 use flotilla_engine::io::clock::Clock;
 use flotilla_engine::io::snapshot::snapshot;
-use flotilla_model::{Command, Controller, Hints, ObjectKey, PassContext, Resource, ScopedCommand, SetKind};
+use flotilla_model::{Command, ObjectKey, Resource, ScopedCommand, SetKind};
 use futures::StreamExt;
 use http::Request;
 use serde_json::Value;
-use std::time::Duration;
 
 /// Bodies of requests, ready to be sent.
 pub(crate) struct Drafts {
@@ -20,13 +19,13 @@ pub(crate) struct Drafts {
 
 impl Drafts {
     /// The pods that Flotilla would create for the set, byte for byte. What it would create before them is created now.
-    pub(crate) async fn of_set(api: &Api, namespace: &str) -> Self {
-        for Creation { resource, body } in creations(api, namespace).await {
+    pub(crate) async fn of_set(kind: SetKind, api: &Api, namespace: &str) -> Self {
+        for Creation { resource, body } in creations(kind, api, namespace).await {
             if resource != Resource::Pods {
                 api.create(&resource.collection_path(Some(namespace)), &body).await;
             }
         }
-        let pods = creations(api, namespace)
+        let pods = creations(kind, api, namespace)
             .await
             .into_iter()
             .filter(|c| c.resource == Resource::Pods);
@@ -48,22 +47,12 @@ struct Creation {
 }
 
 /// What a pass of Flotilla over the set would create.
-async fn creations(api: &Api, namespace: &str) -> Vec<Creation> {
-    let resources = [Resource::NativeSets, Resource::Revisions, Resource::Pods];
+async fn creations(kind: SetKind, api: &Api, namespace: &str) -> Vec<Creation> {
+    let resources = [kind.resource(), Resource::Revisions, Resource::Pods];
     let cache = snapshot(api.client().clone(), &resources, Some(namespace))
         .await
         .expect("the cluster can be read");
-    let (hints, now) = (Hints::default(), Clock::new().now());
-    let context = PassContext {
-        now,
-        observing_since: now - Duration::from_secs(3600),
-        entropy: 1,
-        hints: &hints,
-    };
-    let key = ObjectKey::new(namespace, SET);
-    let decision = StatefulSetController::new(SetKind::Native)
-        .reconcile(&cache, &key, context)
-        .expect("the set is there");
+    let decision = look(kind, &cache, &ObjectKey::new(namespace, SET), &Clock::new());
     let creation = |scoped: &ScopedCommand| match &scoped.command {
         Command::Create { resource, body, .. } => Some(Creation {
             resource: *resource,

@@ -1,4 +1,5 @@
-//! A thousand pods, made by one Parallel set under Flotilla, by the built-in controller, and by a client that does nothing else.
+//! A thousand pods, made by one Parallel set under Flotilla, by the built-in controller, and by a client that does nothing else. Beside a
+//! CloneSet the built-in controller is that of ReplicaSets.
 //!
 //! They take turns, several rounds, each run in a cluster of its own: one that has made and lost thousands of pods gets slower from run
 //! to run. Each has made one pod before the clock starts, so that connections stand and caches are filled. When a pod was created is read
@@ -10,15 +11,18 @@ use crate::bare::{Drafts, post_all};
 use crate::figure::{Bar, Figure, Unit, median};
 use crate::meter::{Spent, calm_down};
 use crate::observer::Observer;
-use flotilla_e2e::{Api, Kind, Manager, sets, suite};
+use crate::workload::{Measured, Workload};
+use flotilla_e2e::{Api, Manager, suite};
 use flotilla_localcluster::Cluster;
-use serde_json::json;
+use flotilla_model::SetKind;
 use std::time::Duration;
 
 /// The set of every run.
 pub(crate) const SET: &str = "web";
 /// Its namespace.
 const NAMESPACE: &str = "run";
+/// Who Flotilla is to the API server.
+const USER: &str = "bench-flotilla";
 /// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Writes in flight that are tried for the bare client.
@@ -28,6 +32,8 @@ const CONCURRENCIES: [usize; 5] = [16, 32, 64, 128, 256];
 #[derive(Clone, Copy, Debug)]
 struct Run {
     pods_per_second: f64,
+    /// Requests of the maker that write something, for each pod.
+    writes_a_pod: f64,
     /// From the first request until all pods ran and the set's status said so.
     spent: Spent,
 }
@@ -40,11 +46,27 @@ enum Maker {
     BuiltIn,
 }
 
+impl Maker {
+    /// What makes the pods, or owns them.
+    fn workload(self, measured: Measured) -> Workload {
+        match (measured, self) {
+            (Measured::Statefulset, _) => Workload::Set(SetKind::Native),
+            (Measured::Cloneset, Maker::BuiltIn) => Workload::ReplicaSet,
+            (Measured::Cloneset, _) => Workload::Set(SetKind::Clone),
+        }
+    }
+}
+
 /// Runs all three, `rounds` times; the bare client with so many requests in flight, or the best number of several.
-pub(crate) async fn measure(replicas: i64, rounds: usize, concurrency: Option<usize>) -> Vec<Figure> {
+pub(crate) async fn measure(
+    measured: Measured,
+    replicas: i64,
+    rounds: usize,
+    concurrency: Option<usize>,
+) -> Vec<Figure> {
     let concurrency = match concurrency {
         Some(concurrency) => concurrency,
-        None => best_concurrency(replicas).await,
+        None => best_concurrency(measured, replicas).await,
     };
     let mut runs = Runs {
         bare: Vec::new(),
@@ -52,9 +74,9 @@ pub(crate) async fn measure(replicas: i64, rounds: usize, concurrency: Option<us
         built_in: Vec::new(),
     };
     for _ in 0..rounds {
-        runs.bare.push(run(Maker::Bare(concurrency), replicas).await);
-        runs.flotilla.push(run(Maker::Flotilla, replicas).await);
-        runs.built_in.push(run(Maker::BuiltIn, replicas).await);
+        runs.bare.push(run(Maker::Bare(concurrency), measured, replicas).await);
+        runs.flotilla.push(run(Maker::Flotilla, measured, replicas).await);
+        runs.built_in.push(run(Maker::BuiltIn, measured, replicas).await);
     }
     runs.figures(replicas)
 }
@@ -68,7 +90,13 @@ struct Runs {
 
 impl Runs {
     fn figures(&self, replicas: i64) -> Vec<Figure> {
-        let lines = [self.rates(), self.cpu(), self.cpu_of_the_server(), self.memory()];
+        let lines = [
+            self.rates(),
+            self.writes(),
+            self.cpu(),
+            self.cpu_of_the_server(),
+            self.memory(),
+        ];
         let named = |figure: Figure| Figure {
             what: format!("{replicas} pods: {}", figure.what),
             ..figure
@@ -90,6 +118,15 @@ impl Runs {
         vec![
             figure(("bare client", rate(&self.bare)), Bar::RatioAtLeast(0.9)),
             figure(("built-in controller", rate(&self.built_in)), Bar::None),
+        ]
+    }
+
+    fn writes(&self) -> Vec<Figure> {
+        let writes = |runs| of(runs, |run| run.writes_a_pod);
+        let figure = |peer| figure("writes", Unit::PerPod, writes(&self.flotilla), peer, Bar::None);
+        vec![
+            figure(("bare client", writes(&self.bare))),
+            figure(("built-in controller", writes(&self.built_in))),
         ]
     }
 
@@ -147,10 +184,10 @@ fn figure(what: &str, unit: Unit, ours: f64, peer: (&'static str, f64), bar: Bar
 }
 
 /// With how many requests in flight the bare client is fastest here.
-async fn best_concurrency(replicas: i64) -> usize {
+async fn best_concurrency(measured: Measured, replicas: i64) -> usize {
     let mut best = (0.0, CONCURRENCIES[0]);
     for concurrency in CONCURRENCIES {
-        let rate = run(Maker::Bare(concurrency), replicas).await.pods_per_second;
+        let rate = run(Maker::Bare(concurrency), measured, replicas).await.pods_per_second;
         if rate > best.0 {
             best = (rate, concurrency);
         }
@@ -160,7 +197,7 @@ async fn best_concurrency(replicas: i64) -> usize {
 }
 
 /// One run in a fresh cluster.
-async fn run(maker: Maker, replicas: i64) -> Run {
+async fn run(maker: Maker, measured: Measured, replicas: i64) -> Run {
     let mut builder = Cluster::disposable("bench-create").nodes(5).audit_log();
     if maker != Maker::BuiltIn {
         builder = builder.without_statefulset_controller();
@@ -169,8 +206,16 @@ async fn run(maker: Maker, replicas: i64) -> Run {
     let api = Api::connect(cluster.kubeconfig_path()).await;
     suite::install_crds(&api, std::convert::identity).await;
     suite::make_namespace(&api, NAMESPACE).await;
-    let bench = Bench { cluster, api, replicas };
-    let manager = (maker == Maker::Flotilla).then(|| Manager::alone(bench.cluster.kubeconfig_path()));
+    let bench = Bench {
+        workload: maker.workload(measured),
+        cluster,
+        api,
+        replicas,
+    };
+    let manager = (maker == Maker::Flotilla).then(|| {
+        let kubeconfig = bench.cluster.user_kubeconfig(USER, &["system:masters"]);
+        Manager::alone(&kubeconfig.expect("a kubeconfig"))
+    });
     if !matches!(maker, Maker::Bare(_)) {
         bench.warm_up().await;
     }
@@ -183,6 +228,7 @@ async fn run(maker: Maker, replicas: i64) -> Run {
 }
 
 struct Bench {
+    workload: Workload,
     cluster: Cluster,
     api: Api,
     replicas: i64,
@@ -191,23 +237,25 @@ struct Bench {
 impl Bench {
     /// One pod of another set: whoever makes it is then running.
     async fn warm_up(&self) {
-        self.api
-            .create(&Kind::Native.sets(NAMESPACE), &Kind::Native.manifest("warm", 1))
-            .await;
-        sets::rolled_out_within(&self.api, Kind::Native, NAMESPACE, "warm", PATIENCE).await;
+        let warm = self.workload.manifest("warm", 1);
+        self.api.create(&self.workload.collection(NAMESPACE), &warm).await;
+        self.rolled_out("warm").await;
+    }
+
+    async fn rolled_out(&self, name: &str) {
+        self.workload.rolled_out(&self.api, NAMESPACE, name, PATIENCE).await;
     }
 
     /// Makes the pods and takes the time.
     async fn make(&self, maker: Maker, manager: Option<&Manager>) -> Run {
-        let mut set = Kind::Native.manifest(SET, self.replicas);
-        set["spec"]["podManagementPolicy"] = json!("Parallel");
+        let set = self.workload.manifest(SET, self.replicas);
         let replicas = usize::try_from(self.replicas).expect("not negative");
-        let sets_path = Kind::Native.sets(NAMESPACE);
-        let observer = Observer::until_ready(&self.api, NAMESPACE, SET, replicas).await;
-        let before = if let Maker::Bare(concurrency) = maker {
+        let sets_path = self.workload.collection(NAMESPACE);
+        let observer = Observer::until_running(&self.api, NAMESPACE, SET, replicas).await;
+        let before = if let (Maker::Bare(concurrency), Workload::Set(kind)) = (maker, self.workload) {
             // The set is there, as the pods' owner, but nobody acts on it.
             self.api.create(&sets_path, &set).await;
-            let drafts = Drafts::of_set(&self.api, NAMESPACE).await;
+            let drafts = Drafts::of_set(kind, &self.api, NAMESPACE).await;
             assert_eq!(drafts.len(), replicas, "a Parallel set asks for all its pods at once");
             let before = Spent::now(&self.cluster, manager);
             post_all(self.api.client().clone(), drafts, concurrency).await;
@@ -217,22 +265,22 @@ impl Bench {
             let before = Spent::now(&self.cluster, manager);
             self.api.create(&sets_path, &set).await;
             observer.finish(PATIENCE).await;
-            sets::rolled_out_within(&self.api, Kind::Native, NAMESPACE, SET, PATIENCE).await;
+            self.rolled_out(SET).await;
             before
         };
         let after = Spent::now(&self.cluster, manager);
-        let log = Log::read(&self.cluster);
+        let log = Log::read(&self.cluster, self.workload);
+        assert_eq!(log.pods.len(), replicas, "the log tells of every pod");
         let begun = match maker {
-            Maker::Bare(_) => log.pods.iter().map(|pod| pod.received).min(),
+            Maker::Bare(_) => log.pods.iter().map(|pod| pod.received).min().expect("some pod"),
             Maker::Flotilla | Maker::BuiltIn => log.set,
         };
-        assert_eq!(log.pods.len(), replicas, "the log tells of every pod");
-        let done = log.pods.iter().map(|pod| pod.done).max();
-        let microseconds = begun.zip(done).map(|(begun, done)| done - begun);
+        let done = log.pods.iter().map(|pod| pod.done).max().expect("some pod");
         #[allow(clippy::cast_precision_loss)] // Thousands of pods, millions of microseconds.
-        let pods_per_second = replicas as f64 * 1e6 / microseconds.expect("the log tells when it began") as f64;
+        let (pods, microseconds, writes) = (replicas as f64, (done - begun) as f64, log.writes_since(begun) as f64);
         Run {
-            pods_per_second,
+            pods_per_second: pods * 1e6 / microseconds,
+            writes_a_pod: writes / pods,
             spent: after - before,
         }
     }
@@ -241,27 +289,30 @@ impl Bench {
 /// What the API server's audit log tells of one run, in microseconds since the epoch.
 struct Log {
     /// When the request to create the set arrived.
-    set: Option<i64>,
+    set: i64,
     /// The requests that created its pods.
     pods: Vec<Entry>,
+    /// All writes.
+    all: Vec<Entry>,
 }
 
 impl Log {
-    fn read(cluster: &Cluster) -> Self {
-        let mut log = Log {
-            set: None,
-            pods: Vec::new(),
-        };
-        let is_created = |entry: &Entry| entry.verb == "create" && entry.code == 201 && entry.namespace == NAMESPACE;
-        for entry in audit::read(cluster).into_iter().filter(is_created) {
-            if entry.resource == "statefulsets" && entry.name == SET {
-                log.set = Some(entry.received);
-            }
-            let is_of_set = entry.name.strip_prefix(SET).is_some_and(|rest| rest.starts_with('-'));
-            if entry.resource == "pods" && is_of_set {
-                log.pods.push(entry);
-            }
-        }
-        log
+    fn read(cluster: &Cluster, workload: Workload) -> Self {
+        let all = audit::read(cluster);
+        let is_created = |entry: &&Entry| entry.verb == "create" && entry.code == 201 && entry.namespace == NAMESPACE;
+        let mut sets = all.iter().filter(is_created);
+        let set = sets.find(|entry| entry.resource == workload.plural() && entry.name == SET);
+        let set = set.expect("the set was created").received;
+        // Nobody else makes pods then; not every maker's requests tell their names.
+        let is_of_set = |entry: &&Entry| entry.resource == "pods" && entry.received >= set;
+        let pods = all.iter().filter(is_created).filter(is_of_set).cloned().collect();
+        Log { set, pods, all }
+    }
+
+    /// How many requests whoever made the pods has sent since then.
+    fn writes_since(&self, begun: i64) -> usize {
+        let maker = &self.pods[0].user;
+        let own = self.all.iter().filter(|e| &e.user == maker && e.received >= begun);
+        own.count()
     }
 }

@@ -13,10 +13,12 @@ mod noop;
 mod observer;
 mod update;
 mod webhook;
+mod workload;
 
 use clap::{Parser, ValueEnum};
 use figure::Table;
 use std::process::ExitCode;
+use workload::Measured;
 
 /// Measures Flotilla against its peers, in one run, on this machine.
 ///
@@ -31,6 +33,9 @@ struct Args {
     /// What to measure.
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
+    /// Of which kind the set is that `create` makes and `update` updates.
+    #[arg(long, value_enum, default_value_t)]
+    kind: Measured,
     /// Replicas of the set that `create` makes and `update` updates.
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=4000))]
     replicas: i64,
@@ -81,6 +86,7 @@ async fn main() -> ExitCode {
     if wanted(What::Create) {
         table.0.extend(
             create::measure(
+                args.kind,
                 args.replicas,
                 usize::from(args.rounds),
                 args.concurrency.map(usize::from),
@@ -91,7 +97,7 @@ async fn main() -> ExitCode {
     if wanted(What::Update) {
         table
             .0
-            .extend(update::measure(args.replicas, usize::from(args.rounds)).await);
+            .extend(update::measure(args.kind, args.replicas, usize::from(args.rounds)).await);
     }
     if wanted(What::Webhook) {
         table.0.extend(webhook::measure().await);

@@ -2,12 +2,12 @@
 
 use crate::corpus::{BIG, BIG_SET, Corpus};
 use crate::figure::{Bar, Figure, Unit, median};
-use flotilla_controllers::statefulset::StatefulSetController;
+use crate::workload;
 use flotilla_e2e::{Api, Kind, clock};
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::io::clock::Clock;
 use flotilla_localcluster::Cluster;
-use flotilla_model::{Controller, Decision, Hints, ObjectKey, PassContext, SetKind, StatusWrite, Timestamp};
+use flotilla_model::{Decision, ObjectKey, SetKind, StatusWrite};
 use serde_json::json;
 use std::hint::black_box;
 use std::time::Duration;
@@ -22,10 +22,10 @@ const BAR_MS: f64 = 1.0;
 /// Times passes over the big set.
 pub(crate) fn measure(corpus: &Corpus) -> Vec<Figure> {
     assert!(is_settled(&corpus.settled), "the set must be settled");
-    let now = Clock::new().now();
+    let clock = Clock::new();
     let timed = (0..PASSES).map(|_| {
         let begun = clock::now();
-        let decision = look(black_box(&corpus.settled), now);
+        let decision = look(black_box(&corpus.settled), &clock);
         let quiet = has_nothing_to_write(&decision);
         let taken = begun.elapsed();
         assert!(quiet, "a pass over a settled set writes nothing");
@@ -41,18 +41,8 @@ pub(crate) fn measure(corpus: &Corpus) -> Vec<Figure> {
 }
 
 /// One pass over the big set, as the manager makes it.
-fn look(cache: &Cache, now: Timestamp) -> Decision {
-    let hints = Hints::default();
-    let context = PassContext {
-        now,
-        observing_since: now - Duration::from_secs(3600),
-        entropy: 1,
-        hints: &hints,
-    };
-    let key = ObjectKey::new(BIG_SET.0, BIG_SET.1);
-    StatefulSetController::new(SetKind::Native)
-        .reconcile(cache, &key, context)
-        .expect("the set is there")
+fn look(cache: &Cache, clock: &Clock) -> Decision {
+    workload::look(SetKind::Native, cache, &ObjectKey::new(BIG_SET.0, BIG_SET.1), clock)
 }
 
 fn has_nothing_to_write(decision: &Decision) -> bool {
@@ -61,7 +51,7 @@ fn has_nothing_to_write(decision: &Decision) -> bool {
 
 /// Whether a manager has nothing left to write.
 pub(crate) fn is_settled(cache: &Cache) -> bool {
-    has_nothing_to_write(&look(cache, Clock::new().now()))
+    has_nothing_to_write(&look(cache, &Clock::new()))
 }
 
 /// The mean time of a pass of the built-in controller over the big set, from its own metrics. An annotation that nothing reads makes

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use flotilla_e2e::{Api, sets};
 use flotilla_engine::wire::watch::{Frame, Frames};
 use flotilla_engine::wire::{self, Encoding, Object, split_list};
+use flotilla_model::records::Phase;
 use flotilla_model::{Interner, PodRecord, Resource};
 use http::Request;
 use http_body_util::BodyExt;
@@ -43,12 +44,12 @@ impl Observer {
         Observer { watching }
     }
 
-    /// Watches until there are `count` pods and all are ready.
-    pub(crate) async fn until_ready(api: &Api, namespace: &str, app: &str, count: usize) -> Self {
-        let mut ready: BTreeMap<String, bool> = BTreeMap::new();
+    /// Watches until there are `count` pods and all run. Gates that somebody else has to open need not be open.
+    pub(crate) async fn until_running(api: &Api, namespace: &str, app: &str, count: usize) -> Self {
+        let mut running: BTreeMap<String, bool> = BTreeMap::new();
         let see = move |pod: Arc<PodRecord>| {
-            ready.insert(pod.name().to_owned(), pod.is_running_and_ready());
-            ready.len() == count && ready.values().all(|ready| *ready)
+            running.insert(pod.name().to_owned(), pod.phase == Phase::Running);
+            running.len() == count && running.values().all(|running| *running)
         };
         Observer::start(api.client().clone(), namespace, app, see).await
     }

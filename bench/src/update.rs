@@ -1,5 +1,5 @@
-//! A thousand pods of one Parallel Advanced StatefulSet, updated in place within a budget, by Flotilla and by a client that sends the
-//! same patches and does nothing else.
+//! A thousand pods of one Parallel Advanced StatefulSet, or of one CloneSet, updated in place within a budget, by Flotilla and by a
+//! client that sends the same patches and does nothing else.
 //!
 //! They take turns on the same pods, several rounds; Flotilla's process is a new one each time. What was asked of the API server, and
 //! when, is read from its audit log, where each of the two is a user of its own. The figures are medians over the rounds, and a ratio is
@@ -10,9 +10,11 @@ mod bare;
 use crate::audit::{self, Entry};
 use crate::figure::{Bar, Figure, Unit, median};
 use crate::meter::{Spent, calm_down};
+use crate::workload::{Measured, Workload};
 use bare::Work;
-use flotilla_e2e::{Api, Kind, Manager, sets, suite};
+use flotilla_e2e::{Api, Manager, sets, suite};
 use flotilla_localcluster::Cluster;
+use flotilla_model::SetKind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,8 +28,11 @@ const NAMESPACE: &str = "run";
 const PATIENCE: Duration = Duration::from_secs(300);
 /// One of so many pods may be out of service at any time.
 const BUDGET_OF: i64 = 10;
-/// Requests about a pod, refused ones included, that its update in place may cost.
-const REQUESTS_A_POD: f64 = 3.0;
+/// Requests about a pod, refused ones included, that its update in place may cost. Pods of a CloneSet carry a state of their lifecycle,
+/// which tells of the end of an update too.
+fn requests_a_pod(kind: SetKind) -> f64 {
+    if kind == SetKind::Clone { 4.0 } else { 3.0 }
+}
 
 /// Who updates the pods; also the name of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +70,12 @@ struct Count {
 }
 
 /// Updates the pods of a set of `replicas`, `rounds` times each way.
-pub(crate) async fn measure(replicas: i64, rounds: usize) -> Vec<Figure> {
-    let mut lab = Lab::start(replicas).await;
+pub(crate) async fn measure(measured: Measured, replicas: i64, rounds: usize) -> Vec<Figure> {
+    let kind = match measured {
+        Measured::Statefulset => SetKind::Advanced,
+        Measured::Cloneset => SetKind::Clone,
+    };
+    let mut lab = Lab::start(kind, replicas).await;
     let before = lab.incarnations().await;
     let (mut flotilla, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -76,6 +85,7 @@ pub(crate) async fn measure(replicas: i64, rounds: usize) -> Vec<Figure> {
     assert_eq!(lab.incarnations().await, before, "no pod was made again");
     lab.cluster.down().expect("the cluster ends");
     let runs = Runs {
+        kind,
         flotilla,
         bare,
         replicas,
@@ -88,13 +98,14 @@ struct Lab {
     cluster: Cluster,
     api: Api,
     kubeconfigs: BTreeMap<&'static str, PathBuf>,
+    kind: SetKind,
     replicas: i64,
     /// Version of the image that the set asks for.
     version: u32,
 }
 
 impl Lab {
-    async fn start(replicas: i64) -> Self {
+    async fn start(kind: SetKind, replicas: i64) -> Self {
         let cluster = Cluster::disposable("bench-update").nodes(5).audit_reads();
         let cluster = cluster.without_statefulset_controller().start().expect("a cluster");
         let api = Api::connect(cluster.kubeconfig_path()).await;
@@ -109,14 +120,14 @@ impl Lab {
             cluster,
             api,
             kubeconfigs,
+            kind,
             replicas,
             version: 1,
         };
         eprintln!("update: making {replicas} pods …");
         let manager = lab.manager();
-        lab.api
-            .create(&Kind::Advanced.sets(NAMESPACE), &manifest(replicas))
-            .await;
+        let collection = Workload::Set(kind).collection(NAMESPACE);
+        lab.api.create(&collection, &manifest(kind, replicas)).await;
         lab.rolled_out().await;
         drop(manager);
         lab
@@ -127,7 +138,8 @@ impl Lab {
     }
 
     async fn rolled_out(&self) {
-        sets::rolled_out_within(&self.api, Kind::Advanced, NAMESPACE, SET, PATIENCE).await;
+        let set = Workload::Set(self.kind);
+        set.rolled_out(&self.api, NAMESPACE, SET, PATIENCE).await;
     }
 
     /// UIDs of the pods.
@@ -158,7 +170,8 @@ impl Lab {
         let spent = Spent::now(&self.cluster, Some(&manager)) - before;
         drop(manager);
         let log = audit::read(&self.cluster);
-        let changes = log.iter().filter(|e| e.verb == "patch" && e.resource == "statefulsets");
+        let plural = self.kind.resource().plural();
+        let changes = log.iter().filter(|e| e.verb == "patch" && e.resource == plural);
         let begun = changes.map(|e| e.received).max().expect("the set was changed");
         Self::run_of(Maker::Flotilla, begun, spent, &log)
     }
@@ -166,7 +179,7 @@ impl Lab {
     async fn run_bare(&self) -> Run {
         self.change_image().await;
         let client = Api::connect(&self.kubeconfigs[Maker::Bare.user()]).await;
-        let work = Work::prepare(client.client().clone(), &self.api).await;
+        let work = Work::prepare(self.kind, client.client().clone(), &self.api).await;
         assert_eq!(work.len(), usize::try_from(self.replicas).expect("not negative"));
         let earlier = audit::read(&self.cluster).len();
         calm_down(&self.cluster, "update").await;
@@ -185,7 +198,8 @@ impl Lab {
 
     async fn change_image(&self) {
         let image = format!("app:v{}", self.version);
-        sets::set_image(&self.api, &Kind::Advanced.set(NAMESPACE, SET), &image).await;
+        let set = format!("{}/{SET}", Workload::Set(self.kind).collection(NAMESPACE));
+        sets::set_image(&self.api, &set, &image).await;
     }
 
     /// What the log tells of a run that began at `begun`.
@@ -212,9 +226,8 @@ impl Lab {
     }
 }
 
-fn manifest(replicas: i64) -> Value {
-    let mut set = Kind::Advanced.manifest(SET, replicas);
-    set["spec"]["podManagementPolicy"] = json!("Parallel");
+fn manifest(kind: SetKind, replicas: i64) -> Value {
+    let mut set = Workload::Set(kind).manifest(SET, replicas);
     set["spec"]["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {
         "podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": format!("{}%", 100 / BUDGET_OF)}});
     set["spec"]["template"]["spec"]["readinessGates"] = json!([{"conditionType": "InPlaceUpdateReady"}]);
@@ -223,6 +236,7 @@ fn manifest(replicas: i64) -> Value {
 
 /// The runs of each.
 struct Runs {
+    kind: SetKind,
     flotilla: Vec<Run>,
     bare: Vec<Run>,
     replicas: i64,
@@ -265,7 +279,7 @@ impl Runs {
             self.beside_bare(
                 "requests about pods",
                 Unit::PerPod,
-                Bar::AtMost(REQUESTS_A_POD),
+                Bar::AtMost(requests_a_pod(self.kind)),
                 |run| self.a_pod(run, about_pods, |c| c.all),
             ),
             self.beside_bare("of these, conflicts", Unit::PerPod, Bar::None, |run| {

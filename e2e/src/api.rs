@@ -110,7 +110,11 @@ impl Api {
 
     /// Deletes an object or a collection; `orphan` leaves what it owns.
     pub async fn delete(&self, path: &str, orphan: bool) {
-        let policy = if orphan { "Orphan" } else { "Background" };
+        self.delete_by(path, if orphan { "Orphan" } else { "Background" }).await;
+    }
+
+    /// Deletes an object; what it owns goes, or stays, by this policy.
+    pub async fn delete_by(&self, path: &str, policy: &str) {
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy});
         let sent = self
             .send(Method::DELETE, path, Some(("application/json", &options)))

@@ -8,3 +8,10 @@ use std::time::Instant;
 pub fn now() -> Instant {
     Instant::now()
 }
+
+/// This moment by the calendar, for what others are told.
+// As above.
+#[allow(clippy::disallowed_methods)]
+pub fn wall() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}

@@ -2,6 +2,7 @@
 
 use crate::api::{Api, Objects, number, text};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Path of the collection in a namespace.
@@ -57,7 +58,20 @@ pub fn is_settled(set: &Value) -> bool {
 
 /// Waits until the set `web` is at rest.
 pub async fn settled(api: &Api, namespace: &str, within: Duration) -> Value {
-    let done = |sets: &Objects| sets.get("web").is_some_and(is_settled);
-    let mut found = api.until(&sets(namespace), within, "a CloneSet at rest", done).await;
-    found.remove("web").expect("it was there a moment ago")
+    named_settled(api, namespace, "web", within).await
+}
+
+/// Waits until the set of this name is at rest.
+pub async fn named_settled(api: &Api, namespace: &str, name: &str, within: Duration) -> Value {
+    let done = |sets: &Objects| sets.get(name).is_some_and(is_settled);
+    let what = format!("CloneSet {name} at rest");
+    let mut found = api.until(&sets(namespace), within, &what, done).await;
+    found.remove(name).expect("it was there a moment ago")
+}
+
+/// Name and UID of each object.
+pub fn uids(objects: &Objects) -> BTreeMap<String, String> {
+    let uid = |object: &Value| text(object, "/metadata/uid").to_owned();
+    let named = objects.iter().map(|(name, object)| (name.clone(), uid(object)));
+    named.collect()
 }

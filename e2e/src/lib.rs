@@ -7,6 +7,7 @@ pub mod audit;
 pub mod clock;
 pub mod clones;
 pub mod manager;
+pub mod metrics;
 pub mod playground;
 pub mod proxy;
 pub mod real;

@@ -109,16 +109,18 @@ pub async fn rolled_out(api: &Api, kind: Kind, namespace: &str, name: &str) -> V
     rolled_out_within(api, kind, namespace, name, SOON).await
 }
 
+/// Whether a set of any kind says so of its present spec.
+pub fn is_rolled_out(set: &Value) -> bool {
+    number(set, "/status/observedGeneration") >= number(set, "/metadata/generation")
+        && text(set, "/status/currentRevision") == text(set, "/status/updateRevision")
+        && !text(set, "/status/updateRevision").is_empty()
+        && number(set, "/status/readyReplicas") == number(set, "/spec/replicas")
+        && number(set, "/status/replicas") == number(set, "/spec/replicas")
+}
+
 /// The same with a bound of its own.
 pub async fn rolled_out_within(api: &Api, kind: Kind, namespace: &str, name: &str, within: Duration) -> Value {
-    let is_over = |set: &Value| {
-        number(set, "/status/observedGeneration") >= number(set, "/metadata/generation")
-            && text(set, "/status/currentRevision") == text(set, "/status/updateRevision")
-            && !text(set, "/status/updateRevision").is_empty()
-            && number(set, "/status/readyReplicas") == number(set, "/spec/replicas")
-            && number(set, "/status/replicas") == number(set, "/spec/replicas")
-    };
-    let done = |sets: &Objects| sets.get(name).is_some_and(is_over);
+    let done = |sets: &Objects| sets.get(name).is_some_and(is_rolled_out);
     let mut sets = api
         .until(
             &kind.sets(namespace),

@@ -1,17 +1,27 @@
 //! How CloneSets behave on a real control plane: one cluster, one scenario after the other, each with a manager of its own.
 
+#[path = "cloneset/autoscaler.rs"]
+mod autoscaler;
 #[path = "cloneset/cases.rs"]
 mod cases;
 #[path = "cloneset/claims.rs"]
 mod claims;
+#[path = "cloneset/ends.rs"]
+mod ends;
 #[path = "cloneset/face.rs"]
 mod face;
 #[path = "cloneset/life.rs"]
 mod life;
+#[path = "cloneset/neighbours.rs"]
+mod neighbours;
+#[path = "cloneset/pace.rs"]
+mod pace;
 #[path = "cloneset/place.rs"]
 mod place;
 #[path = "cloneset/rules.rs"]
 mod rules;
+#[path = "cloneset/tools.rs"]
+mod tools;
 
 use flotilla_e2e::{Api, suite};
 use flotilla_localcluster::Cluster;
@@ -24,6 +34,8 @@ use std::sync::Arc;
 #[derive(Clone)]
 struct Lab {
     kubeconfig: Arc<PathBuf>,
+    /// The pinned kubectl.
+    kubectl: Arc<PathBuf>,
 }
 
 impl Lab {
@@ -40,6 +52,7 @@ fn main() -> ExitCode {
             &arguments,
             trials(&Lab {
                 kubeconfig: Arc::default(),
+                kubectl: Arc::default(),
             }),
         )
         .exit_code();
@@ -52,6 +65,7 @@ fn main() -> ExitCode {
     });
     let lab = Lab {
         kubeconfig: Arc::new(cluster.kubeconfig_path().to_owned()),
+        kubectl: Arc::new(cluster.kubectl_path()),
     };
     let conclusion = libtest_mimic::run(&arguments, trials(&lab));
     drop(cluster);
@@ -78,6 +92,13 @@ fn trials(lab: &Lab) -> Vec<Trial> {
         claims::are_used_again_or_go,
         place::images_change_and_pods_stay,
         place::hooks_hold_and_let_go,
+        autoscaler::goes_up_and_down,
+        ends::in_foreground_and_background,
+        ends::orphans_stay_and_are_taken_again,
+        neighbours::with_one_selector_keep_to_their_pods,
+        tools::kubectl_scales_lists_and_waits,
+        tools::rollout_undoes_and_tells_history,
+        pace::does_not_slacken,
     );
     trials
 }

@@ -214,7 +214,12 @@ impl Context<'_> {
             ("controllers", controllers),
         ]);
         if !self.settings.stock_limits {
-            arguments.extend(flags(&[("kube-api-qps", "5000"), ("kube-api-burst", "10000")]));
+            arguments.extend(flags(&[
+                ("kube-api-qps", "5000"),
+                ("kube-api-burst", "10000"),
+                // Nobody waits fifteen seconds for an autoscaler to look again.
+                ("horizontal-pod-autoscaler-sync-period", "1s"),
+            ]));
         }
         arguments
     }

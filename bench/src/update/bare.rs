@@ -6,7 +6,7 @@
 
 use super::{NAMESPACE, SET};
 use crate::observer::Observer;
-use flotilla_controllers::statefulset::StatefulSetController;
+use crate::workload::look;
 use flotilla_e2e::Api;
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::core::store::Source;
@@ -14,9 +14,7 @@ use flotilla_engine::io::clock::Clock;
 use flotilla_engine::io::request_of;
 use flotilla_engine::io::snapshot::snapshot;
 use flotilla_engine::wire::{Encoding, Object};
-use flotilla_model::{
-    Command, Controller, Decision, Hints, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind, SetRecord,
-};
+use flotilla_model::{Command, ObjectKey, PodRecord, Reader, Resource, SetKind, SetRecord};
 use futures::StreamExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,27 +29,31 @@ pub(super) struct Work {
 
 impl Work {
     /// For the pods of the set, which asks for another revision already. Creates that.
-    pub(super) async fn prepare(client: kube::Client, api: &Api) -> Self {
+    pub(super) async fn prepare(kind: SetKind, client: kube::Client, api: &Api) -> Self {
         let clock = Arc::new(Clock::new());
-        let cache = look_around(&client).await;
-        for command in look(&cache, &clock).commands().map(|scoped| &scoped.command) {
+        let cache = look_around(kind, &client).await;
+        for command in look(kind, &cache, &key(), &clock)
+            .commands()
+            .map(|scoped| &scoped.command)
+        {
             let Command::Create { resource, body, .. } = command else {
                 panic!("before there is a revision there is nothing to do but to create it: {command:?}")
             };
             api.create(&resource.collection_path(Some(NAMESPACE)), &body.render())
                 .await;
         }
-        let cache = look_around(&client).await;
-        let set = cache.set(SetKind::Advanced, &key()).expect("the set is there").clone();
+        let cache = look_around(kind, &client).await;
+        let set = cache.set(kind, &key()).expect("the set is there").clone();
         let (mut tell, mut pods) = (BTreeMap::new(), Vec::new());
         for pod in cache.pods_of(&set.meta.uid) {
             let (news, told) = watch::channel(pod.clone());
             tell.insert(pod.name().to_owned(), news);
             pods.push(Drive {
+                kind,
                 client: client.clone(),
                 clock: clock.clone(),
                 cache: alone(&cache, &set, pod),
-                ordinal: ordinal(pod),
+                ordinal: ordinal(kind, pod),
                 pod: pod.meta.key.clone(),
                 news: told,
             });
@@ -94,36 +96,26 @@ fn key() -> ObjectKey {
     ObjectKey::new(NAMESPACE, SET)
 }
 
-fn ordinal(pod: &PodRecord) -> i64 {
+/// The number of a pod; 0 where pods have none.
+fn ordinal(kind: SetKind, pod: &PodRecord) -> i64 {
+    if kind == SetKind::Clone {
+        return 0;
+    }
     let digits = pod.name().rsplit_once('-').map(|(_, digits)| digits);
     digits.and_then(|d| d.parse().ok()).expect("pods of sets are numbered")
 }
 
-async fn look_around(client: &kube::Client) -> Cache {
-    let resources = [Resource::AdvancedSets, Resource::Revisions, Resource::Pods];
+async fn look_around(kind: SetKind, client: &kube::Client) -> Cache {
+    let resources = [kind.resource(), Resource::Revisions, Resource::Pods];
     snapshot(client.clone(), &resources, Some(NAMESPACE))
         .await
         .expect("the cluster can be read")
 }
 
-/// What Flotilla would do now.
-fn look(cache: &Cache, clock: &Clock) -> Decision {
-    let (hints, now) = (Hints::default(), clock.now());
-    let context = PassContext {
-        now,
-        observing_since: now - Duration::from_secs(3600),
-        entropy: 1,
-        hints: &hints,
-    };
-    StatefulSetController::new(SetKind::Advanced)
-        .reconcile(cache, &key(), context)
-        .expect("the set is there")
-}
-
 /// The set as if it had this pod only.
 fn alone(all: &Cache, set: &Arc<SetRecord>, pod: &Arc<PodRecord>) -> Cache {
     let mut spec = (*set.spec).clone();
-    (spec.replicas, spec.start) = (1, ordinal(pod));
+    (spec.replicas, spec.start) = (1, ordinal(set.kind, pod));
     let set = SetRecord {
         spec: Arc::new(spec),
         ..(**set).clone()
@@ -139,6 +131,7 @@ fn alone(all: &Cache, set: &Arc<SetRecord>, pod: &Arc<PodRecord>) -> Cache {
 
 /// The update of one pod.
 struct Drive {
+    kind: SetKind,
     client: kube::Client,
     clock: Arc<Clock>,
     /// Its set, its revisions and itself.
@@ -154,7 +147,7 @@ impl Drive {
         let before = self.pod().revision().map(str::to_owned);
         loop {
             self.take_news();
-            let decision = look(&self.cache, &self.clock);
+            let decision = look(self.kind, &self.cache, &key(), &self.clock);
             let mut is_overtaken = false;
             let mut has_sent = false;
             for scoped in decision.commands() {

@@ -261,7 +261,8 @@ pub struct CrdsArgs {
 /// What to explain.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WhyArgs {
-    /// The set: statefulset/NAME, or statefulset.apps/NAME or statefulset.apps.kruise.io/NAME (asts/NAME) if both kinds have it.
+    /// The set: statefulset/NAME, or statefulset.apps/NAME or statefulset.apps.kruise.io/NAME (asts/NAME) if both kinds have it, or
+    /// cloneset/NAME.
     #[arg(value_name = "KIND/NAME")]
     pub target: Target,
     /// Form of the output.
@@ -278,7 +279,7 @@ pub struct WhyArgs {
 /// What to plan.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlanArgs {
-    /// The set to change: statefulset/NAME, statefulset.apps/NAME or statefulset.apps.kruise.io/NAME (asts/NAME).
+    /// The set to change: statefulset/NAME, statefulset.apps/NAME, statefulset.apps.kruise.io/NAME (asts/NAME) or cloneset/NAME.
     #[arg(value_name = "KIND/NAME", conflicts_with = "filename")]
     pub target: Option<Target>,
     /// Manifests to apply, as `kubectl apply` does, in YAML or JSON; - reads standard input.
@@ -385,7 +386,7 @@ pub enum RolloutCommand {
 /// The set that a verb is about.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RolloutTarget {
-    /// The set: statefulset/NAME, statefulset.apps/NAME or statefulset.apps.kruise.io/NAME (asts/NAME).
+    /// The set: statefulset/NAME, statefulset.apps/NAME, statefulset.apps.kruise.io/NAME (asts/NAME) or cloneset/NAME.
     #[arg(value_name = "KIND/NAME")]
     pub target: Target,
     /// Form of the output.

@@ -3,11 +3,10 @@
 
 use crate::Lab;
 use flotilla_e2e::api::{Api, Objects, is_ready, is_terminating, text};
-use flotilla_e2e::clones::{manifest, sets, settled, web, with_claims};
+use flotilla_e2e::clones::{manifest, sets, settled, uids, web, with_claims};
 use flotilla_e2e::sets::{claims, pods, set_image};
 use flotilla_e2e::{Manager, clock};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -264,14 +263,6 @@ async fn is_updated_and_taken_back(api: &Api, victim: &mut Victim<'_>, watcher: 
     watcher.ends_with(100, "taken back").await;
     let left = api.list(&pods(NS)).await;
     assert_eq!(with_image(&left, "app:v1"), 100);
-}
-
-fn uids(objects: &Objects) -> BTreeMap<String, String> {
-    let uid = |object: &Value| text(object, "/metadata/uid").to_owned();
-    objects
-        .iter()
-        .map(|(name, object)| (name.clone(), uid(object)))
-        .collect()
 }
 
 /// Pods that somebody deletes come back under their names, with their claims.

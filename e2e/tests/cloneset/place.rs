@@ -3,11 +3,10 @@
 use crate::Lab;
 use flotilla_e2e::Manager;
 use flotilla_e2e::api::{Api, Objects, is_ready, text};
-use flotilla_e2e::clones::{manifest, sets, settled, web};
+use flotilla_e2e::clones::{manifest, sets, settled, uids, web};
 use flotilla_e2e::real::{container, incarnation};
 use flotilla_e2e::sets::{SOON, pods, set_image};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// For how long something must not happen.
@@ -20,11 +19,6 @@ fn in_place(replicas: i64) -> Value {
         json!({"rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1}});
     set["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/restart": "300ms"});
     set
-}
-
-fn uids(pods: &Objects) -> BTreeMap<String, String> {
-    let uid = |pod: &Value| text(pod, "/metadata/uid").to_owned();
-    pods.iter().map(|(name, pod)| (name.clone(), uid(pod))).collect()
 }
 
 /// Pods keep name, UID and node; one at a time is out of service; back and forth.

@@ -29,7 +29,10 @@ impl Plan<'_> {
     pub(super) fn take_back(&mut self) {
         let hooks = &self.view.set.spec.lifecycle;
         let hooks = [&hooks.pre_delete, &hooks.in_place_update];
-        if self.is_stopped(Area::Scale) || hooks.into_iter().flatten().any(|hook| hook.mark_not_ready) {
+        if self.is_stopped(Area::Scale)
+            || self.takes_pods()
+            || hooks.into_iter().flatten().any(|hook| hook.mark_not_ready)
+        {
             return;
         }
         let going = self.members.iter().filter(|m| !m.is_plain()).count();
@@ -60,7 +63,7 @@ impl Plan<'_> {
 
     /// Makes what is missing (rules 13.8 and 14.3): old pods first, then those of the update revision.
     pub(super) fn create(&mut self, diff: &Diff) {
-        if self.is_stopped(Area::Scale) {
+        if self.is_stopped(Area::Scale) || self.takes_pods() {
             return;
         }
         if diff.create < diff.missing {
@@ -72,6 +75,17 @@ impl Plan<'_> {
             let revision = revision.clone();
             self.create_one(name, &revision);
         }
+    }
+
+    /// Whether pods are about to be taken (rule 11): how many are missing, and of which revision, is known when they are here. Whom we
+    /// failed to take is not waited for.
+    fn takes_pods(&self) -> bool {
+        let has_failed = |pod: &PodRecord| {
+            let scope = Scope::Named(pod.name().to_owned());
+            self.pass.hints.failures.contains_key(&scope)
+        };
+        let mut coming = self.view.to_adopt.iter().filter(|pod| !pod.is_terminal());
+        coming.any(|pod| !has_failed(pod))
     }
 
     fn say_that_creation_is_limited(&mut self) {

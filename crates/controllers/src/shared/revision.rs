@@ -324,9 +324,14 @@ pub fn short(name: &str) -> &str {
     name.rsplit_once('-').map_or(name, |(_, hash)| hash)
 }
 
-/// Whether the label of a pod names this revision: in full, or by its hash alone (rule 3.6, and 12.6 of CloneSets).
+/// Whether the label of a pod names this revision.
 pub fn is_named(revision: &RevisionRecord, label: &str) -> bool {
-    revision.name() == label || !label.is_empty() && short(revision.name()) == short(label)
+    names_it(revision.name(), label)
+}
+
+/// Whether the label of a pod names the revision of this name: in full, or by its hash alone (rule 3.6, and 12.6 of CloneSets).
+pub fn names_it(revision: &str, label: &str) -> bool {
+    revision == label || !label.is_empty() && short(revision) == short(label)
 }
 
 /// What the label of a pod of this revision says, and all labels of it that depend on the revision. A name that is too long for a label is

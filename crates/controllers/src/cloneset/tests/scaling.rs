@@ -408,6 +408,23 @@ fn rule_10_9_a_name_is_looked_at_again_when_its_pod_was_let_go_and_is_gone() {
     assert_eq!(told(&set, "web-other"), [] as [&str; 0]);
 }
 
+/// A set that is made anew over the pods of its predecessor.
+#[test]
+fn rules_11_and_13_8_nothing_is_made_before_pods_that_can_be_taken_are_here() {
+    let alone = |name: &str| pod(name).orphan();
+    let mut cluster = pods(clones(3), "1n").pod(alone("web-alone"));
+    assert_eq!(created(&cluster.decide()).len(), 2, "who does not ask takes none");
+    cluster = cluster.annotation(names::ADOPT_ORPHANS, "true");
+    assert_eq!(said(&cluster.decide()), ["claim: ~Pod web-alone"]);
+    // One that cannot be taken is not waited for.
+    let failure = Failure::follow(None, Report::Silent, "Forbidden".into(), "no".into(), at(NOW));
+    cluster.hints.failures.insert(Scope::Named("web-alone".into()), failure);
+    assert_eq!(created(&cluster.decide()).len(), 2);
+    let ended = pods(clones(2), "1n").pod(alone("web-ended").phase(Phase::Failed));
+    let ended = ended.annotation(names::ADOPT_ORPHANS, "true");
+    assert_eq!(created(&ended.decide()).len(), 1, "what has ended is no replica");
+}
+
 fn first_to_go(cluster: Cluster) -> String {
     deleted(&cluster.decide()).remove(0)
 }

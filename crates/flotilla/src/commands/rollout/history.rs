@@ -7,6 +7,7 @@ use crate::cluster::Cluster;
 use crate::commands::why::ago;
 use crate::error::{Error, Exit};
 use crate::target::Found;
+use flotilla_controllers::shared::revision::names_it;
 use flotilla_model::Resource;
 use flotilla_model::template::{Digest, normal_form};
 use serde_json::{Value, json};
@@ -53,9 +54,12 @@ fn row(revision: &Value, pods: &[Value], found: &Found) -> Value {
     let name = &revision["metadata"]["name"];
     let uid = &found.object["metadata"]["uid"];
     let of_set = pods.iter().filter(|pod| is_controlled_by(pod, uid));
-    let count = of_set
-        .filter(|pod| pod.pointer("/metadata/labels/controller-revision-hash") == Some(name))
-        .count();
+    let is_of_it = |pod: &&Value| {
+        let label = pod.pointer("/metadata/labels/controller-revision-hash");
+        let named = label.and_then(Value::as_str).zip(name.as_str());
+        named.is_some_and(|(label, name)| names_it(name, label))
+    };
+    let count = of_set.filter(is_of_it).count();
     json!({
         "revision": revision["revision"], "name": name, "pods": count, "created": revision["metadata"]["creationTimestamp"],
         "changeCause": revision.pointer("/metadata/annotations").and_then(|a| a.get(CHANGE_CAUSE)),
