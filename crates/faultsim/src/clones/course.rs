@@ -126,7 +126,13 @@ impl Clones<'_> {
         require(!is_in_grace(pod), "16.3 candidates", || {
             format!("{name} is updated in its grace period")
         })?;
-        let is_changed = new_revision(patch.body).is_some();
+        let revision = new_revision(patch.body);
+        require(
+            revision.is_none() || revision == self.update.as_deref(),
+            "4.3 revision",
+            || format!("{name} is changed to {revision:?}, which is not the update revision"),
+        )?;
+        let is_changed = revision.is_some();
         let is_held = state(pod) != "Updating" && holds(spec.lifecycle.in_place_update.as_ref(), pod);
         require(!(is_changed && is_held), "4.2 hooks", || {
             format!("{name} is updated while its users hold it, in state {}", state(pod))

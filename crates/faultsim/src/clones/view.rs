@@ -33,7 +33,7 @@ pub(super) struct Clones<'a> {
     /// Neither ended nor going.
     pub(super) active: Vec<&'a Arc<PodRecord>>,
     /// Where the template's revision stands in the status or among revisions.
-    update: Option<String>,
+    pub(super) update: Option<String>,
 }
 
 /// Judges a decision.
