@@ -207,6 +207,8 @@ pub(crate) struct Pass<'v> {
     /// Scopes in which something is wanted and not tried, because it failed a moment ago.
     pub(crate) held_back: BTreeSet<Scope>,
     pub(crate) events: Vec<flotilla_model::EventNote>,
+    /// What this pass has to tell, whether it is told now or was before.
+    told: BTreeSet<String>,
     /// What conditions tell about updates in place.
     pub(crate) troubles: Vec<Trouble>,
     /// What old revisions differ in from the target, as far as it was asked.
@@ -236,6 +238,7 @@ impl<'v> Pass<'v> {
             given_up: BTreeSet::new(),
             held_back: BTreeSet::new(),
             events: Vec::new(),
+            told: BTreeSet::new(),
             troubles: Vec::new(),
             differences: BTreeMap::new(),
         }
@@ -450,7 +453,9 @@ impl<'v> Pass<'v> {
 
     /// An event that is not repeated while nothing about it changes.
     pub(crate) fn event_once(&mut self, warning: bool, reason: &'static str, message: String) {
-        if self.hints.reported.insert(format!("{reason}: {message}")) {
+        let text = format!("{reason}: {message}");
+        self.told.insert(text.clone());
+        if self.hints.reported.insert(text) {
             self.events.push(flotilla_model::EventNote {
                 warning,
                 reason,
@@ -466,9 +471,9 @@ impl<'v> Pass<'v> {
             let message = format!("{} holds {}, and {}", problem.path, problem.found, problem.rule);
             self.event_once(true, "UnreadableField", message);
         }
-        let spec_problems = !self.moment.set.spec.problems.is_empty();
-        if !spec_problems && self.waits.is_empty() {
-            self.hints.reported.clear();
+        if self.waits.is_empty() {
+            // Nothing is in the way any more: should it come back, it is told again. What is the case now has just been told.
+            self.hints.reported.retain(|text| self.told.contains(text));
         }
     }
 }

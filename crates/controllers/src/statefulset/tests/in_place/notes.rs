@@ -13,6 +13,12 @@ fn rule_8_19_a_state_that_cannot_be_read_is_told_once_and_forgotten() {
     assert_eq!(first.events.len(), 1);
     let again = cluster.hints(first.hints.clone().expect("hints")).decide();
     assert_eq!(again.events.len(), 0);
+    // Also where nothing is waited for, though every pass finds it.
+    let calm = in_place(1).pod(seen("web-0", "new", "v2").annotated(STATE, "{\"next"));
+    let first = calm.decide();
+    assert_eq!((first.events.len(), first.waits.len()), (1, 0));
+    let again = calm.hints(first.hints.expect("hints")).decide();
+    assert_eq!(again.events.len(), 0);
 }
 
 #[test]
