@@ -23,6 +23,7 @@ pub mod view;
 mod tests;
 
 use crate::shared::routing;
+use flotilla_api::names;
 use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind};
 
 /// The controller of CloneSets.
@@ -42,21 +43,24 @@ fn sets_for_orphan(pod: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
     concerned.map(|set| set.meta.key.clone()).collect()
 }
 
-/// Sets that ask for the deletion of a pod that is gone and was not theirs any more: its name can be taken out (rule 10.9).
-fn sets_naming(gone: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
+/// Sets that have something to do with a pod that is gone and was not theirs any more: they ask for its deletion, so that its name can be
+/// taken out (rule 10.9), or made it, so that its claims are without a pod (rule 15.4).
+fn sets_missing(gone: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
+    let id = gone.label(names::INSTANCE_ID_LABEL).unwrap_or_default();
+    let maker = gone.name().strip_suffix(id).and_then(|name| name.strip_suffix('-'));
     let sets = reader.sets_in(KIND, &gone.meta.key.namespace);
-    let names_it = sets.iter().filter(|set| {
+    let concerned = sets.iter().filter(|set| {
         let named = set.spec.clones.iter().flat_map(|clones| &clones.pods_to_delete);
-        named.into_iter().any(|name| *name == *gone.name())
+        maker == Some(set.name()) || named.into_iter().any(|name| *name == *gone.name())
     });
-    names_it.map(|set| set.meta.key.clone()).collect()
+    concerned.map(|set| set.meta.key.clone()).collect()
 }
 
 fn route_pod(old: Option<&PodRecord>, new: Option<&PodRecord>, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
     let before = old.and_then(|pod| routing::owner_key(KIND, &pod.meta, reader));
     let after = new.and_then(|pod| routing::owner_key(KIND, &pod.meta, reader));
     if let Some(gone) = old.filter(|_| before.is_none() && new.is_none()) {
-        keys.extend(sets_naming(gone, reader));
+        keys.extend(sets_missing(gone, reader));
     }
     if before != after {
         keys.extend(before);

@@ -191,8 +191,8 @@ const SEEDS_OF_CLONES: u64 = 60;
 /// Seeds of CloneSets that once showed what was wrong, and not in the judge.
 #[test]
 fn what_was_found_with_clone_sets_stays_mended() {
-    for seed in [324, 705] {
-        let (violation, _) = verdict(&Schedule::of_seed(seed, &clones()), Options::default());
+    for seed in ["324", "705", "32 --fault in-place --fault users"] {
+        let (violation, _) = verdict(&named_in(seed, Some(SetKind::Clone)), Options::default());
         assert_eq!(violation, None, "cargo xtask sim --kind clone --seed {seed}");
     }
 }

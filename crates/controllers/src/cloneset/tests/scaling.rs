@@ -2,7 +2,7 @@
 
 use super::super::CloneSetController;
 use super::{done, name, one, pods, said};
-use crate::testing::{Cluster, NOW, at, claim, clones, owner, pod, set_uid};
+use crate::testing::{Cluster, NOW, PodFixture, at, claim, clones, owner, pod, set_uid};
 use flotilla_api::names;
 use flotilla_model::decision::{Body, Command, Report, Scope};
 use flotilla_model::records::Phase;
@@ -394,18 +394,21 @@ fn rule_11_who_names_the_set_is_promoted_and_orphans_are_taken_only_on_request()
 
 /// Nothing else wakes the set, since the pod is not its any more when it goes.
 #[test]
-fn rule_10_9_a_name_is_looked_at_again_when_its_pod_was_let_go_and_is_gone() {
-    let told = |cluster: &Cluster, name: &str| {
+fn rules_10_9_and_15_4_names_and_claims_are_looked_at_when_a_pod_that_was_let_go_is_gone() {
+    let told = |cluster: &Cluster, pod: PodFixture| {
         let mut cluster = cluster.clone();
         cluster.record = Some(cluster.record());
-        let gone = Change::Pod(Some(Arc::new(pod(name).orphan().build("web"))), None);
+        let gone = Change::Pod(Some(Arc::new(pod.orphan().build("web"))), None);
         let mut keys = Vec::new();
         CloneSetController.route(&gone, &cluster, &mut keys);
         keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>()
     };
     let set = clones(1).spec("/scaleStrategy/podsToDelete", json!(["web-named"]));
-    assert_eq!(told(&set, "web-named"), ["web"]);
-    assert_eq!(told(&set, "web-other"), [] as [&str; 0]);
+    assert_eq!(told(&set, pod("web-named")), ["web"]);
+    assert_eq!(told(&set, pod("web-other")), [] as [&str; 0]);
+    let made = |name: &str| pod(name).label(names::INSTANCE_ID_LABEL, "b0000");
+    assert_eq!(told(&set, made("web-b0000")), ["web"]);
+    assert_eq!(told(&set, made("web-x-b0000")), [] as [&str; 0], "of another set");
 }
 
 /// A set that is made anew over the pods of its predecessor.
