@@ -237,6 +237,13 @@ fn rule_12_1_a_new_revision_records_the_claims_and_comes_first() {
     assert_eq!(bodies[0]["metadata"]["ownerReferences"][0]["kind"], "CloneSet");
 }
 
+/// The count of collisions is in the status, and not lowered.
+#[test]
+fn rule_4_collisions_are_counted() {
+    let counted = clones(1).status("/collisionCount", json!(3));
+    assert_eq!(status(&counted)["collisionCount"], 3);
+}
+
 #[test]
 fn a_deleted_set_gets_its_status_and_nothing_else() {
     let cluster = pods(clones(5), "2o 1n!").deleted();

@@ -164,6 +164,18 @@ fn rule_14_8_pods_that_were_prepared_are_left_as_they_are() {
     );
 }
 
+/// The state of its lifecycle that a pod of this set gets.
+fn state(cluster: Cluster) -> Option<String> {
+    let found = patches(&cluster.decide(), Report::Silent)
+        .into_iter()
+        .find_map(|(_, body)| {
+            body.pointer("/metadata/labels")?
+                .get(names::LIFECYCLE_STATE_LABEL)
+                .cloned()
+        });
+    found.and_then(|state| state.as_str().map(str::to_owned))
+}
+
 /// #1485: without a hook, a pod is in service as soon as it has a node.
 #[test]
 fn rule_19_2_preparing_normal_ends_with_a_node_or_with_its_hook() {
@@ -171,15 +183,6 @@ fn rule_19_2_preparing_normal_ends_with_a_node_or_with_its_hook() {
         one(&name(0), "n")
             .label(names::LIFECYCLE_STATE_LABEL, "PreparingNormal")
             .on(node)
-    };
-    let state = |cluster: Cluster| {
-        let decision = cluster.decide();
-        let found = patches(&decision, Report::Silent).into_iter().find_map(|(_, body)| {
-            body.pointer("/metadata/labels")?
-                .get(names::LIFECYCLE_STATE_LABEL)
-                .cloned()
-        });
-        found.and_then(|state| state.as_str().map(str::to_owned))
     };
     assert_eq!(state(clones(1).pod(new(Some("node-0")))).as_deref(), Some("Normal"));
     assert_eq!(state(clones(1).pod(new(None))), None);
@@ -195,6 +198,79 @@ fn rule_19_2_preparing_normal_ends_with_a_node_or_with_its_hook() {
         Some("Normal"),
         "an empty hook is always fully hooked"
     );
+}
+
+/// #1156, #676, #2177.
+#[test]
+fn rule_19_3_states_after_a_rollback_and_after_an_update() {
+    let hook = json!({"labelsHandler": {"update": "wait"}, "markPodNotReady": true});
+    let hooked = || in_place(1).spec("/lifecycle/inPlaceUpdate", hook.clone());
+    // A key of ours keeps it out of service.
+    let new = |state| {
+        let key = r#"[{"userAgent":"Lifecycle","key":"preUpdateHook"}]"#;
+        one(&name(0), "n")
+            .label(names::LIFECYCLE_STATE_LABEL, state)
+            .unready()
+            .detailed(|d| {
+                let gate = d.kruise_ready.as_mut().expect("the gate");
+                (gate.is_true, gate.message) = (false, key.into());
+            })
+    };
+    let held = |state| new(state).label("update", "wait");
+    for (what, cluster, expected) in [
+        ("rolled back, released", hooked().pod(new("PreparingUpdate")), "Updated"),
+        ("rolled back, held", hooked().pod(held("PreparingUpdate")), "Normal"),
+        (
+            "rolled back, no hook",
+            in_place(1).pod(new("PreparingUpdate")),
+            "Normal",
+        ),
+        ("complete, released", hooked().pod(new("Updating")), "Updated"),
+        ("complete, held", hooked().pod(held("Updating")), "Normal"),
+        ("complete, no hook", in_place(1).pod(new("Updating")), "Normal"),
+        ("updated, held again", hooked().pod(held("Updated")), "Normal"),
+        ("updated, no hook", in_place(1).pod(new("Updated")), "Normal"),
+    ] {
+        let ends = said(&cluster.decide());
+        assert_eq!(state(cluster).as_deref(), Some(expected), "{what}");
+        assert_eq!(
+            ends.last().map(String::as_str),
+            Some("ready: ~Pod web-b0000"),
+            "{what}: the key goes"
+        );
+    }
+    assert_eq!(state(hooked().pod(new("Updated"))), None, "it waits to be held again");
+}
+
+/// Whatever bytes it was written in: taking over a cluster restarts nothing.
+#[test]
+fn rule_12_3_a_revision_of_the_same_template_is_the_update_revision() {
+    let theirs = clones(2).no_revisions().revision("web-5d4c", 3, "v2");
+    let theirs = theirs.pod(one(&name(0), "n").revision("web-5d4c"));
+    let theirs = theirs.pod(one(&name(1), "n").revision("5d4c"));
+    let decision = theirs.decide();
+    let writes = said(&decision);
+    assert!(writes.iter().all(|write| write.starts_with("repair:")), "{writes:?}");
+    let status = decision.status.expect("a status").desired;
+    assert_eq!(
+        (&status["updateRevision"], &status["updatedReplicas"]),
+        (&json!("web-5d4c"), &json!(2))
+    );
+}
+
+/// #632: among several revisions, pods go back to the current one.
+#[test]
+fn rule_13_9_what_goes_back_goes_to_the_current_revision() {
+    let set = || {
+        let rolling = json!({"partition": 2, "maxUnavailable": 1, "podUpdatePolicy": "InPlaceIfPossible"});
+        let set = clones(3).spec("/updateStrategy/rollingUpdate", rolling);
+        set.annotation(names::PARTITION_ROLLBACK, "true")
+            .revision("web-between", 2, "v3")
+    };
+    let back = patches(&pods(set(), "1o 2n").decide(), Report::InPlace);
+    assert_eq!(back.len(), 1);
+    assert_eq!(back[0].1["metadata"]["labels"][names::REVISION_LABEL], "web-old");
+    assert_eq!(back[0].1["spec"]["containers"][0]["image"], "v1");
 }
 
 #[test]
