@@ -7,14 +7,12 @@ use crate::shared::conditions::{self, Wanted};
 use crate::shared::lifecycle::State;
 use crate::shared::revision::{self, Revisions};
 use flotilla_model::records::Phase;
-use flotilla_model::{Failure, PodRecord, Report, StatusWrite, Timestamp};
+use flotilla_model::{PodRecord, Report, StatusWrite, Timestamp};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const PROGRESSING: &str = "Progressing";
 const STUCK: &str = "InPlaceUpdateStuck";
-/// How many failures a condition names.
-const FAILURES_NAMED: usize = 3;
 /// How long after its deadline a rollout is looked at.
 const AFTER_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -145,53 +143,11 @@ fn put_counts(status: &mut Map<String, Value>, view: &View<'_>, counts: Counts, 
 /// A condition of commands that the API server refused and of what else cannot be done: True with the first few, False after a pass
 /// without any (rule 4).
 fn failed(plan: &Plan<'_>, kind: &'static str, is_of: impl Fn(Report) -> bool) -> Option<Wanted> {
-    let failures = plan.pass.hints.failures.iter();
-    let mut failures: Vec<(String, &Failure)> = failures
-        .filter(|(_, failure)| is_of(failure.attempt))
-        .map(|(scope, failure)| (subject(plan, scope), failure))
-        .collect();
-    failures.sort_by(|a, b| (a.1.since, &a.0).cmp(&(b.1.since, &b.0)));
-    let Some((_, first)) = failures.first() else {
-        let trouble = conditions::troubles(&plan.pass, kind);
-        return trouble.or_else(|| conditions::recovered(plan.view.moment(), kind, "Recovered"));
-    };
-    let named = failures.iter().take(FAILURES_NAMED);
-    let message: Vec<String> = named
-        .map(|(name, f)| format!("{name}: {}: {}", f.reason, f.message))
-        .collect();
-    Some(Wanted {
-        kind,
-        status: "True",
-        reason: reason(&first.reason),
-        message: message.join("; "),
-        is_renewed: false,
-    })
-}
-
-fn subject(plan: &Plan<'_>, scope: &flotilla_model::Scope) -> String {
-    match scope {
-        flotilla_model::Scope::Named(name) => name.clone(),
-        flotilla_model::Scope::Object | flotilla_model::Scope::Slot(_) => plan.view.set.name().to_owned(),
-    }
-}
-
-/// The kind of a failure as one of the words that conditions have.
-fn reason(word: &str) -> &'static str {
-    const WORDS: [&str; 9] = [
-        "QuotaExceeded",
-        "Forbidden",
-        "Invalid",
-        "ServiceAccountMissing",
-        "NamespaceTerminating",
-        "AdmissionUnavailable",
-        "NotFound",
-        "TooLarge",
-        "BadRequest",
-    ];
-    WORDS
-        .into_iter()
-        .find(|known| *known == word)
-        .unwrap_or("APIServerRefused")
+    let moment = plan.view.moment();
+    let failures = plan.pass.hints.failures.iter().filter(|(_, f)| is_of(f.attempt));
+    conditions::refused(moment, kind, failures)
+        .or_else(|| conditions::troubles(&plan.pass, kind))
+        .or_else(|| conditions::recovered(moment, kind, "Recovered"))
 }
 
 /// Condition Progressing (rules 21.3 and 21.4), and when to look again.

@@ -1,7 +1,7 @@
 //! What conditions of a set say, and the status in which they stand.
 
 use crate::shared::pass::{Moment, Pass};
-use flotilla_model::{Hints, SetKind, StatusWrite, Timestamp, Wait};
+use flotilla_model::{Failure, Hints, Scope, SetKind, StatusWrite, Timestamp, Wait};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(crate) const BLOCKED_AFTER: Duration = Duration::from_secs(60);
 /// How many waits a condition's message names.
 pub(crate) const WAITS_NAMED: usize = 3;
+/// How many refused commands a condition's message names.
+const FAILURES_NAMED: usize = 3;
 
 /// The condition that tells of updates which the API server refused or which cannot be made.
 pub(crate) const fn failed_update(kind: SetKind) -> &'static str {
@@ -65,6 +67,52 @@ pub(crate) fn troubles(pass: &Pass<'_>, kind: &'static str) -> Option<Wanted> {
         message,
         is_renewed: false,
     })
+}
+
+/// A condition of commands that the API server refused: why the first was, and what was said of the first few.
+pub(crate) fn refused<'f>(
+    moment: Moment<'_>,
+    kind: &'static str,
+    failures: impl Iterator<Item = (&'f Scope, &'f Failure)>,
+) -> Option<Wanted> {
+    let name = |scope: &Scope| match scope {
+        Scope::Slot(ordinal) => format!("{}-{ordinal}", moment.set.name()),
+        Scope::Named(name) => name.clone(),
+        Scope::Object => moment.set.name().to_owned(),
+    };
+    let mut failures: Vec<(Timestamp, String, &Failure)> = failures
+        .map(|(scope, failure)| (failure.since, name(scope), failure))
+        .collect();
+    failures.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+    let (_, _, first) = failures.first()?;
+    let named = failures.iter().take(FAILURES_NAMED);
+    let message: Vec<String> = named
+        .map(|(_, name, f)| format!("{name}: {}: {}", f.reason, f.message))
+        .collect();
+    Some(Wanted {
+        kind,
+        status: "True",
+        reason: reason(&first.reason),
+        message: message.join("; "),
+        is_renewed: false,
+    })
+}
+
+/// The kind of a failure as one of the words that conditions have.
+fn reason(word: &str) -> &'static str {
+    const WORDS: [&str; 9] = [
+        "QuotaExceeded",
+        "Forbidden",
+        "Invalid",
+        "ServiceAccountMissing",
+        "NamespaceTerminating",
+        "AdmissionUnavailable",
+        "NotFound",
+        "TooLarge",
+        "BadRequest",
+    ];
+    let known = WORDS.into_iter().find(|known| *known == word);
+    known.unwrap_or("APIServerRefused")
 }
 
 /// False, if the condition is stored as True.

@@ -247,20 +247,8 @@ fn failed(
     // With a plan, it is known which failures are over.
     let hints = plan.map_or(view.hints, |p| &p.pass.hints);
     let failures = hints.failures.iter().filter(|(_, f)| current && is_of(f.attempt));
-    if let Some((scope, failure)) = failures.min_by_key(|(_, f)| f.since) {
-        let subject = match scope {
-            flotilla_model::Scope::Slot(ordinal) => format!("{}-{ordinal}", view.set.name()),
-            flotilla_model::Scope::Named(name) => name.clone(),
-            flotilla_model::Scope::Object => view.set.name().to_owned(),
-        };
-        let message = format!("{subject}: {}: {}", failure.reason, failure.message);
-        return Some(Wanted {
-            kind,
-            status: "True",
-            reason: "APIServerRefused",
-            message,
-            is_renewed: false,
-        });
+    if let Some(refused) = conditions::refused(view.moment(), kind, failures) {
+        return Some(refused);
     }
     if let Some(trouble) = plan.and_then(|p| conditions::troubles(&p.pass, kind)) {
         return Some(trouble);

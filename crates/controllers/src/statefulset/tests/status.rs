@@ -223,7 +223,7 @@ fn rule_3_2_conditions_keep_their_time_and_recover() {
     let told = condition(&failing, "FailedCreatePod").expect("a condition");
     assert_eq!(
         (&told["status"], &told["reason"]),
-        (&json!("True"), &json!("APIServerRefused"))
+        (&json!("True"), &json!("QuotaExceeded"))
     );
     assert!(
         told["message"]
