@@ -1,6 +1,6 @@
 //! Claims of the set: which of them go, which can be used again, and what their templates hash to (rules 12.4 and 15).
 
-use super::plan::Plan;
+use super::plan::{Member, Plan};
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim;
 use crate::shared::revision;
@@ -35,7 +35,7 @@ impl Plan<'_> {
         if self.view.clones.reuses_claims {
             return;
         }
-        let active: BTreeSet<&str> = self.members.iter().map(super::plan::Member::name).collect();
+        let active: BTreeSet<&str> = self.members.iter().map(Member::name).collect();
         let mut commands = Vec::new();
         for claim in &self.view.claims {
             let Some(id) = id_of(claim) else { continue };
@@ -70,7 +70,9 @@ impl Plan<'_> {
     pub(super) fn restore_claims(&mut self) {
         let view = self.view;
         let mut commands = Vec::new();
-        for member in self.members.iter().filter(|m| !m.occupant.doomed) {
+        // Claim templates of an old revision are read from its record: not for each pod that runs.
+        let lacking = |member: &&Member| !member.occupant.doomed && claim::has_to_start(member.pod());
+        for member in self.members.iter().filter(lacking) {
             let pod = member.pod();
             let label = pod.revision().unwrap_or_default();
             let own = self

@@ -62,8 +62,7 @@ impl Plan<'_> {
         // Labels may hold the hash alone.
         let named = |label: &str| history.iter().find(|r| revision::is_named(r, label)).map(|r| r.name());
         let pods = self.view.pods.iter().chain(&self.view.to_adopt);
-        let in_use: Vec<&str> = pods.filter_map(|pod| named(pod.revision()?)).collect();
-        self.pass.drop_history(in_use.into_iter());
+        self.pass.drop_history(pods.filter_map(|pod| named(pod.revision()?)));
     }
 
     /// Says which pods are not available, and looks again when the next becomes so by the clock (rule 10.11).

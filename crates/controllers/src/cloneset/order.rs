@@ -34,7 +34,7 @@ fn carries(member: &Member, (key, value): &(String, String)) -> bool {
 }
 
 /// Unscheduled, then pending, then not ready pods; of ready ones those that became so most recently.
-fn by_default(member: &Member) -> impl Ord {
+fn by_default(member: &Member) -> impl Ord + '_ {
     let pod = member.pod();
     let is_ready = member.is_ready();
     let since = pod.ready.since.filter(|_| is_ready);
@@ -44,7 +44,7 @@ fn by_default(member: &Member) -> impl Ord {
         Reverse(since),
         Reverse(restarts(pod)),
         Reverse(pod.meta.created),
-        pod.name().to_owned(),
+        pod.name(),
     )
 }
 

@@ -50,13 +50,18 @@ pub fn create(
     }
 }
 
+/// Whether a pod has yet to start, and so may be given claims that it lacks (rule 1.4.3).
+pub fn has_to_start(pod: &PodRecord) -> bool {
+    pod.phase == Phase::Pending && !pod.is_terminating()
+}
+
 /// Of `templates`, those whose claims a pod that has not started mounts and that are not there, with the names of these (rule 1.4.3).
 pub fn missing<'t>(
     pod: &PodRecord,
     templates: &'t [ClaimTemplate],
     is_there: impl Fn(&str) -> bool,
 ) -> Vec<(&'t ClaimTemplate, String)> {
-    if pod.phase != Phase::Pending || pod.is_terminating() {
+    if !has_to_start(pod) {
         return Vec::new();
     }
     let named = templates.iter().map(|t| (t, claim_name(t, pod.name())));
