@@ -9,10 +9,15 @@ use flotilla_faultsim::schedule::FaultKind;
 use flotilla_faultsim::search::{Found, Progress, Search};
 use flotilla_faultsim::{Options, Wanted};
 use flotilla_model::SetKind;
+use mimalloc::MiMalloc;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// The same as the manager's; glibc's took 30 % of the time of a sweep.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// How many seeds a planted defect has in order to be found.
 const SEEDS_FOR_A_DEFECT: u64 = 20_000;
