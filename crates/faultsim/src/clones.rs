@@ -15,6 +15,7 @@ use crate::managers::identity;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
 use fastrand::Rng;
+use flotilla_api::names;
 use flotilla_model::{Resource, SetKind};
 use serde_json::{Value, json};
 
@@ -39,6 +40,10 @@ pub struct ClonePlan {
     pub reuses_claims: bool,
     /// Pods that wait for their preDelete hook do not count as replicas.
     pub excludes_leaving: bool,
+    /// Pods are surged for also when they can be updated in place.
+    pub surges_in_place: bool,
+    /// A pod that is made again keeps its claims.
+    pub keeps_claims: bool,
 }
 
 /// What users of CloneSets do.
@@ -56,6 +61,8 @@ pub enum Act {
     Annotate(u32),
     /// Another variable of the environment, for which pods have to be made again.
     Env(u32),
+    /// Updates in place where that is possible, or always by making pods again.
+    Policy(bool),
 }
 
 impl ClonePlan {
@@ -67,6 +74,8 @@ impl ClonePlan {
             creation: (rng.u8(0..5) == 0).then(|| rng.i64(1..4)),
             reuses_claims: rng.bool(),
             excludes_leaving: false,
+            surges_in_place: false,
+            keeps_claims: false,
         }
     }
 
@@ -97,6 +106,15 @@ impl ClonePlan {
         if self.excludes_leaving {
             spec["scaleStrategy"]["excludePreparingDelete"] = json!(true);
         }
+        for (key, is_set) in [
+            (names::SURGE_IN_PLACE, self.surges_in_place),
+            (names::KEEP_CLAIMS_ON_RECREATE, self.keeps_claims),
+        ] {
+            if is_set {
+                set["metadata"]["annotations"][key] = json!("true");
+            }
+        }
+        let spec = &mut set["spec"];
         if let Some(creation) = self.creation {
             spec["scaleStrategy"]["maxUnavailable"] = json!(creation);
         }
@@ -156,6 +174,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         }
     }
     in_place(&mut set, &mut items, seed, wanted);
+    switches(&mut set, &mut items, seed, wanted);
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,
@@ -189,6 +208,21 @@ fn in_place(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64, wanted: &Wanted
     }
     // Under InPlaceOnly no user asks for what cannot be done.
     items.retain(|item| !(plan.only && matches!(item.what, What::User(UserAct::Clone(Act::Env(_))))));
+}
+
+/// What a set asks for by annotations, and a policy that changes while pods are updated; also by luck of its own.
+fn switches(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64, wanted: &Wanted) {
+    let mut rng = Rng::with_seed(seed ^ 0x5317);
+    let is_wanted = wanted.faults.is_empty() || wanted.faults.contains(&FaultKind::Users);
+    let Some(clones) = set.clones.as_mut().filter(|_| is_wanted && rng.u8(0..3) == 0) else {
+        return;
+    };
+    clones.surges_in_place = rng.bool();
+    clones.keeps_claims = rng.bool();
+    let changes = rng.usize(0..4);
+    if !set.in_place.is_none_or(|in_place| in_place.only) {
+        items.extend((0..changes).map(|_| by_user(UserAct::Clone(Act::Policy(rng.bool())), rng.u64(0..BUSY_MS))));
+    }
 }
 
 fn by_user(act: UserAct, at_ms: u64) -> Item {
@@ -265,6 +299,10 @@ impl World {
             Act::Env(number) => {
                 let env = json!([{"name": "NUMBER", "value": number.to_string()}]);
                 self.change_template(|container| container["env"] = env.clone());
+            }
+            Act::Policy(in_place) => {
+                let policy = if *in_place { "InPlaceIfPossible" } else { "ReCreate" };
+                self.edit(Resource::CloneSets, &set, &rolling(json!({"podUpdatePolicy": policy})));
             }
             Act::Pause(paused) => self.edit(Resource::CloneSets, &set, &rolling(json!({"paused": paused}))),
         }

@@ -367,10 +367,12 @@ pub(crate) fn in_course(
     require(!is_in_service(before), "4.3 out of service", || {
         format!("the images of {name} are changed while it is in service")
     })?;
+    // Who has no gate stays in service, and has nothing to wait for (rule 16.7).
+    let has_gate = before.detail.as_ref().is_some_and(|d| d.spec.has_gate(GATE));
     let grace = Duration::from_secs(u64::try_from(plan.grace_s).unwrap_or(0));
     let lasted = grace_began(before).map(|began| now.since(began));
     require(
-        grace.is_zero() || lasted.is_some_and(|lasted| lasted + apart >= grace),
+        grace.is_zero() || !has_gate || lasted.is_some_and(|lasted| lasted + apart >= grace),
         "4.3 grace period",
         || format!("the images of {name} are changed {lasted:?} after its grace period of {grace:?} began"),
     )

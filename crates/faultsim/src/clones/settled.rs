@@ -2,7 +2,7 @@
 
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use flotilla_engine::wire::Object;
-use flotilla_model::set::UpdateKind;
+use flotilla_model::set::{CloneSpec, UpdateKind};
 use flotilla_model::{ClaimRecord, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp};
 use flotilla_sim::server::Server;
 use std::collections::BTreeSet;
@@ -163,7 +163,9 @@ fn claims(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Result<
     if let Some(lacking) = active.into_iter().find(|name| !has(name)) {
         return Err(format!("there is no {lacking} of the set"));
     }
-    let reuses = set.spec.clones.as_deref().is_some_and(|clones| clones.reuses_claims);
+    // What is to be kept when pods are made again stays, too, until a new pod takes it (rule 15.5).
+    let reuses = |clones: &CloneSpec| clones.reuses_claims || clones.switches.keep_claims_on_recreate;
+    let reuses = set.spec.clones.as_deref().is_some_and(reuses);
     match own.iter().find(|claim| !names.contains(claim.meta.key.name.as_str())) {
         Some(stray) if !reuses => Err(format!("claim {} has no pod", stray.meta.key.name)),
         _ => Ok(()),
