@@ -15,7 +15,6 @@ use crate::managers::identity;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
 use fastrand::Rng;
-use flotilla_api::names;
 use flotilla_model::{Resource, SetKind};
 use serde_json::{Value, json};
 
@@ -29,6 +28,8 @@ const NOTE: &str = "example.com/note";
 
 /// What only a CloneSet asks for.
 #[derive(Clone, Debug, PartialEq)]
+// Independent draws, not a state.
+#[allow(clippy::struct_excessive_bools)]
 pub struct ClonePlan {
     /// `maxSurge`.
     pub surge: i64,
@@ -44,6 +45,8 @@ pub struct ClonePlan {
     pub surges_in_place: bool,
     /// A pod that is made again keeps its claims.
     pub keeps_claims: bool,
+    /// A partition that is raised brings pods back.
+    pub goes_back: bool,
 }
 
 /// What users of CloneSets do.
@@ -76,6 +79,7 @@ impl ClonePlan {
             excludes_leaving: false,
             surges_in_place: false,
             keeps_claims: false,
+            goes_back: false,
         }
     }
 
@@ -107,8 +111,9 @@ impl ClonePlan {
             spec["scaleStrategy"]["excludePreparingDelete"] = json!(true);
         }
         for (key, is_set) in [
-            (names::SURGE_IN_PLACE, self.surges_in_place),
-            (names::KEEP_CLAIMS_ON_RECREATE, self.keeps_claims),
+            ("flotilla.rs/surge-in-place", self.surges_in_place),
+            ("flotilla.rs/keep-claims-on-recreate", self.keeps_claims),
+            ("flotilla.rs/partition-rollback", self.goes_back),
         ] {
             if is_set {
                 set["metadata"]["annotations"][key] = json!("true");
@@ -220,6 +225,11 @@ fn switches(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64, wanted: &Wanted
     clones.surges_in_place = rng.bool();
     clones.keeps_claims = rng.bool();
     let changes = rng.usize(0..4);
+    clones.goes_back = rng.bool();
+    if clones.goes_back {
+        let partition = |rng: &mut Rng| by_user(UserAct::Partition(rng.i64(0..6)), rng.u64(0..BUSY_MS));
+        items.extend((0..3).map(|_| partition(&mut rng)));
+    }
     if !set.in_place.is_none_or(|in_place| in_place.only) {
         items.extend((0..changes).map(|_| by_user(UserAct::Clone(Act::Policy(rng.bool())), rng.u64(0..BUSY_MS))));
     }

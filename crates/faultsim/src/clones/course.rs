@@ -85,7 +85,7 @@ impl Clones<'_> {
         self.sight.reader.revision(&self.sight.set.meta.key.sibling(name))
     }
 
-    /// Whether a pod comes to the update revision without being made again (rules 4.1 and 16.5).
+    /// Whether a pod comes to where it is brought without being made again (rules 4.1 and 16.5).
     pub(super) fn can_go_in_place(&self, pod: &PodRecord) -> bool {
         let spec = &self.sight.set.spec;
         let own = pod
@@ -93,7 +93,12 @@ impl Clones<'_> {
             .and_then(|name| self.revision(name))
             .and_then(|r| r.template.as_deref());
         let is_asked_for = spec.pod_update_policy() != PodUpdatePolicy::ReCreate && pod.detail.is_some();
-        is_asked_for && own.is_some_and(|own| can_go_in_place(own, &spec.template))
+        let target = self
+            .target()
+            .filter(|_| self.back > 0)
+            .and_then(|name| self.revision(name));
+        let target = target.and_then(|r| r.template.as_deref()).unwrap_or(&spec.template);
+        is_asked_for && own.is_some_and(|own| can_go_in_place(own, target))
     }
 
     /// All of it.
@@ -127,11 +132,9 @@ impl Clones<'_> {
             format!("{name} is updated in its grace period")
         })?;
         let revision = new_revision(patch.body);
-        require(
-            revision.is_none() || revision == self.update.as_deref(),
-            "4.3 revision",
-            || format!("{name} is changed to {revision:?}, which is not the update revision"),
-        )?;
+        require(revision.is_none() || revision == self.target(), "4.3 revision", || {
+            format!("{name} is changed to {revision:?}, and not to {:?}", self.target())
+        })?;
         let is_changed = revision.is_some();
         let is_held = state(pod) != "Updating" && holds(spec.lifecycle.in_place_update.as_ref(), pod);
         require(!(is_changed && is_held), "4.2 hooks", || {

@@ -68,11 +68,17 @@ pub enum CloneDefect {
     ForgetInFlight,
     /// A pass that makes pods updates one, too.
     UpdateWhileScaling,
+    /// A partition that is raised brings pods back, though nobody asked for that.
+    GoBackAnyway,
+    /// A partition that is raised brings no pods back, though somebody asked for that.
+    NeverGoBack,
+    /// The claims of pods that are made again go, though they are to be kept.
+    LoseKeptClaims,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 28] = [
+    pub const ALL: [CloneDefect; 31] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -101,6 +107,9 @@ impl CloneDefect {
         CloneDefect::TakeBackAnyway,
         CloneDefect::ForgetInFlight,
         CloneDefect::UpdateWhileScaling,
+        CloneDefect::GoBackAnyway,
+        CloneDefect::NeverGoBack,
+        CloneDefect::LoseKeptClaims,
     ];
 
     /// What the controller sees of the set.
@@ -123,6 +132,9 @@ impl CloneDefect {
                     rolling.paused = true;
                 }
             }
+            CloneDefect::GoBackAnyway => clones.switches.partition_rollback = true,
+            CloneDefect::NeverGoBack => clones.switches.partition_rollback = false,
+            CloneDefect::LoseKeptClaims => clones.switches.keep_claims_on_recreate = false,
             _ => hooks::alter(self, spec, &mut clones, pods),
         }
         spec.clones = Some(Box::<CloneSpec>::new(clones));

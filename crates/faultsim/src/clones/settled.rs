@@ -106,6 +106,12 @@ fn members(
         .count();
     let kept = usize::try_from(clones.partition.kept_of(set.spec.replicas)).unwrap_or(0);
     let is_updated = set.spec.update == UpdateKind::OnDelete || set.spec.is_paused() || wanted - new <= kept;
+    // With the opt-in the partition brings pods back, too, as long as there is a revision to go back to (rule 13.5).
+    let is_between = set.status_text("currentRevision") != updated.name();
+    let goes_back = clones.switches.partition_rollback && is_between;
+    if goes_back && set.spec.update != UpdateKind::OnDelete && wanted - new < kept.min(wanted) {
+        return Err(format!("{} pods are old, and {kept} are to be", wanted - new));
+    }
     if !is_updated {
         return Err(format!("{} pods are old, and {kept} may be", wanted - new));
     }

@@ -51,6 +51,8 @@ pub(crate) struct Writes {
     restarts: Restarts,
     /// Names of pods that managers have deleted.
     deleted: BTreeSet<String>,
+    /// Names of pods that managers have marked in order to make them again.
+    replaced: BTreeSet<String>,
 }
 
 /// A pod before and after a change.
@@ -271,7 +273,8 @@ impl Writes {
             let revision = after.revision().unwrap_or_default();
             // Of a set that is deleted meanwhile it may be gone.
             let digest = scene.digest_of(&set.meta.key.sibling(revision));
-            let fits = digest.is_none_or(|digest| digest == set.spec.template_digest);
+            let goes_back = spec.switches.partition_rollback && revision == set.status_text("currentRevision");
+            let fits = goes_back || digest.is_none_or(|digest| digest == set.spec.template_digest);
             require(fits, "4.3 revision", || {
                 format!("{name} is changed to {revision}, which is not the update revision")
             })?;
@@ -302,13 +305,30 @@ impl Writes {
             let revision = pod.revision().map(|revision| set.meta.key.sibling(revision));
             revision.and_then(|key| scene.digest_of(&key)) != Some(set.spec.template_digest)
         };
+        let kept = spec.partition.kept_of(set.spec.replicas);
+        let old = self
+            .others(pod, set)
+            .filter(|known| !known.is_going() && is_old(&known.pod));
+        if spec.switches.partition_rollback && !is_old(pod) {
+            // Those of which every manager must know, and whom nobody wants to be deleted.
+            let is_plain = |pod: &PodRecord| {
+                pod.label(SPECIFIED_DELETE).is_none() && !spec.pods_to_delete.iter().any(|named| *named == *pod.name())
+            };
+            let is_there = |uid: &Uid| {
+                scene
+                    .pods_of(&set.meta.uid)
+                    .any(|pod| pod.meta.uid == *uid && is_active(pod))
+            };
+            let sure = old.filter(|known| !known.is_uncertain && is_plain(&known.pod) && is_there(&known.pod.meta.uid));
+            let there = count(sure.count());
+            return require(there < kept, "13.5 partition", || {
+                format!("{name} goes back while {there} other pods are old, and {kept} are to be")
+            });
+        }
         require(is_old(pod), "16.3 candidates", || {
             format!("{name} is new, and is updated")
         })?;
-        let left = self
-            .others(pod, set)
-            .filter(|known| !known.is_going() && is_old(&known.pod));
-        let (left, kept) = (count(left.count()), spec.partition.kept_of(set.spec.replicas));
+        let left = count(old.count());
         require(left >= kept, "13.5 partition", || {
             format!("{name} is updated while {left} other old pods may seem to stay, and {kept} are to")
         })
@@ -347,6 +367,13 @@ impl Writes {
         if !by_manager {
             return;
         }
+        let marked = |pod: &PodRecord| pod.label(SPECIFIED_DELETE).is_some();
+        if before.is_some_and(|before| !marked(before)) && after.is_some_and(|after| marked(after)) {
+            self.replaced.insert(pod.name().to_owned());
+        }
+        if before.is_none() {
+            self.replaced.remove(pod.name());
+        }
         let is_gone = before.is_some() && after.is_none_or(|after| after.is_terminating());
         known.is_gone |= is_gone;
         known.goes |= is_gone || pod.label(SPECIFIED_DELETE).is_some();
@@ -383,7 +410,14 @@ impl Writes {
         require(!there.is_some_and(|p| is_sure(&p)), "15.4 claims", || {
             format!("{name} is deleted while {pod} stays")
         })?;
-        let reuses = set.spec.clones.as_deref().is_some_and(|spec| spec.reuses_claims);
+        let spec = set.spec.clones.as_deref();
+        let keeps = spec.is_some_and(|spec| spec.switches.keep_claims_on_recreate);
+        require(
+            !(keeps && self.replaced.contains(&pod)),
+            "15.5 claims of pods that are made again",
+            || format!("{name} is deleted, and the replacement of {pod} is to have it"),
+        )?;
+        let reuses = spec.is_some_and(|spec| spec.reuses_claims);
         require(
             !reuses || self.deleted.contains(&pod),
             "15.5 claims that are used again",

@@ -34,6 +34,8 @@ pub(super) struct Clones<'a> {
     pub(super) active: Vec<&'a Arc<PodRecord>>,
     /// Where the template's revision stands in the status or among revisions.
     pub(super) update: Option<String>,
+    /// How many updated pods are to go back to the current revision (rule 13.5).
+    pub(super) back: i32,
 }
 
 /// Judges a decision.
@@ -64,7 +66,7 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     let mut own = sight.reader.revisions_of(&set.meta.uid).iter().collect::<Vec<_>>();
     own.sort_by_key(|r| r.number);
     let update = own.iter().rev().find(|r| r.digest == set.spec.template_digest);
-    let clones = Clones {
+    let mut clones = Clones {
         sight,
         spec,
         asked: Asked {
@@ -75,7 +77,9 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
         },
         active: all.filter(is_ours).collect(),
         update: update.map(|r| r.name().to_owned()),
+        back: 0,
     };
+    clones.back = clones.going_back();
     clones.creations(decision)?;
     clones.deletions(decision)?;
     clones.updates(decision)?;
@@ -98,6 +102,34 @@ impl Clones<'_> {
 
     pub(super) fn is_leaving(pod: &PodRecord) -> bool {
         pod.label(LIFECYCLE_STATE) == Some("PreparingDelete")
+    }
+
+    /// Rule 13.5, the opt-in: a partition that was raised, in the middle of an update.
+    fn going_back(&self) -> i32 {
+        let current = self.sight.set.status_text("currentRevision");
+        let is_between = !current.is_empty() && Some(current) != self.update.as_deref();
+        if !self.spec.switches.partition_rollback || !is_between {
+            return 0;
+        }
+        let Asked {
+            replicas, partition, ..
+        } = self.asked;
+        let number = |is_new| {
+            let of = |pod: &&&Arc<PodRecord>| self.is_plain(pod) && self.is_new(pod) == is_new;
+            count(self.active.iter().filter(of).count())
+        };
+        (partition - number(false))
+            .max(0)
+            .min((number(true) - (replicas - partition)).max(0))
+    }
+
+    /// The revision to which pods are brought.
+    pub(super) fn target(&self) -> Option<&str> {
+        if self.back > 0 {
+            Some(self.sight.set.status_text("currentRevision"))
+        } else {
+            self.update.as_deref()
+        }
     }
 
     /// Rules 13.8, 13.12 and 15: not too many, under names of their own, claims first.
@@ -198,6 +230,8 @@ impl Clones<'_> {
         let is_ours = self.sight.set.spec.update != UpdateKind::OnDelete;
         let for_update = if is_ours && forward > 0 {
             (old - partition - in_place).max(0).min(surge)
+        } else if is_ours && self.back > 0 {
+            (new - (replicas - partition)).min(surge)
         } else {
             0
         };
@@ -262,8 +296,8 @@ impl Clones<'_> {
         })?;
         let begun: Vec<Patch<'_>> = self.patches(decision).filter(Patch::begins).collect();
         for patch in &begun {
-            require(!self.is_new(patch.pod), "16.3 candidates", || {
-                format!("{} is new already", patch.pod.name())
+            require(self.is_new(patch.pod) == (self.back > 0), "16.3 candidates", || {
+                format!("{} is there already", patch.pod.name())
             })?;
         }
         // One that is prepared and let go at once has several patches.
@@ -277,7 +311,11 @@ impl Clones<'_> {
         require(!rests, "16.2 paused or OnDelete", || format!("{begun} updates begin"))?;
         let old = self.active.iter().filter(|pod| self.is_plain(pod) && !self.is_new(pod));
         let old = count(old.count());
-        require(old - begun >= self.asked.partition, RULE_PARTITION, || {
+        let goes_back = self.back > 0;
+        require(!goes_back || begun <= self.back, RULE_PARTITION, || {
+            format!("{begun} pods go back, and {} are to", self.back)
+        })?;
+        require(goes_back || old - begun >= self.asked.partition, RULE_PARTITION, || {
             format!(
                 "{begun} of {old} old pods are updated, and {} are to stay",
                 self.asked.partition
@@ -286,7 +324,7 @@ impl Clones<'_> {
         let down = self
             .active
             .iter()
-            .filter(|pod| !Self::is_leaving(pod) && self.is_new(pod) && !self.seems_available(pod));
+            .filter(|pod| !Self::is_leaving(pod) && self.is_new(pod) != goes_back && !self.seems_available(pod));
         let over = (count(self.active.len()) - self.asked.replicas).max(0);
         let brake = self.asked.unavailable.max(1) + over - count(down.count());
         require(begun <= brake.max(0), RULE_BRAKE, || {
