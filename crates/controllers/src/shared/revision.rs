@@ -309,12 +309,13 @@ pub fn truncate<'a>(
     unused.into_iter().take(excess).map(|r| delete(r)).collect()
 }
 
+/// Deletes a revision as it was seen: meanwhile the set may have been deleted without it, and another may have adopted it.
 fn delete(revision: &RevisionRecord) -> Command {
     Command::Delete {
         resource: Resource::Revisions,
         key: revision.meta.key.clone(),
         uid: revision.meta.uid.clone(),
-        resource_version: None,
+        resource_version: Some(revision.meta.resource_version),
         report: Report::Silent,
     }
 }

@@ -274,6 +274,26 @@ fn rule_1_1_8_history_is_cut_to_the_limit_lowest_first_and_nothing_in_use_goes()
 }
 
 #[test]
+fn rule_1_1_8_a_revision_is_dropped_as_it_was_seen() {
+    // The request may come late: by then the set may be gone without its revisions, and another may have adopted this one.
+    let set = advanced(1)
+        .spec("/revisionHistoryLimit", json!(0))
+        .revision("stale", 0, "ancient");
+    let decision = set.revision("new", 9, "v2").pods([0], "new").decide();
+    let versions: Vec<_> = decision
+        .commands()
+        .filter_map(|scoped| match &scoped.command {
+            Command::Delete {
+                key, resource_version, ..
+            } => Some((&*key.name, resource_version.is_some())),
+            _ => None,
+        })
+        .collect();
+    assert!(versions.contains(&("stale", true)), "{versions:?}");
+    assert!(versions.iter().all(|(_, is_tested)| *is_tested), "{versions:?}");
+}
+
+#[test]
 fn rules_1_1_8_and_8_19_a_negative_history_limit_keeps_everything() {
     let mut set = advanced(1).spec("/revisionHistoryLimit", json!(-1)).pods([0], "new");
     for n in 3..20 {
