@@ -271,10 +271,8 @@ impl Writes {
         }
         if change.revision {
             let revision = after.revision().unwrap_or_default();
-            // Of a set that is deleted meanwhile it may be gone.
-            let digest = scene.digest_of(&set.meta.key.sibling(revision));
             let goes_back = spec.switches.partition_rollback && revision == set.status_text("currentRevision");
-            let fits = goes_back || digest.is_none_or(|digest| digest == set.spec.template_digest);
+            let fits = goes_back || scene.is_of_template(revision, set);
             require(fits, "4.3 revision", || {
                 format!("{name} is changed to {revision}, which is not the update revision")
             })?;

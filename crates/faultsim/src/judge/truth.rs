@@ -57,6 +57,17 @@ impl Scene<'_> {
     pub(crate) fn digest_of(&self, key: &ObjectKey) -> Option<Digest> {
         revision_of(self.server.get(Resource::Revisions, key)).map(|r| r.digest)
     }
+
+    /// Whether a revision is that of the template that was seen. That of a set which is gone meanwhile may be gone with it.
+    pub(crate) fn is_of_template(&self, revision: &str, set: &SetRecord) -> bool {
+        match self.digest_of(&set.meta.key.sibling(revision)) {
+            Some(digest) => digest == set.spec.template_digest,
+            None => {
+                let there = set_of(self.server.get(set.kind.resource(), &set.meta.key));
+                there.is_none_or(|there| there.meta.uid != set.meta.uid || there.is_deleted())
+            }
+        }
+    }
 }
 
 pub(super) fn pod_of(stored: Option<&Stored>) -> Option<&Arc<PodRecord>> {
@@ -409,8 +420,7 @@ impl Judge {
         }
         if change.revision {
             let revision = after.revision().unwrap_or_default();
-            let digest = scene.digest_of(&set.meta.key.sibling(revision));
-            require(digest == Some(set.spec.template_digest), "4.3 revision", || {
+            require(scene.is_of_template(revision, &set), "4.3 revision", || {
                 format!("{name} is changed to {revision}, which is not the update revision")
             })?;
         }
