@@ -6,6 +6,7 @@ pub mod api;
 pub mod audit;
 pub mod clock;
 pub mod clones;
+pub mod jobs;
 pub mod manager;
 pub mod metrics;
 pub mod playground;

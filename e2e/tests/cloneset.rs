@@ -1,5 +1,7 @@
 //! How CloneSets behave on a real control plane: one cluster, one scenario after the other, each with a manager of its own.
 
+#[path = "cloneset/ahead.rs"]
+mod ahead;
 #[path = "cloneset/autoscaler.rs"]
 mod autoscaler;
 #[path = "cloneset/cases.rs"]
@@ -92,6 +94,7 @@ fn trials(lab: &Lab) -> Vec<Trial> {
         claims::are_used_again_or_go,
         place::images_change_and_pods_stay,
         place::hooks_hold_and_let_go,
+        ahead::jobs_are_made_for_an_update_and_go_with_it,
         autoscaler::goes_up_and_down,
         ends::in_foreground_and_background,
         ends::orphans_stay_and_are_taken_again,

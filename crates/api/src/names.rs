@@ -99,12 +99,16 @@ pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 pub const CLAIM_TEMPLATES_HASH: &str = "kruise.io/cloneset-volumeclaimtemplate-hash";
 /// Label of a CloneSet of v1alpha1, where v1beta1 has `scaleStrategy.excludePreparingDelete`.
 pub const EXCLUDE_PREPARING_DELETE: &str = "apps.kruise.io/cloneset-scaling-exclude-preparing-delete";
-/// Annotation of a CloneSet of v1alpha1, where v1beta1 has a field: on how many nodes images are pulled at once ahead of an update.
+/// Annotation of a set, where newer versions have a field: on how many nodes images are pulled at once ahead of an update.
 pub const PRE_DOWNLOAD_PARALLELISM: &str = "apps.kruise.io/image-predownload-parallelism";
-/// Annotation of a CloneSet of v1alpha1, where v1beta1 has a field: how many seconds a pull may take.
+/// Annotation of a set, where newer versions have a field: how many seconds a pull may take.
 pub const PRE_DOWNLOAD_TIMEOUT: &str = "apps.kruise.io/image-predownload-timeout-seconds";
-/// Annotation of a CloneSet of v1alpha1, where v1beta1 has a field: how many pods must be updated and ready before images are pulled.
+/// Annotation of a set, where newer versions have a field: how many pods must be updated and ready before images are pulled.
 pub const PRE_DOWNLOAD_MIN_UPDATED_READY: &str = "apps.kruise.io/image-predownload-min-updated-ready-pods";
+/// Label of a ControllerRevision: its images have been asked for ahead of the update to it.
+pub const PRE_DOWNLOAD_CREATED_LABEL: &str = "apps.kruise.io/pre-predownload-created";
+/// Label of a ControllerRevision: its images are not pulled ahead of the update to it.
+pub const PRE_DOWNLOAD_IGNORED_LABEL: &str = "apps.kruise.io/image-predownload-ignored";
 
 /// Opt-in on a CloneSet: `true` lets a raised partition move new pods back to the current revision.
 pub const PARTITION_ROLLBACK: &str = "flotilla.rs/partition-rollback";

@@ -118,6 +118,7 @@ impl Types {
             ("", "configmaps", Resource::ConfigMaps),
             ("apps.kruise.io", "clonesets", Resource::CloneSets),
             ("", "nodes", Resource::Nodes),
+            ("apps.kruise.io", "imagepulljobs", Resource::ImagePullJobs),
         ];
         if let Some((_, _, resource)) = watched.iter().find(|(g, p, _)| *g == group && *p == plural) {
             return (*resource).into();

@@ -6,6 +6,7 @@
 
 pub mod cloneset;
 pub mod launch;
+pub mod predownload;
 pub mod shared;
 pub mod statefulset;
 

@@ -116,7 +116,7 @@ impl Controller for StatefulSetController {
                     self.route_claim(&claim.meta.key, reader, keys);
                 }
             }
-            Change::ConfigMap(..) => {}
+            Change::ConfigMap(..) | Change::ImagePullJob(..) => {}
             Change::Revision(old, new) => {
                 for revision in [old, new].into_iter().flatten() {
                     routing::route_revision(self.kind, revision, reader, keys);

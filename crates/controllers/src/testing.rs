@@ -8,8 +8,8 @@ use flotilla_model::records::{
 };
 use flotilla_model::set::read_set;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Hints, Interner, Labels, Meta, NodeRecord, ObjectKey, OwnerRef, PassContext,
-    PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
+    ClaimRecord, ConfigMapRecord, Hints, ImagePullJobRecord, Interner, Labels, Meta, NodeRecord, ObjectKey, OwnerRef,
+    PassContext, PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -349,6 +349,9 @@ pub(crate) struct Cluster {
     classes: BTreeMap<String, Arc<StorageClassRecord>>,
     pub(crate) own_claims: Vec<Arc<ClaimRecord>>,
     pub(crate) nodes: BTreeMap<String, Arc<NodeRecord>>,
+    /// Those of the set, where the kind is known.
+    pub(crate) jobs: Option<Vec<Arc<ImagePullJobRecord>>>,
+    pub(crate) other_jobs: Vec<Arc<ImagePullJobRecord>>,
 }
 
 pub(crate) fn template(image: &str) -> Value {
@@ -406,6 +409,8 @@ impl Cluster {
             classes: BTreeMap::new(),
             own_claims: Vec::new(),
             nodes: BTreeMap::new(),
+            jobs: None,
+            other_jobs: Vec::new(),
         };
         cluster = cluster.revision("old", 1, "v1").revision("new", 2, "v2");
         cluster
@@ -488,6 +493,40 @@ impl Cluster {
             Some(_) => {}
         }
         self.revisions.insert(name.to_owned(), record);
+        self
+    }
+    /// Labels a revision.
+    pub(crate) fn labelled(mut self, revision: &str, label: &str) -> Self {
+        let found = self.own_revisions.iter_mut().find(|r| r.name() == revision);
+        let record = found.expect("a revision of the set");
+        let labels: Vec<(String, String)> = record
+            .meta
+            .labels
+            .iter()
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect();
+        let all = labels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        Arc::make_mut(record).meta.labels = all.chain([(label, "true")]).collect();
+        self.revisions.insert(revision.to_owned(), record.clone());
+        self
+    }
+    /// An `ImagePullJob` of the set, for the revision with this hash; the kind is known.
+    pub(crate) fn job(self, name: &str, hash: &str) -> Self {
+        self.job_meta(name, hash, |_| {})
+    }
+    pub(crate) fn job_meta(mut self, name: &str, hash: &str, change: impl FnOnce(&mut Meta)) -> Self {
+        let mut meta = meta(name);
+        meta.labels = [(names::REVISION_HASH_LABEL, hash)].into_iter().collect();
+        meta.owners = Some(Arc::new(vec![OwnerRef {
+            uid: set_uid("web"),
+            controller: true,
+            ..owner("apps.kruise.io/v1beta1", "CloneSet", "web", "")
+        }]));
+        change(&mut meta);
+        let own = self.jobs.get_or_insert_default();
+        let is_own = meta.is_controlled_by(&set_uid("web"));
+        let list = if is_own { own } else { &mut self.other_jobs };
+        list.push(Arc::new(ImagePullJobRecord { meta }));
         self
     }
     pub(crate) fn no_revisions(mut self) -> Self {
@@ -629,6 +668,19 @@ impl Reader for Cluster {
     fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
         self.classes.get(name)
     }
+    fn knows_image_pull_jobs(&self) -> bool {
+        self.jobs.is_some()
+    }
+    fn image_pull_job(&self, key: &ObjectKey) -> Option<&Arc<ImagePullJobRecord>> {
+        let mut all = self.jobs.iter().flatten().chain(&self.other_jobs);
+        all.find(|job| job.meta.key == *key)
+    }
+    fn image_pull_jobs_of(&self, owner: &Uid) -> &[Arc<ImagePullJobRecord>] {
+        match &self.jobs {
+            Some(jobs) if *owner == set_uid("web") => jobs,
+            _ => &[],
+        }
+    }
 }
 
 /// Commands in short form, in order: `+web-0@new`, `-web-1`, `+claim data-web-0`, `~claim data-web-0`, `~pod web-0`, `+revision`,
@@ -639,6 +691,7 @@ pub(crate) fn brief(decision: &flotilla_model::Decision) -> Vec<String> {
         Resource::Pods => "pod ",
         Resource::Claims => "claim ",
         Resource::Revisions => "revision ",
+        Resource::ImagePullJobs => "job ",
         _ => "object ",
     };
     let line = |command: &Command| match command {

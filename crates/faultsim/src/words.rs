@@ -115,7 +115,7 @@ fn object(object: &Object) -> String {
         ),
         Object::Revision(revision) => format!("number {}", revision.number),
         Object::ConfigMap(map) => format!("keys {}", map.keys.join(" ")),
-        Object::Claim(_) | Object::StorageClass(_) | Object::Node(_) => String::new(),
+        Object::Claim(_) | Object::StorageClass(_) | Object::Node(_) | Object::ImagePullJob(_) => String::new(),
     };
     let owner = meta
         .controller()

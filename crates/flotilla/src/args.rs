@@ -164,8 +164,12 @@ pub struct ManagerArgs {
     #[arg(long, default_value_t = 15, value_name = "SECONDS")]
     pub observation_seconds: u64,
     /// Feature gates of OpenKruise, as NAME=BOOL,…: accepted so that existing command lines go on working.
-    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
-    pub feature_gates: String,
+    ///
+    /// One turns something on: PreDownloadImageForInPlaceUpdate=true has nodes pull the images of an update in place ahead of it, by
+    /// ImagePullJobs, for CloneSets and Advanced StatefulSets. Their definition and who carries them out come from OpenKruise; with
+    /// KruiseDaemon=false it stays off.
+    #[arg(long, value_name = "GATES", value_delimiter = ',')]
+    pub feature_gates: Vec<String>,
     /// What to log: a level, or directives such as `info,flotilla_engine=debug`.
     #[arg(long, env = "FLOTILLA_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,

@@ -174,6 +174,13 @@ pub const PERMISSIONS: &[Permission] = &[
     )
     .only_with(Condition::NativeStatefulSet),
     cluster(
+        ("apps.kruise.io", "imagepulljobs"),
+        &["get", "list", "watch", "create", "delete"],
+        "Images are pulled ahead of updates in place by jobs of OpenKruise: made for an update, and deleted when it is done or overtaken. Of \
+         those of others no more than metadata is read.",
+    )
+    .only_with(Condition::PreDownload),
+    cluster(
         ("storage.k8s.io", "storageclasses"),
         &["list", "watch"],
         "Whether a claim can grow is a property of its class.",

@@ -84,6 +84,8 @@ impl Options {
 pub enum Condition {
     /// Native StatefulSets are controlled too.
     NativeStatefulSet,
+    /// Images are pulled ahead of updates in place.
+    PreDownload,
     /// There are admission webhooks.
     Webhooks,
     /// Who may talk to managers and agents, and to whom managers may talk, is restricted.
@@ -98,8 +100,9 @@ pub enum Condition {
 
 impl Condition {
     /// All of them.
-    pub const ALL: [Condition; 6] = [
+    pub const ALL: [Condition; 7] = [
         Condition::NativeStatefulSet,
+        Condition::PreDownload,
         Condition::Webhooks,
         Condition::NetworkPolicy,
         Condition::ServiceMonitor,
@@ -111,6 +114,7 @@ impl Condition {
     pub const fn name(self) -> &'static str {
         match self {
             Condition::NativeStatefulSet => "nativeStatefulSet",
+            Condition::PreDownload => "preDownload",
             Condition::Webhooks => "webhooks",
             Condition::NetworkPolicy => "networkPolicy",
             Condition::ServiceMonitor => "serviceMonitor",
@@ -207,6 +211,12 @@ pub const SETTINGS: &[Setting] = &[
         "nativeStatefulSet",
         "Control native StatefulSets (apps/v1) too. Only in clusters whose kube-controller-manager runs with \
          --controllers=*,-statefulset-controller; where it does not, Flotilla notices the other writer and leaves the sets alone.",
+        BOOLEAN,
+    ),
+    field(
+        "preDownload",
+        "Have nodes pull the images of an update in place ahead of it, by ImagePullJobs: the feature gate PreDownloadImageForInPlaceUpdate. \
+         Their definition, and who carries them out, come from OpenKruise; without them nothing is done.",
         BOOLEAN,
     ),
     field(

@@ -71,6 +71,7 @@ fn container() -> Value {
             "--log-format=json",
             "--log=${log}",
             {"$if:nativeStatefulSet": "--native-statefulset"},
+            {"$if:preDownload": "--feature-gates=PreDownloadImageForInPlaceUpdate=true"},
             // Inside a pod webhooks are served unless told otherwise.
             {"$if:!webhooks": "--webhook-address=none"},
             "${extraArguments}",

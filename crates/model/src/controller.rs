@@ -4,7 +4,7 @@ use crate::decision::Decision;
 use crate::hints::Hints;
 use crate::meta::ObjectKey;
 use crate::reader::Reader;
-use crate::records::{ClaimRecord, ConfigMapRecord, PodRecord, RevisionRecord};
+use crate::records::{ClaimRecord, ConfigMapRecord, ImagePullJobRecord, PodRecord, RevisionRecord};
 use crate::resource::Resource;
 use crate::set::SetRecord;
 use crate::time::Timestamp;
@@ -21,6 +21,8 @@ pub enum Change {
     ConfigMap(Option<Arc<ConfigMapRecord>>, Option<Arc<ConfigMapRecord>>),
     /// A revision.
     Revision(Option<Arc<RevisionRecord>>, Option<Arc<RevisionRecord>>),
+    /// An `ImagePullJob`.
+    ImagePullJob(Option<Arc<ImagePullJobRecord>>, Option<Arc<ImagePullJobRecord>>),
     /// A set of either kind.
     Set(Option<Arc<SetRecord>>, Option<Arc<SetRecord>>),
 }

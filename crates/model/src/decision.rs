@@ -251,6 +251,8 @@ pub enum Report {
     InPlace,
     /// SuccessfulUpdatePodReCreate / FailedUpdatePodReCreate.
     ReCreate,
+    /// CreatedImagePullJob / FailedCreateImagePullJob.
+    PullImage,
     /// RecreatingFailedPod (Warning) / FailedDelete.
     RecreateFailed,
     /// RecreatingTerminatedPod (Normal) / FailedDelete.

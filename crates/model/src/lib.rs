@@ -32,7 +32,9 @@ pub use intern::Interner;
 pub use memo::Memo;
 pub use meta::{Labels, Meta, ObjectKey, OwnerRef, Uid};
 pub use reader::Reader;
-pub use records::{ClaimRecord, ConfigMapRecord, NodeRecord, PodRecord, Record, RevisionRecord, StorageClassRecord};
+pub use records::{
+    ClaimRecord, ConfigMapRecord, ImagePullJobRecord, NodeRecord, PodRecord, Record, RevisionRecord, StorageClassRecord,
+};
 pub use resource::Resource;
 pub use selector::Selector;
 pub use set::{SetKind, SetRecord};

@@ -1,7 +1,9 @@
 //! How a controller reads the cluster: lookups that cost as much as their answer, never a scan.
 
 use crate::meta::{ObjectKey, Uid};
-use crate::records::{ClaimRecord, ConfigMapRecord, NodeRecord, PodRecord, RevisionRecord, StorageClassRecord};
+use crate::records::{
+    ClaimRecord, ConfigMapRecord, ImagePullJobRecord, NodeRecord, PodRecord, RevisionRecord, StorageClassRecord,
+};
 use crate::set::{SetKind, SetRecord};
 use std::sync::Arc;
 
@@ -36,5 +38,18 @@ pub trait Reader {
     /// Whether the API server has the subresource `resize` of pods; found by discovery, never by a version number (rule 4.3).
     fn supports_resize(&self) -> bool {
         true
+    }
+    /// Whether images can be pulled ahead: the API server has the kind `ImagePullJob`, and all there are of it are known. Found by
+    /// watching, where that was asked for.
+    fn knows_image_pull_jobs(&self) -> bool {
+        false
+    }
+    /// The `ImagePullJob` with this key.
+    fn image_pull_job(&self, _key: &ObjectKey) -> Option<&Arc<ImagePullJobRecord>> {
+        None
+    }
+    /// `ImagePullJob`s whose managing owner has this UID, sorted by name.
+    fn image_pull_jobs_of(&self, _owner: &Uid) -> &[Arc<ImagePullJobRecord>] {
+        &[]
     }
 }

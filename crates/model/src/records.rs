@@ -3,6 +3,7 @@
 mod claim;
 mod config_map;
 mod detail;
+mod image_pull_job;
 mod node;
 mod pod;
 mod revision;
@@ -13,6 +14,7 @@ pub use detail::{
     ContainerSpec, ContainerStatus, DetailSpec, GateCondition, MetadataEnv, PodDetail, ResizePending, Resources,
     is_kept_annotation,
 };
+pub use image_pull_job::ImagePullJobRecord;
 pub use node::NodeRecord;
 pub use pod::{Phase, PodRecord, PodTrouble, ReadyCondition, VolumeClaim};
 pub use revision::RevisionRecord;
@@ -32,6 +34,7 @@ record!(
     PodRecord,
     ClaimRecord,
     ConfigMapRecord,
+    ImagePullJobRecord,
     NodeRecord,
     RevisionRecord,
     StorageClassRecord,

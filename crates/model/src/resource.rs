@@ -24,6 +24,8 @@ pub enum Resource {
     Nodes,
     /// storage.k8s.io/v1 StorageClass.
     StorageClasses,
+    /// apps.kruise.io ImagePullJob, of which metadata alone is kept; see [`Resource::is_optional`].
+    ImagePullJobs,
     /// coordination.k8s.io/v1 Lease.
     Leases,
     /// events.k8s.io/v1 Event.
@@ -36,7 +38,7 @@ impl Resource {
         match self {
             Resource::Pods | Resource::Claims | Resource::ConfigMaps | Resource::Nodes => "v1",
             Resource::Revisions | Resource::NativeSets => "apps/v1",
-            Resource::AdvancedSets | Resource::CloneSets => "apps.kruise.io/v1beta1",
+            Resource::AdvancedSets | Resource::CloneSets | Resource::ImagePullJobs => "apps.kruise.io/v1beta1",
             Resource::StorageClasses => "storage.k8s.io/v1",
             Resource::Leases => "coordination.k8s.io/v1",
             Resource::Events => "events.k8s.io/v1",
@@ -54,6 +56,7 @@ impl Resource {
             Resource::CloneSets => "CloneSet",
             Resource::Nodes => "Node",
             Resource::StorageClasses => "StorageClass",
+            Resource::ImagePullJobs => "ImagePullJob",
             Resource::Leases => "Lease",
             Resource::Events => "Event",
         }
@@ -70,6 +73,7 @@ impl Resource {
             Resource::CloneSets => "clonesets",
             Resource::Nodes => "nodes",
             Resource::StorageClasses => "storageclasses",
+            Resource::ImagePullJobs => "imagepulljobs",
             Resource::Leases => "leases",
             Resource::Events => "events",
         }
@@ -81,6 +85,25 @@ impl Resource {
             Resource::ConfigMaps => Some(flotilla_api::names::LAUNCH_BARRIER_LABEL),
             _ => None,
         }
+    }
+
+    /// A version in which an API server may serve it that does not serve [`Resource::api_version`]. What we write of it is the same in
+    /// both.
+    pub const fn older_version(self) -> Option<&'static str> {
+        match self {
+            Resource::ImagePullJobs => Some("apps.kruise.io/v1alpha1"),
+            _ => None,
+        }
+    }
+
+    /// Whether the manager does its work without it: others define it, and may not have, and nothing waits for what is told of it.
+    pub const fn is_optional(self) -> bool {
+        matches!(self, Resource::ImagePullJobs)
+    }
+
+    /// Whether nothing but metadata is asked for when it is listed and watched.
+    pub const fn is_metadata_only(self) -> bool {
+        matches!(self, Resource::ImagePullJobs)
     }
 
     /// Whether objects live in namespaces.

@@ -1,6 +1,6 @@
 //! Label selectors, parsed once and matched against records.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use std::fmt;
 
 /// One requirement on one label key.
@@ -70,6 +70,29 @@ impl Selector {
             })
     }
 
+    /// As a `metav1.LabelSelector` in JSON.
+    pub fn to_json(&self) -> Value {
+        let expression = |key: &str, operator: &str, values: &[String]| match values {
+            [] => json!({"key": key, "operator": operator}),
+            values => json!({"key": key, "operator": operator, "values": values}),
+        };
+        let labels: Map<String, Value> = self.match_labels.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
+        let expressions = self.requirements.iter().map(|requirement| match requirement {
+            Requirement::In(key, values) => expression(key, "In", values),
+            Requirement::NotIn(key, values) => expression(key, "NotIn", values),
+            Requirement::Exists(key) => expression(key, "Exists", &[]),
+            Requirement::DoesNotExist(key) => expression(key, "DoesNotExist", &[]),
+        });
+        let mut selector = json!({});
+        if !labels.is_empty() {
+            selector["matchLabels"] = Value::Object(labels);
+        }
+        if !self.requirements.is_empty() {
+            selector["matchExpressions"] = expressions.collect();
+        }
+        selector
+    }
+
     /// The plain `key: value` requirements, sorted by key. Claims carry these as labels (rule 1.4.1).
     pub fn match_labels(&self) -> &[(String, String)] {
         &self.match_labels
@@ -119,7 +142,6 @@ impl fmt::Display for Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn rule_3_2_selectors_match_and_print_as_kubernetes_does() {
@@ -136,6 +158,20 @@ mod tests {
         assert!(!check(&[("app", "web")]));
         assert!(!check(&[("x", "")]));
         assert_eq!(selector.to_string(), "app=web,tier notin (a,b),x");
+    }
+
+    #[test]
+    fn rule_5_4_a_selector_is_written_as_it_was_read() {
+        for written in [
+            json!({}),
+            json!({"matchLabels": {"app": "web", "tier": "a"}}),
+            json!({"matchExpressions": [
+                {"key": "tier", "operator": "NotIn", "values": ["b", "a"]}, {"key": "y", "operator": "In", "values": ["c"]},
+                {"key": "x", "operator": "Exists"}, {"key": "z", "operator": "DoesNotExist"},
+            ]}),
+        ] {
+            assert_eq!(Selector::from_json(&written).unwrap().to_json(), written);
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::stop::{self, Outcome};
 use flotilla_agent::{Pod, RESTARTS_MAX, Restart};
 use flotilla_engine::io::clock::Clock;
 use flotilla_engine::io::http::{self, Query};
+use flotilla_engine::io::versions::Versions;
 use flotilla_engine::io::watch::{Feed, Watcher};
 use flotilla_model::{ObjectKey, Resource, Timestamp, Uid};
 use futures::FutureExt;
@@ -130,6 +131,7 @@ impl Agent {
             resource: Resource::Pods,
             namespace: None,
             fields: Some(format!("spec.nodeName={}", options.node)),
+            versions: Versions::default(),
             feed,
             wanted: wants,
         };

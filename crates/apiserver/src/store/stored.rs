@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub struct StoreId(pub(crate) u16);
 
 /// The kinds that managers read or write, in the order of their places.
-const WATCHED: [Resource; 11] = [
+const WATCHED: [Resource; 12] = [
     Resource::Pods,
     Resource::Claims,
     Resource::Revisions,
@@ -25,6 +25,7 @@ const WATCHED: [Resource; 11] = [
     Resource::ConfigMaps,
     Resource::CloneSets,
     Resource::Nodes,
+    Resource::ImagePullJobs,
 ];
 
 impl StoreId {
@@ -51,6 +52,7 @@ impl From<Resource> for StoreId {
             Resource::ConfigMaps => 8,
             Resource::CloneSets => 9,
             Resource::Nodes => 10,
+            Resource::ImagePullJobs => 11,
         })
     }
 }

@@ -365,8 +365,10 @@ impl Server {
     fn has_generation(&self, resource: StoreId) -> bool {
         match resource.watched() {
             Some(Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets | Resource::Pods) => true,
+            Some(Resource::ImagePullJobs) | None => {
+                self.types.of_store(resource).is_some_and(|info| info.has_generation)
+            }
             Some(_) => false,
-            None => self.types.of_store(resource).is_some_and(|info| info.has_generation),
         }
     }
 
@@ -380,8 +382,8 @@ impl Server {
                 | Resource::Pods
                 | Resource::Claims,
             ) => true,
+            Some(Resource::ImagePullJobs) | None => self.types.of_store(resource).is_some_and(|info| info.has_status),
             Some(_) => false,
-            None => self.types.of_store(resource).is_some_and(|info| info.has_status),
         }
     }
 }

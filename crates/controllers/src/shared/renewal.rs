@@ -14,7 +14,7 @@ use crate::shared::revision;
 use flotilla_model::decision::{Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
-use flotilla_model::{PodRecord, RevisionRecord, SetKind, WaitCause};
+use flotilla_model::{PodRecord, RevisionRecord, SetKind, SetRecord, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,12 @@ pub(crate) enum Way {
     Barred(String),
     /// It stays as it is, and it has been told why.
     Stays,
+}
+
+/// Whether pods of a set are changed in place at all.
+pub(crate) fn may_update_in_place(set: &SetRecord) -> bool {
+    let policy = set.spec.pod_update_policy();
+    set.kind != SetKind::Native && set.spec.update == UpdateKind::RollingUpdate && policy != PodUpdatePolicy::ReCreate
 }
 
 impl Pass<'_> {
@@ -62,11 +68,7 @@ impl Pass<'_> {
     }
 
     pub(crate) fn may_update_in_place(&self) -> bool {
-        let spec = &self.moment.set.spec;
-        let policy = spec.pod_update_policy();
-        self.moment.set.kind != SetKind::Native
-            && spec.update == UpdateKind::RollingUpdate
-            && policy != PodUpdatePolicy::ReCreate
+        may_update_in_place(self.moment.set)
     }
 
     /// How a pod comes to the target of the update.

@@ -181,14 +181,22 @@ fn is_of_former(owner: &Owner<'_>, revision: &RevisionRecord) -> bool {
     })
 }
 
+/// Raises a revision to be the newest. What was decided about pulling its images ahead, when it was the newest before, goes: nodes may
+/// have dropped them since (rule 5.5; OpenKruise #1419).
 fn renumber(revision: &RevisionRecord, number: i64) -> Command {
+    let mut body = json!({"revision": number});
+    for label in [names::PRE_DOWNLOAD_CREATED_LABEL, names::PRE_DOWNLOAD_IGNORED_LABEL] {
+        if revision.meta.labels.get(label).is_some() {
+            body["metadata"]["labels"][label] = Value::Null;
+        }
+    }
     Command::Patch {
         resource: Resource::Revisions,
         key: revision.meta.key.clone(),
         uid: revision.meta.uid.clone(),
         subresource: None,
         kind: PatchKind::Merge,
-        body: json!({"revision": number}),
+        body,
         resource_version: None,
         guard: None,
         report: Report::Silent,

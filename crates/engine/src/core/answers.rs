@@ -267,6 +267,7 @@ fn words(report: Report) -> Option<(&'static str, &'static str, &'static str)> {
             "SuccessfulUpdatePodReCreate",
             "FailedUpdatePodReCreate",
         )),
+        Report::PullImage => Some(("create", "CreatedImagePullJob", "FailedCreateImagePullJob")),
         Report::RecreateFailed => Some(("recreate failed", "RecreatingFailedPod", "FailedDelete")),
         Report::RecreateTerminated => Some(("recreate terminated", "RecreatingTerminatedPod", "FailedDelete")),
     }

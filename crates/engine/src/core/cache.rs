@@ -4,8 +4,8 @@ use super::store::{Changed, Source, Store};
 use crate::wire::{self, Encoding, Object, Unreadable};
 use bytes::Bytes;
 use flotilla_model::{
-    Change, ClaimRecord, ConfigMapRecord, Interner, NodeRecord, ObjectKey, PodRecord, Reader, Resource, RevisionRecord,
-    SetKind, SetRecord, StorageClassRecord, Uid,
+    Change, ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Interner, NodeRecord, ObjectKey, PodRecord, Reader,
+    Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Uid,
 };
 use std::sync::Arc;
 
@@ -21,10 +21,13 @@ pub struct Cache {
     nodes: Store<NodeRecord>,
     pub(super) storage_classes: Store<StorageClassRecord>,
     config_maps: Store<ConfigMapRecord>,
+    image_pull_jobs: Store<ImagePullJobRecord>,
     /// Shares strings between records; what is decoded for this cache goes through it.
     pub interner: Interner,
     /// The API server does not serve `pods/resize`.
     lacks_resize: bool,
+    /// Images can be pulled ahead.
+    pub(super) knows_image_pull_jobs: bool,
 }
 
 /// Calls one method on the store of a resource, whatever it holds; the second arm answers for resources that are not cached.
@@ -65,6 +68,10 @@ macro_rules! on_store {
             }
             Resource::StorageClasses => {
                 let $store = &$cache.storage_classes;
+                $body
+            }
+            Resource::ImagePullJobs => {
+                let $store = &$cache.image_pull_jobs;
                 $body
             }
             Resource::Leases | Resource::Events => $none,
@@ -108,6 +115,10 @@ macro_rules! on_store {
                 let $store = &mut $cache.storage_classes;
                 $body
             }
+            Resource::ImagePullJobs => {
+                let $store = &mut $cache.image_pull_jobs;
+                $body
+            }
             Resource::Leases | Resource::Events => $none,
         }
     };
@@ -127,7 +138,8 @@ macro_rules! tell {
         }
     )* };
 }
-tell!(PodRecord => Pod, ClaimRecord => Claim, ConfigMapRecord => ConfigMap, RevisionRecord => Revision, SetRecord => Set);
+tell!(PodRecord => Pod, ClaimRecord => Claim, ConfigMapRecord => ConfigMap, RevisionRecord => Revision, SetRecord => Set,
+    ImagePullJobRecord => ImagePullJob);
 
 impl Tell for StorageClassRecord {
     /// Classes are looked up when a claim is to be expanded; nothing waits for one.
@@ -167,6 +179,7 @@ impl Cache {
             Object::ConfigMap(map) => self.config_maps.apply(map, source).and_then(Tell::tell),
             Object::Revision(revision) => self.revisions.apply(revision, source).and_then(Tell::tell),
             Object::StorageClass(class) => self.storage_classes.apply(class, source).and_then(Tell::tell),
+            Object::ImagePullJob(job) => self.image_pull_jobs.apply(job, source).and_then(Tell::tell),
             Object::Node(node) => self.nodes.apply(node, source).and_then(Tell::tell),
             Object::Set(set) => match set.kind {
                 SetKind::Native => self.native_sets.apply(set, source).and_then(Tell::tell),
@@ -308,6 +321,18 @@ impl Reader for Cache {
 
     fn supports_resize(&self) -> bool {
         !self.lacks_resize
+    }
+
+    fn knows_image_pull_jobs(&self) -> bool {
+        self.knows_image_pull_jobs
+    }
+
+    fn image_pull_job(&self, key: &ObjectKey) -> Option<&Arc<ImagePullJobRecord>> {
+        self.image_pull_jobs.get(key)
+    }
+
+    fn image_pull_jobs_of(&self, owner: &Uid) -> &[Arc<ImagePullJobRecord>] {
+        self.image_pull_jobs.of_owner(owner)
     }
 }
 

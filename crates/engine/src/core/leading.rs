@@ -42,7 +42,8 @@ impl Core {
 
     /// What is missing before passes may begin, in words; empty if nothing is.
     pub fn not_ready(&self) -> Vec<String> {
-        let kinds = self.kinds.iter().filter(|(_, kind)| !kind.is_known());
+        let needed = self.kinds.iter().filter(|(resource, _)| !resource.is_optional());
+        let kinds = needed.filter(|(_, kind)| !kind.is_known());
         let mut missing: Vec<String> = kinds
             .map(|(resource, kind)| {
                 if kind.is_missing() {
@@ -67,6 +68,7 @@ impl Core {
             (true, Some(_)) | (false, None) => {}
         }
         self.begin_passes_once_fresh(now);
+        self.note_optional_kinds(now);
     }
 
     /// Watches begin with the election's first verdict: a leader then lists once, after it has become one.
@@ -117,10 +119,30 @@ impl Core {
         let Some(since) = self.leading_since.filter(|_| !self.caught_up && self.watching) else {
             return;
         };
-        if self.kinds.values().all(|kind| kind.covers(since)) {
+        let mut needed = self.kinds.iter().filter(|(resource, _)| !resource.is_optional());
+        if needed.all(|(_, kind)| kind.covers(since)) {
             self.caught_up = true;
             self.look_at_everything(now);
         }
+    }
+
+    /// Nothing waits for optional kinds: what rests on one is done once it is known, and while it is.
+    fn note_optional_kinds(&mut self, now: Timestamp) {
+        let Some(kind) = self.kinds.get(&Resource::ImagePullJobs) else {
+            return;
+        };
+        let is_fresh = self.leading_since.is_some_and(|since| kind.covers(since));
+        let is_known = self.caught_up && is_fresh && kind.is_known();
+        if is_known && !self.cache.knows_image_pull_jobs {
+            self.cache.knows_image_pull_jobs = true;
+            self.look_at_everything(now);
+        }
+        self.cache.knows_image_pull_jobs = is_known;
+    }
+
+    /// Whether the server does not know a kind, as far as it was asked.
+    pub fn is_missing(&self, resource: Resource) -> bool {
+        self.kinds.get(&resource).is_some_and(|kind| kind.is_missing())
     }
 
     /// Queues every object of every controller, behind whatever happens meanwhile.

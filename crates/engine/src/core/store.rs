@@ -8,8 +8,8 @@
 //! And an object that we know to be gone before the watch says so leaves a *tombstone*, by UID, until it does.
 
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Meta, NodeRecord, ObjectKey, PodRecord, Record, RevisionRecord, SetRecord,
-    StorageClassRecord, Uid,
+    ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Meta, NodeRecord, ObjectKey, PodRecord, Record, RevisionRecord,
+    SetRecord, StorageClassRecord, Uid,
 };
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -70,18 +70,24 @@ stored! {
     StorageClassRecord, _meta => Index::None;
 }
 
-impl Stored for NodeRecord {
-    fn index(&self) -> Index<'_> {
-        Index::None
-    }
-
-    fn says_the_same(&self, other: &Self) -> bool {
-        let resource_version = other.meta.resource_version;
-        Meta {
-            resource_version,
-            ..self.meta.clone()
-        } == other.meta
-    }
+/// Records of nothing but metadata.
+macro_rules! stored_meta {
+    ($($record:ident, $meta:ident => $index:expr;)*) => { $(
+        impl Stored for $record {
+            fn index(&self) -> Index<'_> {
+                let $meta = &self.meta;
+                $index
+            }
+            fn says_the_same(&self, other: &Self) -> bool {
+                let resource_version = other.meta.resource_version;
+                Meta { resource_version, ..self.meta.clone() } == other.meta
+            }
+        }
+    )* };
+}
+stored_meta! {
+    NodeRecord, _meta => Index::None;
+    ImagePullJobRecord, meta => meta.controller().map_or(Index::None, |owner| Index::Owner(&owner.uid));
 }
 
 /// Where a fact comes from.

@@ -127,9 +127,12 @@ impl Core {
             Change::Pod(None, Some(pod)) => self
                 .native_owner(pod)
                 .map(|set| (set, format!("another writer created pod {}", pod.name()))),
-            Change::Set(..) | Change::Pod(..) | Change::Claim(..) | Change::ConfigMap(..) | Change::Revision(..) => {
-                None
-            }
+            Change::Set(..)
+            | Change::Pod(..)
+            | Change::Claim(..)
+            | Change::ConfigMap(..)
+            | Change::Revision(..)
+            | Change::ImagePullJob(..) => None,
         };
         if let Some((set, what)) = found {
             self.leave_alone(&set, &what, now);

@@ -7,6 +7,7 @@ use super::clock::Clock;
 use super::fence::Fence;
 use super::http::{self, Query};
 use super::requests::{Asked, Raw, read, send};
+use super::versions::Versions;
 use super::watch::{Feed, Watcher};
 use super::{discovery, render};
 use crate::core::census::Census;
@@ -154,6 +155,8 @@ struct Shell {
     answer_to: mpsc::Sender<(RequestId, Asked, Raw)>,
     /// What the API server serves, once it has been asked.
     served: oneshot::Receiver<discovery::Served>,
+    /// In which versions kinds are served.
+    versions: Versions,
     /// Tells each kind's task to list.
     wanted: BTreeMap<Resource, watch::Sender<u64>>,
     watchers: tokio::task::JoinSet<()>,
@@ -166,6 +169,7 @@ impl Shell {
         let core = Core::new(options.core.clone(), controllers, clock.now());
         let (feed_to, feeds) = mpsc::channel(FEED_MAX);
         let (answer_to, answers) = mpsc::channel(ANSWERS_MAX);
+        let versions = Versions::default();
         let (mut wanted, mut watchers) = (BTreeMap::new(), tokio::task::JoinSet::new());
         for resource in core.resources() {
             let (want, wants) = watch::channel(0);
@@ -176,6 +180,7 @@ impl Shell {
                 resource,
                 namespace: options.namespace.clone(),
                 fields: None,
+                versions: versions.clone(),
                 feed: feed_to.clone(),
                 wanted: wants,
             };
@@ -198,6 +203,7 @@ impl Shell {
             answers,
             answer_to,
             served,
+            versions,
             wanted,
             watchers,
             was_leading: false,
@@ -304,7 +310,9 @@ impl Shell {
                 }
             }
             Feed::Missing => {
-                tracing::warn!(%resource, "the API server does not know this kind; trying again");
+                if !self.core.is_missing(resource) {
+                    tracing::warn!(%resource, "the API server does not know this kind; trying again");
+                }
                 self.core.watch(WatchEvent::Missing(resource), now);
             }
             Feed::Failing(why) => tracing::warn!(%resource, why, "cannot watch; trying again"),
@@ -378,13 +386,16 @@ impl Shell {
     fn send(&self, Request { id, call }: Request) {
         let (client, fence) = (self.client.clone(), self.fence.clone());
         let (answer_to, lease) = (self.answer_to.clone(), self.lease.clone());
+        let versions = self.versions.clone();
         tokio::spawn(async move {
             let asked = Asked::of(&call);
             let raw = if call.needs_lease() && !fence.may_write() {
                 Raw::Fenced
             } else {
                 // A request that was never answered would hold up its pass for ever.
-                let sent = AssertUnwindSafe(send(&client, &lease, call)).catch_unwind().await;
+                let sent = AssertUnwindSafe(send(&client, (&lease, &versions), call))
+                    .catch_unwind()
+                    .await;
                 sent.unwrap_or_else(|_| Raw::Lost("the request panicked".into()))
             };
             // If nobody listens, the manager has ended.

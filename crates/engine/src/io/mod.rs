@@ -9,6 +9,7 @@ pub mod manager;
 mod render;
 mod requests;
 pub mod snapshot;
+pub mod versions;
 pub mod watch;
 
 pub use requests::request_of;

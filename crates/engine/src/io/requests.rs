@@ -5,6 +5,7 @@ use crate::core::cache::Cache;
 use crate::core::events::{EventCall, NewEvent};
 use crate::core::lease::{LeaseCall, LeaseReply};
 use crate::core::request::{Answer, Call, Refusal};
+use crate::io::versions::Versions;
 use crate::wire::lease::micro_time;
 use crate::wire::status::Status;
 use crate::wire::{self, Encoding, body};
@@ -37,13 +38,13 @@ pub(super) enum Raw {
 }
 
 /// Sends `call` and waits for the answer, not longer than its kind allows.
-pub(super) async fn send(client: &kube::Client, lease: &ObjectKey, call: Call) -> Raw {
+pub(super) async fn send(client: &kube::Client, (lease, versions): (&ObjectKey, &Versions), call: Call) -> Raw {
     let timeout = if matches!(call, Call::Lease(_)) {
         LEASE_TIMEOUT
     } else {
         TIMEOUT
     };
-    let request = match build(lease, call) {
+    let request = match build_in(versions, lease, call) {
         Ok(request) => request,
         Err(error) => return Raw::NotSent(format!("cannot build the request: {error}")),
     };
@@ -162,6 +163,16 @@ fn refused(code: StatusCode, headers: &HeaderMap, encoding: Encoding, body: &Byt
         status,
         retry_after: seconds.map(Duration::from_secs),
     })
+}
+
+/// The request, in the version of the kind that the server has.
+fn build_in(versions: &Versions, lease: &ObjectKey, call: Call) -> Result<Request<Body>, String> {
+    let resource = call.resource();
+    let call = match call {
+        Call::Write(command) => Call::Write(versions.command(command)),
+        other => other,
+    };
+    versions.request(resource, build(lease, call)?)
 }
 
 fn build(lease: &ObjectKey, call: Call) -> Result<Request<Body>, String> {

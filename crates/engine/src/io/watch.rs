@@ -5,6 +5,7 @@
 
 use super::clock::Clock;
 use super::requests::encoding_of;
+use super::versions::Versions;
 use crate::wire::watch::{Frame, Frames};
 use crate::wire::{Encoding, split_list};
 use bytes::Bytes;
@@ -83,6 +84,8 @@ pub struct Watcher {
     pub namespace: Option<String>,
     /// A field selector, such as `spec.nodeName=node-1`: nothing else is asked for.
     pub fields: Option<String>,
+    /// In which versions kinds are served.
+    pub versions: Versions,
     /// Where to bring it.
     pub feed: mpsc::Sender<(Resource, Feed)>,
     /// Counts the lists that were asked for; the first one starts the task.
@@ -164,8 +167,7 @@ impl Watcher {
         self.tell(Feed::Began(self.clock.now())).await?;
         let mut token = String::new();
         loop {
-            let page = timeout(LIST_TIMEOUT, self.page(&token)).await;
-            let (encoding, body) = page.map_err(|_| End::Failed("listing: no answer in time".into()))??;
+            let (encoding, body) = self.page_in_time(&token).await?;
             let list = split_list(encoding, &body).map_err(End::Failed)?;
             self.tell(Feed::Page(encoding, list.items)).await?;
             if list.continue_token.is_empty() {
@@ -176,6 +178,24 @@ impl Watcher {
         }
     }
 
+    /// A page, in whichever version of the kind the server knows.
+    async fn page_in_time(&self, token: &str) -> Result<(Encoding, Bytes), End> {
+        let page = async || {
+            let page = timeout(LIST_TIMEOUT, self.page(token)).await;
+            page.unwrap_or_else(|_| Err(End::Failed("listing: no answer in time".into())))
+        };
+        match page().await {
+            Err(End::Missing) if self.versions.turn(self.resource) => {
+                let other = page().await;
+                if matches!(other, Err(End::Missing)) {
+                    self.versions.turn(self.resource);
+                }
+                other
+            }
+            answered => answered,
+        }
+    }
+
     async fn page(&self, token: &str) -> Result<(Encoding, Bytes), End> {
         // No resourceVersion: the answer is at least as new as the moment of asking.
         let mut query = format!("limit={PAGE}");
@@ -183,9 +203,7 @@ impl Watcher {
             query.push_str("&continue=");
             query.push_str(&percent_encoded(token));
         }
-        let response = self
-            .get(&query, Encoding::preferred(self.resource).media_type())
-            .await?;
+        let response = self.get(&query, Encoding::accepted(self.resource).0).await?;
         let encoding = encoding_of(response.headers());
         let body = response.into_body().collect_bytes().await;
         Ok((encoding, body.map_err(|e| End::Failed(format!("listing: {e}")))?))
@@ -197,11 +215,7 @@ impl Watcher {
             "watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={}",
             WATCH_SECONDS + jitter(60)
         );
-        let response = timeout(
-            LIST_TIMEOUT,
-            self.get(&query, Encoding::preferred(self.resource).watch_media_type()),
-        )
-        .await;
+        let response = timeout(LIST_TIMEOUT, self.get(&query, Encoding::accepted(self.resource).1)).await;
         let response = response.map_err(|_| End::Failed("watching: no answer in time".into()))??;
         let encoding = encoding_of(response.headers());
         let (mut frames, mut body) = (Frames::new(encoding), response.into_body());
@@ -249,7 +263,8 @@ impl Watcher {
             .map(|fields| format!("&fieldSelector={}", percent_encoded(fields)));
         let uri = format!(
             "{}?{query}{}{}",
-            self.resource.collection_path(self.namespace.as_deref()),
+            self.versions
+                .path(self.resource, self.resource.collection_path(self.namespace.as_deref())),
             labels.unwrap_or_default(),
             fields.unwrap_or_default()
         );

@@ -29,9 +29,23 @@ impl Encoding {
             Resource::NativeSets
             | Resource::AdvancedSets
             | Resource::CloneSets
+            | Resource::ImagePullJobs
             | Resource::Leases
             | Resource::Events => Encoding::Json,
         }
+    }
+
+    /// The media types to accept for a list of `resource`, and for a watch.
+    pub fn accepted(resource: Resource) -> (&'static str, &'static str) {
+        if resource.is_metadata_only() {
+            // A server that cannot leave the rest away sends all of it.
+            return (
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+                "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+            );
+        }
+        let encoding = Encoding::preferred(resource);
+        (encoding.media_type(), encoding.watch_media_type())
     }
 
     /// The media type to accept.

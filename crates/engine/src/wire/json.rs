@@ -2,7 +2,7 @@
 //! no protobuf.
 
 use super::meta::Identity;
-use super::{Object, claim, config_map, node, pod, revision, set_kind, storage_class};
+use super::{Object, claim, config_map, image_pull_job, node, pod, revision, set_kind, storage_class};
 use bytes::Bytes;
 use flotilla_model::set::read_set;
 use flotilla_model::{Interner, ObjectKey, Resource, Uid};
@@ -30,6 +30,7 @@ pub(super) fn read(resource: Resource, value: &Value, interner: &mut Interner) -
         Resource::Revisions => Object::Revision(Arc::new(revision::from_json(value, interner)?)),
         Resource::Nodes => Object::Node(Arc::new(node::from_json(value, interner)?)),
         Resource::StorageClasses => Object::StorageClass(Arc::new(storage_class::from_json(value, interner)?)),
+        Resource::ImagePullJobs => Object::ImagePullJob(Arc::new(image_pull_job::from_json(value, interner)?)),
         Resource::Leases | Resource::Events => return Err(format!("{resource} are not kept")),
     })
 }

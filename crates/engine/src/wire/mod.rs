@@ -9,6 +9,7 @@ mod claim;
 mod config_map;
 mod detail;
 mod envelope;
+mod image_pull_job;
 mod json;
 pub mod lease;
 mod meta;
@@ -23,8 +24,8 @@ pub use envelope::{Encoding, List, open, split_list};
 
 use bytes::Bytes;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Interner, Meta, NodeRecord, ObjectKey, PodRecord, Record, Resource, RevisionRecord,
-    SetKind, SetRecord, StorageClassRecord, Uid,
+    ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Interner, Meta, NodeRecord, ObjectKey, PodRecord, Record,
+    Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Uid,
 };
 use prost::Message;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub enum Object {
     StorageClass(Arc<StorageClassRecord>),
     /// A node.
     Node(Arc<NodeRecord>),
+    /// An `ImagePullJob`.
+    ImagePullJob(Arc<ImagePullJobRecord>),
 }
 
 impl Object {
@@ -59,6 +62,7 @@ impl Object {
             Object::Set(record) => record.meta(),
             Object::StorageClass(record) => record.meta(),
             Object::Node(record) => record.meta(),
+            Object::ImagePullJob(record) => record.meta(),
         }
     }
 
@@ -72,6 +76,7 @@ impl Object {
             Object::Set(set) => set.kind.resource(),
             Object::StorageClass(_) => Resource::StorageClasses,
             Object::Node(_) => Resource::Nodes,
+            Object::ImagePullJob(_) => Resource::ImagePullJobs,
         }
     }
 }
@@ -151,9 +156,12 @@ fn decode_protobuf(resource: Resource, bytes: &Bytes, interner: &mut Interner) -
             .map_err(said)?
             .into_record(interner)
             .map(|r| Object::Node(Arc::new(r))),
-        Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets | Resource::Leases | Resource::Events => {
-            Err(format!("{resource} are read as JSON"))
-        }
+        Resource::NativeSets
+        | Resource::AdvancedSets
+        | Resource::CloneSets
+        | Resource::ImagePullJobs
+        | Resource::Leases
+        | Resource::Events => Err(format!("{resource} are read as JSON")),
     }
 }
 
@@ -187,6 +195,7 @@ pub(crate) fn set_kind(resource: Resource) -> Option<SetKind> {
         | Resource::Revisions
         | Resource::Nodes
         | Resource::StorageClasses
+        | Resource::ImagePullJobs
         | Resource::Leases
         | Resource::Events => None,
     }

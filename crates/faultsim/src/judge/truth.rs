@@ -158,9 +158,12 @@ impl Judge {
             Resource::Claims => self.claim_changed(entry, scene),
             Resource::Revisions => self.revision_changed(entry, scene),
             Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets => self.set_changed(entry, scene),
-            Resource::StorageClasses | Resource::ConfigMaps | Resource::Nodes | Resource::Leases | Resource::Events => {
-                Ok(())
-            }
+            Resource::StorageClasses
+            | Resource::ConfigMaps
+            | Resource::Nodes
+            | Resource::ImagePullJobs
+            | Resource::Leases
+            | Resource::Events => Ok(()),
         }
     }
 

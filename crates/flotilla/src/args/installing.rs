@@ -71,6 +71,11 @@ pub struct InstallArgs {
     /// `--controllers=*,-statefulset-controller`. Where it does not, Flotilla notices, and leaves the sets alone.
     #[arg(long)]
     pub native_statefulset: bool,
+    /// Have nodes pull the images of an update in place ahead of it, by ImagePullJobs.
+    ///
+    /// Their definition, and who carries them out, come from OpenKruise; without them nothing is done.
+    #[arg(long)]
+    pub pre_download: bool,
     /// No admission webhooks, and none of the rights that go with them.
     #[arg(long)]
     pub without_webhooks: bool,

@@ -94,6 +94,7 @@ fn options(cluster: &ClusterArgs, args: &InstallArgs) -> Options {
         chosen: default.chosen,
     }
     .with(Condition::NativeStatefulSet, args.native_statefulset)
+    .with(Condition::PreDownload, args.pre_download)
     .with(Condition::Webhooks, !args.without_webhooks)
     .with(Condition::NetworkPolicy, !args.without_network_policy)
     .with(Condition::ServiceMonitor, args.service_monitor)

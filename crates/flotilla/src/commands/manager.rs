@@ -6,6 +6,7 @@ use crate::error::{Error, Exit};
 use crate::logging;
 use flotilla_controllers::cloneset::CloneSetController;
 use flotilla_controllers::launch::LaunchController;
+use flotilla_controllers::predownload::PreDownloadController;
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::CoreOptions;
 use flotilla_engine::core::lease::LeaseOptions;
@@ -19,7 +20,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Gates of OpenKruise that choose a feature of this program, and how they must stand for it to behave as built.
+/// The gate of OpenKruise behind which images are pulled ahead of updates in place. Off unless it is turned on.
+const PRE_DOWNLOAD_GATE: &str = "PreDownloadImageForInPlaceUpdate";
+/// The gate of everything that needs an agent on nodes, pulling images included.
+const DAEMON_GATE: &str = "KruiseDaemon";
+
+/// Gates of OpenKruise whose feature is part of this program, whatever they say.
 const KNOWN_GATES: &[&str] = &[
     "StatefulSetAutoDeletePVC",
     "StatefulSetStartOrdinal",
@@ -27,11 +33,9 @@ const KNOWN_GATES: &[&str] = &[
     "PodIndexLabel",
     "InPlaceUpdateEnvFromMetadata",
     "InPlaceWorkloadVerticalScaling",
-    "PreDownloadImageForInPlaceUpdate",
     "PreparingUpdateAsUpdate",
     "TemplateNoDefaults",
     "ResourcesDeletionProtection",
-    "KruiseDaemon",
     "PodWebhook",
     "SidecarTerminator",
     "EnableSortSidecarContainerByName",
@@ -44,7 +48,7 @@ const WEBHOOK_SERVICE: &str = "flotilla-webhook";
 /// Runs until SIGTERM, or until something fails that cannot heal.
 pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, Error> {
     logging::start(&args.log, args.log_format)?;
-    tell_gates(&args.feature_gates)?;
+    let gates = Gates::read(&args.feature_gates)?;
     let config = cluster::config(cluster_args).await?;
     let client = connection::connect(config).map_err(Error::Config)?;
     let fence = Fence::default();
@@ -59,13 +63,13 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
         }
     };
     let options = ManagerOptions {
-        core: core_options(&args),
+        core: core_options(&args, gates),
         namespace: cluster_args.namespace.clone(),
         http_address: args.http_address.0,
         fence,
         beside: webhooks.clone().map(|webhooks| webhooks as Arc<dyn Beside>),
     };
-    let ended = run_manager(options, controllers(&args), client).await;
+    let ended = run_manager(options, controllers(&args, gates), client).await;
     // Last, since the API server asks until it hears that another replica is the one to ask.
     if let Some(webhooks) = webhooks {
         webhooks.stop();
@@ -129,7 +133,7 @@ fn webhook_options(
 }
 
 /// The table of controllers: one line a kind.
-pub(super) fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
+pub(super) fn controllers(args: &ManagerArgs, gates: Gates) -> Vec<Box<dyn Controller>> {
     let mut table: Vec<Box<dyn Controller>> = vec![
         Box::new(StatefulSetController::new(SetKind::Advanced)),
         Box::new(CloneSetController),
@@ -138,10 +142,14 @@ pub(super) fn controllers(args: &ManagerArgs) -> Vec<Box<dyn Controller>> {
     if args.native_statefulset {
         table.push(Box::new(StatefulSetController::new(SetKind::Native)));
     }
+    if gates.pre_download {
+        table.push(Box::new(PreDownloadController::new(SetKind::Clone)));
+        table.push(Box::new(PreDownloadController::new(SetKind::Advanced)));
+    }
     table
 }
 
-pub(super) fn core_options(args: &ManagerArgs) -> CoreOptions {
+pub(super) fn core_options(args: &ManagerArgs, gates: Gates) -> CoreOptions {
     let mut resources = vec![
         Resource::AdvancedSets,
         Resource::CloneSets,
@@ -154,6 +162,9 @@ pub(super) fn core_options(args: &ManagerArgs) -> CoreOptions {
     ];
     if args.native_statefulset {
         resources.push(Resource::NativeSets);
+    }
+    if gates.pre_download {
+        resources.push(Resource::ImagePullJobs);
     }
     let identity = args.identity.clone().unwrap_or_else(default_identity);
     CoreOptions {
@@ -181,25 +192,42 @@ fn default_identity() -> String {
     format!("{host}_{}", std::process::id())
 }
 
-/// Known gates are named in the log and ignored: the corrected behaviour is simply on. Nonsense is refused.
-fn tell_gates(gates: &str) -> Result<(), Error> {
-    for gate in gates.split(',').filter(|g| !g.is_empty()) {
-        match gate.split_once('=') {
-            Some((name, "true" | "false")) if KNOWN_GATES.contains(&name) => {
-                tracing::info!(
-                    gate = name,
-                    "feature gate ignored: its corrected behaviour is always on, or comes with its feature"
-                );
-            }
-            Some((name, "true" | "false")) => tracing::warn!(gate = name, "unknown feature gate ignored"),
-            _ => {
-                return Err(Error::NotPossible(format!(
-                    "failed to read --feature-gates: {gate:?} must be NAME=true or NAME=false"
-                )));
+/// What feature gates turn on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gates {
+    /// Images are pulled ahead of updates in place.
+    pre_download: bool,
+}
+
+impl Gates {
+    /// Reads `--feature-gates`. Gates of what is always on are named in the log and ignored; nonsense is refused.
+    fn read(gates: &[String]) -> Result<Self, Error> {
+        let (mut pre_download, mut daemon) = (false, true);
+        for gate in gates.iter().filter(|g| !g.is_empty()) {
+            match gate.split_once('=') {
+                Some((PRE_DOWNLOAD_GATE, value @ ("true" | "false"))) => pre_download = value == "true",
+                Some((DAEMON_GATE, value @ ("true" | "false"))) => daemon = value == "true",
+                Some((name, "true" | "false")) if KNOWN_GATES.contains(&name) => {
+                    tracing::info!(
+                        gate = name,
+                        "feature gate ignored: its corrected behaviour is always on, or comes with its feature"
+                    );
+                }
+                Some((name, "true" | "false")) => tracing::warn!(gate = name, "unknown feature gate ignored"),
+                _ => {
+                    return Err(Error::NotPossible(format!(
+                        "failed to read --feature-gates: {gate:?} must be NAME=true or NAME=false"
+                    )));
+                }
             }
         }
+        if pre_download && !daemon {
+            tracing::warn!("{PRE_DOWNLOAD_GATE} has no effect, since {DAEMON_GATE} is off");
+        }
+        Ok(Gates {
+            pre_download: pre_download && daemon,
+        })
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -239,11 +267,37 @@ mod tests {
         }
     }
 
+    fn gates(text: &str) -> Vec<String> {
+        parsed(&[&format!("--feature-gates={text}")]).feature_gates
+    }
+
     #[test]
     fn gates_are_read_or_refused() {
-        assert!(tell_gates("").is_ok());
-        assert!(tell_gates("PodWebhook=true,Nonsense=false").is_ok());
-        assert!(tell_gates("PodWebhook").is_err());
-        assert!(tell_gates("PodWebhook=yes").is_err());
+        for (text, is_fine) in [
+            ("", true),
+            ("PodWebhook=true,Nonsense=false", true),
+            ("PodWebhook", false),
+            ("PodWebhook=yes", false),
+            ("PreDownloadImageForInPlaceUpdate=yes", false),
+        ] {
+            assert_eq!(Gates::read(&gates(text)).is_ok(), is_fine, "{text}");
+        }
+    }
+
+    #[test]
+    fn rule_5_1_images_are_pulled_ahead_only_where_that_is_asked_for() {
+        for (text, is_on) in [
+            ("", false),
+            ("PreDownloadImageForInPlaceUpdate=true", true),
+            ("KruiseDaemon=true,PreDownloadImageForInPlaceUpdate=true", true),
+            ("PreDownloadImageForInPlaceUpdate=true,KruiseDaemon=false", false),
+            ("PreDownloadImageForInPlaceUpdate=false", false),
+        ] {
+            let (gates, args) = (Gates::read(&gates(text)).unwrap(), parsed(&[]));
+            let names: Vec<&str> = controllers(&args, gates).iter().map(|c| c.name()).collect();
+            assert_eq!(names.iter().any(|name| name.contains("predownload")), is_on, "{text}");
+            let watched = core_options(&args, gates).resources;
+            assert_eq!(watched.contains(&Resource::ImagePullJobs), is_on, "{text}");
+        }
     }
 }

@@ -5,7 +5,7 @@ mod demo;
 use crate::args::{ClusterArgs, HttpAddress, LogFormat, ManagerArgs, PlaygroundArgs};
 use crate::clock;
 use crate::cluster;
-use crate::commands::manager;
+use crate::commands::manager::{self, Gates};
 use crate::error::{Error, Exit};
 use flotilla_engine::io::fence::Fence;
 use flotilla_engine::io::manager::{ManagerOptions, run as run_manager};
@@ -123,20 +123,20 @@ async fn manage(cluster: ClusterArgs) -> Result<(), Error> {
         certificate_seconds: None,
         // There is nobody else.
         observation_seconds: 0,
-        feature_gates: String::new(),
+        feature_gates: Vec::new(),
         log: String::new(),
         log_format: LogFormat::Text,
     };
     let config = cluster::config(&cluster).await?;
     let client = Client::try_from(config).map_err(|e| Error::Config(e.to_string()))?;
     let options = ManagerOptions {
-        core: manager::core_options(&args),
+        core: manager::core_options(&args, Gates::default()),
         namespace: None,
         http_address: None,
         fence: Fence::default(),
         beside: None,
     };
-    run_manager(options, manager::controllers(&args), client)
+    run_manager(options, manager::controllers(&args, Gates::default()), client)
         .await
         .map_err(|e| Error::Manager(e.to_string()))
 }

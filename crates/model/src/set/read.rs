@@ -2,6 +2,7 @@
 
 mod clone;
 mod in_place;
+mod pre_download;
 
 use super::ordinals::{IntervalSet, parse_reserved};
 use super::spec::{
@@ -169,6 +170,7 @@ impl<'a> Reader<'a> {
             lifecycle: self.lifecycle(),
             special_pods: self.special_pods(),
             clones: None,
+            pre_download: self.pre_download(),
             template_digest: Digest::of(&normal),
             template_digest_without_resources: Digest::of(&without_resources(normal)),
             template,

@@ -1,7 +1,7 @@
 //! What a set asks for, after reading and defaulting.
 
 use super::ordinals::{IntervalSet, Ordinals};
-use crate::int_or_percent::IntOrPercent;
+use crate::int_or_percent::{IntOrPercent, Share};
 use crate::selector::Selector;
 use crate::template::{Digest, parse_bytes};
 use serde_json::Value;
@@ -104,6 +104,19 @@ impl Lifecycle {
     pub fn is_empty(&self) -> bool {
         self.pre_delete.is_none() && self.in_place_update.is_none() && self.pre_normal.is_none()
     }
+}
+
+/// How images of an update in place are pulled ahead of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreDownload {
+    /// On how many nodes at once; a percentage is of the replicas.
+    pub parallelism: Share,
+    /// How long one pull may take.
+    pub timeout_seconds: i32,
+    /// How many pods must be updated and ready before it begins.
+    pub min_updated_ready: Share,
+    /// `flotilla.rs/pre-download-recreate: true`: also for updates that make pods anew.
+    pub also_for_recreation: bool,
 }
 
 /// `persistentVolumeClaimRetentionPolicy`: true where claims are to be deleted.
@@ -246,6 +259,8 @@ pub struct SetSpec {
     pub template_digest_without_resources: Digest,
     /// What only a CloneSet has.
     pub clones: Option<Box<super::CloneSpec>>,
+    /// How images are pulled ahead of an update.
+    pub pre_download: PreDownload,
     /// Opt-in switches.
     pub switches: Switches,
     /// Fields that could not be read.

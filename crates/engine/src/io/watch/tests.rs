@@ -15,8 +15,15 @@ fn server(answers: Vec<Said>) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (seen, left) = (asked.clone(), Arc::new(Mutex::new(VecDeque::from(answers))));
     let service = tower::service_fn(move |request: Request<Body>| {
-        let query = request.uri().query().unwrap_or_default().to_owned();
-        seen.lock().unwrap().push(query);
+        let query = request.uri().query().unwrap_or_default();
+        let path = request.uri().path();
+        let said = if path.ends_with("/imagepulljobs") {
+            let accept = request.headers()[ACCEPT].to_str().unwrap();
+            format!("{path} {}", accept.split(';').nth(1).unwrap_or_default())
+        } else {
+            query.to_owned()
+        };
+        seen.lock().unwrap().push(said);
         let answer = left.lock().unwrap().pop_front();
         async move {
             let Some((status, body)) = answer else {
@@ -54,15 +61,20 @@ fn gone() -> Value {
 
 /// Runs the task until it has brought this many feeds, and tells them in words, and what was asked.
 async fn run(answers: Vec<Said>, count: usize) -> (Vec<String>, Vec<String>) {
+    run_for(Resource::AdvancedSets, answers, count).await
+}
+
+async fn run_for(resource: Resource, answers: Vec<Said>, count: usize) -> (Vec<String>, Vec<String>) {
     let (client, asked) = server(answers);
     let (feed, mut feeds) = mpsc::channel(8);
     let (want, wanted) = watch::channel(0);
     let watcher = Watcher {
         client,
         clock: Arc::new(Clock::new()),
-        resource: Resource::AdvancedSets,
+        resource,
         namespace: None,
         fields: None,
+        versions: Versions::default(),
         feed,
         wanted,
     };
@@ -153,6 +165,36 @@ async fn refusals_are_told_and_tried_again() {
     assert!(told[1].contains("403") && told[1].contains("may not list"), "{told:?}");
     assert_eq!(told[3], "missing");
     assert_eq!(told[7], "0 items", "{told:?}");
+}
+
+#[tokio::test]
+async fn rule_5_1_jobs_are_found_in_the_version_that_is_served_and_only_their_metadata() {
+    let missing = || (404, "{}".to_owned());
+    let answers = vec![
+        missing(),
+        missing(),
+        missing(),
+        list(10, "", &["a"]),
+        events(&[json!({"type": "ADDED", "object": set("b", 12)})]),
+    ];
+    let (told, asked) = run_for(Resource::ImagePullJobs, answers, 6).await;
+    assert_eq!(
+        told,
+        ["began", "missing", "began", "1 items", "listed at 10", "1 events"]
+    );
+    let (ours, older) = (
+        "/apis/apps.kruise.io/v1beta1/imagepulljobs as=",
+        "/apis/apps.kruise.io/v1alpha1/imagepulljobs as=",
+    );
+    let list = |path: &str| format!("{path}PartialObjectMetadataList");
+    let expected = [
+        list(ours),
+        list(older),
+        list(ours),
+        list(older),
+        format!("{older}PartialObjectMetadata"),
+    ];
+    assert_eq!(asked[..5], expected);
 }
 
 #[test]

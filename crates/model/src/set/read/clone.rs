@@ -49,6 +49,7 @@ impl Reader<'_> {
             lifecycle: self.lifecycle(),
             special_pods: Vec::new(),
             clones: Some(Box::new(self.clones(&template))),
+            pre_download: self.pre_download(),
             template_digest: Digest::of(&normal),
             template_digest_without_resources: Digest::of(&without_resources(normal)),
             template,

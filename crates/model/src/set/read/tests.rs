@@ -1,7 +1,7 @@
 //! What is read from a set, well written or not.
 
 use super::*;
-use crate::set::PodUpdatePolicy;
+use crate::set::{PodUpdatePolicy, PreDownload};
 use serde_json::json;
 
 fn read(kind: SetKind, spec: &Value) -> SetSpec {
@@ -274,5 +274,60 @@ fn rule_13_2_of_clone_sets_what_cannot_be_read_is_a_problem() {
         let problems = read(SetKind::Clone, &spec).problems;
         assert_eq!(problems.len(), 1, "{spec}");
         assert_eq!((problems[0].path.as_str(), problems[0].stops), (path, stops));
+    }
+}
+
+#[test]
+fn rule_5_5_how_images_are_pulled_ahead_field_annotation_default() {
+    let read = |fields: Value, annotations: Value| {
+        let strategy = json!({"rollingUpdate": {"inPlaceUpdateStrategy": fields}});
+        let object = json!({
+            "metadata": {"name": "web", "uid": "u", "resourceVersion": "1", "annotations": annotations},
+            "spec": {"updateStrategy": strategy},
+        });
+        let set = read_set(SetKind::Clone, &object, &mut Interner::new()).expect("it has metadata");
+        let PreDownload {
+            parallelism,
+            timeout_seconds,
+            min_updated_ready,
+            also_for_recreation,
+        } = set.spec.pre_download;
+        let problems = set.spec.problems.iter().filter(|p| p.path.contains("PreDownload"));
+        assert!(problems.clone().all(|p| p.stops == Area::Nothing));
+        let said = format!("{parallelism} {timeout_seconds} {min_updated_ready} {also_for_recreation}");
+        (said, problems.count())
+    };
+    let annotated = json!({
+        names::PRE_DOWNLOAD_PARALLELISM: "20%", names::PRE_DOWNLOAD_TIMEOUT: "60", names::PRE_DOWNLOAD_MIN_UPDATED_READY: "10%",
+        names::PRE_DOWNLOAD_RECREATE: "true",
+    });
+    let fields = json!({
+        "imagePreDownloadParallelism": 3, "imagePreDownloadTimeoutSeconds": 90, "imagePreDownloadMinUpdatedReadyPods": 2,
+    });
+    let nonsense = json!({names::PRE_DOWNLOAD_PARALLELISM: "-1", names::PRE_DOWNLOAD_TIMEOUT: "1h", names::PRE_DOWNLOAD_MIN_UPDATED_READY: ""});
+    for (fields, annotations, said, problems) in [
+        (json!({}), json!({}), "1 300 0 false", 0),
+        (json!({}), annotated.clone(), "20% 60 10% true", 0),
+        (fields, annotated, "3 90 2 true", 0),
+        (
+            json!({"imagePreDownloadParallelism": "5"}),
+            nonsense,
+            "5 300 0 false",
+            0,
+        ),
+        (
+            json!({"imagePreDownloadParallelism": "25%"}),
+            json!({}),
+            "25% 300 0 false",
+            0,
+        ),
+        (
+            json!({"imagePreDownloadParallelism": "few"}),
+            json!({}),
+            "1 300 0 false",
+            1,
+        ),
+    ] {
+        assert_eq!(read(fields, annotations), (said.to_owned(), problems));
     }
 }
