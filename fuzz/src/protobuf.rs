@@ -245,6 +245,7 @@ enum Outcome<'a> {
     Set(&'a flotilla_model::SetRecord),
     StorageClass(&'a flotilla_model::StorageClassRecord),
     Node(&'a flotilla_model::NodeRecord),
+    ImagePullJob(&'a flotilla_model::ImagePullJobRecord),
     /// Encodings word their complaints differently.
     Unreadable,
 }
@@ -258,6 +259,7 @@ fn outcome<E>(found: Result<&Object, E>) -> Outcome<'_> {
         Ok(Object::Set(record)) => Outcome::Set(record),
         Ok(Object::StorageClass(record)) => Outcome::StorageClass(record),
         Ok(Object::Node(record)) => Outcome::Node(record),
+        Ok(Object::ImagePullJob(record)) => Outcome::ImagePullJob(record),
         Err(_) => Outcome::Unreadable,
     }
 }

@@ -5,7 +5,7 @@ use flotilla_e2e::api::{Objects, text};
 use flotilla_e2e::audit::{self, Use};
 use flotilla_e2e::sets::{SOON, claims, pods, ready, revisions, rolled_out, set_image};
 use flotilla_e2e::webhooks::{self, Ports};
-use flotilla_e2e::{Api, Kind, Manager, Proxy, clock, suite};
+use flotilla_e2e::{Api, Kind, Manager, Proxy, clock, clones, jobs, suite};
 use flotilla_install::PERMISSIONS;
 use flotilla_localcluster::Cluster;
 use http::Method;
@@ -15,7 +15,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SYSTEM: &str = "flotilla-system";
-const INSTALL: [&str; 4] = ["install", "--yes", "--native-statefulset", "--timeout-seconds=0"];
+const INSTALL: [&str; 5] = [
+    "install",
+    "--yes",
+    "--native-statefulset",
+    "--pre-download",
+    "--timeout-seconds=0",
+];
 const USER: &str = "system:serviceaccount:flotilla-system:flotilla-manager";
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/flotilla-manager";
 /// How long the API server may keep answering by a role that has been changed.
@@ -34,6 +40,8 @@ pub(crate) async fn each_is_used_and_none_is_missing() {
         .expect("a cluster");
     let api = Api::connect(cluster.kubeconfig_path()).await;
     flotilla(cluster.kubeconfig_path(), &INSTALL).done();
+    // As OpenKruise before 1.9 defined them.
+    jobs::define(&api, &["v1alpha1"]).await;
     let proxy = Proxy::start(cluster.apiserver_port()).await;
     let kubeconfig = account(&api, cluster.kubeconfig_path(), &proxy).await;
     let ports = Ports::free();
@@ -55,6 +63,7 @@ pub(crate) async fn each_is_used_and_none_is_missing() {
     }
     in_place(&api).await;
     clone_set(&api).await;
+    pulled_ahead(&api).await;
     launch_priority(&api, cluster.audit_log_path()).await;
     refused_pods_repeat_an_event(&api).await;
     unknown_outcomes(&api, &proxy, cluster.audit_log_path()).await;
@@ -261,6 +270,43 @@ async fn in_place(api: &Api) {
     }
 }
 
+/// Where the jobs are, in the only version that there is.
+fn old_jobs(namespace: &str) -> String {
+    jobs::jobs(namespace).replace("v1beta1", "v1alpha1")
+}
+
+/// A set whose pods are updated in place, all of them kept back for now.
+fn kept_back(name: &str) -> Value {
+    let mut set = clones::manifest(4);
+    set["metadata"]["name"] = json!(name);
+    set["spec"]["updateStrategy"] =
+        json!({"rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible", "partition": 4, "maxUnavailable": 1}});
+    for labels in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+        *set.pointer_mut(labels).expect("labels") = json!({"app": name});
+    }
+    set
+}
+
+/// An image pulled ahead of its update, and the job deleted when the update is done.
+async fn pulled_ahead(api: &Api) {
+    let namespace = "rights-ahead";
+    suite::make_namespace(api, namespace).await;
+    api.create(&clones::sets(namespace), &kept_back("web")).await;
+    clones::settled(api, namespace, SOON).await;
+    set_image(api, &clones::web(namespace), "app:v2").await;
+    api.until(&old_jobs(namespace), SOON, "a job", |jobs| jobs.len() == 1)
+        .await;
+    let all = json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}});
+    api.patch(&clones::web(namespace), &all).await;
+    api.until(
+        &old_jobs(namespace),
+        SOON,
+        "it goes when the update is done",
+        Objects::is_empty,
+    )
+    .await;
+}
+
 /// Pods whose containers start one after the other: one whose barrier is made and gets keys, and one that has to get rid of the barrier
 /// of the pod which had its name.
 async fn launch_priority(api: &Api, log: &Path) {
@@ -328,7 +374,7 @@ async fn refused_pods_repeat_an_event(api: &Api) {
     api.delete(&Kind::Advanced.set(namespace, "web"), false).await;
 }
 
-/// Connections are cut while much is being made, until the manager has read pods, claims and revisions anew.
+/// Connections are cut while much is being made, until the manager has read pods, claims, revisions and jobs anew.
 async fn unknown_outcomes(api: &Api, proxy: &Proxy, log: &Path) {
     let namespace = "rights-cut";
     suite::make_namespace(api, namespace).await;
@@ -336,9 +382,17 @@ async fn unknown_outcomes(api: &Api, proxy: &Proxy, log: &Path) {
         ("", "pods"),
         ("", "persistentvolumeclaims"),
         ("apps", "controllerrevisions"),
+        ("apps.kruise.io", "imagepulljobs"),
     ]
     .map(|(group, resource)| (group.to_owned(), resource.to_owned(), "get".to_owned()))
     .into();
+    let ahead: Vec<String> = (0..8).map(|i| format!("ahead-{i}")).collect();
+    for name in &ahead {
+        api.create(&clones::sets(namespace), &kept_back(name)).await;
+    }
+    for name in &ahead {
+        clones::named_settled(api, namespace, name, SOON).await;
+    }
     let begun = clock::now();
     for round in 0_u64.. {
         if wanted.is_subset(&uses(log)) {
@@ -356,6 +410,19 @@ async fn unknown_outcomes(api: &Api, proxy: &Proxy, log: &Path) {
                 .await;
             proxy.cut();
         }
+        let image = format!("app:r{round}");
+        for name in &ahead {
+            set_image(api, &format!("{}/{name}", clones::sets(namespace)), &image).await;
+        }
+        let are_for_it = |jobs: &Objects| {
+            let images = jobs::images(jobs);
+            images.len() == ahead.len() && images.iter().all(|(_, of)| *of == image)
+        };
+        api.until(&old_jobs(namespace), 2 * SOON, "jobs are made", |jobs| {
+            proxy.cut_sometimes();
+            are_for_it(jobs)
+        })
+        .await;
         // Everything comes about in spite of it.
         let is_whole = |pods: &Objects| {
             names

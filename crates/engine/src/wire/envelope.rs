@@ -122,8 +122,9 @@ struct ProtobufList {
 #[derive(Deserialize)]
 struct JsonList<'a> {
     metadata: Option<ListMeta>,
+    /// Null where only metadata was asked for and there is nothing.
     #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
+    items: Option<Vec<&'a RawValue>>,
 }
 
 /// One page of a list, its items not yet looked at.
@@ -171,6 +172,7 @@ pub fn split_list(encoding: Encoding, body: &Bytes) -> Result<List, String> {
                 list.metadata,
                 list.items
                     .iter()
+                    .flatten()
                     .map(|item| body.slice_ref(item.get().as_bytes()))
                     .collect(),
             )

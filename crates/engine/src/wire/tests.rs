@@ -329,3 +329,36 @@ fn of_a_node_nothing_is_kept_but_who_it_is() {
         }
     }
 }
+
+#[test]
+fn a_list_of_nothing_but_metadata_may_say_null_for_no_items() {
+    let metadata = json!({"resourceVersion": "7"});
+    for list in [
+        json!({"kind": "PartialObjectMetadataList", "metadata": metadata, "items": null}),
+        json!({"metadata": metadata, "items": []}),
+        json!({"metadata": metadata}),
+    ] {
+        let list = split_list(Encoding::Json, &json_bytes(&list)).expect("a list");
+        assert_eq!((list.resource_version, list.items.len()), (7, 0));
+    }
+}
+
+#[test]
+fn of_a_job_nothing_is_kept_but_who_it_is() {
+    let metadata =
+        json!({"name": "web-1-main", "namespace": "ns", "uid": "u", "resourceVersion": "5", "labels": {"a": "b"}});
+    let mut interner = Interner::new();
+    let mut read_in = |object: serde_json::Value| {
+        let bytes = json_bytes(&object);
+        match decode(Resource::ImagePullJobs, Encoding::Json, &bytes, &mut interner) {
+            Ok(Object::ImagePullJob(job)) => job,
+            other => panic!("{other:?}"),
+        }
+    };
+    let alone = read_in(json!({"kind": "PartialObjectMetadata", "metadata": metadata}));
+    let whole = read_in(
+        json!({"kind": "ImagePullJob", "metadata": metadata, "spec": {"image": "v2"}, "status": {"desired": 3}}),
+    );
+    assert_eq!(alone, whole);
+    assert_eq!(alone.meta.labels.get("a"), Some("b"));
+}
