@@ -82,6 +82,21 @@ fn choices_decide_what_there_is() {
 }
 
 #[test]
+fn rule_5_1_images_are_pulled_ahead_only_by_choice_and_only_then_with_the_rights() {
+    for is_chosen in [false, true] {
+        let objects = objects(&Options::default().with(Condition::PreDownload, is_chosen));
+        let rules = find(&objects, "ClusterRole", NAME).unwrap()["rules"]
+            .as_array()
+            .unwrap();
+        assert_eq!(rules.iter().any(|r| r["resources"][0] == "imagepulljobs"), is_chosen);
+        let deployment = find(&objects, "Deployment", NAME).unwrap();
+        let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+        let gate = "--feature-gates=PreDownloadImageForInPlaceUpdate=true";
+        assert_eq!(arguments.as_array().unwrap().iter().any(|a| a == gate), is_chosen);
+    }
+}
+
+#[test]
 fn pods_hold_to_the_restricted_standard() {
     let objects = objects(&Options::default());
     let pod = &find(&objects, "Deployment", NAME).unwrap()["spec"]["template"]["spec"];
