@@ -67,28 +67,6 @@ const SUITES: &[(&str, &str)] = &[
     ("pods on a real node", "real_node"),
 ];
 
-/// Kinds of faults that fresh seeds are drawn with. Updates in place and absent webhooks are left out until a million schedules with them
-/// have shown nothing: whoever changes something else should not have to look at what is found. Kept seeds of them are replayed by the
-/// simulator's tests.
-const FAULTS: [&str; 10] = [
-    "lag",
-    "watch",
-    "lost",
-    "busy",
-    "conflict",
-    "crash",
-    "failover",
-    "users",
-    "nodes",
-    "admission",
-];
-
-/// Arguments of the simulator for two minutes of these.
-fn faults() -> Vec<&'static str> {
-    let kinds = FAULTS.into_iter().flat_map(|kind| ["--fault", kind]);
-    ["--minutes", "2"].into_iter().chain(kinds).collect()
-}
-
 /// How large the binary may be, in bytes.
 const BINARY_SIZE_MAX: u64 = 20_000_000;
 
@@ -98,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         times.push((*name, timed(name, || cargo_step(arguments))?));
     }
     let name = "two minutes of faults from fresh seeds";
-    times.push((name, timed(name, || sim::hold(&faults()))?));
+    times.push((name, timed(name, || sim::hold(&["--minutes", "2"]))?));
     if !args.without_cluster {
         let name = "release build";
         times.push((name, timed(name, build_release)?));
