@@ -3,13 +3,15 @@
 //!
 //! | module | rules | defects |
 //! |---|---|---|
-//! | [`vectors`] | 13.2 to 13.13 | #1478, #1741, #1442, #286, #1666, #2369, #263, #376, #412, OnDelete's budget and surge, budgets of broken pods, stalled brakes |
+//! | [`vectors`] | 13.2 to 13.13 | #1478, #1741, #1442, #286, #1666, #2369, #263, #376, #412, #410, #261, OnDelete's budget and surge, budgets of broken pods, stalled brakes |
+//! | [`races`] | 9, 10, 4.3, 4.6 | #1765, #2473, #2528, #418, #463, #2274, #2276 |
 //! | [`scaling`] | 11, 14, 15, 18 | #1099, #1433, #313, #1872, #925, #947, #892, repeated events |
 //! | [`updating`] | 12.3, 16, 17, 19 | #1536, #1485, #1156, #676, #2177, #632, repeated marks |
 //! | [`status`] | 12, 21 | #1545, #1549, #1153, deadlines that begin in the past, conditions and collisions that are not stored |
 //! | [`properties`] | invariant 13.12 | |
 
 mod properties;
+mod races;
 mod scaling;
 mod status;
 mod updating;
