@@ -99,6 +99,8 @@ pub(crate) struct World {
     settled_after_ms: u64,
     /// When anything but a lease or an event changed last.
     changed_at_ms: u64,
+    /// When all was looked at last.
+    looked_at_ms: u64,
     violation: Option<Violation>,
 }
 
@@ -149,6 +151,7 @@ impl World {
             stage: Stage::Busy,
             settled_after_ms: 0,
             changed_at_ms: 0,
+            looked_at_ms: 0,
             violation: None,
             schedule: schedule.clone(),
         };
@@ -378,6 +381,15 @@ impl World {
 
     /// Whether all is as it should be, and stays so in silence.
     fn look(&mut self) {
+        let seen_at_ms = std::mem::replace(&mut self.looked_at_ms, self.now_ms);
+        // What was as it should be, and has not changed since, is so: half of a schedule is this silence.
+        if let Stage::Settled { since_ms, writes } = self.stage
+            && self.changed_at_ms < seen_at_ms
+        {
+            self.keep_silent(since_ms, writes);
+            self.plan(1_000, Event::Look);
+            return;
+        }
         // By the slowest clock, to which pods are available last.
         let behind_ms = self.schedule.skews_ms.iter().copied().min().unwrap_or(0).min(0);
         let now = Timestamp::from_millis(self.time().as_millis() + behind_ms);
@@ -385,7 +397,9 @@ impl World {
             self.users_mind_hooks();
         }
         let state = match self.schedule.set.kind {
-            SetKind::Clone => clones::settled::look(&self.cluster.server, now, settled::conditions),
+            SetKind::Clone => clones::settled::look(&self.cluster.server, now, |set| {
+                settled::conditions(set).and_then(|()| settled::is_said_to_rest(set))
+            }),
             kind => settled::look(&self.cluster.server, kind, now),
         };
         let state = state.and_then(|()| match self.schedule.set.in_place {

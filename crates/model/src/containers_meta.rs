@@ -81,18 +81,29 @@ pub fn to_text(containers: &[ContainerMeta]) -> String {
 
 /// FNV-1a over the text in which Go prints a list of bytes, `([]uint8)[123 34]`, of a JSON document.
 pub fn hash_of(document: &str) -> u32 {
-    let mut text = String::with_capacity(document.len() * 4 + 12);
-    text.push_str("([]uint8)[");
+    let mut hash = Fnv(0x811c_9dc5);
+    hash.add(b"([]uint8)[");
     for (place, byte) in document.bytes().enumerate() {
         if place > 0 {
-            text.push(' ');
+            hash.add(b" ");
         }
-        text.push_str(&byte.to_string());
+        let digits = [byte / 100, byte / 10 % 10, byte % 10].map(|digit| b'0' + digit);
+        let leading = usize::from(byte < 100) + usize::from(byte < 10);
+        hash.add(&digits[leading..]);
     }
-    text.push(']');
-    text.bytes().fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+    hash.add(b"]");
+    hash.0
+}
+
+/// FNV-1a of 32 bits, as far as it has come.
+struct Fnv(u32);
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0 = bytes
+            .iter()
+            .fold(self.0, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    }
 }
 
 /// The hash that a kubelet of 1.31 or newer gives a container: it rests on name and image only.

@@ -3,7 +3,7 @@
 use super::diff::Diff;
 use super::plan::{Member, Plan};
 use super::scale::count;
-use super::{claims, order};
+use super::order;
 use crate::shared::course::Course;
 use crate::shared::renewal::Way;
 use crate::shared::revision;
@@ -211,13 +211,8 @@ impl Plan<'_> {
     }
 
     /// Notes on the update revision which claim templates there are (rules 12.4 and 12.5).
-    pub(super) fn refresh_revision(&mut self) {
-        let hash = claims::templates_hash(&self.view.set.spec.claim_templates);
-        let owner = revision::Owner {
-            claim_hash: Some(&hash),
-            ..self.view.moment().revision_owner()
-        };
-        if let Some(command) = revision::refresh_claims(&owner, &self.pass.update) {
+    pub(super) fn refresh_revision(&mut self, owner: &revision::Owner<'_>) {
+        if let Some(command) = revision::refresh_claims(owner, &self.pass.update) {
             let scope = Scope::Named(self.pass.update.name().to_owned());
             if !self.pass.is_backing_off(&scope, self.pass.update.clone().name()) {
                 self.pass.stages.claim.push(ScopedCommand { scope, command });

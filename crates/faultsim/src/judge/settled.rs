@@ -28,6 +28,7 @@ pub(crate) fn look(server: &Server, kind: SetKind, now: Timestamp) -> Result<(),
     let is_complete = updates(set, &pods, updated)?;
     status(set, &pods, updated, is_complete)?;
     conditions(set)?;
+    is_said_to_rest(set)?;
     history(set, &pods, &revisions, updated)?;
     claims(server, set)
 }
@@ -146,6 +147,19 @@ pub(crate) fn conditions(set: &SetRecord) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Progressing, where a set carries it, does not speak of work that is done (rules 3.10 and 21.4): a write that would say so may still
+/// wait for its next attempt.
+pub(crate) fn is_said_to_rest(set: &SetRecord) -> Result<(), String> {
+    let all = set.status.get("conditions").and_then(Value::as_array);
+    let progressing = all.into_iter().flatten().find(|c| c["type"] == "Progressing");
+    match progressing.and_then(|c| c["reason"].as_str()) {
+        Some(reason @ ("RolloutInProgress" | "CloneSetUpdated")) => {
+            Err(format!("condition Progressing still says {reason}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// No more unused revisions than are to be kept, and none that belongs to nobody.
