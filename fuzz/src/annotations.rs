@@ -298,7 +298,7 @@ fn decide(world: &Value, hints: &Hints) -> Option<Decision> {
     let now = Timestamp::from_seconds(NOW);
     let context = PassContext {
         now,
-        observing_since: now - Duration::from_secs(3600),
+        observing_since: now - Duration::from_hours(1),
         entropy: 0,
         hints,
     };

@@ -1,13 +1,16 @@
-//! Runs the targets on changed inputs for a while: `flotilla-fuzz [--seconds N] [--seed N] [--folder DIRECTORY] [TARGET…]`.
+//! Runs the targets on changed inputs for a while: `flotilla-fuzz [--seconds N] [--seed N] [--keep N] [--folder DIRECTORY] [TARGET…]`.
 //!
-//! The folder is the one that holds `corpus` and `artifacts`; where it is not named, it is that of this crate. An input that breaks a promise is kept in `artifacts/TARGET`; move it to `corpus/TARGET` with the mend.
+//! The folder is the one that holds `corpus` and `artifacts`; where it is not named, it is that of this crate. An input that breaks a promise
+//! is kept in `artifacts/TARGET`; move it to `corpus/TARGET` with the mend. With `--keep`, as many inputs that reached most of what is
+//! new go to `corpus/TARGET`, so that the next run begins where this one ended.
 
+mod corpus;
 mod meter;
 
 use flotilla_fuzz::{Random, TARGETS, Target};
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -26,6 +29,8 @@ struct Args {
     /// For all targets together.
     seconds: u64,
     seed: u64,
+    /// Inputs to add to each corpus in the end, at most.
+    keep: usize,
     /// Holds `corpus` and `artifacts`.
     folder: PathBuf,
     targets: Vec<&'static Target>,
@@ -34,9 +39,7 @@ struct Args {
 fn main() -> ExitCode {
     let outcome = parse(std::env::args().skip(1)).and_then(|args| {
         let share = Duration::from_secs(args.seconds) / u32::try_from(args.targets.len()).unwrap_or(1);
-        args.targets
-            .iter()
-            .try_for_each(|target| run(target, share, args.seed, &args.folder))
+        args.targets.iter().try_for_each(|target| run(target, share, &args))
     });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,6 +54,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
     let mut parsed = Args {
         seconds: 10,
         seed: 1,
+        keep: 0,
         folder: env!("CARGO_MANIFEST_DIR").into(),
         targets: Vec::new(),
     };
@@ -63,9 +67,15 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
         match arg.as_str() {
             "--seconds" => parsed.seconds = number(&arg, args.next())?,
             "--seed" => parsed.seed = number(&arg, args.next())?,
+            "--keep" => {
+                parsed.keep =
+                    usize::try_from(number(&arg, args.next())?).map_err(|_| "--keep is too large".to_owned())?;
+            }
             "--folder" => parsed.folder = args.next().ok_or("--folder names no directory")?.into(),
             option if option.starts_with('-') => {
-                return Err(format!("no option {option}; there are --seconds, --seed and --folder"));
+                return Err(format!(
+                    "no option {option}; there are --seconds, --seed, --keep and --folder"
+                ));
             }
             name => {
                 let target = TARGETS.iter().find(|known| known.name == name);
@@ -112,9 +122,10 @@ impl Pool {
 
 // How long to go on is a matter of the clock.
 #[allow(clippy::disallowed_methods)]
-fn run(target: &Target, time: Duration, seed: u64, root: &Path) -> Result<(), String> {
-    let name = target.name;
-    let kept = corpus(&root.join("corpus").join(name))?;
+fn run(target: &Target, time: Duration, args: &Args) -> Result<(), String> {
+    let (name, seed) = (target.name, args.seed);
+    let folder = args.folder.join("corpus").join(name);
+    let kept = corpus::read(&folder)?;
     let mut pool = Pool {
         kept: kept.len(),
         inputs: kept.clone(),
@@ -130,7 +141,8 @@ fn run(target: &Target, time: Duration, seed: u64, root: &Path) -> Result<(), St
             .next()
             .unwrap_or_else(|| (target.change)(&pool.inputs, &mut random));
         let broken = |what: &str| {
-            let path = keep(&root.join("artifacts").join(name), seed, tried, &input)?;
+            let folder = args.folder.join("artifacts").join(name);
+            let path = corpus::write(&folder, &format!("{seed}-{tried}"), &input)?;
             Err(format!(
                 "{name}: input {tried} with seed {seed} {what}; kept as {}",
                 path.display()
@@ -156,7 +168,13 @@ fn run(target: &Target, time: Duration, seed: u64, root: &Path) -> Result<(), St
         meter::processor_seconds() - processor,
         pool.reached.len(),
     );
-    Ok(())
+    let (kept, found) = pool.inputs.split_at(pool.kept);
+    let chosen = corpus::choose(target, kept, found, args.keep);
+    chosen.iter().enumerate().try_for_each(|(place, input)| {
+        let path = corpus::write(&folder, &format!("found-{seed}-{place}"), input)?;
+        println!("{name}: kept {}", path.display());
+        Ok(())
+    })
 }
 
 /// What an input takes of a processor.
@@ -164,31 +182,4 @@ fn cost(target: &Target, input: &[u8]) -> f64 {
     let before = meter::processor_seconds();
     drop((target.run)(input));
     meter::processor_seconds() - before
-}
-
-fn corpus(folder: &Path) -> Result<Vec<Vec<u8>>, String> {
-    let failed = |error: std::io::Error| format!("failed to read the corpus {}: {error}", folder.display());
-    let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        paths.push(entry.map_err(failed)?.path());
-    }
-    // As the seed, the order must be the same everywhere.
-    paths.sort();
-    let inputs: Result<Vec<_>, _> = paths.iter().map(std::fs::read).collect();
-    match inputs {
-        Ok(inputs) if inputs.is_empty() => Err(format!("the corpus {} is empty", folder.display())),
-        other => other.map_err(failed),
-    }
-}
-
-fn keep(folder: &Path, seed: u64, number: u64, input: &[u8]) -> Result<PathBuf, String> {
-    let ending = match input.first() {
-        Some(b'{' | b'[') => "json",
-        _ => "bin",
-    };
-    let path = folder.join(format!("{seed}-{number}.{ending}"));
-    std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(&path, input))
-        .map_err(|error| format!("failed to keep an input as {}: {error}", path.display()))?;
-    Ok(path)
 }

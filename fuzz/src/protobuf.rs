@@ -68,7 +68,7 @@ pub fn changed(inputs: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
             fields = vec![
                 Field::of(1, Content::Message(version)),
                 Field::of(2, Content::Message(fields)),
-            ]
+            ];
         }
         6 => {
             let object = Content::Message(vec![Field::of(1, Content::Message(fields))]);
@@ -88,10 +88,7 @@ fn one_object(document: &Value, reached: &mut Reached) {
     let object = &document["object"];
     if let Some((_, resource)) = SETS.iter().find(|(known, _)| *known == name) {
         let found = read(*resource, object, &mut Interner::new());
-        assert_eq!(
-            outcome(found.as_ref()),
-            outcome(read(*resource, object, &mut Interner::new()).as_ref())
-        );
+        assert_eq!(outcome(&found), outcome(&read(*resource, object, &mut Interner::new())));
         note(found.as_ref(), reached);
         return;
     }
@@ -108,12 +105,12 @@ fn one_object(document: &Value, reached: &mut Reached) {
     let bare = Bytes::from(tree::write(&fields));
     let same = |bytes: &Bytes| {
         let found = decode(resource, Encoding::Protobuf, bytes, &mut Interner::new());
-        assert_eq!(outcome(found.as_ref()), outcome(in_json.as_ref()), "as in JSON");
+        assert_eq!(outcome(&found), outcome(&in_json), "as in JSON");
     };
     same(&bare);
     if let Ok(Object::Pod(known)) = decode(resource, Encoding::Protobuf, &bare, &mut Interner::new()) {
         let again = decode_again(Encoding::Protobuf, &bare, &known, &mut Interner::new());
-        assert_eq!(outcome(again.as_ref()), outcome(in_json.as_ref()), "read again");
+        assert_eq!(outcome(&again), outcome(&in_json), "read again");
     }
     same(&tree::write(&tree::shuffled(&fields)).into());
     same(&enveloped(&fields));
@@ -186,11 +183,7 @@ fn anything(input: &[u8], reached: &mut Reached) {
             let (_, resource) = BUILT_IN[usize::from(index)];
             let found = decode(resource, Encoding::Protobuf, &bytes, &mut Interner::new());
             let again = decode(resource, Encoding::Protobuf, &bytes, &mut Interner::new());
-            assert_eq!(
-                outcome(found.as_ref()),
-                outcome(again.as_ref()),
-                "decoding depends on nothing else"
-            );
+            assert_eq!(outcome(&found), outcome(&again), "decoding depends on nothing else");
             note(found.as_ref().map_err(|e| &e.reason), reached);
             bounded(found.as_ref(), rest.len());
         }
@@ -250,7 +243,7 @@ enum Outcome<'a> {
     Unreadable,
 }
 
-fn outcome<E>(found: Result<&Object, E>) -> Outcome<'_> {
+fn outcome<E>(found: &Result<Object, E>) -> Outcome<'_> {
     match found {
         Ok(Object::Pod(record)) => Outcome::Pod(record),
         Ok(Object::Claim(record)) => Outcome::Claim(record),
