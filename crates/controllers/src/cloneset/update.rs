@@ -1,9 +1,9 @@
 //! Step *update*: pods come to the update revision, or back to the current one (rules 13.11 and 16).
 
 use super::diff::Diff;
+use super::order;
 use super::plan::{Member, Plan};
 use super::scale::count;
-use super::order;
 use crate::shared::course::Course;
 use crate::shared::renewal::Way;
 use crate::shared::revision;
