@@ -361,10 +361,12 @@ impl Pass<'_> {
         set.kind == SetKind::Clone && set.spec.lifecycle.pre_normal.is_none() && pod.node.is_none()
     }
 
-    /// Whether the update is at rest and may go on with pods that it prepared.
+    /// Whether the update is at rest and may go on with old pods that it prepared. Not while pods come back to the old revision: these
+    /// would wait for ever, and take the budget from those that come back (rule 13.5 of CloneSets).
     fn keeps_preparing(&self) -> bool {
         let spec = &self.moment.set.spec;
-        self.update_rests || spec.is_paused() || spec.is_stopped(Area::Update)
+        let comes_back = self.target.meta.uid != self.update.meta.uid;
+        (self.update_rests && !comes_back) || spec.is_paused() || spec.is_stopped(Area::Update)
     }
 
     /// Writes the conditions of a pod that may serve again, as far as nothing holds it.

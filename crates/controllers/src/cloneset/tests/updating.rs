@@ -273,6 +273,27 @@ fn rule_13_9_what_goes_back_goes_to_the_current_revision() {
     assert_eq!(back[0].1["spec"]["containers"][0]["image"], "v1");
 }
 
+/// What was prepared for an update that is taken back would hold up, as unavailable, those that come back.
+#[test]
+fn rule_13_5_where_pods_come_back_old_ones_that_were_prepared_are_let_go() {
+    let hook = json!({"labelsHandler": {"update": "wait"}});
+    let rolling = json!({"partition": 2, "maxUnavailable": 1, "podUpdatePolicy": "InPlaceIfPossible"});
+    let set = clones(3).spec("/updateStrategy/rollingUpdate", rolling);
+    let set = set
+        .annotation(names::PARTITION_ROLLBACK, "true")
+        .spec("/lifecycle/inPlaceUpdate", hook);
+    for held in [true, false] {
+        let prepared = one(&name(0), "o").label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate");
+        let prepared = if held {
+            prepared.label("update", "wait")
+        } else {
+            prepared
+        };
+        let cluster = pods(set.clone().pod(prepared), "2n");
+        assert_eq!(state(cluster).as_deref(), Some("Normal"), "held: {held}");
+    }
+}
+
 #[test]
 fn rule_17_pods_are_updated_in_order() {
     let set = || {
