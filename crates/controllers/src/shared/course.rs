@@ -386,6 +386,7 @@ impl Pass<'_> {
         let examined = written.or(noted);
         let back = Back {
             updated: is_over,
+            state: next,
             released: &released,
             examined,
         };

@@ -11,9 +11,10 @@ use flotilla_model::{PodRecord, Timestamp};
 use serde_json::{Value, json};
 
 /// Label `lifecycle.apps.kruise.io/state`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// No label; counts as Normal.
+    #[default]
     Unset,
     /// Created, and not all markers of preNormal are there.
     PreparingNormal,

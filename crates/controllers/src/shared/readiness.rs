@@ -9,6 +9,7 @@
 //! has said its first word and writes less often.
 
 use crate::shared::inplace::state::whole_seconds;
+use crate::shared::lifecycle::State;
 use flotilla_api::names;
 use flotilla_model::decision::{PatchKind, Report, Subresource};
 use flotilla_model::records::{GateCondition, PodDetail};
@@ -137,6 +138,8 @@ pub struct Back<'a> {
     pub updated: bool,
     /// Keys of ours that hold it no longer.
     pub released: &'a [&'static str],
+    /// The state of its lifecycle in which they do not.
+    pub state: State,
     /// An annotation on which this rests, with the text that was examined.
     pub examined: Option<(&'static str, &'a str)>,
 }
@@ -171,6 +174,12 @@ pub fn put_back(pod: &PodRecord, detail: &PodDetail, back: Back<'_>, now: Timest
     if let Some((key, text)) = back.examined {
         let path = format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"));
         operations.push(json!({"op": "test", "path": path, "value": text}));
+    }
+    let opens = wanted.iter().any(|(_, c)| c["type"] == names::KRUISE_POD_READY);
+    if opens && !matches!(back.state, State::Unset | State::Other) {
+        // A claim that a hook holds the pod may arrive between: each tests what the other writes.
+        let path = format!("/metadata/labels/{}", names::LIFECYCLE_STATE_LABEL.replace('/', "~1"));
+        operations.push(json!({"op": "test", "path": path, "value": back.state.name()}));
     }
     for (known, (_, condition)) in known.into_iter().zip(&wanted) {
         let path = format!("/status/conditions/{}", known.index);
@@ -300,6 +309,7 @@ mod tests {
             let back = Back {
                 updated: false,
                 released: &released,
+                state: State::Unset,
                 examined: None,
             };
             let found = put_back(&pod, &detail, back, at(NOW)).map(|command| match command {
@@ -319,5 +329,31 @@ mod tests {
                 "{what}"
             );
         }
+    }
+
+    /// A claim of a state in which a hook holds the pod tests the closed gate, so what opens the gate tests the state.
+    #[test]
+    fn rule_4_8_the_gate_is_opened_in_the_state_for_which_that_was_decided() {
+        let tested = |message: &str, state| {
+            let pod = held(message, false);
+            let detail = pod.detail.clone().expect("a detail");
+            let back = Back {
+                state,
+                released: &[PRE_UPDATE],
+                ..Back::default()
+            };
+            let Some(Command::Patch { body, .. }) = put_back(&pod, &detail, back, at(NOW)) else {
+                panic!("it is put back")
+            };
+            let path = "/metadata/labels/lifecycle.apps.kruise.io~1state";
+            let operations = body.as_array().cloned().unwrap_or_default();
+            operations
+                .iter()
+                .find(|o| o["path"] == path)
+                .map(|o| o["value"].clone())
+        };
+        assert_eq!(tested(OURS, State::Normal), Some(json!("Normal")));
+        assert_eq!(tested(OURS, State::Updated), Some(json!("Updated")));
+        assert_eq!(tested(OURS, State::Unset), None);
     }
 }
