@@ -44,7 +44,11 @@ fn revision(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Resul
         _ => None,
     });
     let own: Vec<&Arc<RevisionRecord>> = all.filter(|r| r.meta.is_controlled_by(&set.meta.uid)).collect();
-    let Some(newest) = own.iter().max_by_key(|r| r.number) else {
+    // Of equal numbers, which an adopted one may have, that which was made last.
+    let Some(newest) = own
+        .iter()
+        .max_by_key(|r| (r.number, r.meta.created, r.name().to_owned()))
+    else {
         return Err("there is no revision".to_owned());
     };
     if newest.digest != set.spec.template_digest {

@@ -31,6 +31,8 @@ struct Known {
     is_gone: bool,
     /// Users had a hand in whose it is, or its creation came late: a cache may not show it as one of the set.
     is_uncertain: bool,
+    /// Whose it was before users took it away, which a cache may not show.
+    formerly: Option<Uid>,
 }
 
 impl Known {
@@ -169,8 +171,7 @@ impl Writes {
             format!("{name} has the id of {}", twin.map_or("", |p| p.name()))
         })?;
         let counts = |other: &&Arc<PodRecord>| {
-            let is_sure = other.meta.uid == pod.meta.uid
-                || self.pods.get(&other.meta.uid).is_some_and(|known| !known.is_uncertain);
+            let is_sure = other.meta.uid == pod.meta.uid || self.must_know(other);
             let is_leaving = other.label(LIFECYCLE_STATE) == Some("PreparingDelete");
             is_sure && is_active(other) && !(spec.excludes_preparing_delete && is_leaving)
         };
@@ -235,7 +236,10 @@ impl Writes {
 
     fn others(&self, pod: &PodRecord, set: &SetRecord) -> impl Iterator<Item = &Known> {
         let (pod, set) = (pod.meta.uid.clone(), set.meta.uid.clone());
-        let of_set = move |known: &&Known| known.pod.meta.uid != pod && known.pod.meta.is_controlled_by(&set);
+        let of_set = move |known: &&Known| {
+            let may_seem_so = known.formerly.as_ref() == Some(&set);
+            known.pod.meta.uid != pod && (known.pod.meta.is_controlled_by(&set) || may_seem_so)
+        };
         self.pods.values().filter(of_set)
     }
 
@@ -350,6 +354,7 @@ impl Writes {
             goes: false,
             is_gone: false,
             is_uncertain: !by_manager,
+            formerly: None,
         });
         let whose = |pod: &PodRecord| {
             (
@@ -359,8 +364,15 @@ impl Writes {
         };
         let is_moved = before.is_some_and(|before| whose(before) != whose(pod));
         known.is_uncertain |= is_moved;
+        if let Some(owner) = before.and_then(|before| before.meta.controller()).filter(|_| is_moved) {
+            known.formerly = Some(owner.uid.clone());
+        }
         if !is_moved {
             known.pod = pod.clone();
+        }
+        if before.is_none() {
+            // Also where its creation came late: it is what was to be made again.
+            self.replaced.remove(pod.name());
         }
         if !by_manager {
             return;
@@ -368,9 +380,6 @@ impl Writes {
         let marked = |pod: &PodRecord| pod.label(SPECIFIED_DELETE).is_some();
         if before.is_some_and(|before| !marked(before)) && after.is_some_and(|after| marked(after)) {
             self.replaced.insert(pod.name().to_owned());
-        }
-        if before.is_none() {
-            self.replaced.remove(pod.name());
         }
         let is_gone = before.is_some() && after.is_none_or(|after| after.is_terminating());
         known.is_gone |= is_gone;
@@ -404,8 +413,7 @@ impl Writes {
         let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
         let pod = format!("{}-{id}", set.name());
         let there = scene.pods_of(&set.meta.uid).find(|p| p.name() == pod && is_active(p));
-        let is_sure = |p: &&Arc<PodRecord>| self.pods.get(&p.meta.uid).is_some_and(|known| !known.is_uncertain);
-        require(!there.is_some_and(|p| is_sure(&p)), "15.4 claims", || {
+        require(!there.is_some_and(|p| self.must_know(p)), "15.4 claims", || {
             format!("{name} is deleted while {pod} stays")
         })?;
         let spec = set.spec.clones.as_deref();
@@ -423,13 +431,15 @@ impl Writes {
         )
     }
 
+    /// Whether every manager must know of a pod, and that it is the set's.
+    pub(crate) fn must_know(&self, pod: &PodRecord) -> bool {
+        self.pods.get(&pod.meta.uid).is_some_and(|known| !known.is_uncertain)
+    }
+
     /// A pod that all managers must know of, and that has another revision (rule 21.2).
     pub(crate) fn another_revision(&self, set: &SetRecord, scene: &Scene<'_>, revision: &str) -> Option<String> {
         let mut pods = scene.pods_of(&set.meta.uid);
-        let other = pods.find(|pod| {
-            let is_sure = self.pods.get(&pod.meta.uid).is_some_and(|known| !known.is_uncertain);
-            is_sure && is_active(pod) && pod.revision() != Some(revision)
-        });
+        let other = pods.find(|pod| self.must_know(pod) && is_active(pod) && pod.revision() != Some(revision));
         other.map(|pod| pod.name().to_owned())
     }
 }

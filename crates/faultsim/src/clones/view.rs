@@ -63,8 +63,10 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     let is_ours = |pod: &&Arc<PodRecord>| {
         !pod.is_terminal() && !pod.is_terminating() && set.spec.selector.matches(|key| pod.label(key))
     };
-    let mut own = sight.reader.revisions_of(&set.meta.uid).iter().collect::<Vec<_>>();
-    own.sort_by_key(|r| r.number);
+    // Those that nobody owns are taken in the same pass.
+    let orphans = sight.reader.orphan_revisions(&set.meta.key.namespace);
+    let mut own: Vec<_> = sight.reader.revisions_of(&set.meta.uid).iter().chain(orphans).collect();
+    own.sort_by_key(|r| (r.number, r.meta.created, r.name()));
     let update = own.iter().rev().find(|r| r.digest == set.spec.template_digest);
     let mut clones = Clones {
         sight,

@@ -50,10 +50,51 @@ impl Judge {
             revision_of(entry.after.as_ref()),
         ) {
             ("create", None, Some(new)) => new_revision(new, &writing.decided.set, scene),
-            ("delete", Some(old), _) => dropped_revision(old, writing, scene),
+            ("delete", Some(old), _) => self.dropped_revision(old, writing, scene),
             ("patch", Some(before), Some(after)) => self.adopted(&before.meta, &after.meta, writing),
             _ => Ok(()),
         }
+    }
+
+    /// What is in use stays, and as much beside it as the limit says (rule 1.1.8). In which order they go is judged by what was seen
+    /// (`history`).
+    fn dropped_revision(&self, old: &RevisionRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+        let (name, set) = (old.name(), &writing.decided.set);
+        require(old.meta.is_controlled_by(&set.meta.uid), "1.1.8 history", || {
+            format!("revision {name} is dropped, and is not the set's")
+        })?;
+        // A pod of a CloneSet that came late has a name that nobody looks for.
+        let may_be_unknown =
+            |pod: &flotilla_model::PodRecord| self.clones.as_ref().is_some_and(|clones| !clones.must_know(pod));
+        let mut pods = scene.pods_of(&set.meta.uid);
+        let user = pods.find(|pod| pod.revision() == Some(name) && !may_be_unknown(pod));
+        require(user.is_none(), "1.1.8 history", || {
+            format!(
+                "revision {name} is dropped while {} has it",
+                user.map_or("", |p| p.name())
+            )
+        })?;
+        let there = set_of(scene.server.get(set.kind.resource(), &set.meta.key)).filter(|s| s.meta.uid == set.meta.uid);
+        let named = |name: &str| there.is_some_and(|s| s.status_text("currentRevision") == name);
+        let mut all = scene.revisions_of(&set.meta.uid);
+        let has_twin = all.any(|r| r.digest == old.digest && r.number > old.number);
+        let is_update = old.digest == set.spec.template_digest && !has_twin;
+        require(!named(name) && !is_update, "1.1.8 history", || {
+            format!("revision {name} is dropped, and is the current or the update revision")
+        })?;
+        let is_live = |r: &&&Arc<RevisionRecord>| {
+            let is_used = scene.pods_of(&set.meta.uid).any(|pod| pod.revision() == Some(r.name()));
+            is_used || named(r.name()) || r.digest == set.spec.template_digest || r.meta.uid == old.meta.uid
+        };
+        let all: Vec<_> = scene.revisions_of(&set.meta.uid).collect();
+        let left: Vec<_> = all.iter().filter(|r| !is_live(r)).collect();
+        let limit = set.spec.history_limit.unwrap_or(usize::MAX);
+        require(left.len() >= limit, "1.1.8 history", || {
+            format!(
+                "revision {name} is dropped, and {} are left of {limit} that are to be kept",
+                left.len()
+            )
+        })
     }
 
     pub(super) fn set_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
@@ -121,43 +162,6 @@ fn new_revision(new: &RevisionRecord, set: &SetRecord, scene: &Scene<'_>) -> Ver
             "{} is made of the same template as {}",
             new.name(),
             twin.map_or("", |r| r.name())
-        )
-    })
-}
-
-/// What is in use stays, and as much beside it as the limit says (rule 1.1.8). In which order they go is judged by what was seen
-/// (`history`).
-fn dropped_revision(old: &RevisionRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
-    let (name, set) = (old.name(), &writing.decided.set);
-    require(old.meta.is_controlled_by(&set.meta.uid), "1.1.8 history", || {
-        format!("revision {name} is dropped, and is not the set's")
-    })?;
-    let user = scene.pods_of(&set.meta.uid).find(|pod| pod.revision() == Some(name));
-    require(user.is_none(), "1.1.8 history", || {
-        format!(
-            "revision {name} is dropped while {} has it",
-            user.map_or("", |p| p.name())
-        )
-    })?;
-    let there = set_of(scene.server.get(set.kind.resource(), &set.meta.key)).filter(|s| s.meta.uid == set.meta.uid);
-    let named = |name: &str| there.is_some_and(|s| s.status_text("currentRevision") == name);
-    let mut all = scene.revisions_of(&set.meta.uid);
-    let has_twin = all.any(|r| r.digest == old.digest && r.number > old.number);
-    let is_update = old.digest == set.spec.template_digest && !has_twin;
-    require(!named(name) && !is_update, "1.1.8 history", || {
-        format!("revision {name} is dropped, and is the current or the update revision")
-    })?;
-    let is_live = |r: &&&Arc<RevisionRecord>| {
-        let is_used = scene.pods_of(&set.meta.uid).any(|pod| pod.revision() == Some(r.name()));
-        is_used || named(r.name()) || r.digest == set.spec.template_digest || r.meta.uid == old.meta.uid
-    };
-    let all: Vec<_> = scene.revisions_of(&set.meta.uid).collect();
-    let left: Vec<_> = all.iter().filter(|r| !is_live(r)).collect();
-    let limit = set.spec.history_limit.unwrap_or(usize::MAX);
-    require(left.len() >= limit, "1.1.8 history", || {
-        format!(
-            "revision {name} is dropped, and {} are left of {limit} that are to be kept",
-            left.len()
         )
     })
 }
