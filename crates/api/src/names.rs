@@ -122,5 +122,7 @@ pub const KEEP_CLAIMS_ON_RECREATE: &str = "flotilla.rs/keep-claims-on-recreate";
 pub const ADOPT_ORPHANS: &str = "flotilla.rs/adopt-orphans";
 /// Opt-in on a CloneSet: `delete` deletes pods that have ended once there are enough others; `keep` leaves them.
 pub const FINISHED_PODS: &str = "flotilla.rs/finished-pods";
+/// Annotation of a claim: its version when a new pod of a CloneSet took it. What was to become of it before does not happen any more.
+pub const CLAIM_TAKEN_AT: &str = "flotilla.rs/taken-at-version";
 /// Annotation of a pod: the update, and nobody else, asked for it to be deleted.
 pub const REPLACED_BY_UPDATE: &str = "flotilla.rs/replaced-by-update";

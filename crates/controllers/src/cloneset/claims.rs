@@ -8,7 +8,7 @@ use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{canonical, canonical_quantity};
-use flotilla_model::{ClaimRecord, Report, Resource, RevisionRecord, SetKind, containers_meta};
+use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, SetKind, containers_meta};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ pub(super) fn id_of(claim: &ClaimRecord) -> Option<&str> {
     claim.meta.labels.get(names::INSTANCE_ID_LABEL)
 }
 
-/// Deletes a claim: only this incarnation.
+/// Deletes a claim as it was seen: not one that was let go, or that a new pod has taken, while this was on its way.
 fn delete(claim: &ClaimRecord) -> Command {
     Command::Delete {
         resource: Resource::Claims,
         key: claim.meta.key.clone(),
         uid: claim.meta.uid.clone(),
-        resource_version: None,
+        resource_version: Some(claim.meta.resource_version),
         report: Report::Delete,
     }
 }
@@ -46,6 +46,8 @@ impl Plan<'_> {
                 continue;
             }
             match self.view.pods.iter().find(|p| p.name() == pod) {
+                // Its replacement takes it (rule 15.5).
+                Some(pod) if self.hands_over(pod) => {}
                 Some(pod) => {
                     let owner = controller_ref(Resource::Pods, pod.name(), &pod.meta.uid);
                     commands.push((scope, claim::set_owners(claim, &[owner])));
@@ -107,6 +109,26 @@ impl Plan<'_> {
                 command,
             });
         }
+    }
+
+    /// Whether the claims of a pod are for its replacement (rule 15.5).
+    pub(super) fn hands_over(&self, pod: &PodRecord) -> bool {
+        let annotations = pod.detail.as_ref().map(|d| &d.annotations);
+        let is_replaced = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
+        is_replaced && self.view.clones.switches.keep_claims_on_recreate
+    }
+
+    /// Pods that are going and whose claims are for those that replace them: these come when they are gone, under their ids.
+    pub(super) fn handing_over(&self) -> Vec<Arc<PodRecord>> {
+        let has_claim = |pod: &PodRecord| {
+            let id = pod.label(names::INSTANCE_ID_LABEL);
+            let mut claims = self.view.claims.iter();
+            id.is_some() && claims.any(|claim| id_of(claim) == id)
+        };
+        let pods = self.view.pods.iter();
+        pods.filter(|pod| pod.is_terminating() && self.hands_over(pod) && has_claim(pod))
+            .cloned()
+            .collect()
     }
 
     /// Ids of claims that no pod has, in order: new pods take these first (rule 15.3).

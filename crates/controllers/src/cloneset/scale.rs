@@ -69,7 +69,18 @@ impl Plan<'_> {
         if diff.create < diff.missing {
             self.say_that_creation_is_limited();
         }
-        for (place, name) in self.names(diff.create).into_iter().enumerate() {
+        let handing_over = if diff.create > 0 {
+            self.handing_over()
+        } else {
+            Vec::new()
+        };
+        for pod in &handing_over {
+            let node = pod.node.as_ref().map(ToString::to_string);
+            self.pass
+                .wait(pod.name().to_owned(), WaitCause::PodTerminating { node }, None);
+        }
+        let create = diff.create - count(handing_over.len());
+        for (place, name) in self.names(create).into_iter().enumerate() {
             let is_old = count(place) < diff.create_old;
             let revision = if is_old { &self.pass.current } else { &self.pass.update };
             let revision = revision.clone();
@@ -174,11 +185,16 @@ impl Plan<'_> {
         let id = name.rsplit_once('-').map_or("", |(_, id)| id).to_owned();
         for template in templates.iter() {
             let claim = claim::claim_name(template, &name);
-            if view.claim(&claim).is_none() {
+            let scope = scope.clone();
+            if let Some(claim) = view.claim(&claim) {
+                if claim.meta.is_controlled_by(&view.set.meta.uid) {
+                    let command = claim::take(claim);
+                    self.pass.stages.claims.push(ScopedCommand { scope, command });
+                }
+            } else {
                 let key = view.set.meta.key.sibling(claim);
                 let label = [(names::INSTANCE_ID_LABEL, id.as_str())];
                 let command = claim::create(template, key, &spec.selector, &label, Some(&view.owner));
-                let scope = scope.clone();
                 self.pass.stages.claims.push(ScopedCommand { scope, command });
             }
         }
@@ -339,10 +355,7 @@ impl Plan<'_> {
 
     /// The claims of a pod go with it, unless it hands them over to its replacement (rules 14.7 and 15.5).
     fn sweep_after(&mut self, scope: &Scope, pod: &PodRecord) {
-        let annotations = pod.detail.as_ref().map(|d| &d.annotations);
-        let is_replaced = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
-        let hands_over = is_replaced && self.view.clones.switches.keep_claims_on_recreate;
-        if let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|_| !hands_over) {
+        if let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|_| !self.hands_over(pod)) {
             self.sweep(scope, id);
         }
     }

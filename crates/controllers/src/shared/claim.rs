@@ -172,6 +172,14 @@ pub fn set_owners(claim: &ClaimRecord, owners: &[OwnerRef]) -> Command {
     patch(claim, json!({"metadata": {"ownerReferences": list}}), Report::Update)
 }
 
+/// Takes a claim that is there for a new pod. Who deletes claims, or gives them to pods that go, does so as they were seen: what of that is
+/// still on its way fails from now on, as the claim has another version.
+pub fn take(claim: &ClaimRecord) -> Command {
+    let seen = claim.meta.resource_version.to_string();
+    let body = json!({"metadata": {"annotations": {flotilla_api::names::CLAIM_TAKEN_AT: seen}}});
+    patch(claim, body, Report::Silent)
+}
+
 /// Asks for more storage. Only the storage request is touched, never limits or other requests (rule 3.9).
 pub fn expand(claim: &ClaimRecord, template: &ClaimTemplate, set: &str) -> Command {
     let request = template

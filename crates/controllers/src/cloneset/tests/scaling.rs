@@ -179,6 +179,64 @@ fn rule_15_3_claims_of_vanished_pods_are_used_first() {
     assert_eq!(first(&reuses(1)).1, 1);
 }
 
+/// What is still on its way to the claim, a deletion or a change of its owner, was decided of another version of it.
+#[test]
+fn rules_15_3_and_15_4_a_claim_is_taken_and_deleted_as_it_was_seen() {
+    let reuses = clones(1)
+        .claim_templates(&["data"])
+        .spec("/scaleStrategy/enablePVCReuse", json!(true));
+    let free = || claim("data-web-bbbbb").of_clone("bbbbb");
+    let decision = reuses.claim(free()).decide();
+    assert_eq!(
+        said(&decision),
+        [
+            "claims: ~PersistentVolumeClaim data-web-bbbbb",
+            "create: +Pod web-bbbbb"
+        ]
+    );
+    let version = |command: &Command| match command {
+        Command::Patch {
+            resource_version, body, ..
+        } => (*resource_version, Some(body.clone())),
+        Command::Delete { resource_version, .. } => (*resource_version, None),
+        _ => (None, None),
+    };
+    let first = |decision: &flotilla_model::Decision| version(&decision.commands().next().expect("a command").command);
+    let (seen, body) = first(&decision);
+    let seen = seen.expect("a version").to_string();
+    let taken = body.expect("a body")["metadata"]["annotations"][names::CLAIM_TAKEN_AT].clone();
+    assert_eq!(taken, json!(seen), "each time another value");
+    let stray = clones(0).claim_templates(&["data"]).claim(free()).decide();
+    assert_eq!(said(&stray), ["claims: -PersistentVolumeClaim data-web-bbbbb"]);
+    assert!(first(&stray).0.is_some());
+}
+
+/// Otherwise the replacement would come before, with an empty claim, and the old one would go with its pod.
+#[test]
+fn rule_15_5_a_replacement_waits_for_the_id_and_the_claims_of_the_pod_that_hands_them_over() {
+    let hands_over = |pod: PodFixture| {
+        clones(2)
+            .claim_templates(&["data"])
+            .annotation(names::KEEP_CLAIMS_ON_RECREATE, "true")
+            .pod(one(&name(1), "n"))
+            .claim(claim("data-web-b0001").of_clone("b0001"))
+            .pod(pod)
+            .claim(claim("data-web-b0000").of_clone("b0000"))
+    };
+    let going = || one(&name(0), "o").terminating().on(Some("node-0"));
+    let replaced = hands_over(going().annotated(names::REPLACED_BY_UPDATE, "true")).decide();
+    assert_eq!(said(&replaced), [] as [&str; 0]);
+    let waits = |w: &flotilla_model::Wait| {
+        w.subject == name(0)
+            && matches!(&w.cause, WaitCause::PodTerminating { node } if node.as_deref() == Some("node-0"))
+    };
+    assert!(replaced.waits.iter().any(waits), "{:?}", replaced.waits);
+    // The claim of one that others delete goes with it.
+    let decision = hands_over(going()).decide();
+    assert_eq!(said(&decision)[0], "claims: ~PersistentVolumeClaim data-web-b0000");
+    assert_eq!(created(&decision).len(), 1);
+}
+
 #[test]
 fn rule_15_4_without_reuse_claims_go_with_their_pods() {
     let cluster = clones(1)
