@@ -453,6 +453,9 @@ impl Pass<'_> {
             };
             if leaves.is_some() { command } else { first(command) }
         });
+        let is_seen = detail.kruise_ready.is_some();
+        // As where an update begins: the state tests that the gate is closed.
+        let moves = moves.filter(|_| leaves.is_none() || is_seen);
         if let Some(command) = leaves {
             let scope = scope.clone();
             self.stages.unready.push(ScopedCommand { scope, command });

@@ -105,3 +105,29 @@ fn rule_4_6_the_end_of_an_update_holds_for_the_pod_that_was_seen() {
         }
     }
 }
+
+/// A change that comes late tests that the gate is closed, which it cannot do of a condition that was not there.
+#[test]
+fn rule_4_3_a_gate_that_nobody_has_seen_is_closed_first() {
+    let new = || one(&name(0), "o").unready().detailed(|d| d.in_place_ready = None);
+    assert_eq!(said(&in_place(1).pod(new()).decide()), ["unready: ~Pod web-b0000"]);
+    let without_gate = new().detailed(|d| Arc::make_mut(&mut d.spec).gates.clear());
+    assert_eq!(
+        said(&in_place(1).pod(without_gate).decide()),
+        ["in-place: ~Pod web-b0000"]
+    );
+}
+
+/// The same of the gate of hooks, which the state of a pod that one holds tests.
+#[test]
+fn rule_4_8_the_gate_of_hooks_is_closed_before_the_state_says_so() {
+    let hook = json!({"labelsHandler": {"update": "wait"}, "markPodNotReady": true});
+    let hooked = || in_place(1).spec("/lifecycle/inPlaceUpdate", hook.clone());
+    let held = || one(&name(0), "o").label("update", "wait");
+    let unseen = held().detailed(|d| d.kruise_ready = None);
+    assert_eq!(said(&hooked().pod(unseen).decide()), ["unready: ~Pod web-b0000"]);
+    assert_eq!(
+        said(&hooked().pod(held()).decide()),
+        ["unready: ~Pod web-b0000", "in-place: ~Pod web-b0000"]
+    );
+}
