@@ -63,10 +63,12 @@ fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, updated_at
     if now.image_id.is_empty() {
         return false;
     }
-    if image::same(&now.image, &spec.image) {
-        return true;
-    }
     let has_seen = pod.observed_generation > 0 && pod.observed_generation >= pod.generation;
+    if image::same(&now.image, &spec.image) {
+        // Where an update was overtaken by one that goes back, the container that runs may still be about to go for the former.
+        let tells = pod.observed_generation > 0 && !before.superseded.is_empty();
+        return has_seen || !tells;
+    }
     if before.superseded.iter().any(|image| image::same(&now.image, image)) {
         // An update that was overtaken: the container that it asked for came up, and is still to go. Unless there was a restart for each
         // image: then it is the same content under another name.
