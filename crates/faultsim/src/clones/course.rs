@@ -107,7 +107,7 @@ impl Clones<'_> {
             self.update(&patch)?;
             self.transition(&patch)?;
         }
-        leaves_for_a_reason(decision)?;
+        leaves_for_a_reason(self.sight, decision)?;
         self.taken_back(decision)?;
         self.update_waits_for_scaling(decision)
     }

@@ -8,7 +8,7 @@ use crate::in_place::{Change, InPlace, Restarts, is_in_grace, state, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
 use flotilla_engine::wire::Object;
 use flotilla_model::set::{CloneSpec, PodUpdatePolicy, UpdateKind};
-use flotilla_model::{Command, PodRecord, Resource, SetRecord, Timestamp, Uid};
+use flotilla_model::{ClaimRecord, Command, Meta, PodRecord, Resource, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Actor, Entry};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -399,14 +399,18 @@ impl Writes {
 
     /// Rules 14.7, 15.4 and 15.5: a claim goes only when its pod goes or is gone; with reuse only for those that managers delete.
     pub(crate) fn claim_changed(&self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
-        let by_manager = matches!(entry.actor, Actor::Manager(_)) && entry.verb == "delete";
+        let by_manager = matches!(entry.actor, Actor::Manager(_));
         let writing = scene.writing.filter(|writing| by_manager && !writing.is_late);
         let before = entry.before.as_ref().and_then(|stored| stored.object.as_ref());
+        let after = entry.after.as_ref().and_then(|stored| stored.object.as_ref());
         let (Some(writing), Some(Object::Claim(claim))) = (writing, before) else {
             return Ok(());
         };
         let set = &writing.decided.set;
         let name = &claim.meta.key.name;
+        if entry.verb != "delete" {
+            return self.claim_stays(claim, after.map(Object::meta), set);
+        }
         require(claim.meta.is_controlled_by(&set.meta.uid), "15.4 claims", || {
             format!("{name} is deleted, and is not the set's")
         })?;
@@ -428,6 +432,32 @@ impl Writes {
             !reuses || self.deleted.contains(&pod),
             "15.5 claims that are used again",
             || format!("{name} is deleted, and no manager has deleted {pod}"),
+        )
+    }
+
+    /// Rule 15.5: what the replacement of a pod is to have is not given to the pod, with which it would go.
+    fn claim_stays(&self, claim: &ClaimRecord, after: Option<&Meta>, set: &SetRecord) -> Verdict {
+        let pod = claim
+            .meta
+            .labels
+            .get(INSTANCE_ID)
+            .map(|id| format!("{}-{id}", set.name()));
+        let is_given = after.is_some_and(|after| !after.is_controlled_by(&set.meta.uid));
+        let is_replaced = pod.is_some_and(|pod| self.replaced.contains(&pod));
+        let keeps = set
+            .spec
+            .clones
+            .as_deref()
+            .is_some_and(|spec| spec.switches.keep_claims_on_recreate);
+        require(
+            !(is_given && is_replaced && keeps),
+            "15.5 claims of pods that are made again",
+            || {
+                format!(
+                    "{} is given away, and the replacement of its pod is to have it",
+                    claim.meta.key.name
+                )
+            },
         )
     }
 

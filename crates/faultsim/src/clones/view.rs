@@ -81,7 +81,7 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
         update: update.map(|r| r.name().to_owned()),
         back: 0,
     };
-    clones.back = clones.going_back();
+    clones.back = clones.going_back(decision);
     clones.creations(decision)?;
     clones.deletions(decision)?;
     clones.updates(decision)?;
@@ -107,7 +107,7 @@ impl Clones<'_> {
     }
 
     /// Rule 13.5, the opt-in: a partition that was raised, in the middle of an update.
-    fn going_back(&self) -> i32 {
+    fn going_back(&self, decision: &Decision) -> i32 {
         let current = self.sight.set.status_text("currentRevision");
         let is_between = !current.is_empty() && Some(current) != self.update.as_deref();
         if !self.spec.switches.partition_rollback || !is_between {
@@ -116,13 +116,21 @@ impl Clones<'_> {
         let Asked {
             replicas, partition, ..
         } = self.asked;
+        let back = self.taken_back_by(decision);
+        let stays = |pod: &PodRecord| !Self::is_leaving(pod) || back.contains(pod.name());
         let number = |is_new| {
-            let of = |pod: &&&Arc<PodRecord>| self.is_plain(pod) && self.is_new(pod) == is_new;
+            let of = |pod: &&&Arc<PodRecord>| !self.is_asked_for(pod) && stays(pod) && self.is_new(pod) == is_new;
             count(self.active.iter().filter(of).count())
         };
         (partition - number(false))
             .max(0)
             .min((number(true) - (replicas - partition)).max(0))
+    }
+
+    /// Who is taken back by this decision (rule 14.2), and so does not leave any more.
+    fn taken_back_by<'b>(&'b self, decision: &'b Decision) -> BTreeSet<&'b str> {
+        let back = self.patches(decision).filter(Patch::takes_back);
+        back.map(|patch| patch.pod.name()).collect()
     }
 
     /// The revision to which pods are brought.
@@ -215,12 +223,7 @@ impl Clones<'_> {
             surge,
             unavailable,
         } = self.asked;
-        // Who is taken back by this decision (rule 14.2) does not leave any more.
-        let back: BTreeSet<&str> = self
-            .patches(decision)
-            .filter(Patch::takes_back)
-            .map(|patch| patch.pod.name())
-            .collect();
+        let back = self.taken_back_by(decision);
         let leaves = |pod: &PodRecord| Self::is_leaving(pod) && !back.contains(pod.name());
         let stays = |pod: &PodRecord| !self.is_asked_for(pod) && !leaves(pod);
         let number = |of: &dyn Fn(&PodRecord) -> bool| count(self.active.iter().filter(|pod| of(pod)).count());

@@ -83,7 +83,8 @@ impl Judge {
             format!("revision {name} is dropped, and is the current or the update revision")
         })?;
         let is_live = |r: &&&Arc<RevisionRecord>| {
-            let is_used = scene.pods_of(&set.meta.uid).any(|pod| pod.revision() == Some(r.name()));
+            let mut pods = scene.pods_of(&set.meta.uid);
+            let is_used = pods.any(|pod| pod.revision() == Some(r.name()) && !may_be_unknown(pod));
             is_used || named(r.name()) || r.digest == set.spec.template_digest || r.meta.uid == old.meta.uid
         };
         let all: Vec<_> = scene.revisions_of(&set.meta.uid).collect();

@@ -83,7 +83,7 @@ impl Sight<'_> {
                 _ => {}
             }
         }
-        leaves_for_a_reason(decision)?;
+        leaves_for_a_reason(self, decision)?;
         self.budget_is_used(decision)?;
         self.scale_down(&deleted)?;
         self.update(&deleted, &begun)
@@ -282,8 +282,8 @@ impl Sight<'_> {
 }
 
 /// A pod leaves service only for what restarts its containers, or changes no container: not for other resources, which need no restart
-/// here (rule 4.4).
-pub(crate) fn leaves_for_a_reason(decision: &Decision) -> Verdict {
+/// here (rule 4.4). One whose gate nobody has seen yet leaves first, and is changed by the next decision.
+pub(crate) fn leaves_for_a_reason(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     let patches = || {
         decision.commands().filter_map(|c| match &c.command {
             Command::Patch {
@@ -303,7 +303,9 @@ pub(crate) fn leaves_for_a_reason(decision: &Decision) -> Verdict {
             let grace = adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-grace");
             new_image(body).is_some() || grace.is_some() || new_revision(body).is_some() && !resizes
         });
-        require(restarts, "4.4 resources", || {
+        let seen = sight.reader.pod(key).and_then(|pod| pod.detail.clone());
+        let is_first = own().count() == 1 && seen.is_some_and(|detail| detail.in_place_ready.is_none());
+        require(restarts || is_first, "4.4 resources", || {
             format!("{} leaves service although none of its containers restarts", key.name)
         })?;
     }
