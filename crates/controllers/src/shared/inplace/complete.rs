@@ -65,9 +65,12 @@ fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, updated_at
     }
     let has_seen = pod.observed_generation > 0 && pod.observed_generation >= pod.generation;
     if image::same(&now.image, &spec.image) {
-        // Where an update was overtaken by one that goes back, the container that runs may still be about to go for the former.
-        let tells = pod.observed_generation > 0 && !before.superseded.is_empty();
-        return has_seen || !tells;
+        // Where an update was overtaken by one that goes back, the container that ran before may still be about to go for the former, or
+        // have gone and be about to start.
+        let has_heard = has_seen || pod.observed_generation == 0;
+        let is_former = before.container_id.as_deref() == Some(&*now.container_id)
+            && before.restart_count == Some(now.restart_count);
+        return before.superseded.is_empty() || has_heard && (now.started_at.is_some() || !is_former);
     }
     if before.superseded.iter().any(|image| image::same(&now.image, image)) {
         // An update that was overtaken: the container that it asked for came up, and is still to go. Unless there was a restart for each

@@ -129,21 +129,26 @@ fn rule_4_6_traps_of_completion() {
     }
 }
 
-/// From v2 to v0 and back: the container of v2 may still be about to go for v0.
+/// From v2 to v0 and back: the container of v2 may still be about to go for v0, or have gone.
 #[test]
 fn rule_4_6_a_kubelet_that_may_still_carry_out_what_was_overtaken_has_to_see_the_spec() {
     let mut overtook = note("new", 30);
     overtook.before.get_mut("main").expect("it is noted").superseded = vec!["v0".to_owned()];
-    for (what, noted, (observed, generation), complete) in [
-        ("has not seen it", overtook.clone(), (2, 3), false),
-        ("has seen it", overtook.clone(), (3, 3), true),
-        ("does not tell what it has seen", overtook, (0, 3), true),
-        ("nothing was overtaken", note("new", 30), (2, 3), true),
+    for (what, noted, (observed, generation), (runs, restarts), complete) in [
+        ("has not seen it", &overtook, (2, 3), (true, 0), false),
+        ("has seen it", &overtook, (3, 3), (true, 0), true),
+        ("has seen it, and ended it before", &overtook, (3, 3), (false, 0), false),
+        ("has ended it, and its successor", &overtook, (3, 3), (false, 1), true),
+        ("does not tell what it has seen", &overtook, (0, 3), (true, 0), true),
+        ("nothing was overtaken", &note("new", 30), (2, 3), (false, 0), true),
     ] {
         let fixture = out(seen("web-0", "new", "v2"))
             .annotated(STATE, &noted.to_text())
             .detailed(|d| {
-                d.statuses = Box::new([Some(container_status("v2"))]);
+                let mut status = container_status("v2");
+                status.restart_count = restarts;
+                status.started_at = status.started_at.filter(|_| runs);
+                d.statuses = Box::new([Some(status)]);
                 (d.observed_generation, d.generation) = (observed, generation);
             });
         let decision = in_place(1).pod(fixture).decide();
