@@ -1,8 +1,9 @@
-//! The order in which revisions that nobody needs are dropped.
+//! Which revisions that nobody needs are dropped, and in which order.
 
 use super::view::Sight;
 use super::{Verdict, require};
-use flotilla_model::{Command, Decision, Resource, RevisionRecord, Scope};
+use flotilla_model::{Command, Decision, PodRecord, Resource, RevisionRecord, Scope, SetKind};
+use std::sync::Arc;
 
 /// The oldest that nobody uses goes first (rule 1.1.8; of CloneSets 12.7).
 ///
@@ -41,6 +42,9 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     let Some(newest) = all.iter().filter(|r| goes(r)).max_by_key(|r| r.number) else {
         return Ok(());
     };
+    if set.kind == SetKind::Clone {
+        enough_are_left(sight, &goes)?;
+    }
     let passed_over = all
         .iter()
         .find(|r| r.number < newest.number && !goes(r) && !is_used(r) && !was_refused(r));
@@ -50,5 +54,30 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
             newest.name(),
             passed_over.map_or("", |r| r.name())
         )
+    })
+}
+
+/// As many as the limit says stay beside those that are in use. Of StatefulSets this is judged by what really is; of a pod of a CloneSet
+/// nobody may know that it is there, or that it has another revision by now.
+fn enough_are_left(sight: &Sight<'_>, goes: &impl Fn(&RevisionRecord) -> bool) -> Verdict {
+    let set = sight.set;
+    let all = sight.reader.revisions_of(&set.meta.uid);
+    let is_own = |pod: &&Arc<PodRecord>| set.spec.selector.matches(|key| pod.label(key));
+    let own = || sight.reader.pods_of(&set.meta.uid).iter().filter(is_own);
+    let has_twin = |revision: &RevisionRecord| {
+        let mut others = all.iter().filter(|r| r.digest == revision.digest);
+        others.any(|r| r.number > revision.number)
+    };
+    let is_used = |revision: &RevisionRecord| {
+        let is_newest = revision.digest == set.spec.template_digest && !has_twin(revision);
+        let mut labels = own().filter_map(|pod| pod.revision());
+        is_newest
+            || set.status_text("currentRevision") == revision.name()
+            || labels.any(|label| label == revision.name())
+    };
+    let left = all.iter().filter(|r| !goes(r) && !is_used(r)).count();
+    let limit = set.spec.history_limit.unwrap_or(usize::MAX);
+    require(left >= limit, "1.1.8 history", || {
+        format!("revisions are dropped, and {left} are left of {limit} that are to be kept")
     })
 }

@@ -56,8 +56,8 @@ impl Judge {
         }
     }
 
-    /// What is in use stays, and as much beside it as the limit says (rule 1.1.8). In which order they go is judged by what was seen
-    /// (`history`).
+    /// What is in use stays, and as much beside it as the limit says (rule 1.1.8). In which order they go, and of CloneSets how many, is
+    /// judged by what was seen (`history`).
     fn dropped_revision(&self, old: &RevisionRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
         let (name, set) = (old.name(), &writing.decided.set);
         require(old.meta.is_controlled_by(&set.meta.uid), "1.1.8 history", || {
@@ -82,9 +82,11 @@ impl Judge {
         require(!named(name) && !is_update, "1.1.8 history", || {
             format!("revision {name} is dropped, and is the current or the update revision")
         })?;
+        if self.clones.is_some() {
+            return Ok(());
+        }
         let is_live = |r: &&&Arc<RevisionRecord>| {
-            let mut pods = scene.pods_of(&set.meta.uid);
-            let is_used = pods.any(|pod| pod.revision() == Some(r.name()) && !may_be_unknown(pod));
+            let is_used = scene.pods_of(&set.meta.uid).any(|pod| pod.revision() == Some(r.name()));
             is_used || named(r.name()) || r.digest == set.spec.template_digest || r.meta.uid == old.meta.uid
         };
         let all: Vec<_> = scene.revisions_of(&set.meta.uid).collect();
