@@ -49,6 +49,7 @@ const CLONESET: &[(&str, Holds)] = &[
     (names::KEEP_CLAIMS_ON_RECREATE, Holds::Word(&["true"])),
     (names::ADOPT_ORPHANS, Holds::Word(&["true"])),
     (names::FINISHED_PODS, Holds::Word(&["keep", "delete"])),
+    (names::PRE_DOWNLOAD_RECREATE, Holds::Word(&["true"])),
     (names::IN_PLACE_DEADLINE_SECONDS, Holds::Number(1)),
     (names::IN_PLACE_DEADLINE_ACTION, Holds::Word(&["report", "recreate"])),
     (names::KEEP_READY_CONTAINERS, Holds::Containers),

@@ -267,6 +267,35 @@ fn verdict_of(object: &Value, old: Option<&Value>, world: &World) -> Result<Vec<
 }
 
 #[test]
+fn switches_hold_what_the_table_says() {
+    for (key, good, bad) in [
+        (names::PARTITION_ROLLBACK, &["true"][..], &["yes", "false"][..]),
+        (names::SURGE_IN_PLACE, &["true"], &["1"]),
+        (names::RECREATE_ON_CLAIM_CHANGE, &["true"], &[""]),
+        (names::KEEP_CLAIMS_ON_RECREATE, &["true"], &["True"]),
+        (names::ADOPT_ORPHANS, &["true"], &["all"]),
+        (names::FINISHED_PODS, &["keep", "delete"], &["true"]),
+        (names::PRE_DOWNLOAD_RECREATE, &["true"], &["on"]),
+        (names::IN_PLACE_DEADLINE_SECONDS, &["1"], &["0"]),
+        (names::IN_PLACE_DEADLINE_ACTION, &["report", "recreate"], &["restart"]),
+        (names::KEEP_READY_CONTAINERS, &["main"], &["Main"]),
+        (names::RESIZE_WAIT_SECONDS, &["0"], &["5m"]),
+    ] {
+        let with_value = |value: &&str| {
+            let path = format!("/metadata/annotations/{}", key.replace('/', "~1"));
+            verdict(&with(clones(), &[(&path, json!(value))]), None)
+        };
+        for value in good {
+            assert!(with_value(value).is_ok(), "{key}={value}: {:?}", with_value(value));
+        }
+        for value in bad {
+            let message = with_value(value).expect_err(key);
+            assert!(message.contains(key) && message.contains("must be"), "{message}");
+        }
+    }
+}
+
+#[test]
 fn rule_6_what_is_refused_and_what_is_not() {
     let rolling = |field: &str, value: Value| {
         with(
