@@ -2,7 +2,7 @@
 
 use crate::shared::conditions;
 use crate::shared::course::{Held, Trouble};
-use crate::shared::inplace::apply::Target;
+use crate::shared::inplace::apply::{Target, Writes};
 use crate::shared::inplace::grace::Grace;
 use crate::shared::inplace::state::State as InPlaceState;
 use crate::shared::inplace::{UpdateSpec, eligible, overlay};
@@ -186,10 +186,13 @@ impl Pass<'_> {
         let settings = &moment.set.spec;
         let leaves = spec.leaves_service(&detail, &settings.switches.keep_ready);
         let leaving = Leaving::Update(self.target.name());
+        let is_available = occupant.health.is_available();
+        let mut is_first = spec.restarts(&detail) && !is_available;
         if leaves && let Some(mut command) = readiness::take_out(pod, &detail, leaving, moment.now) {
-            if !occupant.health.is_available() {
+            if !is_available {
                 command = of_what_was_seen(pod, command);
             }
+            is_first = false;
             let scope = scope.clone();
             self.stages.unready.push(ScopedCommand { scope, command });
             if detail.in_place_ready.is_none() {
@@ -231,6 +234,13 @@ impl Pass<'_> {
                 ..Grace::default()
             };
             target.begin_later(state, &grace, metadata)
+        };
+        // Where nothing is written before, this is what uses the budget, or not.
+        let writes = if is_first {
+            let pod = of_what_was_seen(pod, writes.pod);
+            Writes { pod, ..writes }
+        } else {
+            writes
         };
         self.write(scope, writes);
     }

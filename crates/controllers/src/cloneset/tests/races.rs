@@ -131,3 +131,20 @@ fn rule_4_8_the_gate_of_hooks_is_closed_before_the_state_says_so() {
         ["unready: ~Pod web-b0000", "in-place: ~Pod web-b0000"]
     );
 }
+
+/// Of a pod without the gate the change of its containers is the first write, and holds for what was seen if that used no budget.
+#[test]
+fn rules_13_12_and_16_7_what_seemed_unavailable_and_cannot_leave_service_is_changed_as_it_was_seen() {
+    let version = |pod: PodFixture| {
+        let decision = in_place(1).pod(pod).decide();
+        assert_eq!(said(&decision), ["in-place: ~Pod web-b0000"]);
+        let first = decision.commands().next().map(|c| c.command.clone());
+        let Some(Command::Patch { resource_version, .. }) = first else {
+            panic!("{first:?}")
+        };
+        resource_version
+    };
+    let ungated = |pod: PodFixture| pod.detailed(|d| Arc::make_mut(&mut d.spec).gates.clear());
+    assert_eq!(version(ungated(one(&name(0), "o"))), None);
+    assert!(version(ungated(one(&name(0), "o").unready())).is_some());
+}
