@@ -77,6 +77,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let name = "two minutes of faults from fresh seeds";
     times.push((name, timed(name, || sim::hold(&["--minutes", "2"]))?));
+    let name = "a minute of faults for CloneSets";
+    times.push((name, timed(name, || sim::hold(&["--minutes", "1", "--kind", "clone"]))?));
     if !args.without_cluster {
         let name = "release build";
         times.push((name, timed(name, build_release)?));
