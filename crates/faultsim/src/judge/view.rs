@@ -76,7 +76,8 @@ impl Sight<'_> {
                     ..
                 } => {
                     self.pod_patch(key, body)?;
-                    if begins_update(body) {
+                    // One whose gate nobody has seen yet leaves service, and is changed by the next decision.
+                    if begins_update(body) || says(body, GATE, "False") {
                         begun.insert(key);
                     }
                 }
