@@ -12,6 +12,7 @@ pub mod lifecycle;
 pub(crate) mod occupant;
 pub mod ordering;
 pub(crate) mod pass;
+pub(crate) mod pointer;
 pub mod readiness;
 pub(crate) mod renewal;
 pub mod revision;

@@ -10,6 +10,7 @@
 
 use crate::shared::inplace::state::whole_seconds;
 use crate::shared::lifecycle::State;
+use crate::shared::pointer::{ANNOTATIONS, LABELS, below};
 use flotilla_api::names;
 use flotilla_model::decision::{PatchKind, Report, Subresource};
 use flotilla_model::records::{GateCondition, PodDetail};
@@ -168,17 +169,17 @@ pub fn put_back(pod: &PodRecord, detail: &PodDetail, back: Back<'_>, now: Timest
     let mut operations = Vec::new();
     if let Some(revision) = pod.revision() {
         // An update that was given up may arrive yet, without a note that could be tested before.
-        let path = format!("/metadata/labels/{}", names::REVISION_LABEL);
+        let path = below(LABELS, names::REVISION_LABEL);
         operations.push(json!({"op": "test", "path": path, "value": revision}));
     }
     if let Some((key, text)) = back.examined {
-        let path = format!("/metadata/annotations/{}", key.replace('~', "~0").replace('/', "~1"));
+        let path = below(ANNOTATIONS, key);
         operations.push(json!({"op": "test", "path": path, "value": text}));
     }
     let opens = wanted.iter().any(|(_, c)| c["type"] == names::KRUISE_POD_READY);
     if opens && !matches!(back.state, State::Unset | State::Other) {
         // A claim that a hook holds the pod may arrive between: each tests what the other writes.
-        let path = format!("/metadata/labels/{}", names::LIFECYCLE_STATE_LABEL.replace('/', "~1"));
+        let path = below(LABELS, names::LIFECYCLE_STATE_LABEL);
         operations.push(json!({"op": "test", "path": path, "value": back.state.name()}));
     }
     for (known, (_, condition)) in known.into_iter().zip(&wanted) {

@@ -185,15 +185,21 @@ impl Pass<'_> {
         let moment = self.moment;
         let settings = &moment.set.spec;
         let leaves = spec.leaves_service(&detail, &settings.switches.keep_ready);
-        let leaving = Leaving::Update(self.target.name());
+        // The first write uses the budget, or, where the pod seemed unavailable, it does not: so that holds only as it was seen.
         let is_available = occupant.health.is_available();
-        let mut is_first = spec.restarts(&detail) && !is_available;
-        if leaves && let Some(mut command) = readiness::take_out(pod, &detail, leaving, moment.now) {
-            if !is_available {
-                command = of_what_was_seen(pod, command);
+        let as_seen = |command| {
+            if is_available {
+                command
+            } else {
+                of_what_was_seen(pod, command)
             }
-            is_first = false;
-            let scope = scope.clone();
+        };
+        let leaving = Leaving::Update(self.target.name());
+        let exit = leaves.then(|| readiness::take_out(pod, &detail, leaving, moment.now));
+        let exit = exit.flatten();
+        let goes_out_first = exit.is_some();
+        if let Some(command) = exit {
+            let (scope, command) = (scope.clone(), as_seen(command));
             self.stages.unready.push(ScopedCommand { scope, command });
             if detail.in_place_ready.is_none() {
                 // What follows tests that the gate is closed, which it cannot do of a condition that nobody has seen.
@@ -235,9 +241,8 @@ impl Pass<'_> {
             };
             target.begin_later(state, &grace, metadata)
         };
-        // Where nothing is written before, this is what uses the budget, or not.
-        let writes = if is_first {
-            let pod = of_what_was_seen(pod, writes.pod);
+        let writes = if spec.restarts(&detail) && !goes_out_first {
+            let pod = as_seen(writes.pod);
             Writes { pod, ..writes }
         } else {
             writes

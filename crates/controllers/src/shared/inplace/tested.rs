@@ -4,6 +4,7 @@
 //! revision, lifecycle state, what is noted of an update, and where containers restart, the closed gate. It carries no version, which
 //! would lose races with the kubelet's writes: between leaving service and the change of containers there always is one.
 
+use crate::shared::pointer::{ANNOTATIONS, FINALIZERS, LABELS, below};
 use flotilla_api::names;
 use flotilla_model::PodRecord;
 use flotilla_model::records::{GateCondition, PodDetail};
@@ -15,15 +16,6 @@ pub(super) struct Tested<'a> {
     detail: &'a PodDetail,
     operations: Vec<Value>,
 }
-
-/// The path of a key below another path.
-fn below(path: &str, key: &str) -> String {
-    format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
-}
-
-const LABELS: &str = "/metadata/labels";
-const ANNOTATIONS: &str = "/metadata/annotations";
-const FINALIZERS: &str = "/metadata/finalizers";
 
 impl<'a> Tested<'a> {
     /// Begins with what every write rests on. The API server takes what is absent for null.
