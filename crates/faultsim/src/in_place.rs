@@ -386,6 +386,16 @@ fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
     note["updateTimestamp"].as_str()?.parse().ok()
 }
 
+/// Whether the update that a pod has noted changes resources and nothing else.
+pub(crate) fn changes_resources_alone(pod: &PodRecord) -> bool {
+    let note = pod.detail.as_ref().and_then(|d| d.annotations.get(STATE_NOTE));
+    let note: Option<Value> = note.and_then(|text| serde_json::from_str(text).ok());
+    note.is_some_and(|note| {
+        let says = |flag: &str| note[flag] == true;
+        says("updateResources") && !says("updateImages") && !says("updateEnvFromMetadata")
+    })
+}
+
 /// Whether all containers that the kubelet has told of run what is asked for. That the image is another than before, which is all that
 /// rule 4.6 names, is not enough after two updates in a row: it may be the image between.
 pub(crate) fn runs_what_is_asked(pod: &PodRecord) -> bool {

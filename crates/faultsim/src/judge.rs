@@ -15,7 +15,7 @@ pub(crate) mod view;
 
 pub(crate) use truth::{Judge, Scene, Writing};
 
-use crate::in_place::{GATE, is_in_service, lacks, runs_what_is_asked, state};
+use crate::in_place::{GATE, changes_resources_alone, is_in_service, lacks, runs_what_is_asked, state};
 use flotilla_model::{PodRecord, SetRecord, Timestamp};
 use std::fmt;
 
@@ -75,10 +75,12 @@ pub(crate) fn is_available(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> 
 /// From when on a pod is available to a set, if nothing happens to it (rules 1.5 and 4.8).
 pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timestamp> {
     // One that gets other resources without a restart stays in service, and is available (rule 8.18). One without the gate never leaves
-    // service (rule 16.7), and is available again once its containers are what it asks for, unless a hook follows.
+    // service (rule 16.7): whether it is disturbed is told by its note, and it is available again once its containers are what it asks
+    // for, unless a hook follows.
     let has_gate = pod.detail.as_ref().is_some_and(|detail| detail.spec.has_gate(GATE));
     let is_over = || runs_what_is_asked(pod) && !lacks(set.spec.lifecycle.in_place_update.as_ref(), pod);
-    let is_gentle = state(pod) == "Updating" && (is_in_service(pod) || !has_gate && is_over());
+    let is_undisturbed = || changes_resources_alone(pod) || is_over();
+    let is_gentle = state(pod) == "Updating" && (is_in_service(pod) || !has_gate && is_undisturbed());
     if state(pod) != "Normal" && !is_gentle {
         return None;
     }
