@@ -21,4 +21,6 @@ pub fn of_kind(kind: SetKind) -> Box<dyn Controller> {
 }
 
 #[cfg(test)]
+mod proportion;
+#[cfg(test)]
 mod testing;

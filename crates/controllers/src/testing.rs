@@ -541,8 +541,8 @@ impl Cluster {
     pub(crate) fn pod_record(mut self, record: PodRecord) -> Self {
         let record = Arc::new(record);
         match record.meta.controller() {
-            Some(o) if o.uid == set_uid("web") => self.own_pods.push(record.clone()),
-            None => self.orphan_pods.push(record.clone()),
+            Some(o) if o.uid == set_uid("web") => insert(&mut self.own_pods, record.clone()),
+            None => insert(&mut self.orphan_pods, record.clone()),
             Some(_) => {}
         }
         self.pods.insert(record.name().to_owned(), record);
@@ -610,6 +610,12 @@ impl Cluster {
             _ => None,
         })
     }
+}
+
+/// Puts a pod where the cache has it: pods are sorted by name.
+fn insert(pods: &mut Vec<Arc<PodRecord>>, pod: Arc<PodRecord>) {
+    let place = pods.partition_point(|other| other.name() <= pod.name());
+    pods.insert(place, pod);
 }
 
 fn put(target: &mut Value, pointer: &str, value: Value) {

@@ -1,6 +1,6 @@
 //! Claims of the set: which of them go, which can be used again, and what their templates hash to (rules 12.4 and 15).
 
-use super::plan::{Member, Plan};
+use super::plan::{ClaimsById, Member, Plan};
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim;
 use crate::shared::revision;
@@ -29,31 +29,34 @@ fn delete(claim: &ClaimRecord) -> Command {
     }
 }
 
-impl Plan<'_> {
+impl<'v> Plan<'v> {
     /// Without reuse (rule 15.4): claims of pods that have ended or are going go with them, those of no pod go.
     pub(super) fn tend_claims(&mut self) {
         if self.view.clones.reuses_claims {
             return;
         }
-        let active: BTreeSet<&str> = self.members.iter().map(Member::name).collect();
         let mut commands = Vec::new();
         for claim in &self.view.claims {
             let Some(id) = id_of(claim) else { continue };
-            let pod = format!("{}-{id}", self.view.set.name());
-            let scope = Scope::Named(pod.clone());
-            // One whose creation was refused is tried again under the same name.
-            if active.contains(pod.as_str()) || self.pass.hints.failures.contains_key(&scope) {
+            let name = format!("{}-{id}", self.view.set.name());
+            let pod = self.view.pod(&name);
+            if pod.is_some_and(|pod| !pod.is_terminal() && !pod.is_terminating()) {
                 continue;
             }
-            match self.view.pods.iter().find(|p| p.name() == pod) {
+            let scope = Scope::Named(name);
+            // One whose creation was refused is tried again under the same name.
+            if self.pass.hints.failures.contains_key(&scope) {
+                continue;
+            }
+            match pod {
+                // It belongs to a pod that we let go.
+                Some(pod) if !self.view.manages(pod) => {}
                 // Its replacement takes it (rule 15.5).
                 Some(pod) if self.hands_over(pod) => {}
                 Some(pod) => {
                     let owner = controller_ref(Resource::Pods, pod.name(), &pod.meta.uid);
                     commands.push((scope, claim::set_owners(claim, &[owner])));
                 }
-                // It belongs to a pod that we let go.
-                None if self.view.has_pod(&pod) => {}
                 // The replacement of a pod that was made anew takes it.
                 None if self.view.clones.switches.keep_claims_on_recreate => {}
                 None => commands.push((scope, delete(claim))),
@@ -62,7 +65,7 @@ impl Plan<'_> {
         for (scope, command) in commands {
             let name = command.key().name.to_string();
             if !self.pass.is_backing_off(&scope, &name) {
-                self.pass.stages.claims.push(ScopedCommand { scope, command });
+                self.pass.write_claims(&scope, [command]);
             }
         }
     }
@@ -95,20 +98,33 @@ impl Plan<'_> {
         }
         for (scope, pod, command) in commands {
             if !self.pass.is_backing_off(&scope, &pod) {
-                self.pass.stages.claims.push(ScopedCommand { scope, command });
+                self.pass.write_claims(&scope, [command]);
             }
         }
     }
 
     /// Deletes the claims of a pod whose deletion is part of this plan (rule 14.7): their protection keeps them until the pod is gone.
     pub(super) fn sweep(&mut self, scope: &Scope, id: &str) {
-        for claim in self.view.claims.iter().filter(|c| id_of(c) == Some(id)) {
-            let command = delete(claim);
-            self.pass.stages.sweep.push(ScopedCommand {
-                scope: scope.clone(),
-                command,
-            });
-        }
+        let scoped = |claim: &&Arc<ClaimRecord>| ScopedCommand {
+            scope: scope.clone(),
+            command: delete(claim),
+        };
+        let commands: Vec<ScopedCommand> = self.claims_with(id).iter().map(scoped).collect();
+        self.pass.stages.sweep.extend(commands);
+    }
+
+    /// Claims of the set with this id.
+    fn claims_with(&self, id: &str) -> &[&'v Arc<ClaimRecord>] {
+        let by_id = self.claims_by_id.get_or_init(|| {
+            let mut by_id = ClaimsById::new();
+            for claim in &self.view.claims {
+                if let Some(id) = id_of(claim) {
+                    by_id.entry(id).or_default().push(claim);
+                }
+            }
+            by_id
+        });
+        by_id.get(id).map_or(&[], Vec::as_slice)
     }
 
     /// Whether the claims of a pod are for its replacement (rule 15.5).
@@ -122,8 +138,7 @@ impl Plan<'_> {
     pub(super) fn handing_over(&self) -> Vec<Arc<PodRecord>> {
         let has_claim = |pod: &PodRecord| {
             let id = pod.label(names::INSTANCE_ID_LABEL);
-            let mut claims = self.view.claims.iter();
-            id.is_some() && claims.any(|claim| id_of(claim) == id)
+            id.is_some_and(|id| !self.claims_with(id).is_empty())
         };
         let pods = self.view.pods.iter();
         pods.filter(|pod| pod.is_terminating() && self.hands_over(pod) && has_claim(pod))

@@ -12,8 +12,9 @@ use crate::shared::revision::{self, Revisions};
 use flotilla_api::names;
 use flotilla_model::decision::Scope;
 use flotilla_model::set::Area;
-use flotilla_model::{Labels, PodRecord, RevisionRecord};
-use std::collections::BTreeSet;
+use flotilla_model::{ClaimRecord, Labels, PodRecord, RevisionRecord};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// An active pod: it has neither ended, nor has its deletion been asked for.
@@ -63,6 +64,9 @@ impl Member {
     }
 }
 
+/// Claims by the id that they share with their pod.
+pub(super) type ClaimsById<'v> = BTreeMap<&'v str, Vec<&'v Arc<ClaimRecord>>>;
+
 /// Everything that the steps of one pass read and write.
 pub(super) struct Plan<'v> {
     pub(super) view: &'v View<'v>,
@@ -70,6 +74,8 @@ pub(super) struct Plan<'v> {
     /// Active pods, in order of name.
     pub(super) members: Vec<Member>,
     pub(super) asked: Asked,
+    /// Looked through once, where somebody asks.
+    pub(super) claims_by_id: OnceCell<ClaimsById<'v>>,
     /// Pods were made or deleted, so that the update waits for the next pass (rule 14.8).
     pub(super) has_scaled: bool,
 }
@@ -85,6 +91,7 @@ impl<'v> Plan<'v> {
             pass,
             members,
             asked,
+            claims_by_id: OnceCell::new(),
             has_scaled: false,
         }
     }

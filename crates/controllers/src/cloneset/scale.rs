@@ -12,9 +12,9 @@ use crate::shared::lifecycle::State;
 use crate::shared::readiness::PRE_DELETE;
 use crate::shared::revision;
 use flotilla_api::names;
-use flotilla_model::decision::{Body, Command, PodDraft, Report, Scope, ScopedCommand};
+use flotilla_model::decision::{Command, PodDraft, Report, Scope, ScopedCommand};
 use flotilla_model::set::{Area, ClaimTemplate, PodUpdatePolicy};
-use flotilla_model::{PodRecord, Resource, RevisionRecord, SetKind, WaitCause};
+use flotilla_model::{PodRecord, RevisionRecord, SetKind, WaitCause};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -185,17 +185,15 @@ impl Plan<'_> {
         let id = name.rsplit_once('-').map_or("", |(_, id)| id).to_owned();
         for template in templates.iter() {
             let claim = claim::claim_name(template, &name);
-            let scope = scope.clone();
             if let Some(claim) = view.claim(&claim) {
                 if claim.meta.is_controlled_by(&view.set.meta.uid) {
-                    let command = claim::take(claim);
-                    self.pass.stages.claims.push(ScopedCommand { scope, command });
+                    self.pass.write_claims(&scope, [claim::take(claim)]);
                 }
             } else {
                 let key = view.set.meta.key.sibling(claim);
                 let label = [(names::INSTANCE_ID_LABEL, id.as_str())];
                 let command = claim::create(template, key, &spec.selector, &label, Some(&view.owner));
-                self.pass.stages.claims.push(ScopedCommand { scope, command });
+                self.pass.write_claims(&scope, [command]);
             }
         }
         let claims = templates
@@ -223,7 +221,7 @@ impl Plan<'_> {
                 &[names::IN_PLACE_UPDATE_READY, names::KRUISE_POD_READY]
             }
         };
-        let draft = PodDraft {
+        PodDraft {
             key: set.meta.key.sibling(name),
             generate_name: format!("{}-", set.name()).into(),
             template,
@@ -233,15 +231,8 @@ impl Plan<'_> {
             owner: Arc::new(self.view.owner.clone()),
             host: None,
             claims,
-        };
-        Command::Create {
-            resource: Resource::Pods,
-            key: draft.key.clone(),
-            body: Body::Pod(Box::new(draft)),
-            exists_is_fine: false,
-            guard: None,
-            report: Report::Create,
         }
+        .into_command()
     }
 
     /// Deletes pods (rules 13.9, 13.10 and 14.4 to 14.7): those that wait for their hook as soon as it lets them go, then, within the
@@ -302,8 +293,9 @@ impl Plan<'_> {
         let mut chosen = take(old, usize::try_from(diff.surplus_old).unwrap_or(0));
         let new = self.indices(|m| m.is_plain() && m.is_new());
         chosen.extend(take(new, usize::try_from(diff.surplus_new).unwrap_or(0)));
+        let before: BTreeSet<usize> = chosen.iter().copied().collect();
         let rest = self.indices(Member::is_plain);
-        let rest = rest.into_iter().filter(|index| !chosen.contains(index));
+        let rest = rest.into_iter().filter(|index| !before.contains(index));
         let (last, first): (Vec<usize>, Vec<usize>) =
             rest.partition(|&index| !self.members[index].is_new() && self.members[index].is_ready());
         let first = take(first, wanted.saturating_sub(chosen.len()));
@@ -323,10 +315,10 @@ impl Plan<'_> {
         member.occupant.doomed = true;
         let pod = member.occupant.pod.clone();
         let only_as_seen = !member.occupant.health.is_available();
-        let issued = self.pass.stages.all().count();
+        let issued = self.pass.stages.len();
         let deleted = self.pass.stages.delete.len();
         self.pass.take_away(&scope, &pod, only_as_seen, Report::Delete);
-        self.has_scaled |= self.pass.stages.all().count() > issued;
+        self.has_scaled |= self.pass.stages.len() > issued;
         if self.pass.stages.delete.len() > deleted {
             self.sweep_after(&scope, &pod);
         }
@@ -338,9 +330,9 @@ impl Plan<'_> {
     fn delete_finished(&mut self) {
         let (view, wanted) = (self.view, self.asked.replicas);
         let takes_all = view.clones.switches.delete_finished && count(self.members.len()) >= wanted;
+        let named: BTreeSet<&str> = view.clones.pods_to_delete.iter().map(String::as_str).collect();
         for pod in view.pods.iter().filter(|p| p.is_terminal() && !p.is_terminating()) {
-            let is_named = view.clones.pods_to_delete.iter().any(|name| *name == *pod.name());
-            let was_asked_for = is_named || pod.label(names::SPECIFIED_DELETE_LABEL).is_some();
+            let was_asked_for = named.contains(pod.name()) || pod.label(names::SPECIFIED_DELETE_LABEL).is_some();
             let scope = Scope::Named(pod.name().to_owned());
             if !(takes_all || was_asked_for) || self.pass.is_backing_off(&scope, pod.name()) {
                 continue;

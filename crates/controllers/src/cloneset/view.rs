@@ -102,9 +102,19 @@ impl<'a> View<'a> {
         }
     }
 
+    /// A pod of the namespace, whoever manages it.
+    pub fn pod(&self, name: &str) -> Option<&Arc<PodRecord>> {
+        self.reader.pod(&self.set.meta.key.sibling(name))
+    }
+
     /// Whether any pod of the namespace has this name.
     pub fn has_pod(&self, name: &str) -> bool {
-        self.reader.pod(&self.set.meta.key.sibling(name)).is_some()
+        self.pod(name).is_some()
+    }
+
+    /// Whether a pod is among those that the set manages and keeps.
+    pub fn manages(&self, pod: &PodRecord) -> bool {
+        pod.meta.is_controlled_by(&self.set.meta.uid) && self.set.spec.selector.matches(|key| pod.label(key))
     }
 
     /// A claim of the namespace, whoever manages it.

@@ -155,7 +155,11 @@ pub(crate) struct Stages {
 impl Stages {
     /// All commands.
     pub(crate) fn all(&self) -> impl Iterator<Item = &ScopedCommand> {
-        let all = [
+        self.vectors().into_iter().flatten()
+    }
+
+    fn vectors(&self) -> [&Vec<ScopedCommand>; 11] {
+        [
             &self.claim,
             &self.claims,
             &self.create,
@@ -167,8 +171,12 @@ impl Stages {
             &self.delete,
             &self.sweep,
             &self.history,
-        ];
-        all.into_iter().flatten()
+        ]
+    }
+
+    /// How many commands there are.
+    pub(crate) fn len(&self) -> usize {
+        self.vectors().into_iter().map(Vec::len).sum()
     }
 
     /// What goes back into service waits for no other pod: it goes with what leaves service, if anything does, unless its own pod is
@@ -388,6 +396,15 @@ impl<'v> Pass<'v> {
     pub(crate) fn forget_failures(&mut self) {
         let wanted: BTreeSet<&Scope> = self.stages.all().map(|c| &c.scope).chain(&self.held_back).collect();
         self.hints.failures.retain(|scope, _| wanted.contains(scope));
+    }
+
+    /// Writes to claims of a pod, which come before the pod.
+    pub(crate) fn write_claims(&mut self, scope: &Scope, commands: impl IntoIterator<Item = Command>) {
+        let scoped = |command| ScopedCommand {
+            scope: scope.clone(),
+            command,
+        };
+        self.stages.claims.extend(commands.into_iter().map(scoped));
     }
 
     /// The stages, as a decision. Under OrderedReady a failure ends the pass.

@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim::{self, Fit, Keeper};
-use flotilla_model::decision::{Command, Scope, ScopedCommand};
+use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::{ClaimRecord, PodRecord, Resource, RevisionRecord, WaitCause};
 use serde_json::Value;
@@ -104,14 +104,7 @@ impl Plan<'_> {
             }
         }
         if !commands.is_empty() && !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
-            let scope = Scope::Slot(ordinal);
-            self.pass
-                .stages
-                .claims
-                .extend(commands.into_iter().map(|command| ScopedCommand {
-                    scope: scope.clone(),
-                    command,
-                }));
+            self.pass.write_claims(&Scope::Slot(ordinal), commands);
         }
     }
 
@@ -143,10 +136,7 @@ impl Plan<'_> {
                 .claim(&claim::claim_name(template, pod.name()))
                 .filter(|c| c.meta.deleted.is_none());
             if let Some(command) = found.and_then(|c| claim::relabel(c, template, &view.set.spec.selector)) {
-                self.pass.stages.claims.push(ScopedCommand {
-                    scope: Scope::Slot(ordinal),
-                    command,
-                });
+                self.pass.write_claims(&Scope::Slot(ordinal), [command]);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::shared::health::Health;
 use crate::shared::inplace::state::whole_seconds;
 use crate::shared::{claim, lifecycle};
 use flotilla_api::names;
-use flotilla_model::decision::{Body, Command, PatchKind, PodDraft, Report, Scope, ScopedCommand};
+use flotilla_model::decision::{Command, PatchKind, PodDraft, Report, Scope, ScopedCommand};
 use flotilla_model::hints::Starts;
 use flotilla_model::set::Area;
 use flotilla_model::{Resource, RevisionRecord, SetKind, WaitCause};
@@ -176,26 +176,14 @@ impl Plan<'_> {
             return;
         }
         let scope = Scope::Slot(ordinal);
-        self.pass
-            .stages
-            .claims
-            .extend(claims.into_iter().map(|command| ScopedCommand {
-                scope: scope.clone(),
-                command,
-            }));
+        self.pass.write_claims(&scope, claims);
         let command = self.create_pod(ordinal, name, revision);
         self.pass.stages.create.push(ScopedCommand { scope, command });
     }
 
     /// Whether something else than a claim keeps the slot empty for now.
     fn is_in_the_way(&mut self, ordinal: i64, name: &str, revision: &RevisionRecord) -> bool {
-        if self
-            .view
-            .to_adopt
-            .iter()
-            .chain(&self.view.to_release)
-            .any(|pod| pod.name() == name)
-        {
+        if self.view.is_changing_hands(name) {
             return true;
         }
         if let Some(stranger) = self.view.stranger(ordinal) {
@@ -239,10 +227,12 @@ impl Plan<'_> {
     }
 
     /// How many pods of other revisions exist, wanted or not.
-    pub(super) fn old_pods(&self) -> usize {
-        let wanted = self.slots.iter().filter_map(|s| s.occupant.as_ref());
-        let condemned = self.condemned.iter().map(|(_, o)| o);
-        wanted.chain(condemned).filter(|o| !o.labels.is_updated).count()
+    fn old_pods(&self) -> usize {
+        *self.old_pods.get_or_init(|| {
+            let wanted = self.slots.iter().filter_map(|s| s.occupant.as_ref());
+            let condemned = self.condemned.iter().map(|(_, o)| o);
+            wanted.chain(condemned).filter(|o| !o.labels.is_updated).count()
+        })
     }
 
     /// The commands that give a new pod its claims. `None` if one of them is on its way out: a pod that mounted it would never start.
@@ -295,7 +285,7 @@ impl Plan<'_> {
             labels.push((names::LIFECYCLE_STATE_LABEL, state.name().to_owned()));
             annotations.push((names::LIFECYCLE_TIMESTAMP, whole_seconds(self.view.now)));
         }
-        let draft = PodDraft {
+        PodDraft {
             key: self.key(&name),
             generate_name: format!("{}-", set.name()).into(),
             template,
@@ -309,15 +299,8 @@ impl Plan<'_> {
             owner: Arc::new(self.view.owner.clone()),
             host: Some((name, set.spec.service_name.clone())),
             claims,
-        };
-        Command::Create {
-            resource: Resource::Pods,
-            key: draft.key.clone(),
-            body: Body::Pod(Box::new(draft)),
-            exists_is_fine: false,
-            guard: None,
-            report: Report::Create,
         }
+        .into_command()
     }
 
     /// The revision that a new pod in this slot is made from (rules 2.4 and 3.6). `not_updated` counts, over all slots, pods that are
@@ -359,7 +342,9 @@ impl Plan<'_> {
                 .as_ref()
                 .is_some_and(|o| o.labels.is_current && o.is_replaceable())
         };
-        self.slots.iter().rposition(stays).map_or(0, |index| index + 1)
+        *self
+            .frontier
+            .get_or_init(|| self.slots.iter().rposition(stays).map_or(0, |index| index + 1))
     }
 
     /// Keeps what the API server lets us keep right on a running pod: its labels, and the claims of one that has not started.
@@ -370,13 +355,7 @@ impl Plan<'_> {
         let scope = Scope::Slot(ordinal);
         let commands = self.missing_claims(&pod);
         if !commands.is_empty() && !self.pass.is_backing_off(&scope, pod.name()) {
-            self.pass
-                .stages
-                .claims
-                .extend(commands.into_iter().map(|command| ScopedCommand {
-                    scope: scope.clone(),
-                    command,
-                }));
+            self.pass.write_claims(&scope, commands);
         }
         if !pod.has_name_label && !pod.is_terminating() && !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name())
         {

@@ -9,6 +9,7 @@ use crate::shared::pass::Pass;
 use crate::shared::revision::Revisions;
 use flotilla_model::decision::Scope;
 use flotilla_model::{ObjectKey, PodRecord, Report, RevisionRecord};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,6 +35,10 @@ pub(super) struct Plan<'v> {
     pub(super) slots: Vec<Slot>,
     /// Pods that are not wanted, by ordinal, ascending.
     pub(super) condemned: Vec<(i64, Occupant)>,
+    /// Pods that are not at the update revision; counted once, where somebody asks.
+    pub(super) old_pods: OnceCell<usize>,
+    /// First index above all pods that stay at the current revision; looked for once, where somebody asks.
+    pub(super) frontier: OnceCell<usize>,
 }
 
 impl<'v> Plan<'v> {
@@ -43,6 +48,8 @@ impl<'v> Plan<'v> {
             pass: Pass::new(view.moment(), revisions, update),
             slots: Vec::new(),
             condemned: Vec::new(),
+            old_pods: OnceCell::new(),
+            frontier: OnceCell::new(),
         };
         plan.seat();
         plan

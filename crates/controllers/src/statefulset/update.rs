@@ -9,7 +9,7 @@ use super::plan::Plan;
 use crate::shared::budget::Budget;
 use crate::shared::health::{Health, since};
 use crate::shared::ordering::rank;
-use flotilla_model::decision::{Report, Scope, ScopedCommand};
+use flotilla_model::decision::{Report, Scope};
 use flotilla_model::set::{Area, UpdateKind};
 use flotilla_model::{IntOrPercent, WaitCause};
 
@@ -197,14 +197,7 @@ impl Plan<'_> {
                 if self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
                     return false;
                 }
-                let scope = Scope::Slot(ordinal);
-                self.pass
-                    .stages
-                    .claims
-                    .extend(commands.into_iter().map(|command| ScopedCommand {
-                        scope: scope.clone(),
-                        command,
-                    }));
+                self.pass.write_claims(&Scope::Slot(ordinal), commands);
                 true
             }
             Growth::Waiting => false,

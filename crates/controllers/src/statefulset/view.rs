@@ -32,9 +32,9 @@ pub struct View<'a> {
     pub members: Vec<Member>,
     /// Pods that it manages and whose ordinal is out of any range: counted, never acted upon (rule 1.3.4).
     pub unusable: Vec<Arc<PodRecord>>,
-    /// Pods that it manages and should let go (rule 1.2.2).
+    /// Pods that it manages and should let go (rule 1.2.2), sorted by name.
     pub to_release: Vec<Arc<PodRecord>>,
-    /// Pods that it should take (rule 1.2.2).
+    /// Pods that it should take (rule 1.2.2), sorted by name.
     pub to_adopt: Vec<Arc<PodRecord>>,
     /// Revisions that are the set's, and orphans that match its selector.
     pub revisions: Vec<Arc<RevisionRecord>>,
@@ -120,6 +120,12 @@ impl<'a> View<'a> {
             hints: self.hints,
             supports_resize: self.reader.supports_resize(),
         }
+    }
+
+    /// Whether a pod of this name is about to be taken or let go.
+    pub fn is_changing_hands(&self, name: &str) -> bool {
+        let is_in = |pods: &[Arc<PodRecord>]| pods.binary_search_by(|pod| pod.name().cmp(name)).is_ok();
+        is_in(&self.to_adopt) || is_in(&self.to_release)
     }
 
     /// The pod that has the name of a slot although the set does not manage it.

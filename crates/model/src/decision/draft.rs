@@ -1,6 +1,8 @@
 //! A pod to be created: the template it shares with its siblings, and the few things that are its own.
 
+use super::{Body, Command, Report};
 use crate::meta::{ObjectKey, OwnerRef};
+use crate::resource::Resource;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -28,6 +30,18 @@ pub struct PodDraft {
 }
 
 impl PodDraft {
+    /// The command that makes the pod.
+    pub fn into_command(self) -> Command {
+        Command::Create {
+            resource: Resource::Pods,
+            key: self.key.clone(),
+            body: Body::Pod(Box::new(self)),
+            exists_is_fine: false,
+            guard: None,
+            report: Report::Create,
+        }
+    }
+
     /// The pod as a JSON document. Claim volumes come first, other volumes follow in template order (rule 1.4.2).
     pub fn render(&self) -> Value {
         let mut spec = self.template.get("spec").cloned().unwrap_or_else(|| json!({}));

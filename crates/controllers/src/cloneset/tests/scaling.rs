@@ -439,7 +439,7 @@ fn rule_11_who_names_the_set_is_promoted_and_orphans_are_taken_only_on_request()
     let opted_in = cluster.annotation(names::ADOPT_ORPHANS, "true");
     assert_eq!(
         said(&opted_in.decide()),
-        ["claim: ~Pod web-named", "claim: ~Pod web-alone"]
+        ["claim: ~Pod web-alone", "claim: ~Pod web-named"]
     );
     let strayed = pods(clones(2), "2n").pod(pod("web-other").unlabelled().label("app", "other"));
     assert_eq!(said(&strayed.decide()), ["claim: ~Pod web-other"]);

@@ -281,8 +281,9 @@ proptest! {
             world.go_on();
         }
         settle(&mut world, 120)?;
-        let old: Vec<i64> = world.cluster.members().filter(|(_, p)| p.revision() == Some("old")).map(|(o, _)| o).collect();
-        let below: Vec<i64> = case.ordinals().into_iter().take(case.kept()).collect();
+        let old: BTreeSet<i64> =
+            world.cluster.members().filter(|(_, p)| p.revision() == Some("old")).map(|(o, _)| o).collect();
+        let below: BTreeSet<i64> = case.ordinals().into_iter().take(case.kept()).collect();
         if case.is_unordered() {
             prop_assert_eq!(old.len(), below.len(), "{:?}", old);
         } else {

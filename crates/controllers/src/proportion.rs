@@ -1,0 +1,223 @@
+//! What a pass costs is in proportion to its set: no step looks at all pods, or all claims, for each of them.
+
+use crate::testing::{Cluster, NOW, PodFixture, advanced, claim, clones, container_status, native, pod};
+use flotilla_api::names;
+use flotilla_model::records::Phase;
+use serde_json::json;
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A set, and one of four times its size.
+const SIZES: [usize; 2] = [4_000, 16_000];
+/// What is in proportion costs four times as much, more where caches of the processor get too small; the square of it sixteen times.
+const MOST: f64 = 10.0;
+/// How often both are looked at before the fastest of each are said to be out of proportion: others may be using the machine.
+const LOOKS: usize = 5;
+
+type Change = fn(PodFixture) -> PodFixture;
+
+/// Old pods of a CloneSet with their claims.
+fn clone_pods(mut cluster: Cluster, count: usize, change: Change) -> Cluster {
+    for n in 0..count {
+        let id = format!("{n:05}");
+        let fixture = pod(&format!("web-{id}"))
+            .revision("web-old")
+            .label(names::INSTANCE_ID_LABEL, &id)
+            .label(names::TEMPLATE_HASH_LABEL, "old");
+        cluster = cluster.pod(change(running_v1(fixture)));
+    }
+    clone_claims(cluster, count)
+}
+
+fn clone_claims(mut cluster: Cluster, count: usize) -> Cluster {
+    for n in 0..count {
+        let id = format!("{n:05}");
+        cluster = cluster.claim(claim(&format!("data-web-{id}")).of_clone(&id));
+    }
+    cluster
+}
+
+/// Old pods of a StatefulSet with their claims.
+fn ordinal_pods(mut cluster: Cluster, ordinals: Range<usize>, change: Change) -> Cluster {
+    for n in ordinals {
+        cluster = cluster.pod(change(running_v1(pod(&format!("web-{n}")).revision("old"))));
+        cluster = cluster.claim(claim(&format!("data-web-{n}")));
+    }
+    cluster
+}
+
+fn running_v1(fixture: PodFixture) -> PodFixture {
+    fixture.detailed(|d| {
+        Arc::make_mut(&mut d.spec).containers[0].image = "v1".into();
+        d.statuses = Box::new([Some(container_status("v1"))]);
+    })
+}
+
+fn as_they_are(fixture: PodFixture) -> PodFixture {
+    fixture
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).expect("a number of pods")
+}
+
+/// With a claim each, and a budget that holds up nothing.
+fn unhurried(cluster: Cluster) -> Cluster {
+    let rolling = json!({"maxUnavailable": "100%"});
+    cluster.rolling(rolling).claim_templates(&["data"])
+}
+
+type Situation = (&'static str, fn(usize) -> Cluster);
+
+const CLONES: [Situation; 19] = [
+    ("nothing is there", |n| unhurried(clones(number(n)))),
+    ("claims are there", |n| {
+        let reused = unhurried(clones(number(n))).spec("/scaleStrategy/enablePVCReuse", json!(true));
+        clone_claims(reused, n)
+    }),
+    ("all are made again", old_clones),
+    ("all are changed in place", |n| {
+        old_clones(n).rolling(json!({"maxUnavailable": "100%", "podUpdatePolicy": "InPlaceIfPossible"}))
+    }),
+    ("all stay old", |n| old_clones(n).rolling(json!({"partition": "100%"}))),
+    ("all are surged for", |n| {
+        old_clones(n).rolling(json!({"maxUnavailable": 0, "maxSurge": "100%"}))
+    }),
+    ("old ones are scattered", |n| {
+        let terms = json!([{"key": "app", "value": "web"}]);
+        old_clones(n).rolling(json!({"maxUnavailable": "100%", "scatterStrategy": terms}))
+    }),
+    ("scaled to nothing", |n| old_clones(n).spec("/replicas", json!(0))),
+    ("scaled to half", |n| old_clones(n).spec("/replicas", json!(n / 2))),
+    ("scaled to half, claims stay", |n| {
+        let reused = old_clones(n).spec("/scaleStrategy/enablePVCReuse", json!(true));
+        reused.spec("/replicas", json!(n / 2))
+    }),
+    ("scaled to nothing, hooks hold", |n| {
+        let hook = json!({"labelsHandler": {"app": "web"}});
+        old_clones(n)
+            .spec("/replicas", json!(0))
+            .spec("/lifecycle/preDelete", hook)
+    }),
+    ("all are named", |n| {
+        let named: Vec<String> = (0..n).map(|n| format!("web-{n:05}")).collect();
+        old_clones(n).spec("/scaleStrategy/podsToDelete", json!(named))
+    }),
+    ("all are asked for, and none may go", |n| {
+        let asked = |pod: PodFixture| pod.label(names::SPECIFIED_DELETE_LABEL, "true");
+        clone_pods(unhurried(clones(number(n))), n, asked).rolling(json!({"maxUnavailable": 0, "maxSurge": 1}))
+    }),
+    ("none is ready", |n| {
+        clone_pods(unhurried(clones(number(n))), n, |pod| pod.unready_since(NOW - 60))
+    }),
+    ("all have ended", |n| {
+        clone_pods(unhurried(clones(number(n))), n, |pod| pod.phase(Phase::Failed))
+    }),
+    ("all go", |n| {
+        clone_pods(unhurried(clones(number(n))), n, PodFixture::terminating)
+    }),
+    ("all hand over", |n| {
+        let replaced = |pod: PodFixture| pod.terminating().annotated(names::REPLACED_BY_UPDATE, "true");
+        clone_pods(unhurried(clones(number(n))), n, replaced).annotation(names::KEEP_CLAIMS_ON_RECREATE, "true")
+    }),
+    ("all are taken", |n| {
+        clone_pods(unhurried(clones(number(n))), n, PodFixture::orphan).annotation(names::ADOPT_ORPHANS, "true")
+    }),
+    ("all are let go", |n| {
+        clone_pods(unhurried(clones(number(n))), n, |pod| pod.label("app", "other"))
+    }),
+];
+
+fn old_clones(count: usize) -> Cluster {
+    clone_pods(unhurried(clones(number(count))), count, as_they_are)
+}
+
+type Start = fn(i32) -> Cluster;
+const KINDS: [(&str, Start); 3] = [
+    ("advanced", advanced),
+    ("native", native),
+    ("ordered", |replicas| native(replicas).ordered()),
+];
+
+type Started = fn(Start, usize) -> Cluster;
+
+const ORDINALS: [(&str, Started); 11] = [
+    ("nothing is there", |start, n| unhurried(start(number(n)))),
+    ("nothing is there, half stay old", |start, n| {
+        unhurried(start(number(n))).rolling(json!({"partition": n / 2}))
+    }),
+    ("nothing is there, no partition", |start, n| {
+        unhurried(start(number(n))).spec("/updateStrategy", json!({"type": "RollingUpdate"}))
+    }),
+    ("all are made again", old_ordinals),
+    ("all go before new ones come", |start, n| {
+        let recreating = unhurried(start(number(n))).annotation("flotilla.rs/update-type", "Recreate");
+        ordinal_pods(recreating, 0..n / 2, as_they_are)
+    }),
+    ("all are changed in place", |start, n| {
+        old_ordinals(start, n).rolling(json!({"maxUnavailable": "100%", "podUpdatePolicy": "InPlaceIfPossible"}))
+    }),
+    ("scaled to nothing", |start, n| {
+        old_ordinals(start, n).spec("/replicas", json!(0))
+    }),
+    ("claims go with their pods", |start, n| {
+        let policy = json!({"whenScaled": "Delete", "whenDeleted": "Delete"});
+        old_ordinals(start, n).spec("/persistentVolumeClaimRetentionPolicy", policy)
+    }),
+    ("none is ready", |start, n| {
+        ordinal_pods(unhurried(start(number(n))), 0..n, |pod| pod.unready_since(NOW - 60))
+    }),
+    ("all have ended", |start, n| {
+        ordinal_pods(unhurried(start(number(n))), 0..n, |pod| pod.phase(Phase::Failed))
+    }),
+    ("all are taken", |start, n| {
+        ordinal_pods(unhurried(start(number(n))), 0..n, PodFixture::orphan)
+    }),
+];
+
+fn old_ordinals(start: Start, count: usize) -> Cluster {
+    ordinal_pods(unhurried(start(number(count))), 0..count, as_they_are)
+}
+
+/// Fails if a pass over the larger set is out of proportion to one over the smaller.
+fn is_in_proportion(what: &str, situation: impl Fn(usize) -> Cluster) {
+    let read = |count| {
+        let mut cluster = situation(count);
+        cluster.record = Some(cluster.record());
+        cluster
+    };
+    let [small, large] = SIZES.map(read);
+    // What is measured reads no clock.
+    #[allow(clippy::disallowed_methods)]
+    let look = |cluster: &Cluster| {
+        let begun = Instant::now();
+        black_box(cluster.pass());
+        begun.elapsed()
+    };
+    let mut fastest = [Duration::MAX; 2];
+    for _ in 0..LOOKS {
+        fastest = [fastest[0].min(look(&small)), fastest[1].min(look(&large))];
+        if fastest[1].as_secs_f64() <= MOST * fastest[0].as_secs_f64() {
+            return;
+        }
+    }
+    panic!("{what}: passes over {SIZES:?} pods take {fastest:?}");
+}
+
+#[test]
+fn a_pass_over_a_clone_set_costs_in_proportion_to_it() {
+    for (what, situation) in CLONES {
+        is_in_proportion(what, situation);
+    }
+}
+
+#[test]
+fn a_pass_over_a_stateful_set_costs_in_proportion_to_it() {
+    for (kind, start) in KINDS {
+        for (what, situation) in ORDINALS {
+            is_in_proportion(&format!("{kind}, {what}"), |count| situation(start, count));
+        }
+    }
+}
