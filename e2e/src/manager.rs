@@ -1,6 +1,7 @@
 //! The manager, or the agent of a node, as a process.
 
 use crate::clock;
+use flotilla_localcluster::workspace;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -24,33 +25,7 @@ pub fn binary() -> &'static Path {
 
 fn build() -> PathBuf {
     // The release binary is what users run; its figures are the ones that count.
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo
-        .args(["build", "--release", "--quiet", "-p", "flotilla"])
-        .current_dir(
-            Path::new(env!("CARGO_MANIFEST_DIR"))
-                .parent()
-                .expect("the crate lies in the workspace"),
-        );
-    // What cargo tells this test about its package is not for the build: some build scripts look at it, and would run again.
-    let told = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-    for (name, _) in std::env::vars().filter(|(name, _)| told(name)) {
-        cargo.env_remove(name);
-    }
-    assert!(
-        cargo.status().expect("cargo runs").success(),
-        "failed to build the manager"
-    );
-    target_directory().join("release/flotilla")
-}
-
-fn target_directory() -> PathBuf {
-    let own = std::env::current_exe().expect("this process has a file");
-    let is_target = |dir: &&Path| dir.join("CACHEDIR.TAG").exists() || dir.join(".rustc_info.json").exists();
-    own.ancestors()
-        .find(is_target)
-        .expect("tests run from cargo's target directory")
-        .to_owned()
+    workspace::build_flotilla(&["--release", "--quiet"]).unwrap_or_else(|e| panic!("{e}"))
 }
 
 impl Manager {

@@ -1,7 +1,7 @@
 //! Targets: functions that take any bytes and panic where a promise is broken.
 //!
 //! A target for something else is a module with a function `run`, a row in [`TARGETS`], a folder in `corpus`, and a file in
-//! `fuzz_targets`.
+//! `libfuzzer/fuzz_targets`.
 
 pub mod admission;
 pub mod annotations;

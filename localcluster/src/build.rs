@@ -181,7 +181,7 @@ pub fn build() -> Result<Binaries, Error> {
 }
 
 /// The same for what a real node needs beside them.
-pub(crate) fn build_node() -> Result<Binaries, Error> {
+pub fn build_node() -> Result<Binaries, Error> {
     build_set(&NODE)
 }
 

@@ -523,6 +523,17 @@ fn sweep(prefix: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Takes down the disposable clusters whose names begin with this and whose runs have ended without doing so.
+pub fn end_abandoned(prefix: &str) -> Result<(), Error> {
+    for name in names().into_iter().filter(|name| name.starts_with(prefix)) {
+        let run = name.rsplit_once('-').and_then(|(_, pid)| pid.parse::<u32>().ok());
+        if run.is_some_and(|pid| !is_alive(pid)) {
+            Cluster::open(&name)?.down()?;
+        }
+    }
+    Ok(())
+}
+
 fn directory(name: &str) -> PathBuf {
     cache_directory().join("clusters").join(name)
 }

@@ -15,9 +15,10 @@ mod node;
 mod pki;
 mod process;
 mod state;
+pub mod workspace;
 
-pub use build::{Binaries, build, helm};
-pub use cluster::{Builder, Cluster, names};
+pub use build::{Binaries, build, build_node, helm};
+pub use cluster::{Builder, Cluster, end_abandoned, names};
 pub use component::Component;
 pub use error::Error;
 pub use node::real_node_unavailable;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::Subcommand;
-use flotilla_localcluster::{Cluster, names};
+use flotilla_localcluster::{Cluster, build, build_node, helm, names};
 use std::process::ExitCode;
 
 /// Verbs about clusters.
@@ -29,6 +29,12 @@ pub(crate) enum Verb {
         #[arg(long)]
         stock_limits: bool,
     },
+    /// Build what clusters run, and start none.
+    Build {
+        /// Which part.
+        #[arg(value_enum, default_value_t)]
+        part: Part,
+    },
     /// End a cluster and remove everything it has written.
     Down {
         /// Which.
@@ -52,6 +58,18 @@ pub(crate) enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+}
+
+/// What is built apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Part {
+    /// The control plane and the simulated nodes.
+    #[default]
+    ControlPlane,
+    /// What a real node runs.
+    RealNode,
+    /// Helm, for tests of the chart.
+    Helm,
 }
 
 pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
@@ -83,6 +101,11 @@ pub(crate) fn run(verb: Verb) -> Result<ExitCode> {
             println!("  export KUBECONFIG={}", cluster.kubeconfig_path().display());
             println!("  cargo xtask cluster kubectl --name {name} get nodes");
         }
+        Verb::Build { part } => match part {
+            Part::ControlPlane => drop(build()?),
+            Part::RealNode => drop(build_node()?),
+            Part::Helm => drop(helm()?),
+        },
         Verb::Down { name } => {
             Cluster::open(&name)?.down()?;
             println!("cluster {name} is gone");

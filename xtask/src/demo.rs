@@ -1,8 +1,7 @@
 //! `cargo xtask demo`: Flotilla at work, from nothing to nothing, in about a minute.
 
-use crate::workspace;
-use anyhow::{Context, Result, bail, ensure};
-use flotilla_localcluster::{Cluster, build};
+use anyhow::{Context, Error, Result, bail, ensure};
+use flotilla_localcluster::{Cluster, build, workspace};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -15,7 +14,7 @@ const NAME: &str = "demo";
 /// Shows the whole story; the cluster is gone afterwards, also when something fails.
 pub(crate) fn run() -> Result<ExitCode> {
     heading("building flotilla and, once, the control plane");
-    let flotilla = workspace::build_flotilla(&[])?;
+    let flotilla = workspace::build_flotilla(&[]).map_err(Error::msg)?;
     build()?;
     // The clock of a tool that tells how long something took.
     #[allow(clippy::disallowed_methods)]

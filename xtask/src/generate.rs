@@ -1,10 +1,9 @@
 //! `cargo xtask generate`: files of the repository that are made, not written.
 
-use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use flate2::{Compression, write::GzEncoder};
-use flotilla_localcluster::Cluster;
+use flotilla_localcluster::{Cluster, workspace};
 use serde_json::{Map, Value, json};
 use std::io::Write;
 use std::process::ExitCode;

@@ -5,7 +5,6 @@ mod demo;
 mod generate;
 mod sim;
 mod test;
-mod workspace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

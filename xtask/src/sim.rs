@@ -1,10 +1,13 @@
 //! `cargo xtask sim`: builds the simulator of faults as fast code, and runs it.
 
-use crate::workspace::cargo;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
+use flotilla_localcluster::workspace::cargo;
 use std::ffi::OsStr;
 use std::process::Command;
 use std::process::ExitCode;
+
+/// What is built, and how.
+const PACKAGE: [&str; 5] = ["--profile", "sim", "--locked", "-p", "flotilla-faultsim"];
 
 /// What the simulator is told.
 #[derive(Clone, Debug, clap::Args)]
@@ -23,25 +26,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     })
 }
 
-/// Runs it, and fails if it finds something.
-pub(crate) fn hold(options: &[&str]) -> Result<()> {
-    let status = command(options).status().context("failed to run cargo")?;
-    ensure!(status.success(), "the simulator of faults found something; see above");
-    Ok(())
+/// Cargo, which builds the simulator if it is not built, and runs it with these options.
+pub(crate) fn command(options: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = cargo();
+    command.args(["run", "--quiet"]).args(PACKAGE).arg("--").args(options);
+    command
 }
 
-fn command(options: &[impl AsRef<OsStr>]) -> Command {
+/// Cargo, which builds the simulator.
+pub(crate) fn build_command() -> Command {
     let mut command = cargo();
-    command.args([
-        "run",
-        "--quiet",
-        "--profile",
-        "sim",
-        "--locked",
-        "-p",
-        "flotilla-faultsim",
-        "--",
-    ]);
-    command.args(options);
+    command.arg("build").args(PACKAGE);
     command
 }

@@ -1,10 +1,18 @@
-//! `cargo xtask test`: everything that CI runs, in the order in which it fails fastest.
+//! `cargo xtask test`: everything that CI runs. What fails fastest comes first; what mostly waits runs beside what is compiled.
+
+mod executables;
+mod programs;
+mod schedule;
 
 use crate::sim;
-use crate::workspace::{build_flotilla, cargo};
-use anyhow::{Context, Result, ensure};
-use flotilla_localcluster::build;
-use std::process::ExitCode;
+use anyhow::{Context, Result, bail, ensure};
+use executables::{Executable, list_command, listed};
+use flotilla_localcluster::{end_abandoned, real_node_unavailable, workspace};
+use programs::{Console, Programs};
+use schedule::{Load, Ran, Step, clock};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// What to run.
@@ -15,131 +23,311 @@ pub(crate) struct Args {
     without_cluster: bool,
 }
 
-/// A step: its name, and the arguments of cargo.
-type Step = (&'static str, &'static [&'static str]);
+/// Steps that others rest on.
+const FORMAT: &str = "format";
+const LINTS: &str = "lints";
+const TESTS: &str = "build of all tests";
+const BINARY: &str = "release build";
+const CONTROL_PLANE: &str = "control plane build";
+const NODE: &str = "real node build";
+const HELM: &str = "Helm build";
+const SIMULATOR: &str = "build of the simulator of faults";
+const FAULTS: &str = "two minutes of faults from fresh seeds";
 
-const STATIC: &[Step] = &[
-    ("format", &["fmt", "--all", "--check"]),
+/// Suites against a real control plane: what each is about, and its name in `e2e/tests`; then what it does to the machine, and what it
+/// needs beside the control plane. Long ones first.
+const SUITES: &[(&str, &str, Load, &[&str])] = &[
     (
-        "lints",
-        &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--locked",
-            "--",
-            "-D",
-            "warnings",
-        ],
+        "installing, rights, migrating, and the chart",
+        "install",
+        Load::Waiting,
+        &[HELM],
+    ),
+    ("faults on a real control plane", "faults", Load::Waiting, &[]),
+    ("CloneSets on a real control plane", "cloneset", Load::Busy, &[]),
+    ("behaviour on a real control plane", "behaviour", Load::Busy, &[]),
+    ("pods on a real node", "real_node", Load::Waiting, &[NODE]),
+    (
+        "admission and conversion on a real control plane",
+        "webhook",
+        Load::Waiting,
+        &[],
+    ),
+    ("sets that a Go manager left half done", "handover", Load::Waiting, &[]),
+    (
+        "plans, and what then happens on a real control plane",
+        "plan",
+        Load::Busy,
+        &[],
     ),
     (
-        "unit, table and property tests, tidiness",
-        &[
-            "test",
-            "--workspace",
-            "--locked",
-            "--exclude",
-            "flotilla-e2e",
-            "--exclude",
-            "flotilla-localcluster",
-        ],
+        "kubectl against the playground and a real control plane",
+        "playground",
+        Load::Busy,
+        &[],
     ),
     (
-        "arbitrary input for admission, conversion, protobuf and annotations",
-        &["test", "--manifest-path", "fuzz/Cargo.toml", "--locked"],
+        "the simulated API server answers as the real one does",
+        "apiserver",
+        Load::Waiting,
+        &[],
     ),
-    ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
+    ("the playground as a process", "process", Load::Waiting, &[]),
+    ("memory and time of the playground", "room", Load::Busy, &[]),
 ];
 
-/// Suites against a real control plane: what each is about, and its name in `e2e/tests`.
-const SUITES: &[(&str, &str)] = &[
-    ("behaviour on a real control plane", "behaviour"),
-    ("CloneSets on a real control plane", "cloneset"),
-    ("the simulated API server answers as the real one does", "apiserver"),
-    ("kubectl against the playground and a real control plane", "playground"),
-    ("the playground as a process", "process"),
-    ("memory and time of the playground", "room"),
-    ("plans, and what then happens on a real control plane", "plan"),
-    ("admission and conversion on a real control plane", "webhook"),
-    ("installing, rights, migrating, and the chart", "install"),
-    ("sets that a Go manager left half done", "handover"),
-    ("faults on a real control plane", "faults"),
-    ("pods on a real node", "real_node"),
-];
+/// What the names of clusters begin with that tests start.
+const CLUSTERS: [&str; 2] = ["e2e-", "it-"];
 
 /// How large the binary may be, in bytes.
 const BINARY_SIZE_MAX: u64 = 20_000_000;
 
+/// What some steps make and others use.
+#[derive(Default)]
+struct Made {
+    tests: OnceLock<Vec<Executable>>,
+    binary: OnceLock<PathBuf>,
+}
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let mut times = Vec::new();
-    for (name, arguments) in STATIC {
-        times.push((*name, timed(name, || cargo_step(arguments))?));
-    }
-    let name = "two minutes of faults from fresh seeds";
-    times.push((name, timed(name, || sim::hold(&["--minutes", "2"]))?));
-    let name = "a minute of faults for CloneSets";
-    times.push((name, timed(name, || sim::hold(&["--minutes", "1", "--kind", "clone"]))?));
+    let programs = Arc::new(Programs::default());
+    let interrupted = programs.clone();
+    ctrlc::set_handler(move || interrupted.end()).context("failed to listen for Ctrl-C")?;
+    let made = Made::default();
+    let mut steps = without_cluster(&made);
     if !args.without_cluster {
-        let name = "release build";
-        times.push((name, timed(name, build_release)?));
-        let name = "control plane build";
-        times.push((name, timed(name, || Ok(build().map(drop)?))?));
-        let name = "the control plane itself";
-        let arguments = ["test", "-p", "flotilla-localcluster", "--locked"];
-        times.push((name, timed(name, || cargo_step(&arguments))?));
-        for (name, suite) in SUITES {
-            let arguments = [
-                "test",
-                "-p",
-                "flotilla-e2e",
-                "--locked",
-                "--test",
-                suite,
-                "--",
-                "--nocapture",
-            ];
-            times.push((*name, timed(name, || cargo_step(&arguments))?));
-        }
+        steps.extend(with_cluster(&made));
     }
-    println!("\nall passed");
-    let total: f32 = times.iter().map(|(_, seconds)| seconds).sum();
-    for (name, seconds) in times {
-        println!("{seconds:>7.0} s  {name}");
+    let folder = workspace::root().join("target/xtask-test");
+    println!(
+        "what a step writes is shown when it has ended; until then it is in {}",
+        folder.display()
+    );
+    let begun = now();
+    let result = schedule::run(steps, &programs, &folder, &mut std::io::stdout());
+    if programs.is_over() {
+        // Suites that were ended have left theirs.
+        CLUSTERS.iter().try_for_each(|prefix| end_abandoned(prefix))?;
     }
-    println!("{total:>7.0} s  together");
+    let mut ran = result?;
+    ran.sort_by_key(|ran| ran.begun);
+    println!("\nall passed\n  begun    took");
+    for Ran { name, begun, took } in ran {
+        println!("{} {}  {name}", clock(begun), clock(took));
+    }
+    println!("       {}  from begin to end", clock(begun.elapsed()));
     Ok(ExitCode::SUCCESS)
 }
 
+/// This moment.
+// A tool may tell how long something took; it decides nothing by it.
+#[allow(clippy::disallowed_methods)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Steps that need no control plane.
+fn without_cluster(made: &Made) -> Vec<Step<'_>> {
+    vec![
+        step(FORMAT, Load::Busy, &[], |console| {
+            console.run(cargo(&["fmt", "--all", "--check"]))
+        }),
+        step(LINTS, Load::Busy, &[FORMAT], |console| {
+            let arguments = [
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-D",
+                "warnings",
+            ];
+            console.run(cargo(&arguments))
+        }),
+        // All at once, so that all are built from the same libraries.
+        step(TESTS, Load::Busy, &[LINTS], move |console| {
+            let tests = listed(&console.read(list_command())?)?;
+            check_suites(&tests)?;
+            console.say(&format!("{} test executables", tests.len()))?;
+            made.tests.get_or_init(|| tests);
+            Ok(())
+        }),
+        step(
+            "unit, table and property tests, tidiness",
+            Load::Busy,
+            &[TESTS],
+            move |console| {
+                let others = ["flotilla-e2e", "flotilla-localcluster", "flotilla-fuzz"];
+                run_tests(console, made, |test| !others.contains(&test.package.as_str()))
+            },
+        ),
+        step(
+            "arbitrary input for admission, conversion, protobuf and annotations",
+            Load::Busy,
+            &[TESTS],
+            move |console| run_tests(console, made, |test| test.package == "flotilla-fuzz"),
+        ),
+        step("documentation", Load::Busy, &[TESTS], |console| {
+            let mut command = cargo(&["doc", "--workspace", "--no-deps", "--locked"]);
+            // Links that lead nowhere are defects of the documentation.
+            command.env("RUSTDOCFLAGS", "-D warnings");
+            console.run(command)
+        }),
+        step(SIMULATOR, Load::Busy, &[LINTS], |console| {
+            console.run(sim::build_command())
+        }),
+        step(FAULTS, Load::Busy, &[SIMULATOR], |console| {
+            console.run(sim::command(&["--minutes", "2"]))
+        }),
+        step("a minute of faults for CloneSets", Load::Busy, &[FAULTS], |console| {
+            console.run(sim::command(&["--minutes", "1", "--kind", "clone"]))
+        }),
+    ]
+}
+
+/// Steps that build and use a control plane.
+fn with_cluster(made: &Made) -> Vec<Step<'_>> {
+    let mut steps = vec![
+        step(CONTROL_PLANE, Load::Busy, &[FORMAT], |console| {
+            build_part(console, "control-plane")
+        }),
+        step(BINARY, Load::Busy, &[LINTS], move |console| {
+            let binary = build_release(console)?;
+            made.binary.get_or_init(|| binary);
+            Ok(())
+        }),
+        step(
+            NODE,
+            Load::Busy,
+            &[CONTROL_PLANE],
+            |console| match real_node_unavailable() {
+                Some(reason) => console.say(&format!("left out: {reason}")),
+                None => build_part(console, "real-node"),
+            },
+        ),
+        step(HELM, Load::Busy, &[CONTROL_PLANE], |console| {
+            build_part(console, "helm")
+        }),
+        step(
+            "the control plane itself",
+            Load::Waiting,
+            &[TESTS, NODE],
+            move |console| run_tests(console, made, |test| test.package == "flotilla-localcluster"),
+        ),
+    ];
+    steps.extend(SUITES.iter().map(|(name, suite, load, needs)| {
+        let mut after = vec![TESTS, BINARY, CONTROL_PLANE];
+        after.extend(*needs);
+        step(name, *load, &after, move |console| {
+            run_tests(console, made, |test| {
+                test.package == "flotilla-e2e" && test.target == *suite
+            })
+        })
+    }));
+    steps
+}
+
+fn step<'a>(
+    name: &'static str,
+    load: Load,
+    after: &[&'static str],
+    work: impl FnOnce(&mut Console) -> Result<()> + Send + 'a,
+) -> Step<'a> {
+    Step {
+        name,
+        load,
+        after: after.to_vec(),
+        work: Box::new(work),
+    }
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = workspace::cargo();
+    command.args(arguments);
+    command
+}
+
+/// Runs the test executables that are wanted, one after the other.
+fn run_tests(console: &mut Console, made: &Made, is_wanted: impl Fn(&Executable) -> bool) -> Result<()> {
+    let all = made.tests.get().context("the tests are not built")?;
+    let mut wanted = all.iter().filter(|test| is_wanted(test)).peekable();
+    ensure!(wanted.peek().is_some(), "there is no such test");
+    for test in wanted {
+        console.say(&format!("\n-- {} {}", test.package, test.target))?;
+        let mut command = test.command();
+        if let Some(binary) = made.binary.get() {
+            command.env("FLOTILLA_BINARY", binary);
+        }
+        // Suites print figures.
+        if test.package == "flotilla-e2e" {
+            command.arg("--nocapture");
+        }
+        console.run(command)?;
+    }
+    Ok(())
+}
+
+/// No suite is left out.
+fn check_suites(tests: &[Executable]) -> Result<()> {
+    let is_run = |name: &str| SUITES.iter().any(|(_, suite, ..)| *suite == name);
+    let suites = tests
+        .iter()
+        .filter(|test| test.package == "flotilla-e2e" && test.is_integration);
+    let idle: Vec<&str> = suites.map(|t| t.target.as_str()).filter(|name| !is_run(name)).collect();
+    ensure!(idle.is_empty(), "no step runs the suites {idle:?}");
+    Ok(())
+}
+
 /// Builds the binary that users run; it is to stay small.
-fn build_release() -> Result<()> {
-    let path = build_flotilla(&["--release", "--locked"])?;
+fn build_release(console: &mut Console) -> Result<PathBuf> {
+    let told = console.read(workspace::build_command(&["--release", "--locked"]))?;
+    let path = workspace::binary_in(&told).context("cargo did not say where it put flotilla")?;
     let metadata = path
         .metadata()
         .with_context(|| format!("failed to look at {}", path.display()))?;
-    println!("{}: {} kB", path.display(), metadata.len() / 1000);
-    ensure!(
-        metadata.len() <= BINARY_SIZE_MAX,
-        "the binary has {} bytes, more than the {BINARY_SIZE_MAX} that it may have",
-        metadata.len()
-    );
-    Ok(())
+    console.say(&format!("{}: {} kB", path.display(), metadata.len() / 1000))?;
+    if metadata.len() > BINARY_SIZE_MAX {
+        bail!(
+            "the binary has {} bytes, more than the {BINARY_SIZE_MAX} that it may have",
+            metadata.len()
+        );
+    }
+    Ok(path)
 }
 
-/// Does one step and returns how long it took, in seconds.
-// A tool may tell how long it took; it decides nothing by it.
-#[allow(clippy::disallowed_methods)]
-fn timed(name: &str, step: impl FnOnce() -> Result<()>) -> Result<f32> {
-    println!("\n== {name}");
-    let begun = Instant::now();
-    step().with_context(|| format!("step failed: {name}"))?;
-    Ok(begun.elapsed().as_secs_f32())
+/// Builds what clusters run. In a process of its own, which can be ended with what it has started.
+fn build_part(console: &mut Console, part: &str) -> Result<()> {
+    let mut command = Command::new(std::env::current_exe().context("failed to find our own executable")?);
+    command.args(["cluster", "build", part]);
+    console.run(command)
 }
 
-fn cargo_step(arguments: &[&str]) -> Result<()> {
-    let mut command = cargo();
-    // Links that lead nowhere are defects of the documentation.
-    command.args(arguments).env("RUSTDOCFLAGS", "-D warnings");
-    let status = command.status().context("failed to run cargo")?;
-    ensure!(status.success(), "`cargo {}` failed; see above", arguments.join(" "));
-    Ok(())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn steps_rest_on_steps_before_them() {
+        let made = Made::default();
+        let mut before = BTreeSet::new();
+        for step in without_cluster(&made).into_iter().chain(with_cluster(&made)) {
+            assert!(step.after.iter().all(|name| before.contains(name)), "{}", step.name);
+            assert!(before.insert(step.name), "{}", step.name);
+        }
+        assert!(before.len() > 20);
+    }
+
+    #[test]
+    fn a_suite_without_a_step_is_named() {
+        let suite = |target: &str| Executable {
+            package: "flotilla-e2e".to_owned(),
+            target: target.to_owned(),
+            is_integration: true,
+            ..Executable::default()
+        };
+        check_suites(&[suite("faults")]).unwrap();
+        let error = check_suites(&[suite("faults"), suite("new")]).unwrap_err();
+        assert_eq!(error.to_string(), "no step runs the suites [\"new\"]");
+    }
 }
