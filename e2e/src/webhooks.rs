@@ -65,6 +65,18 @@ impl Ports {
         (code.expect("a status"), answer)
     }
 
+    /// Waits until the manager says that it is ready: it knows the cluster, and could go on from another at once.
+    ///
+    /// # Panics
+    /// When it is not within the time of a scenario.
+    pub async fn ready(self) {
+        let begun = clock::now();
+        while self.http("/readyz").0 != 200 {
+            assert!(begun.elapsed() < SOON, "not ready within {SOON:?}");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+
     /// One number of the manager's metrics; 0 if it is not there.
     pub fn metric(self, line: &str) -> f64 {
         let (_, page) = self.http("/metrics");

@@ -152,7 +152,7 @@ async fn a_saved_playground_goes_on_with_the_same_pods() {
 #[tokio::test]
 async fn trouble_comes_when_it_was_asked_for() {
     let directory = directory("trouble");
-    let troubles = ["--fail", "node-1", "--at", "4s", "--fail", "pod/web-0", "--at", "5s"];
+    let troubles = ["--fail", "node-1", "--at", "12s", "--fail", "pod/web-0", "--at", "13s"];
     let playground = Playground::start(&directory, &[&["--nodes", "2"], &troubles[..]].concat());
     let api = Api::connect(playground.kubeconfig()).await;
     let mut wanted = set(2, "100ms");

@@ -297,7 +297,8 @@ async fn another_image_comes(s: Story, marker: Marker, at: Moment, image: &str) 
     let (api, ns) = (&s.api, s.ns.as_str());
     let mut set = hooked(marker, "inPlaceUpdate", 1, false);
     if at == Moment::Grace {
-        set["spec"]["updateStrategy"]["rollingUpdate"]["inPlaceUpdateStrategy"] = json!({"gracePeriodSeconds": 2});
+        // Long enough for the other image to come within it, also on a busy machine.
+        set["spec"]["updateStrategy"]["rollingUpdate"]["inPlaceUpdateStrategy"] = json!({"gracePeriodSeconds": 8});
     }
     let before = lives(&start(api, ns, &set).await);
     bring_to(&s, marker, at).await;

@@ -37,8 +37,12 @@ async fn tenths(api: &Api, image: &str) -> Vec<Duration> {
     ends
 }
 
-/// Prints what a pod took in each tenth, and holds the last to the first.
-fn judge(way: &str, ends: &[Duration]) {
+/// How often a rollout is measured at most. What else the machine does slows down one part of a rollout or another; a rollout that slackens
+/// by itself does so each time.
+const ROUNDS: usize = 3;
+
+/// Prints what a pod took in each tenth, and says whether the last was as quick as the first.
+fn is_steady(way: &str, ends: &[Duration]) -> bool {
     assert_eq!(ends.len(), 10, "{ends:?}");
     let begins = std::iter::once(&Duration::ZERO).chain(ends);
     let pods = f64::from(u32::try_from(TENTH).expect("a few"));
@@ -50,10 +54,7 @@ fn judge(way: &str, ends: &[Duration]) {
         "{way}: {:.1} s for {PODS} pods; ms a pod, tenth by tenth: {each:.1?}",
         ends[9].as_secs_f64()
     );
-    assert!(
-        each[9] <= each[0] * SLACK,
-        "{way}: the last tenth is slower: {each:.1?}"
-    );
+    each[9] <= each[0] * SLACK
 }
 
 pub(crate) async fn does_not_slacken(lab: &Lab) {
@@ -64,19 +65,23 @@ pub(crate) async fn does_not_slacken(lab: &Lab) {
     api.create(&sets(NS), &set).await;
     settled(&api, NS, LONG).await;
     let ways = [
-        ("surge of 5 %", json!({"maxSurge": "5%", "maxUnavailable": 0}), "app:v2"),
-        (
-            "5 % unavailable",
-            json!({"maxSurge": 0, "maxUnavailable": "5%"}),
-            "app:v3",
-        ),
+        ("surge of 5 %", json!({"maxSurge": "5%", "maxUnavailable": 0})),
+        ("5 % unavailable", json!({"maxSurge": 0, "maxUnavailable": "5%"})),
     ];
-    for (way, budget, image) in ways {
+    let mut images = (2..).map(|number| format!("app:v{number}"));
+    for (way, budget) in ways {
         let strategy = json!({"spec": {"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": budget}}});
         api.patch(&web(NS), &strategy).await;
-        judge(way, &tenths(&api, image).await);
-        let set = settled(&api, NS, LONG).await;
-        assert_eq!(set["status"]["currentRevision"], set["status"]["updateRevision"]);
+        let mut was_steady = false;
+        for image in images.by_ref().take(ROUNDS) {
+            was_steady = is_steady(way, &tenths(&api, &image).await);
+            let set = settled(&api, NS, LONG).await;
+            assert_eq!(set["status"]["currentRevision"], set["status"]["updateRevision"]);
+            if was_steady {
+                break;
+            }
+        }
+        assert!(was_steady, "{way}: the last tenth was slower each time");
     }
     api.delete(&web(NS), false).await;
     api.until(&pods(NS), LONG, "pods go with their set", Objects::is_empty)

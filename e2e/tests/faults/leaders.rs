@@ -2,6 +2,7 @@
 
 use flotilla_e2e::api::{Objects, text};
 use flotilla_e2e::sets::{SOON, pods, ready};
+use flotilla_e2e::webhooks::Ports;
 use flotilla_e2e::{Api, Kind, Manager, clock, suite};
 use flotilla_localcluster::Cluster;
 use serde_json::{Value, json};
@@ -27,15 +28,20 @@ pub(crate) async fn only_the_lease_holder_writes() {
         let kubeconfig = cluster
             .user_kubeconfig(name, &["system:masters"])
             .expect("a kubeconfig");
-        Manager::start(&kubeconfig, name, &["--observation-seconds=0", "--http-address=none"])
+        let ports = Ports::free();
+        let address = format!("--http-address=127.0.0.1:{}", ports.http);
+        let manager = Manager::start(&kubeconfig, name, &["--observation-seconds=0", &address]);
+        (manager, ports)
     };
 
-    let mut first = start("first");
+    let (mut first, _) = start("first");
     holder_is(&api, "first", SOON).await;
-    let mut second = start("second");
+    let (mut second, ports) = start("second");
     api.create(&Kind::Advanced.sets(NS), &Kind::Advanced.manifest("web", 3))
         .await;
     ready(&api, NS, 3).await;
+    // A standby that could go on.
+    ports.ready().await;
     assert_eq!(writers(&cluster), ["first"], "the standby has not written");
 
     let begun = clock::now();
@@ -46,11 +52,8 @@ pub(crate) async fn only_the_lease_holder_writes() {
     println!("takeover after SIGKILL: {:.1} s", begun.elapsed().as_secs_f32());
     assert!(begun.elapsed() < Duration::from_secs(20));
 
-    let mut third = start("third");
-    // The third must be watching before the second goes, as a standby is.
-    api.until(&pods(NS), SOON, "all ready", |p| flotilla_e2e::sets::all_ready(p, 3))
-        .await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let (mut third, ports) = start("third");
+    ports.ready().await;
     let begun = clock::now();
     second.signal("TERM");
     assert!(
@@ -62,7 +65,8 @@ pub(crate) async fn only_the_lease_holder_writes() {
     println!("takeover after SIGTERM: {:.1} s", begun.elapsed().as_secs_f32());
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 
-    let mut fourth = start("fourth");
+    let (mut fourth, ports) = start("fourth");
+    ports.ready().await;
     third.signal("STOP");
     delete_pod(&api, "web-2").await;
     holder_is(&api, "fourth", Duration::from_secs(25)).await;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     let mut trials = crate::scenarios!(
@@ -120,11 +121,16 @@ fn note(absences: &mut Absences, slices: &Objects) {
 async fn update_watched(api: &Api, ns: &str, image: &str) -> Absences {
     let mut absences = Absences::new();
     let endpoints = slices(ns, "web");
+    let (tell, looks) = oneshot::channel();
+    let mut tell = Some(tell);
     let watch = api.follow(&endpoints, |slices, _| {
+        // Somebody waits for that, once.
+        let _told = tell.take().map(|tell| tell.send(()));
         note(&mut absences, slices);
         false
     });
     let update = async {
+        looks.await.expect("the watch has begun");
         change(api, ns, "image", json!(image)).await;
         rolled_out(api, Kind::Advanced, ns, "web").await;
     };
@@ -224,13 +230,21 @@ async fn cpu_changes_out_of_service_where_that_restarts(api: &Api, ns: &str) {
     .await;
     let mut was_out_before_the_restart = false;
     let gate_watched = pods(ns);
+    let (tell, looks) = oneshot::channel();
+    let mut tell = Some(tell);
     let watch = api.follow(&gate_watched, |pods, _| {
+        // Somebody waits for that, once.
+        let _told = tell.take().map(|tell| tell.send(()));
         let Some(pod) = pods.get("web-0") else { return false };
         let is_first = incarnation(pod, "main") == incarnation(&before["web-0"], "main");
         was_out_before_the_restart |= is_first && condition(pod, GATE)["status"] == "False";
         incarnation(pod, "main").0 == 1
     });
-    tokio::join!(watch, change(api, ns, "resources/limits/cpu", json!("150m")));
+    let update = async {
+        looks.await.expect("the watch has begun");
+        change(api, ns, "resources/limits/cpu", json!("150m")).await;
+    };
+    tokio::join!(watch, update);
     assert!(was_out_before_the_restart, "the gate goes down first");
     rolled_out(api, Kind::Advanced, ns, "web").await;
     let after = ready(api, ns, 1).await;

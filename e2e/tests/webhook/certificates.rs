@@ -97,7 +97,7 @@ pub(crate) async fn two_managers_serve_and_one_writes(lab: &Lab) {
     let mut first = start(0, "first");
     webhooks::registered(&api, ports[0].webhooks).await;
     let _second = start(1, "second");
-    serves(&ports[1]).await;
+    ports[1].ready().await;
     let authority = text(&api.read(SECRET).await, "/data/ca.crt").to_owned();
     let [one, other] = ports.map(|ports| ports.metric("flotilla_webhook_certificate_ends_seconds"));
     assert!(
@@ -118,11 +118,6 @@ pub(crate) async fn two_managers_serve_and_one_writes(lab: &Lab) {
     assert_ne!(text(&found["flotilla-webhook-certificates"], "/data/ca.crt"), authority);
     // It counts what it made when it has the answer, which may be after the watch told us.
     comes_true("it has counted that", || made(ports[1]) >= 1.0).await;
-}
-
-/// Waits until a manager says that it is ready.
-async fn serves(ports: &Ports) {
-    comes_true("it is ready", || ports.http("/readyz").0 == 200).await;
 }
 
 /// Waits for what a manager's own pages say, which nobody can watch.
