@@ -2,7 +2,9 @@
 //!
 //! Objects may be stored in a version that ours does not have; a definition that loses a stored version is refused, and one that changes
 //! its storage version leaves objects behind in the old one. So versions that are there stay, and so does the version of storage. What is
-//! served goes on being served, and converted as it is: that is for the managers to change, who know when they can convert.
+//! served goes on being served, and converted as it is: that is for the managers to change, who know when they can convert. Until then no
+//! further version is served: without conversion the API server only rewrites `apiVersion`, and a CloneSet of v1alpha1 that is read as
+//! v1beta1 is not paused, has no partition, is recreated instead of updated in place, and does not use claims again.
 
 use serde_json::Value;
 
@@ -26,8 +28,21 @@ pub fn over(ours: &Value, live: &Value) -> Value {
         }
     }
     if let Some(storage) = storage {
-        for version in list {
+        for version in list.iter_mut() {
             version["storage"] = Value::Bool(name(version) == storage);
+        }
+    }
+    let is_converted = live
+        .pointer("/spec/conversion/strategy")
+        .is_some_and(|s| s == "Webhook");
+    if !is_converted {
+        let served: Vec<String> = versions(live)
+            .iter()
+            .filter(|v| v["served"] == true)
+            .map(name)
+            .collect();
+        for version in list.iter_mut().filter(|version| version["storage"] != true) {
+            version["served"] = Value::Bool(served.contains(&name(version)));
         }
     }
     merged
@@ -54,14 +69,15 @@ mod tests {
 
     #[test]
     fn versions_and_storage_that_are_there_stay() {
-        let ours = json!({"spec": {"versions": [{"name": "v1beta1", "storage": true, "new": true}]}});
+        let ours = json!({"spec": {"versions": [{"name": "v1beta1", "storage": true, "served": true, "new": true}]}});
         let live = json!({"spec": {"versions": [
-            {"name": "v1beta1", "storage": false}, {"name": "v1alpha1", "storage": true, "schema": 1},
+            {"name": "v1beta1", "storage": false, "served": true}, {"name": "v1alpha1", "storage": true, "schema": 1},
         ]}});
         assert_eq!(
             over(&ours, &live),
             json!({"spec": {"versions": [
-                {"name": "v1beta1", "storage": false, "new": true}, {"name": "v1alpha1", "storage": true, "schema": 1},
+                {"name": "v1beta1", "storage": false, "served": true, "new": true},
+                {"name": "v1alpha1", "storage": true, "schema": 1},
             ]}})
         );
         assert_eq!(kept(&ours, &live), ["v1alpha1"]);
@@ -79,7 +95,28 @@ mod tests {
         };
         let (ours, live) = (definition("None", false), definition("Webhook", true));
         assert_eq!(over(&ours, &live), live);
-        assert_eq!(over(&live, &ours), definition("None", true), "nothing is taken away");
+        assert_eq!(over(&live, &ours), ours, "nothing is served that nobody converts");
+    }
+
+    #[test]
+    fn a_version_that_nobody_converts_to_is_not_served_until_a_manager_does() {
+        // OpenKruise 1.9 stores CloneSets in v1alpha1 and knows no other version.
+        let live = json!({"spec": {"conversion": {"strategy": "None"}, "versions": [
+            {"name": "v1alpha1", "storage": true, "served": true},
+        ]}});
+        let ours = flotilla_api::crds()
+            .into_iter()
+            .find(|crd| crd["metadata"]["name"] == "clonesets.apps.kruise.io");
+        let merged = over(&ours.expect("our definition"), &live);
+        let flags = |name: &str| {
+            let version = versions(&merged)
+                .iter()
+                .find(|v| v["name"] == name)
+                .expect("it is there");
+            (version["served"].as_bool(), version["storage"].as_bool())
+        };
+        assert_eq!(flags("v1alpha1"), (Some(true), Some(true)));
+        assert_eq!(flags("v1beta1"), (Some(false), Some(false)));
     }
 
     #[test]
