@@ -55,7 +55,7 @@ impl<'v> Plan<'v> {
                 Some(pod) if self.hands_over(pod) => {}
                 Some(pod) => {
                     let owner = controller_ref(Resource::Pods, pod.name(), &pod.meta.uid);
-                    commands.push((scope, claim::set_owners(claim, &[owner])));
+                    commands.push((scope, claim::hand_to(claim, &self.view.set.meta.uid, &owner)));
                 }
                 // The replacement of a pod that was made anew takes it.
                 None if self.view.clones.switches.keep_claims_on_recreate => {}

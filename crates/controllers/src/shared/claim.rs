@@ -15,8 +15,8 @@ pub fn claim_name(template: &ClaimTemplate, pod: &str) -> String {
     format!("{}-{pod}", template.name)
 }
 
-/// Creates the claim of a template for a pod: the template, with the name, the set's namespace, and the selector's labels over its
-/// own (rule 1.4.1), and `more_labels` over these.
+/// Creates the claim of a template for a pod: the template with its annotations and finalizers, with the name, the set's namespace, and the
+/// selector's labels over its own (rule 1.4.1), and `more_labels` over these.
 pub fn create(
     template: &ClaimTemplate,
     key: ObjectKey,
@@ -31,8 +31,11 @@ pub fn create(
     let mut body = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {
         "name": key.name.as_str(), "namespace": &*key.namespace, "labels": labels,
     }});
-    if let Some(annotations) = template.body.pointer("/metadata/annotations").filter(|a| !a.is_null()) {
-        body["metadata"]["annotations"] = annotations.clone();
+    for field in ["annotations", "finalizers"] {
+        let found = template.body.pointer(&format!("/metadata/{field}"));
+        if let Some(value) = found.filter(|value| !value.is_null()) {
+            body["metadata"][field] = value.clone();
+        }
     }
     if let Some(spec) = template.body.get("spec") {
         body["spec"] = spec.clone();
@@ -170,6 +173,14 @@ fn same_object(a: &OwnerRef, b: &OwnerRef) -> bool {
 pub fn set_owners(claim: &ClaimRecord, owners: &[OwnerRef]) -> Command {
     let list: Vec<Value> = owners.iter().map(OwnerRef::to_json).collect();
     patch(claim, json!({"metadata": {"ownerReferences": list}}), Report::Update)
+}
+
+/// Gives a claim of `from` to another controller, as the claim was seen. References to other owners stay: they are not ours to remove.
+pub fn hand_to(claim: &ClaimRecord, from: &Uid, to: &OwnerRef) -> Command {
+    let stays = |owner: &&OwnerRef| owner.uid != *from && owner.uid != to.uid;
+    let others = claim.meta.owners().iter().filter(stays).cloned();
+    let owners: Vec<OwnerRef> = others.chain([to.clone()]).collect();
+    set_owners(claim, &owners)
 }
 
 /// Takes a claim that is there for a new pod. Who deletes claims, or gives them to pods that go, does so as they were seen: what of that is
@@ -371,6 +382,47 @@ mod tests {
                 "{what}"
             );
         }
+    }
+
+    #[test]
+    fn rule_1_4_1_a_claim_has_what_its_template_says_of_its_metadata() {
+        let body = json!({
+            "metadata": {"name": "data", "annotations": {"a": "b"}, "labels": {"app": "mine", "l": "m"}, "finalizers": ["example.com/keep"]},
+            "spec": {},
+        });
+        let template = ClaimTemplate::from_json(&body).expect("it has a name");
+        let selector = Selector::from_json(&json!({"matchLabels": {"app": "web"}})).expect("a selector");
+        let key = ObjectKey::new("ns", "data-web-0");
+        let Command::Create { body, .. } = create(&template, key, &selector, &[("id", "x")], None) else {
+            panic!("it creates");
+        };
+        assert_eq!(
+            body.render()["metadata"],
+            json!({
+                "name": "data-web-0", "namespace": "ns", "annotations": {"a": "b"}, "finalizers": ["example.com/keep"],
+                "labels": {"app": "web", "l": "m", "id": "x"},
+            })
+        );
+    }
+
+    #[test]
+    fn rule_1_4_4_other_owners_stay_when_a_claim_is_handed_over() {
+        let note = owner("v1", "Note", "n", "n-uid");
+        let has = claim("data-web-0").owners(vec![note.clone(), set_ref()]).build();
+        let Command::Patch {
+            body, resource_version, ..
+        } = hand_to(&has, &Uid::new("set-uid"), &pod_ref("pod-uid"))
+        else {
+            panic!("it patches");
+        };
+        assert_eq!(
+            body["metadata"]["ownerReferences"],
+            json!([note.to_json(), pod_ref("pod-uid").to_json()])
+        );
+        assert!(
+            resource_version.is_some(),
+            "a list is replaced as it was seen, or not at all"
+        );
     }
 
     #[test]

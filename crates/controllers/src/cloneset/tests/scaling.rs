@@ -262,6 +262,28 @@ fn rule_15_4_without_reuse_claims_go_with_their_pods() {
     );
 }
 
+/// References of others on a claim are not ours to remove.
+#[test]
+fn rule_15_4_other_owners_of_a_claim_stay_when_it_goes_with_its_pod() {
+    let note = owner("v1", "Note", "n", "n-uid");
+    let of_set = OwnerRef {
+        uid: set_uid("web"),
+        controller: true,
+        ..owner("apps.kruise.io/v1beta1", "CloneSet", "web", "")
+    };
+    let shared = claim("data-web-b0000").of_clone("b0000");
+    let cluster = clones(0)
+        .claim_templates(&["data"])
+        .pod(one(&name(0), "n").terminating())
+        .claim(shared.owners(vec![note.clone(), of_set]));
+    let decision = cluster.decide();
+    let Some(Command::Patch { body, .. }) = decision.commands().next().map(|c| &c.command) else {
+        panic!("{decision:?}");
+    };
+    let owners = &body["metadata"]["ownerReferences"];
+    assert_eq!((&owners[0], &owners[1]["kind"]), (&note.to_json(), &json!("Pod")));
+}
+
 #[test]
 fn rule_1_4_3_a_pod_that_has_not_started_gets_the_claim_that_it_lacks() {
     let came_late = |phase| {
