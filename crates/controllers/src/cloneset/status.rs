@@ -150,7 +150,7 @@ fn failed(plan: &Plan<'_>, kind: &'static str, is_of: impl Fn(Report) -> bool) -
         .or_else(|| conditions::recovered(moment, kind, "Recovered"))
 }
 
-/// Condition Progressing (rules 21.3 and 21.4), and when to look again.
+/// Condition Progressing (rules 21.3 and 21.4), and when to look again. Programs compare its messages (ruling 32).
 fn progressing(plan: &Plan<'_>, counts: Counts, is_complete: bool) -> (Option<Wanted>, Option<Duration>) {
     let view = plan.view;
     let Some(deadline) = view.clones.progress_deadline else {
@@ -166,25 +166,20 @@ fn progressing(plan: &Plan<'_>, counts: Counts, is_complete: bool) -> (Option<Wa
     let expected = plan.asked.replicas - plan.asked.partition;
     if is_complete {
         return (
-            Some(say(
-                "True",
-                "CloneSetAvailable",
-                "all pods are updated and available",
-                false,
-            )),
+            Some(say("True", "CloneSetAvailable", "CloneSet is available", false)),
             None,
         );
     }
     if view.set.spec.is_paused() {
-        return (Some(say("True", "CloneSetPaused", "the update is paused", false)), None);
+        return (Some(say("True", "CloneSetPaused", "CloneSet is paused", false)), None);
     }
     if expected < plan.asked.replicas && expected <= counts.updated_available {
-        let text = "as many pods as the partition allows for are updated and available";
+        let text = "CloneSet has been paused due to partition ready";
         return (Some(say("True", "ProgressPartitionAvailable", text, false)), None);
     }
     let Some(since) = last_progress(view).filter(|_| !has_progressed(plan, counts)) else {
         return (
-            Some(say("True", "CloneSetUpdated", "pods are being updated", true)),
+            Some(say("True", "CloneSetUpdated", "CloneSet is progressing", true)),
             Some(deadline + AFTER_DEADLINE),
         );
     };
@@ -192,12 +187,15 @@ fn progressing(plan: &Plan<'_>, counts: Counts, is_complete: bool) -> (Option<Wa
     let stored = conditions::stored(view.moment(), PROGRESSING);
     let is_told = stored.and_then(|c| c.get("status")).and_then(Value::as_str) == Some("False");
     if lasted > deadline || is_told {
-        let text = format!("no progress for {} s", deadline.as_secs());
+        let text = format!(
+            "CloneSet revision {} has timed out progressing",
+            plan.pass.update.name()
+        );
         return (Some(say("False", "ProgressDeadlineExceeded", &text, false)), None);
     }
     let wake = deadline.saturating_sub(lasted) + AFTER_DEADLINE;
     (
-        Some(say("True", "CloneSetUpdated", "pods are being updated", false)),
+        Some(say("True", "CloneSetUpdated", "CloneSet is progressing", false)),
         Some(wake),
     )
 }

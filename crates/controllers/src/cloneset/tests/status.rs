@@ -113,6 +113,34 @@ fn status_counts(cluster: &Cluster) -> Vec<(String, Value)> {
         .collect()
 }
 
+/// Ruling 32: programs compare these.
+#[test]
+fn rule_21_3_messages_of_progressing() {
+    let told = |cluster: &Cluster| {
+        let found = condition(&status(cluster), "Progressing").expect("it is written");
+        found["message"].as_str().map(str::to_owned)
+    };
+    let available = rollout("CloneSetUpdated", NOW - 30, "4n");
+    let paused =
+        rollout("CloneSetUpdated", NOW - 30, "3o 1nx").spec("/updateStrategy/rollingUpdate/paused", json!(true));
+    let kept = rollout("CloneSetUpdated", NOW - 30, "3o 1n").spec("/updateStrategy/rollingUpdate/partition", json!(3));
+    let late = rollout("CloneSetUpdated", NOW - 61, "3o 1nx");
+    let begins = rollout("CloneSetAvailable", NOW - 5000, "3o 1nx");
+    let timed_out = format!(
+        "CloneSet revision {} has timed out progressing",
+        status(&late)["updateRevision"].as_str().expect("a revision")
+    );
+    for (cluster, expected) in [
+        (available, "CloneSet is available"),
+        (paused, "CloneSet is paused"),
+        (kept, "CloneSet has been paused due to partition ready"),
+        (late, timed_out.as_str()),
+        (begins, "CloneSet is progressing"),
+    ] {
+        assert_eq!(told(&cluster).as_deref(), Some(expected));
+    }
+}
+
 #[test]
 fn rules_21_3_and_21_4_progressing() {
     let said = |cluster: &Cluster| {
