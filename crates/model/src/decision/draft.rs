@@ -48,7 +48,10 @@ impl PodDraft {
         if let Some(spec) = spec.as_object_mut() {
             if let Some((hostname, subdomain)) = &self.host {
                 spec.insert("hostname".to_owned(), json!(hostname));
-                if !subdomain.is_empty() {
+                // As native sets do: a subdomain of the template is never the governing service.
+                if subdomain.is_empty() {
+                    spec.remove("subdomain");
+                } else {
                     spec.insert("subdomain".to_owned(), json!(&**subdomain));
                 }
             }
@@ -149,9 +152,8 @@ mod tests {
     use super::*;
     use crate::meta::Uid;
 
-    #[test]
-    fn rule_1_4_1_claim_volumes_come_first_and_replace_their_namesakes() {
-        let draft = PodDraft {
+    fn draft() -> PodDraft {
+        PodDraft {
             key: ObjectKey::new("ns", "web-1"),
             generate_name: "web-".into(),
             template: Arc::new(json!({
@@ -171,8 +173,12 @@ mod tests {
             }),
             host: Some(("web-1".to_owned(), "svc".into())),
             claims: vec![("data".into(), "data-web-1".to_owned())],
-        };
-        let pod = draft.render();
+        }
+    }
+
+    #[test]
+    fn rule_1_4_1_claim_volumes_come_first_and_replace_their_namesakes() {
+        let pod = draft().render();
         assert_eq!(
             pod["spec"],
             json!({
@@ -188,5 +194,22 @@ mod tests {
         );
         assert_eq!(pod["metadata"]["annotations"], json!({"a": "b", "mine": "too"}));
         assert_eq!(pod["metadata"]["ownerReferences"][0]["controller"], json!(true));
+    }
+
+    /// Rule 1.3: the identity is the set's, also where it names no service.
+    #[test]
+    fn rule_1_3_a_subdomain_of_the_template_does_not_survive() {
+        let mut draft = draft();
+        let template = Arc::make_mut(&mut draft.template);
+        template["spec"]["subdomain"] = json!("of-the-template");
+        assert_eq!(draft.render()["spec"]["subdomain"], "svc");
+        draft.host = Some(("web-1".to_owned(), "".into()));
+        assert_eq!(draft.render()["spec"].get("subdomain"), None);
+        draft.host = None;
+        assert_eq!(
+            draft.render()["spec"]["subdomain"],
+            "of-the-template",
+            "a CloneSet has none of its own"
+        );
     }
 }
