@@ -50,6 +50,9 @@ pub(crate) fn workload(request: &Request<'_>, kind: Kind, memory: &dyn Memory) -
         }
     } else {
         statefulset::check_name(request, &new, kind, &mut problems);
+        if kind == Kind::CloneSet {
+            cloneset::check_creation(request, &new, &mut problems, &mut warnings);
+        }
     }
     match kind {
         Kind::StatefulSet => statefulset::warn(request, &new, &mut warnings),

@@ -99,10 +99,6 @@ fn shared() -> Vec<Case> {
             &["scaleStrategy.maxUnavailable"],
         ),
         (
-            vec![("scaleStrategy/podsToDelete", json!(["web-aaaaa", "web-bbbbb"]))],
-            &[],
-        ),
-        (
             vec![("lifecycle/preDelete", json!({"labelsHandler": {"hold": "yes"}}))],
             &[],
         ),
@@ -214,6 +210,11 @@ pub(crate) fn hub() -> Vec<Case> {
             &[],
         ),
         (vec![("scaleStrategy/enablePVCReuse", json!(true))], &[]),
+        // Warned of as well, for a set that is only being created.
+        (
+            vec![("scaleStrategy/podsToDelete", json!(["web-aaaaa", "web-bbbbb"]))],
+            &[],
+        ),
     ]);
     all
 }
@@ -244,6 +245,21 @@ pub(crate) fn alpha() -> Vec<Case> {
         (
             vec![("progressDeadlineSeconds", json!(5)), ("minReadySeconds", json!(5))],
             &["progressDeadlineSeconds", "minReadySeconds"],
+        ),
+        // As `never` is written (ruling 36).
+        (
+            vec![
+                ("progressDeadlineSeconds", json!(2_147_483_647)),
+                ("minReadySeconds", json!(2_147_483_647)),
+            ],
+            &[],
+        ),
+        (
+            vec![
+                ("progressDeadlineSeconds", json!(600)),
+                ("minReadySeconds", json!(2_147_483_647)),
+            ],
+            &[],
         ),
         (vec![("scaleStrategy/disablePVCReuse", json!(true))], &[]),
     ]);

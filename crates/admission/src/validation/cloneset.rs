@@ -116,8 +116,13 @@ fn pods_to_delete(set: &Value, problems: &mut Problems) {
 fn late_deadline(set: &Value) -> Option<(&'static str, &Value)> {
     let value = at(set, &["spec", "progressDeadlineSeconds"])?;
     let seconds = |field| at(set, &["spec", field]).and_then(Value::as_i64);
-    let is_late = seconds("progressDeadlineSeconds")? <= seconds("minReadySeconds").unwrap_or(0);
-    is_late.then_some(("spec.progressDeadlineSeconds", value))
+    let (deadline, ready) = (
+        seconds("progressDeadlineSeconds")?,
+        seconds("minReadySeconds").unwrap_or(0),
+    );
+    // The largest number says that there is no deadline, or that no pod is ever available (ruling 36).
+    let is_never = [deadline, ready].contains(&i64::from(i32::MAX));
+    (!is_never && deadline <= ready).then_some(("spec.progressDeadlineSeconds", value))
 }
 
 /// Everything may change but the selector; with InPlaceOnly, the template only in what can change in running pods.
@@ -137,6 +142,21 @@ pub(super) fn check_change(
     let mut found = Problems::default();
     in_place::check(request, old, new, &Nothing, &mut found);
     new_names(request, old, new, memory, &mut found, warnings);
+    of_version(request, found, problems, warnings);
+}
+
+/// A set that is only being created manages no pod, so that each name is new, and none of a pod of it (rule 6).
+pub(super) fn check_creation(request: &Request<'_>, new: &Value, problems: &mut Problems, warnings: &mut Vec<String>) {
+    let mut found = Problems::default();
+    for (index, name) in list(new, &POD_NAMES).iter().enumerate() {
+        let path = format!("spec.scaleStrategy.podsToDelete[{index}]");
+        found.unfit(path, name, messages::POD_TO_DELETE_FOREIGN);
+    }
+    of_version(request, found, problems, warnings);
+}
+
+/// What only one version's webhook refused upstream is a warning in the other.
+fn of_version(request: &Request<'_>, found: Problems, problems: &mut Problems, warnings: &mut Vec<String>) {
     if request.version == v1alpha1::VERSION {
         problems.append(found);
     } else {

@@ -558,6 +558,16 @@ fn rule_6_names_of_pods_to_delete() {
             Some(rule) => assert!(told.as_ref().is_err_and(|text| text.contains(rule)), "{told:?}"),
         }
     }
+    // A set that is only being created has no pods yet.
+    let first = naming(&["web-ours"]);
+    let told = verdict_of(&first, None, &world).expect("v1beta1 accepts it");
+    assert!(told[0].contains(messages::POD_TO_DELETE_FOREIGN), "{told:?}");
+    let told = verdict_of(&with(first, &[("/apiVersion", json!(ALPHA))]), None, &world);
+    assert!(
+        told.as_ref()
+            .is_err_and(|text| text.contains(messages::POD_TO_DELETE_FOREIGN)),
+        "{told:?}"
+    );
     // What nobody knows is accepted, and said.
     let new = with(naming(&["young"]), &[("/apiVersion", json!(ALPHA))]);
     let old = with(old, &[("/apiVersion", json!(ALPHA))]);

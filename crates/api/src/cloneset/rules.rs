@@ -151,7 +151,8 @@ pub(crate) const ALPHA: &[Rule] = &[
     ),
     across(
         ".progressDeadlineSeconds",
-        "$.?progressDeadlineSeconds.orValue(2147483647) > $.?minReadySeconds.orValue(0)",
+        "$.?progressDeadlineSeconds.orValue(2147483647) == 2147483647 || $.?minReadySeconds.orValue(0) == 2147483647 \
+         || $.?progressDeadlineSeconds.orValue(2147483647) > $.?minReadySeconds.orValue(0)",
         messages::PROGRESS_DEADLINE,
     ),
 ];
