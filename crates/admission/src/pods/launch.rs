@@ -24,8 +24,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Puts the barriers first into each container's environment. One that is there already is replaced, as other containers may have
-    /// been injected before this one since.
+    /// Puts the barriers last into each container's environment, where others look for them. One that is there already is replaced, as
+    /// other containers may have been injected before this one since.
     pub(super) fn operations(&self, pod: &Value, operations: &mut Vec<Value>) {
         if let Some(name) = &self.name {
             operations.push(json!({"op": "add", "path": "/metadata/name", "value": name}));
@@ -36,14 +36,14 @@ impl Plan {
             let is_barrier = |entry: &&Value| text(entry, &["name"]) == names::LAUNCH_BARRIER_ENV;
             let entries = list(container, &["env"]);
             let found = entries.iter().filter(is_barrier).count();
-            if found == 1 && entries.first() == Some(barrier) {
+            if found == 1 && entries.last() == Some(barrier) {
                 continue;
             }
             operations.push(if found == 0 && !entries.is_empty() {
-                json!({"op": "add", "path": format!("{path}/0"), "value": barrier})
+                json!({"op": "add", "path": format!("{path}/-"), "value": barrier})
             } else {
                 let others = entries.iter().filter(|entry| !is_barrier(entry));
-                let env: Vec<&Value> = [barrier].into_iter().chain(others).collect();
+                let env: Vec<&Value> = others.chain([barrier]).collect();
                 json!({"op": "add", "path": path, "value": env})
             });
         }

@@ -69,8 +69,11 @@ fn keys(pod: &Value) -> Vec<Option<&str>> {
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     containers
         .map(|c| {
-            c.pointer("/env/0/valueFrom/configMapKeyRef/key")
-                .and_then(Value::as_str)
+            c["env"]
+                .as_array()?
+                .last()?
+                .pointer("/valueFrom/configMapKeyRef/key")?
+                .as_str()
         })
         .collect()
 }
@@ -113,12 +116,12 @@ fn section_3_priorities() {
 }
 
 #[test]
-fn section_3_the_barrier_comes_first_and_once() {
+fn section_3_the_barrier_stands_last_and_once() {
     let (after, _) = admitted(&pod(&[(ORDERED, json!("Ordered"))]));
     assert_eq!(after["spec"]["containers"][0]["env"], json!([barrier("web-0", "p_0")]));
     assert_eq!(
         after["spec"]["containers"][1]["env"],
-        json!([barrier("web-0", "p_-1"), {"name": "X", "value": "x"}])
+        json!([{"name": "X", "value": "x"}, barrier("web-0", "p_-1")])
     );
     assert_eq!(admitted(&after).0, after, "asked again, nothing changes");
     // Another webhook has put a container before those that have barriers.
@@ -130,6 +133,10 @@ fn section_3_the_barrier_comes_first_and_once() {
     let (again, _) = admitted(&injected);
     assert_eq!(keys(&again), [Some("p_0"), Some("p_-1"), Some("p_-2")]);
     assert_eq!(again["spec"]["containers"][2]["env"].as_array().unwrap().len(), 2);
+    // One that stands elsewhere, as others than us may have put it there, is moved.
+    let mut first = after.clone();
+    first["spec"]["containers"][1]["env"].as_array_mut().unwrap().reverse();
+    assert_eq!(admitted(&first).0, after);
     // 8.19: a barrier that makes no sense is replaced.
     let broken = pod(&[
         (ORDERED, json!("Ordered")),
