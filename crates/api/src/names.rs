@@ -82,6 +82,17 @@ pub const HUB_FIELDS: &str = "flotilla.rs/hub-fields";
 
 /// Opt-in on a set: `true` lets a pod on an unreachable node occupy its place without holding up others.
 pub const SKIP_UNREACHABLE: &str = "flotilla.rs/skip-unreachable";
+/// Switches that are accepted and do nothing yet, with what they are to do.
+pub const NOT_YET: [(&str, &str); 2] = [
+    (
+        SKIP_UNREACHABLE,
+        "pods on unreachable nodes hold up others as they do without it",
+    ),
+    (
+        NODE_FAILURE_POLICY,
+        "pods on failed nodes stay until somebody deletes them",
+    ),
+];
 /// Opt-in on a set: `true` pulls images ahead also of updates that make pods anew.
 pub const PRE_DOWNLOAD_RECREATE: &str = "flotilla.rs/pre-download-recreate";
 /// Opt-in on a set: the NodeFailurePolicy by which its pods are recovered from failed nodes.

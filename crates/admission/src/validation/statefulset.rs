@@ -208,6 +208,11 @@ pub(super) fn warn_of_any(set: &Value, warnings: &mut Vec<String>) {
             names::DELETE_PROTECTION_LABEL
         ));
     }
+    for (key, instead) in names::NOT_YET {
+        if crate::json::annotation(set, key).is_some() {
+            warnings.push(format!("metadata.annotations[{key}] does nothing yet: {instead}"));
+        }
+    }
     for container in template::without_image(set) {
         warnings.push(format!(
             "spec.template.spec: container {container:?} has no image; pods can only be created if a webhook for pods fills it in"

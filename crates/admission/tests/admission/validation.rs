@@ -289,6 +289,14 @@ fn what_is_probably_not_meant_is_warned_of() {
             )],
             "no container \"side\"",
         ),
+        (
+            vec![("/metadata/annotations", json!({names::SKIP_UNREACHABLE: "true"}))],
+            "skip-unreachable] does nothing yet",
+        ),
+        (
+            vec![("/metadata/annotations", json!({names::NODE_FAILURE_POLICY: "fence"}))],
+            "node-failure-policy] does nothing yet",
+        ),
     ] {
         let object = with(set(), &changes);
         let reply = validate(&request(Some(&object), None), &World::default());
