@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use executables::{Executable, list_command, listed};
 use flotilla_localcluster::{end_abandoned, real_node_unavailable, workspace};
 use programs::{Console, Programs};
-use schedule::{Load, Ran, Step, clock};
+use schedule::{Load, Ran, Step, clock, step};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
@@ -94,10 +94,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let interrupted = programs.clone();
     ctrlc::set_handler(move || interrupted.end()).context("failed to listen for Ctrl-C")?;
     let made = Made::default();
-    let mut steps = without_cluster(&made);
-    if !args.without_cluster {
-        steps.extend(with_cluster(&made));
-    }
+    let steps = if args.without_cluster {
+        without_cluster(&made)
+    } else {
+        all(&made)
+    };
     let folder = workspace::root().join("target/xtask-test");
     println!(
         "what a step writes is shown when it has ended; until then it is in {}",
@@ -124,6 +125,20 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 #[allow(clippy::disallowed_methods)]
 fn now() -> Instant {
     Instant::now()
+}
+
+/// All steps. How soon a cluster is ready is measured once nothing else runs.
+fn all(made: &Made) -> Vec<Step<'_>> {
+    let mut steps = without_cluster(made);
+    steps.extend(with_cluster(made));
+    let before: Vec<&str> = steps.iter().map(|step| step.name).collect();
+    steps.push(step(
+        "the control plane itself",
+        Load::Waiting,
+        &before,
+        move |console| run_tests(console, made, |test| test.package == "flotilla-localcluster"),
+    ));
+    steps
 }
 
 /// Steps that need no control plane.
@@ -208,12 +223,6 @@ fn with_cluster(made: &Made) -> Vec<Step<'_>> {
         step(HELM, Load::Busy, &[CONTROL_PLANE], |console| {
             build_part(console, "helm")
         }),
-        step(
-            "the control plane itself",
-            Load::Waiting,
-            &[TESTS, NODE],
-            move |console| run_tests(console, made, |test| test.package == "flotilla-localcluster"),
-        ),
     ];
     steps.extend(SUITES.iter().map(|(name, suite, load, needs)| {
         let mut after = vec![TESTS, BINARY, CONTROL_PLANE];
@@ -225,20 +234,6 @@ fn with_cluster(made: &Made) -> Vec<Step<'_>> {
         })
     }));
     steps
-}
-
-fn step<'a>(
-    name: &'static str,
-    load: Load,
-    after: &[&'static str],
-    work: impl FnOnce(&mut Console) -> Result<()> + Send + 'a,
-) -> Step<'a> {
-    Step {
-        name,
-        load,
-        after: after.to_vec(),
-        work: Box::new(work),
-    }
 }
 
 fn cargo(arguments: &[&str]) -> Command {
@@ -311,7 +306,7 @@ mod tests {
     fn steps_rest_on_steps_before_them() {
         let made = Made::default();
         let mut before = BTreeSet::new();
-        for step in without_cluster(&made).into_iter().chain(with_cluster(&made)) {
+        for step in all(&made) {
             assert!(step.after.iter().all(|name| before.contains(name)), "{}", step.name);
             assert!(before.insert(step.name), "{}", step.name);
         }

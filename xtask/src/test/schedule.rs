@@ -37,6 +37,21 @@ pub(crate) struct Step<'a> {
     pub(crate) work: Work<'a>,
 }
 
+/// A step that runs `work` once the steps named in `after` are done.
+pub(crate) fn step<'a>(
+    name: &'static str,
+    load: Load,
+    after: &[&'static str],
+    work: impl FnOnce(&mut Console) -> Result<()> + Send + 'a,
+) -> Step<'a> {
+    Step {
+        name,
+        load,
+        after: after.to_vec(),
+        work: Box::new(work),
+    }
+}
+
 /// When a step ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ran {
@@ -217,20 +232,6 @@ mod tests {
     use super::*;
     use std::process::Command;
     use std::sync::{Barrier, Mutex};
-
-    fn step<'a>(
-        name: &'static str,
-        load: Load,
-        after: &[&'static str],
-        work: impl FnOnce(&mut Console) -> Result<()> + Send + 'a,
-    ) -> Step<'a> {
-        Step {
-            name,
-            load,
-            after: after.to_vec(),
-            work: Box::new(work),
-        }
-    }
 
     fn run_in(name: &str, steps: Vec<Step>) -> (Result<Vec<Ran>>, String) {
         let folder = std::env::temp_dir().join(format!("flotilla-steps-{name}-{}", std::process::id()));
