@@ -2,7 +2,7 @@
 
 use super::view::Sight;
 use super::{Verdict, require};
-use flotilla_model::{Command, Decision, PodRecord, Resource, RevisionRecord, Scope, SetKind};
+use flotilla_model::{Command, Decision, PodRecord, Resource, RevisionRecord, Scope};
 use std::sync::Arc;
 
 /// The oldest that nobody uses goes first (rule 1.1.8; of CloneSets 12.7).
@@ -42,9 +42,7 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     let Some(newest) = all.iter().filter(|r| goes(r)).max_by_key(|r| r.number) else {
         return Ok(());
     };
-    if set.kind == SetKind::Clone {
-        enough_are_left(sight, &goes)?;
-    }
+    enough_are_left(sight, &goes)?;
     let passed_over = all
         .iter()
         .find(|r| r.number < newest.number && !goes(r) && !is_used(r) && !was_refused(r));
@@ -57,8 +55,8 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     })
 }
 
-/// As many as the limit says stay beside those that are in use. Of StatefulSets this is judged by what really is; of a pod of a CloneSet
-/// nobody may know that it is there, or that it has another revision by now.
+/// As many as the limit says stay beside those that are in use, by what was seen: a write that was given up may come late, and a pod have
+/// another revision by now, or be there although nobody knows of it.
 fn enough_are_left(sight: &Sight<'_>, goes: &impl Fn(&RevisionRecord) -> bool) -> Verdict {
     let set = sight.set;
     let all = sight.reader.revisions_of(&set.meta.uid);

@@ -5,7 +5,6 @@ use super::{Verdict, ordinal_in, place_of, require};
 use flotilla_engine::wire::Object;
 use flotilla_model::{Meta, OwnerRef, RevisionRecord, SetRecord};
 use flotilla_sim::server::{Actor, Entry};
-use std::sync::Arc;
 
 impl Judge {
     /// Whoever is adopted is so by a set that was not under deletion when the decision was made: the set is read after that
@@ -56,8 +55,7 @@ impl Judge {
         }
     }
 
-    /// What is in use stays, and as much beside it as the limit says (rule 1.1.8). In which order they go, and of CloneSets how many, is
-    /// judged by what was seen (`history`).
+    /// What is in use stays (rule 1.1.8). In which order others go, and how many, is judged by what was seen (`history`).
     fn dropped_revision(&self, old: &RevisionRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
         let (name, set) = (old.name(), &writing.decided.set);
         require(old.meta.is_controlled_by(&set.meta.uid), "1.1.8 history", || {
@@ -81,22 +79,6 @@ impl Judge {
         let is_update = old.digest == set.spec.template_digest && !has_twin;
         require(!named(name) && !is_update, "1.1.8 history", || {
             format!("revision {name} is dropped, and is the current or the update revision")
-        })?;
-        if self.clones.is_some() {
-            return Ok(());
-        }
-        let is_live = |r: &&&Arc<RevisionRecord>| {
-            let is_used = scene.pods_of(&set.meta.uid).any(|pod| pod.revision() == Some(r.name()));
-            is_used || named(r.name()) || r.digest == set.spec.template_digest || r.meta.uid == old.meta.uid
-        };
-        let all: Vec<_> = scene.revisions_of(&set.meta.uid).collect();
-        let left: Vec<_> = all.iter().filter(|r| !is_live(r)).collect();
-        let limit = set.spec.history_limit.unwrap_or(usize::MAX);
-        require(left.len() >= limit, "1.1.8 history", || {
-            format!(
-                "revision {name} is dropped, and {} are left of {limit} that are to be kept",
-                left.len()
-            )
         })
     }
 
