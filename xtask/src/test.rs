@@ -32,7 +32,10 @@ const CONTROL_PLANE: &str = "control plane build";
 const NODE: &str = "real node build";
 const HELM: &str = "Helm build";
 const SIMULATOR: &str = "build of the simulator of faults";
-const FAULTS: &str = "two minutes of faults from fresh seeds";
+const FAULTS: &str = "faults from seeds of this commit";
+
+/// How many schedules are run of StatefulSets, and of CloneSets: some two minutes, and one.
+const SCHEDULES: (u64, u64) = (80_000, 18_000);
 
 /// Suites against a real control plane: what each is about, and its name in `e2e/tests`; then what it does to the machine, and what it
 /// needs beside the control plane. Long ones first.
@@ -192,10 +195,10 @@ fn without_cluster(made: &Made) -> Vec<Step<'_>> {
             console.run(sim::build_command())
         }),
         step(FAULTS, Load::Busy, &[SIMULATOR], |console| {
-            console.run(sim::command(&["--minutes", "2"]))
+            run_schedules(console, SCHEDULES.0, &[])
         }),
-        step("a minute of faults for CloneSets", Load::Busy, &[FAULTS], |console| {
-            console.run(sim::command(&["--minutes", "1", "--kind", "clone"]))
+        step("faults for CloneSets, the same way", Load::Busy, &[FAULTS], |console| {
+            run_schedules(console, SCHEDULES.1, &["--kind", "clone"])
         }),
     ]
 }
@@ -240,6 +243,15 @@ fn cargo(arguments: &[&str]) -> Command {
     let mut command = workspace::cargo();
     command.args(arguments);
     command
+}
+
+/// Runs so many schedules of faults.
+fn run_schedules(console: &mut Console, count: u64, options: &[&str]) -> Result<()> {
+    let seeds = sim::seeds_of_source(count)?;
+    let seeds = format!("{}..{}", seeds.start, seeds.end);
+    let mut all = vec!["--seeds", &seeds];
+    all.extend(options);
+    console.run(sim::command(&all))
 }
 
 /// Runs the test executables that are wanted, one after the other.
