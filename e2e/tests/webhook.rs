@@ -67,6 +67,7 @@ fn trials(lab: &Lab) -> Vec<Trial> {
     scenarios!(
         requests::are_refused_with_the_rule_or_filled_in,
         requests::convert_a_hundred_sets_there_and_back,
+        requests::old_clients_lose_nothing_that_they_have_never_heard_of,
         requests::leave_pods_of_others_alone,
         requests::protect_what_is_labelled,
         away::pods_are_made_and_rules_hold_while_nobody_is_there,

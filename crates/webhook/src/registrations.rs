@@ -13,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use flotilla_api::names::{
     DELETE_PROTECTION_LABEL, KRUISE_POD_READY, LAUNCH_PRIORITY, LAUNCH_PRIORITY_ENV, WEBHOOKS_LABEL,
 };
+use flotilla_api::statefulset::v1alpha1;
 use flotilla_api::{Address, Converter, set_conversion};
 use serde_json::{Map, Value, json};
 
@@ -161,12 +162,13 @@ impl Facts<'_> {
                 "Namespaced",
             )
         };
-        // Some of what a CloneSet must be depends on the version in which it was written; the API server would convert it before it asks.
-        let rules = json!([
-            rule(&["v1beta1"], "statefulsets"),
-            rule(&["v1alpha1", "v1beta1"], "clonesets")
-        ]);
+        let versions = [v1alpha1::VERSION, v1alpha1::HUB];
+        let rules = json!([rule(&versions, "statefulsets"), rule(&versions, "clonesets")]);
         let mut webhook = self.webhook(name, hook, "Ignore", 5, rules);
+        // Each version as it was written. Of an equivalent rule the API server would convert the object before it asks, and a client
+        // that left the annotation of conversion out could not be told from one that cleared the fields in it (ruling 13). Some of what
+        // a CloneSet must be depends on the version, too.
+        webhook["matchPolicy"] = json!("Exact");
         webhook["matchConditions"] =
             json!([{"name": "stays", "expression": "!has(object.metadata.deletionTimestamp)"}]);
         webhook
@@ -357,12 +359,43 @@ mod tests {
             ]
         );
         for webhook in webhooks(&place) {
-            assert_eq!(
-                (&webhook["sideEffects"], &webhook["matchPolicy"]),
-                (&json!("None"), &json!("Equivalent"))
-            );
+            assert_eq!(webhook["sideEffects"], "None");
             assert_eq!(webhook["clientConfig"]["caBundle"], "UEVN");
         }
+    }
+
+    /// 1 and ruling 13: a rule that names one version only has the API server convert objects of the others before it asks, and what their
+    /// authors left out is lost by then.
+    #[test]
+    fn each_version_of_our_kinds_is_asked_about_as_it_was_written() {
+        let place = service();
+        let asked = webhooks(&place);
+        let of_sets = |w: &&Value| {
+            w["name"]
+                .as_str()
+                .is_some_and(|name| name.ends_with("statefulsets.flotilla.rs"))
+        };
+        let of_sets: Vec<_> = asked.iter().filter(of_sets).collect();
+        assert_eq!(of_sets.len(), 2);
+        for webhook in of_sets {
+            assert_eq!(webhook["matchPolicy"], "Exact", "{}", webhook["name"]);
+            for definition in flotilla_api::crds() {
+                let plural = &definition["spec"]["names"]["plural"];
+                for version in definition["spec"]["versions"].as_array().unwrap() {
+                    let has = |list: &Value, wanted: &Value| list.as_array().unwrap().contains(wanted);
+                    let is_asked =
+                        |rule: &Value| has(&rule["resources"], plural) && has(&rule["apiVersions"], &version["name"]);
+                    assert!(
+                        webhook["rules"].as_array().unwrap().iter().any(is_asked),
+                        "{} is not asked about {plural} of {}",
+                        webhook["name"],
+                        version["name"]
+                    );
+                }
+            }
+        }
+        let others = asked.iter().filter(|w| w["matchPolicy"] == "Equivalent").count();
+        assert_eq!(others, 2, "pods, and what is protected");
     }
 
     /// 1: never in scope: kube-system, our namespace, and what the label takes out.

@@ -112,6 +112,58 @@ async fn write_back(api: &Api, path: &str) {
     }
 }
 
+/// Ruling 13: a client of the older version that writes a set from its own manifest leaves out the annotation with what that version
+/// lacks, and loses nothing of what is stored; what both versions have is as it wrote it.
+pub(crate) async fn old_clients_lose_nothing_that_they_have_never_heard_of(lab: &Lab) {
+    const NS: &str = "old-clients";
+    let api = lab.enter(NS).await;
+    let (_manager, _) = webhooks::start(&api, &lab.kubeconfig, "old-clients", &[]).await;
+    let mut set = Kind::Advanced.manifest("web", 0);
+    set["spec"]["reserveOrdinals"] = json!([1, "3-5"]);
+    set["spec"]["scaleStrategy"] = json!({"maxUnavailable": 1});
+    set["spec"]["podManagementPolicy"] = json!("Parallel");
+    api.create(&Kind::Advanced.sets(NS), &set).await;
+    let path = format!("{}/web", webhooks::old_sets(NS));
+    for (round, annotation) in [Value::Null, json!("{broken")].into_iter().enumerate() {
+        let limit = json!(5 + round);
+        loop {
+            let mut old = api.read(&path).await;
+            assert_eq!(old["apiVersion"], "apps.kruise.io/v1alpha1");
+            assert!(old["spec"]["reserveOrdinals"].is_null(), "{old}");
+            old["metadata"]["annotations"] = json!({"flotilla.rs/hub-fields": annotation});
+            if annotation.is_null() {
+                old["metadata"]["annotations"] = Value::Null;
+            }
+            old["spec"]["revisionHistoryLimit"] = limit.clone();
+            match api.send(Method::PUT, &path, Some(("application/json", &old))).await {
+                Ok(_) => break,
+                // Somebody wrote the status meanwhile.
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(why) => panic!("PUT {path}: {why}"),
+            }
+        }
+        let stored = api.read(&Kind::Advanced.set(NS, "web")).await;
+        assert_eq!(stored["spec"]["reserveOrdinals"], json!([1, "3-5"]), "{stored}");
+        assert_eq!(
+            stored["spec"]["scaleStrategy"],
+            json!({"maxUnavailable": 1}),
+            "{stored}"
+        );
+        assert_eq!(stored["spec"]["revisionHistoryLimit"], limit, "{stored}");
+        assert!(
+            stored["metadata"]["annotations"]["flotilla.rs/hub-fields"].is_null(),
+            "{stored}"
+        );
+    }
+    // The rules that only admission checks hold for that version, too: names of containers are used once.
+    let mut twice = Kind::Advanced.manifest("twice", 0);
+    twice["apiVersion"] = json!("apps.kruise.io/v1alpha1");
+    twice["spec"]["template"]["spec"]["containers"] =
+        json!([{"name": "main", "image": "a"}, {"name": "main", "image": "b"}]);
+    let message = api.create_refused(&webhooks::old_sets(NS), &twice).await;
+    assert!(message.contains("spec.template.spec.containers[1].name"), "{message}");
+}
+
 /// 1, 2: pods under our kinds get their gate; pods of others, and those in kube-system, are not even asked about.
 pub(crate) async fn leave_pods_of_others_alone(lab: &Lab) {
     const NS: &str = "pods";
