@@ -70,6 +70,7 @@ fn trials(lab: &Lab) -> Vec<Trial> {
         requests::old_clients_lose_nothing_that_they_have_never_heard_of,
         requests::leave_pods_of_others_alone,
         requests::protect_what_is_labelled,
+        requests::protect_definitions_while_there_are_objects_of_them,
         away::pods_are_made_and_rules_hold_while_nobody_is_there,
         certificates::change_ten_times_without_a_failed_request,
         certificates::registrations_are_put_back,

@@ -14,6 +14,28 @@ pub enum Found<T> {
     Is(T),
 }
 
+/// A resource that a definition defines, in a version that is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CustomResource<'a> {
+    /// Its group.
+    pub group: &'a str,
+    /// The version.
+    pub version: &'a str,
+    /// Its name in paths.
+    pub plural: &'a str,
+}
+
+/// How many objects there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Nobody knows yet.
+    Unknown,
+    /// So many.
+    Is(usize),
+    /// Whoever wants to count them may not list them.
+    Forbidden,
+}
+
 /// A pod that a set names for deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamedPod {
@@ -45,16 +67,16 @@ pub trait Memory {
     /// The same of the newest default class. Not known: as above.
     fn default_class_expands(&self) -> Found<bool>;
 
-    /// How many pods a namespace has.
+    /// How many pods of a namespace have neither ended nor are being deleted.
     ///
     /// Not known: a protected namespace is kept, with a text that says to try again (409).
-    fn pods_in(&self, namespace: &str) -> Option<usize>;
+    fn active_pods_in(&self, namespace: &str) -> Option<usize>;
 
-    /// How many claims a namespace has. Not known: as above.
-    fn claims_in(&self, namespace: &str) -> Option<usize>;
+    /// How many bound claims of a namespace are not being deleted. Not known: as above.
+    fn bound_claims_in(&self, namespace: &str) -> Option<usize>;
 
-    /// How many objects of a custom resource there are. Not known: a protected definition is kept, as above.
-    fn custom_objects(&self, group: &str, plural: &str) -> Option<usize>;
+    /// How many objects of a custom resource are not being deleted. Not known: a protected definition is kept, as above.
+    fn active_objects(&self, resource: &CustomResource<'_>) -> Counted;
 
     /// The revisions that pods of an Advanced StatefulSet are at, each once.
     ///
@@ -81,16 +103,16 @@ impl Memory for Nothing {
         Found::Unknown
     }
 
-    fn pods_in(&self, _: &str) -> Option<usize> {
+    fn active_pods_in(&self, _: &str) -> Option<usize> {
         None
     }
 
-    fn claims_in(&self, _: &str) -> Option<usize> {
+    fn bound_claims_in(&self, _: &str) -> Option<usize> {
         None
     }
 
-    fn custom_objects(&self, _: &str, _: &str) -> Option<usize> {
-        None
+    fn active_objects(&self, _: &CustomResource<'_>) -> Counted {
+        Counted::Unknown
     }
 
     fn revisions_in_use(&self, _: &str, _: &str) -> Option<Vec<RevisionInUse>> {

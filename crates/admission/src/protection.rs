@@ -1,15 +1,20 @@
 //! Protection from deletion by a label (rule 7.5): `Always` forbids it; `Cascading` forbids it while the object has something that
 //! would be deleted with it. Who deletes an object a second time is let through, since it is going already.
 
-use crate::json::{at, label, text};
-use crate::{Memory, Reply, Request, Verdict};
+use crate::json::{at, label, list, text};
+use crate::{Counted, CustomResource, Memory, Reply, Request, Verdict};
 use flotilla_api::names;
 use serde_json::Value;
+
+/// How each refusal begins: programs compare it (ruling 32).
+const FORBIDDEN: &str = "forbidden by ResourcesProtectionDeletion";
 
 /// What an object holds that would go with it.
 enum Contents {
     Nothing,
     Something(String),
+    /// It cannot be found out, and trying again does not help.
+    Uncountable(String),
     /// The caches are not filled: what is not known is not deleted.
     Unknown,
 }
@@ -22,25 +27,38 @@ pub(crate) fn protect(request: &Request<'_>, memory: &dyn Memory) -> Reply {
     if at(object, &["metadata", "deletionTimestamp"]).is_some() {
         return Reply::allow();
     }
-    let described = || described(request, object);
+    let refused = |code, value: &str, what: &str, advice: &str| -> Reply {
+        let key = names::DELETE_PROTECTION_LABEL;
+        let described = described(request, object);
+        Verdict::deny(
+            code,
+            format!("{FORBIDDEN} for {key}={value}{what}: {described} may not be deleted; {advice}"),
+        )
+        .into()
+    };
     match label(object, names::DELETE_PROTECTION_LABEL) {
         None => Reply::allow(),
-        Some("Always") => forbidden(&described(), "Always", "it may not be deleted"),
-        Some("Cascading") => match contents(request, object, memory) {
+        Some(value @ "Always") => refused(403, value, "", "remove the label to delete it anyway"),
+        Some(value @ "Cascading") => match contents(request, object, memory) {
             Contents::Nothing => Reply::allow(),
-            Contents::Something(what) => {
-                forbidden(&described(), "Cascading", &format!("it may not be deleted while {what}"))
-            }
-            Contents::Unknown => Verdict::deny(
+            Contents::Something(what) => refused(
+                403,
+                value,
+                &format!(" and {what}"),
+                "remove the label to delete it anyway",
+            ),
+            Contents::Uncountable(why) => refused(
+                403,
+                value,
+                &format!(" and {why}"),
+                "mend that, or remove the label to delete it anyway",
+            ),
+            Contents::Unknown => refused(
                 409,
-                format!(
-                    "{} is protected by the label {}=Cascading, and what it holds is not known yet because Flotilla has just \
-                     started; try again in a few seconds",
-                    described(),
-                    names::DELETE_PROTECTION_LABEL
-                ),
-            )
-            .into(),
+                value,
+                " and contents that are not known yet",
+                "try again in a few seconds",
+            ),
         },
         Some(other) => Reply {
             verdict: Verdict::Allow,
@@ -65,27 +83,19 @@ fn described(request: &Request<'_>, object: &Value) -> String {
     }
 }
 
-fn forbidden(described: &str, value: &str, what: &str) -> Reply {
-    let key = names::DELETE_PROTECTION_LABEL;
-    Verdict::deny(
-        403,
-        format!("{described} is protected by the label {key}={value}: {what}; remove the label to delete it anyway"),
-    )
-    .into()
-}
-
 fn contents(request: &Request<'_>, object: &Value, memory: &dyn Memory) -> Contents {
     match (request.group, request.kind) {
         ("", "Namespace") => in_namespace(text(object, &["metadata", "name"]), memory),
         ("apiextensions.k8s.io", "CustomResourceDefinition") => of_definition(object, memory),
         // Kinds with a pod on each node say in their status how many there are.
-        (_, "DaemonSet") => counted(at(object, &["status", "currentNumberScheduled"]), 0, |n| {
-            format!("{n} nodes run a pod of it")
-        }),
+        (_, "DaemonSet") => counted(
+            at(object, &["status", "currentNumberScheduled"]),
+            0,
+            "nodes that run a pod",
+        ),
         // An absent number of replicas means one.
-        (_, kind) if has_replicas(kind) => counted(at(object, &["spec", "replicas"]), 1, |n| {
-            format!("spec.replicas is {n} (0 is needed)")
-        }),
+        (_, kind) if has_replicas(kind) => counted(at(object, &["spec", "replicas"]), 1, "replicas"),
+        // With a Service or an Ingress nothing else goes: these are protected by Always alone.
         _ => Contents::Nothing,
     }
 }
@@ -97,30 +107,56 @@ fn has_replicas(kind: &str) -> bool {
     )
 }
 
-fn counted(number: Option<&Value>, default: i64, what: impl Fn(i64) -> String) -> Contents {
+fn counted(number: Option<&Value>, default: i64, what: &str) -> Contents {
     match number.map_or(Some(default), Value::as_i64) {
-        Some(n) if n > 0 => Contents::Something(what(n)),
+        Some(n) if n > 0 => Contents::Something(format!("{what} {n}>0")),
         _ => Contents::Nothing,
     }
 }
 
+/// What stands in the way is known as soon as one of the two is; that nothing does, only from both.
 fn in_namespace(name: &str, memory: &dyn Memory) -> Contents {
-    match (memory.pods_in(name), memory.claims_in(name)) {
-        (Some(0), Some(0)) => Contents::Nothing,
-        (Some(0) | None, None) | (None, Some(0)) => Contents::Unknown,
-        (pods, claims) => Contents::Something(format!(
-            "there are {} pods and {} volume claims in it",
-            pods.map_or_else(|| "perhaps".to_owned(), |n| n.to_string()),
-            claims.map_or_else(|| "perhaps".to_owned(), |n| n.to_string()),
-        )),
+    let (pods, claims) = (memory.active_pods_in(name), memory.bound_claims_in(name));
+    let counts = [(pods, "active pods"), (claims, "\"Bound\" status pvc")];
+    let found: Vec<String> = counts
+        .iter()
+        .filter_map(|(count, what)| count.filter(|n| *n > 0).map(|n| format!("{what} {n}>0")))
+        .collect();
+    if !found.is_empty() {
+        Contents::Something(found.join(" and "))
+    } else if pods.is_none() || claims.is_none() {
+        Contents::Unknown
+    } else {
+        Contents::Nothing
     }
 }
 
 fn of_definition(object: &Value, memory: &dyn Memory) -> Contents {
-    let plural = text(object, &["spec", "names", "plural"]);
-    match memory.custom_objects(text(object, &["spec", "group"]), plural) {
-        None => Contents::Unknown,
-        Some(0) => Contents::Nothing,
-        Some(n) => Contents::Something(format!("there are {n} objects of it (kubectl get {plural} -A)")),
+    let is_established = list(object, &["status", "conditions"])
+        .iter()
+        .any(|condition| condition["type"] == "Established" && condition["status"] == "True");
+    if !is_established {
+        // There never was a way to make an object of it.
+        return Contents::Nothing;
+    }
+    let versions = list(object, &["spec", "versions"]);
+    let Some(version) = versions.iter().find(|version| version["served"] == true) else {
+        return Contents::Uncountable(
+            "no version of it that is served, so that its objects cannot be counted".to_owned(),
+        );
+    };
+    let resource = CustomResource {
+        group: text(object, &["spec", "group"]),
+        version: text(version, &["name"]),
+        plural: text(object, &["spec", "names", "plural"]),
+    };
+    match memory.active_objects(&resource) {
+        Counted::Unknown => Contents::Unknown,
+        Counted::Is(0) => Contents::Nothing,
+        Counted::Is(n) => Contents::Something(format!("active CRs {n}>0")),
+        Counted::Forbidden => Contents::Uncountable(format!(
+            "objects that cannot be counted, since Flotilla's account lacks the right to list {}.{}",
+            resource.plural, resource.group
+        )),
     }
 }

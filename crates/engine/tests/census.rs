@@ -48,7 +48,13 @@ fn pod(name: &str, revision: &str, is_going: bool) -> (Resource, Value) {
 fn census(objects: &[(Resource, Value)], listed: &[Resource]) -> Census {
     let now = Timestamp::from_seconds(1_000_000);
     let options = CoreOptions {
-        resources: vec![Resource::AdvancedSets, Resource::Pods, Resource::Revisions],
+        resources: vec![
+            Resource::AdvancedSets,
+            Resource::CloneSets,
+            Resource::Pods,
+            Resource::Revisions,
+            Resource::Claims,
+        ],
         ..CoreOptions::new("census")
     };
     let mut core = Core::new(options, Vec::new(), now);
@@ -94,4 +100,55 @@ fn rule_7_4_the_revisions_that_pods_are_at() {
         let found = census(&objects, &listed).revisions_in_use;
         assert_eq!(found, None, "nobody knows without {missing}");
     }
+}
+
+/// Ruling 38: with an object go pods that are active, claims that are bound and objects that stay; what is going already counts for nothing.
+#[test]
+fn ruling_38_what_is_going_or_has_ended_is_not_counted() {
+    let going = |(resource, mut object): (Resource, Value)| {
+        object["metadata"]["deletionTimestamp"] = json!("2026-07-01T09:00:00Z");
+        (resource, object)
+    };
+    let ended = |name, phase| {
+        let (resource, mut object) = pod(name, "web-1", false);
+        object["status"]["phase"] = json!(phase);
+        (resource, object)
+    };
+    let claim = |name, phase| {
+        let object = json!({"metadata": meta(name, "claim"), "spec": {}, "status": {"phase": phase}});
+        (Resource::Claims, object)
+    };
+    let clone = |name| {
+        let (_, object) = set(name);
+        (Resource::CloneSets, object)
+    };
+    let objects = [
+        set("web"),
+        going(set("old")),
+        clone("a"),
+        clone("b"),
+        going(clone("c")),
+        ended("web-0", "Running"),
+        ended("web-1", "Pending"),
+        ended("web-2", "Succeeded"),
+        ended("web-3", "Failed"),
+        pod("web-4", "web-1", true),
+        claim("data-0", "Bound"),
+        claim("data-1", "Pending"),
+        claim("data-2", "Lost"),
+        going(claim("data-3", "Bound")),
+    ];
+    let census = census(
+        &objects,
+        &[
+            Resource::AdvancedSets,
+            Resource::CloneSets,
+            Resource::Pods,
+            Resource::Claims,
+        ],
+    );
+    let in_shop =
+        |counts: Option<std::collections::BTreeMap<std::sync::Arc<str>, usize>>| counts.expect("known")["shop"];
+    assert_eq!((in_shop(census.active_pods), in_shop(census.bound_claims)), (2, 1));
+    assert_eq!((census.advanced_sets, census.clone_sets), (Some(1), Some(2)));
 }

@@ -5,7 +5,8 @@ use crate::defect::Defect;
 use crate::judge::Violation;
 use crate::run::World;
 use flotilla_admission::{
-    Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, Verdict, apply, mutate, mutate_pod, validate,
+    Counted, CustomResource, Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, Verdict, apply, mutate,
+    mutate_pod, validate,
 };
 use flotilla_apimachinery::patch::merge_patch;
 use flotilla_engine::wire::Object;
@@ -30,16 +31,16 @@ impl Memory for Cache<'_> {
         Found::Unknown
     }
 
-    fn pods_in(&self, _: &str) -> Option<usize> {
+    fn active_pods_in(&self, _: &str) -> Option<usize> {
         None
     }
 
-    fn claims_in(&self, _: &str) -> Option<usize> {
+    fn bound_claims_in(&self, _: &str) -> Option<usize> {
         None
     }
 
-    fn custom_objects(&self, _: &str, _: &str) -> Option<usize> {
-        None
+    fn active_objects(&self, _: &CustomResource<'_>) -> Counted {
+        Counted::Unknown
     }
 
     /// Only CloneSets name pods, and they have no webhook here.

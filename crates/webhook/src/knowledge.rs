@@ -1,6 +1,6 @@
 //! What admission is answered from: a copy of what the manager's caches say in numbers, a few seconds old at most.
 
-use flotilla_admission::{Found, Memory, NamedPod, RevisionInUse};
+use flotilla_admission::{Counted, CustomResource, Found, Memory, NamedPod, RevisionInUse};
 use flotilla_engine::core::census::{ByNamespace, Census};
 use flotilla_model::{ObjectKey, RevisionRecord, StorageClassRecord, Uid};
 use std::sync::Arc;
@@ -52,21 +52,22 @@ impl Memory for Knowledge {
         self.class(|class| class.is_default)
     }
 
-    fn pods_in(&self, namespace: &str) -> Option<usize> {
-        self.count(self.census.pods.as_ref(), namespace)
+    fn active_pods_in(&self, namespace: &str) -> Option<usize> {
+        self.count(self.census.active_pods.as_ref(), namespace)
     }
 
-    fn claims_in(&self, namespace: &str) -> Option<usize> {
-        self.count(self.census.claims.as_ref(), namespace)
+    fn bound_claims_in(&self, namespace: &str) -> Option<usize> {
+        self.count(self.census.bound_claims.as_ref(), namespace)
     }
 
-    fn custom_objects(&self, group: &str, plural: &str) -> Option<usize> {
-        match (group, plural) {
+    fn active_objects(&self, resource: &CustomResource<'_>) -> Counted {
+        let known = match (resource.group, resource.plural) {
             _ if self.only_namespace.is_some() => None,
             ("apps.kruise.io", "statefulsets") => self.census.advanced_sets,
             ("apps.kruise.io", "clonesets") => self.census.clone_sets,
             _ => None,
-        }
+        };
+        known.map_or(Counted::Unknown, Counted::Is)
     }
 
     fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>> {
@@ -129,13 +130,24 @@ mod tests {
         })
     }
 
+    fn resource(group: &'static str, plural: &'static str) -> CustomResource<'static> {
+        CustomResource {
+            group,
+            version: "v1beta1",
+            plural,
+        }
+    }
+
     /// 5: a webhook called while caches are not ready says that it does not know.
     #[test]
     fn nothing_is_known_before_the_first_census() {
         let nothing = Knowledge::default();
-        assert_eq!(nothing.pods_in("shop"), None);
-        assert_eq!(nothing.claims_in("shop"), None);
-        assert_eq!(nothing.custom_objects("apps.kruise.io", "statefulsets"), None);
+        assert_eq!(nothing.active_pods_in("shop"), None);
+        assert_eq!(nothing.bound_claims_in("shop"), None);
+        assert_eq!(
+            nothing.active_objects(&resource("apps.kruise.io", "statefulsets")),
+            Counted::Unknown
+        );
         assert_eq!(nothing.storage_class_expands("fast"), Found::Unknown);
         assert_eq!(nothing.default_class_expands(), Found::Unknown);
         assert_eq!(nothing.revisions_in_use("shop", "web"), None);
@@ -144,8 +156,8 @@ mod tests {
     #[test]
     fn a_census_answers() {
         let census = Census {
-            pods: Some(ByNamespace::from([("shop".into(), 3)])),
-            claims: Some(ByNamespace::new()),
+            active_pods: Some(ByNamespace::from([("shop".into(), 3)])),
+            bound_claims: Some(ByNamespace::new()),
             advanced_sets: Some(2),
             clone_sets: Some(3),
             clone_pods: None,
@@ -154,12 +166,25 @@ mod tests {
         };
         let all = Knowledge::new(census.clone(), None);
         assert_eq!(
-            (all.pods_in("shop"), all.pods_in("other"), all.claims_in("shop")),
+            (
+                all.active_pods_in("shop"),
+                all.active_pods_in("other"),
+                all.bound_claims_in("shop")
+            ),
             (Some(3), Some(0), Some(0))
         );
-        assert_eq!(all.custom_objects("apps.kruise.io", "statefulsets"), Some(2));
-        assert_eq!(all.custom_objects("apps.kruise.io", "clonesets"), Some(3));
-        assert_eq!(all.custom_objects("example.test", "statefulsets"), None);
+        assert_eq!(
+            all.active_objects(&resource("apps.kruise.io", "statefulsets")),
+            Counted::Is(2)
+        );
+        assert_eq!(
+            all.active_objects(&resource("apps.kruise.io", "clonesets")),
+            Counted::Is(3)
+        );
+        assert_eq!(
+            all.active_objects(&resource("example.test", "statefulsets")),
+            Counted::Unknown
+        );
         assert_eq!(all.storage_class_expands("old"), Found::Is(true));
         assert_eq!(all.storage_class_expands("none"), Found::Missing);
         assert_eq!(
@@ -172,8 +197,14 @@ mod tests {
         assert_eq!(*in_use[0].template, json!({"spec": {"containers": []}}));
         assert_eq!(all.revisions_in_use("shop", "db"), Some(Vec::new()), "it has no pods");
         let one = Knowledge::new(census, Some("shop".to_owned()));
-        assert_eq!((one.pods_in("shop"), one.pods_in("other")), (Some(3), None));
-        assert_eq!(one.custom_objects("apps.kruise.io", "statefulsets"), None);
+        assert_eq!(
+            (one.active_pods_in("shop"), one.active_pods_in("other")),
+            (Some(3), None)
+        );
+        assert_eq!(
+            one.active_objects(&resource("apps.kruise.io", "statefulsets")),
+            Counted::Unknown
+        );
         assert_eq!(one.revisions_in_use("other", "web"), None);
     }
 

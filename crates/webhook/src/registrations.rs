@@ -203,6 +203,8 @@ impl Facts<'_> {
                 &delete,
                 "*"
             ),
+            rule(&[""], &["v1"], &["services"], &delete, "*"),
+            rule(&["networking.k8s.io"], &["v1"], &["ingresses"], &delete, "*"),
             rule(
                 &["apps"],
                 &["v1"],

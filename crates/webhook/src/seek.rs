@@ -1,47 +1,78 @@
-//! What is asked of the API server when admission's memory does not know a name: one pod a request, and no more (rule R3).
+//! What is asked of the API server when admission's memory does not know an answer: one pod, or one list, a request, and no more (rule R3).
 
-use flotilla_admission::{Found, Memory, NamedPod, RevisionInUse};
+use flotilla_admission::{Counted, CustomResource, Found, Memory, NamedPod, RevisionInUse};
 use futures::future::BoxFuture;
-use http::{Method, Request};
+use http::{Method, Request, header};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the answer may take; then the name stays unknown.
+/// How long the answer may take; then it stays unknown.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Of the objects of a definition only metadata is asked for.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+/// How many objects are looked at; of what is beyond these, the API server tells the number.
+const OBJECTS_MAX: usize = 500;
 
-/// A pod that a set names, and that nobody remembers.
+/// What nobody remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sought {
-    pub(crate) namespace: String,
-    pub(crate) pod: String,
-    /// UID of the set.
-    pub(crate) set: String,
+pub(crate) enum Sought {
+    /// A pod that a set names.
+    Pod {
+        namespace: String,
+        pod: String,
+        /// UID of the set.
+        set: String,
+    },
+    /// How many objects of a custom resource there are.
+    Objects {
+        group: String,
+        version: String,
+        plural: String,
+    },
 }
 
-/// Asks the API server for a pod.
-pub(crate) type Lookup = Arc<dyn Fn(Sought) -> BoxFuture<'static, Found<NamedPod>> + Send + Sync>;
+/// What the API server says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Pod(Found<NamedPod>),
+    Objects(Counted),
+}
 
-/// Memory that notes the first name it was asked for in vain, or that was told of one.
+/// Asks the API server.
+pub(crate) type Lookup = Arc<dyn Fn(Sought) -> BoxFuture<'static, Answer> + Send + Sync>;
+
+/// Memory that notes what it was first asked for in vain, or that was given the answer to that.
 pub(crate) struct Seeking<'m> {
     memory: &'m dyn Memory,
-    told: Option<(Sought, Found<NamedPod>)>,
+    answered: Option<(Sought, Answer)>,
     sought: RefCell<Option<Sought>>,
 }
 
 impl<'m> Seeking<'m> {
-    pub(crate) fn new(memory: &'m dyn Memory, told: Option<(Sought, Found<NamedPod>)>) -> Self {
+    pub(crate) fn new(memory: &'m dyn Memory, answered: Option<(Sought, Answer)>) -> Self {
         Seeking {
             memory,
-            told,
+            answered,
             sought: RefCell::default(),
         }
     }
 
-    /// The first name that was asked for in vain.
+    /// What was first asked for in vain.
     pub(crate) fn into_sought(self) -> Option<Sought> {
         self.sought.into_inner()
+    }
+
+    /// The API server's answer, if it has been asked for this; else it is noted, if nothing was before.
+    fn answer(&self, asked: Sought) -> Option<Answer> {
+        match &self.answered {
+            Some((sought, answer)) => (*sought == asked).then_some(*answer),
+            None => {
+                self.sought.borrow_mut().get_or_insert(asked);
+                None
+            }
+        }
     }
 }
 
@@ -54,16 +85,29 @@ impl Memory for Seeking<'_> {
         self.memory.default_class_expands()
     }
 
-    fn pods_in(&self, namespace: &str) -> Option<usize> {
-        self.memory.pods_in(namespace)
+    fn active_pods_in(&self, namespace: &str) -> Option<usize> {
+        self.memory.active_pods_in(namespace)
     }
 
-    fn claims_in(&self, namespace: &str) -> Option<usize> {
-        self.memory.claims_in(namespace)
+    fn bound_claims_in(&self, namespace: &str) -> Option<usize> {
+        self.memory.bound_claims_in(namespace)
     }
 
-    fn custom_objects(&self, group: &str, plural: &str) -> Option<usize> {
-        self.memory.custom_objects(group, plural)
+    fn active_objects(&self, resource: &CustomResource<'_>) -> Counted {
+        let known = self.memory.active_objects(resource);
+        let parts = [resource.group, resource.version, resource.plural];
+        if known != Counted::Unknown || !parts.into_iter().all(could_be_a_name) {
+            return known;
+        }
+        let asked = Sought::Objects {
+            group: resource.group.to_owned(),
+            version: resource.version.to_owned(),
+            plural: resource.plural.to_owned(),
+        };
+        match self.answer(asked) {
+            Some(Answer::Objects(counted)) => counted,
+            _ => Counted::Unknown,
+        }
     }
 
     fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>> {
@@ -79,18 +123,14 @@ impl Memory for Seeking<'_> {
         if !could_be_a_name(namespace) || !could_be_a_name(pod) {
             return Found::Missing;
         }
-        let asked = Sought {
+        let asked = Sought::Pod {
             namespace: namespace.to_owned(),
             pod: pod.to_owned(),
             set: set.to_owned(),
         };
-        match &self.told {
-            Some((sought, found)) if *sought == asked => *found,
-            Some(_) => Found::Unknown,
-            None => {
-                self.sought.borrow_mut().get_or_insert(asked);
-                Found::Unknown
-            }
+        match self.answer(asked) {
+            Some(Answer::Pod(found)) => found,
+            _ => Found::Unknown,
         }
     }
 }
@@ -107,26 +147,47 @@ pub(crate) fn lookup(client: kube::Client) -> Lookup {
         let client = client.clone();
         Box::pin(async move {
             let asked = tokio::time::timeout(PATIENCE, read(&client, &sought)).await;
-            match asked {
-                Ok(Ok(found)) => found,
-                Ok(Err(why)) => {
-                    tracing::warn!(%why, namespace = sought.namespace, pod = sought.pod, "failed to look up a pod that a set names");
-                    Found::Unknown
-                }
-                Err(_) => Found::Unknown,
+            let why = match asked {
+                Ok(Ok(answer)) => return answer,
+                Ok(Err(why)) => why.to_string(),
+                Err(_) => format!("no answer within {PATIENCE:?}"),
+            };
+            tracing::warn!(%why, ?sought, "failed to look up what admission was asked about");
+            match sought {
+                Sought::Pod { .. } => Answer::Pod(Found::Unknown),
+                Sought::Objects { .. } => Answer::Objects(Counted::Unknown),
             }
         })
     })
 }
 
-async fn read(client: &kube::Client, sought: &Sought) -> Result<Found<NamedPod>, kube::Error> {
-    let path = format!("/api/v1/namespaces/{}/pods/{}", sought.namespace, sought.pod);
-    let request = Request::builder().method(Method::GET).uri(path).body(Vec::new());
-    match client.request::<Value>(request.map_err(kube::Error::HttpError)?).await {
-        Ok(pod) => Ok(Found::Is(kept(&pod, &sought.set))),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Found::Missing),
-        Err(why) => Err(why),
+async fn read(client: &kube::Client, sought: &Sought) -> Result<Answer, kube::Error> {
+    let path = match sought {
+        Sought::Pod { namespace, pod, .. } => format!("/api/v1/namespaces/{namespace}/pods/{pod}"),
+        Sought::Objects { group, version, plural } => format!("/apis/{group}/{version}/{plural}?limit={OBJECTS_MAX}"),
+    };
+    let mut request = Request::builder().method(Method::GET).uri(path);
+    if matches!(sought, Sought::Objects { .. }) {
+        request = request.header(header::ACCEPT, METADATA);
     }
+    let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+    match (client.request::<Value>(request).await, sought) {
+        (Ok(pod), Sought::Pod { set, .. }) => Ok(Answer::Pod(Found::Is(kept(&pod, set)))),
+        (Ok(objects), Sought::Objects { .. }) => Ok(Answer::Objects(Counted::Is(active(&objects)))),
+        (Err(kube::Error::Api(status)), Sought::Pod { .. }) if status.code == 404 => Ok(Answer::Pod(Found::Missing)),
+        (Err(kube::Error::Api(status)), Sought::Objects { .. }) if status.code == 403 => {
+            Ok(Answer::Objects(Counted::Forbidden))
+        }
+        (Err(why), _) => Err(why),
+    }
+}
+
+/// How many objects of a list are not being deleted; those beyond its first page all count.
+fn active(objects: &Value) -> usize {
+    let items = objects["items"].as_array().into_iter().flatten();
+    let stays = |object: &&Value| object.pointer("/metadata/deletionTimestamp").is_none();
+    let beyond = &objects["metadata"]["remainingItemCount"];
+    items.filter(stays).count() + beyond.as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0)
 }
 
 /// What a pod is to the set with this UID.
@@ -156,8 +217,11 @@ mod tests {
             assert_eq!(first.named_pod("shop", pod, "u"), Found::Unknown);
         }
         let sought = first.into_sought().expect("a name nobody remembers");
-        assert_eq!(sought.pod, "web-aaaaa");
-        let second = Seeking::new(&Nothing, Some((sought, Found::Missing)));
+        assert!(
+            matches!(&sought, Sought::Pod { pod, .. } if pod == "web-aaaaa"),
+            "{sought:?}"
+        );
+        let second = Seeking::new(&Nothing, Some((sought, Answer::Pod(Found::Missing))));
         assert_eq!(second.named_pod("shop", "web-aaaaa", "u"), Found::Missing);
         assert_eq!(second.named_pod("shop", "web-bbbbb", "u"), Found::Unknown);
         assert_eq!(second.into_sought(), None);
@@ -196,5 +260,39 @@ mod tests {
         let mut going = owned("u");
         going["metadata"]["deletionTimestamp"] = json!("2026-07-01T09:00:00Z");
         assert_eq!(kept(&going, "u"), NamedPod::Terminating);
+    }
+
+    /// Ruling 38: what a definition defines is counted by the API server, unless memory knows it.
+    #[test]
+    fn ruling_38_objects_of_a_definition_are_counted_once() {
+        let things = |group| CustomResource {
+            group,
+            version: "v1",
+            plural: "things",
+        };
+        let first = Seeking::new(&Nothing, None);
+        assert_eq!(first.active_objects(&things("example.com")), Counted::Unknown);
+        let sought = first.into_sought().expect("nobody knows");
+        for counted in [Counted::Is(0), Counted::Is(3), Counted::Forbidden] {
+            let second = Seeking::new(&Nothing, Some((sought.clone(), Answer::Objects(counted))));
+            assert_eq!(second.active_objects(&things("example.com")), counted);
+            assert_eq!(second.active_objects(&things("example.net")), Counted::Unknown);
+        }
+        let sly = Seeking::new(&Nothing, None);
+        assert_eq!(sly.active_objects(&things("example.com/../..")), Counted::Unknown);
+        assert_eq!(sly.into_sought(), None);
+    }
+
+    #[test]
+    fn ruling_38_objects_that_are_being_deleted_do_not_count() {
+        let list = |remaining: Value| {
+            json!({
+                "metadata": {"remainingItemCount": remaining},
+                "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b", "deletionTimestamp": "2026-07-01T09:00:00Z"}}],
+            })
+        };
+        assert_eq!(active(&list(Value::Null)), 1);
+        assert_eq!(active(&list(json!(40))), 41);
+        assert_eq!(active(&json!({"metadata": {}, "items": []})), 0);
     }
 }

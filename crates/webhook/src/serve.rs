@@ -2,7 +2,7 @@
 //!
 //! The thread has a runtime of its own, so that a long pass of the controllers delays no admission. What it knows are the certificate
 //! to show and a snapshot of the caches, both replaced from outside without a connection noticing. Every request costs one parse and
-//! no request to anybody, but for one that names a pod which nobody remembers.
+//! no request to anybody, but for one that names a pod, or is about a definition, of which nobody remembers enough.
 
 use crate::metrics::Metrics;
 use crate::review::{self, Answer, Hook, Unreadable};
@@ -338,12 +338,12 @@ where
     }
 }
 
-/// Answers from memory; if a name is not remembered, the API server is asked for it, and it is answered once more.
+/// Answers from memory; what is not remembered, the API server is asked for, and it is answered once more.
 async fn answer(shared: &Shared, hook: Hook, body: &[u8]) -> std::thread::Result<Result<Answer, Unreadable>> {
     let memory = shared.memory.read().unwrap_or_else(PoisonError::into_inner).clone();
-    let answer = |told| {
+    let answer = |found| {
         catch_unwind(AssertUnwindSafe(|| {
-            let seeking = Seeking::new(memory.as_ref(), told);
+            let seeking = Seeking::new(memory.as_ref(), found);
             let answered = (shared.answering)(hook, body, &seeking);
             (answered, seeking.into_sought())
         }))

@@ -1,7 +1,7 @@
 //! What becomes of requests while a manager serves.
 
 use crate::Lab;
-use flotilla_e2e::api::{name, text};
+use flotilla_e2e::api::{Objects, name, text};
 use flotilla_e2e::{Api, Kind, clock, sets, webhooks};
 use http::Method;
 use serde_json::{Value, json};
@@ -249,10 +249,13 @@ pub(crate) async fn protect_what_is_labelled(lab: &Lab) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
+    let words = |value: &str, way: &str| {
+        format!("forbidden by ResourcesProtectionDeletion for policy.kruise.io/delete-protection={value}{way}")
+    };
     let answer = refused(&namespace).await;
     assert_eq!(answer["code"], 403, "{answer}");
     assert!(
-        text(&answer, "/message").contains("delete-protection=Cascading"),
+        text(&answer, "/message").contains(&words("Cascading", " and active pods 1>0")),
         "{answer}"
     );
     api.create(&Kind::Advanced.sets(NS), &Kind::Advanced.manifest("web", 0))
@@ -262,6 +265,85 @@ pub(crate) async fn protect_what_is_labelled(lab: &Lab) {
     assert_eq!(refused(&set).await["code"], 403);
     api.patch(&set, &labelled(Some("Cascading"))).await;
     api.delete(&set, false).await;
+
+    let ports = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
+    let ingress = json!({"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}});
+    for (path, api_version, kind, spec) in [
+        (format!("/api/v1/namespaces/{NS}/services"), "v1", "Service", ports),
+        (
+            format!("/apis/networking.k8s.io/v1/namespaces/{NS}/ingresses"),
+            "networking.k8s.io/v1",
+            "Ingress",
+            ingress,
+        ),
+    ] {
+        let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "web"}, "spec": spec});
+        api.create(&path, &object).await;
+        let path = format!("{path}/web");
+        api.patch(&path, &labelled(Some("Always"))).await;
+        let answer = refused(&path).await;
+        assert!(text(&answer, "/message").contains(&words("Always", "")), "{answer}");
+        api.patch(&path, &labelled(None)).await;
+        api.delete(&path, false).await;
+    }
     api.patch(&namespace, &labelled(None)).await;
     api.delete(&namespace, false).await;
+}
+
+/// Ruling 38: a labelled definition goes once nothing is defined by it any more, and while there is something, it stays.
+pub(crate) async fn protect_definitions_while_there_are_objects_of_them(lab: &Lab) {
+    const NS: &str = "definitions";
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let api = lab.enter(NS).await;
+    let (_manager, _) = webhooks::start(&api, &lab.kubeconfig, "definitions", &[]).await;
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.test", "labels": {"policy.kruise.io/delete-protection": "Cascading"}},
+        "spec": {
+            "group": "example.test",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            }],
+        },
+    });
+    api.create(DEFINITIONS, &definition).await;
+    let is_established = |definitions: &Objects| {
+        let conditions = definitions["things.example.test"]["status"]["conditions"].as_array();
+        let is_established = |c: &Value| c["type"] == "Established" && c["status"] == "True";
+        conditions.is_some_and(|conditions| conditions.iter().any(is_established))
+    };
+    api.until(DEFINITIONS, sets::SOON, "the definition is established", is_established)
+        .await;
+    let things = format!("/apis/example.test/v1/namespaces/{NS}/things");
+    let thing = json!({"apiVersion": "example.test/v1", "kind": "Thing", "metadata": {"name": "one"}});
+    // Served a moment after it was established.
+    let begun = clock::now();
+    while api
+        .send(Method::POST, &things, Some(("application/json", &thing)))
+        .await
+        .is_err()
+    {
+        assert!(begun.elapsed() < sets::SOON, "things are not served");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let path = format!("{DEFINITIONS}/things.example.test");
+    let body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+    match api.send(Method::DELETE, &path, Some(("application/json", &body))).await {
+        Err(kube::Error::Api(status)) => {
+            assert_eq!(status.code, 403, "{status:?}");
+            assert!(
+                status
+                    .message
+                    .contains("delete-protection=Cascading and active CRs 1>0"),
+                "{status:?}"
+            );
+        }
+        other => panic!("a definition with an object was deleted: {other:?}"),
+    }
+    api.delete(&format!("{things}/one"), false).await;
+    api.delete(&path, false).await;
 }

@@ -1,6 +1,8 @@
 //! Requests, and a process that knows what a test tells it.
 
-use flotilla_admission::{Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, Verdict, apply};
+use flotilla_admission::{
+    Counted, CustomResource, Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, Verdict, apply,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -27,16 +29,23 @@ impl Memory for World {
         self.default_class.map_or(Found::Missing, Found::Is)
     }
 
-    fn pods_in(&self, _: &str) -> Option<usize> {
+    fn active_pods_in(&self, _: &str) -> Option<usize> {
         Some(self.pods)
     }
 
-    fn claims_in(&self, _: &str) -> Option<usize> {
+    fn bound_claims_in(&self, _: &str) -> Option<usize> {
         Some(self.claims)
     }
 
-    fn custom_objects(&self, _: &str, _: &str) -> Option<usize> {
-        Some(self.objects)
+    fn active_objects(&self, resource: &CustomResource<'_>) -> Counted {
+        match *resource {
+            CustomResource {
+                group: "example.com",
+                version: "v2",
+                plural: "things",
+            } => Counted::Is(self.objects),
+            _ => Counted::Forbidden,
+        }
     }
 
     fn revisions_in_use(&self, _: &str, _: &str) -> Option<Vec<RevisionInUse>> {

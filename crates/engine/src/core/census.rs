@@ -2,7 +2,7 @@
 
 use super::Core;
 use flotilla_model::{
-    Labels, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetRecord, StorageClassRecord, Uid,
+    Labels, Meta, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetRecord, StorageClassRecord, Uid,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ pub type ByNamespace = BTreeMap<Arc<str>, usize>;
 /// A copy of what the caches say in numbers. What has not been listed yet, or is not watched, is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Census {
-    /// Pods in each namespace that has any.
-    pub pods: Option<ByNamespace>,
-    /// Claims in each namespace that has any.
-    pub claims: Option<ByNamespace>,
-    /// Advanced StatefulSets, all namespaces together.
+    /// Pods that have neither ended nor are being deleted, in each namespace that has any.
+    pub active_pods: Option<ByNamespace>,
+    /// Bound claims that are not being deleted, in each namespace that has any.
+    pub bound_claims: Option<ByNamespace>,
+    /// Advanced StatefulSets that are not being deleted, all namespaces together.
     pub advanced_sets: Option<usize>,
-    /// CloneSets, all namespaces together.
+    /// CloneSets that are not being deleted, all namespaces together.
     pub clone_sets: Option<usize>,
     /// Pods of CloneSets, by the UID of their set and in order of name; sets without pods are left out.
     pub clone_pods: Option<BTreeMap<Uid, Vec<Arc<PodRecord>>>>,
@@ -44,13 +44,25 @@ impl Core {
     /// Counts.
     pub fn census(&self) -> Census {
         let is_known = |resource| self.kinds.get(&resource).is_some_and(|kind| kind.is_known());
-        let (pods, claims) = (&self.cache.pods, &self.cache.claims);
+        let stays = |meta: &Meta| meta.deleted.is_none();
+        let active_pods = self
+            .cache
+            .pods
+            .iter()
+            .filter(|pod| !pod.is_terminal() && !pod.is_terminating());
+        let bound_claims = self
+            .cache
+            .claims
+            .iter()
+            .filter(|claim| claim.is_bound && stays(&claim.meta));
         Census {
-            pods: is_known(Resource::Pods).then(|| by_namespace(pods.iter().map(|pod| &pod.meta.key.namespace))),
-            claims: is_known(Resource::Claims)
-                .then(|| by_namespace(claims.iter().map(|claim| &claim.meta.key.namespace))),
-            advanced_sets: is_known(Resource::AdvancedSets).then(|| self.cache.advanced_sets.len()),
-            clone_sets: is_known(Resource::CloneSets).then(|| self.cache.clone_sets.len()),
+            active_pods: is_known(Resource::Pods).then(|| by_namespace(active_pods.map(|pod| &pod.meta.key.namespace))),
+            bound_claims: is_known(Resource::Claims)
+                .then(|| by_namespace(bound_claims.map(|claim| &claim.meta.key.namespace))),
+            advanced_sets: is_known(Resource::AdvancedSets)
+                .then(|| self.cache.advanced_sets.iter().filter(|set| stays(&set.meta)).count()),
+            clone_sets: is_known(Resource::CloneSets)
+                .then(|| self.cache.clone_sets.iter().filter(|set| stays(&set.meta)).count()),
             clone_pods: [Resource::CloneSets, Resource::Pods]
                 .into_iter()
                 .all(is_known)
