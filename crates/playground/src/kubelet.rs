@@ -1,6 +1,6 @@
 //! Scheduler and kubelets: pods are bound, start, become ready or fail to, and end, as their annotations say.
 
-use crate::world::{Event, World};
+use crate::world::{Event, World, shortened};
 use flotilla_apiserver::{Actor, DeleteOptions, Entry, Stored};
 use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, PatchKind, PodRecord, Resource, Timestamp};
@@ -170,6 +170,7 @@ impl World {
         let address = format!("10.244.0.{}", 2 + node.unwrap_or(0));
         let around = Around {
             now: self.server.now,
+            speed: self.speed,
             address: &address,
             has_key: &has_key,
         };
@@ -239,6 +240,8 @@ struct Seen {
 /// What a kubelet knows beside a pod.
 struct Around<'a> {
     now: Timestamp,
+    /// How many times less time everything takes.
+    speed: f64,
     address: &'a str,
     /// Whether a config map beside the pod has a key.
     has_key: &'a dyn Fn(&str, &str) -> bool,
@@ -293,7 +296,7 @@ impl Seen {
                 }
                 None if c::needs_start(container, &known) || c::agent_restarts(pod, container, &known) => {
                     let new = c::started(pod, container, &known, &wall);
-                    hold_back(pod, &known, &new, around.now, ready_at);
+                    hold_back(pod, &known, &new, around, ready_at);
                     new
                 }
                 None => known,
@@ -301,7 +304,7 @@ impl Seen {
             c::put_status(&mut status, now);
         }
         again = sooner(again, resize(pod, &mut status, around, ready_at));
-        again = sooner(again, let_be_ready(pod, &mut status, around.now, ready_at));
+        again = sooner(again, let_be_ready(pod, &mut status, around, ready_at));
         if runs(&status) {
             status["phase"] = json!("Running");
             give_address(pod, &mut status);
@@ -346,10 +349,10 @@ impl Seen {
 }
 
 /// A container that was restarted in place is not ready for a while.
-fn hold_back(pod: &Value, known: &Value, new: &Value, now: Timestamp, ready_at: &mut BTreeMap<String, Timestamp>) {
+fn hold_back(pod: &Value, known: &Value, new: &Value, around: &Around<'_>, ready_at: &mut BTreeMap<String, Timestamp>) {
     if let (Some(_), Some(id)) = (known["containerID"].as_str(), new["containerID"].as_str()) {
         let delay = wish(pod, "restart").and_then(time).unwrap_or(READY_AGAIN_AFTER);
-        ready_at.insert(id.to_owned(), now + delay);
+        ready_at.insert(id.to_owned(), around.now + shortened(delay, around.speed));
     }
 }
 
@@ -372,7 +375,7 @@ fn resize(
         for new in c::each(&status["containerStatuses"]) {
             let known = c::status_of(&before, &new["name"]);
             if known["containerID"] != new["containerID"] {
-                hold_back(pod, known, new, around.now, ready_at);
+                hold_back(pod, known, new, around, ready_at);
             }
         }
     }
@@ -383,15 +386,16 @@ fn resize(
 fn let_be_ready(
     pod: &Value,
     status: &mut Value,
-    now: Timestamp,
+    around: &Around<'_>,
     ready_at: &mut BTreeMap<String, Timestamp>,
 ) -> Option<Duration> {
-    ready_at.retain(|_, at| *at > now);
+    ready_at.retain(|_, at| *at > around.now);
     let may = !is_wished(pod, "never-ready") && !is_wished(pod, "unready");
     let mut again = None;
     for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
         let held = container["containerID"].as_str().and_then(|id| ready_at.get(id));
-        again = sooner(again, held.map(|at| at.since(now)));
+        // The moment is the world's, and the time until it is to be that of nodes, as every other is.
+        again = sooner(again, held.map(|at| at.since(around.now).mul_f64(around.speed)));
         container["ready"] = json!(may && held.is_none() && container["state"]["running"].is_object());
     }
     again
@@ -505,6 +509,7 @@ mod tests {
     fn look(pod: &Value, millis: i64, ready_at: &mut BTreeMap<String, Timestamp>) -> Seen {
         let around = Around {
             now: Timestamp::from_millis(1_000_000 + millis),
+            speed: 1.0,
             address: "n",
             has_key: &|_, key| key == "p_1",
         };

@@ -32,6 +32,13 @@ pub(crate) struct Node {
     pub(crate) pods: usize,
 }
 
+/// How long something takes on nodes that are so many times faster: whole milliseconds, and at least one. What is looked at again and again
+/// until its time has come would otherwise be looked at for ever within the same millisecond.
+pub(crate) fn shortened(delay: Duration, speed: f64) -> Duration {
+    let millis = delay.div_f64(speed).as_secs_f64() * 1000.0;
+    Duration::from_secs_f64(millis.ceil().max(1.0) / 1000.0)
+}
+
 /// A cluster to play with.
 #[derive(Debug)]
 pub struct World {
@@ -40,7 +47,7 @@ pub struct World {
     agenda: Agenda<Event>,
     caretaker: Caretaker,
     /// Everything that nodes do takes so many times less time.
-    speed: f64,
+    pub(crate) speed: f64,
     pub(crate) events_made: u64,
     /// Containers that were restarted in place, and when they are ready again.
     pub(crate) ready_at: BTreeMap<String, Timestamp>,
@@ -85,7 +92,7 @@ impl World {
 
     /// Plans something that nodes do.
     pub(crate) fn plan(&mut self, delay: Duration, event: Event) {
-        let at = self.server.now + delay.div_f64(self.speed);
+        let at = self.server.now + shortened(delay, self.speed);
         self.agenda.plan(at, event);
     }
 
@@ -144,5 +151,70 @@ impl Host for World {
 
     fn next_due(&self) -> Option<Timestamp> {
         self.agenda.next_due()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use flotilla_apiserver::{Reply, handle};
+    use http::Request;
+    use serde_json::{Value, json};
+
+    const PODS: &str = "/api/v1/namespaces/default/pods";
+
+    fn ask(world: &mut World, request: http::request::Builder, body: &Value) -> Value {
+        let request = request.body(Bytes::from(body.to_string())).unwrap();
+        let Reply::Answer(answer) = handle(&mut world.server, &request) else {
+            panic!("a watch")
+        };
+        serde_json::from_slice(answer.body()).unwrap()
+    }
+
+    fn is_ready(world: &mut World) -> bool {
+        let pod = ask(world, Request::get(format!("{PODS}/p")), &Value::Null);
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+    }
+
+    /// How long a container that is restarted in place keeps its pod from being ready, in milliseconds.
+    fn restarts_in(speed: f64) -> i64 {
+        let begun = Timestamp::from_seconds(1_700_000_000);
+        let mut world = World::new(1, speed, begun);
+        let object = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "a:1"}]}});
+        ask(&mut world, Request::post(PODS), &object);
+        world.advance(begun + Duration::from_secs(10));
+        assert!(is_ready(&mut world));
+        let image = json!({"spec": {"containers": [{"name": "c", "image": "a:2"}]}});
+        let patch =
+            Request::patch(format!("{PODS}/p")).header("content-type", "application/strategic-merge-patch+json");
+        ask(&mut world, patch, &image);
+        let changed = world.server.now;
+        let mut was_out = false;
+        for millis in 0..5000 {
+            world.advance(changed + Duration::from_millis(millis));
+            match (was_out, is_ready(&mut world)) {
+                (true, true) => return i64::try_from(millis).unwrap(),
+                (_, is_ready) => was_out |= !is_ready,
+            }
+        }
+        panic!("not ready again");
+    }
+
+    /// At any speed: a wait that is over in less than a millisecond must not begin anew for ever.
+    #[test]
+    fn a_container_that_is_restarted_in_place_is_ready_again_the_sooner_the_faster_nodes_are() {
+        for speed in [1.0, 3.0, 20.0, 400.0, 10_000.0] {
+            let took = restarts_in(speed);
+            // Seen after 150 ms, and held back for 500.
+            let expected = 650.0 / speed;
+            #[allow(clippy::cast_precision_loss)]
+            let took_f64 = took as f64;
+            assert!(
+                (expected..=expected + 4.0).contains(&took_f64),
+                "{took} ms at speed {speed}"
+            );
+        }
     }
 }
