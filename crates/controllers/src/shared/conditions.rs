@@ -246,16 +246,10 @@ pub(crate) fn drop_condition(status: &mut Map<String, Value>, moment: Moment<'_>
     status.insert("conditions".to_owned(), Value::Array(left));
 }
 
-/// The number of collisions, which never falls.
+/// The number of collisions, which never falls; 0 is said, as others say it, since clients tell it from a status that nobody wrote.
 pub(crate) fn put_collisions(status: &mut Map<String, Value>, moment: Moment<'_>, count: i32) {
-    if count > moment.set.status_count("collisionCount")
-        || moment.set.status.get("collisionCount").is_some_and(|c| !c.is_null())
-    {
-        status.insert(
-            "collisionCount".to_owned(),
-            json!(count.max(moment.set.status_count("collisionCount"))),
-        );
-    }
+    let count = count.max(moment.set.status_count("collisionCount"));
+    status.insert("collisionCount".to_owned(), json!(count));
 }
 
 /// The status to write, given the fields that we say something about.

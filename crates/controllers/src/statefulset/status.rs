@@ -106,8 +106,10 @@ fn count(view: &View<'_>, reader: &mut LabelReader<'_>, in_flight: &BTreeMap<&st
         } else {
             in_flight.get(pod.name()).copied()
         };
-        let is_ready = pod.is_running_and_ready() && (labels.lifecycle_allows || known == Some(true));
-        let is_available = is_ready && known != Some(false) && pod.is_available(min_ready, view.now);
+        // Ready is what serves, whatever the lifecycle says (2.2); available is what may be relied upon (1.5).
+        let is_ready = pod.is_running_and_ready();
+        let may_be_available = known.unwrap_or(labels.lifecycle_allows);
+        let is_available = is_ready && may_be_available && pod.is_available(min_ready, view.now);
         counts.total += 1;
         counts.ready += i32::from(is_ready);
         counts.available += i32::from(is_available);

@@ -39,6 +39,22 @@ fn rule_21_1_counts_are_over_active_pods() {
     assert_eq!(found["labelSelector"], "app=web");
 }
 
+/// Ready is what serves; available is what counts as such for budgets, which the lifecycle decides as well (13.3).
+#[test]
+fn rule_21_1_a_ready_pod_that_waits_for_a_hook_is_ready_and_not_available() {
+    let hooks = json!({"preNormal": {"labelsHandler": {"held": "yes"}}});
+    let held = one(&name(0), "n").label(names::LIFECYCLE_STATE_LABEL, "PreparingNormal");
+    let found = status(&clones(1).spec("/lifecycle", hooks).pod(held));
+    for (field, value) in [
+        ("readyReplicas", 1),
+        ("updatedReadyReplicas", 1),
+        ("availableReplicas", 0),
+        ("updatedAvailableReplicas", 0),
+    ] {
+        assert_eq!(found[field], value, "{field}");
+    }
+}
+
 /// #1549: all pods have to be there, but not to be ready.
 #[test]
 fn rule_21_2_the_current_revision_follows_when_all_pods_are_updated() {
@@ -270,6 +286,7 @@ fn rule_12_1_a_new_revision_records_the_claims_and_comes_first() {
 fn rule_4_collisions_are_counted() {
     let counted = clones(1).status("/collisionCount", json!(3));
     assert_eq!(status(&counted)["collisionCount"], 3);
+    assert_eq!(status(&clones(1))["collisionCount"], 0, "none is a number, too");
 }
 
 #[test]

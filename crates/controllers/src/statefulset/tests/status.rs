@@ -64,6 +64,25 @@ fn rules_2_2_and_8_16_counts_are_over_all_pods_also_where_the_pass_ends_early() 
     );
 }
 
+/// Ready is what serves; available is what may be relied upon, which the lifecycle of an Advanced set decides as well (1.5).
+#[test]
+fn rule_2_2_a_pod_that_serves_is_ready_whatever_its_lifecycle_says() {
+    let hooks = json!({"preNormal": {"labelsHandler": {"held": "yes"}}});
+    for state in ["PreparingNormal", "PreparingUpdate", "PreparingDelete"] {
+        let held = pod("web-0")
+            .revision("new")
+            .label("lifecycle.apps.kruise.io/state", state);
+        let status = desired(&advanced(1).spec("/lifecycle", hooks.clone()).pod(held));
+        assert_eq!(status["readyReplicas"], json!(1), "{state}");
+        assert_eq!(status["updatedReadyReplicas"], json!(1), "{state}");
+        assert_eq!(status["availableReplicas"], json!(0), "{state}");
+        assert_eq!(status["updatedAvailableReplicas"], json!(0), "{state}");
+    }
+    for cluster in [advanced(1).pods([0], "new"), native(1).pods([0], "new")] {
+        assert_eq!(desired(&cluster)["collisionCount"], json!(0));
+    }
+}
+
 #[test]
 fn rule_2_2_both_counts_name_a_pod_when_both_revisions_are_one() {
     let status = desired(&advanced(2).status("/currentRevision", json!("new")).pods([0], "new"));
@@ -111,6 +130,7 @@ fn rules_3_2_and_8_17_zeros_are_written_once_or_never() {
     let empty = native(0)
         .status("/currentRevision", json!("new"))
         .status("/replicas", json!(0))
+        .status("/collisionCount", json!(0))
         .status("/observedGeneration", json!(1));
     assert_eq!(
         empty
