@@ -133,8 +133,9 @@ impl<'v> Plan<'v> {
             // Nobody asks.
             return 0;
         }
-        let old = self.members.iter().filter(|m| !m.is_new() && m.is_plain());
-        let in_place = old.filter(|m| matches!(self.pass.way(&m.occupant), Way::InPlace(_)));
+        let is_old_and_plain = |m: &Member| !m.is_new() && m.is_plain();
+        let in_place = (0..self.members.len())
+            .filter(|index| is_old_and_plain(&self.members[*index]) && matches!(self.way(*index), Way::InPlace(_)));
         i32::try_from(in_place.count()).unwrap_or(i32::MAX)
     }
 

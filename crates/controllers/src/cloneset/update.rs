@@ -96,6 +96,7 @@ impl Plan<'_> {
                 return;
             }
             let way = self.way(index);
+            self.say_if_claims_stay(index, &way);
             match way {
                 Way::Barred(reason) => {
                     let pod = self.members[index].occupant.pod.clone();
@@ -145,20 +146,23 @@ impl Plan<'_> {
     }
 
     /// How a pod comes to the target; claim templates that changed with the template may ask for it to be made again (rule 15.6).
-    fn way(&mut self, index: usize) -> Way {
+    pub(super) fn way(&mut self, index: usize) -> Way {
         let way = self.pass.way(&self.members[index].occupant);
-        if !matches!(way, Way::InPlace(_)) || !self.has_other_claims(index) {
-            return way;
-        }
-        let is_only = self.view.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceOnly;
-        if self.view.clones.switches.recreate_on_claim_change && !is_only {
+        let may_recreate = self.view.clones.switches.recreate_on_claim_change
+            && self.view.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly;
+        if may_recreate && matches!(way, Way::InPlace(_)) && self.has_other_claims(index) {
             return Way::Recreate;
         }
-        let message =
-            "claim templates have changed with the template: pods that are updated in place keep the claims they have";
-        self.pass
-            .event_once(true, "ClaimTemplatesNotApplied", message.to_owned());
         way
+    }
+
+    /// Says that a pod which goes in place keeps claims of other templates.
+    fn say_if_claims_stay(&mut self, index: usize, way: &Way) {
+        if matches!(way, Way::InPlace(_)) && self.has_other_claims(index) {
+            let message = "claim templates have changed with the template: pods that are updated in place keep the claims they have";
+            self.pass
+                .event_once(true, "ClaimTemplatesNotApplied", message.to_owned());
+        }
     }
 
     /// Whether the claim templates at the target are others than those of the pod's revision; nobody knows where there is no record.

@@ -94,21 +94,43 @@ fn rule_16_5_in_place_only_skips_what_cannot_be_done() {
     assert_eq!(failed.expect("it is told")["reason"], "InPlaceNotPossible");
 }
 
+/// The revision of old pods has other claim templates than that of new ones.
+fn with_other_claim_templates(mut cluster: Cluster) -> Cluster {
+    let hashed = |r: &Arc<RevisionRecord>| {
+        let hash = if r.name() == "web-old" { "1" } else { "" };
+        Arc::new(RevisionRecord {
+            claim_hash: Some(hash.into()),
+            ..(**r).clone()
+        })
+    };
+    cluster.own_revisions = cluster.own_revisions.iter().map(hashed).collect();
+    cluster
+}
+
+/// Pods that could go in place need no surge (#2369); those that are made again since their claim templates have changed do.
+#[test]
+fn rules_13_4_and_15_6_pods_that_are_recreated_for_their_claims_surge() {
+    let set = || {
+        in_place(3)
+            .spec("/updateStrategy/rollingUpdate/maxSurge", json!(1))
+            .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(1))
+    };
+    let made = |cluster: Cluster| {
+        let cluster = with_other_claim_templates(pods(cluster, "3o"));
+        let decision = cluster.decide();
+        done(&cluster, &decision).created
+    };
+    assert_eq!(made(set()), 0, "they keep their claims, and go in place");
+    let asks = || set().annotation(names::RECREATE_ON_CLAIM_CHANGE, "true");
+    assert_eq!(made(asks()), 1, "the pod beyond the replicas that recreation may have");
+    let only = asks().spec("/updateStrategy/rollingUpdate/podUpdatePolicy", json!("InPlaceOnly"));
+    assert_eq!(made(only), 0, "never made again");
+}
+
 /// #1536.
 #[test]
 fn rule_15_6_changed_claims_are_told_or_ask_for_another_pod() {
-    let with = |cluster: Cluster| {
-        let mut cluster = pods(cluster, "1o");
-        let hashed = |r: &Arc<RevisionRecord>| {
-            let hash = if r.name() == "web-old" { "1" } else { "" };
-            Arc::new(RevisionRecord {
-                claim_hash: Some(hash.into()),
-                ..(**r).clone()
-            })
-        };
-        cluster.own_revisions = cluster.own_revisions.iter().map(hashed).collect();
-        cluster
-    };
+    let with = |cluster| with_other_claim_templates(pods(cluster, "1o"));
     let decision = with(in_place(1)).decide();
     assert_eq!(patches(&decision, Report::InPlace).len(), 1);
     assert!(decision.events.iter().any(|e| e.reason == "ClaimTemplatesNotApplied"));
