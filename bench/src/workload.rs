@@ -99,7 +99,7 @@ pub(crate) fn look(kind: SetKind, cache: &Cache, key: &ObjectKey, clock: &Clock)
         hints: &hints,
     };
     let decision = match kind {
-        SetKind::Clone => CloneSetController.reconcile(cache, key, context),
+        SetKind::Clone => CloneSetController::default().reconcile(cache, key, context),
         ordered => StatefulSetController::new(ordered).reconcile(cache, key, context),
     };
     decision.expect("the set is there")

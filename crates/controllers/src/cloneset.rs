@@ -24,11 +24,49 @@ mod tests;
 
 use crate::shared::routing;
 use flotilla_api::names;
+use flotilla_model::set::CloneSpec;
 use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind};
+
+/// What is decided for all CloneSets together, by feature gates and flags of the manager (ruling 33). All off is the default.
+// Each is a gate of its own, not a part of a state.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// Gate `CloneSetShortHash`: pods are labelled with the hash of their revision instead of its name.
+    pub short_hash: bool,
+    /// Gate `CloneSetPartitionRollback`: as if each set had `flotilla.rs/partition-rollback`.
+    pub partition_rollback: bool,
+    /// Gate `RecreatePodWhenChangeVCTInCloneSetGate`: as if each set had `flotilla.rs/recreate-on-claim-change`.
+    pub recreate_on_claim_change: bool,
+    /// Gate `PreparingUpdateAsUpdate`: of which revision pods are made is decided as if pods that are prepared for an update had it already.
+    pub preparing_as_updated: bool,
+    /// Flag `--cloneset-scaling-exclude-preparing-delete`: as if each set had `scaleStrategy.excludePreparingDelete`.
+    pub exclude_preparing_delete: bool,
+}
+
+impl Defaults {
+    /// What a set asks for, with what holds for all.
+    pub(crate) fn apply(self, clones: &CloneSpec) -> CloneSpec {
+        let mut clones = clones.clone();
+        clones.switches.partition_rollback |= self.partition_rollback;
+        clones.switches.recreate_on_claim_change |= self.recreate_on_claim_change;
+        clones.excludes_preparing_delete |= self.exclude_preparing_delete;
+        clones
+    }
+}
 
 /// The controller of CloneSets.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CloneSetController;
+pub struct CloneSetController {
+    defaults: Defaults,
+}
+
+impl CloneSetController {
+    /// With what holds for all sets.
+    pub fn new(defaults: Defaults) -> Self {
+        CloneSetController { defaults }
+    }
+}
 
 const KIND: SetKind = SetKind::Clone;
 
@@ -99,6 +137,11 @@ impl Controller for CloneSetController {
 
     fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
         let set = reader.set(KIND, key)?.clone();
-        Some(decide::decide(&view::View::observe(set, reader, context)?))
+        Some(decide::decide(&view::View::observe(
+            set,
+            reader,
+            self.defaults,
+            context,
+        )?))
     }
 }

@@ -16,7 +16,7 @@ use flotilla_model::{Controller, SetKind};
 pub fn of_kind(kind: SetKind) -> Box<dyn Controller> {
     match kind {
         SetKind::Native | SetKind::Advanced => Box::new(statefulset::StatefulSetController::new(kind)),
-        SetKind::Clone => Box::new(cloneset::CloneSetController),
+        SetKind::Clone => Box::new(cloneset::CloneSetController::default()),
     }
 }
 

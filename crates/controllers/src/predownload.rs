@@ -11,6 +11,7 @@ mod job;
 #[cfg(test)]
 mod tests;
 
+use crate::cloneset::Defaults;
 use crate::shared::routing;
 use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind};
 
@@ -18,12 +19,23 @@ use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, Reade
 #[derive(Clone, Copy, Debug)]
 pub struct PreDownloadController {
     kind: SetKind,
+    clones: Defaults,
 }
 
 impl PreDownloadController {
     /// For sets of this kind.
     pub fn new(kind: SetKind) -> Self {
-        PreDownloadController { kind }
+        PreDownloadController {
+            kind,
+            clones: Defaults::default(),
+        }
+    }
+
+    /// With what holds for all CloneSets.
+    #[must_use]
+    pub fn with(mut self, clones: Defaults) -> Self {
+        self.clones = clones;
+        self
     }
 }
 
@@ -63,6 +75,6 @@ impl Controller for PreDownloadController {
 
     fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
         let set = reader.set(self.kind, key)?;
-        Some(decide::decide(set, reader, context))
+        Some(decide::decide(set, reader, self.clones, context))
     }
 }

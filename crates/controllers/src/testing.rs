@@ -352,6 +352,8 @@ pub(crate) struct Cluster {
     /// Those of the set, where the kind is known.
     pub(crate) jobs: Option<Vec<Arc<ImagePullJobRecord>>>,
     pub(crate) other_jobs: Vec<Arc<ImagePullJobRecord>>,
+    /// What holds for all CloneSets.
+    pub(crate) defaults: crate::cloneset::Defaults,
 }
 
 pub(crate) fn template(image: &str) -> Value {
@@ -411,6 +413,7 @@ impl Cluster {
             nodes: BTreeMap::new(),
             jobs: None,
             other_jobs: Vec::new(),
+            defaults: crate::cloneset::Defaults::default(),
         };
         cluster = cluster.revision("old", 1, "v1").revision("new", 2, "v2");
         cluster
@@ -595,7 +598,7 @@ impl Cluster {
             hints: &self.hints,
         };
         if record.kind == SetKind::Clone {
-            let view = crate::cloneset::view::View::observe(record, self, context).expect("a CloneSet");
+            let view = crate::cloneset::view::View::observe(record, self, self.defaults, context).expect("a CloneSet");
             return crate::cloneset::decide::decide(&view);
         }
         let view = crate::statefulset::view::View::observe(record, self, context);

@@ -126,7 +126,7 @@ impl World {
         let options = core_options(&identity(life), kind, seed);
         let spy = Spy {
             inner: match kind {
-                SetKind::Clone => Box::new(CloneSetController),
+                SetKind::Clone => Box::new(CloneSetController::default()),
                 SetKind::Native | SetKind::Advanced => Box::new(StatefulSetController::new(kind)),
             },
             kind,

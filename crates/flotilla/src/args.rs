@@ -2,9 +2,11 @@
 
 mod agent;
 mod installing;
+mod openkruise;
 
 pub use agent::AgentArgs;
 pub use installing::{InstallArgs, MigrateArgs, MigrateTo, PullPolicy, UninstallArgs};
+pub use openkruise::OpenKruiseFlags;
 
 use crate::target::Target;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -165,12 +167,23 @@ pub struct ManagerArgs {
     pub observation_seconds: u64,
     /// Feature gates of OpenKruise, as NAME=BOOL,…: accepted so that existing command lines go on working.
     ///
-    /// One turns something on: PreDownloadImageForInPlaceUpdate=true has nodes pull the images of an update in place ahead of it, by
+    /// These switch something, and so do AllAlpha and AllBeta, which stand for those of a stage; of each other that is named, the log says
+    /// why it is ignored. CloneSetShortHash=true labels new pods of CloneSets with the hash of their revision instead of its name.
+    /// CloneSetPartitionRollback=true and RecreatePodWhenChangeVCTInCloneSetGate=true act as if each CloneSet had the annotation
+    /// flotilla.rs/partition-rollback or flotilla.rs/recreate-on-claim-change. PreparingUpdateAsUpdate=true counts pods of a CloneSet that
+    /// wait for their update as updated when others are made. PreDownloadImageForInPlaceUpdate=true has nodes pull the images of an update in place ahead of it, by
     /// ImagePullJobs, for CloneSets and Advanced StatefulSets. Their definition and who carries them out come from OpenKruise; with
     /// KruiseDaemon=false it stays off.
     #[arg(long, value_name = "GATES", value_delimiter = ',')]
     pub feature_gates: Vec<String>,
     /// What to log: a level, or directives such as `info,flotilla_engine=debug`.
+    /// As if each CloneSet had `scaleStrategy.excludePreparingDelete`: pods that wait for their preDelete hook do not count as replicas.
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true,
+        default_missing_value = "true", value_name = "BOOL")]
+    pub cloneset_scaling_exclude_preparing_delete: bool,
+    /// Flags of OpenKruise's manager that change nothing here.
+    #[command(flatten)]
+    pub openkruise: OpenKruiseFlags,
     #[arg(long, env = "FLOTILLA_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
     /// How to log.

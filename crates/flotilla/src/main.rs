@@ -9,6 +9,7 @@ mod cluster;
 mod commands;
 mod error;
 mod follow;
+mod gates;
 mod logging;
 mod target;
 

@@ -66,6 +66,8 @@ pub struct Counts {
     pub old: i32,
     /// New and not leaving.
     pub new: i32,
+    /// Old and plain, and prepared for the update, where such pods count as updated when others are made.
+    pub preparing: i32,
     /// Old and specified.
     pub specified_old: i32,
     /// New and specified.
@@ -164,7 +166,7 @@ impl Diff {
             missing,
             create,
             create_old: if asked.updates {
-                create.min((want_old - old).max(0))
+                create.min((want_old - (old - counts.preparing)).max(0))
             } else {
                 0
             },

@@ -118,6 +118,8 @@ impl<'v> Plan<'v> {
                 }
                 (false, false) => {
                     counts.old += 1;
+                    let is_preparing = plain && State::of(member.pod()) == State::PreparingUpdate;
+                    counts.preparing += i32::from(is_preparing && self.view.defaults.preparing_as_updated);
                     counts.specified_old += i32::from(member.is_specified);
                     counts.unavailable_old += i32::from(!available);
                 }

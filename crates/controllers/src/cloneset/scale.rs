@@ -208,9 +208,15 @@ impl Plan<'_> {
         let set = &self.view.set;
         let template = revision.template.clone().unwrap_or_else(|| set.spec.template.clone());
         let (label, _) = revision::labels(SetKind::Clone, revision);
+        let hash = revision::short(&label).to_owned();
+        let label = if self.view.defaults.short_hash {
+            hash.clone()
+        } else {
+            label
+        };
         let labels = vec![
             (names::INSTANCE_ID_LABEL, id.to_owned()),
-            (names::TEMPLATE_HASH_LABEL, revision::short(&label).to_owned()),
+            (names::TEMPLATE_HASH_LABEL, hash),
             (names::REVISION_LABEL, label),
             (names::LIFECYCLE_STATE_LABEL, State::PreparingNormal.name().to_owned()),
         ];

@@ -1,5 +1,6 @@
 //! What a pass looks at: the set, its revisions, its pods and claims, and the nodes on which the pods are.
 
+use super::Defaults;
 use crate::shared::adoption::{SelectorMemo, controller_ref};
 use crate::shared::pass::Moment;
 use crate::shared::revision;
@@ -15,6 +16,8 @@ pub struct View<'a> {
     pub set: Arc<SetRecord>,
     /// What only a CloneSet asks for.
     pub clones: CloneSpec,
+    /// What holds for all sets.
+    pub defaults: Defaults,
     /// The reference to the set that its pods, claims and revisions carry.
     pub owner: OwnerRef,
     /// Pods that it manages and keeps, in order of name; also those that have ended or are going.
@@ -40,14 +43,20 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// Gathers the view of one set: handles, not copies. `None` if it is not a CloneSet.
-    pub fn observe(set: Arc<SetRecord>, reader: &'a dyn Reader, context: PassContext<'a>) -> Option<Self> {
-        let clones = set.spec.clones.as_deref()?.clone();
+    pub fn observe(
+        set: Arc<SetRecord>,
+        reader: &'a dyn Reader,
+        defaults: Defaults,
+        context: PassContext<'a>,
+    ) -> Option<Self> {
+        let clones = defaults.apply(set.spec.clones.as_deref()?);
         let owner = controller_ref(set.kind.resource(), set.name(), &set.meta.uid);
         let is_going = |claim: &&Arc<ClaimRecord>| claim.meta.deleted.is_some();
         let claims = reader.claims_of(&set.meta.uid).iter();
         let mut view = View {
             owner,
             clones,
+            defaults,
             pods: Vec::new(),
             to_release: Vec::new(),
             to_adopt: Vec::new(),

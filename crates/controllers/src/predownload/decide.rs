@@ -1,6 +1,7 @@
 //! One pass over a set: is there an update to pull images for, which of its jobs are missing, and which have served their time.
 
 use super::job::{self, Wanted};
+use crate::cloneset::Defaults;
 use crate::shared::adoption::controller_ref;
 use crate::shared::inplace::eligible;
 use crate::shared::pass::Moment;
@@ -21,12 +22,13 @@ use std::sync::Arc;
 const FEW_REPLICAS: i32 = 3;
 
 /// Decides what to pull ahead for a set.
-pub(super) fn decide(set: &SetRecord, reader: &dyn Reader, context: PassContext<'_>) -> Decision {
+pub(super) fn decide(set: &SetRecord, reader: &dyn Reader, clones: Defaults, context: PassContext<'_>) -> Decision {
     let owner = controller_ref(set.kind.resource(), set.name(), &set.meta.uid);
     let mut plan = Plan {
         set,
         owner: &owner,
         reader,
+        clones,
         context,
         commands: Vec::new(),
         wanted: BTreeSet::new(),
@@ -53,6 +55,7 @@ struct Plan<'v> {
     set: &'v SetRecord,
     owner: &'v OwnerRef,
     reader: &'v dyn Reader,
+    clones: Defaults,
     context: PassContext<'v>,
     commands: Vec<ScopedCommand>,
     /// Scopes in which something is wanted, whether it is tried now or not.
@@ -147,10 +150,8 @@ impl<'v> Plan<'v> {
     /// Whether pods are made anew since their claim templates have changed too (rule 15.6 of CloneSets).
     fn recreates_for_claims(&self, current: &RevisionRecord, update: &RevisionRecord) -> bool {
         let spec = &self.set.spec;
-        let asked = spec
-            .clones
-            .as_ref()
-            .is_some_and(|c| c.switches.recreate_on_claim_change);
+        let clones = spec.clones.as_ref().map(|clones| self.clones.apply(clones));
+        let asked = clones.is_some_and(|clones| clones.switches.recreate_on_claim_change);
         let hashes = current.claim_hash.as_ref().zip(update.claim_hash.as_ref());
         asked && spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly && hashes.is_some_and(|(old, new)| old != new)
     }

@@ -3,6 +3,7 @@
 use crate::args::{ClusterArgs, HttpAddress, ManagerArgs};
 use crate::cluster;
 use crate::error::{Error, Exit};
+use crate::gates::{Gates, Remark};
 use crate::logging;
 use flotilla_controllers::cloneset::CloneSetController;
 use flotilla_controllers::launch::LaunchController;
@@ -20,27 +21,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The gate of OpenKruise behind which images are pulled ahead of updates in place. Off unless it is turned on.
-const PRE_DOWNLOAD_GATE: &str = "PreDownloadImageForInPlaceUpdate";
-/// The gate of everything that needs an agent on nodes, pulling images included.
-const DAEMON_GATE: &str = "KruiseDaemon";
-
-/// Gates of OpenKruise whose feature is part of this program, whatever they say.
-const KNOWN_GATES: &[&str] = &[
-    "StatefulSetAutoDeletePVC",
-    "StatefulSetStartOrdinal",
-    "StatefulSetAutoResizePVCGate",
-    "PodIndexLabel",
-    "InPlaceUpdateEnvFromMetadata",
-    "InPlaceWorkloadVerticalScaling",
-    "PreparingUpdateAsUpdate",
-    "TemplateNoDefaults",
-    "ResourcesDeletionProtection",
-    "PodWebhook",
-    "SidecarTerminator",
-    "EnableSortSidecarContainerByName",
-];
-
 /// Where webhooks are served inside a pod, and the service that leads there.
 const WEBHOOK_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
 const WEBHOOK_SERVICE: &str = "flotilla-webhook";
@@ -48,7 +28,7 @@ const WEBHOOK_SERVICE: &str = "flotilla-webhook";
 /// Runs until SIGTERM, or until something fails that cannot heal.
 pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, Error> {
     logging::start(&args.log, args.log_format)?;
-    let gates = Gates::read(&args.feature_gates)?;
+    let gates = gates(&args)?;
     let config = cluster::config(cluster_args).await?;
     let client = connection::connect(config).map_err(Error::Config)?;
     let fence = Fence::default();
@@ -76,6 +56,22 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
     }
     ended.map_err(|e| Error::Manager(e.to_string()))?;
     Ok(Exit::Done)
+}
+
+/// What gates and flags of OpenKruise's manager ask for; those that change nothing are named in the log.
+fn gates(args: &ManagerArgs) -> Result<Gates, Error> {
+    let (mut gates, remarks) = Gates::read(&args.feature_gates)?;
+    gates.clones.exclude_preparing_delete = args.cloneset_scaling_exclude_preparing_delete;
+    for remark in remarks {
+        match remark {
+            Remark::Ignored(gate, reason) => tracing::info!(gate, reason, "feature gate ignored"),
+            Remark::Unknown(gate) => tracing::warn!(gate, "unknown feature gate ignored"),
+        }
+    }
+    for (flag, reason) in &args.openkruise.ignored {
+        tracing::info!(flag, reason, "flag ignored");
+    }
+    Ok(gates)
 }
 
 /// Every pod is told where the API server is.
@@ -136,14 +132,14 @@ fn webhook_options(
 pub(super) fn controllers(args: &ManagerArgs, gates: Gates) -> Vec<Box<dyn Controller>> {
     let mut table: Vec<Box<dyn Controller>> = vec![
         Box::new(StatefulSetController::new(SetKind::Advanced)),
-        Box::new(CloneSetController),
+        Box::new(CloneSetController::new(gates.clones)),
         Box::new(LaunchController),
     ];
     if args.native_statefulset {
         table.push(Box::new(StatefulSetController::new(SetKind::Native)));
     }
     if gates.pre_download {
-        table.push(Box::new(PreDownloadController::new(SetKind::Clone)));
+        table.push(Box::new(PreDownloadController::new(SetKind::Clone).with(gates.clones)));
         table.push(Box::new(PreDownloadController::new(SetKind::Advanced)));
     }
     table
@@ -192,44 +188,6 @@ fn default_identity() -> String {
     format!("{host}_{}", std::process::id())
 }
 
-/// What feature gates turn on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Gates {
-    /// Images are pulled ahead of updates in place.
-    pre_download: bool,
-}
-
-impl Gates {
-    /// Reads `--feature-gates`. Gates of what is always on are named in the log and ignored; nonsense is refused.
-    fn read(gates: &[String]) -> Result<Self, Error> {
-        let (mut pre_download, mut daemon) = (false, true);
-        for gate in gates.iter().filter(|g| !g.is_empty()) {
-            match gate.split_once('=') {
-                Some((PRE_DOWNLOAD_GATE, value @ ("true" | "false"))) => pre_download = value == "true",
-                Some((DAEMON_GATE, value @ ("true" | "false"))) => daemon = value == "true",
-                Some((name, "true" | "false")) if KNOWN_GATES.contains(&name) => {
-                    tracing::info!(
-                        gate = name,
-                        "feature gate ignored: its corrected behaviour is always on, or comes with its feature"
-                    );
-                }
-                Some((name, "true" | "false")) => tracing::warn!(gate = name, "unknown feature gate ignored"),
-                _ => {
-                    return Err(Error::NotPossible(format!(
-                        "failed to read --feature-gates: {gate:?} must be NAME=true or NAME=false"
-                    )));
-                }
-            }
-        }
-        if pre_download && !daemon {
-            tracing::warn!("{PRE_DOWNLOAD_GATE} has no effect, since {DAEMON_GATE} is off");
-        }
-        Ok(Gates {
-            pre_download: pre_download && daemon,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,37 +225,40 @@ mod tests {
         }
     }
 
-    fn gates(text: &str) -> Vec<String> {
-        parsed(&[&format!("--feature-gates={text}")]).feature_gates
-    }
-
-    #[test]
-    fn gates_are_read_or_refused() {
-        for (text, is_fine) in [
-            ("", true),
-            ("PodWebhook=true,Nonsense=false", true),
-            ("PodWebhook", false),
-            ("PodWebhook=yes", false),
-            ("PreDownloadImageForInPlaceUpdate=yes", false),
-        ] {
-            assert_eq!(Gates::read(&gates(text)).is_ok(), is_fine, "{text}");
-        }
-    }
-
     #[test]
     fn rule_5_1_images_are_pulled_ahead_only_where_that_is_asked_for() {
-        for (text, is_on) in [
-            ("", false),
-            ("PreDownloadImageForInPlaceUpdate=true", true),
-            ("KruiseDaemon=true,PreDownloadImageForInPlaceUpdate=true", true),
-            ("PreDownloadImageForInPlaceUpdate=true,KruiseDaemon=false", false),
-            ("PreDownloadImageForInPlaceUpdate=false", false),
-        ] {
-            let (gates, args) = (Gates::read(&gates(text)).unwrap(), parsed(&[]));
+        for (text, is_on) in [("", false), ("PreDownloadImageForInPlaceUpdate=true", true)] {
+            let args = parsed(&[&format!("--feature-gates={text}")]);
+            let gates = gates(&args).unwrap();
             let names: Vec<&str> = controllers(&args, gates).iter().map(|c| c.name()).collect();
             assert_eq!(names.iter().any(|name| name.contains("predownload")), is_on, "{text}");
             let watched = core_options(&args, gates).resources;
             assert_eq!(watched.contains(&Resource::ImagePullJobs), is_on, "{text}");
         }
+    }
+
+    /// Ruling 33: a command line of OpenKruise's manager is taken as it is.
+    #[test]
+    fn flags_of_openkruise_are_honoured_or_named() {
+        let args = parsed(&[]);
+        assert_eq!(gates(&args).unwrap(), Gates::default());
+        assert_eq!(args.openkruise.ignored, []);
+        let args = parsed(&[
+            "--cloneset-workers=20",
+            "--statefulset-workers",
+            "10",
+            "--expectation-timeout=5m0s",
+            "--cloneset-scaling-exclude-preparing-delete=true",
+            "--feature-gates=CloneSetShortHash=true",
+        ]);
+        let names: Vec<&str> = args.openkruise.ignored.iter().map(|(name, _)| *name).collect();
+        assert_eq!(
+            names,
+            ["cloneset-workers", "statefulset-workers", "expectation-timeout"]
+        );
+        let clones = gates(&args).unwrap().clones;
+        assert!(clones.exclude_preparing_delete && clones.short_hash);
+        let bare = parsed(&["--cloneset-scaling-exclude-preparing-delete"]);
+        assert!(gates(&bare).unwrap().clones.exclude_preparing_delete);
     }
 }

@@ -2,11 +2,12 @@
 
 mod demo;
 
-use crate::args::{ClusterArgs, HttpAddress, LogFormat, ManagerArgs, PlaygroundArgs};
+use crate::args::{ClusterArgs, HttpAddress, LogFormat, ManagerArgs, OpenKruiseFlags, PlaygroundArgs};
 use crate::clock;
 use crate::cluster;
-use crate::commands::manager::{self, Gates};
+use crate::commands::manager;
 use crate::error::{Error, Exit};
+use crate::gates::Gates;
 use flotilla_engine::io::fence::Fence;
 use flotilla_engine::io::manager::{ManagerOptions, run as run_manager};
 use flotilla_playground::World;
@@ -124,6 +125,8 @@ async fn manage(cluster: ClusterArgs) -> Result<(), Error> {
         // There is nobody else.
         observation_seconds: 0,
         feature_gates: Vec::new(),
+        cloneset_scaling_exclude_preparing_delete: false,
+        openkruise: OpenKruiseFlags::default(),
         log: String::new(),
         log_format: LogFormat::Text,
     };

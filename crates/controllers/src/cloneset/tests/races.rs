@@ -53,7 +53,7 @@ fn rule_9_whatever_becomes_of_a_pod_its_set_is_looked_at() {
     ] {
         let [before, after] = [pod(), after].map(|pod| Some(Arc::new(pod.build("web"))));
         let mut keys = Vec::new();
-        CloneSetController.route(&Change::Pod(before, after), &cluster, &mut keys);
+        CloneSetController::default().route(&Change::Pod(before, after), &cluster, &mut keys);
         let keys: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
         assert_eq!(keys, ["web"], "{what}");
     }

@@ -480,7 +480,7 @@ fn rules_10_9_and_15_4_names_and_claims_are_looked_at_when_a_pod_that_was_let_go
         cluster.record = Some(cluster.record());
         let gone = Change::Pod(Some(Arc::new(pod.orphan().build("web"))), None);
         let mut keys = Vec::new();
-        CloneSetController.route(&gone, &cluster, &mut keys);
+        CloneSetController::default().route(&gone, &cluster, &mut keys);
         keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>()
     };
     let set = clones(1).spec("/scaleStrategy/podsToDelete", json!(["web-named"]));

@@ -123,6 +123,9 @@ fn rules_13_4_and_15_6_pods_that_are_recreated_for_their_claims_surge() {
     assert_eq!(made(set()), 0, "they keep their claims, and go in place");
     let asks = || set().annotation(names::RECREATE_ON_CLAIM_CHANGE, "true");
     assert_eq!(made(asks()), 1, "the pod beyond the replicas that recreation may have");
+    let mut gate = set();
+    gate.defaults.recreate_on_claim_change = true;
+    assert_eq!(made(gate), 1, "as the gate of that name asks for all sets (ruling 33)");
     let only = asks().spec("/updateStrategy/rollingUpdate/podUpdatePolicy", json!("InPlaceOnly"));
     assert_eq!(made(only), 0, "never made again");
 }

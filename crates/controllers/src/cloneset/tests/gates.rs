@@ -1,0 +1,94 @@
+//! What feature gates and flags of the manager decide for all CloneSets together (ruling 33).
+
+use super::super::Defaults;
+use super::{done, name, one, pods};
+use crate::testing::{Cluster, clones};
+use flotilla_api::names;
+use flotilla_model::decision::Command;
+use serde_json::{Value, json};
+
+fn with(mut cluster: Cluster, defaults: Defaults) -> Cluster {
+    cluster.defaults = defaults;
+    cluster
+}
+
+/// Labels of the pods that are made.
+fn made(cluster: &Cluster) -> Vec<Value> {
+    let decision = cluster.decide();
+    let pods = decision.commands().filter_map(|c| match &c.command {
+        Command::Create { body, .. } => Some(body.render()),
+        _ => None,
+    });
+    let pods = pods.filter(|body| body["kind"] == "Pod");
+    pods.map(|pod| pod["metadata"]["labels"].clone()).collect()
+}
+
+#[test]
+fn ruling_33_with_short_hashes_pods_carry_the_hash_of_their_revision_alone() {
+    for (short_hash, label) in [(false, "web-new"), (true, "new")] {
+        let defaults = Defaults {
+            short_hash,
+            ..Defaults::default()
+        };
+        let labels = made(&with(pods(clones(1), ""), defaults));
+        assert_eq!(labels.len(), 1);
+        assert_eq!(labels[0][names::REVISION_LABEL], label);
+        assert_eq!(labels[0][names::TEMPLATE_HASH_LABEL], "new");
+    }
+}
+
+/// The gate is the default of the opt-in (13.5).
+#[test]
+fn ruling_33_with_partition_rollback_new_pods_go_back() {
+    for (partition_rollback, went_back) in [(false, 0), (true, 1)] {
+        let defaults = Defaults {
+            partition_rollback,
+            ..Defaults::default()
+        };
+        let set = clones(5).spec(
+            "/updateStrategy/rollingUpdate",
+            json!({"partition": 4, "maxUnavailable": 1}),
+        );
+        let cluster = with(pods(set, "2o 3n"), defaults);
+        assert_eq!(done(&cluster, &cluster.decide()).went_back, went_back);
+    }
+}
+
+/// Pods that wait for their hook do not count as replicas (13.8).
+#[test]
+fn ruling_33_what_waits_for_its_deletion_can_be_left_out_of_the_replicas() {
+    for (exclude_preparing_delete, created) in [(false, 0), (true, 1)] {
+        let defaults = Defaults {
+            exclude_preparing_delete,
+            ..Defaults::default()
+        };
+        let hook = json!({"labelsHandler": {"hold": "yes"}, "markPodNotReady": true});
+        let set = clones(5).spec("/lifecycle/preDelete", hook);
+        let cluster = with(pods(set, "4n 1dn"), defaults);
+        assert_eq!(done(&cluster, &cluster.decide()).created, created);
+    }
+}
+
+/// A pod that is prepared for its update is on the way to the new revision: the one that is missing is made old, and the partition holds.
+#[test]
+fn ruling_33_prepared_pods_can_count_as_updated_when_pods_are_made() {
+    let hook = json!({"labelsHandler": {"update": "wait"}});
+    for (preparing_as_updated, revision) in [(false, "web-new"), (true, "web-old")] {
+        let set = clones(5)
+            .spec(
+                "/updateStrategy/rollingUpdate",
+                json!({"partition": 4, "podUpdatePolicy": "InPlaceIfPossible"}),
+            )
+            .spec("/lifecycle/inPlaceUpdate", hook.clone());
+        let prepared = one(&name(9), "o")
+            .label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate")
+            .label("update", "wait");
+        let defaults = Defaults {
+            preparing_as_updated,
+            ..Defaults::default()
+        };
+        let labels = made(&with(pods(set.pod(prepared), "3o"), defaults));
+        assert_eq!(labels.len(), 1);
+        assert_eq!(labels[0][names::REVISION_LABEL], revision);
+    }
+}
