@@ -89,6 +89,13 @@ fn a_refusal_becomes_a_condition_and_is_tried_again_ever_more_rarely() {
         })
     });
     assert!((4..=10).contains(&tries.len()), "{} tries in two minutes", tries.len());
+    let told = core.take_refusals();
+    assert_eq!(told.len(), 1, "once, and then with its count: {told:?}");
+    assert_eq!(
+        (&*told[0].key.key.name, &*told[0].subject, &*told[0].reason),
+        ("web", "web-0", "QuotaExceeded")
+    );
+    assert!(told[0].message.contains("exceeded quota: small"), "{told:?}");
     let status = world.sets[&key("web")]["status"].clone();
     let condition = &status["conditions"][0];
     assert_eq!(

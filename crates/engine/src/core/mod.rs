@@ -18,6 +18,7 @@ pub mod options;
 pub mod outcome;
 pub mod pass;
 pub mod queue;
+pub mod refusals;
 pub mod request;
 mod running;
 pub mod store;
@@ -37,6 +38,7 @@ use limiter::{Limiter, Permit};
 use metrics::Metrics;
 use pass::Ticket;
 use queue::{Backoff, Priority, Queue};
+use refusals::Refusals;
 use request::{Call, Request, RequestId};
 use running::ActivePass;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -121,6 +123,7 @@ pub struct Core {
     metrics: Metrics,
     /// The last pass that failed, and why; for whoever writes logs.
     last_trouble: Option<(QueueKey, String)>,
+    refusals: Refusals,
     effects: Vec<Effect>,
     started: Timestamp,
     observing_since: Timestamp,
@@ -166,6 +169,7 @@ impl Core {
             events: Events::default(),
             metrics: Metrics::default(),
             last_trouble: None,
+            refusals: Refusals::default(),
             effects: Vec::new(),
             started: now,
             observing_since: now,
@@ -284,6 +288,16 @@ impl Core {
     /// The last pass that failed since this was asked, and why.
     pub fn take_trouble(&mut self) -> Option<(QueueKey, String)> {
         self.last_trouble.take()
+    }
+
+    /// The controller that a key belongs to.
+    pub fn controller_name(&self, key: &QueueKey) -> &'static str {
+        self.controllers[key.controller].name()
+    }
+
+    /// What was refused since this was asked, as far as it is to be logged.
+    pub fn take_refusals(&mut self) -> Vec<refusals::Refusal> {
+        self.refusals.take()
     }
 
     /// Counters.

@@ -6,7 +6,9 @@ use super::pass::{Pass, Step, Task, Trouble};
 use super::queue::{Handout, Priority};
 use super::request::{Call, StatusPatch};
 use super::{Core, Memory, Purpose, QueueKey};
-use flotilla_model::{Command, Decision, Failure, Hints, PassContext, Reader, Resource, StatusWrite, Timestamp, Uid};
+use flotilla_model::{
+    Command, Decision, Failure, Hints, PassContext, Reader, Resource, Scope, StatusWrite, Timestamp, Uid,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A pass in progress.
@@ -300,6 +302,12 @@ impl Core {
         }
         for (scope, rejection) in active.pass.rejected() {
             let (reason, message) = (rejection.reason.clone(), rejection.message.clone());
+            let subject = match scope {
+                Scope::Slot(ordinal) => format!("{}-{ordinal}", active.key.key.name),
+                Scope::Named(name) => name.clone(),
+                Scope::Object => active.key.key.name.to_string(),
+            };
+            self.refusals.note(&active.key, &subject, &reason, &message, now);
             let failure = Failure::follow(
                 memory.hints.failures.get(scope),
                 rejection.attempt,
@@ -324,6 +332,7 @@ impl Core {
     fn forget(&mut self, active: ActivePass, now: Timestamp) {
         self.queue.forget(&active.key);
         self.unsettled.remove(&active.key);
+        self.refusals.forget(&active.key);
         if let Some(uid) = self.memory.remove(&active.key).and_then(|memory| memory.uid) {
             self.foreign.forget(&uid);
         }

@@ -11,6 +11,7 @@ use super::versions::Versions;
 use super::watch::{Feed, Watcher};
 use super::{discovery, render};
 use crate::core::census::Census;
+use crate::core::refusals;
 use crate::core::request::{Request, RequestId};
 use crate::core::{Core, CoreOptions, Effect, WatchEvent};
 use crate::wire::watch::Frame;
@@ -367,7 +368,27 @@ impl Shell {
         if let Some((key, message)) = self.core.take_trouble() {
             tracing::warn!(key = %key.key, message, "a pass failed and will be repeated");
         }
+        self.log_refusals();
         self.log_leadership();
+    }
+
+    fn log_refusals(&mut self) {
+        for refusal in self.core.take_refusals() {
+            let refusals::Refusal {
+                key,
+                subject,
+                reason,
+                message,
+                count,
+                since,
+                left_out,
+            } = refusal;
+            let controller = self.core.controller_name(&key);
+            tracing::warn!(
+                controller, key = %key.key, subject, reason, message, count, %since, left_out,
+                "the API server refuses a write; it is tried again at growing intervals"
+            );
+        }
     }
 
     fn log_leadership(&mut self) {
