@@ -10,6 +10,8 @@ pub mod predownload;
 pub mod shared;
 pub mod statefulset;
 
+pub use shared::conditions::failed_creation;
+
 use flotilla_model::{Controller, SetKind};
 
 /// The controller of sets of this kind.

@@ -17,3 +17,4 @@ pub mod readiness;
 pub(crate) mod renewal;
 pub mod revision;
 pub mod routing;
+pub(crate) mod waits;

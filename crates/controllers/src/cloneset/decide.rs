@@ -50,6 +50,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.wait_for_availability();
     plan.pass.forget_failures();
     plan.pass.note_unreadable_fields();
+    plan.pass.merge_waits();
     plan.pass.date_waits();
     let status = status::of(&mut plan);
     plan.pass.into_decision(status)

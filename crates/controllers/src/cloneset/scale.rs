@@ -5,6 +5,7 @@ use super::diff::Diff;
 use super::plan::{Member, Plan};
 use super::rank;
 use crate::shared::claim;
+use crate::shared::conditions;
 use crate::shared::course::{Held, Trouble};
 use crate::shared::identity::{ID_LENGTH, instance_id};
 use crate::shared::inplace::state::whole_seconds;
@@ -171,7 +172,7 @@ impl Plan<'_> {
         {
             let cause = WaitCause::ClaimTemplateMissing { volume };
             self.pass.troubles.push(Trouble {
-                condition: "FailedScale",
+                condition: conditions::failed_creation(SetKind::Clone),
                 reason: "ClaimTemplateMissing",
                 message: format!("revision {}: {cause}", revision.name()),
             });

@@ -48,10 +48,10 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     let is_current = current.meta.uid == plan.pass.update.meta.uid;
     let is_complete = is_current && counts.total == wanted && is_whole && counts.updated_available == wanted;
     let mut wanted: Vec<Wanted> = conditions::invalid_spec(view.moment()).into_iter().collect();
-    wanted.extend(failed(plan, "FailedScale", |attempt| {
+    wanted.extend(failed(plan, conditions::failed_creation(view.set.kind), |attempt| {
         matches!(attempt, Report::Create | Report::Delete)
     }));
-    wanted.extend(failed(plan, "FailedUpdate", |attempt| {
+    wanted.extend(failed(plan, conditions::failed_update(view.set.kind), |attempt| {
         !matches!(attempt, Report::Create | Report::Delete | Report::Silent)
     }));
     let stuck = conditions::troubles(&plan.pass, STUCK);

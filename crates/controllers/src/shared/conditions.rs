@@ -20,6 +20,14 @@ pub(crate) const fn failed_update(kind: SetKind) -> &'static str {
     }
 }
 
+/// The condition that tells of pods which the API server refused to make.
+pub const fn failed_creation(kind: SetKind) -> &'static str {
+    match kind {
+        SetKind::Native | SetKind::Advanced => "FailedCreatePod",
+        SetKind::Clone => "FailedScale",
+    }
+}
+
 /// What a condition should say. Its transition time moves only when its status changes.
 pub(crate) struct Wanted {
     pub(crate) kind: &'static str,

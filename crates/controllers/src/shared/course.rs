@@ -24,7 +24,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Why resources that were asked for are not there.
-const UNTAKEN: &str = "the API server has not taken them; condition FailedUpdatePod says why, if it refuses them";
+fn untaken(kind: SetKind) -> String {
+    let condition = conditions::failed_update(kind);
+    format!("the API server has not taken them; condition {condition} says why, if it refuses them")
+}
 
 /// Something about an update in place that a condition tells.
 pub(crate) struct Trouble {
@@ -171,7 +174,7 @@ impl Pass<'_> {
             }
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
                 if state.awaits_resize() {
-                    let message = UNTAKEN.to_owned();
+                    let message = untaken(self.moment.set.kind);
                     let since = Some(state.last_change());
                     self.wait(course.name(), WaitCause::InPlaceResize { message }, since);
                 }

@@ -8,6 +8,7 @@ use crate::shared::inplace::UpdateSpec;
 use crate::shared::lifecycle::{self, State, since_state};
 use crate::shared::readiness::PRE_DELETE;
 use crate::shared::revision::{self, Revisions};
+use crate::shared::waits;
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::set::Area;
 use flotilla_model::{
@@ -285,6 +286,11 @@ impl<'v> Pass<'v> {
 
     pub(crate) fn wait(&mut self, subject: String, cause: WaitCause, since: Option<Timestamp>) {
         self.waits.push(Wait { subject, cause, since });
+    }
+
+    /// Each wait once.
+    pub(crate) fn merge_waits(&mut self) {
+        waits::merge(&mut self.waits);
     }
 
     /// Notes since when each wait that has no time of its own has been there; the first few, as memory is bounded.

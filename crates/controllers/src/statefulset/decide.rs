@@ -43,6 +43,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.pass.forget_failures();
     plan.remember();
     plan.pass.note_unreadable_fields();
+    plan.pass.merge_waits();
     plan.pass.date_waits();
     let status = status::of(&plan);
     plan.pass.into_decision(status)

@@ -224,12 +224,18 @@ fn unused_claims(plan: &Plan<'_>) -> Value {
 fn conditions_of(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], complete: bool) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     wanted.extend(conditions::invalid_spec(view.moment()));
-    wanted.extend(failed(view, plan, "FailedCreatePod", |attempt| {
-        attempt == Report::Create
-    }));
-    wanted.extend(failed(view, plan, "FailedUpdatePod", |attempt| {
-        !matches!(attempt, Report::Create | Report::Silent)
-    }));
+    wanted.extend(failed(
+        view,
+        plan,
+        conditions::failed_creation(view.set.kind),
+        |attempt| attempt == Report::Create,
+    ));
+    wanted.extend(failed(
+        view,
+        plan,
+        conditions::failed_update(view.set.kind),
+        |attempt| !matches!(attempt, Report::Create | Report::Silent),
+    ));
     if let Some(plan) = plan {
         let stuck = conditions::troubles(&plan.pass, "InPlaceUpdateStuck");
         wanted.extend(stuck.or_else(|| conditions::recovered(view.moment(), "InPlaceUpdateStuck", "Recovered")));
@@ -256,9 +262,11 @@ fn failed(
         return Some(trouble);
     }
     // A restart forgets failures; the condition stays until it is seen that what failed has been done.
-    let is_done = plan.is_some_and(|p| match kind {
-        "FailedCreatePod" => p.slots.iter().all(|s| s.occupant.is_some()),
-        _ => p.pass.stages.repair.is_empty() && p.pass.stages.delete.is_empty() && p.pass.stages.in_place.is_empty(),
+    let is_done = plan.is_some_and(|p| {
+        if kind == conditions::failed_creation(view.set.kind) {
+            return p.slots.iter().all(|s| s.occupant.is_some());
+        }
+        p.pass.stages.repair.is_empty() && p.pass.stages.delete.is_empty() && p.pass.stages.in_place.is_empty()
     });
     if is_done {
         conditions::recovered(view.moment(), kind, "Recovered")

@@ -8,6 +8,7 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::{self, Found};
+use flotilla_api::names;
 use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::io::snapshot::snapshot;
@@ -90,7 +91,7 @@ async fn decide(cluster: &Cluster, found: &Found, now: Timestamp) -> Result<Deci
 
 /// Sends the first creations as dry runs, and tells which the API server would refuse.
 async fn try_next(cluster: &Cluster, found: &Found, decision: &Decision, now: Timestamp) -> Result<Vec<Wait>, Error> {
-    let since = condition_since(&found.object, "FailedCreatePod");
+    let since = condition_since(&found.object, flotilla_controllers::failed_creation(found.kind));
     let mut waits = Vec::new();
     for scoped in decision
         .commands()
@@ -228,8 +229,21 @@ impl Report {
             let _ = writeln!(text, "rolling out: {from} -> {to}");
         }
         self.waits_text(&mut text);
+        for note in self.notes() {
+            let _ = writeln!(text, "note: {note}");
+        }
         self.next_text(&mut text);
         text
+    }
+
+    /// What somebody asked for who may wait for it in vain.
+    fn notes(&self) -> Vec<String> {
+        let annotations = &self.found.object["metadata"]["annotations"];
+        names::NOT_YET
+            .iter()
+            .filter(|(key, _)| annotations[*key].is_string())
+            .map(|(key, instead)| format!("the annotation {key} does nothing yet: {instead}"))
+            .collect()
     }
 
     fn waits_text(&self, text: &mut String) {
@@ -285,6 +299,7 @@ impl Report {
             "currentRevision": self.status_text("currentRevision"),
             "updateRevision": self.status_text("updateRevision"),
             "waits": self.waits.iter().map(wait).collect::<Vec<_>>(),
+            "notes": self.notes(),
             "next": self.next,
             "manager": self.holder,
         })
@@ -355,6 +370,19 @@ mod tests {
                delete pod web-2\n\
              no manager holds the lease: start one with `flotilla manager`\n"
         );
+    }
+
+    #[test]
+    fn switches_that_do_nothing_yet_are_named() {
+        let mut report = report(vec![], vec![], None);
+        assert_eq!(report.json()["notes"], json!([]));
+        report.found.object["metadata"] = json!({"annotations": {"flotilla.rs/skip-unreachable": "true", "flotilla.rs/node-failure-policy": "racks"}});
+        let text = report.text();
+        for key in ["skip-unreachable", "node-failure-policy"] {
+            let line = format!("note: the annotation flotilla.rs/{key} does nothing yet: pods on ");
+            assert!(text.contains(&line), "{text}");
+        }
+        assert_eq!(report.json()["notes"].as_array().map(Vec::len), Some(2));
     }
 
     #[test]

@@ -189,6 +189,38 @@ fn rule_14_8_pods_that_were_prepared_are_left_as_they_are() {
     );
 }
 
+/// A pod that waits for its hook is waited for once: whoever updates pods comes past it, and whoever goes on with them.
+#[test]
+fn each_wait_is_told_once() {
+    let hook = json!({"labelsHandler": {"update": "wait"}});
+    for clones in [true, false] {
+        let set = if clones {
+            in_place(1)
+        } else {
+            crate::testing::advanced(1).rolling(json!({"podUpdatePolicy": "InPlaceIfPossible"}))
+        };
+        let set = set.spec("/lifecycle/inPlaceUpdate", hook.clone());
+        let prepared = if clones {
+            one(&name(0), "o")
+        } else {
+            crate::testing::pod("web-0").revision("old")
+        };
+        let prepared = prepared
+            .label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate")
+            .label("update", "wait");
+        let waits = set.pod(prepared).decide().waits;
+        assert!(!waits.is_empty());
+        let of_pod = waits.iter().filter(|w| w.subject.contains('-'));
+        assert_eq!(of_pod.count(), 1, "{waits:?}");
+        for (index, wait) in waits.iter().enumerate() {
+            let again = waits[..index]
+                .iter()
+                .find(|w| (&w.subject, &w.cause) == (&wait.subject, &wait.cause));
+            assert_eq!(again, None);
+        }
+    }
+}
+
 /// The state of its lifecycle that a pod of this set gets.
 fn state(cluster: Cluster) -> Option<String> {
     let found = patches(&cluster.decide(), Report::Silent)

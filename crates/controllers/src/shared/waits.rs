@@ -1,0 +1,92 @@
+//! What a pass waits for, each once.
+
+use flotilla_model::{Wait, WaitCause};
+use std::collections::BTreeMap;
+
+/// Leaves out what two steps of a pass have said alike, as whoever updates a pod and whoever goes on with it wait for the same hook; and
+/// that a pod is not ready, where another wait says what keeps it out of service.
+pub(crate) fn merge(waits: &mut Vec<Wait>) {
+    let mut by_subject: BTreeMap<&str, Vec<&WaitCause>> = BTreeMap::new();
+    for wait in waits.iter() {
+        by_subject.entry(&wait.subject).or_default().push(&wait.cause);
+    }
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let is_kept: Vec<bool> = waits
+        .iter()
+        .map(|wait| {
+            let all = &by_subject[&*wait.subject];
+            let place = places.entry(&wait.subject).or_default();
+            let is_repeated = all[..*place].contains(&&wait.cause);
+            *place += 1;
+            let is_explained = is_bare(&wait.cause) && all.iter().any(|cause| keeps_out_of_service(cause));
+            !is_repeated && !is_explained
+        })
+        .collect();
+    let mut is_kept = is_kept.into_iter();
+    waits.retain(|_| is_kept.next().unwrap_or(true));
+}
+
+/// Whether it says that a pod is not ready, and nothing else.
+fn is_bare(cause: &WaitCause) -> bool {
+    matches!(cause, WaitCause::PodNotReady { reason, message } if reason.is_empty() && message.is_empty())
+}
+
+/// Whether it says for what a pod has been taken out of service.
+fn keeps_out_of_service(cause: &WaitCause) -> bool {
+    matches!(
+        cause,
+        WaitCause::HookHolds { .. }
+            | WaitCause::HookLacks { .. }
+            | WaitCause::InPlaceGrace { .. }
+            | WaitCause::InPlaceBatch { .. }
+            | WaitCause::InPlaceRestart { .. }
+            | WaitCause::InPlaceEnvironment { .. }
+            | WaitCause::InPlaceResize { .. }
+            | WaitCause::InPlaceUnreadable
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flotilla_model::Timestamp;
+
+    #[test]
+    fn each_is_told_once_and_what_explains_it_alone() {
+        let bare = || WaitCause::PodNotReady {
+            reason: String::new(),
+            message: String::new(),
+        };
+        let unscheduled = || WaitCause::PodNotReady {
+            reason: "Unschedulable".to_owned(),
+            message: "no node".to_owned(),
+        };
+        let restart = || WaitCause::InPlaceRestart {
+            container: "main".to_owned(),
+        };
+        let wait = |(subject, cause): (&str, WaitCause)| Wait {
+            subject: subject.to_owned(),
+            cause,
+            since: Some(Timestamp::from_seconds(1)),
+        };
+        let mut waits: Vec<Wait> = [
+            ("web-0", bare()),
+            ("web-0", restart()),
+            ("web-1", bare()),
+            ("web-2", unscheduled()),
+            ("web-2", restart()),
+            ("web-0", restart()),
+            ("web-1", bare()),
+        ]
+        .map(wait)
+        .into();
+        merge(&mut waits);
+        let expected = [
+            ("web-0", restart()),
+            ("web-1", bare()),
+            ("web-2", unscheduled()),
+            ("web-2", restart()),
+        ];
+        assert_eq!(waits, expected.map(wait));
+    }
+}
