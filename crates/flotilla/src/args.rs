@@ -78,7 +78,8 @@ pub enum Command {
     /// Run the agent of a node: it lets updates in place change the environment that containers take from labels and annotations.
     #[command(after_long_help = agent::AGENT)]
     Agent(AgentArgs),
-    /// Print the custom resource definitions, for `kubectl apply --server-side -f -`.
+    /// Print the custom resource definitions, for `kubectl create -f -`. What is there already, `flotilla install --only-crds` brings up to
+    /// date.
     Crds(CrdsArgs),
     /// Install Flotilla into a cluster, or bring an installation up to date.
     #[command(after_long_help = installing::INSTALL)]
@@ -176,7 +177,6 @@ pub struct ManagerArgs {
     /// KruiseDaemon=false it stays off.
     #[arg(long, value_name = "GATES", value_delimiter = ',')]
     pub feature_gates: Vec<String>,
-    /// What to log: a level, or directives such as `info,flotilla_engine=debug`.
     /// As if each CloneSet had `scaleStrategy.excludePreparingDelete`: pods that wait for their preDelete hook do not count as replicas.
     #[arg(long, default_value_t = false, action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true,
         default_missing_value = "true", value_name = "BOOL")]
@@ -184,6 +184,7 @@ pub struct ManagerArgs {
     /// Flags of OpenKruise's manager that change nothing here.
     #[command(flatten)]
     pub openkruise: OpenKruiseFlags,
+    /// What to log: a level, or directives such as `info,flotilla_engine=debug`.
     #[arg(long, env = "FLOTILLA_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
     /// How to log.

@@ -229,7 +229,7 @@ pub const SETTINGS: &[Setting] = &[
         "crds",
         "Install the custom resource definitions with the release. They stay when the release is removed, since removing them would \
          delete all sets. Turn this off if something else has installed them (OpenKruise, for one), and bring them up to date with \
-         `flotilla crds | kubectl apply --server-side -f -`.",
+         `flotilla install --only-crds --yes`, which keeps conversion and versions as the managers have them.",
         BOOLEAN,
     ),
     field(

@@ -115,7 +115,7 @@ impl Asking {
         let version = manifest["apiVersion"].as_str().unwrap_or_default();
         let (group, short) = version.split_once('/').unwrap_or(("", version));
         if server.types.find(group, short, kind.resource().plural()).is_none() {
-            let advice = "install it with `flotilla crds | kubectl apply --server-side -f -`";
+            let advice = "install it with `flotilla install --only-crds --yes`";
             let advice = if kind == SetKind::Native { "use apps/v1" } else { advice };
             return Err(self.refusal("NotFound", &format!("the cluster does not serve {version}; {advice}")));
         }

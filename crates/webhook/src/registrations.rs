@@ -255,14 +255,21 @@ pub fn conversion(definition: &Value, place: &Place, bundle: &str) -> Option<Val
     }))
 }
 
-/// Versions of a definition that are not served, by place and name: with conversion they can be.
+/// Versions of a definition that are not served, by place and name, and could be: those that we convert. Others are somebody else's.
 pub fn unserved(definition: &Value) -> Vec<(usize, String)> {
     let versions = definition
         .pointer("/spec/versions")
         .and_then(Value::as_array)
         .into_iter()
         .flatten();
-    let unserved = versions.enumerate().filter(|(_, version)| version["served"] == false);
+    let is_ours = |version: &Value| {
+        [v1alpha1::VERSION, v1alpha1::HUB]
+            .iter()
+            .any(|ours| version["name"] == *ours)
+    };
+    let unserved = versions
+        .enumerate()
+        .filter(|(_, version)| version["served"] == false && is_ours(version));
     unserved
         .filter_map(|(index, version)| Some((index, version["name"].as_str()?.to_owned())))
         .collect()
@@ -505,6 +512,11 @@ mod tests {
         assert_eq!(
             unserved(&definition(&["v1beta1", "v1alpha1"])),
             [(1, "v1alpha1".to_owned())]
+        );
+        assert_eq!(
+            unserved(&definition(&["v1beta1", "v1alpha0"])),
+            [],
+            "nobody converts it"
         );
         stored["spec"]["conversion"] = json!({"strategy": "None"});
         assert!(!is_as_wanted(&stored, &wanted));

@@ -161,6 +161,22 @@ pub(crate) async fn over_what_our_managers_wrote() {
     };
     assert_eq!((served(&before), served(&after)), (2, 2));
 
+    // What `flotilla crds` prints conflicts with that, and taking it over would end conversion.
+    let printed = flotilla_install::superset(SYSTEM)
+        .into_iter()
+        .find(|object| object["metadata"]["name"] == "statefulsets.apps.kruise.io")
+        .expect("it is printed");
+    let path = format!("{DEFINITION}?fieldManager=kubectl");
+    let content = Some(("application/apply-patch+yaml", &printed));
+    match api.send(Method::PATCH, &path, content).await {
+        Err(kube::Error::Api(status)) => says(&status.message, &["flotilla-webhooks", ".spec.conversion"]),
+        other => panic!("conversion was written over: {other:?}"),
+    }
+    // The definitions alone can be brought up to date.
+    flotilla(kubeconfig, &["install", "--only-crds", "--yes"]).done();
+    let again = api.read(DEFINITION).await;
+    assert_eq!((&again["spec"], served(&again)), (&after["spec"], 2));
+
     older["spec"]["versions"] = after["spec"]["versions"].clone();
     *older.pointer_mut(DESCRIPTION).expect("a description") = json!("As somebody else wants it.");
     older["spec"]["conversion"] = after["spec"]["conversion"].clone();

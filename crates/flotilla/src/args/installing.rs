@@ -85,6 +85,12 @@ pub struct InstallArgs {
     /// Leave the custom resource definitions as they are.
     #[arg(long)]
     pub without_crds: bool,
+    /// Nothing but the custom resource definitions: brings those up to date that are there, whoever installed the rest.
+    ///
+    /// Conversion, and which versions are served and stored, stay as they are; `flotilla crds` printed over them would conflict with what
+    /// managers have written there.
+    #[arg(long, conflicts_with_all = ["dry_run", "without_crds", "agent"])]
+    pub only_crds: bool,
     /// An agent on every node, so that updates in place can change the environment that containers take from labels and annotations.
     ///
     /// It asks the container runtime through a directory of the node, /run, for which the namespace is made to allow privileged pods; the

@@ -34,7 +34,10 @@ pub async fn run(cluster_args: &ClusterArgs, args: InstallArgs) -> Result<Exit, 
         cluster: &cluster,
         force: args.force_conflicts,
     };
-    let objects = flotilla_install::objects(&options);
+    let mut objects = flotilla_install::objects(&options);
+    if args.only_crds {
+        objects.retain(|object| object["kind"] == "CustomResourceDefinition");
+    }
     let prepared = applying.prepare(objects).await?;
     applying.try_all(&prepared, &options.namespace).await?;
     for step in &prepared {
@@ -46,6 +49,9 @@ pub async fn run(cluster_args: &ClusterArgs, args: InstallArgs) -> Result<Exit, 
     }
     if options.holds(Condition::Crds) {
         ready::definitions_are_served(&cluster).await?;
+    }
+    if args.only_crds {
+        return Ok(Exit::Done);
     }
     for gone in applying.prune(&options).await? {
         writeln!(out, "{gone} deleted: no longer chosen")?;
