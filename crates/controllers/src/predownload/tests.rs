@@ -24,7 +24,7 @@ fn ahead(cluster: &Cluster) -> Decision {
         entropy: 0,
         hints: &cluster.hints,
     };
-    let controller = PreDownloadController::new(cluster.kind);
+    let controller = PreDownloadController::new(cluster.kind).with(cluster.defaults);
     let decision = controller.reconcile(&cluster, &ObjectKey::new(testing::NS, "web"), context);
     decision.expect("the set is there")
 }
@@ -275,6 +275,13 @@ fn rule_15_6_an_update_that_makes_pods_anew_for_their_claims_pulls_nothing() {
         Arc::make_mut(revision).claim_hash = Some(hash.into());
     }
     assert_eq!(said(&cluster), ["+job web-new-main"]);
+    let mut gate = cluster.clone();
+    gate.defaults.recreate_on_claim_change = true;
+    assert_eq!(
+        said(&gate),
+        [""; 0],
+        "as the gate of that name asks for all sets (ruling 33)"
+    );
     let cluster = cluster.annotation(names::RECREATE_ON_CLAIM_CHANGE, "true");
     assert_eq!(said(&cluster), [""; 0]);
     let only = strategy(cluster, "podUpdatePolicy", json!("InPlaceOnly"));
