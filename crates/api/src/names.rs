@@ -19,6 +19,9 @@ pub const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-c
 
 /// Annotation of a ControllerRevision: the claim templates of that time, as JSON.
 pub const CLAIM_TEMPLATES: &str = "flotilla.rs/claim-templates";
+/// Label on pods of StatefulSets: from which revision and with which claim templates their set made them. Webhooks of others change pods on
+/// the way; what they do to one is not held against it.
+pub const MADE_AS_LABEL: &str = "flotilla.rs/made-as";
 
 /// Opt-in on a set: `broken-first` lets an old, unavailable pod be replaced although the order would wait.
 pub const UNBLOCK: &str = "flotilla.rs/unblock";

@@ -1,5 +1,8 @@
 //! Why something is held back: as data for programs, as a sentence for people, with what they can do about it.
 
+mod words;
+
+use self::words::{labelled, seconds, short_list};
 use crate::time::Timestamp;
 use serde::Serialize;
 use std::fmt;
@@ -129,6 +132,12 @@ pub enum WaitCause {
     },
     /// The claim is being expanded.
     ClaimExpanding,
+    /// The volume has grown, and its file system has yet to: by itself, where its driver can do that, or when the pod is made again.
+    FileSystemPending {
+        /// When the pod is made again for it, if it may be.
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "rfc3339_if_any")]
+        restart_at: Option<Timestamp>,
+    },
     /// The claim differs from its template in more than size, or its class cannot be expanded.
     ClaimIncompatible {
         /// In what.
@@ -173,8 +182,11 @@ pub enum WaitCause {
         /// What it should hold.
         rule: String,
     },
-    /// The pod's volumes do not match the claim templates; it must be made again.
-    StorageDiffers,
+    /// Somebody changed the pod as it was made, such as a webhook. It is left so.
+    ChangedByOthers {
+        /// In what it differs from what was asked for.
+        difference: String,
+    },
     /// A lifecycle hook holds the pod: somebody has to take these markers away.
     HookHolds {
         /// preDelete or inPlaceUpdate.
@@ -258,6 +270,15 @@ fn rfc3339<S: serde::Serializer>(time: &Timestamp, serializer: S) -> Result<S::O
     serializer.collect_str(time)
 }
 
+// serde hands the field over by reference.
+#[allow(clippy::ref_option, clippy::trivially_copy_pass_by_ref)]
+fn rfc3339_if_any<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => serializer.collect_str(time),
+        None => serializer.serialize_none(),
+    }
+}
+
 impl WaitCause {
     /// The rule behind it, as a name: the field or behaviour of Kubernetes that asks for the wait.
     pub fn rule(&self) -> &'static str {
@@ -280,13 +301,13 @@ impl WaitCause {
             WaitCause::ClaimTerminating | WaitCause::ClaimStale { .. } | WaitCause::ClaimTemplateMissing { .. } => {
                 "a pod needs its claims"
             }
-            WaitCause::ClaimExpanding | WaitCause::ClaimIncompatible { .. } => {
+            WaitCause::ClaimExpanding | WaitCause::FileSystemPending { .. } | WaitCause::ClaimIncompatible { .. } => {
                 "volumeClaimUpdateStrategy OnPodRollingUpdate"
             }
             WaitCause::Refused { .. } => "the API server's answer",
             WaitCause::StartBackOff { .. } => "back-off for failing pods",
             WaitCause::FieldUnreadable { .. } => "nothing is deleted on the strength of a field that cannot be read",
-            WaitCause::StorageDiffers => "volumeClaimTemplates",
+            WaitCause::ChangedByOthers { .. } => "what others change is left so",
             WaitCause::HookHolds { hook, .. } | WaitCause::HookLacks { hook, .. } => match *hook {
                 "preDelete" => "lifecycle.preDelete",
                 "preNormal" => "lifecycle.preNormal",
@@ -338,6 +359,14 @@ impl WaitCause {
                     "the claim goes when no pod uses it and its finalizers are done; see kubectl describe pvc {subject}"
                 )
             }
+            WaitCause::FileSystemPending { restart_at: None } => {
+                "wait, or delete the pod that mounts it: its file system grows at the next mount".to_owned()
+            }
+            WaitCause::ChangedByOthers { .. } => {
+                format!(
+                    "see which webhook changes it, such as by kubectl get pod {subject} --show-managed-fields -o yaml"
+                )
+            }
             WaitCause::ClaimIncompatible { .. } => "set the template back, or recreate the claim by hand".to_owned(),
             WaitCause::Refused { reason, .. } => match reason.as_str() {
                 "QuotaExceeded" => "raise the namespace's ResourceQuota, or free some of it".to_owned(),
@@ -364,7 +393,7 @@ impl WaitCause {
             | WaitCause::OldPodsRemain { .. }
             | WaitCause::ClaimStale { .. }
             | WaitCause::ClaimExpanding
-            | WaitCause::StorageDiffers
+            | WaitCause::FileSystemPending { restart_at: Some(_) }
             | WaitCause::Observing { .. } => return None,
             hooks_and_updates_in_place => return hooks_and_updates_in_place.advice_in_place(subject),
         })
@@ -417,7 +446,11 @@ impl WaitCause {
     pub fn is_intended(&self) -> bool {
         matches!(
             self,
-            WaitCause::Partition { .. } | WaitCause::Paused | WaitCause::OnDelete { .. } | WaitCause::Observing { .. }
+            WaitCause::Partition { .. }
+                | WaitCause::Paused
+                | WaitCause::OnDelete { .. }
+                | WaitCause::Observing { .. }
+                | WaitCause::ChangedByOthers { .. }
         )
     }
 }
@@ -457,6 +490,13 @@ impl fmt::Display for WaitCause {
                 write!(f, "the claim still belongs to the former pod {owner} and goes with it")
             }
             WaitCause::ClaimExpanding => f.write_str("the claim is being expanded"),
+            WaitCause::FileSystemPending { restart_at } => {
+                f.write_str("its volume has grown, and its file system has yet to")?;
+                match restart_at {
+                    Some(at) => write!(f, "; if it does not by itself, its pod is made again at {at}"),
+                    None => f.write_str("; its pod is not made again for that"),
+                }
+            }
             WaitCause::ClaimIncompatible { difference } => {
                 write!(f, "the claim cannot follow its template: {difference}")
             }
@@ -481,106 +521,14 @@ impl fmt::Display for WaitCause {
             }
             WaitCause::ScaleDownBehindUnhealthy { pod } => write!(f, "scale-down waits until {pod} is healthy"),
             WaitCause::FieldUnreadable { path, found, rule } => write!(f, "{path} holds {found}, and {rule}"),
-            WaitCause::StorageDiffers => f.write_str("its volumes differ from the claim templates"),
+            WaitCause::ChangedByOthers { difference } => {
+                write!(f, "somebody changed it as it was made, and it is left so: {difference}")
+            }
             WaitCause::ForeignWriter { writer, retry_at } => {
                 write!(f, "{writer} acts on this set too; left alone until {retry_at}")
             }
             WaitCause::Observing { until } => write!(f, "watching for other controllers until {until}"),
             hooks_and_updates_in_place => hooks_and_updates_in_place.fmt_in_place(f),
         }
-    }
-}
-
-impl WaitCause {
-    /// What is said of a hook, a launch barrier or an update in place.
-    fn fmt_in_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WaitCause::HookLacks { hook, markers } => write!(f, "hook {hook} waits for {}", short_list(markers)),
-            WaitCause::HookHolds { hook, markers } => write!(f, "hook {hook} holds it by {}", short_list(markers)),
-            WaitCause::LaunchBarrier {
-                container,
-                barrier,
-                key,
-                behind,
-            } => {
-                write!(
-                    f,
-                    "container {container} waits for key {key} of its launch barrier, config map {barrier}"
-                )?;
-                match behind.as_slice() {
-                    [] => Ok(()),
-                    names => write!(f, ", which comes when {} can be used", short_list(names)),
-                }
-            }
-            WaitCause::InPlaceGrace { remaining } => {
-                write!(f, "out of service, and changed in place in {}", seconds(*remaining))
-            }
-            WaitCause::InPlaceBatch { containers } => {
-                write!(f, "further containers change when {} are ready", short_list(containers))
-            }
-            WaitCause::InPlaceRestart { container } => {
-                write!(f, "container {container} has not restarted with its new image")
-            }
-            WaitCause::InPlaceEnvironment { container } => {
-                write!(f, "container {container} is not known to have its new environment")
-            }
-            WaitCause::InPlaceResize { message } => labelled(f, "its resources have not changed yet", "", message),
-            WaitCause::ResizeInfeasible { message } => {
-                labelled(f, "its node cannot give it its resources", "", message)
-            }
-            WaitCause::InPlaceNotPossible { reason } => labelled(f, "cannot be updated in place", "", reason),
-            WaitCause::InPlaceUnreadable => f.write_str("its record of an update in place cannot be read"),
-            WaitCause::InPlaceAbandoned { reason } => labelled(f, "has to be made again", "", reason),
-            other => other.fmt_of_clones(f),
-        }
-    }
-
-    /// What is said of CloneSets alone.
-    fn fmt_of_clones(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WaitCause::KeepsAvailable { keep, available } => {
-                write!(f, "is kept, since {available} pods are available and {keep} have to be")
-            }
-            WaitCause::Brake { unavailable } => {
-                write!(f, "waits for {unavailable} updated pods to become available")
-            }
-            WaitCause::ClaimTemplateMissing { volume } => {
-                write!(
-                    f,
-                    "its old template mounts {volume}, for which there is no claim template"
-                )
-            }
-            // All others are said above.
-            other => f.write_str(other.rule()),
-        }
-    }
-}
-
-fn labelled(f: &mut fmt::Formatter<'_>, what: &str, reason: &str, message: &str) -> fmt::Result {
-    match (reason.is_empty(), message.is_empty()) {
-        (true, true) => f.write_str(what),
-        (true, false) => write!(f, "{what}: {message}"),
-        (false, true) => write!(f, "{what}: {reason}"),
-        (false, false) => write!(f, "{what}: {reason}: {message}"),
-    }
-}
-
-/// A duration in seconds with at most one decimal.
-fn seconds(duration: Duration) -> String {
-    let tenths = duration.as_millis().div_ceil(100);
-    if tenths.is_multiple_of(10) {
-        format!("{} s", tenths / 10)
-    } else {
-        format!("{}.{} s", tenths / 10, tenths % 10)
-    }
-}
-
-/// The first five names, and how many more.
-fn short_list(names: &[String]) -> String {
-    const SHOWN: usize = 5;
-    let head = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => head,
-        more => format!("{head} and {more} more"),
     }
 }

@@ -1,10 +1,12 @@
 //! Claims of pods: what they are named, what they are made of, who owns them (rule 1.4).
 
+use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::records::Phase;
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::{
     ClaimRecord, Command, ObjectKey, OwnerRef, PodRecord, Report, Resource, RevisionRecord, Selector, SetKind, Uid,
+    containers_meta,
 };
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -13,6 +15,47 @@ use std::sync::Arc;
 /// The name of the claim that a template gives a pod.
 pub fn claim_name(template: &ClaimTemplate, pod: &str) -> String {
     format!("{}-{pod}", template.name)
+}
+
+/// What the label of a new pod says of how it is made: the last part of its revision's name, and the names of its claim templates.
+pub fn made_as(revision: &str, templates: &[ClaimTemplate]) -> String {
+    const MOST: usize = 63;
+    let hash = revision.rsplit_once('-').map_or(revision, |(_, hash)| hash);
+    let claims = claims_in_words(templates);
+    let text = format!("{hash}{claims}");
+    if text.len() <= MOST {
+        return text;
+    }
+    format!("{hash}_{}", containers_meta::hash_of(&claims))
+}
+
+/// Names of claim templates, each behind an underscore, which no name has; their order does not matter.
+fn claims_in_words(templates: &[ClaimTemplate]) -> String {
+    let mut names: Vec<&str> = templates.iter().map(|t| &*t.name).collect();
+    names.sort_unstable();
+    names.iter().flat_map(|name| ["_", *name]).collect()
+}
+
+/// Whether a pod was made from the revision of this name, by its label.
+pub fn was_made_from(pod: &PodRecord, revision: &str) -> bool {
+    let Some(label) = pod.label(names::MADE_AS_LABEL) else {
+        return false;
+    };
+    let hash = revision.rsplit_once('-').map_or(revision, |(_, hash)| hash);
+    label.split('_').next() == Some(hash)
+}
+
+/// Whether a pod was made with the claims of these templates, by its label; `None` if it has no label: somebody else made it.
+pub fn was_made_with(pod: &PodRecord, templates: &[ClaimTemplate]) -> Option<bool> {
+    let label = pod.label(names::MADE_AS_LABEL)?;
+    let made_from = label.split('_').next().unwrap_or_default();
+    Some(made_as(made_from, templates) == label)
+}
+
+/// The first of `templates` whose claim a pod does not mount.
+pub fn not_mounted<'t>(pod: &PodRecord, templates: &'t [ClaimTemplate]) -> Option<&'t ClaimTemplate> {
+    let mut templates = templates.iter();
+    templates.find(|t| !pod.mounts(&t.name, &claim_name(t, pod.name())))
 }
 
 /// Creates the claim of a template for a pod: the template with its annotations and finalizers, with the name, the set's namespace, and the
@@ -187,7 +230,7 @@ pub fn hand_to(claim: &ClaimRecord, from: &Uid, to: &OwnerRef) -> Command {
 /// still on its way fails from now on, as the claim has another version.
 pub fn take(claim: &ClaimRecord) -> Command {
     let seen = claim.meta.resource_version.to_string();
-    let body = json!({"metadata": {"annotations": {flotilla_api::names::CLAIM_TAKEN_AT: seen}}});
+    let body = json!({"metadata": {"annotations": {names::CLAIM_TAKEN_AT: seen}}});
     patch(claim, body, Report::Silent)
 }
 
@@ -199,7 +242,7 @@ pub fn expand(claim: &ClaimRecord, template: &ClaimTemplate, set: &str) -> Comma
         .cloned()
         .unwrap_or(Value::Null);
     let body = json!({
-        "metadata": {"annotations": {flotilla_api::names::CLAIM_EXPANDED_BY: set}},
+        "metadata": {"annotations": {names::CLAIM_EXPANDED_BY: set}},
         "spec": {"resources": {"requests": {"storage": request}}},
     });
     patch(claim, body, Report::Resize)
@@ -287,9 +330,11 @@ pub fn fit(claim: &ClaimRecord, template: &ClaimTemplate) -> Fit {
     }
 }
 
-/// Whether the volume behind a claim is as large as the claim asks.
-pub fn is_expanded(claim: &ClaimRecord) -> bool {
-    claim.capacity_bytes >= claim.requested_bytes
+/// Whether the volume behind a claim, with its file system, is as large as its template asks. A claim that asks for more, because the
+/// template was set back meanwhile, counts as grown (ruling 35).
+pub fn is_expanded(claim: &ClaimRecord, template: &ClaimTemplate) -> bool {
+    let wants = template.requested_bytes.unwrap_or(claim.requested_bytes);
+    claim.capacity_bytes >= wants.min(claim.requested_bytes)
 }
 
 #[cfg(test)]

@@ -4,11 +4,17 @@ use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim::{self, Fit, Keeper};
 use flotilla_model::decision::{Command, Scope};
-use flotilla_model::set::ClaimTemplate;
-use flotilla_model::{ClaimRecord, PodRecord, Resource, RevisionRecord, WaitCause};
+use flotilla_model::set::{ClaimTemplate, PodUpdatePolicy, SetSpec};
+use flotilla_model::{ClaimRecord, PodRecord, Resource, RevisionRecord, Timestamp, WaitCause};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Where pods are changed in place, a driver has so long to grow the file system of a mounted volume. A kubelet looks at each volume within
+/// a minute or two, and tries again after two at the latest; a driver that has not done it then needs the pod to be made again.
+const GROWS_MOUNTED_WITHIN: Duration = Duration::from_secs(300);
 
 /// What the growth of a pod's claims asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,29 +36,69 @@ impl Plan<'_> {
         claim::templates_of(set.kind, &set.spec.claim_templates, revision, &self.pass.update)
     }
 
-    /// Marks pods whose volumes do not match the claim templates. They are not patched, which the API server would refuse, but made
-    /// again by the update (rule 8.6).
+    /// Marks pods that were not made with the claims of today's templates. They are not patched, which the API server would refuse, but made
+    /// again by the update (rule 8.6). A pod that its set made says by its label with what it was made, and that counts: a webhook that adds
+    /// a volume, or swaps one, does so to the next pod, too, and making pods again would never end. Of others their volumes tell.
     pub(super) fn mark_storage(&mut self) {
         let spec = self.view.set.spec.clone();
         if spec.claim_templates.is_empty() && self.view.members.iter().all(|m| m.pod.volumes.is_none()) {
             return;
         }
+        let former = self.former_templates();
+        let mut differences = Vec::new();
         for slot in &mut self.slots {
             let Some(occupant) = slot.occupant.as_mut().filter(|o| o.labels.is_updated) else {
                 continue;
             };
             let pod = &occupant.pod;
-            let lacks = spec
-                .claim_templates
-                .iter()
-                .any(|t| !pod.mounts(&t.name, &claim::claim_name(t, pod.name())));
-            let volumes = pod.volumes.iter().flat_map(|list| &**list);
-            let leftover = volumes.filter(|v| v.claim.is_none()).any(|v| {
-                spec.claim_templates.iter().all(|t| t.name != v.volume)
-                    && !template_mounts(&spec.template, &v.volume, pod.name())
-            });
-            occupant.storage_differs = lacks || leftover;
+            let lacking = claim::not_mounted(pod, &spec.claim_templates);
+            let made_with_these = claim::was_made_with(pod, &spec.claim_templates);
+            occupant.storage_differs = match made_with_these {
+                Some(made_with_these) => !made_with_these,
+                None => lacking.is_some() || has_leftover(pod, &spec, &former),
+            };
+            if let Some(template) = lacking.filter(|_| made_with_these == Some(true)) {
+                let difference = format!(
+                    "volume {} does not mount claim {}",
+                    template.name,
+                    claim::claim_name(template, pod.name())
+                );
+                differences.push((pod.clone(), difference));
+            }
         }
+        for (pod, difference) in differences {
+            self.changed_on_the_way(&pod, difference);
+        }
+    }
+
+    /// Names of templates that recorded revisions had and that the set has no more.
+    fn former_templates(&self) -> BTreeSet<Arc<str>> {
+        let recorded = self.pass.revisions.history.iter();
+        let recorded = recorded.filter_map(|r| r.claim_templates.as_deref()?.as_array());
+        let names = recorded.flatten().filter_map(|t| t.pointer("/metadata/name")?.as_str());
+        let today = &self.view.set.spec.claim_templates;
+        names
+            .filter(|name| today.iter().all(|t| *t.name != **name))
+            .map(Arc::from)
+            .collect()
+    }
+
+    /// Says that somebody changed a pod as it was made: it is left so.
+    pub(super) fn changed_on_the_way(&mut self, pod: &PodRecord, difference: String) {
+        let is_first = !self
+            .pass
+            .waits
+            .iter()
+            .any(|w| matches!(w.cause, WaitCause::ChangedByOthers { .. }));
+        if is_first {
+            let message = format!(
+                "pod {} was changed as it was made, and is left so: {difference}",
+                pod.name()
+            );
+            self.pass.event_once(true, "PodChangedByOthers", message);
+        }
+        let cause = WaitCause::ChangedByOthers { difference };
+        self.pass.wait(pod.name().to_owned(), cause, Some(pod.meta.created));
     }
 
     /// Creates claims that a pod which has not started is missing (rule 1.4.3).
@@ -141,41 +187,114 @@ impl Plan<'_> {
         }
     }
 
-    /// What has to happen to a pod's claims before the pod may be updated (rule 3.9).
+    /// What has to happen to a pod's claims before the pod may be updated (rule 3.9). What is waited for is said.
     pub(super) fn growth(&mut self, pod: &PodRecord) -> Growth {
-        let view = self.view;
-        if !self.is_advanced() || !view.set.spec.expand_claims {
-            return Growth::Done;
+        let (growth, waits) = self.look_at_growth(pod);
+        let is_begun = matches!(growth, Growth::Needed(_) | Growth::NeedsRestart);
+        for (claim, cause) in waits.into_iter().filter(|_| !is_begun) {
+            self.say_of_growth(pod, claim, cause);
         }
-        let mut commands = Vec::new();
+        growth
+    }
+
+    /// Whether a pod has to be made again for the file system of a volume, and may be.
+    pub(super) fn needs_restart(&self, pod: &PodRecord) -> bool {
+        matches!(self.look_at_growth(pod).0, Growth::NeedsRestart)
+    }
+
+    fn look_at_growth(&self, pod: &PodRecord) -> (Growth, Vec<(String, WaitCause)>) {
+        let view = self.view;
+        let (mut commands, mut waits) = (Vec::new(), Vec::new());
         let mut result = Growth::Done;
+        if !self.is_advanced() || !view.set.spec.expand_claims {
+            return (result, waits);
+        }
         for template in &view.set.spec.claim_templates {
             let name = claim::claim_name(template, pod.name());
-            let Some(found) = view.claim(&name).filter(|c| c.meta.deleted.is_none()).cloned() else {
+            let Some(found) = view.claim(&name).filter(|c| c.meta.deleted.is_none()) else {
                 continue;
             };
-            match claim::fit(&found, template) {
-                Fit::Compatible if found.resize_pending_since.is_some_and(|since| pod.meta.created < since) => {
-                    result = Growth::NeedsRestart;
-                }
-                Fit::Compatible
-                    if claim::is_expanded(&found) || !found.is_bound || found.resize_pending_since.is_some() => {}
-                Fit::Compatible => {
-                    self.pass.wait(name, WaitCause::ClaimExpanding, None);
-                    return Growth::Waiting;
-                }
-                Fit::TooSmall => match self.expansion_obstacle(&found) {
-                    None => commands.push(claim::expand(&found, template, view.set.name())),
-                    Some(difference) => return self.cannot_grow(name, difference),
+            let obstacle = match claim::fit(found, template) {
+                Fit::Compatible if !found.is_bound || claim::is_expanded(found, template) => None,
+                Fit::Compatible => match found.resize_pending_since {
+                    None => Some(WaitCause::ClaimExpanding),
+                    // It was made since, and its kubelet grows the file system as it mounts the volume.
+                    Some(since) if pod.meta.created >= since => None,
+                    Some(since) => match self.file_system_pending(&name, since) {
+                        None => {
+                            result = Growth::NeedsRestart;
+                            None
+                        }
+                        Some(cause) => {
+                            waits.push((name.clone(), cause));
+                            None
+                        }
+                    },
                 },
-                Fit::Different(difference) => return self.cannot_grow(name, difference),
+                Fit::TooSmall => match self.expansion_obstacle(found) {
+                    None => {
+                        commands.push(claim::expand(found, template, view.set.name()));
+                        None
+                    }
+                    Some(difference) => Some(WaitCause::ClaimIncompatible { difference }),
+                },
+                Fit::Different(difference) => Some(WaitCause::ClaimIncompatible { difference }),
+            };
+            if let Some(cause) = obstacle {
+                waits.push((name, cause));
+                return (Growth::Waiting, waits);
             }
         }
         if commands.is_empty() {
-            result
+            (result, waits)
         } else {
-            Growth::Needed(commands)
+            (Growth::Needed(commands), waits)
         }
+    }
+
+    /// What is waited for while the file system of a grown volume has yet to grow; nothing, if the pod is to be made again for it. The policy
+    /// decides (ruling 16): with `ReCreate` at once; with `InPlaceIfPossible` if it does not pass by itself within [`GROWS_MOUNTED_WITHIN`];
+    /// with `InPlaceOnly` never, and the pod keeps its file system as it is until somebody restarts it.
+    fn file_system_pending(&self, claim: &str, since: Timestamp) -> Option<WaitCause> {
+        let policy = self.view.set.spec.pod_update_policy();
+        let until = since.max(self.view.observing_since) + GROWS_MOUNTED_WITHIN;
+        let is_over = self.view.now >= until;
+        match policy {
+            PodUpdatePolicy::ReCreate => None,
+            PodUpdatePolicy::InPlaceIfPossible if is_over => None,
+            PodUpdatePolicy::InPlaceIfPossible => Some(WaitCause::FileSystemPending {
+                restart_at: Some(until),
+            }),
+            PodUpdatePolicy::InPlaceOnly if is_over => Some(WaitCause::InPlaceNotPossible {
+                reason: format!("the file system of the volume of claim {claim} grows only when the pod is made again"),
+            }),
+            PodUpdatePolicy::InPlaceOnly => Some(WaitCause::FileSystemPending { restart_at: None }),
+        }
+    }
+
+    fn say_of_growth(&mut self, pod: &PodRecord, claim: String, cause: WaitCause) {
+        let policy = self.view.set.spec.pod_update_policy();
+        match cause {
+            WaitCause::InPlaceNotPossible { reason } => return self.pass.bar(pod, reason),
+            WaitCause::ClaimIncompatible { ref difference } => self.pass.event_once(
+                true,
+                "FailedUpdatePVC",
+                format!("claim {claim} cannot follow its template: {difference}"),
+            ),
+            WaitCause::FileSystemPending { restart_at } => {
+                let now = self.view.now;
+                // Under InPlaceOnly it is told then that somebody has to restart the pod.
+                let found = self.view.claim(&claim).and_then(|c| c.resize_pending_since);
+                let tell_at = found
+                    .filter(|_| policy == PodUpdatePolicy::InPlaceOnly)
+                    .map(|since| since.max(self.view.observing_since) + GROWS_MOUNTED_WITHIN);
+                if let Some(at) = restart_at.or(tell_at) {
+                    self.pass.wake_within(at.since(now));
+                }
+            }
+            _ => {}
+        }
+        self.pass.wait(claim, cause, None);
     }
 
     /// Whether a claim of the pod has been asked to grow and has not yet.
@@ -184,15 +303,17 @@ impl Plan<'_> {
         if !self.is_advanced() || !view.set.spec.expand_claims {
             return false;
         }
-        let templates = view.set.spec.claim_templates.iter();
-        templates
-            .filter_map(|t| view.claim(&claim::claim_name(t, pod.name())))
-            .any(|found| {
+        let is_expanding = |template: &ClaimTemplate| {
+            let found = view.claim(&claim::claim_name(template, pod.name()));
+            found.is_some_and(|found| {
                 found.is_bound
                     && found.meta.deleted.is_none()
                     && found.resize_pending_since.is_none()
-                    && !claim::is_expanded(found)
+                    && claim::fit(found, template) == Fit::Compatible
+                    && !claim::is_expanded(found, template)
             })
+        };
+        view.set.spec.claim_templates.iter().any(is_expanding)
     }
 
     /// Why a claim cannot be expanded: its class must say that it can; not saying means no.
@@ -206,16 +327,14 @@ impl Plan<'_> {
             None => Some(format!("storage class {class} does not exist")),
         }
     }
+}
 
-    fn cannot_grow(&mut self, claim: String, difference: String) -> Growth {
-        self.pass.event_once(
-            true,
-            "FailedUpdatePVC",
-            format!("claim {claim} cannot follow its template: {difference}"),
-        );
-        self.pass.wait(claim, WaitCause::ClaimIncompatible { difference }, None);
-        Growth::Waiting
-    }
+/// Whether a pod has a volume of a claim template that is no more.
+fn has_leftover(pod: &PodRecord, spec: &SetSpec, former: &BTreeSet<Arc<str>>) -> bool {
+    let volumes = pod.volumes.iter().flat_map(|list| &**list);
+    volumes
+        .filter(|v| v.claim.is_none() && former.contains(&v.volume))
+        .any(|v| !template_mounts(&spec.template, &v.volume, pod.name()))
 }
 
 /// Whether the pod template itself has this volume, with a claim that happens to be named like one made from a claim template.

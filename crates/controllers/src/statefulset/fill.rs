@@ -268,8 +268,8 @@ impl Plan<'_> {
     fn create_pod(&self, ordinal: i64, name: String, revision: &Arc<RevisionRecord>) -> Command {
         let set = &self.view.set;
         let template = revision.template.clone().unwrap_or_else(|| set.spec.template.clone());
-        let claims = self
-            .claim_templates_of(revision)
+        let templates = self.claim_templates_of(revision);
+        let claims = templates
             .iter()
             .map(|t| (t.name.clone(), claim::claim_name(t, &name)))
             .collect();
@@ -277,6 +277,7 @@ impl Plan<'_> {
             (names::POD_NAME_LABEL, name.clone()),
             (names::POD_INDEX_LABEL, ordinal.to_string()),
             (names::REVISION_LABEL, revision.name().to_owned()),
+            (names::MADE_AS_LABEL, claim::made_as(revision.name(), &templates)),
         ];
         let mut annotations = Vec::new();
         if !set.spec.lifecycle.is_empty() {

@@ -186,7 +186,7 @@ fn claim_counts(plan: &Plan<'_>) -> Value {
             .iter()
             .filter_map(|pod| view.claim(&claim::claim_name(template, pod.name())));
         let compatible: Vec<_> = claims.filter(|c| claim::fit(c, template) == Fit::Compatible).collect();
-        let ready = compatible.iter().filter(|c| claim::is_expanded(c)).count();
+        let ready = compatible.iter().filter(|c| claim::is_expanded(c, template)).count();
         json!({"volumeClaimName": &*template.name, "compatibleReplicas": compatible.len(), "compatibleReadyReplicas": ready})
     };
     Value::Array(templates.iter().map(row).collect())

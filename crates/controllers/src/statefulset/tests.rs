@@ -6,6 +6,8 @@
 //! | [`revisions`] | 1.1.2, 1.1.5 (collisions), 1.1.6, 1.1.7, 1.1.8 | 8.6 (record of claim templates), 8.19 (history limit) |
 //! | [`claiming`] | 1.2.4, 1.3.4, 1.6, 1.8 (no second deletion) | 8.10 (claims that go) |
 //! | [`storage`] | 1.4.1, 1.4.4, 2.3 step 8, 3.9 | 8.6, 8.10, 8.14 (owners) |
+//! | [`growth`] | 3.9 (file systems, by policy; growth taken back) | |
+//! | [`changed_by_others`] | 1.4.2 (what webhooks change) | 8.6 |
 //! | [`replica_phase`] | 1.5, 1.7 (exact wake-ups), 3.4, 3.5, 3.6 | 8.14, 8.19 (ranges) |
 //! | [`update_phase`] | 3.2 (priorities), 3.6, 3.7, 3.8, special pods | 8.2, 8.19 (weights) |
 //! | [`status`] | 3.2 (status defects), 3.10 | 8.7, 8.15, 8.16, 8.17 |
@@ -23,7 +25,9 @@
 //! (3.7) in `shared`; name lengths (1.1.9, 8.16) with the rules of the resource definition.
 
 mod cases;
+mod changed_by_others;
 mod claiming;
+mod growth;
 mod in_place;
 mod in_place_properties;
 mod known_problems;

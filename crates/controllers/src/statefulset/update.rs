@@ -130,7 +130,7 @@ impl Plan<'_> {
         let targets = self.targets();
         let mut budget = self.update_budget();
         let (costly, free): (Vec<usize>, Vec<usize>) = targets.into_iter().partition(|index| {
-            self.is_costly(*index) && !(self.is_old_and(*index, |_| true) && self.is_gentle(*index))
+            self.is_costly(*index) && !(self.is_old_and(*index, |_| true) && self.changes_gently(*index))
         });
         for index in free {
             if self.needs_work(index) {
@@ -156,6 +156,12 @@ impl Plan<'_> {
         }
     }
 
+    /// Whether the change of a slot's pod takes it out of nothing, and its volumes do not ask for it to be made again.
+    fn changes_gently(&mut self, index: usize) -> bool {
+        let pod = self.slots[index].occupant.as_ref().map(|o| o.pod.clone());
+        self.is_gentle(index) && !pod.is_some_and(|pod| self.needs_restart(&pod))
+    }
+
     /// Whether the pod of a slot has to be replaced, or its claims have to grow.
     fn needs_work(&mut self, index: usize) -> bool {
         self.is_old_and(index, |_| true) || self.has_growth(index)
@@ -174,16 +180,8 @@ impl Plan<'_> {
         let Some(occupant) = self.slots[index].occupant.as_ref().filter(|o| o.is_replaceable()) else {
             return false;
         };
-        if !self.is_advanced() || !self.view.set.spec.expand_claims {
-            return false;
-        }
         let pod = occupant.pod.clone();
-        let waits = self.pass.waits.len();
-        let growth = self.growth(&pod);
-        if matches!(growth, Growth::Needed(_) | Growth::NeedsRestart) {
-            self.pass.waits.truncate(waits);
-        }
-        matches!(growth, Growth::Needed(_) | Growth::NeedsRestart)
+        matches!(self.growth(&pod), Growth::Needed(_) | Growth::NeedsRestart)
     }
 
     /// Replaces a pod, its claims first where they have to grow. Whether anything was done.

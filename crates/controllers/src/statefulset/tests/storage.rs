@@ -219,6 +219,7 @@ fn problem_8_6_a_running_pod_whose_volumes_differ_is_made_again_within_the_budge
         "and OrderedReady is not stuck"
     );
     let removed = advanced(1)
+        .recording_claims(&["data"])
         .status("/currentRevision", json!("new"))
         .pod(mounted("web-0", "new"));
     assert_eq!(brief(&removed.decide()), ["-web-0"], "a removed template likewise");
@@ -233,6 +234,7 @@ fn problem_8_6_a_claim_that_the_pod_template_itself_mounts_excuses_only_its_own_
     let set = set
         .no_revisions()
         .revision_of("new", 1, &template)
+        .recording_claims(&["data"])
         .status("/currentRevision", json!("new"));
     let mut record = pod("web-0").revision("new").mounts(&["data"]).build("web");
     let mut volumes = (**record.volumes.as_ref().expect("volumes")).clone();
@@ -305,7 +307,7 @@ fn problem_8_6_claims_of_a_removed_template_are_kept_and_named() {
 }
 
 /// A set whose claims should grow to 20, two pods at the update revision, claims as given.
-fn growing(claims: [crate::testing::ClaimFixture; 2]) -> Cluster {
+pub(super) fn growing(claims: [crate::testing::ClaimFixture; 2]) -> Cluster {
     let template = json!([{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "20"}, "limits": {"storage": "99"}}}}]);
     let set = with_claims(2).spec("/volumeClaimTemplates", template);
     let set = set

@@ -1,0 +1,133 @@
+//! Growth of volumes whose file systems follow later, and growth that is taken back (rule 3.9, rulings 16 and 35).
+
+use super::storage::growing;
+use crate::testing::{Cluster, NOW, at, brief, claim, pod};
+use flotilla_model::{Decision, WaitCause};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const NOTHING: [&str; 0] = [];
+
+/// Two pods whose volumes have grown so many seconds ago, and whose file systems have not.
+fn pending(policy: &str, ago: i64) -> Cluster {
+    let pending = |name: &str| {
+        let claim = claim(name).class("fast").size(20).capacity(10);
+        claim.resize_pending_since(NOW - ago)
+    };
+    growing([pending("data-web-0"), pending("data-web-1")])
+        .rolling(json!({"podUpdatePolicy": policy, "maxUnavailable": 1}))
+}
+
+fn words(decision: &Decision) -> Vec<String> {
+    decision
+        .waits
+        .iter()
+        .map(|w| format!("{}: {}", w.subject, w.cause))
+        .collect()
+}
+
+fn condition(decision: &Decision, kind: &str) -> Value {
+    let status = decision.status.as_ref().expect("a status");
+    let conditions = status.desired["conditions"].as_array().cloned().unwrap_or_default();
+    conditions.into_iter().find(|c| c["type"] == kind).unwrap_or_default()
+}
+
+#[test]
+fn ruling_16_the_policy_decides_whether_a_pod_is_made_again_for_its_file_system() {
+    for (policy, ago, expected) in [
+        ("ReCreate", 1, vec!["-web-1"]),
+        ("InPlaceIfPossible", 1, vec![]),
+        ("InPlaceIfPossible", 299, vec![]),
+        ("InPlaceIfPossible", 300, vec!["-web-1"]),
+        ("InPlaceOnly", 1, vec![]),
+        ("InPlaceOnly", 100_000, vec![]),
+    ] {
+        assert_eq!(
+            brief(&pending(policy, ago).decide()),
+            expected,
+            "{policy} after {ago} s"
+        );
+    }
+}
+
+#[test]
+fn ruling_16_what_a_file_system_waits_for_is_said() {
+    let soon = pending("InPlaceIfPossible", 100).decide();
+    let restart_at = Some(at(NOW + 200));
+    let waits: Vec<_> = soon.waits.iter().map(|w| (&*w.subject, &w.cause)).collect();
+    let cause = WaitCause::FileSystemPending { restart_at };
+    assert_eq!(waits, [("data-web-1", &cause), ("data-web-0", &cause)]);
+    assert_eq!(
+        soon.wake_after,
+        Some(Duration::from_secs(60)),
+        "it is told after a minute"
+    );
+    let late = pending("InPlaceIfPossible", 200).decide();
+    assert!(
+        late.wake_after <= Some(Duration::from_secs(100)),
+        "{:?}",
+        late.wake_after
+    );
+    let kept = pending("InPlaceOnly", 300).decide();
+    assert!(
+        words(&kept)[0].contains("data-web-1 grows only when the pod is made again"),
+        "{:?}",
+        kept.waits
+    );
+    assert_eq!(condition(&kept, "FailedUpdatePod")["reason"], "InPlaceNotPossible");
+    assert_eq!(
+        pending("InPlaceOnly", 1).decide().waits[0].cause,
+        WaitCause::FileSystemPending { restart_at: None }
+    );
+}
+
+#[test]
+fn ruling_21_a_file_system_has_its_time_while_somebody_watches() {
+    let mut young = pending("InPlaceIfPossible", 100_000);
+    young.observing_since = at(NOW - 10);
+    assert_eq!(brief(&young.decide()), NOTHING);
+}
+
+#[test]
+fn rule_3_9_a_change_without_a_restart_is_not_made_by_a_restart_without_budget() {
+    let claim = |name: &str| {
+        let claim = claim(name).class("fast").size(20).capacity(10);
+        claim.resize_pending_since(NOW - 400)
+    };
+    let mut old = crate::testing::template("v2");
+    old["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+    let mut set = growing([claim("data-web-0"), claim("data-web-1")]).no_revisions();
+    set.own_pods.clear();
+    let set = set.revision_of("old", 1, &old).revision("new", 2, "v2");
+    let mounted = |name: &str, revision: &str| pod(name).revision(revision).mounts(&["data"]).detailed(|_| {});
+    let set = set
+        .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1}))
+        .pod(mounted("web-0", "old"))
+        .pod(mounted("web-1", "old"));
+    assert_eq!(brief(&set.decide()), ["-web-1"], "one at a time");
+}
+
+#[test]
+fn ruling_35_a_claim_that_is_larger_than_asked_counts_as_grown() {
+    let grown = |name: &str| claim(name).class("fast").size(50);
+    for (what, larger) in [
+        ("grown", grown("data-web-1")),
+        ("still growing", grown("data-web-1").capacity(20)),
+        (
+            "its file system too",
+            grown("data-web-1").capacity(20).resize_pending_since(NOW - 400),
+        ),
+    ] {
+        let set = growing([claim("data-web-0").class("fast").size(20), larger]);
+        for policy in ["ReCreate", "InPlaceIfPossible", "InPlaceOnly"] {
+            let decision = set.clone().rolling(json!({"podUpdatePolicy": policy})).decide();
+            assert_eq!(brief(&decision), NOTHING, "{what}, {policy}");
+            assert_eq!(words(&decision), NOTHING, "{what}, {policy}");
+            let status = decision.status.expect("a status").desired;
+            assert_eq!(
+                status["volumeClaims"][0]["compatibleReadyReplicas"], 2,
+                "{what}, {policy}"
+            );
+        }
+    }
+}

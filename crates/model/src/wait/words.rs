@@ -1,0 +1,99 @@
+//! What is said of hooks, updates in place and CloneSets, and how lists and durations are said.
+
+use super::WaitCause;
+use std::fmt;
+use std::time::Duration;
+
+impl WaitCause {
+    /// What is said of a hook, a launch barrier or an update in place.
+    pub(super) fn fmt_in_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitCause::HookLacks { hook, markers } => write!(f, "hook {hook} waits for {}", short_list(markers)),
+            WaitCause::HookHolds { hook, markers } => write!(f, "hook {hook} holds it by {}", short_list(markers)),
+            WaitCause::LaunchBarrier {
+                container,
+                barrier,
+                key,
+                behind,
+            } => {
+                write!(
+                    f,
+                    "container {container} waits for key {key} of its launch barrier, config map {barrier}"
+                )?;
+                match behind.as_slice() {
+                    [] => Ok(()),
+                    names => write!(f, ", which comes when {} can be used", short_list(names)),
+                }
+            }
+            WaitCause::InPlaceGrace { remaining } => {
+                write!(f, "out of service, and changed in place in {}", seconds(*remaining))
+            }
+            WaitCause::InPlaceBatch { containers } => {
+                write!(f, "further containers change when {} are ready", short_list(containers))
+            }
+            WaitCause::InPlaceRestart { container } => {
+                write!(f, "container {container} has not restarted with its new image")
+            }
+            WaitCause::InPlaceEnvironment { container } => {
+                write!(f, "container {container} is not known to have its new environment")
+            }
+            WaitCause::InPlaceResize { message } => labelled(f, "its resources have not changed yet", "", message),
+            WaitCause::ResizeInfeasible { message } => {
+                labelled(f, "its node cannot give it its resources", "", message)
+            }
+            WaitCause::InPlaceNotPossible { reason } => labelled(f, "cannot be updated in place", "", reason),
+            WaitCause::InPlaceUnreadable => f.write_str("its record of an update in place cannot be read"),
+            WaitCause::InPlaceAbandoned { reason } => labelled(f, "has to be made again", "", reason),
+            other => other.fmt_of_clones(f),
+        }
+    }
+
+    /// What is said of CloneSets alone.
+    fn fmt_of_clones(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitCause::KeepsAvailable { keep, available } => {
+                write!(f, "is kept, since {available} pods are available and {keep} have to be")
+            }
+            WaitCause::Brake { unavailable } => {
+                write!(f, "waits for {unavailable} updated pods to become available")
+            }
+            WaitCause::ClaimTemplateMissing { volume } => {
+                write!(
+                    f,
+                    "its old template mounts {volume}, for which there is no claim template"
+                )
+            }
+            // All others are said above.
+            other => f.write_str(other.rule()),
+        }
+    }
+}
+
+pub(super) fn labelled(f: &mut fmt::Formatter<'_>, what: &str, reason: &str, message: &str) -> fmt::Result {
+    match (reason.is_empty(), message.is_empty()) {
+        (true, true) => f.write_str(what),
+        (true, false) => write!(f, "{what}: {message}"),
+        (false, true) => write!(f, "{what}: {reason}"),
+        (false, false) => write!(f, "{what}: {reason}: {message}"),
+    }
+}
+
+/// A duration in seconds with at most one decimal.
+pub(super) fn seconds(duration: Duration) -> String {
+    let tenths = duration.as_millis().div_ceil(100);
+    if tenths.is_multiple_of(10) {
+        format!("{} s", tenths / 10)
+    } else {
+        format!("{}.{} s", tenths / 10, tenths % 10)
+    }
+}
+
+/// The first five names, and how many more.
+pub(super) fn short_list(names: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let head = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => head,
+        more => format!("{head} and {more} more"),
+    }
+}
