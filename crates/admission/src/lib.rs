@@ -18,6 +18,6 @@ mod switches;
 mod validation;
 
 pub use admit::{convert, mutate, mutate_pod, protect, validate};
-pub use memory::{Counted, CustomResource, Found, Memory, NamedPod, Nothing, RevisionInUse};
+pub use memory::{Counted, CustomResource, Found, Memory, NamedPod, Nothing, RevisionInUse, StorageAsked};
 pub use patch::{apply, difference};
 pub use request::{Operation, Refusal, Reply, Request, Verdict};

@@ -56,6 +56,15 @@ pub struct RevisionInUse {
     pub template: Arc<Value>,
 }
 
+/// What was asked for of storage for one claim template of a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StorageAsked {
+    /// By recorded revisions, in bytes.
+    pub recorded: Vec<u64>,
+    /// By the claim that asks for least, in bytes, if there is any.
+    pub smallest_claim: Option<u64>,
+}
+
 /// What admission asks of the process's caches. Each answer may be "not known", while a cache is being filled or because nothing of that
 /// kind is watched; what admission does then stands with the question. A reply never waits for a cache.
 pub trait Memory {
@@ -82,6 +91,11 @@ pub trait Memory {
     ///
     /// Not known: `InPlaceOnly` compares with the template before the change alone; what that misses, the controller reports at the pod.
     fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>>;
+
+    /// How much storage the revisions and claims of an Advanced StatefulSet ask for by one of its claim templates.
+    ///
+    /// Not known: a smaller template is accepted with a warning, since claims never shrink, whatever it says.
+    fn storage_asked(&self, namespace: &str, set: &str, template: &str) -> Option<StorageAsked>;
 
     /// A pod that the CloneSet with this UID names for deletion (rule 6).
     ///
@@ -116,6 +130,10 @@ impl Memory for Nothing {
     }
 
     fn revisions_in_use(&self, _: &str, _: &str) -> Option<Vec<RevisionInUse>> {
+        None
+    }
+
+    fn storage_asked(&self, _: &str, _: &str, _: &str) -> Option<StorageAsked> {
         None
     }
 

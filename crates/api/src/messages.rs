@@ -76,8 +76,9 @@ pub const SERVICE_NAME_FIXED: &str = "serviceName cannot be changed";
 pub const POD_MANAGEMENT_FIXED: &str = "podManagementPolicy cannot be changed";
 /// On changes of `volumeClaimTemplates`.
 pub const CLAIMS_ONLY_STORAGE: &str = "with volumeClaimUpdateStrategy.type OnPodRollingUpdate only the requested storage of volumeClaimTemplates can be changed";
-/// On changes of `volumeClaimTemplates`.
-pub const CLAIMS_SMALLER: &str = "with volumeClaimUpdateStrategy.type OnPodRollingUpdate the requested storage of volumeClaimTemplates cannot be made smaller";
+/// On changes of `volumeClaimTemplates`; not in CEL, since it is other objects that say what was asked for before.
+pub const CLAIMS_SMALLER: &str = "with volumeClaimUpdateStrategy.type OnPodRollingUpdate the requested storage of volumeClaimTemplates cannot be made smaller, \
+    except back to what a recorded revision or the smallest existing claim asks for";
 /// On the expressions of selectors.
 pub const OPERATORS: &str = "operators are In and NotIn, with values, and Exists and DoesNotExist, without";
 /// On each hook of `lifecycle`.

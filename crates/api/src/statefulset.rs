@@ -145,7 +145,7 @@ pub struct StatefulSetSpec {
 pub struct VolumeClaimUpdateStrategy {
     /// OnDelete (default): nothing; claims made from then on follow the new template. OnPodRollingUpdate: when more storage is
     /// requested, claims are expanded pod by pod, in the order and within the budget of a rolling update; the storage class must allow
-    /// expansion, and templates may not be added, removed or made smaller.
+    /// expansion, and templates may not be added or removed, nor made smaller except back to what was asked for before.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
 }

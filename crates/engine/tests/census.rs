@@ -152,3 +152,43 @@ fn ruling_38_what_is_going_or_has_ended_is_not_counted() {
     assert_eq!((in_shop(census.active_pods), in_shop(census.bound_claims)), (2, 1));
     assert_eq!((census.advanced_sets, census.clone_sets), (Some(1), Some(2)));
 }
+
+#[test]
+fn ruling_35_what_was_asked_for_of_storage() {
+    let template =
+        |size: &str| json!([{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": size}}}}]);
+    let mut web = set("web");
+    web.1["spec"]["volumeClaimTemplates"] = template("3Ki");
+    let recorded = |name: &str, size: &str| {
+        let mut revision = revision(name);
+        revision.1["metadata"]["annotations"] = json!({"flotilla.rs/claim-templates": template(size).to_string()});
+        revision
+    };
+    let claim = |name: &str, size: &str| {
+        let spec = json!({"resources": {"requests": {"storage": size}}});
+        (Resource::Claims, json!({"metadata": meta(name, "claim"), "spec": spec}))
+    };
+    let objects = [
+        web,
+        set("empty"),
+        recorded("web-1", "1Ki"),
+        revision("web-2"),
+        claim("data-web-0", "3Ki"),
+        claim("data-web-1", "2Ki"),
+        claim("data-web-x", "1"),
+        claim("data-web-a-0", "1"),
+    ];
+    let all = [Resource::AdvancedSets, Resource::Claims, Resource::Revisions];
+    let found = census(&objects, &all).storage_asked.expect("everything is known");
+    let asked = &found[&ObjectKey::new("shop", "web")]["data"];
+    assert_eq!((&asked.recorded[..], asked.smallest_claim), (&[1024][..], Some(2048)));
+    assert_eq!(found.len(), 1, "a set without claim templates asks for none");
+    for missing in all {
+        let listed: Vec<Resource> = all.into_iter().filter(|r| *r != missing).collect();
+        assert_eq!(
+            census(&objects, &listed).storage_asked,
+            None,
+            "nobody knows without {missing}"
+        );
+    }
+}

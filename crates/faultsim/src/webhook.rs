@@ -5,12 +5,13 @@ use crate::defect::Defect;
 use crate::judge::Violation;
 use crate::run::World;
 use flotilla_admission::{
-    Counted, CustomResource, Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, Verdict, apply, mutate,
-    mutate_pod, validate,
+    Counted, CustomResource, Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, StorageAsked, Verdict,
+    apply, mutate, mutate_pod, validate,
 };
 use flotilla_apimachinery::patch::merge_patch;
 use flotilla_engine::wire::Object;
 use flotilla_model::decision::Body;
+use flotilla_model::set::ClaimTemplate;
 use flotilla_model::{ObjectKey, PodRecord, Resource};
 use flotilla_sim::server::{Actor, Server, Status, Stored};
 use serde_json::Value;
@@ -46,6 +47,36 @@ impl Memory for Cache<'_> {
     /// Only CloneSets name pods, and they have no webhook here.
     fn named_pod(&self, _: &str, _: &str, _: &str) -> Found<NamedPod> {
         Found::Unknown
+    }
+
+    fn storage_asked(&self, namespace: &str, set: &str, template: &str) -> Option<StorageAsked> {
+        let key = ObjectKey::new(namespace, set);
+        let uid = self
+            .server
+            .get(Resource::AdvancedSets, &key)?
+            .object
+            .as_ref()?
+            .meta()
+            .uid
+            .clone();
+        let own = self.server.all(Resource::Revisions).filter_map(|s| match &s.object {
+            Some(Object::Revision(revision)) if revision.meta.is_controlled_by(&uid) => Some(revision),
+            _ => None,
+        });
+        let records = own.filter_map(|r| r.claim_templates.as_deref()?.as_array().cloned());
+        let recorded = records.flatten().filter_map(|t| ClaimTemplate::from_json(&t));
+        let prefix = format!("{template}-{set}-");
+        let claims = self.server.all(Resource::Claims).filter_map(|s| match &s.object {
+            Some(Object::Claim(claim)) if claim.meta.key.name.starts_with(&prefix) => Some(claim.requested_bytes),
+            _ => None,
+        });
+        Some(StorageAsked {
+            recorded: recorded
+                .filter(|t| *t.name == *template)
+                .filter_map(|t| t.requested_bytes)
+                .collect(),
+            smallest_claim: claims.min(),
+        })
     }
 
     fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>> {

@@ -1,6 +1,6 @@
 //! What admission is answered from: a copy of what the manager's caches say in numbers, a few seconds old at most.
 
-use flotilla_admission::{Counted, CustomResource, Found, Memory, NamedPod, RevisionInUse};
+use flotilla_admission::{Counted, CustomResource, Found, Memory, NamedPod, RevisionInUse, StorageAsked};
 use flotilla_engine::core::census::{ByNamespace, Census};
 use flotilla_model::{ObjectKey, RevisionRecord, StorageClassRecord, Uid};
 use std::sync::Arc;
@@ -88,6 +88,18 @@ impl Memory for Knowledge {
         Some(known.into_iter().flatten().filter_map(in_use).collect())
     }
 
+    fn storage_asked(&self, namespace: &str, set: &str, template: &str) -> Option<StorageAsked> {
+        if self.is_elsewhere(namespace) {
+            return None;
+        }
+        let known = self.census.storage_asked.as_ref()?;
+        let asked = known.get(&ObjectKey::new(namespace, set))?.get(template)?;
+        Some(StorageAsked {
+            recorded: asked.recorded.clone(),
+            smallest_claim: asked.smallest_claim,
+        })
+    }
+
     fn named_pod(&self, _: &str, pod: &str, set: &str) -> Found<NamedPod> {
         let pods = self.census.clone_pods.as_ref().and_then(|all| all.get(&Uid::new(set)));
         let found = pods.and_then(|pods| {
@@ -106,6 +118,7 @@ impl Memory for Knowledge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flotilla_engine::core::census::Asked;
     use flotilla_model::{Labels, Meta, Timestamp, Uid};
     use serde_json::json;
     use std::collections::BTreeMap;
@@ -162,6 +175,16 @@ mod tests {
             clone_sets: Some(3),
             clone_pods: None,
             revisions_in_use: Some(BTreeMap::from([(ObjectKey::new("shop", "web"), vec![revision()])])),
+            storage_asked: Some(BTreeMap::from([(
+                ObjectKey::new("shop", "web"),
+                BTreeMap::from([(
+                    "data".into(),
+                    Asked {
+                        recorded: vec![10],
+                        smallest_claim: Some(20),
+                    },
+                )]),
+            )])),
             storage_classes: Some(vec![class("old", 1, true), class("new", 2, false)]),
         };
         let all = Knowledge::new(census.clone(), None);
@@ -196,6 +219,13 @@ mod tests {
         assert_eq!(in_use.iter().map(|r| &*r.name).collect::<Vec<_>>(), ["web-1"]);
         assert_eq!(*in_use[0].template, json!({"spec": {"containers": []}}));
         assert_eq!(all.revisions_in_use("shop", "db"), Some(Vec::new()), "it has no pods");
+        let asked = all.storage_asked("shop", "web", "data").expect("known");
+        assert_eq!((asked.recorded, asked.smallest_claim), (vec![10], Some(20)));
+        assert_eq!(
+            all.storage_asked("shop", "web", "new"),
+            None,
+            "its template is too young"
+        );
         let one = Knowledge::new(census, Some("shop".to_owned()));
         assert_eq!(
             (one.active_pods_in("shop"), one.active_pods_in("other")),

@@ -1,6 +1,6 @@
 //! What is asked of the API server when admission's memory does not know an answer: one pod, or one list, a request, and no more (rule R3).
 
-use flotilla_admission::{Counted, CustomResource, Found, Memory, NamedPod, RevisionInUse};
+use flotilla_admission::{Counted, CustomResource, Found, Memory, NamedPod, RevisionInUse, StorageAsked};
 use futures::future::BoxFuture;
 use http::{Method, Request, header};
 use serde_json::Value;
@@ -112,6 +112,10 @@ impl Memory for Seeking<'_> {
 
     fn revisions_in_use(&self, namespace: &str, set: &str) -> Option<Vec<RevisionInUse>> {
         self.memory.revisions_in_use(namespace, set)
+    }
+
+    fn storage_asked(&self, namespace: &str, set: &str, template: &str) -> Option<StorageAsked> {
+        self.memory.storage_asked(namespace, set, template)
     }
 
     fn named_pod(&self, namespace: &str, pod: &str, set: &str) -> Found<NamedPod> {

@@ -2,7 +2,7 @@
 
 use super::Problems;
 use crate::json::{annotation, at, list, text};
-use crate::{Found, Memory};
+use crate::{Found, Memory, Request, StorageAsked};
 use flotilla_api::messages;
 use flotilla_api::names;
 use flotilla_model::template::parse_bytes;
@@ -28,9 +28,10 @@ pub(super) fn check(set: &Value, problems: &mut Problems) {
     }
 }
 
-/// With `OnPodRollingUpdate`, only the storage that is asked for may change, only upwards, and only if the class can expand claims. It is
-/// the strategy after the change that counts.
+/// With `OnPodRollingUpdate`, only the storage that is asked for may change: upwards, if the class can expand claims, or back to what was
+/// asked for before (ruling 35). It is the strategy after the change that counts.
 pub(super) fn check_change(
+    request: &Request<'_>,
     old: &Value,
     new: &Value,
     memory: &dyn Memory,
@@ -55,8 +56,36 @@ pub(super) fn check_change(
             Some(old) if without_storage(old, labels_follow) != without_storage(template, labels_follow) => {
                 problems.changed(path, &json!(name(template)), messages::CLAIMS_ONLY_STORAGE);
             }
-            Some(old) => grows(&path, old, template, memory, problems, warnings),
+            Some(old) => match (requested(old), requested(template)) {
+                (Some(before), Some(after)) if after < before => {
+                    let asked = memory.storage_asked(request.namespace, request.name, name(template));
+                    shrinks(&path, (template, after), asked, problems, warnings);
+                }
+                _ => grows(&path, old, template, memory, problems, warnings),
+            },
         }
+    }
+}
+
+/// A template may go back to what a revision or the smallest claim has: nothing that is there shrinks for it.
+fn shrinks(
+    path: &str,
+    (template, bytes): (&Value, u64),
+    asked: Option<StorageAsked>,
+    problems: &mut Problems,
+    warnings: &mut Vec<String>,
+) {
+    let field = format!("{path}.{}", REQUEST.join("."));
+    let shown = at(template, &REQUEST).unwrap_or(&Value::Null);
+    let keep = "claims never shrink: those that are larger stay so, and count as matching";
+    match asked {
+        None => warnings.push(format!(
+            "{field}: whether {shown} has been asked for before is not known yet; {keep}"
+        )),
+        Some(asked) if asked.recorded.contains(&bytes) || asked.smallest_claim == Some(bytes) => {
+            warnings.push(format!("{field}: goes back to {shown}; {keep}"));
+        }
+        Some(_) => problems.changed(field, shown, messages::CLAIMS_SMALLER),
     }
 }
 
@@ -108,10 +137,6 @@ fn grows(
             return;
         }
         (Some(_), None) => {
-            problems.changed(field, shown, messages::CLAIMS_SMALLER);
-            return;
-        }
-        (Some(before), Some(after)) if after < before => {
             problems.changed(field, shown, messages::CLAIMS_SMALLER);
             return;
         }

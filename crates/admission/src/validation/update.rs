@@ -32,7 +32,7 @@ pub(super) fn check(
         }
     }
     in_place::check(request, old, new, memory, problems);
-    claims::check_change(old, new, memory, problems, warnings);
+    claims::check_change(request, old, new, memory, problems, warnings);
 }
 
 /// A selector without parts that are absent in other words.

@@ -2,7 +2,7 @@
 
 use crate::cases::{put, updates};
 use crate::world::{World, refusal, request, set, unlike, with};
-use flotilla_admission::{Nothing, validate};
+use flotilla_admission::{Nothing, StorageAsked, validate};
 use flotilla_api::names;
 use serde_json::{Value, json};
 
@@ -118,11 +118,6 @@ fn rule_7_4_claims_grow_only_where_their_class_lets_them() {
         (claim("1Gi", &json!({})), claim("2Gi", &json!({})), &[]),
         (
             claim("2Gi", &fast),
-            claim("1Gi", &fast),
-            &["requests.storage", "1Gi", "smaller"],
-        ),
-        (
-            claim("2Gi", &fast),
             claim("lots", &fast),
             &["requests.storage", "lots", "10Gi"],
         ),
@@ -162,6 +157,65 @@ fn rule_7_4_claims_grow_only_where_their_class_lets_them() {
         let reply = validate(&request(Some(&new), Some(&old)), &able());
         assert_eq!(unlike(&reply, words), None, "{before} -> {after}");
     }
+}
+
+#[test]
+fn ruling_35_templates_shrink_back_to_what_was_asked_for_before() {
+    const GI: u64 = 1 << 30;
+    let asked = |recorded: &[u64], smallest_claim| {
+        Some(StorageAsked {
+            recorded: recorded.to_vec(),
+            smallest_claim,
+        })
+    };
+    let back = "goes back to \"1Gi\"; claims never shrink";
+    for (what, storage, refusal_words, warning) in [
+        ("by a revision", asked(&[3 * GI, GI], None), &[][..], Some(back)),
+        ("by the smallest claim", asked(&[2 * GI], Some(GI)), &[], Some(back)),
+        (
+            "by nobody",
+            asked(&[], None),
+            &["requests.storage", "1Gi", "smaller"],
+            None,
+        ),
+        ("all ask for more", asked(&[2 * GI], Some(2 * GI)), &["smaller"], None),
+        ("some ask for less", asked(&[2 * GI], Some(GI / 2)), &["smaller"], None),
+        ("nobody knows", None, &[], Some("not known yet; claims never shrink")),
+    ] {
+        let world = World { storage, ..able() };
+        // Also where its class cannot expand anything: that may be why it goes back.
+        for class in ["fast", "fixed"] {
+            let class = json!({"storageClassName": class});
+            let (old, new) = (with_claim(claim("2Gi", &class)), with_claim(claim("1Gi", &class)));
+            let reply = validate(&request(Some(&new), Some(&old)), &world);
+            assert_eq!(unlike(&reply, refusal_words), None, "{what}");
+            assert_eq!(
+                reply.warnings.len(),
+                usize::from(warning.is_some()),
+                "{what}: {:?}",
+                reply.warnings
+            );
+            assert!(
+                reply
+                    .warnings
+                    .iter()
+                    .zip(warning)
+                    .all(|(got, words)| got.contains(words)),
+                "{what}: {:?}",
+                reply.warnings
+            );
+        }
+    }
+    let (old, new) = (
+        with_claim(claim("2Gi", &json!({}))),
+        with_claim(claim("2Gi", &json!({"resources": {}}))),
+    );
+    let reply = validate(&request(Some(&new), Some(&old)), &able());
+    assert_eq!(
+        unlike(&reply, &["requests.storage", "smaller"]),
+        None,
+        "a request is not taken away"
+    );
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Requests, and a process that knows what a test tells it.
 
 use flotilla_admission::{
-    Counted, CustomResource, Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, Verdict, apply,
+    Counted, CustomResource, Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, StorageAsked, Verdict,
+    apply,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ pub(crate) struct World {
     pub(crate) claims: usize,
     pub(crate) objects: usize,
     pub(crate) revisions: Vec<RevisionInUse>,
+    pub(crate) storage: Option<StorageAsked>,
     pub(crate) named: BTreeMap<&'static str, NamedPod>,
 }
 
@@ -50,6 +52,10 @@ impl Memory for World {
 
     fn revisions_in_use(&self, _: &str, _: &str) -> Option<Vec<RevisionInUse>> {
         Some(self.revisions.clone())
+    }
+
+    fn storage_asked(&self, _: &str, _: &str, _: &str) -> Option<StorageAsked> {
+        self.storage.clone()
     }
 
     fn named_pod(&self, _: &str, pod: &str, _: &str) -> Found<NamedPod> {

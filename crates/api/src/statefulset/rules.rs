@@ -167,16 +167,4 @@ pub(crate) const RULES: &[Rule] = &[
                 && (!has(t.spec.accessModes) || t.spec.accessModes == o.spec.accessModes))))",
         messages::CLAIMS_ONLY_STORAGE,
     ),
-    on_update(
-        ".volumeClaimTemplates",
-        "self.?volumeClaimUpdateStrategy.?type.orValue('') != 'OnPodRollingUpdate' \
-         || !has(self.volumeClaimTemplates) || !has(oldSelf.volumeClaimTemplates) \
-         || self.volumeClaimTemplates.all(t, oldSelf.volumeClaimTemplates.all(o, \
-            !has(t.metadata) || !has(t.metadata.name) || !has(o.metadata) || !has(o.metadata.name) || t.metadata.name != o.metadata.name \
-            || !has(o.spec) || !has(o.spec.resources) || !has(o.spec.resources.requests) || !('storage' in o.spec.resources.requests) \
-            || (has(t.spec) && has(t.spec.resources) && has(t.spec.resources.requests) && 'storage' in t.spec.resources.requests \
-               && quantity(string(t.spec.resources.requests['storage'])) \
-                  .compareTo(quantity(string(o.spec.resources.requests['storage']))) >= 0)))",
-        messages::CLAIMS_SMALLER,
-    ),
 ];

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub struct Cache {
     pub(super) pods: Store<PodRecord>,
     pub(super) claims: Store<ClaimRecord>,
-    revisions: Store<RevisionRecord>,
+    pub(super) revisions: Store<RevisionRecord>,
     native_sets: Store<SetRecord>,
     pub(super) advanced_sets: Store<SetRecord>,
     pub(super) clone_sets: Store<SetRecord>,

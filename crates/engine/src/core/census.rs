@@ -1,6 +1,7 @@
 //! What there is of each kind, counted: for whoever answers questions beside the core and must not wait for it.
 
 use super::Core;
+use flotilla_model::set::ClaimTemplate;
 use flotilla_model::{
     Labels, Meta, ObjectKey, PodRecord, Reader, Resource, RevisionRecord, SetRecord, StorageClassRecord, Uid,
 };
@@ -25,8 +26,19 @@ pub struct Census {
     pub clone_pods: Option<BTreeMap<Uid, Vec<Arc<PodRecord>>>>,
     /// Revisions that pods of Advanced StatefulSets are at, each once, by set; sets without pods are left out.
     pub revisions_in_use: Option<BTreeMap<ObjectKey, Vec<Arc<RevisionRecord>>>>,
+    /// What was asked for by each claim template of each Advanced StatefulSet that has any.
+    pub storage_asked: Option<BTreeMap<ObjectKey, BTreeMap<Arc<str>, Asked>>>,
     /// The storage classes.
     pub storage_classes: Option<Vec<Arc<StorageClassRecord>>>,
+}
+
+/// How much storage is asked for by one claim template of a set, in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// By its revisions, as they record it.
+    pub recorded: Vec<u64>,
+    /// By the smallest of its claims.
+    pub smallest_claim: Option<u64>,
 }
 
 fn by_namespace<'n>(namespaces: impl Iterator<Item = &'n Arc<str>>) -> ByNamespace {
@@ -71,6 +83,10 @@ impl Core {
                 .into_iter()
                 .all(is_known)
                 .then(|| self.revisions_in_use()),
+            storage_asked: [Resource::AdvancedSets, Resource::Claims, Resource::Revisions]
+                .into_iter()
+                .all(is_known)
+                .then(|| self.storage_asked()),
             storage_classes: is_known(Resource::StorageClasses)
                 .then(|| self.cache.storage_classes.iter().cloned().collect()),
         }
@@ -111,5 +127,48 @@ impl Core {
         }
         let revision = |name: &str| self.cache.revision(&set.meta.key.sibling(name)).cloned();
         names.into_iter().filter_map(revision).collect()
+    }
+
+    fn storage_asked(&self) -> BTreeMap<ObjectKey, BTreeMap<Arc<str>, Asked>> {
+        let with_claims = self.cache.advanced_sets.iter();
+        let with_claims: Vec<_> = with_claims.filter(|set| !set.spec.claim_templates.is_empty()).collect();
+        if with_claims.is_empty() {
+            return BTreeMap::new();
+        }
+        let smallest = self.smallest_claims();
+        let of_set = |set: &Arc<SetRecord>| {
+            let revisions = self.cache.revisions.of_owner(&set.meta.uid);
+            let records = revisions
+                .iter()
+                .filter_map(|r| r.claim_templates.as_deref()?.as_array());
+            let recorded: Vec<ClaimTemplate> = records.flatten().filter_map(ClaimTemplate::from_json).collect();
+            let of_template = |template: &ClaimTemplate| {
+                let alike = recorded.iter().filter(|r| r.name == template.name);
+                let claims = set.meta.key.sibling(format!("{}-{}", template.name, set.name()));
+                let asked = Asked {
+                    recorded: alike.filter_map(|r| r.requested_bytes).collect(),
+                    smallest_claim: smallest.get(&claims).copied(),
+                };
+                (template.name.clone(), asked)
+            };
+            let templates = set.spec.claim_templates.iter().map(of_template).collect();
+            (set.meta.key.clone(), templates)
+        };
+        with_claims.into_iter().map(of_set).collect()
+    }
+
+    /// What the smallest claim asks for of all whose names differ only in the ordinal at their end, by what stands before that.
+    fn smallest_claims(&self) -> BTreeMap<ObjectKey, u64> {
+        let mut smallest = BTreeMap::new();
+        for claim in self.cache.claims.iter() {
+            let Some((name, ordinal)) = claim.meta.key.name.rsplit_once('-') else {
+                continue;
+            };
+            if !ordinal.is_empty() && ordinal.bytes().all(|byte| byte.is_ascii_digit()) {
+                let known = smallest.entry(claim.meta.key.sibling(name)).or_insert(u64::MAX);
+                *known = claim.requested_bytes.min(*known);
+            }
+        }
+        smallest
     }
 }
