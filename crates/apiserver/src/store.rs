@@ -67,6 +67,20 @@ pub struct Admission {
     pub refuses_pods: bool,
     /// A webhook of someone else adds a label and a volume to every new pod.
     pub changes_pods: bool,
+    /// What a webhook of someone else does to the claims that new pods mount.
+    pub volumes: Volumes,
+}
+
+/// What becomes of the claims that a new pod mounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Volumes {
+    /// They stay.
+    #[default]
+    AsAsked,
+    /// One is added, named as one of a claim template `logs` would be.
+    OneMore,
+    /// In the place of each stands the claim `swapped`.
+    Swapped,
 }
 
 /// How the UIDs that are given here begin.

@@ -153,6 +153,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         claims: rng.u8(0..2) == 0,
         retention: (false, false),
         in_place: None,
+        storage: None,
         clones: Some(ClonePlan::by_chance(&mut rng)),
     };
     let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {

@@ -97,11 +97,21 @@ pub enum Defect {
     FillInEverything,
     /// An update begins with the lowest pod of the partition window.
     UpdateLowestFirst,
+    /// A pod is made again for its file system whatever the policy says.
+    RestartForAnyFileSystem,
+    /// Nobody sees that a file system waits for its pod to be made again.
+    ForgetFileSystems,
+    /// What pods mount is compared with what was asked for, whoever changed it.
+    JudgeByVolumes,
+    /// A claim that is larger than its template asks has to have what it asks for itself.
+    LargerIsUnlike,
+    /// Admission refuses every smaller claim template.
+    RefuseShrink,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 39] = [
+    pub const ALL: [Defect; 44] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -141,6 +151,11 @@ impl Defect {
         Defect::LoseOldTemplates,
         Defect::FillInEverything,
         Defect::UpdateLowestFirst,
+        Defect::RestartForAnyFileSystem,
+        Defect::ForgetFileSystems,
+        Defect::JudgeByVolumes,
+        Defect::LargerIsUnlike,
+        Defect::RefuseShrink,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
@@ -196,6 +211,7 @@ impl Defect {
                     status.desired["currentRevision"] = update;
                 }
             }
+            Defect::RestartForAnyFileSystem => restart_for_any_file_system(decision, reader, set),
             Defect::KeepFailedPods => {
                 for stage in &mut decision.stages {
                     stage.commands.retain(|c| c.command.report() != Report::RecreateFailed);
@@ -275,6 +291,52 @@ fn update_lowest_first(decision: &mut Decision, reader: &dyn Reader, set: &SetRe
             scoped.command = delete(lowest);
         }
     }
+}
+
+fn restart_for_any_file_system(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let waits = |pod: &&Arc<PodRecord>| {
+        let mut claims = pod
+            .claims()
+            .filter_map(|(_, claim)| reader.claim(&pod.meta.key.sibling(claim)));
+        let is_older = |since: Timestamp| pod.meta.created < since;
+        !pod.is_terminating() && claims.any(|claim| claim.resize_pending_since.is_some_and(is_older))
+    };
+    let pods = reader.pods_of(&set.meta.uid).iter().filter(waits).take(1);
+    let commands = pods.map(|pod| ScopedCommand {
+        scope: Scope::Named(pod.name().to_owned()),
+        command: delete(pod),
+    });
+    decision.stages.push(Stage {
+        name: "planted",
+        commands: commands.collect(),
+        ..Stage::default()
+    });
+}
+
+/// Claims of the set's pods as a controller with such a defect sees them.
+fn alter_claims(defect: Defect, inner: &dyn Reader, set: &SetRecord) -> Vec<Arc<ClaimRecord>> {
+    if !matches!(defect, Defect::ForgetFileSystems | Defect::LargerIsUnlike) {
+        return Vec::new();
+    }
+    let templates = || set.spec.claim_templates.iter();
+    let ordinals = set.spec.ordinals();
+    let named = ordinals
+        .iter()
+        .flat_map(|o| templates().map(move |t| (t, format!("{}-{}-{o}", t.name, set.name()))));
+    let altered = named.filter_map(|(template, name)| {
+        let mut claim = (**inner.claim(&set.meta.key.sibling(name))?).clone();
+        match defect {
+            Defect::ForgetFileSystems if claim.resize_pending_since.take().is_some() => {
+                claim.capacity_bytes = claim.requested_bytes;
+            }
+            Defect::LargerIsUnlike if Some(claim.requested_bytes) > template.requested_bytes => {
+                claim.capacity_bytes = 1
+            }
+            _ => return None,
+        }
+        Some(Arc::new(claim))
+    });
+    altered.collect()
 }
 
 fn delete(pod: &PodRecord) -> Command {
@@ -373,6 +435,7 @@ pub(crate) struct Altered<'a> {
     set: Arc<SetRecord>,
     revisions: Option<Vec<Arc<RevisionRecord>>>,
     pods: Option<in_place::Pods>,
+    claims: Vec<Arc<ClaimRecord>>,
 }
 
 impl<'a> Altered<'a> {
@@ -405,6 +468,7 @@ impl<'a> Altered<'a> {
         }
         Altered {
             pods: in_place::Pods::new(defect, inner, set),
+            claims: alter_claims(defect, inner, set),
             inner,
             set: Arc::new(altered),
             revisions,
@@ -420,6 +484,7 @@ impl<'a> Altered<'a> {
             set: Arc::new(set),
             revisions: None,
             pods: None,
+            claims: Vec::new(),
         }
     }
 }
@@ -453,7 +518,8 @@ impl Reader for Altered<'_> {
     }
 
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
-        self.inner.claim(key)
+        let altered = self.claims.iter().find(|claim| claim.meta.key == *key);
+        altered.or_else(|| self.inner.claim(key))
     }
 
     fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {

@@ -16,6 +16,7 @@ pub mod run;
 pub mod schedule;
 pub mod search;
 mod spy;
+pub mod storage;
 mod trace;
 mod users;
 mod webhook;

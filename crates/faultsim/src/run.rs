@@ -15,7 +15,7 @@ use crate::words;
 use fastrand::Rng;
 use flotilla_engine::core::request::Call;
 use flotilla_model::{ObjectKey, SetKind, Timestamp};
-use flotilla_sim::server::Admission;
+use flotilla_sim::server::{Admission, Volumes};
 use flotilla_sim::{Agenda, Cluster};
 use serde_json::Value;
 use std::time::Duration;
@@ -155,6 +155,7 @@ impl World {
             violation: None,
             schedule: schedule.clone(),
         };
+        world.prepare_storage();
         for index in 0..world.managers.len() {
             world.plan_at(100 * index as u64, Event::Start(index));
         }
@@ -297,7 +298,9 @@ impl World {
             Fault::Away(for_ms) => {
                 self.webhook_away_until_ms = self.webhook_away_until_ms.max(now_ms + for_ms);
             }
-            Fault::Pod(..) | Fault::Node(..) | Fault::Quota(..) | Fault::Webhook(..) => self.strike_cluster(&fault),
+            Fault::Pod(..) | Fault::Node(..) | Fault::Quota(..) | Fault::Webhook(..) | Fault::Volumes(..) => {
+                self.strike_cluster(&fault)
+            }
         }
     }
 
@@ -328,7 +331,17 @@ impl World {
                     Admission {
                         refuses_pods,
                         changes_pods,
-                        pods_max: None,
+                        ..Admission::default()
+                    },
+                );
+            }
+            Fault::Volumes(adds, for_ms) => {
+                let volumes = if adds { Volumes::OneMore } else { Volumes::Swapped };
+                self.admit(
+                    for_ms,
+                    Admission {
+                        volumes,
+                        ..Admission::default()
                     },
                 );
             }

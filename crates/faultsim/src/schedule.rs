@@ -5,6 +5,8 @@
 
 use crate::clones::{self, ClonePlan};
 use crate::in_place::InPlace;
+use crate::storage::{self, Storage};
+use crate::webhook::absences;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use flotilla_sim::nodes::Ailment;
@@ -41,13 +43,15 @@ pub enum FaultKind {
     InPlace,
     /// Flotilla's own webhooks complete an Advanced set and its pods, and are away for a while.
     Webhook,
+    /// Volumes of an Advanced set grow, and growth is taken back; webhooks of others change what its pods mount.
+    Storage,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 12] = [
+    pub const ALL: [FaultKind; 13] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -60,11 +64,17 @@ impl FaultKind {
         FaultKind::Admission,
         FaultKind::InPlace,
         FaultKind::Webhook,
+        FaultKind::Storage,
     ];
+
+    /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
+    fn has_own_luck(self) -> bool {
+        matches!(self, FaultKind::Webhook | FaultKind::Storage)
+    }
 
     /// Native sets do not know of it, and CloneSets draw it by luck of its own.
     pub(crate) fn is_of_advanced_sets(self) -> bool {
-        matches!(self, FaultKind::InPlace | FaultKind::Webhook)
+        matches!(self, FaultKind::InPlace | FaultKind::Webhook | FaultKind::Storage)
     }
 }
 
@@ -91,6 +101,10 @@ pub enum UserAct {
     DeleteSet(Orphaning),
     /// What only users of CloneSets do.
     Clone(clones::Act),
+    /// So many Gi of storage for each pod.
+    Storage(u64),
+    /// Put a label and an annotation on the claim of a pod.
+    MarkClaim(i64),
     /// Add a label to a pod, which changes nothing but its version.
     Touch(Resource, i64),
 }
@@ -133,6 +147,8 @@ pub enum Fault {
     Webhook(bool, u64),
     /// Flotilla's own webhooks are away for so long.
     Away(u64),
+    /// Webhooks of others add a claim to what new pods mount, or swap their claims, for so long.
+    Volumes(bool, u64),
 }
 
 /// What happens to requests.
@@ -201,6 +217,7 @@ impl Fault {
             | Fault::Node(_, for_ms)
             | Fault::Quota(_, for_ms)
             | Fault::Webhook(_, for_ms)
+            | Fault::Volumes(_, for_ms)
             | Fault::Away(for_ms) => *for_ms,
         }
     }
@@ -241,6 +258,8 @@ pub struct SetPlan {
     pub retention: (bool, bool),
     /// How pods are updated in place, if they are.
     pub in_place: Option<InPlace>,
+    /// What the driver of its volumes can do, if they grow.
+    pub storage: Option<Storage>,
     /// What only a CloneSet asks for.
     pub clones: Option<ClonePlan>,
 }
@@ -290,6 +309,9 @@ impl SetPlan {
                 "metadata": {"name": "data"},
                 "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
             }]);
+        }
+        if let Some(storage) = self.storage {
+            storage.complete(&mut set);
         }
         if let Some(clones) = &self.clones {
             clones.complete(&mut set, self);
@@ -347,12 +369,12 @@ impl Schedule {
         let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
             // Few kinds at a time: each gets far, and all pairs come.
             let chance = rng.f32();
-            let all = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Webhook);
+            let all = FaultKind::ALL.into_iter().filter(|kind| !kind.has_own_luck());
             all.filter(|_| rng.f32() < chance).collect()
         } else {
             wanted.faults.clone()
         };
-        kinds.retain(|kind| *kind != FaultKind::Webhook);
+        kinds.retain(|kind| !kind.has_own_luck());
         kinds.retain(|kind| !kind.is_of_advanced_sets() || set.kind == SetKind::Advanced);
         if kinds.contains(&FaultKind::InPlace) {
             set.in_place = Some(InPlace::by_chance(&mut rng));
@@ -372,6 +394,7 @@ impl Schedule {
         let absences = absences(seed, wanted, set.kind);
         let has_webhook = absences.is_some();
         items.extend(absences.into_iter().flatten());
+        items.extend(storage::by_chance(seed, wanted, &mut set));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
             items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_))));
@@ -425,6 +448,7 @@ fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
         claims: rng.u8(0..3) == 0,
         retention: (rng.bool(), rng.bool()),
         in_place: None,
+        storage: None,
         clones: None,
     }
 }
@@ -436,21 +460,6 @@ pub(crate) fn rollout(rng: &mut Rng) -> Item {
         what: What::User(UserAct::Image(2, true)),
         seed: 0,
     }
-}
-
-/// When Flotilla's webhooks are away, if there are any: often from the beginning on. By luck of its own, so that everything else of a seed
-/// is the same with and without them.
-fn absences(seed: u64, wanted: &Wanted, kind: SetKind) -> Option<Vec<Item>> {
-    let mut rng = Rng::with_seed(seed ^ 0x00ad_3175);
-    let by_chance = wanted.faults.is_empty() && rng.u8(0..3) == 0;
-    let is_there = by_chance || wanted.faults.contains(&FaultKind::Webhook);
-    let mut away = || Item {
-        at_ms: if rng.bool() { 0 } else { rng.u64(0..BUSY_MS) },
-        what: What::Fault(Fault::Away([3_000, 15_000, 40_000][rng.usize(0..3)])),
-        seed: 0,
-    };
-    let items = (0..2).map(|_| away()).collect();
-    (is_there && kind == SetKind::Advanced).then_some(items)
 }
 
 pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind) -> Option<Item> {
@@ -487,7 +496,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         FaultKind::Users => What::User(user_act(rng)),
         FaultKind::Nodes => What::Fault(node_fault(rng, duration_ms)),
         FaultKind::InPlace => What::User(in_place_act(rng)),
-        FaultKind::Webhook | FaultKind::None => return None,
+        FaultKind::Webhook | FaultKind::Storage | FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {
             0 => Fault::Quota(rng.usize(0..5), duration_ms),
             1 => Fault::Webhook(true, duration_ms),
@@ -559,6 +568,7 @@ impl fmt::Display for Schedule {
             claims,
             retention: (with_set, with_pod),
             in_place,
+            storage,
             clones,
         } = &self.set;
         let order = if *ordered { "OrderedReady" } else { "Parallel" };
@@ -574,6 +584,9 @@ impl fmt::Display for Schedule {
         }
         if let Some(in_place) = in_place {
             write!(f, ", {in_place:?}")?;
+        }
+        if let Some(storage) = storage {
+            write!(f, ", {storage:?} growth")?;
         }
         if let Some(clones) = clones {
             write!(f, ", {clones:?}")?;

@@ -78,6 +78,8 @@ impl World {
                     &json!({"metadata": {"ownerReferences": null}}),
                 );
             }
+            UserAct::Storage(gi) => self.ask_for_storage(*gi),
+            UserAct::MarkClaim(ordinal) => self.mark_claim(*ordinal),
             UserAct::Clone(act) => self.act_on_clones(act),
             UserAct::DeleteSet(orphaning) => self.delete_set(*orphaning),
             UserAct::Touch(resource, ordinal) => self.touch(*resource, *ordinal),
@@ -143,6 +145,7 @@ impl World {
             self.change_template(|container| container["image"] = json!("app:v9"));
             self.act(&UserAct::Partition(0));
         }
+        self.users_take_growth_back();
         if self.schedule.set.kind == SetKind::Clone {
             self.users_of_clones_calm_down();
         }
@@ -199,7 +202,8 @@ impl World {
             revision.is_none_or(|key| self.cluster.server.get(Resource::Revisions, &key).is_none())
         };
         let is_told = |pod: &PodRecord| told.contains(&format!("{}: ", pod.name()));
-        let lost = self.pods_where(|pod| revision_is_gone(pod) && is_told(pod) && !pod.is_terminating());
+        let has_to_go = |pod: &PodRecord| revision_is_gone(pod) || self.waits_for_restart(pod);
+        let lost = self.pods_where(|pod| has_to_go(pod) && is_told(pod) && !pod.is_terminating());
         for (key, _) in lost {
             // It was there a moment ago.
             let _ = self

@@ -4,6 +4,8 @@
 use crate::defect::Defect;
 use crate::judge::Violation;
 use crate::run::World;
+use crate::schedule::{BUSY_MS, Fault, FaultKind, Item, Wanted, What};
+use fastrand::Rng;
 use flotilla_admission::{
     Counted, CustomResource, Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, StorageAsked, Verdict,
     apply, mutate, mutate_pod, validate,
@@ -12,7 +14,7 @@ use flotilla_apimachinery::patch::merge_patch;
 use flotilla_engine::wire::Object;
 use flotilla_model::decision::Body;
 use flotilla_model::set::ClaimTemplate;
-use flotilla_model::{ObjectKey, PodRecord, Resource};
+use flotilla_model::{ObjectKey, PodRecord, Resource, SetKind};
 use flotilla_sim::server::{Actor, Server, Status, Stored};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -21,6 +23,7 @@ use std::sync::Arc;
 /// What the webhook's process knows of pods and revisions: all there is.
 struct Cache<'a> {
     server: &'a Server,
+    defect: Option<Defect>,
 }
 
 impl Memory for Cache<'_> {
@@ -50,6 +53,9 @@ impl Memory for Cache<'_> {
     }
 
     fn storage_asked(&self, namespace: &str, set: &str, template: &str) -> Option<StorageAsked> {
+        if self.defect == Some(Defect::RefuseShrink) {
+            return Some(StorageAsked::default());
+        }
         let key = ObjectKey::new(namespace, set);
         let uid = self
             .server
@@ -179,6 +185,7 @@ impl World {
         let kind = ("apps.kruise.io", "v1beta1", "StatefulSet");
         let memory = Cache {
             server: &self.cluster.server,
+            defect: self.defect,
         };
         let known = old.filter(|_| self.defect != Some(Defect::FillInEverything));
         let filled = after(new, mutate(&request(kind, known, new), &memory)).map_err(refused)?;
@@ -198,10 +205,26 @@ impl World {
                 &request(("", "v1", "Pod"), None, &pod),
                 &Cache {
                     server: &self.cluster.server,
+                    defect: self.defect,
                 },
             );
             pod = after(&pod, reply).map_err(|why| flotilla_sim::server::refusal(422, "Invalid", why))?;
         }
         self.cluster.server.create(actor, Resource::Pods, pod)
     }
+}
+
+/// When Flotilla's webhooks are away, if there are any: often from the beginning on. By luck of its own, so that everything else of a seed
+/// is the same with and without them.
+pub(crate) fn absences(seed: u64, wanted: &Wanted, kind: SetKind) -> Option<Vec<Item>> {
+    let mut rng = Rng::with_seed(seed ^ 0x00ad_3175);
+    let by_chance = wanted.faults.is_empty() && rng.u8(0..3) == 0;
+    let is_there = by_chance || wanted.faults.contains(&FaultKind::Webhook);
+    let mut away = || Item {
+        at_ms: if rng.bool() { 0 } else { rng.u64(0..BUSY_MS) },
+        what: What::Fault(Fault::Away([3_000, 15_000, 40_000][rng.usize(0..3)])),
+        seed: 0,
+    };
+    let items = (0..2).map(|_| away()).collect();
+    (is_there && kind == SetKind::Advanced).then_some(items)
 }

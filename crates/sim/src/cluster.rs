@@ -7,6 +7,7 @@
 use crate::Agenda;
 use crate::nodes::{Nodes, PodStep};
 use crate::server::{Entry, Server};
+use crate::volumes::FileSystems;
 use fastrand::Rng;
 use flotilla_model::{ObjectKey, Timestamp};
 use std::ops::Range;
@@ -32,6 +33,8 @@ pub struct Cluster {
     pub server: Server,
     /// The nodes, and what befalls the pods on them.
     pub nodes: Nodes,
+    /// How file systems grow.
+    pub file_systems: FileSystems,
     agenda: Agenda<Event>,
     rng: Rng,
     /// The garbage collector will look.
@@ -47,6 +50,7 @@ impl Cluster {
         Cluster {
             server,
             nodes: Nodes::default(),
+            file_systems: FileSystems::default(),
             agenda: Agenda::default(),
             rng: Rng::with_seed(seed),
             collects: false,

@@ -10,7 +10,7 @@ pub mod containers;
 mod kubelet;
 pub mod nodes;
 pub mod service;
-mod volumes;
+pub mod volumes;
 
 pub use flotilla_apiserver as server;
 

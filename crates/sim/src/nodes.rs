@@ -305,6 +305,7 @@ impl Cluster {
             Some(node) if claims_are_there => {
                 // Only its own scheduler binds a pod, once.
                 let _ = self.server.bind(&pod.meta.key, &format!("node-{node}"));
+                self.volumes_mounted(pod);
                 let is_slow = self.nodes.ails(pod, self.now()) == Some(Ailment::SlowStart);
                 let delay_ms = if is_slow {
                     self.nodes.pace.slow_start_ms

@@ -4,7 +4,7 @@
 //! (defaults, validation, field managers).
 
 use super::delete::is_finished;
-use super::{Actor, Server, StoreId, Stored, patch, strip_type};
+use super::{Actor, Server, StoreId, Stored, Volumes, patch, strip_type};
 use crate::rules::{check_quotas, pod_changed, pod_resized, resize_pod};
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::status::Status;
@@ -135,6 +135,7 @@ impl Server {
                 None => pod["spec"]["volumes"] = json!([volume]),
             }
         }
+        change_claims(pod, &name, self.admission.volumes);
         Ok(())
     }
 
@@ -456,4 +457,22 @@ fn require_one_controller(value: &Value) -> Result<(), Status> {
         return Err(Status::new(422, "Invalid", message));
     }
     Ok(())
+}
+
+/// Changes which claims a new pod mounts.
+fn change_claims(pod: &mut Value, name: &str, how: Volumes) {
+    let Some(volumes) = pod.pointer_mut("/spec/volumes").and_then(Value::as_array_mut) else {
+        return;
+    };
+    match how {
+        Volumes::AsAsked => {}
+        Volumes::OneMore => {
+            volumes.push(json!({"name": "logs", "persistentVolumeClaim": {"claimName": format!("logs-{name}")}}));
+        }
+        Volumes::Swapped => {
+            for volume in volumes.iter_mut().filter(|v| v["persistentVolumeClaim"].is_object()) {
+                volume["persistentVolumeClaim"]["claimName"] = json!("swapped");
+            }
+        }
+    }
 }

@@ -202,6 +202,7 @@ impl Pods {
         let alter = match defect {
             Defect::DoneByImageText => as_if_arrived,
             Defect::ResizeUsesBudget => down_while_resized,
+            Defect::JudgeByVolumes => without_origin,
             _ => return None,
         };
         let all = inner.pods_of(&set.meta.uid).iter().map(alter).collect();
@@ -228,6 +229,14 @@ fn as_if_arrived(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
             }
         }
     }
+    Arc::new(altered)
+}
+
+/// Nothing says as what a pod was made.
+fn without_origin(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
+    let mut altered = (**pod).clone();
+    let kept = pod.meta.labels.iter().filter(|(key, _)| *key != "flotilla.rs/made-as");
+    altered.meta.labels = kept.collect();
     Arc::new(altered)
 }
 

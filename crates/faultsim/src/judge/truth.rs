@@ -5,11 +5,14 @@ use crate::clones::truth::Writes;
 use crate::in_place::{Change, InPlace, Restarts, in_course, unheld};
 use crate::schedule::Schedule;
 use crate::spy::Decided;
+use crate::storage::may_restart;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
-use flotilla_model::{Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Uid};
+use flotilla_model::{
+    Body, Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Uid,
+};
 use flotilla_sim::server::{Entry, Server, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -108,6 +111,8 @@ pub(crate) struct Judge {
     leaving: BTreeMap<Uid, ObjectKey>,
     /// Claims that have been removed.
     pub(super) claims_removed: BTreeSet<ObjectKey>,
+    /// Since when the file system of a claim has waited, the last time that it did.
+    pub(super) pending: BTreeMap<ObjectKey, Timestamp>,
     /// When each set began to be deleted.
     pub(super) sets_deleted: BTreeMap<Uid, Timestamp>,
     /// How pods are updated in place.
@@ -233,13 +238,21 @@ impl Judge {
         require(has_labels, "1.3 identity", || {
             format!("{name} lacks labels of its identity")
         })?;
-        let claims = pod
-            .claims()
-            .filter(|(volume, _)| set.spec.claim_templates.iter().any(|t| *t.name == **volume));
+        // What was asked for: webhooks of others may have changed it.
+        let claims = writing.decided.decision.commands().filter_map(|c| match &c.command {
+            Command::Create {
+                body: Body::Pod(draft),
+                key,
+                ..
+            } if *key == pod.meta.key => Some(&draft.claims),
+            _ => None,
+        });
+        let claims = claims.flatten();
+        let claims = claims.filter(|(volume, _)| set.spec.claim_templates.iter().any(|t| t.name == *volume));
         let mut count = 0;
         for (_, claim) in claims {
             count += 1;
-            let key = pod.meta.key.sibling(claim);
+            let key = pod.meta.key.sibling(claim.as_str());
             let is_there = scene.server.get(Resource::Claims, &key).is_some();
             // It was there once: its removal may not have been seen yet.
             let went = self.claims_removed.contains(&key);
@@ -337,7 +350,13 @@ impl Judge {
         let name = pod.name();
         let revision = pod.revision().unwrap_or_default();
         let is_old = scene.digest_of(&set.meta.key.sibling(revision)) != Some(spec.template_digest);
-        require(is_old, "2.5 update", || {
+        let claims = pod
+            .claims()
+            .filter_map(|(_, claim)| self.pending.get(&pod.meta.key.sibling(claim)));
+        let restarts = claims
+            .copied()
+            .any(|since| may_restart(set, pod, since, writing.decided.now));
+        require(is_old || restarts, "2.5 update", || {
             format!("{name} is deleted, and is wanted and up to date")
         })?;
         let may_recreate = !self.in_place.is_some_and(|in_place| in_place.only);

@@ -2,6 +2,7 @@
 
 use super::truth::{Judge, Scene, Writing, revision_of, set_of};
 use super::{Verdict, ordinal_in, place_of, require};
+use crate::storage::claim_written;
 use flotilla_engine::wire::Object;
 use flotilla_model::{Meta, OwnerRef, RevisionRecord, SetRecord};
 use flotilla_sim::server::{Actor, Entry};
@@ -31,7 +32,15 @@ impl Judge {
             self.claims_removed.insert(entry.key.clone());
             return Ok(());
         };
+        if let Some(Object::Claim(claim)) = &after.object
+            && let Some(since) = claim.resize_pending_since
+        {
+            self.pending.insert(entry.key.clone(), since);
+        }
         let Some(writing) = scene.writing else { return Ok(()) };
+        if let Some(before) = &entry.before {
+            claim_written(&before.value(), &after.value())?;
+        }
         let owners = |stored: &flotilla_sim::server::Stored| match &stored.object {
             Some(Object::Claim(claim)) => claim.meta.owners().to_vec(),
             _ => Vec::new(),

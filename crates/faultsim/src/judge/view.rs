@@ -3,6 +3,7 @@
 use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
 use crate::defect::says;
 use crate::in_place::{GATE, HOOK_GATE, adds, begins_update, is_in_service, new_image, new_revision, state};
+use crate::storage::{is_grown, may_restart};
 use flotilla_model::decision::Subresource;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
@@ -86,6 +87,7 @@ impl Sight<'_> {
         }
         leaves_for_a_reason(self, decision)?;
         self.budget_is_used(decision)?;
+        self.restarts_for_a_reason(&deleted)?;
         self.scale_down(&deleted)?;
         self.update(&deleted, &begun)
     }
@@ -103,7 +105,7 @@ impl Sight<'_> {
             let pod = ordinal.and_then(|ordinal| self.pod(ordinal));
             // One whose gate is closed is not, though the kubelet may not have said so yet.
             let is_up = pod.is_some_and(|pod| is_in_service(pod) && is_available(pod, self.set, self.now));
-            require(is_touched || !is_up, "8.18 budget", || {
+            require(is_touched || !is_up || self.has_to_grow(name), "8.18 budget", || {
                 format!("the budget is said to be used up by {name}, which is available")
             })?;
         }
@@ -120,6 +122,44 @@ impl Sight<'_> {
     fn is_up(&self, ordinal: i64) -> bool {
         self.pod(ordinal)
             .is_some_and(|pod| is_available(pod, self.set, self.now))
+    }
+
+    /// Whether a claim of a pod has yet to grow: that is waited for, and counts as if the pod were not available (rule 3.9).
+    fn has_to_grow(&self, pod: &str) -> bool {
+        let spec = &self.set.spec;
+        spec.expand_claims
+            && spec.claim_templates.iter().any(|template| {
+                let claim = self
+                    .reader
+                    .claim(&self.set.meta.key.sibling(format!("{}-{pod}", template.name)));
+                claim.is_some_and(|claim| !is_grown(claim, template))
+            })
+    }
+
+    /// A pod that is wanted and up to date goes only for its file system (rule 3.9, ruling 16).
+    fn restarts_for_a_reason(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
+        let wanted = |pod: &PodRecord| {
+            ordinal_in(pod.name(), self.set.name())
+                .and_then(|o| place_of(o, self.set))
+                .is_some()
+        };
+        for pod in deleted {
+            if pod.is_terminal() || !wanted(pod) || self.is_old(pod) || !self.set.spec.expand_claims {
+                continue;
+            }
+            let is_due = pod.claims().any(|(_, claim)| {
+                let claim = self.reader.claim(&pod.meta.key.sibling(claim));
+                let since = claim.and_then(|claim| claim.resize_pending_since);
+                since.is_some_and(|since| may_restart(self.set, pod, since, self.now))
+            });
+            require(is_due, "3.9 file systems", || {
+                format!(
+                    "{} is deleted, is up to date, and no file system needs that yet",
+                    pod.name()
+                )
+            })?;
+        }
+        Ok(())
     }
 
     fn digest_of(&self, revision: &str) -> Option<Digest> {
@@ -272,7 +312,11 @@ impl Sight<'_> {
                 let is_prepared = ["PreparingUpdate", "PreparingDelete"].contains(&state(pod));
                 let goes =
                     is_prepared || begun.contains(&pod.meta.key) || places.iter().any(|(place, _)| *place == above);
-                !goes && !pod.is_terminating() && !pod.is_terminal() && self.is_old(pod)
+                !goes
+                    && !self.has_to_grow(pod.name())
+                    && !pod.is_terminating()
+                    && !pod.is_terminal()
+                    && self.is_old(pod)
             });
             require(stays.is_none(), "2.5 order of the update", || {
                 format!("place {lowest} is updated while ordinal {ordinal} above it is old")
