@@ -12,6 +12,7 @@ pub mod field;
 pub mod names;
 pub mod openapi;
 pub mod patch;
+pub mod pod;
 pub mod schema;
 pub mod selector;
 pub mod status;

@@ -44,6 +44,11 @@ impl Problems {
         self.0.push((Reach::Field, Error::required(path, rule)));
     }
 
+    /// Errors of single fields, in the words of the API server.
+    pub(crate) fn take_in(&mut self, errors: Vec<Error>) {
+        self.0.extend(errors.into_iter().map(|error| (Reach::Field, error)));
+    }
+
     /// A change that may not be made, to this value.
     pub(crate) fn changed(&mut self, path: impl Into<String>, value: &Value, rule: impl Into<String>) {
         self.add(Reach::Change, Fault::Invalid, path.into(), value, rule);

@@ -1,17 +1,16 @@
 //! Pod templates of workloads, as far as they can be judged from JSON whose newer fields nobody here has heard of.
 //!
-//! Checked: labels, annotations, restartPolicy, activeDeadlineSeconds; that there are containers; that containers, init containers and
-//! volumes have names, well-formed and each once; readiness gates. Left to the API server, which refuses the pod (condition
-//! `FailedCreatePod` and `flotilla why` tell it): everything inside containers and volumes, whether mounts name volumes (claims are
-//! volumes too), security contexts, resources, affinity, and every field that is newer than this.
+//! Checked: labels, annotations, restartPolicy, activeDeadlineSeconds, readiness gates; and, with the list by which the simulated API server
+//! checks pods ([`flotilla_apimachinery::pod`]), containers and volumes. An image may be absent, since webhooks for pods may fill it in. Left
+//! to the API server: security contexts, affinity, what is inside volumes, and every field that is newer than this. What it refuses there
+//! costs no pod, since controllers ask it before the first goes (ruling 31); condition and `flotilla why` tell its words.
 
 use super::{Problems, selector};
 use crate::json::{at, entries, list, text};
 use flotilla_api::messages;
-use flotilla_apimachinery::field::Fault;
 use flotilla_apimachinery::names;
+use flotilla_apimachinery::pod::{self, Subject};
 use serde_json::Value;
-use std::collections::BTreeSet;
 
 const PATH: &str = "spec.template";
 
@@ -33,21 +32,15 @@ pub(super) fn check(object: &Value, problems: &mut Problems) {
         let path = format!("{PATH}.spec.activeDeadlineSeconds");
         problems.invalid(path, seconds, messages::ACTIVE_DEADLINE);
     }
-    if list(spec, &["containers"]).is_empty() {
-        problems.required(format!("{PATH}.spec.containers"), messages::CONTAINERS);
+    let claims = list(object, &["spec", "volumeClaimTemplates"]).iter();
+    let claims = claims.map(|claim| text(claim, &["metadata", "name"]));
+    let mut errors = Vec::new();
+    pod::check(spec, &format!("{PATH}.spec"), claims, Subject::Template, &mut errors);
+    // The definition says the same in its own words.
+    for none in errors.iter_mut().filter(|e| e.path == "spec.template.spec.containers") {
+        messages::CONTAINERS.clone_into(&mut none.detail);
     }
-    let mut seen = BTreeSet::new();
-    for field in ["containers", "initContainers"] {
-        for (index, container) in list(spec, &[field]).iter().enumerate() {
-            let path = format!("{PATH}.spec.{field}[{index}]");
-            name(&path, container, &mut seen, problems);
-            image(&path, container, problems);
-        }
-    }
-    let mut seen = BTreeSet::new();
-    for (index, volume) in list(spec, &["volumes"]).iter().enumerate() {
-        name(&format!("{PATH}.spec.volumes[{index}]"), volume, &mut seen, problems);
-    }
+    problems.take_in(errors);
     for (index, gate) in list(spec, &["readinessGates"]).iter().enumerate() {
         let condition = text(gate, &["conditionType"]);
         for why in names::label_key(condition) {
@@ -68,42 +61,6 @@ fn metadata(template: &Value, problems: &mut Problems) {
     }
     if let Some(metadata) = at(template, &["metadata"]) {
         selector::annotations(&format!("{PATH}.metadata.annotations"), metadata, problems);
-    }
-}
-
-/// A name that must be there, a DNS label, and used once.
-fn name<'v>(path: &str, item: &'v Value, seen: &mut BTreeSet<&'v str>, problems: &mut Problems) {
-    let path = format!("{path}.name");
-    let name = text(item, &["name"]);
-    if name.is_empty() {
-        problems.required(path, "must be a name that no other has");
-        return;
-    }
-    for why in names::dns_label(name) {
-        problems.invalid(path.as_str(), &Value::from(name), why);
-    }
-    if !seen.insert(name) {
-        problems.add(
-            super::Reach::Field,
-            Fault::Duplicate,
-            path,
-            &Value::from(name),
-            "another has this name; it must be used once",
-        );
-    }
-}
-
-/// An image may be absent, since webhooks for pods may fill it in.
-fn image(path: &str, container: &Value, problems: &mut Problems) {
-    if let Some(image) = at(container, &["image"]) {
-        let is_fine = image.as_str().is_some_and(|image| image.trim() == image);
-        if !is_fine {
-            problems.invalid(
-                format!("{path}.image"),
-                image,
-                "must be an image without spaces around it",
-            );
-        }
     }
 }
 

@@ -101,6 +101,54 @@ fn rule_7_3_names() {
     }
 }
 
+/// Claims are volumes, defaults and newer fields are nobody's mistake, and an image may come from a webhook for pods.
+#[test]
+fn rule_7_3_templates_that_can_be_carried_out_are_accepted() {
+    let container = json!({
+        "name": "main", "newer": {"a": 1}, "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "tmp", "mountPath": "/tmp"}],
+        "ports": [{"name": "http", "containerPort": 80}, {"containerPort": 443, "protocol": "TCP"}],
+        "env": [{"name": "lower.case-1"}, {"name": "B", "valueFrom": {"fileKeyRef": {"key": "k"}}}],
+        "resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": "1000m", "memory": "1073741824"}},
+        "readinessProbe": {"httpGet": {"port": "http"}, "successThreshold": 2, "exec": null},
+        "livenessProbe": {"askedInSomeNewWay": {"port": 1}, "timeoutSeconds": 0},
+        "lifecycle": {"preStop": {"sleep": {"seconds": 3}}},
+    });
+    let object = with(
+        set(),
+        &[
+            ("/spec/template/spec/containers", json!([container])),
+            (
+                "/spec/template/spec/volumes",
+                json!([{"name": "tmp"}, {"name": "new", "newKind": {}}]),
+            ),
+            (
+                "/spec/volumeClaimTemplates",
+                json!([{"metadata": {"name": "data"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]),
+            ),
+        ],
+    );
+    let reply = validate(&request(Some(&object), None), &World::default());
+    assert_eq!(refusal(&reply), None);
+}
+
+/// Ruling 7: what was stored before can be edited elsewhere, and not made worse.
+#[test]
+fn rule_7_3_a_stored_template_with_a_mistake_can_be_edited_elsewhere() {
+    let mounts =
+        |name: &str| json!([{"name": "main", "image": "web:1", "volumeMounts": [{"name": name, "mountPath": "/x"}]}]);
+    let stored = with(set(), &[("/spec/template/spec/containers", mounts("nowhere"))]);
+    let scaled = with(stored.clone(), &[("/spec/replicas", json!(7))]);
+    let reply = validate(&request(Some(&scaled), Some(&stored)), &World::default());
+    assert_eq!(refusal(&reply), None);
+    let worse = with(
+        stored.clone(),
+        &[("/spec/template/spec/containers", mounts("elsewhere"))],
+    );
+    let reply = validate(&request(Some(&worse), Some(&stored)), &World::default());
+    assert!(refusal(&reply).is_some_and(|(_, message)| message.contains("elsewhere")));
+}
+
 #[test]
 fn rule_1_1_9_a_stored_name_that_is_too_long_is_warned_of() {
     let object = with(set(), &[("/metadata/name", json!("n".repeat(53)))]);
@@ -155,7 +203,7 @@ fn rule_7_3_templates() {
             &[containers(
                 json!([{"name": "a", "image": "x"}, {"name": "a", "image": "y"}]),
             )],
-            &["containers[1].name", "Duplicate", "once"],
+            &["containers[1].name", "Duplicate"],
         ),
         (
             &[(
@@ -166,7 +214,7 @@ fn rule_7_3_templates() {
         ),
         (
             &[containers(json!([{"name": "a", "image": " web:1"}]))],
-            &["containers[0].image", "spaces"],
+            &["containers[0].image", "whitespace"],
         ),
         (
             &[containers(json!([{"name": "a", "image": 5}]))],
@@ -175,6 +223,43 @@ fn rule_7_3_templates() {
         (
             &[("/spec/template/spec/volumes", json!([{"name": "v"}, {"name": "v"}]))],
             &["volumes[1].name", "Duplicate"],
+        ),
+        (
+            &[containers(
+                json!([{"name": "a", "volumeMounts": [{"name": "nowhere", "mountPath": "/x"}]}]),
+            )],
+            &["spec.template.spec.containers[0].volumeMounts[0].name: Not found: \"nowhere\""],
+        ),
+        (
+            &[containers(json!([{"name": "a", "ports": [{"containerPort": 70_000}]}]))],
+            &["containers[0].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535, inclusive"],
+        ),
+        (
+            &[containers(
+                json!([{"name": "a", "readinessProbe": {"periodSeconds": 5}}]),
+            )],
+            &["containers[0].readinessProbe: Required value: must specify a handler type"],
+        ),
+        (
+            &[containers(
+                json!([{"name": "a", "livenessProbe": {"httpGet": {"port": 0}, "successThreshold": 2}}]),
+            )],
+            &[
+                "livenessProbe.httpGet.port: Invalid value: 0",
+                "livenessProbe.successThreshold: Invalid value: 2: must be 1",
+            ],
+        ),
+        (
+            &[containers(
+                json!([{"name": "a", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1500m"}}}]),
+            )],
+            &["resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1500m"],
+        ),
+        (
+            &[containers(
+                json!([{"name": "a", "env": [{"name": "A=B", "value": "x"}]}]),
+            )],
+            &["env[0].name: Invalid value: \"A=B\""],
         ),
         (
             &[(

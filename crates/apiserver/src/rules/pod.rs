@@ -3,12 +3,12 @@
 use super::pod_defaults::quality;
 use super::{Errors, default, each, items, text};
 use crate::store::Server;
+use flotilla_apimachinery::field;
+use flotilla_apimachinery::pod::{self, Subject};
 use flotilla_apimachinery::status::{Qualified, Status};
-use flotilla_apimachinery::{field, names};
 use flotilla_model::ObjectKey;
 use flotilla_model::template::{parse_bytes, parse_millis};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 /// Where a service account's credentials are mounted.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -141,7 +141,8 @@ const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
 
 /// A pod's spec.
 pub(super) fn validate_spec(spec: &Value, path: &str, errors: &mut Errors) {
-    validate_template(spec, path, std::iter::empty(), errors);
+    pod::check(spec, path, std::iter::empty(), Subject::Pod, errors);
+    restart_policy(spec, path, errors);
 }
 
 /// The spec of a template whose pods get these volumes besides those that it names.
@@ -151,8 +152,11 @@ pub(super) fn validate_template<'v>(
     claims: impl Iterator<Item = &'v str>,
     errors: &mut Errors,
 ) {
-    let volumes: BTreeSet<&str> = each(spec, "volumes").map(|v| text(v, "name")).chain(claims).collect();
-    containers(spec, path, &volumes, errors);
+    pod::check(spec, path, claims, Subject::Template, errors);
+    restart_policy(spec, path, errors);
+}
+
+fn restart_policy(spec: &Value, path: &str, errors: &mut Errors) {
     let policy = text(spec, "restartPolicy");
     if !RESTART_POLICIES.contains(&policy) {
         let error = if policy.is_empty() {
@@ -161,76 +165,6 @@ pub(super) fn validate_template<'v>(
             field::Error::not_supported(format!("{path}.restartPolicy"), json!(policy), RESTART_POLICIES)
         };
         errors.push(error);
-    }
-}
-
-fn containers(spec: &Value, path: &str, volumes: &BTreeSet<&str>, errors: &mut Errors) {
-    if each(spec, "containers").next().is_none() {
-        errors.push(field::Error::required(format!("{path}.containers"), ""));
-    }
-    let mut names = BTreeSet::new();
-    for list in ["containers", "initContainers"] {
-        for (index, container) in each(spec, list).enumerate() {
-            let path = format!("{path}.{list}[{index}]");
-            one_container(container, &path, &mut names, volumes, errors);
-        }
-    }
-}
-
-fn one_container<'v>(
-    container: &'v Value,
-    path: &str,
-    names: &mut BTreeSet<&'v str>,
-    volumes: &BTreeSet<&str>,
-    errors: &mut Errors,
-) {
-    let name = text(container, "name");
-    if name.is_empty() {
-        errors.push(field::Error::required(format!("{path}.name"), ""));
-    } else {
-        let wrong = names::dns_label(name);
-        errors.extend(
-            wrong
-                .into_iter()
-                .map(|why| field::Error::invalid(format!("{path}.name"), json!(name), why)),
-        );
-        if !names.insert(name) {
-            errors.push(field::Error::new(
-                field::Fault::Duplicate,
-                format!("{path}.name"),
-                json!(name),
-                "",
-            ));
-        }
-    }
-    requests_within_limits(container, path, errors);
-    if text(container, "image").is_empty() {
-        errors.push(field::Error::required(format!("{path}.image"), ""));
-    }
-    for (index, mount) in each(container, "volumeMounts").enumerate() {
-        let volume = text(mount, "name");
-        if !volumes.contains(volume) {
-            let path = format!("{path}.volumeMounts[{index}].name");
-            errors.push(field::Error::new(field::Fault::NotFound, path, json!(volume), ""));
-        }
-    }
-}
-
-/// Nothing may ask for more than it may have.
-fn requests_within_limits(container: &Value, path: &str, errors: &mut Errors) {
-    let resources = &container["resources"];
-    for name in ["cpu", "memory"] {
-        let (request, limit) = (&resources["requests"][name], &resources["limits"][name]);
-        if let (Some(asked), Some(most)) = (amount(name, request), amount(name, limit))
-            && asked > most
-        {
-            let why = format!("must be less than or equal to {name} limit of {}", spelled(limit));
-            errors.push(field::Error::invalid(
-                format!("{path}.resources.requests"),
-                json!(spelled(request)),
-                why,
-            ));
-        }
     }
 }
 
