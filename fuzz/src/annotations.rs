@@ -255,7 +255,7 @@ fn restarts(decision: &Decision) -> Vec<Value> {
                 .collect();
             (!written.is_empty()).then(|| json!({"patch": key.to_string(), "with": written}))
         }
-        Command::Delete { .. } | Command::Create { .. } | Command::Read { .. } => None,
+        Command::Delete { .. } | Command::Create { .. } | Command::Try { .. } | Command::Read { .. } => None,
     };
     decision
         .commands()
@@ -310,6 +310,7 @@ fn shape(command: &Command) -> String {
     match command {
         Command::Create { resource, .. } => format!("create {resource}"),
         Command::Delete { resource, .. } => format!("delete {resource}"),
+        Command::Try { .. } => "try a pod".to_owned(),
         Command::Read { resource, .. } => format!("read {resource}"),
         Command::Patch {
             resource, subresource, ..

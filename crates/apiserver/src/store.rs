@@ -69,6 +69,8 @@ pub struct Admission {
     pub changes_pods: bool,
     /// What a webhook of someone else does to the claims that new pods mount.
     pub volumes: Volumes,
+    /// A policy of the cluster refuses pods whose containers have a variable of this name.
+    pub forbidden_variable: Option<&'static str>,
 }
 
 /// What becomes of the claims that a new pod mounts.

@@ -17,4 +17,5 @@ pub mod readiness;
 pub(crate) mod renewal;
 pub mod revision;
 pub mod routing;
+pub(crate) mod trial;
 pub(crate) mod waits;

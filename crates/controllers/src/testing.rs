@@ -397,6 +397,8 @@ impl Cluster {
             observing_since: at(0),
             hints: Hints {
                 generation: 1,
+                // Those that tests name: what is tried is shown where it is the subject.
+                accepted: ["old", "new", "web-old", "web-new"].map(str::to_owned).into(),
                 ..Hints::default()
             },
             record: None,
@@ -726,6 +728,7 @@ pub(crate) fn brief(decision: &flotilla_model::Decision) -> Vec<String> {
         } => format!("-{}", key.name),
         Command::Delete { resource, key, .. } => format!("-{}{}", noun(*resource), key.name),
         Command::Patch { resource, key, .. } => format!("~{}{}", noun(*resource), key.name),
+        Command::Try { pod } => format!("({})", pod.key.name),
         Command::Read { resource, key } => format!("?{}{}", noun(*resource), key.name),
     };
     decision.commands().map(|c| line(&c.command)).collect()

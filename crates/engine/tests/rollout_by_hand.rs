@@ -136,12 +136,12 @@ fn three_pods_come_up_in_order_and_roll_in_reverse() {
     assert_eq!(a_second(&mut world, &mut core), ["status"]);
     assert_eq!(a_second(&mut world, &mut core), [""; 0]);
 
-    // A new image: the highest ordinal goes first, and each replacement is awaited.
+    // A new image: once the server would accept a pod of it, the highest ordinal goes first, and each replacement is awaited.
     world.put_set("web", 3, "app:v2");
     world.deliver_news(&mut core);
     assert_eq!(
         a_second(&mut world, &mut core),
-        ["create revision", "status", "delete web-2", "status"]
+        ["create revision", "status", "try web-2", "delete web-2", "status"]
     );
     for (pod, next) in [("web-2", "delete web-1"), ("web-1", "delete web-0"), ("web-0", "")] {
         world.finish_deletion(pod);

@@ -13,7 +13,7 @@ use crate::in_place::InPlace;
 use crate::judge::{Verdict, require};
 use crate::managers::identity;
 use crate::run::World;
-use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
+use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, refusals, rollout};
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use serde_json::{Value, json};
@@ -158,12 +158,14 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     };
     let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
         let chance = rng.f32();
-        let all = FaultKind::ALL.into_iter().filter(|kind| !kind.is_of_advanced_sets());
+        let all = FaultKind::ALL
+            .into_iter()
+            .filter(|kind| !kind.is_of_advanced_sets() && !kind.has_own_luck());
         all.filter(|_| rng.f32() < chance).collect()
     } else {
         wanted.faults.clone()
     };
-    kinds.retain(|kind| !kind.is_of_advanced_sets());
+    kinds.retain(|kind| !kind.is_of_advanced_sets() && !kind.has_own_luck());
     let two = kinds.contains(&FaultKind::Failover);
     let skew = |rng: &mut Rng| if two { rng.i64(-20_000..20_000) } else { 0 };
     let skews_ms = [skew(&mut rng), skew(&mut rng)];
@@ -181,6 +183,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     }
     in_place(&mut set, &mut items, seed, wanted);
     switches(&mut set, &mut items, seed, wanted);
+    items.extend(refusals(seed, wanted));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,

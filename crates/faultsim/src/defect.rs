@@ -107,11 +107,13 @@ pub enum Defect {
     LargerIsUnlike,
     /// Admission refuses every smaller claim template.
     RefuseShrink,
+    /// Pods go for a revision of which the API server was never asked.
+    NoTrial,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 44] = [
+    pub const ALL: [Defect; 45] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -156,10 +158,11 @@ impl Defect {
         Defect::JudgeByVolumes,
         Defect::LargerIsUnlike,
         Defect::RefuseShrink,
+        Defect::NoTrial,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 13] = [
+    pub const OF_CLONES: [Defect; 14] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -173,6 +176,7 @@ impl Defect {
         Defect::ResizeLeavesService,
         Defect::PutBackUntested,
         Defect::ChangeUntested,
+        Defect::NoTrial,
     ];
 
     /// What the defect makes of a decision.

@@ -154,6 +154,11 @@ impl World {
                 body,
                 ..
             }) => service::result(self.store_pod(actor, body)),
+            Call::Write(Command::Try { pod }) => {
+                let answer = service::perform(server, actor, &lease_key(), call);
+                self.tried(pod, &answer);
+                answer
+            }
             call => service::perform(server, actor, &lease_key(), call),
         }
     }

@@ -11,10 +11,11 @@ use crate::network::{Window, lease_key};
 use crate::schedule::{Fault, Schedule, What};
 use crate::spy::Decided;
 use crate::trace::Trace;
+use crate::users::FORBIDDEN_VARIABLE;
 use crate::words;
 use fastrand::Rng;
-use flotilla_engine::core::request::Call;
-use flotilla_model::{ObjectKey, SetKind, Timestamp};
+use flotilla_engine::core::request::{Answer, Call, Refusal};
+use flotilla_model::{ObjectKey, PodDraft, SetKind, Timestamp};
 use flotilla_sim::server::{Admission, Volumes};
 use flotilla_sim::{Agenda, Cluster};
 use serde_json::Value;
@@ -124,6 +125,14 @@ pub fn run(schedule: &Schedule, options: Options) -> Outcome {
     }
 }
 
+/// Admission with what is always forbidden in the cluster.
+fn with_policy(admission: Admission) -> Admission {
+    Admission {
+        forbidden_variable: Some(FORBIDDEN_VARIABLE),
+        ..admission
+    }
+}
+
 fn moment(at_ms: u64) -> Timestamp {
     Timestamp::from_seconds(BEGINNING_S) + Duration::from_millis(at_ms)
 }
@@ -131,6 +140,7 @@ fn moment(at_ms: u64) -> Timestamp {
 impl World {
     fn new(schedule: &Schedule, options: Options) -> Self {
         let mut cluster = Cluster::new(schedule.seed, moment(0));
+        cluster.server.admission = with_policy(Admission::default());
         cluster.nodes.broken_images.push("bad:".to_owned());
         let managers = schedule.skews_ms.iter().take(schedule.managers);
         let mut world = World {
@@ -377,7 +387,8 @@ impl World {
     fn admission_changes(&mut self) {
         let now_ms = self.now_ms;
         self.admissions.retain(|(until_ms, _)| *until_ms > now_ms);
-        self.cluster.server.admission = self.admissions.last().map(|(_, a)| a.clone()).unwrap_or_default();
+        let now = self.admissions.last().map(|(_, a)| a.clone()).unwrap_or_default();
+        self.cluster.server.admission = with_policy(now);
     }
 
     fn calm(&mut self) {
@@ -483,6 +494,21 @@ impl World {
             for manager in 0..self.managers.len() {
                 self.plan_delivery(manager, resource);
             }
+        }
+    }
+
+    /// A pod was tried: the judge knows of which revision one is accepted.
+    pub(crate) fn tried(&mut self, pod: &PodDraft, answer: &Answer) {
+        let mut labels = pod.labels.iter().filter(|(key, _)| *key == "controller-revision-hash");
+        let is_taken = |refusal: &Refusal| {
+            refusal.status.reason == "AlreadyExists" || refusal.status.message.contains("exceeded quota")
+        };
+        let is_accepted = match answer {
+            Answer::Refused(refusal) => is_taken(refusal),
+            _ => true,
+        };
+        if let Some((_, revision)) = labels.next().filter(|_| is_accepted) {
+            self.judge.accepted(revision);
         }
     }
 

@@ -45,13 +45,15 @@ pub enum FaultKind {
     Webhook,
     /// Volumes of an Advanced set grow, and growth is taken back; webhooks of others change what its pods mount.
     Storage,
+    /// Users ask for pods that the API server refuses: a mount without its volume, or what a policy forbids.
+    Template,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 13] = [
+    pub const ALL: [FaultKind; 14] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -65,11 +67,12 @@ impl FaultKind {
         FaultKind::InPlace,
         FaultKind::Webhook,
         FaultKind::Storage,
+        FaultKind::Template,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
-    fn has_own_luck(self) -> bool {
-        matches!(self, FaultKind::Webhook | FaultKind::Storage)
+    pub(crate) fn has_own_luck(self) -> bool {
+        matches!(self, FaultKind::Webhook | FaultKind::Storage | FaultKind::Template)
     }
 
     /// Native sets do not know of it, and CloneSets draw it by luck of its own.
@@ -85,6 +88,8 @@ pub enum UserAct {
     Image(u32, bool),
     /// Another request for cpu, in thousandths of a core.
     Cpu(u32),
+    /// A template of which the API server refuses every pod, or one mended.
+    Template(Refusal),
     /// Users look at what their hooks hold up.
     MindHooks,
     /// Another number of pods.
@@ -107,6 +112,17 @@ pub enum UserAct {
     MarkClaim(i64),
     /// Add a label to a pod, which changes nothing but its version.
     Touch(Resource, i64),
+}
+
+/// What is wrong with a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// A mount without its volume: no API server accepts it.
+    Mount,
+    /// A variable that a policy of this cluster forbids.
+    Policy,
+    /// Nothing any more.
+    Mended,
 }
 
 /// What becomes of pods when their set is deleted.
@@ -391,6 +407,7 @@ impl Schedule {
                 items.extend(item(&mut rng, kind, managers, set.kind));
             }
         }
+        items.extend(refusals(seed, wanted));
         let absences = absences(seed, wanted, set.kind);
         let has_webhook = absences.is_some();
         items.extend(absences.into_iter().flatten());
@@ -429,6 +446,12 @@ impl Schedule {
         let is_bad = |item: &Item| matches!(item.what, What::User(UserAct::Image(_, false)));
         self.items.iter().any(is_bad)
     }
+
+    /// Whether it ever asks for pods that are refused.
+    pub fn has_refused_templates(&self) -> bool {
+        let is_refused = |item: &Item| matches!(item.what, What::User(UserAct::Template(_)));
+        self.items.iter().any(is_refused)
+    }
 }
 
 fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
@@ -460,6 +483,30 @@ pub(crate) fn rollout(rng: &mut Rng) -> Item {
         what: What::User(UserAct::Image(2, true)),
         seed: 0,
     }
+}
+
+/// Templates that are refused, some of which users mend soon; by luck of its own.
+pub(crate) fn refusals(seed: u64, wanted: &Wanted) -> Vec<Item> {
+    let mut rng = Rng::with_seed(seed ^ 0x7e31);
+    let by_chance = wanted.faults.is_empty() && rng.u8(0..4) == 0;
+    if !(by_chance || wanted.faults.contains(&FaultKind::Template)) {
+        return Vec::new();
+    }
+    let mut items = Vec::new();
+    let by_user = |at_ms, refusal| Item {
+        at_ms,
+        what: What::User(UserAct::Template(refusal)),
+        seed: 0,
+    };
+    for _ in 0..rng.usize(1..3) {
+        let at_ms = rng.u64(2_000..BUSY_MS);
+        let refusal = if rng.bool() { Refusal::Mount } else { Refusal::Policy };
+        items.push(by_user(at_ms, refusal));
+        if rng.bool() {
+            items.push(by_user(at_ms + rng.u64(500..20_000), Refusal::Mended));
+        }
+    }
+    items
 }
 
 pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind) -> Option<Item> {
@@ -496,7 +543,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         FaultKind::Users => What::User(user_act(rng)),
         FaultKind::Nodes => What::Fault(node_fault(rng, duration_ms)),
         FaultKind::InPlace => What::User(in_place_act(rng)),
-        FaultKind::Webhook | FaultKind::Storage | FaultKind::None => return None,
+        FaultKind::Webhook | FaultKind::Storage | FaultKind::Template | FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {
             0 => Fault::Quota(rng.usize(0..5), duration_ms),
             1 => Fault::Webhook(true, duration_ms),

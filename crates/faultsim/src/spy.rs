@@ -10,10 +10,10 @@ use crate::judge::view::Sight;
 use crate::judge::{Verdict, history};
 use crate::words;
 use flotilla_model::{
-    Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind, SetRecord, Timestamp,
-    Wait,
+    Change, Command, Controller, Decision, Hints, ObjectKey, PassContext, Reader, Resource, SetKind, SetRecord,
+    Timestamp, Wait,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Decisions remembered. Commands of a pass are sent within a second of the decision, in which there are at most a few.
@@ -83,6 +83,21 @@ pub(crate) struct Spy {
 }
 
 impl Spy {
+    /// What the controller remembers, if it is not what it should: hints may be lost at any moment without harm (ruling 5).
+    fn altered_hints(&self, reader: &dyn Reader, set: &SetRecord, context: PassContext<'_>) -> Option<Hints> {
+        let mut accepted = BTreeSet::new();
+        if self.defect == Some(Defect::NoTrial) {
+            let revisions = reader.revisions_of(&set.meta.uid);
+            accepted.extend(revisions.iter().map(|r| r.name().to_owned()));
+        } else if !context.entropy.is_multiple_of(8) || context.hints.accepted.is_empty() {
+            return None;
+        }
+        Some(Hints {
+            accepted,
+            ..context.hints.clone()
+        })
+    }
+
     fn remember(&self, set: &Arc<SetRecord>, decision: &Decision, now: Timestamp, verdict: Verdict) {
         let mut known = self.decisions.lock();
         if self.is_told || verdict.is_err() {
@@ -123,6 +138,11 @@ impl Controller for Spy {
 
     fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
         let set = reader.set(self.kind, key)?.clone();
+        let hints = self.altered_hints(reader, &set, context);
+        let context = PassContext {
+            hints: hints.as_ref().unwrap_or(context.hints),
+            ..context
+        };
         let decision = match (self.defect, self.clone_defect) {
             (None, None) => self.inner.reconcile(reader, key, context)?,
             (None, Some(defect)) => {

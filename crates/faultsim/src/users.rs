@@ -2,12 +2,36 @@
 
 use crate::event::Event;
 use crate::run::World;
-use crate::schedule::{Orphaning, UserAct};
+use crate::schedule::{Orphaning, Refusal, UserAct};
 use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, PatchKind, PodRecord, Resource, SetKind};
 use flotilla_sim::server::{Actor, DeleteOptions, Propagation};
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// A volume that no template has.
+const NO_VOLUME: &str = "nowhere";
+/// A variable that the policy of the cluster forbids.
+pub(crate) const FORBIDDEN_VARIABLE: &str = "PRIVILEGED";
+
+/// Gives a container what is refused, or takes it away.
+fn spoil(container: &mut Value, refusal: Refusal) {
+    match refusal {
+        Refusal::Mount => container["volumeMounts"] = json!([{"name": NO_VOLUME, "mountPath": "/nowhere"}]),
+        Refusal::Policy => container["env"] = json!([{"name": FORBIDDEN_VARIABLE, "value": "yes"}]),
+        Refusal::Mended => {
+            if let Some(fields) = container.as_object_mut() {
+                fields.remove("volumeMounts");
+                if fields
+                    .get("env")
+                    .is_some_and(|env| env[0]["name"] == FORBIDDEN_VARIABLE)
+                {
+                    fields.remove("env");
+                }
+            }
+        }
+    }
+}
 
 impl World {
     /// Where the set is.
@@ -43,6 +67,7 @@ impl World {
                 let cpu = format!("{millis}m");
                 self.change_template(|container| container["resources"] = json!({"requests": {"cpu": cpu}}));
             }
+            UserAct::Template(refusal) => self.change_template(|container| spoil(container, *refusal)),
             UserAct::MindHooks => self.users_mind_hooks(),
             UserAct::Scale(replicas) => {
                 self.edit(set, &Self::set_key(), &json!({"spec": {"replicas": replicas}}));
@@ -84,6 +109,13 @@ impl World {
             UserAct::DeleteSet(orphaning) => self.delete_set(*orphaning),
             UserAct::Touch(resource, ordinal) => self.touch(*resource, *ordinal),
         }
+    }
+
+    /// Whether Flotilla's webhooks have to refuse the set that a user stores: it is about to get a template of which no API server accepts a
+    /// pod.
+    pub(crate) fn breaks_template(old: Option<&Value>, new: &Value) -> bool {
+        let mounts = |set: &Value| set.pointer("/spec/template/spec/containers/0/volumeMounts").cloned();
+        mounts(new).is_some_and(|mounts| mounts[0]["name"] == NO_VOLUME) && old.and_then(mounts) != mounts(new)
     }
 
     pub(crate) fn change_template(&mut self, change: impl Fn(&mut Value)) {
@@ -146,6 +178,11 @@ impl World {
             self.act(&UserAct::Partition(0));
         }
         self.users_take_growth_back();
+        if self.schedule.has_refused_templates() {
+            self.change_template(|container| spoil(container, Refusal::Mended));
+            // What the partition keeps may be the revision that is refused.
+            self.act(&UserAct::Partition(0));
+        }
         if self.schedule.set.kind == SetKind::Clone {
             self.users_of_clones_calm_down();
         }

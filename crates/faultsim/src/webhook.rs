@@ -150,10 +150,17 @@ impl World {
         self.schedule.has_webhook && self.now_ms >= self.webhook_away_until_ms
     }
 
-    /// A user changes the set, or makes it, if `old` is not there. What users do here is always right, so nothing of it may be refused.
+    /// A user changes the set, or makes it, if `old` is not there. What users do here is always right, so nothing of it may be refused, but
+    /// a template of which no API server would accept a pod.
     pub(crate) fn store_set(&mut self, old: Option<&Value>, new: Value) {
         let value = match self.admitted_set(old, &new) {
+            Ok(_) if self.webhook_answers() && Self::breaks_template(old, &new) => {
+                let what = "a template of which no API server accepts a pod is accepted".to_owned();
+                return self.fail(Err(Violation::new("7.3 validation", what)));
+            }
             Ok(value) => value,
+            // An edit that is refused is an edit less.
+            Err(_) if Self::breaks_template(old, &new) => return,
             Err(violation) => return self.fail(Err(violation)),
         };
         let (resource, server) = (self.schedule.set.kind.resource(), &mut self.cluster.server);

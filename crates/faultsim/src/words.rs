@@ -33,6 +33,7 @@ pub(crate) fn call(call: &Call) -> String {
                 short(&uid.to_string())
             )
         }
+        Call::Write(Command::Try { pod }) => format!("try pods {}", pod.key.name),
         Call::Write(command) => format!("{} {} {}", call.verb(), command.resource(), command.key().name),
         Call::Status(patch) => format!(
             "status of {} at {}: {}",
@@ -56,6 +57,7 @@ pub(crate) fn decision(set: &SetRecord, decision: &Decision) -> String {
             Command::Patch { key, .. } => format!("~{}", key.name),
             Command::Delete { key, .. } => format!("-{}", key.name),
             Command::Read { key, .. } => format!("?{}", key.name),
+            Command::Try { pod } => format!("({})", pod.key.name),
         });
         // Writing into a string does not fail.
         let _ = write!(text, " [{}: {}]", stage.name, commands.collect::<Vec<_>>().join(" "));

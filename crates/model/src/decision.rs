@@ -72,6 +72,8 @@ pub enum Scope {
     Slot(i64),
     /// Something found by its name: a pod to release, a revision to delete.
     Named(String),
+    /// Whether the API server accepts pods of the revision of this name.
+    Acceptance(String),
 }
 
 /// One effect on the cluster. A closed set, so that it can be printed, compared and counted.
@@ -126,6 +128,11 @@ pub enum Command {
         /// Which events tell of it.
         report: Report,
     },
+    /// Ask the server whether it would accept a pod, and make none (`dryRun=All`).
+    Try {
+        /// The pod, just as it would be made. Its name may be taken: the server looks at that last (ruling 31).
+        pod: Box<PodDraft>,
+    },
     /// Read an object from the server into the cache before the next pass.
     Read {
         /// Of which resource.
@@ -143,6 +150,7 @@ impl Command {
             | Command::Patch { resource, .. }
             | Command::Delete { resource, .. }
             | Command::Read { resource, .. } => *resource,
+            Command::Try { .. } => Resource::Pods,
         }
     }
 
@@ -153,6 +161,7 @@ impl Command {
             | Command::Patch { key, .. }
             | Command::Delete { key, .. }
             | Command::Read { key, .. } => key,
+            Command::Try { pod } => &pod.key,
         }
     }
 
@@ -160,7 +169,7 @@ impl Command {
     pub fn guard(&self) -> Option<&Guard> {
         match self {
             Command::Create { guard, .. } | Command::Patch { guard, .. } => guard.as_ref(),
-            Command::Delete { .. } | Command::Read { .. } => None,
+            Command::Delete { .. } | Command::Try { .. } | Command::Read { .. } => None,
         }
     }
 
@@ -168,6 +177,7 @@ impl Command {
     pub fn report(&self) -> Report {
         match self {
             Command::Create { report, .. } | Command::Patch { report, .. } | Command::Delete { report, .. } => *report,
+            Command::Try { .. } => Report::Try,
             Command::Read { .. } => Report::Silent,
         }
     }
@@ -241,6 +251,8 @@ pub enum Report {
     Silent,
     /// SuccessfulCreate / FailedCreate.
     Create,
+    /// FailedCreate: that a pod would be accepted is nothing to tell.
+    Try,
     /// SuccessfulDelete / FailedDelete.
     Delete,
     /// SuccessfulUpdate / FailedUpdate.

@@ -36,6 +36,8 @@ pub struct Hints {
     pub starts: BTreeMap<i64, Starts>,
     /// The revision each slot's pod had when last seen, where it may be wanted again.
     pub last_revision: BTreeMap<i64, SmolStr>,
+    /// Revisions of which the API server has accepted a pod, if only on trial (ruling 31).
+    pub accepted: BTreeSet<String>,
     /// Since when waits that have no time of their own have been there, by [`crate::Wait::key`].
     pub waiting: BTreeMap<String, Timestamp>,
     /// Notes already given, so that each is given once.

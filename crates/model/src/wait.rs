@@ -153,6 +153,18 @@ pub enum WaitCause {
         #[serde(serialize_with = "rfc3339")]
         retry_at: Timestamp,
     },
+    /// No pod is replaced before the API server has accepted one of this revision, and it has not answered yet.
+    RevisionUntried,
+    /// The API server does not accept pods of this revision, so none is replaced.
+    RevisionRefused {
+        /// A word for programs, as of [`WaitCause::Refused`].
+        reason: String,
+        /// What the API server said.
+        message: String,
+        /// When it is asked again.
+        #[serde(serialize_with = "rfc3339")]
+        retry_at: Timestamp,
+    },
     /// The slot's pods end right after their start.
     StartBackOff {
         /// How many in a row.
@@ -305,6 +317,9 @@ impl WaitCause {
                 "volumeClaimUpdateStrategy OnPodRollingUpdate"
             }
             WaitCause::Refused { .. } => "the API server's answer",
+            WaitCause::RevisionUntried | WaitCause::RevisionRefused { .. } => {
+                "no pod goes for a revision of which none is accepted"
+            }
             WaitCause::StartBackOff { .. } => "back-off for failing pods",
             WaitCause::FieldUnreadable { .. } => "nothing is deleted on the strength of a field that cannot be read",
             WaitCause::ChangedByOthers { .. } => "what others change is left so",
@@ -368,7 +383,10 @@ impl WaitCause {
                 )
             }
             WaitCause::ClaimIncompatible { .. } => "set the template back, or recreate the claim by hand".to_owned(),
-            WaitCause::Refused { reason, .. } => match reason.as_str() {
+            WaitCause::RevisionRefused { reason, .. } if reason == "Invalid" => {
+                "correct the template, or roll back with flotilla rollout undo".to_owned()
+            }
+            WaitCause::Refused { reason, .. } | WaitCause::RevisionRefused { reason, .. } => match reason.as_str() {
                 "QuotaExceeded" => "raise the namespace's ResourceQuota, or free some of it".to_owned(),
                 "ServiceAccountMissing" => "create the service account that the template names".to_owned(),
                 "Invalid" => "correct the template: the API server does not accept the pod".to_owned(),
@@ -390,6 +408,7 @@ impl WaitCause {
             WaitCause::PodNotAvailable { .. }
             | WaitCause::PodTerminating { .. }
             | WaitCause::PodStarting
+            | WaitCause::RevisionUntried
             | WaitCause::OldPodsRemain { .. }
             | WaitCause::ClaimStale { .. }
             | WaitCause::ClaimExpanding
@@ -506,6 +525,18 @@ impl fmt::Display for WaitCause {
                 retry_at,
             } => {
                 labelled(f, "the API server refused", reason, message)?;
+                write!(f, "; next try {retry_at}")
+            }
+            WaitCause::RevisionUntried => {
+                f.write_str("the API server is asked whether it accepts pods of this revision")
+            }
+            WaitCause::RevisionRefused {
+                reason,
+                message,
+                retry_at,
+            } => {
+                let what = "no pod is replaced: the API server does not accept pods of this revision";
+                labelled(f, what, reason, message)?;
                 write!(f, "; next try {retry_at}")
             }
             WaitCause::StartBackOff { failed, retry_at } => {

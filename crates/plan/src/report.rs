@@ -372,6 +372,9 @@ fn blocked(waits: &[Wait]) -> Vec<Blocked> {
 fn message(cause: &WaitCause) -> String {
     match cause {
         WaitCause::Refused { reason, message, .. } => format!("the API server refuses: {reason}: {message}"),
+        WaitCause::RevisionRefused { reason, message, .. } => {
+            format!("the API server does not accept pods of this revision: {reason}: {message}")
+        }
         WaitCause::StartBackOff { failed, .. } => format!("its last {failed} pods ended right after their start"),
         other => other.to_string(),
     }

@@ -16,6 +16,7 @@ pub fn perform(server: &mut Server, actor: Actor, lease: &ObjectKey, call: &Call
             None => refused(&refusal(404, "NotFound", format!("{resource} {} not found", key.name))),
         },
         Call::Write(Command::Create { resource, body, .. }) => result(server.create(actor, *resource, body.render())),
+        Call::Write(Command::Try { pod }) => result(server.try_pod(actor, pod.render())),
         Call::Write(Command::Patch {
             resource,
             key,

@@ -7,7 +7,8 @@ use super::delete::is_finished;
 use super::{Actor, Server, StoreId, Stored, Volumes, patch, strip_type};
 use crate::rules::{check_quotas, pod_changed, pod_resized, resize_pod};
 use flotilla_apimachinery::field;
-use flotilla_apimachinery::status::Status;
+use flotilla_apimachinery::pod::{self, Subject};
+use flotilla_apimachinery::status::{Qualified, Status};
 use flotilla_model::{ObjectKey, PatchKind, Resource, Subresource};
 use serde_json::{Map, Value, json};
 
@@ -32,8 +33,16 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl Server {
     /// Creates an object.
-    pub fn create(&mut self, actor: Actor, resource: impl Into<StoreId>, mut value: Value) -> Result<Stored, Status> {
-        let resource = resource.into();
+    pub fn create(&mut self, actor: Actor, resource: impl Into<StoreId>, value: Value) -> Result<Stored, Status> {
+        self.create_or_try((actor, false), resource.into(), value)
+    }
+
+    /// Says what would come of creating a pod.
+    pub fn try_pod(&mut self, actor: Actor, value: Value) -> Result<Stored, Status> {
+        self.create_or_try((actor, true), Resource::Pods.into(), value)
+    }
+
+    fn create_or_try(&mut self, by: (Actor, bool), resource: StoreId, mut value: Value) -> Result<Stored, Status> {
         match resource.watched() {
             Some(Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets) => {
                 value["status"] = json!({"replicas": 0});
@@ -45,7 +54,7 @@ impl Server {
             Some(Resource::Pods) => value["status"] = json!({"phase": "Pending"}),
             _ => {}
         }
-        self.create_by((actor, false), resource, value, &mut |server, _, value| {
+        self.create_by(by, resource, value, &mut |server, _, value| {
             if resource == Resource::Pods {
                 server.admit_pod(value)?;
                 check_quotas(server, value)?;
@@ -112,12 +121,23 @@ impl Server {
         std::iter::repeat_with(&mut letter).take(5).collect()
     }
 
+    /// Validates a pod, and asks admission about it. The name is looked at last.
     fn admit_pod(&self, pod: &mut Value) -> Result<(), Status> {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let mut errors = Vec::new();
+        pod::check(&pod["spec"], "spec", std::iter::empty(), Subject::Pod, &mut errors);
+        if !errors.is_empty() {
+            return Err(Status::invalid(&Qualified::new("", "Pod"), &name, &errors));
+        }
         let forbidden = |why: &str| Status::forbidden(&self.qualified(Resource::Pods.into()), &name, why);
         if self.admission.refuses_pods {
             let message = "admission webhook \"policy.example.com\" denied the request: not now";
             return Err(Status::new(403, "Forbidden", message));
+        }
+        if let Some(variable) = self.admission.forbidden_variable.filter(|name| has_variable(pod, name)) {
+            return Err(forbidden(&format!(
+                "policy \"variables\" denied request: {variable} may not be set"
+            )));
         }
         if let Some(most) = self.admission.pods_max {
             let used = self.count(Resource::Pods, None);
@@ -393,6 +413,13 @@ impl Server {
 pub(crate) fn key_of(value: &Value) -> ObjectKey {
     let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default().to_owned();
     ObjectKey::new(text("namespace"), text("name"))
+}
+
+/// Whether a container of a pod has a variable of this name.
+fn has_variable(pod: &Value, name: &str) -> bool {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let mut variables = containers.flat_map(|c| c["env"].as_array().into_iter().flatten());
+    variables.any(|variable| variable["name"] == name)
 }
 
 /// What nobody may change of an object's metadata.

@@ -13,7 +13,7 @@ use crate::shared::lifecycle::State;
 use crate::shared::readiness::PRE_DELETE;
 use crate::shared::revision;
 use flotilla_api::names;
-use flotilla_model::decision::{Command, PodDraft, Report, Scope, ScopedCommand};
+use flotilla_model::decision::{PodDraft, Report, Scope, ScopedCommand};
 use flotilla_model::set::{Area, ClaimTemplate, PodUpdatePolicy};
 use flotilla_model::{PodRecord, RevisionRecord, SetKind, WaitCause};
 use serde_json::json;
@@ -197,15 +197,30 @@ impl Plan<'_> {
                 self.pass.write_claims(&scope, [command]);
             }
         }
-        let claims = templates
-            .iter()
-            .map(|t| (t.name.clone(), claim::claim_name(t, &name)))
-            .collect();
-        let command = self.draft(name, &id, revision, claims);
+        let command = self.draft(name, revision).into_command();
         self.pass.stages.create.push(ScopedCommand { scope, command });
     }
 
-    fn draft(&self, name: String, id: &str, revision: &RevisionRecord, claims: Vec<(Arc<str>, String)>) -> Command {
+    /// Whether pods of a revision are accepted, so that others may go for them (ruling 31).
+    pub(super) fn is_accepted(&mut self, revision: &Arc<RevisionRecord>) -> bool {
+        let view = self.view;
+        if let Some(known) = self.pass.acceptance(revision, &view.pods) {
+            return known;
+        }
+        for name in self.names(1) {
+            let pod = self.draft(name, revision);
+            self.pass.try_pod(revision, pod);
+        }
+        false
+    }
+
+    /// A pod of this name, as it is made from a revision.
+    fn draft(&self, name: String, revision: &RevisionRecord) -> PodDraft {
+        let spec = &self.view.set.spec;
+        let templates = claim::templates_of(SetKind::Clone, &spec.claim_templates, revision, &self.pass.update);
+        let claims = templates.iter().map(|t| (t.name.clone(), claim::claim_name(t, &name)));
+        let claims = claims.collect();
+        let id = name.rsplit_once('-').map_or("", |(_, id)| id).to_owned();
         let set = &self.view.set;
         let template = revision.template.clone().unwrap_or_else(|| set.spec.template.clone());
         let (label, _) = revision::labels(SetKind::Clone, revision);
@@ -216,7 +231,7 @@ impl Plan<'_> {
             label
         };
         let labels = vec![
-            (names::INSTANCE_ID_LABEL, id.to_owned()),
+            (names::INSTANCE_ID_LABEL, id),
             (names::TEMPLATE_HASH_LABEL, hash),
             (names::REVISION_LABEL, label),
             (names::LIFECYCLE_STATE_LABEL, State::PreparingNormal.name().to_owned()),
@@ -239,7 +254,6 @@ impl Plan<'_> {
             host: None,
             claims,
         }
-        .into_command()
     }
 
     /// Deletes pods (rules 13.9, 13.10 and 14.4 to 14.7): those that wait for their hook as soon as it lets them go, then, within the
@@ -260,6 +274,9 @@ impl Plan<'_> {
         let mut available = count(self.members.iter().filter(|m| m.is_available()).count());
         let mut ready = count(self.members.iter().filter(|m| m.is_ready()).count());
         for index in chosen {
+            if self.goes_for_what_is_refused(index) {
+                continue;
+            }
             let member = &self.members[index];
             let (is_ready, is_available) = (member.is_ready(), member.is_available());
             let may_go = match (is_ready, is_available) {
@@ -278,6 +295,17 @@ impl Plan<'_> {
             }
         }
         self.delete_finished();
+    }
+
+    /// Whether the update has marked a pod for a revision that is not accepted, the template having changed meanwhile.
+    fn goes_for_what_is_refused(&mut self, index: usize) -> bool {
+        let member = &self.members[index];
+        let (pod, named) = (member.pod(), &self.view.clones.pods_to_delete);
+        let annotations = pod.detail.as_ref().map(|d| &d.annotations);
+        let is_marked = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
+        let is_for_update =
+            member.is_specified && is_marked && !member.is_new() && !named.iter().any(|n| n == pod.name());
+        is_for_update && !self.is_accepted(&self.pass.update.clone())
     }
 
     fn indices(&self, of: impl Fn(&Member) -> bool) -> Vec<usize> {

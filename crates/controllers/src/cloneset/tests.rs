@@ -134,6 +134,7 @@ fn said(decision: &Decision) -> Vec<String> {
             Command::Patch { .. } => '~',
             Command::Delete { .. } => '-',
             Command::Read { .. } => '?',
+            Command::Try { .. } => '!',
         };
         format!("{stage}: {sign}{kind} {name}")
     };

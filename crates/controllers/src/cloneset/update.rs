@@ -183,6 +183,10 @@ impl Plan<'_> {
         match way {
             Way::InPlace(spec) => self.pass.update_in_place(&scope, &mut member.occupant, spec),
             Way::Recreate | Way::Barred(_) | Way::Stays => {
+                if !self.is_accepted(&self.pass.target.clone()) {
+                    return false;
+                }
+                let member = &mut self.members[index];
                 if self.pass.is_backing_off(&scope, member.occupant.pod.name()) {
                     return false;
                 }

@@ -121,6 +121,7 @@ fn told(pod: &PodRecord, map: Option<ConfigMapRecord>) -> Vec<String> {
         Command::Patch { body, .. } => format!("~{}", names(body)),
         Command::Delete { uid, .. } => format!("-{uid}"),
         Command::Read { key, .. } => format!("?{}", key.name),
+        Command::Try { pod } => format!("({})", pod.key.name),
     };
     let decision = decide_with(pod, map, &Hints::default());
     decision.commands().map(|c| line(&c.command)).collect()

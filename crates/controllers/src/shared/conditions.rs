@@ -85,7 +85,7 @@ pub(crate) fn refused<'f>(
 ) -> Option<Wanted> {
     let name = |scope: &Scope| match scope {
         Scope::Slot(ordinal) => format!("{}-{ordinal}", moment.set.name()),
-        Scope::Named(name) => name.clone(),
+        Scope::Named(name) | Scope::Acceptance(name) => name.clone(),
         Scope::Object => moment.set.name().to_owned(),
     };
     let mut failures: Vec<(Timestamp, String, &Failure)> = failures
@@ -163,7 +163,8 @@ pub(crate) fn in_words(wait: &Wait) -> String {
         .map_or_else(String::new, |t: Timestamp| format!(" (since {t})"));
     match &wait.cause {
         // Times of retries move; the reason is what stays.
-        flotilla_model::WaitCause::Refused { reason, message, .. } => {
+        flotilla_model::WaitCause::Refused { reason, message, .. }
+        | flotilla_model::WaitCause::RevisionRefused { reason, message, .. } => {
             format!("{}: {reason}: {message}", wait.subject)
         }
         flotilla_model::WaitCause::StartBackOff { .. } => {

@@ -131,6 +131,8 @@ impl<'v> Moment<'v> {
 pub(crate) struct Stages {
     /// Adoption, release, revisions.
     pub(crate) claim: Vec<ScopedCommand>,
+    /// Whether pods of a revision are accepted.
+    pub(crate) trial: Vec<ScopedCommand>,
     /// Claims of new pods, and owner references of existing claims.
     pub(crate) claims: Vec<ScopedCommand>,
     /// New pods.
@@ -159,9 +161,10 @@ impl Stages {
         self.vectors().into_iter().flatten()
     }
 
-    fn vectors(&self) -> [&Vec<ScopedCommand>; 11] {
+    fn vectors(&self) -> [&Vec<ScopedCommand>; 12] {
         [
             &self.claim,
+            &self.trial,
             &self.claims,
             &self.create,
             &self.repair,
@@ -220,6 +223,8 @@ pub(crate) struct Pass<'v> {
     told: BTreeSet<String>,
     /// What conditions tell about updates in place.
     pub(crate) troubles: Vec<Trouble>,
+    /// Whether revisions are accepted, as far as this pass has asked.
+    pub(crate) acceptances: BTreeMap<String, bool>,
     /// What old revisions differ in from the target, as far as it was asked.
     pub(crate) differences: BTreeMap<String, Result<UpdateSpec, String>>,
 }
@@ -249,6 +254,7 @@ impl<'v> Pass<'v> {
             events: Vec::new(),
             told: BTreeSet::new(),
             troubles: Vec::new(),
+            acceptances: BTreeMap::new(),
             differences: BTreeMap::new(),
         }
     }
@@ -402,6 +408,7 @@ impl<'v> Pass<'v> {
     pub(crate) fn forget_failures(&mut self) {
         let wanted: BTreeSet<&Scope> = self.stages.all().map(|c| &c.scope).chain(&self.held_back).collect();
         self.hints.failures.retain(|scope, _| wanted.contains(scope));
+        self.forget_acceptances();
     }
 
     /// Writes to claims of a pod, which come before the pod.
@@ -428,6 +435,13 @@ impl<'v> Pass<'v> {
         };
         let stages = [
             stage("claim", self.stages.claim, false),
+            Stage {
+                name: "trial",
+                commands: self.stages.trial,
+                // A revision that is refused stops nothing but the update to it.
+                all_or_stop: false,
+                slow_start: false,
+            },
             stage("claims", self.stages.claims, true),
             stage("create", self.stages.create, true),
             stage("repair", self.stages.repair, true),

@@ -177,7 +177,7 @@ impl Plan<'_> {
         }
         let scope = Scope::Slot(ordinal);
         self.pass.write_claims(&scope, claims);
-        let command = self.create_pod(ordinal, name, revision);
+        let command = self.draft_pod(ordinal, name, revision).into_command();
         self.pass.stages.create.push(ScopedCommand { scope, command });
     }
 
@@ -265,7 +265,8 @@ impl Plan<'_> {
         Some(commands)
     }
 
-    fn create_pod(&self, ordinal: i64, name: String, revision: &Arc<RevisionRecord>) -> Command {
+    /// The pod of a slot, as it is made from a revision.
+    pub(super) fn draft_pod(&self, ordinal: i64, name: String, revision: &Arc<RevisionRecord>) -> PodDraft {
         let set = &self.view.set;
         let template = revision.template.clone().unwrap_or_else(|| set.spec.template.clone());
         let templates = self.claim_templates_of(revision);
@@ -301,7 +302,6 @@ impl Plan<'_> {
             host: Some((name, set.spec.service_name.clone())),
             claims,
         }
-        .into_command()
     }
 
     /// The revision that a new pod in this slot is made from (rules 2.4 and 3.6). `not_updated` counts, over all slots, pods that are

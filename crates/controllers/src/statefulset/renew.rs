@@ -44,7 +44,7 @@ impl Plan<'_> {
             return false;
         };
         match self.pass.way(occupant) {
-            Way::Recreate => self.delete_slot(index, Report::Delete),
+            Way::Recreate => self.is_accepted(index) && self.delete_slot(index, Report::Delete),
             Way::InPlace(spec) => self.pass.update_in_place(&Scope::Slot(slot.ordinal), occupant, &spec),
             Way::Stays => false,
             Way::Barred(reason) => {
@@ -52,6 +52,18 @@ impl Plan<'_> {
                 false
             }
         }
+    }
+
+    /// Whether pods of the update revision are accepted, so that the pod of a slot may go for one (ruling 31).
+    pub(super) fn is_accepted(&mut self, index: usize) -> bool {
+        let (view, update) = (self.view, self.pass.update.clone());
+        if let Some(known) = self.pass.acceptance(&update, view.pods()) {
+            return known;
+        }
+        let ordinal = self.slots[index].ordinal;
+        let pod = self.draft_pod(ordinal, self.name(ordinal), &update);
+        self.pass.try_pod(&update, pod);
+        false
     }
 
     /// Whether the change of a slot's pod takes it out of nothing (8.18).

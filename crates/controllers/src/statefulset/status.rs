@@ -228,13 +228,13 @@ fn conditions_of(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], compl
         view,
         plan,
         conditions::failed_creation(view.set.kind),
-        |attempt| attempt == Report::Create,
+        |attempt| matches!(attempt, Report::Create | Report::Try),
     ));
     wanted.extend(failed(
         view,
         plan,
         conditions::failed_update(view.set.kind),
-        |attempt| !matches!(attempt, Report::Create | Report::Silent),
+        |attempt| !matches!(attempt, Report::Create | Report::Try | Report::Silent),
     ));
     if let Some(plan) = plan {
         let stuck = conditions::troubles(&plan.pass, "InPlaceUpdateStuck");
@@ -264,7 +264,7 @@ fn failed(
     // A restart forgets failures; the condition stays until it is seen that what failed has been done.
     let is_done = plan.is_some_and(|p| {
         if kind == conditions::failed_creation(view.set.kind) {
-            return p.slots.iter().all(|s| s.occupant.is_some());
+            return p.slots.iter().all(|s| s.occupant.is_some()) && p.pass.stages.trial.is_empty();
         }
         p.pass.stages.repair.is_empty() && p.pass.stages.delete.is_empty() && p.pass.stages.in_place.is_empty()
     });

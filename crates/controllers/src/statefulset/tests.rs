@@ -13,6 +13,7 @@
 //! | [`status`] | 3.2 (status defects), 3.10 | 8.7, 8.15, 8.16, 8.17 |
 //! | [`switches`] | 3.6 (paused), every opt-in annotation | 8.1, 8.3, 8.4 |
 //! | [`known_problems`] | 7.2 (defaults on reading) | 8.1, 8.2, 8.5, 8.8, 8.9, 8.10, 8.14, 8.19 |
+//! | [`trial`] | ruling 31 | |
 //! | [`waits`] | every cause that `flotilla why` answers | |
 //! | [`in_place`] | 4.1 to 4.7 | 8.12, 8.18, 8.19 |
 //! | [`lifecycle`] | 3.5, 3.8, 4.2, 4.8 | 8.4, 8.13 |
@@ -40,6 +41,7 @@ mod status;
 mod storage;
 mod switches;
 mod template_properties;
+mod trial;
 mod update_phase;
 mod waits;
 mod world;

@@ -201,7 +201,7 @@ impl Plan<'_> {
             Growth::Waiting => false,
             Growth::Done if !is_old => false,
             Growth::Done => self.renew(index),
-            Growth::NeedsRestart => self.delete_slot(index, Report::Delete),
+            Growth::NeedsRestart => self.is_accepted(index) && self.delete_slot(index, Report::Delete),
         }
     }
 
@@ -217,7 +217,9 @@ impl Plan<'_> {
                 return;
             };
             if occupant.is_old() && occupant.is_replaceable() {
-                self.delete_slot(index, Report::Delete);
+                if self.is_accepted(index) {
+                    self.delete_slot(index, Report::Delete);
+                }
                 return;
             }
             if !self.slots[index].is_available() {
@@ -273,6 +275,12 @@ impl Plan<'_> {
 
     /// Recreate (rule 2.6): all old pods go at once, also those that are not wanted.
     fn recreate_all(&mut self) {
+        let first = (0..self.slots.len())
+            .rev()
+            .find(|index| self.is_old_and(*index, |_| true));
+        if first.is_some_and(|index| !self.is_accepted(index)) {
+            return;
+        }
         if !self.view.set.spec.is_stopped(Area::ScaleDown) {
             for index in (0..self.condemned.len()).rev() {
                 let occupant = &self.condemned[index].1;

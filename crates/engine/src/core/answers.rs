@@ -166,6 +166,8 @@ impl Core {
 
     fn absorb_write(&mut self, resource: Resource, key: &ObjectKey, intent: &Intent, answer: &Answer, now: Timestamp) {
         let change = match (intent, answer) {
+            // Nothing has come of it, whatever it looks like.
+            (Intent::Try, _) => None,
             // A pod that is left without a deletion time was not given any grace: it is gone.
             (Intent::Delete(uid), Answer::Object(left)) if left.meta().deleted.is_none() => {
                 self.cache.apply_gone(resource, key, uid)
@@ -187,6 +189,8 @@ impl Core {
     fn must_be_read(&self, intent: &Intent, outcome: &Outcome, resource: Resource, key: &ObjectKey) -> bool {
         let is_cached = self.cache.uid_of(resource, key).is_some();
         match (outcome, intent) {
+            // Nothing was to come of it.
+            (_, Intent::Try) => false,
             (Outcome::Unknown(_), _) | (Outcome::Stale, Intent::Create { .. }) => true,
             (Outcome::Done, Intent::Create { exists_is_fine }) => *exists_is_fine && !is_cached,
             (Outcome::Stale, Intent::Change(_) | Intent::Delete(_)) => is_cached,
@@ -233,8 +237,8 @@ fn note_of(ticket: &Ticket, outcome: &Outcome, answer: &Answer, regarding: &Rega
     let (verb, success, failure) = words(*report)?;
     let owner = regarding.resource.kind();
     match outcome {
-        // That it existed already is nothing to tell.
-        Outcome::Done if matches!(answer, Answer::Refused(_)) => None,
+        // That it existed already is nothing to tell, nor that it would be accepted.
+        Outcome::Done if matches!(answer, Answer::Refused(_)) || *report == Report::Try => None,
         Outcome::Done => Some(EventNote {
             warning: *report == Report::RecreateFailed,
             reason: success,
@@ -254,6 +258,7 @@ fn words(report: Report) -> Option<(&'static str, &'static str, &'static str)> {
     match report {
         Report::Silent => None,
         Report::Create => Some(("create", "SuccessfulCreate", "FailedCreate")),
+        Report::Try => Some(("try", "SuccessfulCreate", "FailedCreate")),
         Report::Delete => Some(("delete", "SuccessfulDelete", "FailedDelete")),
         Report::Update => Some(("update", "SuccessfulUpdate", "FailedUpdate")),
         Report::Resize => Some(("resize", "SuccessfulResize", "FailedResize")),

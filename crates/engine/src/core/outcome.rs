@@ -54,6 +54,8 @@ pub enum Intent {
         /// If so, that it exists is success.
         exists_is_fine: bool,
     },
+    /// To know whether a new object would be accepted.
+    Try,
     /// To change this incarnation.
     Change(Uid),
     /// To delete this incarnation.
@@ -69,6 +71,7 @@ impl Intent {
             Command::Create { exists_is_fine, .. } => Intent::Create {
                 exists_is_fine: *exists_is_fine,
             },
+            Command::Try { .. } => Intent::Try,
             Command::Patch { uid, .. } => Intent::Change(uid.clone()),
             Command::Delete { uid, .. } => Intent::Delete(uid.clone()),
             Command::Read { .. } => Intent::Read,
@@ -95,6 +98,7 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
         return Outcome::Stale;
     }
     match (status.code, intent) {
+        (_, Intent::Try) if is_accepted(status) => Outcome::Done,
         (409, Intent::Create { exists_is_fine: true }) if status.reason == "AlreadyExists" => Outcome::Done,
         (404, Intent::Change(_) | Intent::Delete(_) | Intent::Read) if is_not_served(status) => {
             rejected("NotServed", status)
@@ -109,12 +113,22 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
             status.message
         )),
         (403, _) => rejected(forbidden(status), status),
-        (404, Intent::Create { .. }) => rejected("NotFound", status),
+        (404, Intent::Create { .. } | Intent::Try) => rejected("NotFound", status),
         (413, _) => rejected("TooLarge", status),
         (422, _) => rejected("Invalid", status),
         (400..=499, _) => rejected("BadRequest", status),
         _ => Outcome::Unknown(format!("the API server answered {}: {}", status.code, status.message)),
     }
+}
+
+/// Whether what was said to a trial says nothing against the object. The API server looks at an object in this order: admission that
+/// changes it, validation, admission that only judges it, of which quotas come last, and then the name. So whoever fails at a quota or at
+/// the name has passed everything else; and an update that replaces a pod needs no room beside it. A webhook that has side effects is
+/// not asked on trial, and fails the request instead; what it would say cannot be known.
+fn is_accepted(status: &Status) -> bool {
+    status.reason == "AlreadyExists"
+        || status.code == 403 && forbidden(status) == "QuotaExceeded"
+        || status.code == 400 && status.message.contains("does not support dry run")
 }
 
 /// How the API server answers a path that it does not serve, such as a subresource that it is too old for. Nothing is said of the
@@ -189,6 +203,8 @@ mod tests {
     #[test]
     fn each_answer_has_one_meaning() {
         let pod = &Intent::Create { exists_is_fine: false };
+        let trial = &Intent::Try;
+        let no_dry_run = "admission webhook \"x\" does not support dry run";
         let claim = &Intent::Create { exists_is_fine: true };
         let existing = &Intent::Delete(Uid::new("u"));
         let change = &Intent::Change(Uid::new("u"));
@@ -199,6 +215,32 @@ mod tests {
         for (intent, answer, expected) in [
             (pod, Answer::Success, "done"),
             (pod, refuse(409, "AlreadyExists", ""), "stale"),
+            (trial, refuse(409, "AlreadyExists", ""), "done"),
+            (trial, refuse(409, "Conflict", "quota changed"), "stale"),
+            (
+                trial,
+                refuse(403, "Forbidden", "pods \"a\" is forbidden: exceeded quota: q"),
+                "done",
+            ),
+            (
+                trial,
+                refuse(
+                    403,
+                    "Forbidden",
+                    "pods \"a\" is forbidden: failed quota: q: must specify cpu",
+                ),
+                "Forbidden",
+            ),
+            (trial, refuse(400, "BadRequest", no_dry_run), "done"),
+            (
+                trial,
+                refuse(400, "BadRequest", "cannot be handled as a Pod"),
+                "BadRequest",
+            ),
+            (trial, refuse(422, "Invalid", ""), "Invalid"),
+            (trial, refuse(403, "Forbidden", account), "ServiceAccountMissing"),
+            (trial, refuse(429, "TooManyRequests", ""), "throttled"),
+            (trial, refuse(503, "ServiceUnavailable", ""), "unknown"),
             (claim, refuse(409, "AlreadyExists", ""), "done"),
             (claim, refuse(409, "Conflict", "quota changed"), "stale"),
             (pod, refuse(404, "NotFound", "namespaces \"x\" not found"), "NotFound"),

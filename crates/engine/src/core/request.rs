@@ -61,7 +61,7 @@ impl Call {
     /// The verb, for metrics.
     pub fn verb(&self) -> &'static str {
         match self {
-            Call::Write(Command::Create { .. })
+            Call::Write(Command::Create { .. } | Command::Try { .. })
             | Call::Lease(LeaseCall::Create(_))
             | Call::Event(EventCall::Create(_)) => "create",
             Call::Write(Command::Patch { .. })

@@ -299,12 +299,15 @@ impl Core {
         };
         for scope in active.pass.went_well() {
             memory.hints.failures.remove(scope);
+            if let Scope::Acceptance(revision) = scope {
+                memory.hints.accepted.insert(revision.clone());
+            }
         }
         for (scope, rejection) in active.pass.rejected() {
             let (reason, message) = (rejection.reason.clone(), rejection.message.clone());
             let subject = match scope {
                 Scope::Slot(ordinal) => format!("{}-{ordinal}", active.key.key.name),
-                Scope::Named(name) => name.clone(),
+                Scope::Named(name) | Scope::Acceptance(name) => name.clone(),
                 Scope::Object => active.key.key.name.to_string(),
             };
             self.refusals.note(&active.key, &subject, &reason, &message, now);
@@ -416,7 +419,10 @@ fn call_of(task: Task) -> Option<Call> {
         },
         Task::Command(scoped) => match scoped.command {
             Command::Read { resource, key } => Call::Get { resource, key },
-            command @ (Command::Create { .. } | Command::Patch { .. } | Command::Delete { .. }) => Call::Write(command),
+            command @ (Command::Create { .. }
+            | Command::Patch { .. }
+            | Command::Delete { .. }
+            | Command::Try { .. }) => Call::Write(command),
         },
         Task::Status(write) => Call::Status(StatusPatch {
             status: write.diff()?,

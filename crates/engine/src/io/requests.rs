@@ -96,7 +96,7 @@ pub(super) fn read(call: Asked, raw: Raw, cache: &mut Cache) -> Answer {
             match call {
                 Asked::Lease => Answer::Lease(read_lease(code, &body)),
                 _ if !code.is_success() => refused(code, &headers, encoding, &body),
-                Asked::Event => Answer::Success,
+                Asked::Event | Asked::Trial => Answer::Success,
                 Asked::Object(resource) => match cache.read(resource, encoding, &body) {
                     Ok(object) => Answer::Object(object),
                     Err(_) if Status::of_success(encoding, &body).is_some() => Answer::Success,
@@ -118,6 +118,7 @@ pub(super) fn read(call: Asked, raw: Raw, cache: &mut Cache) -> Answer {
 pub(super) enum Asked {
     Lease,
     Event,
+    Trial,
     Object(Resource),
     Delete(Resource),
 }
@@ -128,6 +129,7 @@ impl Asked {
             Call::Lease(_) => Asked::Lease,
             Call::Event(_) => Asked::Event,
             Call::Write(Command::Delete { resource, .. }) => Asked::Delete(*resource),
+            Call::Write(Command::Try { .. }) => Asked::Trial,
             Call::Write(_) | Call::Status(_) | Call::Get { .. } => Asked::Object(call.resource()),
         }
     }
@@ -250,6 +252,10 @@ fn command_request(command: Command, accept: &str) -> Result<Request<Body>, Stri
         } => {
             let path = resource.collection_path(Some(&key.namespace));
             request(Method::POST, managed(path), accept, JSON, Some(&body.render()))
+        }
+        Command::Try { pod } => {
+            let path = managed(Resource::Pods.collection_path(Some(&pod.key.namespace)));
+            request(Method::POST, path + "&dryRun=All", accept, JSON, Some(&pod.render()))
         }
         Command::Patch {
             resource,

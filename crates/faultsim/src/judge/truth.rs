@@ -13,7 +13,7 @@ use flotilla_model::template::Digest;
 use flotilla_model::{
     Body, Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Uid,
 };
-use flotilla_sim::server::{Entry, Server, Stored};
+use flotilla_sim::server::{Actor, Entry, Server, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +73,26 @@ impl Scene<'_> {
     }
 }
 
+/// What tells a revision from others of its set.
+fn short(revision: &str) -> &str {
+    revision.rsplit_once('-').map_or(revision, |(_, hash)| hash)
+}
+
+/// Whether a pod of a CloneSet is marked in order to be made again, or one that was goes.
+fn goes_for_update(pod: &PodRecord, after: Option<&Arc<PodRecord>>, set: &SetRecord) -> bool {
+    let Some(clones) = &set.spec.clones else { return false };
+    let annotations = |pod: &PodRecord| {
+        pod.detail
+            .as_ref()
+            .is_some_and(|d| d.annotations.get("flotilla.rs/replaced-by-update").is_some())
+    };
+    let is_marked = !annotations(pod) && after.is_some_and(|after| annotations(after));
+    let is_named = clones.pods_to_delete.iter().any(|named| *named == *pod.name());
+    let goes = !pod.is_terminating() && after.is_none_or(|after| after.is_terminating());
+    // With one that goes back the current revision comes.
+    !clones.switches.partition_rollback && (is_marked || goes && annotations(pod) && !is_named)
+}
+
 pub(super) fn pod_of(stored: Option<&Stored>) -> Option<&Arc<PodRecord>> {
     match stored?.object.as_ref()? {
         Object::Pod(pod) => Some(pod),
@@ -121,6 +141,8 @@ pub(crate) struct Judge {
     apart: Duration,
     /// Pods whose images a manager has changed.
     restarts: Restarts,
+    /// Revisions of which the API server has accepted a pod, by the last part of their names.
+    accepted: BTreeSet<String>,
     /// Of CloneSets: what was done to their pods.
     pub(super) clones: Option<Writes>,
 }
@@ -137,6 +159,26 @@ impl Judge {
             clones: (schedule.set.kind == SetKind::Clone).then(|| Writes::new(ahead, in_place)),
             ..Judge::default()
         }
+    }
+
+    /// The API server has accepted a pod of a revision, if only on trial.
+    pub(crate) fn accepted(&mut self, revision: &str) {
+        self.accepted.insert(short(revision).to_owned());
+    }
+
+    /// No available pod goes for a template of which the API server never accepted a pod (ruling 31).
+    fn goes_for_what_is_accepted(&self, pod: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+        let set = &writing.decided.set;
+        if !is_available(pod, set, writing.decided.now) {
+            return Ok(());
+        }
+        let targets = scene.revisions_of(&set.meta.uid);
+        let mut targets = targets.filter(|r| r.digest == set.spec.template_digest).peekable();
+        // A revision that went with its set is not known any more.
+        let holds = targets.peek().is_none() || targets.any(|r| self.accepted.contains(short(r.name())));
+        require(holds, "ruling 31", || {
+            format!("{} goes for a template of which no pod was ever accepted", pod.name())
+        })
     }
 
     /// Judges a command that is about to be carried out by what it names, whether it takes effect or not.
@@ -180,6 +222,15 @@ impl Judge {
         if let (Some(writing), Some(before), Some(after)) = (scene.writing, before, after) {
             // Also what comes late: its preconditions have to see to it.
             in_course(self.in_place, (before, after), writing.decided.now, self.apart)?;
+        }
+        if let Some(revision) = after.and_then(|pod| pod.revision()) {
+            self.accepted(revision);
+        }
+        if let (Some(writing), Some(pod)) = (scene.writing.filter(|w| !w.is_late), before)
+            && matches!(entry.actor, Actor::Manager(_))
+            && goes_for_update(pod, after, &writing.decided.set)
+        {
+            self.goes_for_what_is_accepted(pod, writing, scene)?;
         }
         if let Some(clones) = &mut self.clones {
             return clones.pod_changed(entry.actor, (before, after), self.set.as_deref(), scene);
@@ -363,6 +414,7 @@ impl Judge {
         require(may_recreate, "4.2 InPlaceOnly", || {
             format!("{name} is deleted for an update")
         })?;
+        self.goes_for_what_is_accepted(pod, writing, scene)?;
         self.taken_down(pod, (ordinal, place), writing, scene)
     }
 

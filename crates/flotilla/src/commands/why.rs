@@ -9,6 +9,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::{self, Found};
 use flotilla_api::names;
+use flotilla_engine::core::cache::Cache;
 use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::io::snapshot::snapshot;
@@ -16,6 +17,7 @@ use flotilla_engine::wire::status::Status;
 use flotilla_model::{Command, Decision, Hints, ObjectKey, PassContext, Resource, Scope, Timestamp, Wait, WaitCause};
 use http::Method;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
@@ -38,9 +40,22 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     let cluster = Cluster::connect(cluster_args).await?;
     let found = target::find(&cluster, &args.target).await?;
     let now = clock::now();
-    let decision = decide(&cluster, &found, now).await?;
-    let mut waits = decision.waits.clone();
-    waits.extend(try_next(&cluster, &found, &decision, now).await?);
+    let cache = look(&cluster, &found).await?;
+    let mut hints = Hints::default();
+    let mut decision = decide(&cache, &hints, &cluster, &found, now)?;
+    let (mut waits, accepted) = try_next(&cluster, &found, &decision, now).await?;
+    if !accepted.is_empty() {
+        hints.accepted = accepted;
+        decision = decide(&cache, &hints, &cluster, &found, now)?;
+    }
+    let is_answered = |w: &Wait| w.cause == WaitCause::RevisionUntried && waits.iter().any(|r| r.subject == w.subject);
+    waits = decision
+        .waits
+        .iter()
+        .filter(|w| !is_answered(w))
+        .cloned()
+        .chain(waits.clone())
+        .collect();
     let next = decision.commands().map(|c| words(&c.command)).collect();
     let holder = lease_holder(&cluster, &args).await?;
     let report = Report {
@@ -62,8 +77,8 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     })
 }
 
-/// Decides about the set as the manager would that has just started, without writing.
-async fn decide(cluster: &Cluster, found: &Found, now: Timestamp) -> Result<Decision, Error> {
+/// What a manager would know of the set.
+async fn look(cluster: &Cluster, found: &Found) -> Result<Cache, Error> {
     let resources = [
         found.kind.resource(),
         Resource::Pods,
@@ -71,48 +86,64 @@ async fn decide(cluster: &Cluster, found: &Found, now: Timestamp) -> Result<Deci
         Resource::Revisions,
         Resource::StorageClasses,
     ];
-    let cache = snapshot(cluster.client.clone(), &resources, Some(&cluster.namespace))
+    snapshot(cluster.client.clone(), &resources, Some(&cluster.namespace))
         .await
-        .map_err(|e| Error::NotPossible(e.to_string()))?;
-    let hints = Hints::default();
+        .map_err(|e| Error::NotPossible(e.to_string()))
+}
+
+/// Decides about the set as the manager would that has just started, without writing.
+fn decide(cache: &Cache, hints: &Hints, cluster: &Cluster, found: &Found, now: Timestamp) -> Result<Decision, Error> {
     let context = PassContext {
         now,
         observing_since: Timestamp::from_millis(0),
         entropy: 0,
-        hints: &hints,
+        hints,
     };
     flotilla_controllers::of_kind(found.kind)
-        .reconcile(&cache, &found.key, context)
+        .reconcile(cache, &found.key, context)
         .ok_or_else(|| Error::NotFound {
             target: found.display(),
             namespace: cluster.namespace.clone(),
         })
 }
 
-/// Sends the first creations as dry runs, and tells which the API server would refuse.
-async fn try_next(cluster: &Cluster, found: &Found, decision: &Decision, now: Timestamp) -> Result<Vec<Wait>, Error> {
+/// Sends the first creations and trials as dry runs, and tells which the API server would refuse, and of which revisions it accepts pods.
+async fn try_next(
+    cluster: &Cluster,
+    found: &Found,
+    decision: &Decision,
+    now: Timestamp,
+) -> Result<(Vec<Wait>, BTreeSet<String>), Error> {
     let since = condition_since(&found.object, flotilla_controllers::failed_creation(found.kind));
-    let mut waits = Vec::new();
+    let (mut waits, mut accepted) = (Vec::new(), BTreeSet::new());
+    let accept = |accepted: &mut BTreeSet<String>, scope: &Scope| {
+        if let Scope::Acceptance(revision) = scope {
+            accepted.insert(revision.clone());
+        }
+    };
     for scoped in decision
         .commands()
-        .filter(|c| matches!(c.command, Command::Create { .. }))
+        .filter(|c| matches!(c.command, Command::Create { .. } | Command::Try { .. }))
         .take(DRY_RUNS)
     {
-        let Command::Create {
-            resource, key, body, ..
-        } = &scoped.command
-        else {
-            continue;
+        let (resource, key) = (scoped.command.resource(), scoped.command.key());
+        let body = match &scoped.command {
+            Command::Create { body, .. } => body.render(),
+            Command::Try { pod } => pod.render(),
+            Command::Patch { .. } | Command::Delete { .. } | Command::Read { .. } => continue,
         };
         let path = format!(
             "{}?dryRun=All&fieldManager=flotilla-why",
             resource.collection_path(Some(&key.namespace))
         );
         let sent = cluster
-            .send(Method::POST, &path, Some(("application/json", &body.render())))
+            .send(Method::POST, &path, Some(("application/json", &body)))
             .await;
         let refusal = match sent {
-            Ok(_) => continue,
+            Ok(_) => {
+                accept(&mut accepted, &scoped.scope);
+                continue;
+            }
             Err(kube::Error::Api(status)) => *status,
             Err(error) => {
                 return Err(crate::cluster::describe(
@@ -131,23 +162,33 @@ async fn try_next(cluster: &Cluster, found: &Found, decision: &Decision, now: Ti
             status,
             retry_after: None,
         });
-        if let Outcome::Rejected { reason, message } = meaning(Intent::of(&scoped.command), &answer) {
+        let outcome = meaning(Intent::of(&scoped.command), &answer);
+        if outcome.is_done() {
+            accept(&mut accepted, &scoped.scope);
+        }
+        if let Outcome::Rejected { reason, message } = outcome {
             let subject = match &scoped.scope {
                 Scope::Slot(ordinal) => format!("{}-{ordinal}", found.key.name),
                 Scope::Object | Scope::Named(_) => key.name.to_string(),
+                Scope::Acceptance(revision) => revision.clone(),
             };
-            waits.push(Wait {
-                subject,
-                cause: WaitCause::Refused {
+            let retry_at = now;
+            let cause = match &scoped.command {
+                Command::Try { .. } => WaitCause::RevisionRefused {
                     reason,
                     message,
-                    retry_at: now,
+                    retry_at,
                 },
-                since,
-            });
+                _ => WaitCause::Refused {
+                    reason,
+                    message,
+                    retry_at,
+                },
+            };
+            waits.push(Wait { subject, cause, since });
         }
     }
-    Ok(waits)
+    Ok((waits, accepted))
 }
 
 /// When a condition of the set became True.
@@ -186,6 +227,7 @@ fn words(command: &Command) -> String {
         Command::Patch { .. } => "change",
         Command::Delete { .. } => "delete",
         Command::Read { .. } => "read",
+        Command::Try { .. } => "try",
     };
     format!("{verb} {noun} {}", command.key().name)
 }

@@ -251,7 +251,11 @@ fn step(cluster: &mut Cluster, decision: &Decision, chance: &mut impl FnMut() ->
                 let pod = cluster.pods.get_mut(key.name.as_str()).expect("it is there");
                 patch(Arc::make_mut(pod), &folded(body));
             }
-            Command::Patch { .. } | Command::Delete { .. } | Command::Create { .. } | Command::Read { .. } => {}
+            Command::Patch { .. }
+            | Command::Delete { .. }
+            | Command::Create { .. }
+            | Command::Try { .. }
+            | Command::Read { .. } => {}
         }
     }
     if let Some(diff) = decision.status.as_ref().and_then(flotilla_model::StatusWrite::diff) {

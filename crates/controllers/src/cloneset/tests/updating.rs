@@ -412,3 +412,42 @@ fn what_holds_the_update_up_is_said() {
             .any(|w| w.cause == WaitCause::OnDelete { old: 2 })
     );
 }
+
+/// As a manager that has just started knows it.
+fn untried(mut cluster: Cluster) -> Cluster {
+    cluster.hints.accepted.clear();
+    cluster
+}
+
+/// No pod is marked, and none that was marked for an older template goes, before a pod of the revision was accepted.
+#[test]
+fn ruling_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
+    let budget = json!(2);
+    let set = || clones(3).spec("/updateStrategy/rollingUpdate/maxUnavailable", budget.clone());
+    let decision = untried(pods(set(), "3o")).decide();
+    let words = said(&decision);
+    assert!(
+        words.len() == 1 && words[0].starts_with("trial: !Pod web-"),
+        "{words:?}"
+    );
+    assert_eq!(decision.waits[0].cause, WaitCause::RevisionUntried);
+
+    let marked = one(&name(2), "o!").annotated(names::REPLACED_BY_UPDATE, "true");
+    let decision = untried(pods(set(), "2o").pod(marked.clone())).decide();
+    assert!(
+        decision.commands().all(|c| matches!(c.command, Command::Try { .. })),
+        "{:?}",
+        said(&decision)
+    );
+    let asked = untried(pods(set(), "2o").pod(marked)).spec("/scaleStrategy/podsToDelete", json!([name(2)]));
+    assert_eq!(done(&asked, &asked.decide()).specified, 1, "users asked for that one");
+
+    let proven = untried(pods(set(), "2o 1n"));
+    assert_eq!(patches(&proven.decide(), Report::ReCreate).len(), 2);
+    let in_place = untried(pods(in_place(3), "3o")).decide();
+    assert_eq!(
+        patches(&in_place, Report::InPlace).len(),
+        1,
+        "the API server judges the change itself"
+    );
+}

@@ -133,9 +133,10 @@ fn rule_3_7_those_on_their_way_out_are_counted_and_not_deleted_again() {
 
 #[test]
 fn rule_3_7_a_new_target_is_taken_up_at_once() {
-    let set = advanced(3)
+    let mut set = advanced(3)
         .revision("newer", 3, "v3")
         .spec("/template", crate::testing::template("v3"));
+    set.hints.accepted.insert("newer".to_owned());
     let set = set.pods([0, 1], "old").pod(pod("web-2").revision("new").never_ready());
     assert_eq!(
         brief(&set.decide()),

@@ -7,7 +7,7 @@ use flotilla_model::decision::{Body, Command, PatchKind};
 use flotilla_model::records::Phase;
 use flotilla_model::{
     ClaimRecord, Decision, Hints, Labels, Meta, ObjectKey, OwnerRef, PodDraft, PodRecord, Resource, RevisionRecord,
-    SetKind, SetRecord, Uid,
+    Scope, SetKind, SetRecord, Uid,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,6 +85,11 @@ impl World {
         if let Some(hints) = &decision.hints {
             self.cluster.hints = hints.clone();
         }
+        for command in decision.commands() {
+            if let Scope::Acceptance(revision) = &command.scope {
+                self.cluster.hints.accepted.insert(revision.clone());
+            }
+        }
         if self.manners.forgetful && self.chance(4) {
             self.cluster.hints = Hints::default();
         }
@@ -155,6 +160,7 @@ impl World {
                 body,
                 ..
             } => self.patch_claim(key, body),
+            Command::Try { .. } => Ok(()),
             other => Err(format!("nobody should want {other:?}")),
         }
     }

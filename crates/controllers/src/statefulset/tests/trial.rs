@@ -1,0 +1,105 @@
+//! No pod goes for a revision of which the API server has not accepted one (ruling 31).
+
+use super::refused;
+use crate::testing::{Cluster, NOW, advanced, at, brief, native, pod};
+use flotilla_model::decision::{Command, Scope};
+use flotilla_model::{Hints, Report, WaitCause};
+use serde_json::json;
+
+const NOTHING: [&str; 0] = [];
+
+/// As a manager that has just started knows it.
+fn untried(cluster: Cluster) -> Cluster {
+    let generation = cluster.hints.generation;
+    cluster.hints(Hints {
+        generation,
+        ..Hints::default()
+    })
+}
+
+#[test]
+fn ruling_31_the_first_old_pod_waits_until_one_of_the_revision_was_accepted() {
+    for (set, after) in [
+        (native(3), &["-web-2"][..]),
+        (
+            native(3).rolling(json!({"maxUnavailable": 2})),
+            &["-web-2", "-web-1"][..],
+        ),
+        (
+            advanced(3).rolling(json!({"maxUnavailable": "100%"})),
+            &["-web-2", "-web-1", "-web-0"][..],
+        ),
+        (
+            advanced(3).annotation("flotilla.rs/update-type", "Recreate"),
+            &["-web-2", "-web-1", "-web-0"][..],
+        ),
+    ] {
+        let set = set.pods(0..3, "old");
+        let decision = untried(set.clone()).decide();
+        assert_eq!(brief(&decision), ["(web-2)"], "one request, and nothing goes");
+        assert_eq!(decision.waits[0].subject, "new");
+        assert_eq!(decision.waits[0].cause, WaitCause::RevisionUntried);
+        assert_eq!(brief(&set.decide()), after, "once it is known");
+    }
+}
+
+/// The very pod that would be made.
+#[test]
+fn ruling_31_what_is_tried_is_the_pod_that_would_be_made() {
+    let set = advanced(2).pods(0..2, "old");
+    let decision = untried(set).decide();
+    let Some(Command::Try { pod: tried }) = decision.commands().next().map(|c| &c.command) else {
+        panic!("a trial: {decision:?}");
+    };
+    let emptied = advanced(2).pods(0..1, "old").rolling(json!({"partition": 1})).decide();
+    let Some(Command::Create { body, .. }) = emptied.commands().next().map(|c| &c.command) else {
+        panic!("a creation: {emptied:?}");
+    };
+    assert_eq!(tried.render(), body.render());
+}
+
+#[test]
+fn ruling_31_nothing_is_asked_where_a_pod_proves_it_or_none_would_go() {
+    let paused = advanced(2).rolling(json!({"paused": true})).pods(0..2, "old");
+    let on_delete = advanced(2)
+        .spec("/updateStrategy/type", json!("OnDelete"))
+        .pods(0..2, "old");
+    for (set, expected) in [
+        (advanced(3).pods(0..2, "old").pods([2], "new"), &["-web-1"][..]),
+        (native(3).pods(0..2, "old").pods([2], "new"), &["-web-1"]),
+        (advanced(2), &["+web-0@new", "+web-1@new"]),
+        (advanced(2).pods(0..2, "new"), &NOTHING),
+        (paused, &NOTHING),
+        (on_delete, &NOTHING),
+    ] {
+        assert_eq!(brief(&untried(set).decide()), expected);
+    }
+}
+
+#[test]
+fn ruling_31_what_was_refused_is_said_and_asked_again_after_a_while() {
+    let set = untried(
+        advanced(3)
+            .pods(0..2, "old")
+            .pod(pod("web-2").revision("old").unready()),
+    );
+    let refused = refused(set, Scope::Acceptance("new".to_owned()), Report::Try, "Invalid");
+    let decision = refused.decide();
+    assert_eq!(
+        brief(&decision),
+        NOTHING,
+        "neither is it asked at once, nor does anything go"
+    );
+    let wait = &decision.waits.iter().find(|w| w.subject == "new").expect("a wait");
+    assert!(
+        matches!(&wait.cause, WaitCause::RevisionRefused { reason, .. } if reason == "Invalid"),
+        "{wait:?}"
+    );
+    let conditions = &decision.status.as_ref().expect("a status").desired["conditions"];
+    let told = conditions.as_array().into_iter().flatten();
+    let told = told.filter(|c| c["type"] == "FailedCreatePod" && c["status"] == "True");
+    assert_eq!(told.count(), 1, "{conditions}");
+    let mut later = refused.clone();
+    later.now = at(NOW + 120);
+    assert_eq!(brief(&later.decide()), ["(web-2)"]);
+}
