@@ -36,8 +36,12 @@ fn claims_in_words(templates: &[ClaimTemplate]) -> String {
     names.iter().flat_map(|name| ["_", *name]).collect()
 }
 
-/// Whether a pod was made from the revision of this name, by its label.
+/// Whether a pod was made from the revision of this name, by its label, and has not been updated in place since.
 pub fn was_made_from(pod: &PodRecord, revision: &str) -> bool {
+    let annotations = pod.detail.as_ref().map(|detail| &detail.annotations);
+    if annotations.is_some_and(|a| a.get(names::IN_PLACE_STATE).is_some()) {
+        return false;
+    }
     let Some(label) = pod.label(names::MADE_AS_LABEL) else {
         return false;
     };

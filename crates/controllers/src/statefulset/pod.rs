@@ -60,7 +60,8 @@ impl LabelReader<'_> {
                     .is_none_or(|state| state == "Normal"),
         };
         // The answer for special pods rests on labels alone unless a selector names the pod; such a set is too small to care.
-        if self.special.is_empty() {
+        // So does what is made of a label that names no revision: it rests on the pod's notes, too.
+        if self.special.is_empty() && pod.revision().unwrap_or_default() == revision {
             self.last = Some((pod.meta.labels.clone(), facts));
         }
         facts
