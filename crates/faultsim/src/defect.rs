@@ -334,7 +334,7 @@ fn alter_claims(defect: Defect, inner: &dyn Reader, set: &SetRecord) -> Vec<Arc<
                 claim.capacity_bytes = claim.requested_bytes;
             }
             Defect::LargerIsUnlike if Some(claim.requested_bytes) > template.requested_bytes => {
-                claim.capacity_bytes = 1
+                claim.capacity_bytes = 1;
             }
             _ => return None,
         }

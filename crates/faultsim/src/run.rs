@@ -309,7 +309,7 @@ impl World {
                 self.webhook_away_until_ms = self.webhook_away_until_ms.max(now_ms + for_ms);
             }
             Fault::Pod(..) | Fault::Node(..) | Fault::Quota(..) | Fault::Webhook(..) | Fault::Volumes(..) => {
-                self.strike_cluster(&fault)
+                self.strike_cluster(&fault);
             }
         }
     }
@@ -419,6 +419,10 @@ impl World {
         let now = Timestamp::from_millis(self.time().as_millis() + behind_ms);
         if matches!(self.stage, Stage::Calm { .. }) {
             self.users_mind_hooks();
+            if self.schedule.set.storage.is_some() {
+                // They have been told after minutes: they need no more time.
+                self.users_make_anew_what_cannot_change();
+            }
         }
         let state = match self.schedule.set.kind {
             SetKind::Clone => clones::settled::look(&self.cluster.server, now, |set| {

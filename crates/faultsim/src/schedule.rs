@@ -326,8 +326,8 @@ impl SetPlan {
                 "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
             }]);
         }
-        if let Some(storage) = self.storage {
-            storage.complete(&mut set);
+        if self.storage.is_some() {
+            Storage::complete(&mut set);
         }
         if let Some(clones) = &self.clones {
             clones.complete(&mut set, self);

@@ -32,8 +32,8 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// What a manifest says of it.
-    pub(crate) fn complete(self, set: &mut Value) {
+    /// What a manifest says of growth, whatever the driver.
+    pub(crate) fn complete(set: &mut Value) {
         set["spec"]["volumeClaimUpdateStrategy"] = json!({"type": "OnPodRollingUpdate"});
         set["spec"]["volumeClaimTemplates"] = templates(FIRST_GI);
     }

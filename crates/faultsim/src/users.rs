@@ -229,7 +229,7 @@ impl World {
 
     /// Under InPlaceOnly a pod that was adopted without its revision, which went with a set of former times, can neither be changed nor
     /// made again (rules 4.1 and 4.2): users are told to delete it. They believe no other reason.
-    fn users_make_anew_what_cannot_change(&mut self) {
+    pub(crate) fn users_make_anew_what_cannot_change(&mut self) {
         if !self.schedule.set.in_place.is_some_and(|in_place| in_place.only) {
             return;
         }
