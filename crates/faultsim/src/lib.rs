@@ -12,6 +12,7 @@ pub mod in_place;
 pub mod judge;
 mod managers;
 mod network;
+mod refusals;
 pub mod run;
 pub mod schedule;
 pub mod search;

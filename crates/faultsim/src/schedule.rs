@@ -5,6 +5,8 @@
 
 use crate::clones::{self, ClonePlan};
 use crate::in_place::InPlace;
+pub use crate::refusals::Refusal;
+use crate::refusals::refusals;
 use crate::storage::{self, Storage};
 use crate::webhook::absences;
 use fastrand::Rng;
@@ -112,17 +114,6 @@ pub enum UserAct {
     MarkClaim(i64),
     /// Add a label to a pod, which changes nothing but its version.
     Touch(Resource, i64),
-}
-
-/// What is wrong with a template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// A mount without its volume: no API server accepts it.
-    Mount,
-    /// A variable that a policy of this cluster forbids.
-    Policy,
-    /// Nothing any more.
-    Mended,
 }
 
 /// What becomes of pods when their set is deleted.
@@ -446,12 +437,6 @@ impl Schedule {
         let is_bad = |item: &Item| matches!(item.what, What::User(UserAct::Image(_, false)));
         self.items.iter().any(is_bad)
     }
-
-    /// Whether it ever asks for pods that are refused.
-    pub fn has_refused_templates(&self) -> bool {
-        let is_refused = |item: &Item| matches!(item.what, What::User(UserAct::Template(_)));
-        self.items.iter().any(is_refused)
-    }
 }
 
 fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
@@ -483,30 +468,6 @@ pub(crate) fn rollout(rng: &mut Rng) -> Item {
         what: What::User(UserAct::Image(2, true)),
         seed: 0,
     }
-}
-
-/// Templates that are refused, some of which users mend soon; by luck of its own.
-pub(crate) fn refusals(seed: u64, wanted: &Wanted) -> Vec<Item> {
-    let mut rng = Rng::with_seed(seed ^ 0x7e31);
-    let by_chance = wanted.faults.is_empty() && rng.u8(0..4) == 0;
-    if !(by_chance || wanted.faults.contains(&FaultKind::Template)) {
-        return Vec::new();
-    }
-    let mut items = Vec::new();
-    let by_user = |at_ms, refusal| Item {
-        at_ms,
-        what: What::User(UserAct::Template(refusal)),
-        seed: 0,
-    };
-    for _ in 0..rng.usize(1..3) {
-        let at_ms = rng.u64(2_000..BUSY_MS);
-        let refusal = if rng.bool() { Refusal::Mount } else { Refusal::Policy };
-        items.push(by_user(at_ms, refusal));
-        if rng.bool() {
-            items.push(by_user(at_ms + rng.u64(500..20_000), Refusal::Mended));
-        }
-    }
-    items
 }
 
 pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind) -> Option<Item> {

@@ -188,14 +188,16 @@ impl Core {
     /// thought to be. One that is known to be gone need not be.
     fn must_be_read(&self, intent: &Intent, outcome: &Outcome, resource: Resource, key: &ObjectKey) -> bool {
         let is_cached = self.cache.uid_of(resource, key).is_some();
-        match (outcome, intent) {
+        if *intent == Intent::Try {
             // Nothing was to come of it.
-            (_, Intent::Try) => false,
+            return false;
+        }
+        match (outcome, intent) {
             (Outcome::Unknown(_), _) | (Outcome::Stale, Intent::Create { .. }) => true,
             (Outcome::Done, Intent::Create { exists_is_fine }) => *exists_is_fine && !is_cached,
             (Outcome::Stale, Intent::Change(_) | Intent::Delete(_)) => is_cached,
-            (Outcome::Stale, Intent::Read)
-            | (Outcome::Done, Intent::Change(_) | Intent::Delete(_) | Intent::Read)
+            (Outcome::Stale, Intent::Read | Intent::Try)
+            | (Outcome::Done, Intent::Change(_) | Intent::Delete(_) | Intent::Read | Intent::Try)
             | (Outcome::Throttled(_) | Outcome::Rejected { .. } | Outcome::NotSent(_), _) => false,
         }
     }

@@ -14,7 +14,9 @@ use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::io::snapshot::snapshot;
 use flotilla_engine::wire::status::Status;
-use flotilla_model::{Command, Decision, Hints, ObjectKey, PassContext, Resource, Scope, Timestamp, Wait, WaitCause};
+use flotilla_model::{
+    Command, Decision, Hints, ObjectKey, PassContext, Resource, Scope, ScopedCommand, Timestamp, Wait, WaitCause,
+};
 use http::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -167,28 +169,38 @@ async fn try_next(
             accept(&mut accepted, &scoped.scope);
         }
         if let Outcome::Rejected { reason, message } = outcome {
-            let subject = match &scoped.scope {
-                Scope::Slot(ordinal) => format!("{}-{ordinal}", found.key.name),
-                Scope::Object | Scope::Named(_) => key.name.to_string(),
-                Scope::Acceptance(revision) => revision.clone(),
-            };
-            let retry_at = now;
-            let cause = match &scoped.command {
-                Command::Try { .. } => WaitCause::RevisionRefused {
-                    reason,
-                    message,
-                    retry_at,
-                },
-                _ => WaitCause::Refused {
-                    reason,
-                    message,
-                    retry_at,
-                },
-            };
+            let (subject, cause) = refusal_of(scoped, found, (reason, message), now);
             waits.push(Wait { subject, cause, since });
         }
     }
     Ok((waits, accepted))
+}
+
+/// What waits for a command that the API server would refuse, and why.
+fn refusal_of(
+    scoped: &ScopedCommand,
+    found: &Found,
+    (reason, message): (String, String),
+    retry_at: Timestamp,
+) -> (String, WaitCause) {
+    let subject = match &scoped.scope {
+        Scope::Slot(ordinal) => format!("{}-{ordinal}", found.key.name),
+        Scope::Object | Scope::Named(_) => scoped.command.key().name.to_string(),
+        Scope::Acceptance(revision) => revision.clone(),
+    };
+    let cause = match &scoped.command {
+        Command::Try { .. } => WaitCause::RevisionRefused {
+            reason,
+            message,
+            retry_at,
+        },
+        _ => WaitCause::Refused {
+            reason,
+            message,
+            retry_at,
+        },
+    };
+    (subject, cause)
 }
 
 /// When a condition of the set became True.
