@@ -405,7 +405,7 @@ impl Schedule {
         items.extend(storage::by_chance(seed, wanted, &mut set));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
-            items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_))));
+            items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_) | UserAct::Template(_))));
         }
         items.sort_by_key(|item| item.at_ms);
         Schedule {
