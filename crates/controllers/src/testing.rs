@@ -347,7 +347,8 @@ pub(crate) struct Cluster {
     pub(crate) own_revisions: Vec<Arc<RevisionRecord>>,
     pub(crate) orphan_revisions: Vec<Arc<RevisionRecord>>,
     classes: BTreeMap<String, Arc<StorageClassRecord>>,
-    pub(crate) own_claims: Vec<Arc<ClaimRecord>>,
+    /// Claims by their managing owner.
+    pub(crate) claims_by_owner: BTreeMap<Uid, Vec<Arc<ClaimRecord>>>,
     pub(crate) nodes: BTreeMap<String, Arc<NodeRecord>>,
     /// Those of the set, where the kind is known.
     pub(crate) jobs: Option<Vec<Arc<ImagePullJobRecord>>>,
@@ -411,7 +412,7 @@ impl Cluster {
             own_revisions: Vec::new(),
             orphan_revisions: Vec::new(),
             classes: BTreeMap::new(),
-            own_claims: Vec::new(),
+            claims_by_owner: BTreeMap::new(),
             nodes: BTreeMap::new(),
             jobs: None,
             other_jobs: Vec::new(),
@@ -562,8 +563,9 @@ impl Cluster {
     }
     pub(crate) fn claim(mut self, fixture: ClaimFixture) -> Self {
         let record = Arc::new(fixture.build());
-        if record.meta.is_controlled_by(&set_uid("web")) {
-            self.own_claims.push(record.clone());
+        if let Some(owner) = record.meta.controller() {
+            let of_owner = self.claims_by_owner.entry(owner.uid.clone()).or_default();
+            of_owner.push(record.clone());
         }
         self.claims.insert(record.meta.key.name.to_string(), record);
         self
@@ -651,11 +653,7 @@ impl Reader for Cluster {
         self.claims.get(key.name.as_str())
     }
     fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
-        if *owner == set_uid("web") {
-            &self.own_claims
-        } else {
-            &[]
-        }
+        self.claims_by_owner.get(owner).map_or(&[], Vec::as_slice)
     }
     fn node(&self, name: &str) -> Option<&Arc<NodeRecord>> {
         self.nodes.get(name)

@@ -5,12 +5,12 @@ use crate::shared::adoption::controller_ref;
 use crate::shared::claim;
 use crate::shared::revision;
 use flotilla_api::names;
-use flotilla_model::decision::{Command, Scope, ScopedCommand};
+use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{canonical, canonical_quantity};
 use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, SetKind, containers_meta};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The id that a claim shares with its pod.
@@ -38,12 +38,11 @@ impl<'v> Plan<'v> {
         let mut commands = Vec::new();
         for claim in &self.view.claims {
             let Some(id) = id_of(claim) else { continue };
-            let name = format!("{}-{id}", self.view.set.name());
-            let pod = self.view.pod(&name);
+            let pod = self.holder(id);
             if pod.is_some_and(|pod| !pod.is_terminal() && !pod.is_terminating()) {
                 continue;
             }
-            let scope = Scope::Named(name);
+            let scope = Scope::Named(pod.map_or_else(|| self.name_of(id), |pod| pod.name().to_owned()));
             // One whose creation was refused is tried again under the same name.
             if self.pass.hints.failures.contains_key(&scope) {
                 continue;
@@ -53,21 +52,84 @@ impl<'v> Plan<'v> {
                 Some(pod) if !self.view.manages(pod) => {}
                 // Its replacement takes it (rule 15.5).
                 Some(pod) if self.hands_over(pod) => {}
-                Some(pod) => {
-                    let owner = controller_ref(Resource::Pods, pod.name(), &pod.meta.uid);
-                    commands.push((scope, claim::hand_to(claim, &self.view.set.meta.uid, &owner)));
-                }
+                Some(pod) => commands.push((scope, self.give_to(claim, pod))),
                 // The replacement of a pod that was made anew takes it.
                 None if self.view.clones.switches.keep_claims_on_recreate => {}
                 None => commands.push((scope, delete(claim))),
             }
         }
+        self.write_claims(commands);
+    }
+
+    /// Gives the claims of a pod whose deletion is part of this plan to the pod, so that they go with it (rules 14.7 and 15.5). That
+    /// comes before the deletion: whatever happens between the two, no claim is left that looks as if it might be used again.
+    pub(super) fn condemn_claims(&mut self, scope: &Scope, pod: &PodRecord) {
+        let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|_| !self.hands_over(pod)) else {
+            return;
+        };
+        let claims = self.claims_with(id).iter();
+        let commands: Vec<Command> = claims.map(|claim| self.give_to(claim, pod)).collect();
+        self.pass.write_claims(scope, commands);
+    }
+
+    /// Takes back claims of pods that stay after all: they were given to the pod for a deletion that was never made.
+    pub(super) fn spare_claims(&mut self) {
+        let (view, owner) = (self.view, &self.view.owner);
+        if view.claims.is_empty() && view.set.spec.claim_templates.is_empty() {
+            // Most sets have no claims, and are not looked through for any.
+            return;
+        }
+        let mut commands = Vec::new();
+        let stays = |(index, member)| (!self.to_go.contains(&index)).then_some(member);
+        for member in self.members.iter().enumerate().filter_map(stays) {
+            let uid = &member.pod().meta.uid;
+            let is_of_pod = |claim: &&Arc<ClaimRecord>| {
+                claim.meta.deleted.is_none() && id_of(claim) == member.pod().label(names::INSTANCE_ID_LABEL)
+            };
+            for claim in view.claims_of_pod(uid).iter().filter(is_of_pod) {
+                commands.push((member.scope(), claim::hand_to(claim, uid, owner)));
+            }
+        }
+        self.write_claims(commands);
+    }
+
+    /// Adds writes to claims, unless one in the same scope failed a moment ago.
+    fn write_claims(&mut self, commands: Vec<(Scope, Command)>) {
         for (scope, command) in commands {
             let name = command.key().name.to_string();
             if !self.pass.is_backing_off(&scope, &name) {
                 self.pass.write_claims(&scope, [command]);
             }
         }
+    }
+
+    fn give_to(&self, claim: &ClaimRecord, pod: &PodRecord) -> Command {
+        let owner = controller_ref(Resource::Pods, pod.name(), &pod.meta.uid);
+        claim::hand_to(claim, &self.view.set.meta.uid, &owner)
+    }
+
+    /// The name that a pod with this id gets from us.
+    pub(super) fn name_of(&self, id: &str) -> String {
+        format!("{}-{id}", self.view.set.name())
+    }
+
+    /// The pod with this id, in whatever phase. Its label says which it is: one that was adopted may have any name. A pod that was let go
+    /// may lack the label, and has its name still.
+    fn holder(&self, id: &str) -> Option<&'v Arc<PodRecord>> {
+        let by_id = self.pods_by_id.get_or_init(|| {
+            let pods = self.view.pods_that_may_hold_claims();
+            let labelled = pods.filter_map(|pod| Some((pod.label(names::INSTANCE_ID_LABEL)?, pod)));
+            // Of two with one id, that which is there to stay.
+            let mut by_id = BTreeMap::new();
+            for (id, pod) in labelled {
+                let is_active = !pod.is_terminal() && !pod.is_terminating();
+                if is_active || !by_id.contains_key(id) {
+                    by_id.insert(id, pod);
+                }
+            }
+            by_id
+        });
+        by_id.get(id).copied().or_else(|| self.view.pod(&self.name_of(id)))
     }
 
     /// Makes claims that a pod which has not started is missing, as those of StatefulSets are made (rule 1.4.3): the pod came after its
@@ -103,16 +165,6 @@ impl<'v> Plan<'v> {
         }
     }
 
-    /// Deletes the claims of a pod whose deletion is part of this plan (rule 14.7): their protection keeps them until the pod is gone.
-    pub(super) fn sweep(&mut self, scope: &Scope, id: &str) {
-        let scoped = |claim: &&Arc<ClaimRecord>| ScopedCommand {
-            scope: scope.clone(),
-            command: delete(claim),
-        };
-        let commands: Vec<ScopedCommand> = self.claims_with(id).iter().map(scoped).collect();
-        self.pass.stages.sweep.extend(commands);
-    }
-
     /// Claims of the set with this id.
     fn claims_with(&self, id: &str) -> &[&'v Arc<ClaimRecord>] {
         let by_id = self.claims_by_id.get_or_init(|| {
@@ -134,14 +186,16 @@ impl<'v> Plan<'v> {
         is_replaced && self.view.clones.switches.keep_claims_on_recreate
     }
 
-    /// Pods that are going and whose claims are for those that replace them: these come when they are gone, under their ids.
+    /// Pods that are going and whose claims are for those that replace them: these come when they are gone, under their ids. With reuse
+    /// that is every pod whose claims were not given to it, since others deleted it (rule 15.5, ruling 34).
     pub(super) fn handing_over(&self) -> Vec<Arc<PodRecord>> {
         let has_claim = |pod: &PodRecord| {
             let id = pod.label(names::INSTANCE_ID_LABEL);
             id.is_some_and(|id| !self.claims_with(id).is_empty())
         };
+        let is_for_replacement = |pod: &PodRecord| self.view.clones.reuses_claims || self.hands_over(pod);
         let pods = self.view.pods.iter();
-        pods.filter(|pod| pod.is_terminating() && self.hands_over(pod) && has_claim(pod))
+        pods.filter(|pod| pod.is_terminating() && is_for_replacement(pod) && has_claim(pod))
             .cloned()
             .collect()
     }
@@ -153,7 +207,7 @@ impl<'v> Plan<'v> {
             return Vec::new();
         }
         let ids: BTreeSet<&str> = self.view.claims.iter().filter_map(|c| id_of(c)).collect();
-        let is_free = |id: &&&str| !self.view.has_pod(&format!("{}-{id}", self.view.set.name()));
+        let is_free = |id: &&&str| self.holder(id).is_none();
         ids.iter().filter(is_free).map(|id| (*id).to_owned()).collect()
     }
 }

@@ -41,6 +41,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     let diff = Diff::of(&plan.asked, &counts);
     plan.create(&diff);
     plan.delete(&diff);
+    plan.spare_claims();
     plan.restore_claims();
     plan.backfill();
     plan.update(&diff);

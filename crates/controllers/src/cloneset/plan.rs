@@ -73,9 +73,13 @@ pub(super) struct Plan<'v> {
     pub(super) pass: Pass<'v>,
     /// Active pods, in order of name.
     pub(super) members: Vec<Member>,
+    /// Which of them this pass wants to be deleted, whether or not that waits for a hook, for the budget, or for another try.
+    pub(super) to_go: BTreeSet<usize>,
     pub(super) asked: Asked,
     /// Looked through once, where somebody asks.
     pub(super) claims_by_id: OnceCell<ClaimsById<'v>>,
+    /// Pods by their id, looked through once, where somebody asks.
+    pub(super) pods_by_id: OnceCell<BTreeMap<&'v str, &'v Arc<PodRecord>>>,
     /// Pods were made or deleted, so that the update waits for the next pass (rule 14.8).
     pub(super) has_scaled: bool,
 }
@@ -90,8 +94,10 @@ impl<'v> Plan<'v> {
             view,
             pass,
             members,
+            to_go: BTreeSet::new(),
             asked,
             claims_by_id: OnceCell::new(),
+            pods_by_id: OnceCell::new(),
             has_scaled: false,
         }
     }

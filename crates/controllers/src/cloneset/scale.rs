@@ -128,7 +128,7 @@ impl Plan<'_> {
             self.view.has_pod(name) || self.templates().any(has_claim)
         };
         let new = new.map(|id| format!("{set}-{id}")).filter(|name| !is_taken(name));
-        let free = self.free_ids().into_iter().map(|id| format!("{set}-{id}"));
+        let free = self.free_ids().into_iter().map(|id| self.name_of(&id));
         let mut known = BTreeSet::new();
         let all = self.refused().chain(free).chain(new);
         all.filter(|name| known.insert(name.clone())).take(wanted).collect()
@@ -263,6 +263,7 @@ impl Plan<'_> {
             return;
         }
         let leaving: Vec<usize> = self.indices(|m| m.is_leaving);
+        self.to_go.extend(&leaving);
         for index in leaving {
             self.take_away(index);
         }
@@ -270,6 +271,7 @@ impl Plan<'_> {
         rank::sort(self.view, &self.members, &mut specified);
         specified.sort_by_key(|&index| (self.members[index].is_ready(), self.members[index].is_available()));
         let chosen: Vec<usize> = specified.into_iter().chain(self.surplus(diff)).collect();
+        self.to_go.extend(&chosen);
         let keep = self.asked.keep();
         let mut available = count(self.members.iter().filter(|m| m.is_available()).count());
         let mut ready = count(self.members.iter().filter(|m| m.is_ready()).count());
@@ -355,7 +357,7 @@ impl Plan<'_> {
         self.pass.take_away(&scope, &pod, only_as_seen, Report::Delete);
         self.has_scaled |= self.pass.stages.len() > issued;
         if self.pass.stages.delete.len() > deleted {
-            self.sweep_after(&scope, &pod);
+            self.condemn_claims(&scope, &pod);
         }
         true
     }
@@ -375,15 +377,8 @@ impl Plan<'_> {
             self.pass.delete(&scope, pod, Report::Delete);
             // Without reuse they belong to the pod already, and go with it (rule 15.4).
             if was_asked_for && view.clones.reuses_claims {
-                self.sweep_after(&scope, pod);
+                self.condemn_claims(&scope, pod);
             }
-        }
-    }
-
-    /// The claims of a pod go with it, unless it hands them over to its replacement (rules 14.7 and 15.5).
-    fn sweep_after(&mut self, scope: &Scope, pod: &PodRecord) {
-        if let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|_| !self.hands_over(pod)) {
-            self.sweep(scope, id);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::shared::pass::Moment;
 use crate::shared::revision;
 use flotilla_model::set::CloneSpec;
 use flotilla_model::{
-    ClaimRecord, Hints, NodeRecord, OwnerRef, PassContext, PodRecord, Reader, RevisionRecord, SetRecord, Timestamp,
+    ClaimRecord, Hints, NodeRecord, OwnerRef, PassContext, PodRecord, Reader, RevisionRecord, SetRecord, Timestamp, Uid,
 };
 use std::sync::Arc;
 
@@ -129,6 +129,17 @@ impl<'a> View<'a> {
     /// A claim of the namespace, whoever manages it.
     pub fn claim(&self, name: &str) -> Option<&Arc<ClaimRecord>> {
         self.reader.claim(&self.set.meta.key.sibling(name))
+    }
+
+    /// Claims that belong to a pod, and go with it.
+    pub(super) fn claims_of_pod(&self, pod: &Uid) -> &'a [Arc<ClaimRecord>] {
+        self.reader.claims_of(pod)
+    }
+
+    /// Pods that may be those of our claims: ours, and orphans, such as we have let go.
+    pub(super) fn pods_that_may_hold_claims(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
+        let orphans = self.reader.orphan_pods(&self.set.meta.key.namespace).iter();
+        orphans.chain(&self.to_release).chain(&self.pods)
     }
 
     /// A revision of the namespace, whoever manages it.

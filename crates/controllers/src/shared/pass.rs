@@ -149,8 +149,6 @@ pub(crate) struct Stages {
     pub(crate) back: Vec<ScopedCommand>,
     /// Pods that end, are not wanted, or are old.
     pub(crate) delete: Vec<ScopedCommand>,
-    /// Claims of pods that were deleted.
-    pub(crate) sweep: Vec<ScopedCommand>,
     /// Unused revisions.
     pub(crate) history: Vec<ScopedCommand>,
 }
@@ -161,7 +159,7 @@ impl Stages {
         self.vectors().into_iter().flatten()
     }
 
-    fn vectors(&self) -> [&Vec<ScopedCommand>; 12] {
+    fn vectors(&self) -> [&Vec<ScopedCommand>; 11] {
         [
             &self.claim,
             &self.trial,
@@ -173,7 +171,6 @@ impl Stages {
             &self.resize,
             &self.back,
             &self.delete,
-            &self.sweep,
             &self.history,
         ]
     }
@@ -450,7 +447,6 @@ impl<'v> Pass<'v> {
             stage("resize", self.stages.resize, true),
             stage("ready", self.stages.back, true),
             stage("delete", self.stages.delete, true),
-            stage("sweep", self.stages.sweep, true),
             stage("history", self.stages.history, false),
         ];
         Decision {
