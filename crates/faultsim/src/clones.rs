@@ -2,6 +2,7 @@
 //!
 //! They come only where they are asked for (`--kind clone`), so that the seeds of StatefulSets stay what they were.
 
+mod claims;
 mod course;
 pub mod defect;
 pub(crate) mod settled;

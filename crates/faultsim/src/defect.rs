@@ -440,6 +440,8 @@ pub(crate) struct Altered<'a> {
     revisions: Option<Vec<Arc<RevisionRecord>>>,
     pods: Option<in_place::Pods>,
     claims: Vec<Arc<ClaimRecord>>,
+    /// Claims of the set, if not all are seen.
+    own_claims: Option<Vec<Arc<ClaimRecord>>>,
 }
 
 impl<'a> Altered<'a> {
@@ -473,6 +475,7 @@ impl<'a> Altered<'a> {
         Altered {
             pods: in_place::Pods::new(defect, inner, set),
             claims: alter_claims(defect, inner, set),
+            own_claims: None,
             inner,
             set: Arc::new(altered),
             revisions,
@@ -481,14 +484,15 @@ impl<'a> Altered<'a> {
 }
 
 impl<'a> Altered<'a> {
-    /// With this set in place of its own.
-    pub(crate) fn of(inner: &'a dyn Reader, set: SetRecord) -> Self {
+    /// With this set in place of its own, and with these claims of it, if not all are seen.
+    pub(crate) fn of(inner: &'a dyn Reader, set: SetRecord, own_claims: Option<Vec<Arc<ClaimRecord>>>) -> Self {
         Altered {
             inner,
             set: Arc::new(set),
             revisions: None,
             pods: None,
             claims: Vec::new(),
+            own_claims,
         }
     }
 }
@@ -527,8 +531,12 @@ impl Reader for Altered<'_> {
     }
 
     fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
-        self.inner.claims_of(owner)
+        match &self.own_claims {
+            Some(claims) if *owner == self.set.meta.uid => claims,
+            _ => self.inner.claims_of(owner),
+        }
     }
+
     fn node(&self, name: &str) -> Option<&Arc<NodeRecord>> {
         self.inner.node(name)
     }

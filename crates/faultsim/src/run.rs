@@ -425,9 +425,12 @@ impl World {
             }
         }
         let state = match self.schedule.set.kind {
-            SetKind::Clone => clones::settled::look(&self.cluster.server, now, |set| {
-                settled::conditions(set).and_then(|()| settled::is_said_to_rest(set))
-            }),
+            SetKind::Clone => clones::settled::look(
+                &self.cluster.server,
+                now,
+                |claim, set| self.judge.may_be_left(claim, set),
+                |set| settled::conditions(set).and_then(|()| settled::is_said_to_rest(set)),
+            ),
             kind => settled::look(&self.cluster.server, kind, now),
         };
         let state = state.and_then(|()| match self.schedule.set.in_place {

@@ -3,7 +3,7 @@
 //! A request that is checked against the true state of the cluster is checked against the specification that its decision has seen:
 //! nobody can know of an edit before being told. Planted defects alter what the controller sees or says here.
 
-use crate::clones::defect::CloneDefect;
+use crate::clones::defect::{CloneDefect, claims_seen};
 use crate::clones::view;
 use crate::defect::{Altered, Defect};
 use crate::judge::view::Sight;
@@ -146,7 +146,8 @@ impl Controller for Spy {
         let decision = match (self.defect, self.clone_defect) {
             (None, None) => self.inner.reconcile(reader, key, context)?,
             (None, Some(defect)) => {
-                let altered = Altered::of(reader, defect.altered(&set, reader.pods_of(&set.meta.uid)));
+                let seen = defect.altered(&set, reader.pods_of(&set.meta.uid));
+                let altered = Altered::of(reader, seen, claims_seen(defect, reader, &set));
                 let mut decision = self.inner.reconcile(&altered, key, context)?;
                 defect.spoil(&mut decision, reader, &set);
                 decision

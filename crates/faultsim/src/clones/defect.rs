@@ -3,9 +3,10 @@
 mod hooks;
 
 use crate::clones::SPECIFIED_DELETE;
-use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
+use crate::clones::truth::INSTANCE_ID;
+use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::CloneSpec;
-use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord, Share};
+use flotilla_model::{ClaimRecord, Decision, PodRecord, Reader, Resource, SetRecord, Share};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -46,6 +47,12 @@ pub enum CloneDefect {
     DeleteUntested,
     /// The claims of a pod are deleted also where the pod could not be.
     SweepAnyway,
+    /// The claims of pods are deleted once all these pods are.
+    SweepLate,
+    /// Claims that were given to pods which stay after all are not taken back.
+    NeverSpare,
+    /// The replacement of a pod that others deleted comes before that has gone, with a claim of its own.
+    ReplaceAtOnce,
     /// Pods are made beyond the replicas although the old ones can be updated in place.
     SurgeForNothing,
     /// InPlaceIfPossible makes pods again that could be updated in place.
@@ -78,7 +85,7 @@ pub enum CloneDefect {
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 31] = [
+    pub const ALL: [CloneDefect; 34] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -96,6 +103,9 @@ impl CloneDefect {
         CloneDefect::SilentWait,
         CloneDefect::DeleteUntested,
         CloneDefect::SweepAnyway,
+        CloneDefect::SweepLate,
+        CloneDefect::NeverSpare,
+        CloneDefect::ReplaceAtOnce,
         CloneDefect::SurgeForNothing,
         CloneDefect::RecreateAnyway,
         CloneDefect::InPlaceOnlyRecreates,
@@ -214,16 +224,89 @@ impl CloneDefect {
                     }
                 }
             }
-            CloneDefect::SweepAnyway => {
-                for stage in decision.stages.iter_mut().filter(|stage| stage.name == "sweep") {
-                    for scoped in &mut stage.commands {
-                        scoped.scope = Scope::Named(scoped.command.key().name.to_string());
-                    }
-                }
-            }
+            CloneDefect::SweepAnyway | CloneDefect::SweepLate => sweep(decision, self == CloneDefect::SweepLate),
+            CloneDefect::NeverSpare => retain(decision, |c| !gives_to_the_set(c)),
             _ => {}
         }
     }
+}
+
+/// Deletes claims instead of giving them to their pods: at the end, or where they would be given, whatever becomes of the pod.
+fn sweep(decision: &mut Decision, is_late: bool) {
+    let mut late = Vec::new();
+    for stage in &mut decision.stages {
+        let (given, mut rest): (Vec<_>, Vec<_>) = stage.commands.drain(..).partition(|c| gives_to_a_pod(&c.command));
+        let deletions = given.into_iter().map(deletion_of_claim);
+        if is_late {
+            late.extend(deletions);
+        } else {
+            rest.extend(deletions.map(|deletion| ScopedCommand {
+                scope: Scope::Named(deletion.command.key().name.to_string()),
+                ..deletion
+            }));
+        }
+        stage.commands = rest;
+    }
+    decision.stages.push(Stage {
+        name: "sweep",
+        commands: late,
+        all_or_stop: false,
+        slow_start: true,
+    });
+    decision.stages.retain(|stage| !stage.commands.is_empty());
+}
+
+/// Claims that the controller sees of the set, if not all.
+pub(crate) fn claims_seen(defect: CloneDefect, reader: &dyn Reader, set: &SetRecord) -> Option<Vec<Arc<ClaimRecord>>> {
+    if defect != CloneDefect::ReplaceAtOnce {
+        return None;
+    }
+    let pods = reader.pods_of(&set.meta.uid).iter().filter(|pod| pod.is_terminating());
+    let going: Vec<&str> = pods.filter_map(|pod| pod.label(INSTANCE_ID)).collect();
+    let stays = |claim: &&Arc<ClaimRecord>| !claim.meta.labels.get(INSTANCE_ID).is_some_and(|id| going.contains(&id));
+    Some(reader.claims_of(&set.meta.uid).iter().filter(stays).cloned().collect())
+}
+
+fn owner_in(command: &Command, kind: &str) -> bool {
+    let Command::Patch {
+        resource: Resource::Claims,
+        body,
+        ..
+    } = command
+    else {
+        return false;
+    };
+    let owners = body["metadata"]["ownerReferences"].as_array();
+    owners.is_some_and(|owners| owners.iter().any(|owner| owner["kind"] == kind))
+}
+
+fn gives_to_a_pod(command: &Command) -> bool {
+    owner_in(command, "Pod")
+}
+
+fn gives_to_the_set(command: &Command) -> bool {
+    owner_in(command, "CloneSet")
+}
+
+/// In the place of what gives a claim to its pod.
+fn deletion_of_claim(scoped: ScopedCommand) -> ScopedCommand {
+    let command = match scoped.command {
+        Command::Patch {
+            resource,
+            key,
+            uid,
+            resource_version,
+            ..
+        } => Command::Delete {
+            resource,
+            key,
+            uid,
+            resource_version,
+            report: Report::Delete,
+        },
+        other => other,
+    };
+    ScopedCommand { command, ..scoped }
 }
 
 /// Marks every old pod as soon as one is marked.

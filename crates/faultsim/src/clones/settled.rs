@@ -2,16 +2,17 @@
 
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use flotilla_engine::wire::Object;
-use flotilla_model::set::{CloneSpec, UpdateKind};
+use flotilla_model::set::UpdateKind;
 use flotilla_model::{ClaimRecord, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp};
 use flotilla_sim::server::Server;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Says what is not as it should be, or nothing. `conditions` says whether one complains.
+/// Says what is not as it should be, or nothing. `may_be_left` says whether a claim may be without a pod, `conditions` whether one complains.
 pub(crate) fn look(
     server: &Server,
     now: Timestamp,
+    may_be_left: impl Fn(&ClaimRecord, &SetRecord) -> bool,
     conditions: impl Fn(&SetRecord) -> Result<(), String>,
 ) -> Result<(), String> {
     let key = ObjectKey::new("ns", "web");
@@ -34,7 +35,7 @@ pub(crate) fn look(
     let new = members(server, set, &pods, &updated, now)?;
     status(set, &pods, new, &updated)?;
     conditions(set)?;
-    claims(server, set, &pods)
+    claims(server, set, &pods, may_be_left)
 }
 
 /// The newest revision is that of the template, and there are no more unused ones than are to be kept.
@@ -150,8 +151,13 @@ fn status(set: &SetRecord, pods: &[&Arc<PodRecord>], new: usize, updated: &Revis
     Ok(())
 }
 
-/// Each pod has its claim, and no claim of the set is left without a pod unless it may be used again.
-fn claims(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Result<(), String> {
+/// Each pod has its claim, and no claim of the set is left without a pod unless a new one may take it.
+fn claims(
+    server: &Server,
+    set: &SetRecord,
+    pods: &[&Arc<PodRecord>],
+    may_be_left: impl Fn(&ClaimRecord, &SetRecord) -> bool,
+) -> Result<(), String> {
     if set.spec.claim_templates.is_empty() {
         return Ok(());
     }
@@ -173,11 +179,10 @@ fn claims(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Result<
     if let Some(lacking) = active.into_iter().find(|name| !has(name)) {
         return Err(format!("there is no {lacking} of the set"));
     }
-    // What is to be kept when pods are made again stays, too, until a new pod takes it (rule 15.5).
-    let reuses = |clones: &CloneSpec| clones.reuses_claims || clones.switches.keep_claims_on_recreate;
-    let reuses = set.spec.clones.as_deref().is_some_and(reuses);
-    match own.iter().find(|claim| !names.contains(claim.meta.key.name.as_str())) {
-        Some(stray) if !reuses => Err(format!("claim {} has no pod", stray.meta.key.name)),
-        _ => Ok(()),
+    let is_stray =
+        |claim: &&&Arc<ClaimRecord>| !names.contains(claim.meta.key.name.as_str()) && !may_be_left(claim, set);
+    match own.iter().find(is_stray) {
+        Some(stray) => Err(format!("claim {} has no pod", stray.meta.key.name)),
+        None => Ok(()),
     }
 }

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 const RULE_OVER: &str = "13.12 never more than replicas and surge";
 const RULE_KEEP: &str = "13.12 keeps pods available";
-const INSTANCE_ID: &str = "apps.kruise.io/cloneset-instance-id";
+pub(super) const INSTANCE_ID: &str = "apps.kruise.io/cloneset-instance-id";
+pub(super) const REPLACED: &str = "flotilla.rs/replaced-by-update";
 
 /// What is known of a pod for as long as a cache may show it.
 #[derive(Debug)]
@@ -373,6 +374,7 @@ impl Writes {
         if before.is_none() {
             // Also where its creation came late: it is what was to be made again.
             self.replaced.remove(pod.name());
+            self.deleted.remove(pod.name());
         }
         if !by_manager {
             return;
@@ -394,6 +396,11 @@ impl Writes {
         }
         if is_gone {
             self.deleted.insert(pod.name().to_owned());
+            let annotations = pod.detail.as_ref().map(|detail| &detail.annotations);
+            // The mark may have come late, and was seen all the same.
+            if annotations.is_some_and(|a| a.get(REPLACED).is_some()) {
+                self.replaced.insert(pod.name().to_owned());
+            }
         }
     }
 
@@ -459,6 +466,18 @@ impl Writes {
                 )
             },
         )
+    }
+
+    /// Whether a claim of the set without a pod is one that a new pod may take (rule 15.5): that of a pod which no manager has deleted, or
+    /// which was to be made again and keep it.
+    pub(crate) fn may_be_left(&self, claim: &ClaimRecord, set: &SetRecord) -> bool {
+        let Some(spec) = set.spec.clones.as_deref() else {
+            return false;
+        };
+        let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
+        let pod = format!("{}-{id}", set.name());
+        let keeps = spec.switches.keep_claims_on_recreate;
+        keeps && self.replaced.contains(&pod) || (keeps || spec.reuses_claims) && !self.deleted.contains(&pod)
     }
 
     /// Whether every manager must know of a pod, and that it is the set's.

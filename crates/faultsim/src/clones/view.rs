@@ -15,6 +15,7 @@ const RULE_KEEP: &str = "13.12 keeps pods available";
 const RULE_REASON: &str = "14.5 deletes for a reason";
 const RULE_PARTITION: &str = "13.5 partition";
 const RULE_SURGE: &str = "13.6 surge";
+const RULE_CLAIMS: &str = "15.5 claims that are used again";
 const RULE_BRAKE: &str = "13.11 brake";
 
 /// What is asked for, as numbers (rule 13.2); schedules know no percentages.
@@ -28,7 +29,7 @@ struct Asked {
 /// A decision about a CloneSet, with what it was made from.
 pub(super) struct Clones<'a> {
     pub(super) sight: &'a Sight<'a>,
-    spec: &'a CloneSpec,
+    pub(super) spec: &'a CloneSpec,
     asked: Asked,
     /// Neither ended nor going.
     pub(super) active: Vec<&'a Arc<PodRecord>>,
@@ -83,6 +84,7 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     };
     clones.back = clones.going_back(decision);
     clones.creations(decision)?;
+    clones.claims(decision)?;
     clones.deletions(decision)?;
     clones.updates(decision)?;
     clones.availability(decision)?;
@@ -196,6 +198,12 @@ impl Clones<'_> {
         let now = self.asked.replicas + self.surge(decision);
         require(made == 0 || there + made <= now, RULE_SURGE, || {
             format!("{there} pods, {made} more, and {now} are needed")
+        })?;
+        let handing_over = self.handing_over();
+        require(made == 0 || there + made + handing_over <= now, RULE_CLAIMS, || {
+            format!(
+                "{there} pods, {made} more, {handing_over} on their way out with claims for their replacements, and {now} are needed"
+            )
         })?;
         let Some(limit) = self
             .spec

@@ -4,7 +4,7 @@ use super::truth::{Judge, Scene, Writing, revision_of, set_of};
 use super::{Verdict, ordinal_in, place_of, require};
 use crate::storage::claim_written;
 use flotilla_engine::wire::Object;
-use flotilla_model::{Meta, OwnerRef, RevisionRecord, SetRecord};
+use flotilla_model::{ClaimRecord, Meta, OwnerRef, RevisionRecord, SetRecord};
 use flotilla_sim::server::{Actor, Entry};
 
 impl Judge {
@@ -22,6 +22,13 @@ impl Judge {
                 after.key.name
             )
         })
+    }
+
+    /// Whether a claim of a CloneSet may be left without a pod.
+    pub(crate) fn may_be_left(&self, claim: &ClaimRecord, set: &SetRecord) -> bool {
+        self.clones
+            .as_ref()
+            .is_some_and(|clones| clones.may_be_left(claim, set))
     }
 
     pub(super) fn claim_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
