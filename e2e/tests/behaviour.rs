@@ -8,6 +8,8 @@ mod crd;
 mod hooks;
 #[path = "behaviour/in_place.rs"]
 mod in_place;
+#[path = "behaviour/refused.rs"]
+mod refused;
 #[path = "behaviour/why.rs"]
 mod why;
 
@@ -71,6 +73,7 @@ fn trials(lab: &Lab) -> Vec<libtest_mimic::Trial> {
     trials.extend(crd::trials(lab));
     trials.extend(hooks::trials(lab));
     trials.extend(in_place::trials(lab));
+    trials.extend(refused::trials(lab));
     trials.extend(why::trials(lab));
     trials
 }
