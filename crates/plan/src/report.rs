@@ -4,6 +4,7 @@ use crate::change::kind_name;
 use crate::run::Outcome;
 use crate::text;
 use crate::trace::Traced;
+use flotilla_controllers::shared::revision::label_names;
 use flotilla_model::{Wait, WaitCause};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -340,7 +341,7 @@ fn stays(set: &Traced) -> Vec<Stays> {
     let old = set
         .pods
         .iter()
-        .filter(|pod| pod.revision() != Some(newest) && !pod.is_terminating());
+        .filter(|pod| !label_names(pod, newest) && !pod.is_terminating());
     let pods: Vec<String> = old.map(|pod| pod.name().to_owned()).collect();
     let intended = set.waits.iter().filter(|wait| wait.cause.is_intended());
     intended

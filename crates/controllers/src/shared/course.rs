@@ -14,6 +14,7 @@ use crate::shared::lifecycle::{self, State, since_state};
 use crate::shared::occupant::{Occupant, of_what_was_seen};
 use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
+use crate::shared::revision::names_it;
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
@@ -232,7 +233,9 @@ impl Pass<'_> {
             revision: grace.revision.clone(),
             updated_at: self.moment.now,
             // Also what an update that this one overtook has changed.
-            ..state.filter(|s| s.revision == grace.revision).unwrap_or_default()
+            ..state
+                .filter(|s| names_it(&s.revision, &grace.revision))
+                .unwrap_or_default()
         };
         self.wake_within(grace.period);
         let mut target = course.target(self);

@@ -6,7 +6,7 @@ use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{Digest, canonical, encoded, payload, revision_hash, revision_name};
 use flotilla_model::{
-    Command, Labels, ObjectKey, OwnerRef, Reader, Report, Resource, RevisionRecord, SetKind, SetRecord, Uid,
+    Command, Labels, ObjectKey, OwnerRef, PodRecord, Reader, Report, Resource, RevisionRecord, SetKind, SetRecord, Uid,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -341,6 +341,11 @@ pub fn is_named(revision: &RevisionRecord, label: &str) -> bool {
 /// Whether the label of a pod names the revision of this name: in full, or by its hash alone (rule 3.6, and 12.6 of CloneSets).
 pub fn names_it(revision: &str, label: &str) -> bool {
     revision == label || !label.is_empty() && short(revision) == short(label)
+}
+
+/// Whether the label of a pod names the revision of this name.
+pub fn label_names(pod: &PodRecord, revision: &str) -> bool {
+    pod.revision().is_some_and(|label| names_it(revision, label))
 }
 
 /// What the label of a pod of this revision says, and all labels of it that depend on the revision. A name that is too long for a label is

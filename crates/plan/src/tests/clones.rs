@@ -3,7 +3,10 @@
 use super::lab::{Lab, key, manifest};
 use super::{IMAGE, ROLLING, one, with};
 use crate::{Action, Change, Edit, SetPlan};
+use flotilla_engine::wire::Object;
 use flotilla_model::SetKind::Clone;
+use flotilla_model::{PatchKind, Resource};
+use flotilla_sim::server::Actor;
 use serde_json::{Value, json};
 
 fn clones(replicas: i32, fields: &[(&str, Value)]) -> Value {
@@ -100,4 +103,44 @@ fn a_partition_keeps_pods_and_scaling_takes_claims_along() {
         0,
         "nothing changes"
     );
+}
+
+/// As OpenKruise labels them with its gate `CloneSetShortHash`.
+#[test]
+fn rule_12_6_pods_that_carry_the_hash_alone_are_of_that_revision() {
+    let mut lab = Lab::with(&[clones(2, &[(ROLLING, json!({"partition": 1}))])]);
+    lab.make(&image());
+    let pods: Vec<_> = lab
+        .cluster
+        .server
+        .all(Resource::Pods)
+        .into_iter()
+        .filter_map(|s| match &s.object {
+            Some(Object::Pod(pod)) => Some(pod.clone()),
+            _ => None,
+        })
+        .collect();
+    for pod in &pods {
+        let hash = pod
+            .revision()
+            .and_then(|name| name.rsplit_once('-'))
+            .map(|(_, hash)| hash);
+        let patch = json!({"metadata": {"labels": {"controller-revision-hash": hash}}});
+        let patch = (PatchKind::Merge, &patch);
+        let done = lab
+            .cluster
+            .server
+            .patch(Actor::User, Resource::Pods, &pod.meta.key, patch);
+        assert!(done.is_ok(), "{done:?}");
+    }
+    let plan = lab.plan(&[Change::Edit(Clone, key("web"), vec![Edit::Replicas(3)])]);
+    let set = one(&plan);
+    assert_eq!(
+        (count(set, Action::Create), set.steps().count()),
+        (1, 1),
+        "{}",
+        plan.text()
+    );
+    let kept: Vec<usize> = set.stays.iter().map(|stays| stays.pods.len()).collect();
+    assert_eq!(kept, [1], "{}", plan.text());
 }

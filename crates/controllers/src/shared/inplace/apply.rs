@@ -78,6 +78,9 @@ impl Target<'_> {
             state.next.resources.extend(now.resources.clone());
         }
         overlay(&mut metadata, &ref_metadata_patch(&now));
+        // The label may hold the hash alone, and the note the name.
+        let label = metadata["labels"][names::REVISION_LABEL].as_str();
+        let label = label.or_else(|| self.pod.revision()).unwrap_or_default().to_owned();
         let text = state.to_text();
         self.note(&mut metadata, names::IN_PLACE_STATE, &text);
         self.forget_grace(&mut metadata);
@@ -89,7 +92,7 @@ impl Target<'_> {
             patch = with_resources(patch, &now);
         }
         let resize = by_resize.then(|| {
-            let patch = Tested::noted(self.detail, &state.revision, &text);
+            let patch = Tested::noted(self.detail, &label, &text);
             self.patch(Some(Subresource::Resize), with_resources(patch, &now), Report::Silent)
         });
         Writes {

@@ -2,6 +2,7 @@
 
 use super::state::{Before, State};
 use super::{annotation, image};
+use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::containers_meta::{self, ContainerMeta};
 use flotilla_model::records::{ContainerSpec, ContainerStatus, PodDetail, Resources};
@@ -24,7 +25,7 @@ pub enum Missing {
 
 /// Whether the last batch has arrived: all that the annotation says was begun, grace period and later batches aside.
 pub fn batch(pod: &PodRecord, detail: &PodDetail, state: &State) -> Result<(), Missing> {
-    if pod.revision() != Some(state.revision.as_str()) {
+    if !revision::label_names(pod, &state.revision) {
         return Err(Missing::OtherRevision);
     }
     let runtime = detail

@@ -4,6 +4,7 @@ use super::complete::{self, Missing};
 use super::grace::Grace;
 use super::state::State;
 use super::{annotation, complete::is_plainly_done};
+use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::PodRecord;
 use flotilla_model::records::PodDetail;
@@ -57,7 +58,7 @@ impl Progress {
         if let Some((_, text)) = annotation(detail, names::IN_PLACE_GRACE, names::IN_PLACE_GRACE_LEGACY) {
             let stage = match Grace::parse(text) {
                 Err(error) => Stage::Lost(error),
-                Ok(grace) if pod.revision() != Some(grace.revision.as_str()) => Stage::StaleGrace,
+                Ok(grace) if !revision::label_names(pod, &grace.revision) => Stage::StaleGrace,
                 Ok(grace) => Stage::Grace(grace),
             };
             return Some(Progress {
