@@ -51,6 +51,12 @@ impl Pass<'_> {
     pub(crate) fn judge(&mut self, scope: &Scope, occupant: &mut Occupant) {
         if occupant.is_restless {
             occupant.abandoned = self.abandoned(occupant);
+            if self.moment.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceOnly
+                && let Some(reason) = occupant.abandoned.take()
+            {
+                // It would have to be made again, which nothing but an edit of the policy allows.
+                self.bar(&occupant.pod, reason);
+            }
         }
         self.judge_refused_resize(scope, occupant);
         if occupant.abandoned.is_some() {

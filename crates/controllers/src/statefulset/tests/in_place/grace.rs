@@ -113,3 +113,31 @@ fn rule_4_3_a_grace_period_of_another_revision_is_dropped() {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].3, json!({"metadata": {"annotations": {GRACE: null}}}));
 }
+
+/// InPlaceOnly deletes nothing: what leads nowhere is told, and the pod stays.
+#[test]
+fn rule_4_2_in_place_only_keeps_a_pod_whose_grace_period_cannot_be_read() {
+    let lost = |policy: &str| {
+        let state = json!({"revision": "new", "updateTimestamp": "2026-01-01T00:00:00Z", "lastContainerStatuses": {}});
+        advanced(1)
+            .rolling(json!({"podUpdatePolicy": policy, "inPlaceUpdateStrategy": {"gracePeriodSeconds": 30}}))
+            .pod(
+                out(seen("web-0", "new", "v1"))
+                    .annotated(STATE, &state.to_string())
+                    .annotated(GRACE, "{broken"),
+            )
+            .decide()
+    };
+    assert_eq!(brief(&lost("InPlaceIfPossible")), ["-web-0"]);
+    let kept = lost("InPlaceOnly");
+    assert_eq!(brief(&kept), [] as [&str; 0]);
+    let told = |w: &flotilla_model::Wait| {
+        w.subject == "web-0"
+            && matches!(&w.cause, WaitCause::InPlaceNotPossible { reason } if reason.contains("cannot be read"))
+    };
+    assert!(kept.waits.iter().any(told), "{:?}", kept.waits);
+    let status = kept.status.expect("a status").desired;
+    let conditions = status["conditions"].as_array().expect("conditions");
+    let failed = conditions.iter().find(|c| c["type"] == "FailedUpdatePod");
+    assert_eq!(failed.map(|c| &c["reason"]), Some(&json!("InPlaceNotPossible")));
+}
