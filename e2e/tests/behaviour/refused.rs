@@ -47,15 +47,14 @@ async fn start(api: &Api, kind: Kind, ns: &str) -> BTreeMap<String, String> {
     uids(&before)
 }
 
-/// A mount without its volume is told by the API server only of a pod.
+/// Only of pods it is looked at whether their service account exists.
 async fn no_pod_goes_for_a_template_that_is_refused(api: &Api, kind: Kind, ns: &str) {
     let before = start(api, kind, ns).await;
-    let with_mounts = |mounts: Value| {
-        let container = json!({"name": "main", "image": "app:v2", "volumeMounts": mounts});
-        json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+    let as_account = |account: Value| {
+        let container = json!({"name": "main", "image": "app:v2"});
+        json!({"spec": {"template": {"spec": {"serviceAccountName": account, "containers": [container]}}}})
     };
-    let mount = json!([{"name": "nowhere", "mountPath": "/x"}]);
-    api.patch(&kind.set(ns, "web"), &with_mounts(mount)).await;
+    api.patch(&kind.set(ns, "web"), &as_account(json!("nowhere"))).await;
     let refused = |sets: &Objects| {
         let said = condition(&sets["web"], "FailedCreatePod");
         said["status"] == "True" && text(said, "/message").contains("nowhere")
@@ -64,7 +63,7 @@ async fn no_pod_goes_for_a_template_that_is_refused(api: &Api, kind: Kind, ns: &
         .await;
     assert_eq!(uids(&api.list(&pods(ns)).await), before, "no pod went");
     // An edit is tried at once.
-    api.patch(&kind.set(ns, "web"), &with_mounts(json!([]))).await;
+    api.patch(&kind.set(ns, "web"), &as_account(json!("default"))).await;
     rolled_out(api, kind, ns, "web").await;
     let after = ready(api, ns, 3).await;
     assert!(
