@@ -353,10 +353,9 @@ impl Plan<'_> {
         let pod = member.occupant.pod.clone();
         let only_as_seen = !member.occupant.health.is_available();
         let issued = self.pass.stages.len();
-        let deleted = self.pass.stages.delete.len();
-        self.pass.take_away(&scope, &pod, only_as_seen, Report::Delete);
+        let is_deleted = self.pass.take_away(&scope, &pod, only_as_seen, Report::Delete);
         self.has_scaled |= self.pass.stages.len() > issued;
-        if self.pass.stages.delete.len() > deleted {
+        if is_deleted {
             self.condemn_claims(&scope, &pod);
         }
         true

@@ -358,13 +358,13 @@ impl<'v> Pass<'v> {
     }
 
     /// Deletes a pod of ours, once no hook holds it (rule 3.8). Until then it is out of service as far as the hook asks for it. One that
-    /// is unavailable, and uses no budget, only as it was seen.
-    pub(crate) fn take_away(&mut self, scope: &Scope, pod: &PodRecord, only_as_seen: bool, report: Report) {
+    /// is unavailable, and uses no budget, only as it was seen. Whether it is deleted now.
+    pub(crate) fn take_away(&mut self, scope: &Scope, pod: &PodRecord, only_as_seen: bool, report: Report) -> bool {
         let hook = self.moment.set.spec.lifecycle.pre_delete.clone();
         let markers = lifecycle::held_by(hook.as_ref(), pod);
         if markers.is_empty() || pod.detail.is_none() {
             self.delete(scope, pod, report);
-            return;
+            return true;
         }
         if State::of(pod) == State::PreparingDelete {
             let since = pod.detail.as_ref().and_then(|d| since_state(d));
@@ -383,6 +383,7 @@ impl<'v> Pass<'v> {
             metadata: serde_json::json!({}),
         };
         self.hold(scope, held);
+        false
     }
 
     /// Deletes a pod of ours: only this incarnation, only as it was seen (rule 1.6).

@@ -37,6 +37,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     } else {
         plan.update();
     }
+    plan.tend_condemned_claims();
     plan.tend_courses();
     // Pods that are being adopted count: they are ours by the time the revision would go.
     let in_use = view.pods().chain(&view.to_adopt).filter_map(|pod| pod.revision());

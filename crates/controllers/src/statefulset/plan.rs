@@ -10,7 +10,7 @@ use crate::shared::revision::Revisions;
 use flotilla_model::decision::Scope;
 use flotilla_model::{ObjectKey, PodRecord, Report, RevisionRecord};
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A wanted ordinal and who has it.
@@ -35,6 +35,10 @@ pub(super) struct Plan<'v> {
     pub(super) slots: Vec<Slot>,
     /// Pods that are not wanted, by ordinal, ascending.
     pub(super) condemned: Vec<(i64, Occupant)>,
+    /// Ordinals of condemned pods that this pass deletes.
+    pub(super) deleted: BTreeSet<i64>,
+    /// Scaling down goes on: nothing blocks it, though it may be another pod's turn.
+    pub(super) scales_down: bool,
     /// Pods that are not at the update revision; counted once, where somebody asks.
     pub(super) old_pods: OnceCell<usize>,
     /// First index above all pods that stay at the current revision; looked for once, where somebody asks.
@@ -48,6 +52,8 @@ impl<'v> Plan<'v> {
             pass: Pass::new(view.moment(), revisions, update),
             slots: Vec::new(),
             condemned: Vec::new(),
+            deleted: BTreeSet::new(),
+            scales_down: false,
             old_pods: OnceCell::new(),
             frontier: OnceCell::new(),
         };

@@ -19,12 +19,8 @@ impl Plan<'_> {
         if spec.is_stopped(Area::ScaleDown) {
             return Flow::Blocked;
         }
-        // Before anything is deleted, by us or by others: the claims of all of them go with them where the policy says so.
-        for index in 0..self.condemned.len() {
-            let (ordinal, pod) = (self.condemned[index].0, self.condemned[index].1.pod.clone());
-            self.keep_claims_of(ordinal, &pod, true);
-        }
         if !spec.is_monotonic() {
+            self.scales_down = true;
             for index in (0..self.condemned.len()).rev() {
                 self.condemn(index);
             }
@@ -44,6 +40,7 @@ impl Plan<'_> {
             self.pass.wait(name, WaitCause::ScaleDownBehindUnhealthy { pod }, None);
             return Flow::Blocked;
         }
+        self.scales_down = true;
         self.condemn(highest);
         Flow::Blocked
     }
@@ -64,7 +61,31 @@ impl Plan<'_> {
             self.pass.wait_for(&pod, Health::Terminating);
         } else if !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
             self.condemned[index].1.doomed = true;
-            self.pass.take_away(&Scope::Slot(ordinal), &pod, false, Report::Delete);
+            let is_deleted = self.pass.take_away(&Scope::Slot(ordinal), &pod, false, Report::Delete);
+            if is_deleted {
+                self.deleted.insert(ordinal);
+            }
+        }
+    }
+
+    /// Claims go with a pod that is not wanted where the policy says so, and only with one that scaling down takes away (rule 1.4.4): what
+    /// others delete while its turn has not come leaves them, for the set may be scaled up again. The owner is written in the pass that
+    /// deletes the pod, before it, and is taken back from a pod that stays after all.
+    pub(super) fn tend_condemned_claims(&mut self) {
+        let spec = &self.view.set.spec;
+        if spec.is_stopped(Area::ScaleDown) {
+            return;
+        }
+        let goes_with_pod = spec.retention.delete_with_pod;
+        for index in 0..self.condemned.len() {
+            let (ordinal, pod) = (self.condemned[index].0, self.condemned[index].1.pod.clone());
+            let is_deleted = self.deleted.contains(&ordinal);
+            if pod.is_terminating() && goes_with_pod && !self.scales_down {
+                // It may be one that scaling down took away before it was blocked.
+                continue;
+            }
+            let takes_them_along = is_deleted || pod.is_terminating() && self.scales_down;
+            self.keep_claims_of(ordinal, &pod, takes_them_along);
         }
     }
 

@@ -153,17 +153,67 @@ fn rules_1_4_4_and_8_14_owners_follow_the_policy_and_the_reserved_ordinals() {
     }
 }
 
+/// What others delete before its turn has come leaves its claims: the set may be scaled up again. Native sets and Advanced ones alike.
 #[test]
-fn rule_2_3_step_8_all_unwanted_pods_take_their_claims_along_also_while_scaling_down_waits() {
-    let set = with_claims(1)
-        .ordered()
-        .spec("/persistentVolumeClaimRetentionPolicy/whenScaled", json!("Delete"));
-    let set = set
-        .pod(mounted("web-0", "new").unready())
-        .pod(mounted("web-1", "new"))
-        .pod(mounted("web-2", "new"));
-    let decision = set.claim(claim("data-web-1")).claim(claim("data-web-2")).decide();
-    assert_eq!(brief(&decision), ["~claim data-web-1", "~claim data-web-2"]);
+fn rule_1_4_4_only_a_pod_that_scaling_down_takes_away_takes_its_claims_along() {
+    let condemned = |set: Cluster, web_2: crate::testing::PodFixture, owned: bool| {
+        let owner = controller_ref(Resource::Pods, "web-2", &Uid::new("uid-of-web-2"));
+        let owners = if owned { vec![owner] } else { Vec::new() };
+        set.claim_templates(&["data"])
+            .status("/currentRevision", json!("new"))
+            .spec("/persistentVolumeClaimRetentionPolicy/whenScaled", json!("Delete"))
+            .pod(mounted("web-1", "new"))
+            .claim(claim("data-web-1"))
+            .pod(web_2)
+            .claim(claim("data-web-2").owners(owners))
+    };
+    let web_2 = || mounted("web-2", "new");
+    for set in [advanced(1).ordered(), native(1).ordered()] {
+        let blocked = |owned| condemned(set.clone().pod(mounted("web-0", "new").unready()), web_2(), owned);
+        assert_eq!(
+            brief(&blocked(false).decide()),
+            NOTHING,
+            "it may be long until its turn"
+        );
+        assert_eq!(
+            brief(&blocked(true).decide()),
+            ["~claim data-web-2"],
+            "it is taken back"
+        );
+        let going = condemned(
+            set.clone().pod(mounted("web-0", "new").unready()),
+            web_2().terminating(),
+            false,
+        );
+        assert_eq!(brief(&going.decide()), NOTHING, "others delete it");
+        let goes_on = |web_2, owned| condemned(set.clone().pod(mounted("web-0", "new")), web_2, owned).decide();
+        assert_eq!(brief(&goes_on(web_2(), false)), ["~claim data-web-2", "-web-2"]);
+        assert_eq!(brief(&goes_on(web_2(), true)), ["-web-2"], "what was begun goes on");
+        assert_eq!(
+            brief(&goes_on(web_2().terminating(), false)),
+            ["~claim data-web-2"],
+            "it would have been the next"
+        );
+    }
+    // Wanted again, before it went.
+    let wanted = condemned(advanced(3).ordered().pod(mounted("web-0", "new")), web_2(), true);
+    assert_eq!(brief(&wanted.decide()), ["~claim data-web-2"]);
+}
+
+/// A pod that its hook still holds may be wanted again.
+#[test]
+fn rule_1_4_4_a_condemned_pod_gets_its_claims_when_its_hook_lets_it_go() {
+    let set = |pod: crate::testing::PodFixture| {
+        with_claims(0)
+            .spec("/persistentVolumeClaimRetentionPolicy/whenScaled", json!("Delete"))
+            .spec("/lifecycle/preDelete", json!({"labelsHandler": {"hold": "yes"}}))
+            .pod(pod)
+            .claim(claim("data-web-0"))
+    };
+    let held = set(mounted("web-0", "new").label("hold", "yes").detailed(|_| {})).decide();
+    assert!(brief(&held).iter().all(|c| !c.contains("claim")), "{:?}", brief(&held));
+    let let_go = set(mounted("web-0", "new").detailed(|_| {})).decide();
+    assert_eq!(brief(&let_go), ["~claim data-web-0", "-web-0"]);
 }
 
 #[test]
