@@ -67,20 +67,22 @@ impl Plan<'_> {
         if self.is_stopped(Area::Scale) || self.takes_pods() {
             return;
         }
-        if diff.create < diff.missing {
-            self.say_that_creation_is_limited();
-        }
-        let handing_over = if diff.create > 0 {
+        let handing_over = if diff.missing > 0 {
             self.handing_over()
         } else {
             Vec::new()
         };
+        // Growth and surge wait for none of these.
+        let missing = (diff.missing - count(handing_over.len())).max(0);
+        let create = diff.create.min(missing);
+        if create < missing {
+            self.say_that_creation_is_limited();
+        }
         for pod in &handing_over {
             let node = pod.node.as_ref().map(ToString::to_string);
             self.pass
                 .wait(pod.name().to_owned(), WaitCause::PodTerminating { node }, None);
         }
-        let create = diff.create - count(handing_over.len());
         for (place, name) in self.names(create).into_iter().enumerate() {
             let is_old = count(place) < diff.create_old;
             let revision = if is_old { &self.pass.current } else { &self.pass.update };

@@ -203,6 +203,11 @@ fn rule_15_5_with_reuse_the_replacement_of_a_pod_that_others_delete_waits_for_it
     let made = created(&grows);
     assert_eq!(made.len(), 1, "only what is to be more");
     assert_ne!(made[0]["metadata"]["name"], json!(name(0)));
+    // Nor does growth within a budget for creations wait: what is waited for does not use the budget.
+    let limited = going(3)
+        .claim(its_claim())
+        .spec("/scaleStrategy/maxUnavailable", json!(1));
+    assert_eq!(created(&limited.decide()).len(), 1);
     // One that we delete was given its claim, which goes with it: nothing is waited for.
     let ours = its_claim().owners(vec![pod_owner(&name(0))]);
     assert_eq!(created(&going(2).claim(ours).decide()).len(), 1);
