@@ -105,7 +105,7 @@ pub const PERMISSIONS: &[Permission] = &[
         &["get", "list", "watch", "create", "patch", "delete"],
         "Claims of the sets' templates, their owners and their growth. Those of StatefulSets are never deleted by Flotilla: the garbage \
          collector does that where the retention policy gives them an owner. But clusters with OwnerReferencesPermissionEnforcement let \
-         nobody change the owners of what he may not delete. Those of a CloneSet are deleted with its pods.",
+         nobody change the owners of what he may not delete. Those of a CloneSet are given to its pods, too, and deleted where there is no pod.",
     ),
     cluster(
         ("", "configmaps"),

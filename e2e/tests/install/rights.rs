@@ -234,6 +234,24 @@ async fn clone_set(api: &Api) {
         claims.len() == 1
     })
     .await;
+    // One that has no pod, as a manager leaves it that ends before it makes the pod.
+    let uid = api.read(&path).await["metadata"]["uid"].clone();
+    let stray = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": "data-web-stray",
+            "labels": {"app": "web", "apps.kruise.io/cloneset-instance-id": "stray"},
+            "ownerReferences": [{
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "name": "web", "uid": uid, "controller": true,
+            }],
+        },
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    api.create(&claims(namespace), &stray).await;
+    api.until(&claims(namespace), SOON, "a claim without a pod goes", |claims| {
+        !claims.contains_key("data-web-stray")
+    })
+    .await;
 }
 
 /// Another image, and then other resources, without the pod being made again.
