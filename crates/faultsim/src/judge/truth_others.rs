@@ -142,7 +142,8 @@ fn claim_owners(claim: &str, added: &[OwnerRef], set: &SetRecord) -> Verdict {
         let goes_with_pod = retention.delete_with_pod && !is_wanted;
         let fits = match &*owner.kind {
             "Pod" => goes_with_pod && *owner.name == *pod,
-            _ => retention.delete_with_set && !goes_with_pod && owner.uid == set.meta.uid,
+            // Also of a pod that is not wanted, as long as it stays: it is given its claims when it goes.
+            _ => retention.delete_with_set && owner.uid == set.meta.uid,
         };
         require(fits, "6 claims", || {
             format!(
