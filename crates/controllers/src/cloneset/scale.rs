@@ -9,7 +9,7 @@ use crate::shared::conditions;
 use crate::shared::course::{Held, Trouble};
 use crate::shared::identity::{ID_LENGTH, instance_id};
 use crate::shared::inplace::state::whole_seconds;
-use crate::shared::lifecycle::State;
+use crate::shared::lifecycle::{self, State};
 use crate::shared::readiness::PRE_DELETE;
 use crate::shared::revision;
 use flotilla_api::names;
@@ -50,9 +50,14 @@ impl Plan<'_> {
             self.has_scaled = true;
             member.is_leaving = false;
             member.occupant.is_dealt_with = true;
+            let pod = &member.occupant.pod;
+            let state = match lifecycle::let_go(&self.view.set.spec.lifecycle, pod) {
+                State::Updated => State::Updated,
+                _ => State::PreparingNormal,
+            };
             let held = Held {
-                pod: &member.occupant.pod,
-                state: State::PreparingNormal,
+                pod,
+                state,
                 key: PRE_DELETE,
                 marks: false,
                 only_as_seen: false,

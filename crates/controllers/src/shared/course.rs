@@ -343,8 +343,7 @@ impl Pass<'_> {
                 self.wait(course.name(), cause, course.since());
                 return None;
             }
-            // The update does not want it any more: rolled back, or the partition keeps it.
-            State::PreparingUpdate if !course.is_updated => State::Normal,
+            // Also where the update does not want it any more: rolled back, or the partition keeps it. Who drained it has to say that it serves.
             State::PreparingUpdate | State::Updating => lifecycle::after_update(&hooks, pod),
             State::Updated => {
                 let next = lifecycle::after_update(&hooks, pod);
@@ -363,7 +362,7 @@ impl Pass<'_> {
             State::PreparingDelete if !course.is_wanted || course.is_specified => return None,
             // It is wanted again, and goes on where it was: the update that it would have to end before may have been overtaken.
             State::PreparingDelete if course.is_in_flight() => State::Updating,
-            State::PreparingDelete => lifecycle::back_to_normal(&hooks, pod),
+            State::PreparingDelete => lifecycle::let_go(&hooks, pod),
         };
         (next != State::of(pod)).then_some(next)
     }

@@ -137,6 +137,14 @@ pub fn back_to_normal(lifecycle: &Lifecycle, pod: &PodRecord) -> State {
     }
 }
 
+/// Where a pod goes that was prepared for its deletion and is wanted again: it may have been drained, so it waits for its markers.
+pub fn let_go(lifecycle: &Lifecycle, pod: &PodRecord) -> State {
+    match after_update(lifecycle, pod) {
+        State::Updated => State::Updated,
+        _ => back_to_normal(lifecycle, pod),
+    }
+}
+
 /// Since when a pod has been in its lifecycle state.
 pub(crate) fn since_state(detail: &PodDetail) -> Option<Timestamp> {
     detail.annotations.get(names::LIFECYCLE_TIMESTAMP)?.parse().ok()

@@ -180,7 +180,7 @@ fn rule_4_8_updated_goes_back_with_all_markers_by_a_patch_that_keeps_foreign_fin
 
 #[test]
 fn rule_4_8_states_are_left_when_their_condition_is_met() {
-    let rows: [(&str, PodFixture, &[&str]); 9] = [
+    let rows: [(&str, PodFixture, &[&str]); 10] = [
         (
             "rolled back while preparing",
             down(held(seen("web-0", "new", "PreparingUpdate")), "preUpdateHook"),
@@ -208,8 +208,13 @@ fn rule_4_8_states_are_left_when_their_condition_is_met() {
         ),
         ("markers missing", held(seen("web-0", "new", "Updated")), &[]),
         (
-            "wanted again",
+            "wanted again, markers missing",
             down(held(seen("web-0", "new", "PreparingDelete")), "preDeleteHook"),
+            &["web-0=Updated", "web-0^"],
+        ),
+        (
+            "wanted again, all markers",
+            down(fully(seen("web-0", "new", "PreparingDelete")), "preDeleteHook"),
             &["web-0=Normal", "web-0^"],
         ),
         (
@@ -334,7 +339,7 @@ fn rule_8_4_two_pods_that_wait_for_their_hooks_do_not_block_each_other() {
 fn rule_3_5_a_pod_that_is_wanted_again_returns_unless_it_was_asked_for_by_label() {
     let back = |fixture: PodFixture| steps(&hooked(1).status("/currentRevision", json!("new")).pod(fixture).decide());
     assert_eq!(
-        back(down(held(seen("web-0", "new", "PreparingDelete")), "preDeleteHook")),
+        back(down(fully(seen("web-0", "new", "PreparingDelete")), "preDeleteHook")),
         ["web-0=Normal", "web-0^"]
     );
     let asked = held(seen("web-0", "new", "PreparingDelete")).label(names::SPECIFIED_DELETE_LABEL, "1");
@@ -401,7 +406,7 @@ fn rule_3_7_a_partition_that_was_raised_frees_a_pod_that_was_prepared() {
             .pod(held(down(seen("web-0", "old", "PreparingUpdate"), "preUpdateHook")))
             .decide(),
     );
-    assert_eq!(found, ["web-0=Normal", "web-0^"]);
+    assert_eq!(found, ["web-0=Updated", "web-0^"], "ruling 28");
     let paused = hooked(1).rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "paused": true}));
     let found = paused
         .pod(held(down(seen("web-0", "old", "PreparingUpdate"), "preUpdateHook")))
