@@ -82,9 +82,9 @@ pub struct Counts {
     pub unavailable: i32,
     /// Old and plain, and can be updated in place.
     pub in_place: i32,
-    /// At the revision to which the update goes, and not available.
+    /// At the revision to which the update goes, not available, and not about to be made again.
     pub unavailable_new: i32,
-    /// At the revision from which the update goes back, and not available.
+    /// The same at the revision from which the update goes back.
     pub unavailable_old: i32,
 }
 

@@ -53,6 +53,12 @@ impl Member {
         self.occupant.health.is_available()
     }
 
+    /// Whether it is down and holds up the update. Not where its own update is given up and it is to be made again, which would wait for
+    /// itself; once that has begun, it counts until its replacement is there.
+    pub(super) fn brakes(&self) -> bool {
+        !self.is_leaving && !self.is_available() && (self.is_specified || self.occupant.abandoned.is_none())
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.occupant.health, Health::Available | Health::NotAvailable(_))
     }
@@ -120,14 +126,14 @@ impl<'v> Plan<'v> {
                 (false, true) => {
                     counts.new += 1;
                     counts.specified_new += i32::from(member.is_specified);
-                    counts.unavailable_new += i32::from(!available);
+                    counts.unavailable_new += i32::from(member.brakes());
                 }
                 (false, false) => {
                     counts.old += 1;
                     let is_preparing = plain && State::of(member.pod()) == State::PreparingUpdate;
                     counts.preparing += i32::from(is_preparing && self.view.defaults.preparing_as_updated);
                     counts.specified_old += i32::from(member.is_specified);
-                    counts.unavailable_old += i32::from(!available);
+                    counts.unavailable_old += i32::from(member.brakes());
                 }
             }
         }

@@ -132,7 +132,7 @@ impl Plan<'_> {
     fn hold_up(&mut self, pod: String, brake: i32, diff: &Diff) {
         let cause = if brake <= 0 {
             let target_is_new = diff.back == 0;
-            let held_up = |m: &&Member| !m.is_leaving && !m.is_available() && m.is_new() == target_is_new;
+            let held_up = |m: &&Member| m.brakes() && m.is_new() == target_is_new;
             WaitCause::Brake {
                 unavailable: count(self.members.iter().filter(held_up).count()),
             }

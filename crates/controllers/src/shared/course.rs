@@ -14,6 +14,7 @@ use crate::shared::lifecycle::{self, State, since_state};
 use crate::shared::occupant::{Occupant, of_what_was_seen};
 use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
+use crate::shared::renewal::{ONLY_OUT_OF_SERVICE, lacks_update_gate};
 use crate::shared::revision::names_it;
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
@@ -28,6 +29,19 @@ use std::time::Duration;
 fn untaken(kind: SetKind) -> String {
     let condition = conditions::failed_update(kind);
     format!("the API server has not taken them; condition {condition} says why, if it refuses them")
+}
+
+/// Why a pod that its node is too small for is made again.
+const NO_ROOM: &str = "its node cannot give it its resources";
+
+/// Why an update in place leads nowhere.
+enum Nowhere {
+    /// Nobody knows what the pod lacks.
+    Unknown(String),
+    /// It has been told.
+    Told(String),
+    /// It has not.
+    Untold(String),
 }
 
 /// Something about an update in place that a condition tells.
@@ -50,13 +64,8 @@ impl Pass<'_> {
     /// Before the update: whether a pod whose update in place leads nowhere has to be made again, where that is allowed.
     pub(crate) fn judge(&mut self, scope: &Scope, occupant: &mut Occupant) {
         if occupant.is_restless {
-            occupant.abandoned = self.abandoned(occupant);
-            if self.moment.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceOnly
-                && let Some(reason) = occupant.abandoned.take()
-            {
-                // It would have to be made again, which nothing but an edit of the policy allows.
-                self.bar(&occupant.pod, reason);
-            }
+            let reason = self.leads_nowhere(occupant);
+            self.give_up(occupant, reason);
         }
         self.judge_refused_resize(scope, occupant);
         if occupant.abandoned.is_some() {
@@ -64,15 +73,42 @@ impl Pass<'_> {
         }
     }
 
-    fn abandoned(&mut self, occupant: &Occupant) -> Option<String> {
+    /// Why a pod's update in place leads nowhere, if it does.
+    fn leads_nowhere(&mut self, occupant: &Occupant) -> Option<Nowhere> {
         let progress = occupant.progress.as_ref()?;
         let pod = &occupant.pod;
+        let lacks_gate = || lacks_update_gate(pod.detail.as_deref());
         match &progress.stage {
-            Stage::Lost(error) => Some(format!("what its grace period was for cannot be read: {error}")),
-            Stage::Missing(Missing::Infeasible(message)) => self.give_up_resize(pod, message),
+            Stage::Lost(error) => Some(Nowhere::Unknown(format!(
+                "what its grace period was for cannot be read: {error}"
+            ))),
+            Stage::Missing(Missing::Infeasible(message)) => {
+                self.tell_infeasible(pod, message);
+                Some(Nowhere::Told(NO_ROOM.to_owned()))
+            }
+            Stage::Missing(Missing::Environment(container)) if lacks_gate() => Some(Nowhere::Untold(format!(
+                "the environment of container {container} {ONLY_OUT_OF_SERVICE}"
+            ))),
             _ => self
                 .is_overdue(pod, progress)
-                .then(|| "its update in place does not end".to_owned()),
+                .then(|| Nowhere::Told("its update in place does not end".to_owned())),
+        }
+    }
+
+    /// A pod whose update leads nowhere is made again, where the policy lets it be; else that is told, and it stays.
+    fn give_up(&mut self, occupant: &mut Occupant, why: Option<Nowhere>) {
+        let may = self.moment.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly;
+        match why {
+            Some(Nowhere::Unknown(reason) | Nowhere::Told(reason) | Nowhere::Untold(reason)) if may => {
+                occupant.abandoned = Some(reason);
+            }
+            None | Some(Nowhere::Told(_)) => {}
+            Some(Nowhere::Untold(reason)) => self.bar(&occupant.pod, reason),
+            Some(Nowhere::Unknown(reason)) => {
+                // Neither does another revision know what it lacks.
+                occupant.is_stuck = true;
+                self.bar(&occupant.pod, reason);
+            }
         }
     }
 
@@ -96,16 +132,9 @@ impl Pass<'_> {
         }
         // Remembered for as long as it stands: forgotten, it would be tried again.
         self.held_back.insert(scope.clone());
-        let abandoned = self.give_up_resize(&occupant.pod, &failure.message);
-        occupant.is_stuck = abandoned.is_none();
-        occupant.abandoned = abandoned;
-    }
-
-    /// Tells that a pod's node cannot give it its resources, and gives its update up where it may be made again.
-    fn give_up_resize(&mut self, pod: &PodRecord, message: &str) -> Option<String> {
-        self.tell_infeasible(pod, message);
-        let may = self.moment.set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceIfPossible;
-        may.then(|| "its node cannot give it its resources".to_owned())
+        self.tell_infeasible(&occupant.pod, &failure.message);
+        self.give_up(occupant, Some(Nowhere::Told(NO_ROOM.to_owned())));
+        occupant.is_stuck = occupant.abandoned.is_none();
     }
 
     fn tell_infeasible(&mut self, pod: &PodRecord, message: &str) {

@@ -144,7 +144,8 @@ impl UpdateSpec {
         !self.changes.images.is_empty() || self.changes_environment() || self.restarts_by_resize(detail)
     }
 
-    fn changes_environment(&self) -> bool {
+    /// Whether environments that refer to metadata change.
+    pub fn changes_environment(&self) -> bool {
         self.env_from_metadata || !self.changes.ref_metadata.is_empty()
     }
 

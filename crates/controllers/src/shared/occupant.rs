@@ -24,7 +24,7 @@ pub(crate) struct Occupant {
     pub(crate) progress: Option<Box<Progress>>,
     /// Why its update in place is given up: it has to be made again.
     pub(crate) abandoned: Option<String>,
-    /// Its node cannot give it what it should get, and the policy does not let it be made again.
+    /// Its node cannot give it what it should get, or nobody knows what that is, and the policy does not let it be made again.
     pub(crate) is_stuck: bool,
     /// This pass has decided about it.
     pub(crate) is_dealt_with: bool,

@@ -11,6 +11,7 @@ use crate::shared::occupant::{Occupant, of_what_was_seen};
 use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Leaving, PRE_UPDATE};
 use crate::shared::revision;
+use flotilla_api::names;
 use flotilla_model::decision::{Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
@@ -29,6 +30,15 @@ pub(crate) enum Way {
     Barred(String),
     /// It stays as it is, and it has been told why.
     Stays,
+}
+
+/// Why environment from metadata does not change in place everywhere: the agent restarts no container that serves (rule 16.7 of CloneSets).
+pub(crate) const ONLY_OUT_OF_SERVICE: &str =
+    "changes only out of service, for which it lacks readiness gate InPlaceUpdateReady";
+
+/// Whether a pod cannot leave service for an update.
+pub(crate) fn lacks_update_gate(detail: Option<&PodDetail>) -> bool {
+    detail.is_none_or(|detail| !detail.spec.has_gate(names::IN_PLACE_UPDATE_READY))
 }
 
 /// Whether pods of a set are changed in place at all.
@@ -102,6 +112,9 @@ impl Pass<'_> {
             spec.take_over(&left);
         }
         spec.leave_out_what_is_there(detail);
+        if spec.changes_environment() && lacks_update_gate(Some(detail)) {
+            return Err(format!("its environment {ONLY_OUT_OF_SERVICE}"));
+        }
         let selectors = &self.moment.set.spec.special_pods;
         if selectors.iter().any(|s| s.matches(|key| pod.label(key))) {
             // A special pod keeps its own resources.

@@ -3,9 +3,9 @@
 
 use super::{name, one, said};
 use crate::shared::inplace::state::{Before, State as InPlaceState};
-use crate::testing::{Cluster, NOW, PodFixture, at, clones, container_status, folded};
+use crate::testing::{Cluster, NOW, PodFixture, at, clones, container_status, folded, template};
 use flotilla_api::names;
-use flotilla_model::decision::{Command, Subresource};
+use flotilla_model::decision::{Command, Report, Subresource};
 use flotilla_model::{Decision, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -121,5 +121,194 @@ fn rule_12_6_further_batches_of_an_update_under_either_gate_follow() {
         let (_, body, set) = found.iter().find(|(part, ..)| *part == "resize").expect("a resize");
         assert_eq!(set["spec"]["containers"][0]["resources"], resources, "{label} {noted}");
         assert_eq!(tested_label(body), Some(label), "{label} {noted}: as it is stored");
+    }
+}
+
+/// The names of pods that are marked to be made again.
+fn marked(decision: &Decision) -> Vec<String> {
+    let all = decision.commands().filter_map(|c| match &c.command {
+        Command::Patch { key, report, .. } if *report == Report::ReCreate => Some(key.name.to_string()),
+        _ => None,
+    });
+    all.collect()
+}
+
+/// In the middle of an update whose image never comes up.
+fn hanging(n: usize) -> PodFixture {
+    let begun = out(one(&name(n), "n")).label(names::LIFECYCLE_STATE_LABEL, "Updating");
+    begun
+        .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
+        .annotated(names::IN_PLACE_STATE, &note("web-new").to_text())
+}
+
+/// In a grace period for which nobody can read any more.
+fn lost(n: usize) -> PodFixture {
+    out(running(one(&name(n), "n"), "v1"))
+        .annotated(names::IN_PLACE_STATE, &note("web-new").to_text())
+        .annotated(names::IN_PLACE_GRACE, "{")
+}
+
+fn with_deadline(cluster: Cluster) -> Cluster {
+    cluster
+        .annotation(names::IN_PLACE_DEADLINE_SECONDS, "30")
+        .annotation(names::IN_PLACE_DEADLINE_ACTION, "recreate")
+}
+
+/// It is unavailable already, so nothing else goes down for it; those that are being made again count, and one goes at a time.
+#[test]
+fn rules_4_6_and_8_12_a_pod_that_is_given_up_does_not_use_the_budget_for_itself() {
+    for (what, given_up) in [("deadline", hanging as fn(usize) -> PodFixture), ("grace", lost)] {
+        let set = || with_deadline(in_place(3));
+        let decision = set()
+            .pod(given_up(0))
+            .pod(one(&name(1), "n"))
+            .pod(one(&name(2), "n"))
+            .decide();
+        assert_eq!(marked(&decision), [name(0)], "{what}");
+        let two = set().pod(given_up(0)).pod(given_up(1)).pod(one(&name(2), "n")).decide();
+        assert_eq!(marked(&two).len(), 1, "{what}: one at a time");
+        let waits = set().pod(given_up(0).label(names::SPECIFIED_DELETE_LABEL, "true"));
+        let waits = waits.pod(given_up(1)).pod(one(&name(2), "n")).decide();
+        assert_eq!(marked(&waits), [] as [&str; 0], "{what}: the first is on its way");
+        let broken = set()
+            .pod(given_up(0))
+            .pod(one(&name(1), "nx"))
+            .pod(one(&name(2), "n"))
+            .decide();
+        assert_eq!(marked(&broken), [] as [&str; 0], "{what}: another new pod is down");
+    }
+}
+
+#[test]
+fn rule_4_1_in_place_only_makes_no_pod_again() {
+    for given_up in [hanging(0), lost(0)] {
+        let set = with_deadline(policy(2, "InPlaceOnly"));
+        let cluster = set.pod(given_up).pod(one(&name(1), "n"));
+        let decision = cluster.decide();
+        assert_eq!(said(&decision), [] as [&str; 0]);
+        let status = decision.status.expect("a status").desired;
+        let conditions = status["conditions"].as_array().expect("conditions");
+        let told = |kind: &str| conditions.iter().any(|c| c["type"] == kind && c["status"] == "True");
+        assert!(told("FailedUpdate") || told("InPlaceUpdateStuck"), "{conditions:?}");
+    }
+    // What is not known is not claimed to be done by the next revision either.
+    let cluster = policy(2, "InPlaceOnly")
+        .revision("web-newest", 3, "v3")
+        .spec("/template", template("v3"));
+    let decision = cluster.pod(lost(0)).pod(one(&name(1), "nx")).decide();
+    let touched: Vec<String> = said(&decision).into_iter().filter(|s| s.contains(&name(0))).collect();
+    assert_eq!(touched, [] as [&str; 0]);
+}
+
+/// A container's environment takes label `role`; from `a` to `b`.
+fn from_metadata(replicas: i32, policy_name: &str) -> Cluster {
+    let with = |role: &str| {
+        let mut t = template("v2");
+        t["metadata"]["labels"]["role"] = json!(role);
+        let field = json!({"fieldRef": {"fieldPath": "metadata.labels['role']"}});
+        t["spec"]["containers"][0]["env"] = json!([{"name": "ROLE", "valueFrom": field}]);
+        t
+    };
+    policy(replicas, policy_name)
+        .spec("/template", with("b"))
+        .no_revisions()
+        .revision_of("web-old", 1, &with("a"))
+        .revision_of("web-new", 2, &with("b"))
+}
+
+fn without_gate(fixture: PodFixture) -> PodFixture {
+    fixture.detailed(|d| {
+        let spec = Arc::make_mut(&mut d.spec);
+        spec.gates.retain(|gate| &**gate != names::IN_PLACE_UPDATE_READY);
+        d.in_place_ready = None;
+    })
+}
+
+/// The agent restarts a container only out of service.
+#[test]
+fn rule_16_7_environment_from_metadata_changes_in_place_only_with_the_gate() {
+    let old = || running(one(&name(0), "o"), "v2").label("role", "a");
+    let gated = from_metadata(1, "InPlaceIfPossible").pod(old()).decide();
+    assert_eq!(marked(&gated), [] as [&str; 0]);
+    assert_eq!(patches(&gated).len(), 2, "out of service, and the change");
+    let bare = from_metadata(1, "InPlaceIfPossible").pod(without_gate(old())).decide();
+    assert_eq!(said(&bare).len(), 1);
+    assert_eq!(marked(&bare), [name(0)], "made again");
+    let only = from_metadata(1, "InPlaceOnly").pod(without_gate(old())).decide();
+    assert_eq!(said(&only), [] as [&str; 0]);
+    let is_told = |w: &flotilla_model::Wait| matches!(&w.cause, WaitCause::InPlaceNotPossible { reason } if reason.contains("InPlaceUpdateReady"));
+    assert!(only.waits.iter().any(is_told), "{:?}", only.waits);
+}
+
+/// As an earlier release left it: changed, and nobody restarts it.
+#[test]
+fn rule_16_7_an_environment_that_nobody_will_change_is_not_waited_for() {
+    let state = InPlaceState {
+        revision: "web-new".to_owned(),
+        updated_at: at(NOW - 60),
+        env_from_metadata: true,
+        ..InPlaceState::default()
+    };
+    let begun =
+        || without_gate(one(&name(0), "n").label("role", "b")).annotated(names::IN_PLACE_STATE, &state.to_text());
+    let decision = from_metadata(1, "InPlaceIfPossible").pod(begun()).decide();
+    assert_eq!(marked(&decision), [name(0)]);
+    let only = from_metadata(1, "InPlaceOnly").pod(begun()).decide();
+    assert_eq!(said(&only), [] as [&str; 0]);
+    let is_told = |w: &flotilla_model::Wait| matches!(w.cause, WaitCause::InPlaceNotPossible { .. });
+    assert!(only.waits.iter().any(is_told), "{:?}", only.waits);
+}
+
+/// The state of its lifecycle that the first pod gets.
+fn next_state(decision: &Decision) -> Option<String> {
+    patches(decision).into_iter().find_map(|(_, _, set)| {
+        let labels = set.pointer("/metadata/labels")?.as_object()?.clone();
+        labels.get(names::LIFECYCLE_STATE_LABEL)?.as_str().map(str::to_owned)
+    })
+}
+
+/// Whoever drained it has to say that it serves again.
+#[test]
+fn ruling_28_what_was_prepared_and_is_let_go_waits_for_its_markers() {
+    let hook = json!({"labelsHandler": {"serves": "yes"}});
+    let hooked = |cluster: Cluster| {
+        cluster
+            .spec("/lifecycle/inPlaceUpdate", hook.clone())
+            .spec("/lifecycle/preDelete", hook.clone())
+    };
+    let kept = || hooked(in_place(1).spec("/updateStrategy/rollingUpdate/partition", json!(1)));
+    let prepared = |marks: &str, state: &str, drained: bool| {
+        let fixture = one(&name(0), marks).label(names::LIFECYCLE_STATE_LABEL, state);
+        if drained {
+            fixture
+        } else {
+            fixture.label("serves", "yes")
+        }
+    };
+    for (what, cluster, marks, state) in [
+        ("rolled back", hooked(in_place(1)), "n", "PreparingUpdate"),
+        ("kept by the partition", kept(), "o", "PreparingUpdate"),
+        ("wanted again", hooked(in_place(1)), "n", "PreparingDelete"),
+    ] {
+        for (drained, expected) in [(true, "Updated"), (false, "Normal")] {
+            if state == "PreparingDelete" && !drained {
+                continue;
+            }
+            let decision = cluster.clone().pod(prepared(marks, state, drained)).decide();
+            assert_eq!(
+                next_state(&decision).as_deref(),
+                Some(expected),
+                "{what}, drained: {drained}"
+            );
+        }
+    }
+    // Without a hook for updates nobody would say it.
+    let plain = in_place(1).spec("/lifecycle/preDelete", hook.clone());
+    let decision = plain.pod(prepared("n", "PreparingDelete", true)).decide();
+    assert_ne!(next_state(&decision).as_deref(), Some("Updated"));
+    // Back in service when the markers are back.
+    for (serves, expected) in [(false, None), (true, Some("Normal"))] {
+        let decision = kept().pod(prepared("o", "Updated", !serves)).decide();
+        assert_eq!(next_state(&decision).as_deref(), expected);
     }
 }
