@@ -197,6 +197,13 @@ fn what_was_found_with_clone_sets_stays_mended() {
     }
 }
 
+/// A pod that its hook held while its volume had grown was taken out of service and put back in turn, for ever (rule 3.9).
+#[test]
+fn what_was_found_with_advanced_sets_alone_stays_mended() {
+    let (violation, _) = verdict(&named_in("31170", Some(SetKind::Advanced)), Options::default());
+    assert_eq!(violation, None, "cargo xtask sim --kind advanced --seed 31170");
+}
+
 fn clones() -> Wanted {
     Wanted {
         kind: Some(SetKind::Clone),

@@ -84,12 +84,17 @@ impl Plan<'_> {
             return;
         }
         for index in self.window_start()..self.slots.len() {
-            let is_begun = self.slots[index].occupant.as_ref().is_some_and(|o| {
-                let prepared = matches!(State::of(&o.pod), State::PreparingUpdate | State::PreparingDelete);
-                o.is_old() && o.is_replaceable() && !o.health.is_available() && (prepared || o.abandoned.is_some())
-            });
-            if is_begun {
+            let Some(o) = &self.slots[index].occupant else { continue };
+            if !o.is_replaceable() || o.health.is_available() {
+                continue;
+            }
+            let (state, pod) = (State::of(&o.pod), o.pod.clone());
+            let is_prepared = matches!(state, State::PreparingUpdate | State::PreparingDelete);
+            if o.is_old() && (is_prepared || o.abandoned.is_some()) {
                 self.renew(index);
+            } else if state == State::PreparingDelete && self.needs_restart(&pod) && self.is_accepted(index) {
+                // Its volume has grown, and its hook has yet to let it go.
+                self.delete_slot(index, Report::Delete);
             }
         }
     }
