@@ -114,7 +114,6 @@ fn rule_12_6_pods_that_carry_the_hash_alone_are_of_that_revision() {
         .cluster
         .server
         .all(Resource::Pods)
-        .into_iter()
         .filter_map(|s| match &s.object {
             Some(Object::Pod(pod)) => Some(pod.clone()),
             _ => None,

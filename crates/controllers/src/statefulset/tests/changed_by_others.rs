@@ -149,10 +149,11 @@ fn problem_8_6_a_change_of_the_templates_still_makes_pods_again_once() {
 fn rule_2_5_a_pod_whose_label_was_changed_is_updated_like_others() {
     let before = with_data(advanced(1));
     let pod = made(&before, |pod| relabel(pod, names::REVISION_LABEL, None));
-    let set = before
+    let mut set = before
         .no_revisions()
         .revision("new", 1, "v1")
         .revision("newer", 2, "v2");
+    set.hints.accepted.insert("newer".to_owned());
     assert_eq!(
         brief(&set.pod_record(pod).claim(claim("data-web-0")).decide()),
         ["-web-0"]
