@@ -369,6 +369,35 @@ impl WaitCause {
             WaitCause::Partition { .. } => "lower the partition to go on".to_owned(),
             WaitCause::Paused => "resume with flotilla rollout resume".to_owned(),
             WaitCause::OnDelete { .. } => "delete the old pods when it suits you".to_owned(),
+            WaitCause::StartBackOff { .. } => {
+                "find out why they end: see the events of the pod and of the set".to_owned()
+            }
+            WaitCause::RevisionLeaving => {
+                format!(
+                    "the garbage collector lets it go; if it does not, remove the owner reference of controllerrevision {subject}"
+                )
+            }
+            WaitCause::NameTaken { .. } => format!("delete or rename the pod {subject}, or let the set adopt it"),
+            WaitCause::FieldUnreadable { path, .. } => format!("correct {path}"),
+            WaitCause::ForeignWriter { .. } => {
+                "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
+            }
+            WaitCause::PodNotAvailable { .. }
+            | WaitCause::PodTerminating { .. }
+            | WaitCause::PodStarting
+            | WaitCause::RevisionUntried
+            | WaitCause::OldPodsRemain { .. }
+            | WaitCause::ClaimStale { .. }
+            | WaitCause::ClaimExpanding
+            | WaitCause::FileSystemPending { restart_at: Some(_) }
+            | WaitCause::Observing { .. } => return None,
+            other => return other.advice_of_claims(subject),
+        })
+    }
+
+    /// What the user can do about a claim, or about what was refused or changed.
+    fn advice_of_claims(&self, subject: &str) -> Option<String> {
+        Some(match self {
             WaitCause::ClaimTerminating => {
                 format!(
                     "the claim goes when no pod uses it and its finalizers are done; see kubectl describe pvc {subject}"
@@ -392,29 +421,7 @@ impl WaitCause {
                 "Invalid" => "correct the template: the API server does not accept the pod".to_owned(),
                 _ => "see the message; an admission policy or missing permission is the usual cause".to_owned(),
             },
-            WaitCause::StartBackOff { .. } => {
-                "find out why they end: see the events of the pod and of the set".to_owned()
-            }
-            WaitCause::RevisionLeaving => {
-                format!(
-                    "the garbage collector lets it go; if it does not, remove the owner reference of controllerrevision {subject}"
-                )
-            }
-            WaitCause::NameTaken { .. } => format!("delete or rename the pod {subject}, or let the set adopt it"),
-            WaitCause::FieldUnreadable { path, .. } => format!("correct {path}"),
-            WaitCause::ForeignWriter { .. } => {
-                "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
-            }
-            WaitCause::PodNotAvailable { .. }
-            | WaitCause::PodTerminating { .. }
-            | WaitCause::PodStarting
-            | WaitCause::RevisionUntried
-            | WaitCause::OldPodsRemain { .. }
-            | WaitCause::ClaimStale { .. }
-            | WaitCause::ClaimExpanding
-            | WaitCause::FileSystemPending { restart_at: Some(_) }
-            | WaitCause::Observing { .. } => return None,
-            hooks_and_updates_in_place => return hooks_and_updates_in_place.advice_in_place(subject),
+            other => return other.advice_in_place(subject),
         })
     }
 
@@ -504,41 +511,6 @@ impl fmt::Display for WaitCause {
             WaitCause::Paused => f.write_str("the update is paused"),
             WaitCause::OnDelete { old } => write!(f, "{old} old, replaced when they are deleted"),
             WaitCause::OldPodsRemain { left } => write!(f, "{left} old pods have to go first"),
-            WaitCause::ClaimTerminating => f.write_str("the claim is being deleted"),
-            WaitCause::ClaimStale { owner } => {
-                write!(f, "the claim still belongs to the former pod {owner} and goes with it")
-            }
-            WaitCause::ClaimExpanding => f.write_str("the claim is being expanded"),
-            WaitCause::FileSystemPending { restart_at } => {
-                f.write_str("its volume has grown, and its file system has yet to")?;
-                match restart_at {
-                    Some(at) => write!(f, "; if it does not by itself, its pod is made again at {at}"),
-                    None => f.write_str("; its pod is not made again for that"),
-                }
-            }
-            WaitCause::ClaimIncompatible { difference } => {
-                write!(f, "the claim cannot follow its template: {difference}")
-            }
-            WaitCause::Refused {
-                reason,
-                message,
-                retry_at,
-            } => {
-                labelled(f, "the API server refused", reason, message)?;
-                write!(f, "; next try {retry_at}")
-            }
-            WaitCause::RevisionUntried => {
-                f.write_str("the API server is asked whether it accepts pods of this revision")
-            }
-            WaitCause::RevisionRefused {
-                reason,
-                message,
-                retry_at,
-            } => {
-                let what = "no pod is replaced: the API server does not accept pods of this revision";
-                labelled(f, what, reason, message)?;
-                write!(f, "; next try {retry_at}")
-            }
             WaitCause::StartBackOff { failed, retry_at } => {
                 write!(
                     f,
@@ -552,14 +524,11 @@ impl fmt::Display for WaitCause {
             }
             WaitCause::ScaleDownBehindUnhealthy { pod } => write!(f, "scale-down waits until {pod} is healthy"),
             WaitCause::FieldUnreadable { path, found, rule } => write!(f, "{path} holds {found}, and {rule}"),
-            WaitCause::ChangedByOthers { difference } => {
-                write!(f, "somebody changed it as it was made, and it is left so: {difference}")
-            }
             WaitCause::ForeignWriter { writer, retry_at } => {
                 write!(f, "{writer} acts on this set too; left alone until {retry_at}")
             }
             WaitCause::Observing { until } => write!(f, "watching for other controllers until {until}"),
-            hooks_and_updates_in_place => hooks_and_updates_in_place.fmt_in_place(f),
+            other => other.fmt_of_claims(f),
         }
     }
 }

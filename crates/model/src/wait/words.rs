@@ -1,12 +1,57 @@
-//! What is said of hooks, updates in place and CloneSets, and how lists and durations are said.
+//! What is said of claims, refusals, hooks, updates in place and CloneSets, and how lists and durations are said.
 
 use super::WaitCause;
 use std::fmt;
 use std::time::Duration;
 
 impl WaitCause {
+    /// What is said of a claim, or of what was refused or changed.
+    pub(super) fn fmt_of_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WaitCause::ClaimTerminating => f.write_str("the claim is being deleted"),
+            WaitCause::ClaimStale { owner } => {
+                write!(f, "the claim still belongs to the former pod {owner} and goes with it")
+            }
+            WaitCause::ClaimExpanding => f.write_str("the claim is being expanded"),
+            WaitCause::FileSystemPending { restart_at } => {
+                f.write_str("its volume has grown, and its file system has yet to")?;
+                match restart_at {
+                    Some(at) => write!(f, "; if it does not by itself, its pod is made again at {at}"),
+                    None => f.write_str("; its pod is not made again for that"),
+                }
+            }
+            WaitCause::ClaimIncompatible { difference } => {
+                write!(f, "the claim cannot follow its template: {difference}")
+            }
+            WaitCause::Refused {
+                reason,
+                message,
+                retry_at,
+            } => {
+                labelled(f, "the API server refused", reason, message)?;
+                write!(f, "; next try {retry_at}")
+            }
+            WaitCause::RevisionUntried => {
+                f.write_str("the API server is asked whether it accepts pods of this revision")
+            }
+            WaitCause::RevisionRefused {
+                reason,
+                message,
+                retry_at,
+            } => {
+                let what = "no pod is replaced: the API server does not accept pods of this revision";
+                labelled(f, what, reason, message)?;
+                write!(f, "; next try {retry_at}")
+            }
+            WaitCause::ChangedByOthers { difference } => {
+                write!(f, "somebody changed it as it was made, and it is left so: {difference}")
+            }
+            other => other.fmt_in_place(f),
+        }
+    }
+
     /// What is said of a hook, a launch barrier or an update in place.
-    pub(super) fn fmt_in_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt_in_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WaitCause::HookLacks { hook, markers } => write!(f, "hook {hook} waits for {}", short_list(markers)),
             WaitCause::HookHolds { hook, markers } => write!(f, "hook {hook} holds it by {}", short_list(markers)),
