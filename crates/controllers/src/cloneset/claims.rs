@@ -68,7 +68,12 @@ impl<'v> Plan<'v> {
             return;
         };
         let claims = self.claims_with(id).iter();
-        let commands: Vec<Command> = claims.map(|claim| self.give_to(claim, pod)).collect();
+        // One that was given before is written to once more: what would take it back, and is still on its way, fails from now on.
+        let given = self.view.claims_of_pod(&pod.meta.uid).iter();
+        let given = given
+            .filter(|claim| claim.meta.deleted.is_none())
+            .map(|claim| claim::take(claim));
+        let commands: Vec<Command> = claims.map(|claim| self.give_to(claim, pod)).chain(given).collect();
         self.pass.write_claims(scope, commands);
     }
 

@@ -235,7 +235,13 @@ fn rules_14_7_and_15_5_the_claim_of_a_pod_that_stays_after_all_is_taken_back() {
             )
     };
     let goes_on = begun(0, "100%").decide();
-    assert_eq!(said(&goes_on), ["delete: -Pod web-b0000"]);
+    assert_eq!(
+        said(&goes_on),
+        [
+            "claims: ~PersistentVolumeClaim data-web-b0000",
+            "delete: -Pod web-b0000"
+        ]
+    );
     let decision = begun(1, "100%").decide();
     assert_eq!(said(&decision), ["claims: ~PersistentVolumeClaim data-web-b0000"]);
     let Some(Command::Patch {
