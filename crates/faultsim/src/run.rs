@@ -433,6 +433,7 @@ impl World {
             ),
             kind => settled::look(&self.cluster.server, kind, now),
         };
+        let state = state.and_then(|()| self.volumes_are_at_rest());
         let state = state.and_then(|()| match self.schedule.set.in_place {
             Some(_) => in_place::at_rest(&self.cluster.server),
             None => Ok(()),

@@ -123,6 +123,24 @@ impl World {
         }
     }
 
+    /// Whether no file system is about to grow by itself: its end is news, also of a pod that the partition keeps as it is.
+    pub(crate) fn volumes_are_at_rest(&self) -> Result<(), String> {
+        if !matches!(self.schedule.set.storage, Some(Storage::Online(_))) {
+            return Ok(());
+        }
+        let server = &self.cluster.server;
+        let mut mounted = server.all(Resource::Pods).filter_map(|s| match &s.object {
+            Some(Object::Pod(pod)) => Some(format!("data-{}", pod.name())),
+            _ => None,
+        });
+        let grows =
+            |name: &String| claims(server).any(|c| *c.meta.key.name == **name && c.capacity_bytes < c.requested_bytes);
+        match mounted.find(grows) {
+            Some(claim) => Err(format!("the file system of claim {claim} grows")),
+            None => Ok(()),
+        }
+    }
+
     /// Users ask for so much storage. They go back only to what was asked for before: nobody may refuse that.
     pub(crate) fn ask_for_storage(&mut self, gi: u64) {
         let set = self.cluster.server.get(Resource::AdvancedSets, &Self::set_key());
