@@ -25,7 +25,9 @@ pub fn decide(view: &View<'_>) -> Decision {
         claim_hash: Some(&hash),
         ..view.moment().revision_owner()
     };
-    let revisions = revision::resolve(owner, view.revisions.clone(), |name| view.revision_named(name));
+    let pods = view.pods.iter().chain(&view.to_adopt);
+    let labels = pods.filter_map(|pod| pod.revision());
+    let revisions = revision::resolve(owner, view.revisions.clone(), labels, |name| view.revision_named(name));
     let Some(update) = revisions.update.clone() else {
         let mut decision = view.moment().create_revision_first(&revisions);
         decision.status = Some(status::without_plan(view, Some(&revisions)));

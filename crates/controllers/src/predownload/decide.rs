@@ -103,7 +103,7 @@ impl<'v> Plan<'v> {
         };
         let candidates = revision::candidates(self.set, self.reader);
         let named = |name: &str| self.reader.revision(&self.set.meta.key.sibling(name)).cloned();
-        let found = revision::resolve(moment.revision_owner(), candidates, named);
+        let found = revision::resolve(moment.revision_owner(), candidates, [], named);
         let newest = found.history.last().map(|r| r.meta.uid.clone());
         let update = found
             .update

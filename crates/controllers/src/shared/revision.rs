@@ -83,10 +83,12 @@ pub fn candidates(set: &SetRecord, reader: &dyn Reader) -> Vec<Arc<RevisionRecor
 }
 
 /// Finds the update and the current revision among `candidates` (those of the owner, and orphans that match its selector), and says
-/// what has to be written. `named` looks a revision up by name, whoever owns it.
-pub fn resolve(
+/// what has to be written. `labels` are the revisions that pods name which are the owner's or may become so; `named` looks a revision up
+/// by name, whoever owns it.
+pub fn resolve<'p>(
     owner: Owner<'_>,
     mut candidates: Vec<Arc<RevisionRecord>>,
+    labels: impl IntoIterator<Item = &'p str>,
     named: impl Fn(&str) -> Option<Arc<RevisionRecord>>,
 ) -> Revisions {
     candidates.sort_by(|a, b| age(a).cmp(&age(b)));
@@ -113,7 +115,11 @@ pub fn resolve(
             Some(found)
         }
         None => {
-            match free_name(&owner, collision_count, named) {
+            // What pods of a former incarnation name may have another name than we would give it: it was hashed with other defaults.
+            let labels: BTreeSet<&str> = labels.into_iter().collect();
+            let mut worn = labels.into_iter().filter_map(&named);
+            let former = worn.find(|r| r.digest == owner.digest && is_of_former(&owner, r));
+            match former.map_or_else(|| free_name(&owner, collision_count, &named), Name::Leaving) {
                 Name::Free { count, name, hash } => {
                     collision_count = count;
                     commands.push(create(&owner, &name, &hash, next));

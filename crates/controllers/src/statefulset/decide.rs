@@ -15,7 +15,8 @@ pub fn decide(view: &View<'_>) -> Decision {
         // template cannot be read: nothing is done that rests on it (rule 3.4).
         return status_only(view);
     }
-    let revisions = revision::resolve(view.moment().revision_owner(), view.revisions.clone(), |name| {
+    let labels = view.pods().chain(&view.to_adopt).filter_map(|pod| pod.revision());
+    let revisions = revision::resolve(view.moment().revision_owner(), view.revisions.clone(), labels, |name| {
         view.revision_named(name)
     });
     let Some(update) = revisions.update.clone() else {

@@ -126,6 +126,29 @@ fn rule_1_1_5_what_a_former_incarnation_leaves_is_waited_for() {
     assert!(made(&different).is_some(), "a different template is a collision");
 }
 
+/// Written while no webhook filled in its defaults, the same template has another hash.
+#[test]
+fn rule_1_1_5_what_pods_of_a_former_incarnation_name_is_waited_for_whatever_its_name() {
+    let fresh = native(1).no_revisions();
+    let former = OwnerRef {
+        controller: true,
+        ..owner("apps/v1", "StatefulSet", "web", "a former web")
+    };
+    let of = |template: &Value| {
+        let left = fresh
+            .clone()
+            .revision_record("web-filled", 1, template, Some(former.clone()));
+        left.pod(pod("web-0").revision("web-filled").orphan())
+    };
+    let decision = of(&template("v2")).decide();
+    assert!(made(&of(&template("v2"))).is_none(), "{:?}", brief(&decision));
+    assert_eq!(decision.waits[0].cause, WaitCause::RevisionLeaving);
+    assert!(
+        made(&of(&template("other"))).is_some(),
+        "pods of another template wait for nothing"
+    );
+}
+
 #[test]
 fn takeover_3_a_young_set_waits_for_what_the_other_kind_lets_go() {
     let mut fresh = advanced(1).no_revisions();
