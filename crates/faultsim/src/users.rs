@@ -3,6 +3,7 @@
 use crate::event::Event;
 use crate::run::World;
 use crate::schedule::{Orphaning, Refusal, UserAct};
+use crate::storage::Storage;
 use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, PatchKind, PodRecord, Resource, SetKind};
 use flotilla_sim::server::{Actor, DeleteOptions, Propagation};
@@ -230,6 +231,7 @@ impl World {
     /// Under InPlaceOnly a pod that was adopted without its revision, which went with a set of former times, can neither be changed nor
     /// made again (rules 4.1 and 4.2): users are told to delete it. They believe no other reason.
     pub(crate) fn users_make_anew_what_cannot_change(&mut self) {
+        self.users_restart_what_waits_for_it();
         if !self.schedule.set.in_place.is_some_and(|in_place| in_place.only) {
             return;
         }
@@ -242,6 +244,30 @@ impl World {
         let has_to_go = |pod: &PodRecord| revision_is_gone(pod) || self.waits_for_restart(pod);
         let lost = self.pods_where(|pod| has_to_go(pod) && is_told(pod) && !pod.is_terminating());
         for (key, _) in lost {
+            // It was there a moment ago.
+            let _ = self
+                .cluster
+                .server
+                .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
+        }
+    }
+
+    /// Who is told that a pod will be made again for its file system in some minutes may do it at once.
+    fn users_restart_what_waits_for_it(&mut self) {
+        if self.schedule.set.storage != Some(Storage::Offline) {
+            return;
+        }
+        let set = self
+            .cluster
+            .server
+            .get(self.schedule.set.kind.resource(), &Self::set_key());
+        let conditions = set.and_then(|s| s.value().pointer("/status/conditions").cloned());
+        let mut conditions = conditions.iter().filter_map(Value::as_array).flatten();
+        let told = conditions.find(|c| c["type"] == "Progressing" && c["reason"] == "RolloutBlocked");
+        let told = told.and_then(|c| c["message"].as_str()).unwrap_or_default().to_owned();
+        let is_told = |pod: &PodRecord| told.contains(&format!("data-{}: its volume has grown", pod.name()));
+        let waiting = self.pods_where(|pod| is_told(pod) && self.waits_for_restart(pod) && !pod.is_terminating());
+        for (key, _) in waiting {
             // It was there a moment ago.
             let _ = self
                 .cluster

@@ -1,6 +1,6 @@
 //! What must be true in the end, once all faults are over: the set is as it asks to be, and its status says so.
 
-use super::settled_claims::claims;
+use super::settled_claims::{claims, counted};
 use super::truth::{pod_of, revision_of, set_of};
 use super::{Verdict, is_available, ordinal_in, place_of, require};
 use flotilla_model::set::UpdateKind;
@@ -30,7 +30,8 @@ pub(crate) fn look(server: &Server, kind: SetKind, now: Timestamp) -> Result<(),
     conditions(set)?;
     is_said_to_rest(set)?;
     history(set, &pods, &revisions, updated)?;
-    claims(server, set)
+    claims(server, set)?;
+    counted(server, kind, set)
 }
 
 /// What has been in the way for more than a minute is told by a condition (invariant 12).

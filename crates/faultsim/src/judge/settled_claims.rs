@@ -3,8 +3,39 @@
 use super::place_of;
 use crate::storage::is_grown;
 use flotilla_engine::wire::Object;
-use flotilla_model::{Resource, SetRecord};
+use flotilla_model::{Resource, SetKind, SetRecord};
 use flotilla_sim::server::Server;
+use serde_json::Value;
+
+/// The status counts the claims of pods that have what their template asks for (rule 3.9).
+pub(super) fn counted(server: &Server, kind: SetKind, set: &SetRecord) -> Result<(), String> {
+    if !set.spec.expand_claims {
+        return Ok(());
+    }
+    let stored = server.get(kind.resource(), &set.meta.key);
+    let said = stored.map_or(Value::Null, |s| s.value()["status"]["volumeClaims"].clone());
+    for template in &set.spec.claim_templates {
+        let names = set.spec.ordinals();
+        let names = names
+            .iter()
+            .map(|ordinal| format!("{}-{}-{ordinal}", template.name, set.name()));
+        let grown = names.filter(|name| {
+            let stored = server.get(Resource::Claims, &set.meta.key.sibling(name.as_str()));
+            matches!(stored.and_then(|s| s.object.as_ref()), Some(Object::Claim(claim)) if is_grown(claim, template))
+        });
+        let grown = grown.count();
+        let mut rows = said.as_array().into_iter().flatten();
+        let row = rows.find(|row| row["volumeClaimName"] == *template.name);
+        let found = row.map_or(&Value::Null, |row| &row["compatibleReadyReplicas"]);
+        if *found != grown {
+            return Err(format!(
+                "the status says that {found} claims of {} are as large as asked, of {grown}",
+                template.name
+            ));
+        }
+    }
+    Ok(())
+}
 
 /// Every wanted pod has its claims, and they belong to whom the policy says (invariant 6, table 1.4.4).
 pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
@@ -12,16 +43,20 @@ pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
         for template in &set.spec.claim_templates {
             let name = format!("{}-{}-{ordinal}", template.name, set.name());
             let stored = server.get(Resource::Claims, &set.meta.key.sibling(name.as_str()));
+            let pod = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
+            let pod = server.get(Resource::Pods, &pod).and_then(|s| s.object.as_ref());
+            let mounts = |claim: &str| matches!(pod, Some(Object::Pod(pod)) if pod.mounts(&template.name, claim));
+            // The file system of a volume that nobody mounts cannot grow: a webhook of others has given its pod another.
+            let is_mounted = mounts(&name);
             let Some(Object::Claim(claim)) = stored.and_then(|s| s.object.as_ref()) else {
+                // Where it went with a former set it is not made anew for a pod that runs with another in its place.
+                if mounts("swapped") {
+                    continue;
+                }
                 return Err(format!("there is no claim {name}"));
             };
             let place = place_of(ordinal, set).unwrap_or(0);
             let partition = usize::try_from(set.spec.partition()).unwrap_or(0);
-            // The file system of a volume that nobody mounts cannot grow: a webhook of others has given its pod another.
-            let is_mounted = server.all(Resource::Pods).any(|s| match &s.object {
-                Some(Object::Pod(pod)) => pod.mounts(&template.name, &name),
-                _ => false,
-            });
             let is_asked = Some(claim.requested_bytes) >= template.requested_bytes;
             let is_grown = is_grown(claim, template) || is_asked && !is_mounted;
             if set.spec.expand_claims && place >= partition && !is_grown {
