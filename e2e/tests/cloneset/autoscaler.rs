@@ -9,13 +9,14 @@ use flotilla_e2e::sets::{SOON, pods, ready};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Half of what the pods ask for is what they are to use.
+/// Half of what the pods ask for is what they are to use. The bounds are what is aimed at: while pods come and go an autoscaler multiplies
+/// metrics of some pods by the number of others, and would pass by its aim for a moment, make a pod that was not there before, and be right.
 fn autoscaler() -> Value {
     let at_once =
         json!({"stabilizationWindowSeconds": 0, "policies": [{"type": "Pods", "value": 10, "periodSeconds": 1}]});
     json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"},
         "spec": {"scaleTargetRef": {"apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "name": "web"},
-            "minReplicas": 1, "maxReplicas": 6, "behavior": {"scaleUp": at_once, "scaleDown": at_once},
+            "minReplicas": 2, "maxReplicas": 5, "behavior": {"scaleUp": at_once, "scaleDown": at_once},
             "metrics": [{"type": "Resource", "resource": {"name": "cpu",
                 "target": {"type": "Utilization", "averageUtilization": 50}}}]}})
 }
