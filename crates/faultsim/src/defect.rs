@@ -1,6 +1,7 @@
 //! Known defects that can be planted, to see whether the simulator finds them. Never in the code of the manager itself: each one
 //! alters what a controller sees or says, or what the simulated shell does with it.
 
+mod claims;
 mod in_place;
 
 pub(crate) use in_place::says;
@@ -109,11 +110,15 @@ pub enum Defect {
     RefuseShrink,
     /// Pods go for a revision of which the API server was never asked.
     NoTrial,
+    /// Pods that are not wanted own their claims before it is their turn to go.
+    OwnEarly,
+    /// Pods that are scaled away leave their claims, whatever the policy says.
+    LeaveClaims,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 45] = [
+    pub const ALL: [Defect; 47] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -159,6 +164,8 @@ impl Defect {
         Defect::LargerIsUnlike,
         Defect::RefuseShrink,
         Defect::NoTrial,
+        Defect::OwnEarly,
+        Defect::LeaveClaims,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
@@ -226,6 +233,7 @@ impl Defect {
                     status.desired["passes"] = json!(status.resource_version);
                 }
             }
+            Defect::OwnEarly | Defect::LeaveClaims => claims::spoil(self, decision, reader, set),
             _ => in_place::spoil(self, decision),
         }
     }

@@ -12,6 +12,7 @@ mod settled_claims;
 mod truth;
 mod truth_others;
 pub(crate) mod view;
+mod view_claims;
 
 pub(crate) use truth::{Judge, Scene, Writing};
 

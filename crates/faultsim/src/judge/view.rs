@@ -86,6 +86,7 @@ impl Sight<'_> {
             }
         }
         leaves_for_a_reason(self, decision)?;
+        self.claims_go_with_pods(decision)?;
         self.budget_is_used(decision)?;
         self.restarts_for_a_reason(&deleted)?;
         self.scale_down(&deleted)?;

@@ -1,0 +1,79 @@
+//! Defects in whose the claims of StatefulSets are.
+
+use super::Defect;
+use crate::judge::ordinal_in;
+use flotilla_model::decision::{Command, PatchKind, Report, Scope, ScopedCommand, Stage};
+use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What it makes of a decision.
+pub(super) fn spoil(defect: Defect, decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    match defect {
+        Defect::OwnEarly => own_early(decision, reader, set),
+        Defect::LeaveClaims => {
+            for stage in &mut decision.stages {
+                stage.commands.retain(|c| !gives_to_pod(&c.command));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn gives_to_pod(command: &Command) -> bool {
+    let Command::Patch {
+        resource: Resource::Claims,
+        body,
+        ..
+    } = command
+    else {
+        return false;
+    };
+    let owners = body.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.is_some_and(|owners| owners.iter().any(|owner| owner["kind"] == "Pod"))
+}
+
+/// Pods that are not wanted own their claims before it is their turn to go.
+fn own_early(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    if !set.spec.retention.delete_with_pod {
+        return;
+    }
+    let is_touched = |pod: &PodRecord| decision.commands().any(|c| c.command.key().name.ends_with(pod.name()));
+    let unwanted = |pod: &&Arc<PodRecord>| {
+        let ordinal = ordinal_in(pod.name(), set.name());
+        !pod.is_terminating() && ordinal.is_some_and(|o| !set.spec.ordinals().contains(o)) && !is_touched(pod)
+    };
+    let mut commands = Vec::new();
+    for pod in reader.pods_of(&set.meta.uid).iter().filter(unwanted) {
+        let Some(claim) = reader.claim(&pod.meta.key.sibling(format!("data-{}", pod.name()))) else {
+            continue;
+        };
+        if claim.meta.owners().iter().any(|owner| owner.uid == pod.meta.uid) {
+            continue;
+        }
+        let owner = json!({
+            "apiVersion": "v1", "kind": "Pod", "name": pod.name(), "uid": pod.meta.uid.to_string(), "controller": true,
+        });
+        commands.push(ScopedCommand {
+            scope: Scope::Named(pod.name().to_owned()),
+            command: Command::Patch {
+                resource: Resource::Claims,
+                key: claim.meta.key.clone(),
+                uid: claim.meta.uid.clone(),
+                subresource: None,
+                kind: PatchKind::Merge,
+                body: json!({"metadata": {"ownerReferences": [owner]}}),
+                resource_version: Some(claim.meta.resource_version),
+                guard: None,
+                report: Report::Update,
+            },
+        });
+    }
+    if !commands.is_empty() {
+        decision.stages.push(Stage {
+            name: "planted",
+            commands,
+            ..Stage::default()
+        });
+    }
+}

@@ -1,0 +1,83 @@
+//! Whose the claims of a StatefulSet become by a decision, judged by what its controller saw.
+
+use super::view::Sight;
+use super::{Verdict, ordinal_in, require};
+use flotilla_model::{ClaimRecord, Command, Decision, ObjectKey, PodRecord, Resource};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+const RULE: &str = "1.4.4 claims go with their pods";
+
+impl Sight<'_> {
+    /// A claim is given only to a pod that goes, and to one that scaling down deletes in the same decision, where the policy says so.
+    pub(super) fn claims_go_with_pods(&self, decision: &Decision) -> Verdict {
+        let deleted: BTreeSet<&ObjectKey> = decision
+            .commands()
+            .filter(|c| c.command.resource() == Resource::Pods && matches!(c.command, Command::Delete { .. }))
+            .map(|c| c.command.key())
+            .collect();
+        let given = given(decision);
+        for (claim, owner) in &given {
+            let pod = self.reader.pod(&self.set.meta.key.sibling(*owner));
+            let stays = pod.filter(|pod| !pod.is_terminating() && !deleted.contains(&pod.meta.key));
+            require(stays.is_none(), RULE, || {
+                format!("{} is to go with {owner}, which stays", claim.name)
+            })?;
+        }
+        if !self.set.spec.retention.delete_with_pod {
+            return Ok(());
+        }
+        let pods = deleted.into_iter().filter_map(|key| self.reader.pod(key));
+        for pod in pods.filter(|pod| !self.is_wanted(pod)) {
+            let left = self.claims_of(pod).find(|claim| {
+                let is_owned = claim.meta.owners().iter().any(|owner| owner.uid == pod.meta.uid);
+                !is_owned && !given.contains_key(&claim.meta.key)
+            });
+            require(left.is_none(), RULE, || {
+                let claim = left.map_or("", |claim| &claim.meta.key.name);
+                format!("{} is scaled away, and {claim} stays", pod.name())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn is_wanted(&self, pod: &PodRecord) -> bool {
+        let ordinal = ordinal_in(pod.name(), self.set.name());
+        ordinal.is_some_and(|ordinal| self.set.spec.ordinals().contains(ordinal))
+    }
+
+    /// Claims of a pod that are there to stay, and that nobody but the set and the pod owns: others are not touched.
+    fn claims_of(&self, pod: &PodRecord) -> impl Iterator<Item = &Arc<ClaimRecord>> {
+        let (set, pod) = (self.set.meta.uid.clone(), pod.clone());
+        let templates = self.set.spec.claim_templates.iter();
+        templates
+            .map(move |template| self.set.meta.key.sibling(format!("{}-{}", template.name, pod.name())))
+            .filter_map(|key| self.reader.claim(&key))
+            .filter(move |claim| {
+                let mut owners = claim.meta.owners().iter();
+                claim.meta.deleted.is_none() && owners.all(|o| o.uid == set || &*o.kind == "Pod")
+            })
+    }
+}
+
+/// Claims that a decision gives to pods, with the names of these.
+fn given(decision: &Decision) -> BTreeMap<&ObjectKey, &str> {
+    let pod_in = |body: &'_ Value| {
+        let owners = body.pointer("/metadata/ownerReferences")?.as_array()?;
+        owners.iter().position(|owner| owner["kind"] == "Pod")
+    };
+    let patches = decision.commands().filter_map(|c| match &c.command {
+        Command::Patch {
+            resource: Resource::Claims,
+            key,
+            body,
+            ..
+        } => {
+            let place = pod_in(body)?;
+            Some((key, body["metadata"]["ownerReferences"][place]["name"].as_str()?))
+        }
+        _ => None,
+    });
+    patches.collect()
+}
