@@ -22,6 +22,8 @@ mod pace;
 mod place;
 #[path = "cloneset/rules.rs"]
 mod rules;
+#[path = "cloneset/shrink.rs"]
+mod shrink;
 #[path = "cloneset/tools.rs"]
 mod tools;
 
@@ -88,6 +90,7 @@ fn trials(lab: &Lab) -> Vec<Trial> {
     scenarios!(
         rules::refuse_by_field_and_word,
         life::with_ten_kills,
+        shrink::with_ten_ends,
         face::columns_and_scale,
         face::conditions_come_and_go,
         face::versions_are_converted,
