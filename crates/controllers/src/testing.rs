@@ -83,7 +83,7 @@ pub(crate) fn detail(containers: &[(&str, Option<i64>)]) -> PodDetail {
         in_place_ready: gate(0),
         kruise_ready: gate(1),
         resize_pending: None,
-        resize_in_progress: false,
+        resize_in_progress: None,
         plainly_done: flotilla_model::Memo::default(),
         spec_bytes: flotilla_model::Memo::default(),
     }

@@ -114,11 +114,13 @@ pub enum Defect {
     OwnEarly,
     /// Pods that are scaled away leave their claims, whatever the policy says.
     LeaveClaims,
+    /// Images change together with resources, and not after them.
+    ImageBeforeResize,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 47] = [
+    pub const ALL: [Defect; 48] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -166,10 +168,11 @@ impl Defect {
         Defect::NoTrial,
         Defect::OwnEarly,
         Defect::LeaveClaims,
+        Defect::ImageBeforeResize,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 14] = [
+    pub const OF_CLONES: [Defect; 15] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -184,6 +187,7 @@ impl Defect {
         Defect::PutBackUntested,
         Defect::ChangeUntested,
         Defect::NoTrial,
+        Defect::ImageBeforeResize,
     ];
 
     /// What the defect makes of a decision.

@@ -4,6 +4,7 @@ use crate::judge::{Verdict, require};
 use crate::run::World;
 use fastrand::Rng;
 use flotilla_engine::wire::Object;
+use flotilla_model::records::{ContainerSpec, ContainerStatus};
 use flotilla_model::set as model;
 use flotilla_model::{PatchKind, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Actor, Server, Stored};
@@ -304,6 +305,8 @@ pub(crate) struct Change {
     pub(crate) is_held: bool,
     /// The gate of updates goes up.
     pub(crate) comes_back: bool,
+    /// Its restart is decided, and put off until it has its new resources.
+    pub(crate) puts_off: bool,
     /// The revision is another.
     pub(crate) revision: bool,
     /// It is prepared for its update, or for its deletion, and not available from then on.
@@ -323,6 +326,7 @@ impl Change {
             leaves_service: is_known && is_in_service(before) && !is_in_service(after),
             is_held: is_known && is_let_serve(before) && !is_let_serve(after),
             comes_back: is_known && !is_in_service(before) && is_in_service(after),
+            puts_off: is_known && !awaits_restart(before) && awaits_restart(after),
             revision: before.revision() != after.revision(),
             prepares: state(before) != state(after) && ["PreparingUpdate", "PreparingDelete"].contains(&state(after)),
         }
@@ -378,10 +382,12 @@ pub(crate) fn in_course(
     )
 }
 
-/// When a pod's grace period began, if it has one.
+/// When a pod's grace period began, if it has one, or had one before its new resources were asked for.
 fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
     let annotations = &pod.detail.as_ref()?.annotations;
-    annotations.get(GRACE_NOTE)?;
+    if !awaits_restart(pod) {
+        annotations.get(GRACE_NOTE)?;
+    }
     let note: Value = serde_json::from_str(annotations.get(STATE_NOTE)?).ok()?;
     note["updateTimestamp"].as_str()?.parse().ok()
 }
@@ -393,6 +399,65 @@ pub(crate) fn changes_resources_alone(pod: &PodRecord) -> bool {
     note.is_some_and(|note| {
         let says = |flag: &str| note[flag] == true;
         says("updateResources") && !says("updateImages") && !says("updateEnvFromMetadata")
+    })
+}
+
+/// Whether a note of an update in place says that containers are still to restart: their new resources come first (ruling 37).
+pub(crate) fn puts_off_restart(note: &str) -> bool {
+    ["nextContainerImages", "nextContainerRefMetadata"]
+        .iter()
+        .any(|field| note.contains(field))
+}
+
+/// Whether containers of a pod are still to restart for an update that has begun. It serves, and uses the budget.
+pub(crate) fn awaits_restart(pod: &PodRecord) -> bool {
+    let note = pod.detail.as_ref().and_then(|d| d.annotations.get(STATE_NOTE));
+    let Some(note) = note.filter(|note| puts_off_restart(note)) else {
+        return false;
+    };
+    // The label may hold the hash alone.
+    let hash = |name: &str| name.rsplit('-').next().map(str::to_owned);
+    let own: Option<Value> = serde_json::from_str(note).ok();
+    own.is_some_and(|own| own["revision"].as_str().and_then(hash) == pod.revision().and_then(hash))
+}
+
+/// Whether a JSON patch of a pod notes that its containers are to restart later.
+pub(crate) fn notes_restart(body: &Value) -> bool {
+    noted(body).is_some_and(puts_off_restart)
+}
+
+/// What a JSON patch notes of a pod's update in place.
+pub(crate) fn noted(body: &Value) -> Option<&str> {
+    adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-state")
+}
+
+/// Whether the kubelet has given the containers the resources that the pod asks for. What does not run gets them when it starts.
+fn has_its_resources(pod: &PodRecord) -> bool {
+    let is_given = |(spec, status): (&ContainerSpec, Option<&ContainerStatus>)| {
+        let running = status.filter(|status| status.started_at.is_some());
+        let given = running.and_then(|status| status.resources.as_ref());
+        given.is_none_or(|given| given.cpu_request_millis == spec.resources.cpu_request_millis)
+    };
+    pod.detail
+        .as_ref()
+        .is_none_or(|detail| detail.containers().all(is_given))
+}
+
+/// Whether all containers of a pod run, as far as is known.
+fn runs(pod: &PodRecord) -> bool {
+    let mut statuses = pod.detail.iter().flat_map(|detail| detail.statuses.iter());
+    statuses.all(|status| status.as_ref().is_some_and(|status| status.started_at.is_some()))
+}
+
+/// A patch changes images only of a pod that was seen with all resources that it is to have (ruling 37).
+pub(crate) fn comes_after_resources(pod: &PodRecord, body: &Value) -> Verdict {
+    let asks_for_more = noted(body).is_some_and(|note| note.contains("nextContainerResources"));
+    let is_early = !has_its_resources(pod) || asks_for_more && runs(pod);
+    require(new_image(body).is_none() || !is_early, "ruling 37", || {
+        format!(
+            "the images of {} are changed before it has its new resources",
+            pod.name()
+        )
     })
 }
 

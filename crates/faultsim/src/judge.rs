@@ -16,7 +16,7 @@ mod view_claims;
 
 pub(crate) use truth::{Judge, Scene, Writing};
 
-use crate::in_place::{GATE, changes_resources_alone, is_in_service, lacks, runs_what_is_asked, state};
+use crate::in_place::{GATE, awaits_restart, changes_resources_alone, is_in_service, lacks, runs_what_is_asked, state};
 use flotilla_model::{PodRecord, SetRecord, Timestamp};
 use std::fmt;
 
@@ -75,6 +75,10 @@ pub(crate) fn is_available(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> 
 
 /// From when on a pod is available to a set, if nothing happens to it (rules 1.5 and 4.8).
 pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timestamp> {
+    // Its update has begun, and goes on when it has its new resources (ruling 37).
+    if awaits_restart(pod) {
+        return None;
+    }
     // One that gets other resources without a restart stays in service, and is available (rule 8.18). One without the gate never leaves
     // service (rule 16.7): whether it is disturbed is told by its note, and it is available again once its containers are what it asks
     // for, unless a hook follows.

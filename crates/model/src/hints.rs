@@ -65,6 +65,12 @@ impl Failure {
     /// `reason` of a change of resources that the pod's node could never give.
     pub const NODE_TOO_SMALL: &str = "NodeTooSmall";
 
+    /// `reason` of what does not hold to the rules of the API server.
+    pub const INVALID: &str = "Invalid";
+
+    /// `reason` of what rights, or a policy of the cluster, do not allow.
+    pub const FORBIDDEN: &str = "Forbidden";
+
     /// This failure happened (again) at `now`; `previous` is the one before it, if nothing has succeeded since.
     pub fn follow(
         previous: Option<&Failure>,

@@ -55,7 +55,7 @@ fn pod_of(containers: &[Container], annotations: &[(&str, &str)]) -> PodRecord {
         in_place_ready: None,
         kruise_ready: None,
         resize_pending: None,
-        resize_in_progress: false,
+        resize_in_progress: None,
         plainly_done: flotilla_model::Memo::default(),
         spec_bytes: flotilla_model::Memo::default(),
     };

@@ -119,6 +119,9 @@ fn reason(word: &str) -> &'static str {
         "TooLarge",
         "BadRequest",
     ];
+    if word == Failure::NODE_TOO_SMALL {
+        return "ResizeInfeasible";
+    }
     let known = WORDS.into_iter().find(|known| *known == word);
     known.unwrap_or("APIServerRefused")
 }

@@ -3,6 +3,8 @@
 //!
 //! It comes after the update, which may have other plans for a pod, and before anything is written.
 
+mod nowhere;
+
 use crate::shared::conditions;
 use crate::shared::inplace::apply::{Target, Writes};
 use crate::shared::inplace::complete::Missing;
@@ -14,13 +16,12 @@ use crate::shared::lifecycle::{self, State, since_state};
 use crate::shared::occupant::{Occupant, of_what_was_seen};
 use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
-use crate::shared::renewal::{ONLY_OUT_OF_SERVICE, lacks_update_gate};
 use crate::shared::revision::names_it;
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
-use flotilla_model::set::{Area, PodUpdatePolicy};
-use flotilla_model::{Failure, PodRecord, SetKind, Timestamp, WaitCause};
+use flotilla_model::set::Area;
+use flotilla_model::{PodRecord, SetKind, Timestamp, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,19 +30,6 @@ use std::time::Duration;
 fn untaken(kind: SetKind) -> String {
     let condition = conditions::failed_update(kind);
     format!("the API server has not taken them; condition {condition} says why, if it refuses them")
-}
-
-/// Why a pod that its node is too small for is made again.
-const NO_ROOM: &str = "its node cannot give it its resources";
-
-/// Why an update in place leads nowhere.
-enum Nowhere {
-    /// Nobody knows what the pod lacks.
-    Unknown(String),
-    /// It has been told.
-    Told(String),
-    /// It has not.
-    Untold(String),
 }
 
 /// Something about an update in place that a condition tells.
@@ -54,124 +42,7 @@ pub(crate) struct Trouble {
     pub(crate) message: String,
 }
 
-/// Whether a pod's new resources are noted and have not been written down.
-fn awaits_resize(occupant: &Occupant) -> bool {
-    let state = occupant.progress.as_ref().and_then(|progress| progress.state.as_ref());
-    state.is_some_and(|state| !state.next.resources.is_empty())
-}
-
 impl Pass<'_> {
-    /// Before the update: whether a pod whose update in place leads nowhere has to be made again, where that is allowed.
-    pub(crate) fn judge(&mut self, scope: &Scope, occupant: &mut Occupant) {
-        if occupant.is_restless {
-            let reason = self.leads_nowhere(occupant);
-            self.give_up(occupant, reason);
-        }
-        self.judge_refused_resize(scope, occupant);
-        if occupant.abandoned.is_some() {
-            self.given_up.insert(scope.clone());
-        }
-    }
-
-    /// Why a pod's update in place leads nowhere, if it does.
-    fn leads_nowhere(&mut self, occupant: &Occupant) -> Option<Nowhere> {
-        let progress = occupant.progress.as_ref()?;
-        let pod = &occupant.pod;
-        let lacks_gate = || lacks_update_gate(pod.detail.as_deref());
-        match &progress.stage {
-            Stage::Lost(error) => Some(Nowhere::Unknown(format!(
-                "what its grace period was for cannot be read: {error}"
-            ))),
-            Stage::Missing(Missing::Infeasible(message)) => {
-                self.tell_infeasible(pod, message);
-                Some(Nowhere::Told(NO_ROOM.to_owned()))
-            }
-            Stage::Missing(Missing::Environment(container)) if lacks_gate() => Some(Nowhere::Untold(format!(
-                "the environment of container {container} {ONLY_OUT_OF_SERVICE}"
-            ))),
-            _ => self
-                .is_overdue(pod, progress)
-                .then(|| Nowhere::Told("its update in place does not end".to_owned())),
-        }
-    }
-
-    /// A pod whose update leads nowhere is made again, where the policy lets it be; else that is told, and it stays.
-    fn give_up(&mut self, occupant: &mut Occupant, why: Option<Nowhere>) {
-        let may = self.moment.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly;
-        match why {
-            Some(Nowhere::Unknown(reason) | Nowhere::Told(reason) | Nowhere::Untold(reason)) if may => {
-                occupant.abandoned = Some(reason);
-            }
-            None | Some(Nowhere::Told(_)) => {}
-            Some(Nowhere::Untold(reason)) => self.bar(&occupant.pod, reason),
-            Some(Nowhere::Unknown(reason)) => {
-                // Neither does another revision know what it lacks.
-                occupant.is_stuck = true;
-                self.bar(&occupant.pod, reason);
-            }
-        }
-    }
-
-    /// The API server may know already that a node cannot give what a pod should get, and refuse to write it down: the same as if the
-    /// kubelet had found out (rule 4.6).
-    fn judge_refused_resize(&mut self, scope: &Scope, occupant: &mut Occupant) {
-        let failure = self.hints.failures.get(scope);
-        let Some(failure) = failure.filter(|f| f.reason == Failure::NODE_TOO_SMALL).cloned() else {
-            return;
-        };
-        let is_concerned = (!occupant.labels.is_updated || awaits_resize(occupant))
-            && occupant.abandoned.is_none()
-            && occupant.is_replaceable();
-        if !is_concerned || !self.may_update_in_place() {
-            return;
-        }
-        if occupant.pod.meta.created > failure.since {
-            // Another pod, which may be on another node.
-            self.hints.failures.remove(scope);
-            return;
-        }
-        // Remembered for as long as it stands: forgotten, it would be tried again.
-        self.held_back.insert(scope.clone());
-        self.tell_infeasible(&occupant.pod, &failure.message);
-        self.give_up(occupant, Some(Nowhere::Told(NO_ROOM.to_owned())));
-        occupant.is_stuck = occupant.abandoned.is_none();
-    }
-
-    fn tell_infeasible(&mut self, pod: &PodRecord, message: &str) {
-        let text = format!("{}: resize infeasible: {message}", pod.name());
-        self.event_once(true, "FailedUpdatePodInPlace", text.clone());
-        self.troubles.push(Trouble {
-            condition: conditions::failed_update(self.moment.set.kind),
-            reason: "ResizeInfeasible",
-            message: text,
-        });
-        let message = message.to_owned();
-        self.wait(pod.name().to_owned(), WaitCause::ResizeInfeasible { message }, None);
-    }
-
-    /// Whether an update has passed its deadline and is to be given up; that it has passed is told in any case.
-    fn is_overdue(&mut self, pod: &PodRecord, progress: &Progress) -> bool {
-        let switches = &self.moment.set.spec.switches;
-        let (deadline, recreates) = (switches.in_place_deadline, switches.deadline_recreates);
-        let (Some(deadline), Some(state)) = (deadline, &progress.state) else {
-            return false;
-        };
-        if !matches!(progress.stage, Stage::Missing(_) | Stage::NextBatch(_)) {
-            return false;
-        }
-        let lasted = self.moment.now.since(state.updated_at.max(self.moment.observing_since));
-        if lasted < deadline {
-            self.wake_within(deadline.saturating_sub(lasted));
-            return false;
-        }
-        self.troubles.push(Trouble {
-            condition: "InPlaceUpdateStuck",
-            reason: "DeadlineExceeded",
-            message: format!("{}: not complete {} s after it began", pod.name(), deadline.as_secs()),
-        });
-        recreates
-    }
-
     /// Goes on with a pod.
     pub(crate) fn go_on(&mut self, scope: &Scope, course: Course) {
         if self.is_backing_off(scope, course.pod.name()) {
@@ -179,6 +50,10 @@ impl Pass<'_> {
         }
         if course.is_in_flight() && self.peek_state(&course) != State::of(&course.pod) {
             self.transition(scope, &course);
+        } else if let Some(reason) = &course.abandoned {
+            // Further steps would be for nothing, or be refused again.
+            let reason = reason.clone();
+            self.wait(course.name(), WaitCause::InPlaceAbandoned { reason }, None);
         } else {
             self.take_next_step(scope, &course);
         }
@@ -220,7 +95,12 @@ impl Pass<'_> {
                 };
                 let mut target = course.target(self);
                 let keep_ready = &self.moment.set.spec.switches.keep_ready;
-                if !state.kept_ready && spec.leaves_service(&course.detail, keep_ready) {
+                let step = if target.supports_resize {
+                    spec.first_step(&course.detail, state.is_resizing(&course.detail))
+                } else {
+                    spec.clone()
+                };
+                if !state.kept_ready && step.leaves_service(&course.detail, keep_ready) {
                     target.is_out_of_service = true;
                     let revision = state.revision.clone();
                     let writes = target.next_batch(state, &spec.changes, json!({}));
@@ -453,7 +333,9 @@ impl Pass<'_> {
             let scope = scope.clone();
             self.stages.resize.push(ScopedCommand { scope, command });
         }
-        self.patch_pod(scope, writes.pod);
+        if let Some(command) = writes.pod {
+            self.patch_pod(scope, command);
+        }
     }
 
     pub(crate) fn patch_pod(&mut self, scope: &Scope, command: Command) {
@@ -526,6 +408,8 @@ pub(crate) struct Course {
     progress: Option<Box<Progress>>,
     /// Its note as it is to be, where what was to come has come and nothing else writes it.
     note: Option<String>,
+    /// Why it is to be made again, if it is.
+    abandoned: Option<String>,
     is_updated: bool,
     is_specified: bool,
     is_wanted: bool,
@@ -544,6 +428,7 @@ impl Course {
             detail: occupant.pod.detail.clone()?,
             progress: occupant.progress.clone(),
             note: state.map(|state| state.without_next().to_text()),
+            abandoned: occupant.abandoned.clone(),
             is_updated: occupant.labels.is_updated,
             is_specified: occupant.labels.is_specified,
             is_wanted,

@@ -55,6 +55,27 @@ impl Changes {
         names.map(String::as_str).collect()
     }
 
+    /// Whether containers restart for more than their resources.
+    fn restarts_anyway(&self) -> bool {
+        !self.images.is_empty() || !self.ref_metadata.is_empty()
+    }
+
+    /// Hands what restarts containers over to `later`, so that only resources are left. Whether there was any. A container that does not
+    /// run has nothing to wait for: it gets its resources when it starts, for which it may need the new image.
+    fn put_off_restarts(&mut self, later: &mut Changes, detail: &PodDetail) -> bool {
+        let mut names = self.images.keys().chain(self.ref_metadata.keys());
+        let runs = |name: &String| {
+            let status = detail.container(name).and_then(|(_, status)| status);
+            status.is_some_and(|status| status.started_at.is_some())
+        };
+        if !self.restarts_anyway() || !names.all(runs) {
+            return false;
+        }
+        later.images.append(&mut self.images);
+        later.ref_metadata.append(&mut self.ref_metadata);
+        true
+    }
+
     /// Leaves out resources that the pod's spec has already.
     fn leave_out_resources_that_are_there(&mut self, detail: &PodDetail) {
         self.resources.retain(|name, change| {
@@ -129,6 +150,20 @@ impl UpdateSpec {
                 overlay(&mut merged, &self.metadata);
             }
             self.metadata = merged;
+        }
+    }
+
+    /// Its first step: where that changes resources, these alone, and nothing that restarts containers while other resources are still on
+    /// their way (`is_resizing`; ruling 37).
+    pub fn first_step(&self, detail: &PodDetail, is_resizing: bool) -> UpdateSpec {
+        let (mut changes, mut rest) = batch::split(&self.changes, detail);
+        let waits = (is_resizing || !changes.resources.is_empty()) && changes.put_off_restarts(&mut rest, detail);
+        if changes.restarts_anyway() || changes.resources.is_empty() && !waits {
+            return self.clone();
+        }
+        UpdateSpec {
+            changes,
+            ..UpdateSpec::default()
         }
     }
 

@@ -326,6 +326,7 @@ impl<'v> Pass<'v> {
     /// Whether a slot's last command failed a moment ago. Then it is said, and not repeated yet.
     pub(crate) fn is_backing_off(&mut self, scope: &Scope, subject: &str) -> bool {
         let Some(Failure {
+            attempt,
             reason,
             message,
             since,
@@ -336,7 +337,7 @@ impl<'v> Pass<'v> {
             return false;
         };
         // One that is to be made again instead of being changed: what was refused is not what is tried.
-        let is_given_up = reason == Failure::NODE_TOO_SMALL && self.given_up.contains(scope);
+        let is_given_up = self.given_up.contains(scope) && !matches!(attempt, Report::Delete | Report::ReCreate);
         if retry_at <= self.moment.now || is_given_up {
             return false;
         }

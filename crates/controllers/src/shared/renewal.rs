@@ -191,15 +191,37 @@ impl Pass<'_> {
         true
     }
 
+    /// Whether a pod whose update takes it out of service goes on serving while its resources change: they may be refused (ruling 37).
+    fn stays_at_first(
+        &self,
+        occupant: &Occupant,
+        spec: &UpdateSpec,
+        carried: &InPlaceState,
+        detail: &PodDetail,
+    ) -> bool {
+        let settings = &self.moment.set.spec;
+        let has_grace = settings.rolling.as_ref().is_some_and(|r| !r.in_place_grace.is_zero());
+        // Who is down may have come up since, and nobody would have paid for it.
+        if !occupant.health.is_available() || has_grace || !self.moment.supports_resize {
+            return false;
+        }
+        let first = spec.first_step(detail, carried.is_resizing(detail));
+        !first.leaves_service(detail, &settings.switches.keep_ready)
+    }
+
     /// The writes of an update (rule 4.3): out of service, then the pod.
     fn begin_update(&mut self, scope: &Scope, occupant: &Occupant, spec: &UpdateSpec) {
         let pod = &occupant.pod;
         let Some(detail) = pod.detail.clone() else { return };
         let moment = self.moment;
         let settings = &moment.set.spec;
-        let leaves = spec.leaves_service(&detail, &settings.switches.keep_ready);
         // The first write uses the budget, or, where the pod seemed unavailable, it does not: so that holds only as it was seen.
         let is_available = occupant.health.is_available();
+        let period = settings.rolling.as_ref().map_or(Duration::ZERO, |r| r.in_place_grace);
+        let leaves_in_the_end = spec.leaves_service(&detail, &settings.switches.keep_ready);
+        let carried = occupant.progress.as_ref().map(|p| p.carried_on(&detail));
+        let carried = carried.unwrap_or_default();
+        let leaves = leaves_in_the_end && !self.stays_at_first(occupant, spec, &carried, &detail);
         let as_seen = |command| {
             if is_available {
                 command
@@ -230,17 +252,13 @@ impl Pass<'_> {
         let state = InPlaceState {
             revision: revision.clone(),
             updated_at: moment.now,
-            kept_ready: !leaves && spec.restarts(&detail),
-            ..occupant
-                .progress
-                .as_ref()
-                .map_or_else(InPlaceState::default, |p| p.carried_on(&detail))
+            kept_ready: !leaves_in_the_end && spec.restarts(&detail),
+            ..carried
         };
         let mut metadata = json!({"labels": labels});
         if !matches!(State::of(pod), State::Unset | State::Updating) {
             overlay(&mut metadata, &lifecycle::patch(State::Updating, &target.time()));
         }
-        let period = settings.rolling.as_ref().map_or(Duration::ZERO, |r| r.in_place_grace);
         // Who stays in service has nothing to wait for.
         let writes = if period.is_zero() || !leaves {
             target.begin(state, spec, metadata)
@@ -255,7 +273,7 @@ impl Pass<'_> {
             target.begin_later(state, &grace, metadata)
         };
         let writes = if spec.restarts(&detail) && !goes_out_first {
-            let pod = as_seen(writes.pod);
+            let pod = writes.pod.map(as_seen);
             Writes { pod, ..writes }
         } else {
             writes

@@ -115,7 +115,7 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
         (403, _) => rejected(forbidden(status), status),
         (404, Intent::Create { .. } | Intent::Try) => rejected("NotFound", status),
         (413, _) => rejected("TooLarge", status),
-        (422, _) => rejected("Invalid", status),
+        (422, _) => rejected(Failure::INVALID, status),
         (400..=499, _) => rejected("BadRequest", status),
         _ => Outcome::Unknown(format!("the API server answered {}: {}", status.code, status.message)),
     }
@@ -172,7 +172,7 @@ fn forbidden(status: &Status) -> &'static str {
         // Of `pods/resize`, since 1.35: what kubelets used to call infeasible (rule 4.6).
         Failure::NODE_TOO_SMALL
     } else {
-        "Forbidden"
+        Failure::FORBIDDEN
     }
 }
 

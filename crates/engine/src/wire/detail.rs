@@ -288,7 +288,7 @@ fn detail(
         in_place_ready: conditions.gate(names::IN_PLACE_UPDATE_READY, interner),
         kruise_ready: conditions.gate(names::KRUISE_POD_READY, interner),
         resize_pending: conditions.resize_pending(interner),
-        resize_in_progress: conditions.is_true("PodResizeInProgress"),
+        resize_in_progress: conditions.resize_in_progress(interner),
         plainly_done: Memo::default(),
         spec_bytes: Memo::default(),
         spec,
@@ -390,6 +390,11 @@ impl<'a> Conditions<'a> {
             message: interner.string(&condition.message),
             since: condition.since(),
         })
+    }
+
+    fn resize_in_progress(self, interner: &mut Interner) -> Option<Arc<str>> {
+        let found = self.condition("PodResizeInProgress").filter(|c| c.status == "True")?;
+        Some(interner.string(&found.message))
     }
 
     fn resize_pending(self, interner: &mut Interner) -> Option<ResizePending> {

@@ -3,8 +3,8 @@
 use super::view::Clones;
 use crate::defect::says;
 use crate::in_place::{
-    GATE, HOOK_GATE, can_go_in_place, holds, is_in_grace, lacks, new_image, new_revision, new_state,
-    runs_what_is_asked, state,
+    GATE, HOOK_GATE, awaits_restart, can_go_in_place, holds, is_in_grace, lacks, new_image, new_revision, new_state,
+    notes_restart, runs_what_is_asked, state,
 };
 use crate::judge::view::leaves_for_a_reason;
 use crate::judge::{Verdict, is_available, require};
@@ -46,7 +46,8 @@ impl Patch<'_> {
     pub(super) fn takes_down(&self) -> bool {
         let leaves = says(self.body, GATE, "False") || says(self.body, HOOK_GATE, "False");
         let prepares = matches!(new_state(self.body), Some("PreparingUpdate" | "PreparingDelete"));
-        (leaves || prepares || new_image(self.body).is_some()) && !is_in_grace(self.pod)
+        let goes = leaves || prepares || notes_restart(self.body) || new_image(self.body).is_some();
+        goes && !is_in_grace(self.pod) && !awaits_restart(self.pod)
     }
 }
 

@@ -4,7 +4,7 @@
 //! users and nodes do it may not have seen, however long ago that was: a pod that they took away may still seem to be there.
 
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
-use crate::in_place::{Change, InPlace, Restarts, is_in_grace, state, unheld};
+use crate::in_place::{Change, InPlace, Restarts, awaits_restart, is_in_grace, state, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
 use flotilla_engine::wire::Object;
 use flotilla_model::set::{CloneSpec, PodUpdatePolicy, UpdateKind};
@@ -261,10 +261,10 @@ impl Writes {
             format!("{name} is somebody else's, and is changed")
         })?;
         // What was begun is finished when its grace period has ended, whatever the set asks for meanwhile.
-        if before.is_terminal() || !change.revision && is_in_grace(before) {
+        if before.is_terminal() || !change.revision && (is_in_grace(before) || awaits_restart(before)) {
             return Ok(());
         }
-        if change.prepares || change.leaves_service || change.is_held || change.image {
+        if change.prepares || change.leaves_service || change.puts_off || change.is_held || change.image {
             self.keeps_available(before, (set, spec), writing, scene.now)?;
         }
         if change.image {

@@ -1,8 +1,7 @@
 //! Defects of updates in place and of hooks (sections 4 and 8).
 
 use super::Defect;
-use crate::in_place::is_in_service;
-use crate::in_place::{GATE, HOOK_GATE};
+use crate::in_place::{GATE, HOOK_GATE, is_in_service, noted};
 use flotilla_model::decision::{Body, Command, Report, ScopedCommand, Subresource};
 use flotilla_model::set::{PodUpdatePolicy, SetSpec};
 use flotilla_model::{
@@ -21,6 +20,7 @@ pub(super) fn spoil(defect: Defect, decision: &mut Decision) {
         Defect::KeyLeftBehind => (HOOK_GATE, "True", true),
         Defect::ResizeLeavesService => return resize_out_of_service(decision),
         Defect::NoHookGate => return without_gates(decision),
+        Defect::ImageBeforeResize => return put_nothing_off(decision),
         Defect::PutBackUntested => return untest(decision, &|part| part == Some(Subresource::Status)),
         Defect::ChangeUntested => return untest(decision, &|part| part != Some(Subresource::Status)),
         _ => return,
@@ -95,6 +95,26 @@ fn without_gates(decision: &mut Decision) {
         } = &mut scoped.command
         {
             draft.gates = &[];
+        }
+    }
+}
+
+/// An image that is put off until resources are there is changed at once.
+fn put_nothing_off(decision: &mut Decision) {
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        let Command::Patch {
+            resource: Resource::Pods,
+            subresource: None,
+            body,
+            ..
+        } = &mut scoped.command
+        else {
+            continue;
+        };
+        let note = noted(body).and_then(|note| serde_json::from_str::<Value>(note).ok());
+        let image = note.and_then(|note| Some(note.get("nextContainerImages")?["main"].clone()));
+        if let (Some(image), Some(operations)) = (image, body.as_array_mut()) {
+            operations.push(json!({"op": "add", "path": "/spec/containers/0/image", "value": image}));
         }
     }
 }
@@ -242,7 +262,7 @@ fn without_origin(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
 
 /// A pod whose resources are on their way counts as not ready.
 fn down_while_resized(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
-    let is_resized = pod.detail.as_ref().is_some_and(|d| d.resize_in_progress);
+    let is_resized = pod.detail.as_ref().is_some_and(|d| d.resize_in_progress.is_some());
     let mut altered = (**pod).clone();
     altered.ready.is_true &= !is_resized;
     Arc::new(altered)

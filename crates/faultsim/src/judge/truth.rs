@@ -2,7 +2,7 @@
 
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
 use crate::clones::truth::Writes;
-use crate::in_place::{Change, InPlace, Restarts, in_course, unheld};
+use crate::in_place::{Change, InPlace, Restarts, awaits_restart, in_course, unheld};
 use crate::schedule::Schedule;
 use crate::spy::Decided;
 use crate::storage::may_restart;
@@ -470,12 +470,14 @@ impl Judge {
         let change = Change::of(before, after);
         // What has ended serves nobody, and is made again.
         let prepares = change.prepares && !before.is_terminal();
-        if !(change.image || change.leaves_service || change.revision || prepares) {
+        let goes_down = change.image || change.leaves_service || change.puts_off || prepares;
+        if !(goes_down || change.revision) {
             return Ok(());
         }
-        // What was begun is finished when its grace period has ended, whatever the set asks for meanwhile.
+        // What was begun is finished when its grace period has ended, or it has its resources, whatever the set asks for meanwhile.
         let has_begun = |d: &PodDetail| d.annotations.get("apps.kruise.io/inplace-update-grace").is_some();
-        if !change.revision && before.detail.as_deref().is_some_and(has_begun) {
+        let has_begun = before.detail.as_deref().is_some_and(has_begun) || awaits_restart(before);
+        if !change.revision && has_begun {
             return Ok(());
         }
         let Some(ordinal) = ordinal_in(name, set.name()) else {
@@ -484,7 +486,7 @@ impl Judge {
             });
         };
         let Some(place) = place_of(ordinal, &set) else {
-            let is_leaving = !(change.image || change.leaves_service || change.revision);
+            let is_leaving = !(change.image || change.leaves_service || change.puts_off || change.revision);
             return require(is_leaving, "4.2 update", || {
                 format!("{name} is not wanted, and is updated")
             });
@@ -501,7 +503,7 @@ impl Judge {
         if change.image {
             self.restarts.note(before, &set)?;
         }
-        if change.image || change.leaves_service || prepares {
+        if goes_down {
             self.taken_down(before, (ordinal, place), writing, scene)?;
         }
         Ok(())

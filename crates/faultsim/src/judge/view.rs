@@ -2,7 +2,10 @@
 
 use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
 use crate::defect::says;
-use crate::in_place::{GATE, HOOK_GATE, adds, begins_update, is_in_service, new_image, new_revision, state};
+use crate::in_place::{
+    GATE, HOOK_GATE, adds, begins_update, comes_after_resources, is_in_service, new_image, new_revision, notes_restart,
+    state,
+};
 use crate::storage::{is_grown, may_restart};
 use flotilla_model::decision::Subresource;
 use flotilla_model::set::UpdateKind;
@@ -327,7 +330,8 @@ impl Sight<'_> {
     }
 }
 
-/// A pod leaves service only for what restarts its containers, or changes no container: not for other resources, which need no restart
+/// What updates in place do to pods, whatever kind they are of. Images come after resources (ruling 37), and
+/// a pod leaves service only for what restarts its containers, or changes no container: not for other resources, which need no restart
 /// here (rule 4.4). One whose gate nobody has seen yet leaves first, and is changed by the next decision.
 pub(crate) fn leaves_for_a_reason(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     let patches = || {
@@ -342,12 +346,19 @@ pub(crate) fn leaves_for_a_reason(sight: &Sight<'_>, decision: &Decision) -> Ver
             _ => None,
         })
     };
+    for (key, body, _) in patches() {
+        let seen = sight.reader.pod(key);
+        seen.map_or(Ok(()), |pod| comes_after_resources(pod, body))?;
+    }
     for (key, ..) in patches().filter(|(_, body, _)| says(body, GATE, "False")) {
         let own = || patches().filter(|(other, ..)| *other == key);
         let resizes = own().any(|(_, _, part)| part == Some(Subresource::Resize));
         let restarts = own().any(|(_, body, _)| {
             let grace = adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-grace");
-            new_image(body).is_some() || grace.is_some() || new_revision(body).is_some() && !resizes
+            new_image(body).is_some()
+                || notes_restart(body)
+                || grace.is_some()
+                || new_revision(body).is_some() && !resizes
         });
         let seen = sight.reader.pod(key).and_then(|pod| pod.detail.clone());
         let is_first = own().count() == 1 && seen.is_some_and(|detail| detail.in_place_ready.is_none());

@@ -32,8 +32,8 @@ pub struct PodDetail {
     pub kruise_ready: Option<GateCondition>,
     /// Condition PodResizePending, while it is True.
     pub resize_pending: Option<ResizePending>,
-    /// Condition PodResizeInProgress is True.
-    pub resize_in_progress: bool,
+    /// The message of condition PodResizeInProgress, while it is True: empty, or what keeps the kubelet from it.
+    pub resize_in_progress: Option<Arc<str>>,
     /// Whether it plainly is in no update in place, once a controller has asked itself that: it is asked of every pod in every pass.
     pub plainly_done: Memo<bool>,
     /// What the bytes of the whole `spec` were, where it was read from bytes: the next version of the pod mostly has the same.

@@ -5,8 +5,9 @@ use super::{name, one, said};
 use crate::shared::inplace::state::{Before, State as InPlaceState};
 use crate::testing::{Cluster, NOW, PodFixture, at, clones, container_status, folded, template};
 use flotilla_api::names;
-use flotilla_model::decision::{Command, Report, Subresource};
-use flotilla_model::{Decision, WaitCause};
+use flotilla_model::decision::{Command, Report, Scope, Subresource};
+use flotilla_model::records::{ResizePending, Resources};
+use flotilla_model::{Decision, Failure, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -311,4 +312,186 @@ fn ruling_28_what_was_prepared_and_is_let_go_waits_for_its_markers() {
         let decision = kept().pod(prepared("o", "Updated", !serves)).decide();
         assert_eq!(next_state(&decision).as_deref(), expected);
     }
+}
+
+/// From image v1 with 1 of cpu to image v2 with twice as much.
+fn image_and_cpu(replicas: i32, policy_name: &str) -> Cluster {
+    image_and_cpu_of(replicas, policy_name, ("1", "2"))
+}
+
+/// From image v1 to image v2, and from one amount of cpu to another.
+fn image_and_cpu_of(replicas: i32, policy_name: &str, (from, to): (&str, &str)) -> Cluster {
+    let with = |image: &str, cpu: &str| {
+        let mut t = template(image);
+        t["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        t
+    };
+    policy(replicas, policy_name)
+        .spec("/template", with("v2", to))
+        .no_revisions()
+        .revision_of("web-old", 1, &with("v1", from))
+        .revision_of("web-new", 2, &with("v2", to))
+}
+
+/// With this much cpu in its spec, and this much as the kubelet says.
+fn sized(fixture: PodFixture, asked: i64, given: i64) -> PodFixture {
+    let of = |millis| Resources {
+        cpu_request_millis: Some(millis),
+        ..Resources::default()
+    };
+    fixture.detailed(|d| {
+        Arc::make_mut(&mut d.spec).containers[0].resources = of(asked);
+        let mut status = d.statuses[0].clone().expect("a status");
+        status.resources = Some(of(given));
+        d.statuses = Box::new([Some(status)]);
+    })
+}
+
+/// Stages, parts and pods of what is patched.
+fn places(decision: &Decision) -> Vec<(&'static str, &'static str, Report)> {
+    let mut found = Vec::new();
+    for stage in &decision.stages {
+        for command in &stage.commands {
+            if let Command::Patch {
+                subresource, report, ..
+            } = &command.command
+            {
+                found.push((stage.name, subresource.map_or("", Subresource::name), *report));
+            }
+        }
+    }
+    found
+}
+
+/// The note that a first pass leaves on the pod.
+fn first_note(cluster: Cluster, fixture: PodFixture) -> String {
+    let found = patches(&cluster.pod(fixture).decide());
+    let noted = found
+        .iter()
+        .find_map(|(_, _, set)| set["metadata"]["annotations"][names::IN_PLACE_STATE].as_str());
+    noted.expect("a note").to_owned()
+}
+
+/// A kubelet refuses for ever to lower the memory of a container that is just restarting.
+#[test]
+fn ruling_37_resources_are_changed_and_confirmed_before_images() {
+    resources_come_first(("1", 1000), ("2", 2000));
+    resources_come_first(("2", 2000), ("1", 1000));
+}
+
+fn resources_come_first((from, was): (&str, i64), (to, will): (&str, i64)) {
+    let set = || image_and_cpu_of(1, "InPlaceIfPossible", (from, to));
+    let old = || sized(running(one(&name(0), "o"), "v1"), was, was);
+    let begun = set().pod(old()).decide();
+    assert_eq!(
+        places(&begun),
+        [("in-place", "", Report::Silent), ("resize", "resize", Report::InPlace)],
+        "noted, asked for, and in service meanwhile"
+    );
+    let found = patches(&begun);
+    assert!(found[0].2.get("spec").is_none(), "{}", found[0].2);
+    let main = &found[1].2["spec"]["containers"][0];
+    assert_eq!(main, &json!({"name": "main", "resources": {"requests": {"cpu": to}}}));
+    let text = first_note(set(), old());
+    let noted = |asked, given| {
+        let new = running(one(&name(0), "n"), "v1");
+        sized(new, asked, given).annotated(names::IN_PLACE_STATE, &text)
+    };
+    let asked = set().pod(noted(will, was)).decide();
+    assert_eq!(said(&asked), [] as [&str; 0], "not confirmed yet");
+    let refusing = noted(will, was).detailed(|d| d.resize_in_progress = Some("it is just restarting".into()));
+    let waits = set().pod(refusing).decide().waits;
+    let shows = |w: &flotilla_model::Wait| matches!(&w.cause, WaitCause::InPlaceResize { message } if message == "it is just restarting");
+    assert!(waits.iter().any(shows), "the kubelet's words: {waits:?}");
+    let given = set().pod(noted(will, will)).decide();
+    assert_eq!(
+        places(&given),
+        [("unready", "status", Report::Silent), ("in-place", "", Report::InPlace)],
+        "out of service for the image"
+    );
+    let changed = &patches(&given)[1].2;
+    assert_eq!(changed["spec"]["containers"], json!([{"name": "main", "image": "v2"}]));
+    let after = changed["metadata"]["annotations"][names::IN_PLACE_STATE]
+        .as_str()
+        .expect("a note");
+    let after = InPlaceState::parse(after).expect("it can be read");
+    assert!(after.next.is_empty() && after.before.contains_key("main"), "{after:?}");
+}
+
+/// Who was down before may have come up meanwhile, and nobody paid for it.
+#[test]
+fn ruling_37_who_is_down_leaves_service_first() {
+    let down = sized(running(one(&name(0), "ox"), "v1"), 1000, 1000);
+    let decision = image_and_cpu(1, "InPlaceIfPossible").pod(down).decide();
+    let stages: Vec<_> = places(&decision).into_iter().map(|(stage, ..)| stage).collect();
+    assert_eq!(stages, ["unready", "in-place", "resize"]);
+    assert!(patches(&decision)[1].2.get("spec").is_none());
+}
+
+#[test]
+fn ruling_37_an_infeasible_resize_changes_no_image() {
+    for (policy_name, expected) in [("InPlaceIfPossible", vec![name(0)]), ("InPlaceOnly", vec![])] {
+        let set = || image_and_cpu(1, policy_name);
+        let text = first_note(set(), sized(running(one(&name(0), "o"), "v1"), 1000, 1000));
+        let infeasible = sized(running(one(&name(0), "n"), "v1"), 2000, 1000)
+            .annotated(names::IN_PLACE_STATE, &text)
+            .detailed(|d| {
+                d.resize_pending = Some(ResizePending {
+                    is_infeasible: true,
+                    message: "too big".into(),
+                    since: Some(at(NOW - 5)),
+                });
+            });
+        let decision = set().pod(infeasible).decide();
+        assert_eq!(marked(&decision), expected, "{policy_name}");
+        assert_eq!(said(&decision).len(), expected.len(), "{policy_name}");
+    }
+}
+
+/// Asked again and again, it was refused 85 times a second, with as many empty patches, and told as a success.
+#[test]
+fn ruling_37_a_refused_resize_is_not_asked_for_again() {
+    for (reason, policy_name, busy) in [
+        (Failure::NODE_TOO_SMALL, "InPlaceIfPossible", false),
+        (Failure::INVALID, "InPlaceIfPossible", false),
+        (Failure::NODE_TOO_SMALL, "InPlaceIfPossible", true),
+        (Failure::INVALID, "InPlaceIfPossible", true),
+        (Failure::NODE_TOO_SMALL, "InPlaceOnly", false),
+        (Failure::INVALID, "InPlaceOnly", false),
+    ] {
+        let set = || image_and_cpu(2, policy_name);
+        let text = first_note(
+            image_and_cpu(1, policy_name),
+            sized(running(one(&name(0), "o"), "v1"), 1000, 1000),
+        );
+        let noted = sized(running(one(&name(0), "n"), "v1"), 1000, 1000).annotated(names::IN_PLACE_STATE, &text);
+        let other = if busy { "nx" } else { "n" };
+        let mut cluster = set().pod(noted).pod(sized(one(&name(1), other), 2000, 2000));
+        let failure = Failure::follow(None, Report::InPlace, reason.to_owned(), "no".to_owned(), at(NOW));
+        cluster.hints.failures.insert(Scope::Named(name(0)), failure);
+        let is_recreated = policy_name == "InPlaceIfPossible" && !busy;
+        let expected = if is_recreated { vec![name(0)] } else { vec![] };
+        for now in [NOW, NOW + 5, NOW + 3_600] {
+            cluster.now = at(now);
+            let decision = cluster.decide();
+            let what = format!("{reason} {policy_name} {busy} {}", now - NOW);
+            assert_eq!(marked(&decision), expected, "{what}");
+            assert_eq!(said(&decision).len(), expected.len(), "{what}: nothing else is written");
+            assert!(
+                decision.waits.iter().any(|w| w.subject == name(0)),
+                "{what}: it is said"
+            );
+            cluster.hints = decision.hints.unwrap_or(cluster.hints);
+        }
+    }
+}
+
+/// The answer was lost, say: what is noted already is not written again, nor told.
+#[test]
+fn ruling_37_a_resize_that_is_asked_for_again_is_one_request() {
+    let set = || image_and_cpu(1, "InPlaceIfPossible");
+    let text = first_note(set(), sized(running(one(&name(0), "o"), "v1"), 1000, 1000));
+    let noted = sized(running(one(&name(0), "n"), "v1"), 1000, 1000).annotated(names::IN_PLACE_STATE, &text);
+    let decision = set().pod(noted).decide();
+    assert_eq!(places(&decision), [("resize", "resize", Report::InPlace)]);
 }

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 /// What of a pod is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Writes {
-    /// The patch of the pod.
-    pub pod: Command,
+    /// The patch of the pod, if anything of it changes.
+    pub pod: Option<Command>,
     /// The patch of `pods/resize`, to go afterwards.
     pub resize: Option<Command>,
 }
@@ -48,9 +48,14 @@ impl Target<'_> {
         self.next_batch(state, &spec.changes, all)
     }
 
-    /// Changes the containers of one batch, and notes the rest in the state.
+    /// Changes the containers of one batch, and notes the rest in the state. Of one that changes resources and more, the resources come
+    /// first, alone, and so do those that an update before it has asked for: a kubelet refuses to lower the memory of a container that is
+    /// just restarting (ruling 37).
     pub fn next_batch(&self, mut state: State, changes: &Changes, mut metadata: Value) -> Writes {
-        let (now, rest) = batch::split(changes, self.detail);
+        let (mut now, mut rest) = batch::split(changes, self.detail);
+        let by_resize = self.supports_resize && !now.resources.is_empty();
+        let is_resizing = self.supports_resize && state.is_resizing(self.detail);
+        let is_split = (by_resize || is_resizing) && now.put_off_restarts(&mut rest, self.detail);
         for name in now.images.keys() {
             let status = self.detail.container(name).and_then(|(_, status)| status);
             let superseded = state
@@ -66,14 +71,14 @@ impl Target<'_> {
             );
         }
         let names: Vec<String> = now.containers().into_iter().map(str::to_owned).collect();
-        state.required_ready = if rest.is_empty() { Vec::new() } else { names.clone() };
+        let waits_for_none = rest.is_empty() || is_split;
+        state.required_ready = if waits_for_none { Vec::new() } else { names.clone() };
         // A resize that has to be asked for again is the same batch; the note would grow with each time.
         let is_further = state.batches.last().is_none_or(|(_, last)| *last != names);
         if is_further && !names.is_empty() {
             state.batches.push((self.now, names));
         }
         state.next = rest;
-        let by_resize = self.supports_resize && !now.resources.is_empty();
         if by_resize {
             state.next.resources.extend(now.resources.clone());
         }
@@ -82,23 +87,28 @@ impl Target<'_> {
         let label = metadata["labels"][names::REVISION_LABEL].as_str();
         let label = label.or_else(|| self.pod.revision()).unwrap_or_default().to_owned();
         let text = state.to_text();
-        self.note(&mut metadata, names::IN_PLACE_STATE, &text);
         self.forget_grace(&mut metadata);
-        let mut patch = self.tested_out_of_service().metadata(&metadata);
-        for (name, image) in &now.images {
-            patch = patch.container(name, &["image"], &json!(image));
-        }
-        if !self.supports_resize {
-            patch = with_resources(patch, &now);
-        }
+        let is_as_noted = is_empty(&metadata) && self.detail.annotations.get(names::IN_PLACE_STATE) == Some(&*text);
+        let is_as_it_is = is_as_noted && now.images.is_empty() && (by_resize || now.resources.is_empty());
         let resize = by_resize.then(|| {
             let patch = Tested::noted(self.detail, &label, &text);
-            self.patch(Some(Subresource::Resize), with_resources(patch, &now), Report::Silent)
+            self.patch(Some(Subresource::Resize), with_resources(patch, &now), Report::InPlace)
         });
-        Writes {
-            pod: self.patch(None, patch, Report::InPlace),
-            resize,
-        }
+        let pod = (!is_as_it_is).then(|| {
+            self.note(&mut metadata, names::IN_PLACE_STATE, &text);
+            let mut patch = self.tested_out_of_service().metadata(&metadata);
+            for (name, image) in &now.images {
+                patch = patch.container(name, &["image"], &json!(image));
+            }
+            if !self.supports_resize {
+                patch = with_resources(patch, &now);
+            }
+            // It is told of what changes, when that has been taken.
+            let is_note = (by_resize || is_split) && !now.restarts_anyway();
+            let report = if is_note { Report::Silent } else { Report::InPlace };
+            self.patch(None, patch, report)
+        });
+        Writes { pod, resize }
     }
 
     /// Notes an update whose containers change when the grace period has ended.
@@ -108,7 +118,7 @@ impl Target<'_> {
         self.note(&mut metadata, names::IN_PLACE_GRACE, &grace.to_text());
         let patch = self.tested_out_of_service().metadata(&metadata);
         Writes {
-            pod: self.patch(None, patch, Report::Silent),
+            pod: Some(self.patch(None, patch, Report::Silent)),
             resize: None,
         }
     }
@@ -187,6 +197,16 @@ impl Target<'_> {
     pub fn time(&self) -> String {
         whole_seconds(self.now)
     }
+}
+
+/// Whether a patch of `metadata` changes nothing.
+fn is_empty(metadata: &Value) -> bool {
+    let mut parts = metadata.as_object().into_iter().flat_map(serde_json::Map::values);
+    parts.all(|part| match part {
+        Value::Object(entries) => entries.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        other => other.is_null(),
+    })
 }
 
 /// Sets what changes of cpu and memory.

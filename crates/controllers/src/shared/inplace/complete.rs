@@ -148,8 +148,9 @@ pub fn resources(detail: &PodDetail) -> Result<(), Missing> {
             Some(actual) => !agrees(&spec.resources, actual),
             None => false,
         });
-    if unseen || detail.resize_in_progress || differs {
-        return Err(Missing::Resize(String::new(), None));
+    if unseen || detail.resize_in_progress.is_some() || differs {
+        let message = detail.resize_in_progress.as_deref().unwrap_or_default();
+        return Err(Missing::Resize(message.to_owned(), None));
     }
     Ok(())
 }

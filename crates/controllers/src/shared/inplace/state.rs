@@ -1,9 +1,9 @@
 //! The annotation that tells how far a pod's update in place has come (rule 4.7). Written so that the Go manager can go on with it,
 //! read so that whatever it wrote is understood.
 
-use super::{Changes, UpdateSpec, other_fields, ref_metadata_json, ref_metadata_of, texts, values};
+use super::{Changes, UpdateSpec, complete, other_fields, ref_metadata_json, ref_metadata_of, texts, values};
 use flotilla_model::Timestamp;
-use flotilla_model::records::ContainerStatus;
+use flotilla_model::records::{ContainerStatus, PodDetail};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -170,6 +170,11 @@ impl State {
     pub fn awaits_resize(&self) -> bool {
         let asked = self.batches.last();
         asked.is_some_and(|(_, names)| names.iter().any(|name| self.next.resources.contains_key(name)))
+    }
+
+    /// Whether resources that were asked for are still on their way.
+    pub fn is_resizing(&self, detail: &PodDetail) -> bool {
+        self.resources && complete::resources(detail).is_err()
     }
 
     /// When its last batch began.

@@ -234,7 +234,7 @@ fn every_field_of_a_detail_is_read() {
 
     assert!(detail.spec.has_gate("KruisePodReady") && detail.spec.never_restarts);
     assert_eq!((detail.generation, detail.observed_generation), (5, 4));
-    assert!(detail.containers_ready && detail.resize_in_progress);
+    assert!(detail.containers_ready && detail.resize_in_progress.is_some());
     let gate = detail.in_place_ready.as_ref().expect("a condition");
     let since = Some(Timestamp::from_seconds(60));
     assert_eq!((gate.index, gate.is_true, gate.since), (1, false, since));

@@ -128,9 +128,11 @@ fn rule_4_6_a_resize_that_does_not_fit() {
 
 #[test]
 fn rule_4_6_a_resize_that_the_api_server_refuses_for_the_node() {
+    let text = first_note(resizing(1, "InPlaceOnly"), sized("web-0", "old", 1000, 1000));
     let beside = |policy: &str, other: PodFixture| {
-        let cluster = resizing(2, policy).pod(other).pod(sized("web-1", "old", 1000, 1000));
-        refused(cluster, Scope::Slot(1), Report::Silent, Failure::NODE_TOO_SMALL)
+        let noted = sized("web-1", "new", 1000, 1000).annotated(STATE, &text);
+        let cluster = resizing(2, policy).pod(other).pod(noted);
+        refused(cluster, Scope::Slot(1), Report::InPlace, Failure::NODE_TOO_SMALL)
     };
     let refused = |policy: &str| beside(policy, sized("web-0", "old", 1000, 1000));
     let other = [("in-place", "web-0"), ("resize", "web-0")];
@@ -271,7 +273,7 @@ fn rule_4_3_an_old_server_gets_resources_in_the_pod_itself() {
             is_out_of_service: false,
         };
         let writes = target.begin(note("new", 0), &spec, json!({}));
-        let Command::Patch { body, .. } = &writes.pod else {
+        let Some(Command::Patch { body, .. }) = &writes.pod else {
             panic!("{:?}", writes.pod)
         };
         assert_eq!(writes.resize.is_some(), supports_resize);
@@ -354,8 +356,7 @@ fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
     lost.now = at(NOW + 60);
     let lost = lost.decide();
     let found = patches(&lost);
-    assert_eq!(stages(&found), ["in-place", "resize"], "the resize never came");
-    assert_eq!(state_of(&found[0].3).batches.len(), 1, "it is the same batch");
+    assert_eq!(stages(&found), ["resize"], "the resize never came; it is noted already");
     let said: Vec<_> = lost
         .waits
         .iter()
@@ -379,4 +380,232 @@ fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
         let resize = found.iter().find(|(stage, ..)| *stage == "resize").expect("a resize");
         assert_eq!(resize.3["spec"]["containers"][0]["resources"]["requests"]["cpu"], "1");
     }
+}
+
+/// From image v1 with `from` of cpu to image v2 with `to`.
+fn image_and_cpu(replicas: i32, name: &str, from: &str, to: &str) -> Cluster {
+    let with = |image: &str, cpu: &str| {
+        let mut t = template(image);
+        t["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        t
+    };
+    policy(advanced(replicas), name)
+        .spec("/template", with("v2", to))
+        .no_revisions()
+        .revision_of("old", 1, &with("v1", from))
+        .revision_of("new", 2, &with("v2", to))
+}
+
+/// The note that a first pass leaves on the pod.
+fn first_note(cluster: Cluster, fixture: PodFixture) -> String {
+    let found = patches(&cluster.pod(fixture).decide());
+    let mut notes = found
+        .iter()
+        .filter_map(|(.., set)| set["metadata"]["annotations"][STATE].as_str());
+    notes.next().expect("a note").to_owned()
+}
+
+/// A kubelet refuses for ever to lower the memory of a container that is just restarting.
+#[test]
+fn ruling_37_resources_are_changed_and_confirmed_before_images() {
+    for (from, to, millis) in [("1", "2", (1000, 2000)), ("2", "1", (2000, 1000))] {
+        let set = || image_and_cpu(1, "InPlaceIfPossible", from, to);
+        let (was, will) = millis;
+        let begun = patches(&set().pod(sized("web-0", "old", was, was)).decide());
+        let stages = |found: &[(&'static str, String, &'static str, Value)]| {
+            let all = found.iter().map(|(stage, ..)| *stage);
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(stages(&begun), ["in-place", "resize"], "in service meanwhile");
+        assert!(begun[0].3.get("spec").is_none(), "{}", begun[0].3);
+        let main = json!([{"name": "main", "resources": {"requests": {"cpu": to}}}]);
+        assert_eq!(begun[1].3["spec"]["containers"], main);
+        assert_eq!(state_of(&begun[0].3).next.images["main"], "v2");
+
+        let text = first_note(set(), sized("web-0", "old", was, was));
+        let noted = |asked, given| sized("web-0", "new", asked, given).annotated(STATE, &text);
+        assert_eq!(stages(&patches(&set().pod(noted(will, was)).decide())), [] as [&str; 0]);
+        let unseen = noted(will, will).detailed(|d| (d.generation, d.observed_generation) = (3, 2));
+        assert_eq!(
+            stages(&patches(&set().pod(unseen).decide())),
+            [] as [&str; 0],
+            "nor before its kubelet has heard of it"
+        );
+        let hindered = noted(will, was).detailed(|d| d.resize_in_progress = Some("memory is in use".into()));
+        let waits = set().pod(hindered).decide().waits;
+        assert!(
+            waits.iter().any(|w| w.cause.to_string().ends_with("memory is in use")),
+            "{waits:?}"
+        );
+        let given = patches(&set().pod(noted(will, will)).decide());
+        assert_eq!(stages(&given), ["unready", "in-place"], "out of service for the image");
+        assert_eq!(
+            given[1].3["spec"]["containers"],
+            json!([{"name": "main", "image": "v2"}])
+        );
+    }
+}
+
+#[test]
+fn ruling_37_a_resize_that_is_put_off_or_infeasible_changes_no_image() {
+    for (policy, is_infeasible, expected) in [
+        ("InPlaceIfPossible", true, vec!["-web-0"]),
+        ("InPlaceOnly", true, vec![]),
+        ("InPlaceIfPossible", false, vec![]),
+        ("InPlaceOnly", false, vec![]),
+    ] {
+        let set = || image_and_cpu(1, policy, "1", "2");
+        let text = first_note(set(), sized("web-0", "old", 1000, 1000));
+        let pending = sized("web-0", "new", 2000, 1000).annotated(STATE, &text).detailed(|d| {
+            d.resize_pending = Some(ResizePending {
+                is_infeasible,
+                message: "too big".into(),
+                since: Some(at(NOW - 5)),
+            });
+        });
+        let mut cluster = set().pod(pending);
+        for now in [NOW, NOW + 3_600] {
+            cluster.now = at(now);
+            let decision = cluster.decide();
+            assert_eq!(brief(&decision), expected, "{policy} {is_infeasible}");
+            assert!(
+                patches(&decision).is_empty(),
+                "{policy} {is_infeasible}: nothing is written"
+            );
+            let says = |w: &flotilla_model::Wait| w.cause.to_string().contains("too big");
+            assert!(decision.waits.iter().any(says), "{:?}", decision.waits);
+        }
+    }
+}
+
+#[test]
+fn ruling_37_a_refused_resize_is_not_asked_for_again() {
+    for (policy, reason, expected) in [
+        ("InPlaceIfPossible", Failure::NODE_TOO_SMALL, vec!["-web-0"]),
+        ("InPlaceIfPossible", Failure::INVALID, vec!["-web-0"]),
+        ("InPlaceIfPossible", Failure::FORBIDDEN, vec!["-web-0"]),
+        ("InPlaceOnly", Failure::NODE_TOO_SMALL, vec![]),
+        ("InPlaceOnly", Failure::INVALID, vec![]),
+        ("InPlaceOnly", Failure::FORBIDDEN, vec![]),
+    ] {
+        let set = || image_and_cpu(1, policy, "1", "2");
+        let text = first_note(set(), sized("web-0", "old", 1000, 1000));
+        let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
+        let mut cluster = refused(set().pod(noted), Scope::Slot(0), Report::InPlace, reason);
+        for now in [NOW, NOW + 5, NOW + 3_600] {
+            cluster.now = at(now);
+            let decision = cluster.decide();
+            let what = format!("{policy} {reason} {}", now - NOW);
+            assert_eq!(brief(&decision), expected, "{what}");
+            assert!(patches(&decision).is_empty(), "{what}: nothing else is written");
+            let why: Vec<_> = decision.waits.iter().map(|w| w.cause.to_string()).collect();
+            assert!(why.iter().any(|w| w.contains("it says why")), "{what}: {why:?}");
+            cluster.hints = decision.hints.unwrap_or(cluster.hints);
+        }
+    }
+}
+
+/// Room in a quota may come, and would be lacking for a new pod, too.
+#[test]
+fn ruling_37_a_resize_beyond_a_quota_is_asked_for_again_later() {
+    let set = || image_and_cpu(1, "InPlaceIfPossible", "1", "2");
+    let text = first_note(set(), sized("web-0", "old", 1000, 1000));
+    let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
+    let mut cluster = refused(set().pod(noted), Scope::Slot(0), Report::InPlace, "QuotaExceeded");
+    let soon = cluster.decide();
+    assert!(soon.commands().next().is_none(), "{soon:?}");
+    cluster.now = at(NOW + 3_600);
+    let later = cluster.decide();
+    let found: Vec<_> = patches(&later).into_iter().map(|(stage, ..)| stage).collect();
+    assert_eq!(found, ["resize"], "which is noted already");
+}
+
+/// That a pod carries the label proves nothing while what makes it a pod of the revision has been refused.
+#[test]
+fn rulings_31_and_37_a_pod_whose_resize_is_refused_goes_only_for_one_that_is_accepted() {
+    let set = || image_and_cpu(1, "InPlaceIfPossible", "1", "2");
+    let text = first_note(set(), sized("web-0", "old", 1000, 1000));
+    let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
+    let mut cluster = refused(set().pod(noted), Scope::Slot(0), Report::InPlace, Failure::INVALID);
+    cluster.hints.accepted.clear();
+    assert_eq!(brief(&cluster.decide()), ["(web-0)"], "asked first");
+    let cluster = refused(cluster, Scope::Acceptance("new".to_owned()), Report::Try, "Invalid");
+    assert_eq!(brief(&cluster.decide()), [] as [&str; 0], "it serves, and stays");
+}
+
+/// "Nothing is sent twice without something having changed": what users ask for instead is something else.
+#[test]
+fn ruling_37_whoever_was_refused_goes_on_when_less_is_asked_for() {
+    for policy in ["InPlaceIfPossible", "InPlaceOnly"] {
+        let text = first_note(image_and_cpu(1, policy, "1", "2"), sized("web-0", "old", 1000, 1000));
+        let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
+        let set = image_and_cpu(1, policy, "1", "2").pod(noted);
+        let mut set = refused(set, Scope::Slot(0), Report::InPlace, Failure::NODE_TOO_SMALL);
+        let mut former = template("v1");
+        former["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
+        set = set.spec("/template", former);
+        set.now = at(NOW + 3_600);
+        let decision = set.decide();
+        let found = patches(&decision);
+        assert!(
+            found.iter().any(|(stage, ..)| *stage == "in-place"),
+            "{policy}: {decision:?}"
+        );
+        let brief = brief(&decision);
+        assert!(!brief.contains(&"-web-0".to_owned()), "{policy}: {brief:?}");
+    }
+}
+
+/// An update that overtakes a resize waits for it as if it had asked for it itself.
+#[test]
+fn ruling_37_images_wait_also_for_what_an_update_before_has_asked_for() {
+    let state = InPlaceState {
+        resources: true,
+        images: false,
+        before: std::collections::BTreeMap::default(),
+        ..note("mid", 5)
+    };
+    let with = |image: &str, cpu: &str| {
+        let mut t = template(image);
+        t["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        t
+    };
+    let set = || {
+        policy(advanced(1), "InPlaceIfPossible")
+            .spec("/template", with("v2", "2"))
+            .no_revisions()
+            .revision_of("old", 1, &with("v1", "1"))
+            .revision_of("mid", 2, &with("v1", "2"))
+            .revision_of("new", 3, &with("v2", "2"))
+    };
+    let pod = |given| sized("web-0", "mid", 2000, given).annotated(STATE, &state.to_text());
+    let begun = patches(&set().pod(pod(1000)).decide());
+    let stages: Vec<_> = begun.iter().map(|(stage, ..)| *stage).collect();
+    assert_eq!(stages, ["in-place"], "noted, and in service");
+    assert!(begun[0].3.get("spec").is_none(), "{}", begun[0].3);
+    let noted = state_of(&begun[0].3);
+    assert_eq!(noted.next.images["main"], "v2");
+    let of_new = |given| sized("web-0", "new", 2000, given).annotated(STATE, &noted.to_text());
+    assert!(patches(&set().pod(of_new(1000)).decide()).is_empty());
+    let then = patches(&set().pod(of_new(2000)).decide());
+    let stages: Vec<_> = then.iter().map(|(stage, ..)| *stage).collect();
+    assert_eq!(stages, ["unready", "in-place"]);
+}
+
+/// It gets its resources when it starts, for which it may need the new image.
+#[test]
+fn ruling_37_the_image_of_a_container_that_does_not_run_waits_for_nothing() {
+    let set = || image_and_cpu(1, "InPlaceIfPossible", "1", "2");
+    let stuck = sized("web-0", "old", 1000, 1000).unready().detailed(|d| {
+        let mut status = d.statuses[0].clone().expect("a status");
+        (status.started_at, status.is_ready) = (None, false);
+        d.statuses = Box::new([Some(status)]);
+    });
+    let begun = patches(&set().pod(stuck).decide());
+    let stages: Vec<_> = begun.iter().map(|(stage, ..)| *stage).collect();
+    assert_eq!(stages, ["unready", "in-place", "resize"]);
+    assert_eq!(
+        begun[1].3["spec"]["containers"],
+        json!([{"name": "main", "image": "v2"}])
+    );
 }
