@@ -102,6 +102,15 @@ impl Plan<'_> {
                 && !self.pass.hints.held.contains(s.ordinal)
         });
         starting.for_each(|slot| budget.charge(|| name(slot)));
+        // A pod that is about to be taken is on its way up in its slot, too.
+        let adopted = self.slots.iter().filter(|slot| slot.occupant.is_none()).filter(|slot| {
+            let name = name(slot);
+            let pod = self.view.to_adopt.iter().find(|pod| pod.name() == name);
+            let (min_ready, now) = (self.view.set.spec.min_ready, self.view.now);
+            pod.is_some_and(|pod| !Health::of(pod, true, min_ready, now).is_available())
+                && !self.pass.hints.held.contains(slot.ordinal)
+        });
+        adopted.for_each(|slot| budget.charge(|| name(slot)));
     }
 
     /// Keeps the record of failed starts (rule 8.5).

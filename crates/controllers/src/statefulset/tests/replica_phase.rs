@@ -163,6 +163,15 @@ fn rule_3_5_each_slot_is_charged_once() {
 }
 
 #[test]
+fn rule_3_5_a_pod_that_is_being_adopted_is_on_its_way_up_too() {
+    let set = rolled_out(advanced(3)).spec("/scaleStrategy/maxUnavailable", json!(1));
+    let starting = set.clone().pod(pod("web-0").revision("new").never_ready().orphan());
+    assert!(!brief(&starting.decide()).iter().any(|c| c.starts_with('+')));
+    let up = set.pod(pod("web-0").revision("new").orphan());
+    assert!(brief(&up.decide()).iter().any(|c| c == "+web-1@new"));
+}
+
+#[test]
 fn rule_3_5_what_fails_in_one_slot_concerns_no_other() {
     let set = rolled_out(advanced(3))
         .claim_templates(&["data"])
