@@ -9,6 +9,7 @@ pub(crate) mod settled;
 pub(crate) mod truth;
 pub(crate) mod view;
 
+use crate::asks::Asks;
 use crate::event::Life;
 use crate::in_place::InPlace;
 use crate::judge::{Verdict, require};
@@ -156,6 +157,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         retention: (false, false),
         in_place: None,
         storage: None,
+        asks: Asks::default(),
         clones: Some(ClonePlan::by_chance(&mut rng)),
     };
     let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {

@@ -1,6 +1,7 @@
 //! Known defects that can be planted, to see whether the simulator finds them. Never in the code of the manager itself: each one
 //! alters what a controller sees or says, or what the simulated shell does with it.
 
+mod asks;
 mod claims;
 mod in_place;
 
@@ -116,11 +117,23 @@ pub enum Defect {
     LeaveClaims,
     /// Images change together with resources, and not after them.
     ImageBeforeResize,
+    /// Reserved ordinals are used.
+    ForgetReserved,
+    /// Ordinals begin with 0, whatever their start.
+    ForgetStart,
+    /// Pods are scaled away although nobody can read which ordinals are reserved.
+    ScaleDownUnread,
+    /// However many pods are on their way up, all others follow at once.
+    ScaleAtOnce,
+    /// That a pod is to be made again is not seen.
+    ForgetMadeAgain,
+    /// All pods that are to be made again go at once.
+    MakeAgainAtOnce,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 48] = [
+    pub const ALL: [Defect; 54] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -169,6 +182,12 @@ impl Defect {
         Defect::OwnEarly,
         Defect::LeaveClaims,
         Defect::ImageBeforeResize,
+        Defect::ForgetReserved,
+        Defect::ForgetStart,
+        Defect::ScaleDownUnread,
+        Defect::ScaleAtOnce,
+        Defect::ForgetMadeAgain,
+        Defect::MakeAgainAtOnce,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
@@ -226,7 +245,8 @@ impl Defect {
                     status.desired["currentRevision"] = update;
                 }
             }
-            Defect::RestartForAnyFileSystem => restart_for_any_file_system(decision, reader, set),
+            Defect::MakeAgainAtOnce => asks::make_again_at_once(decision, reader, set),
+            Defect::RestartForAnyFileSystem => claims::restart_for_any_file_system(decision, reader, set),
             Defect::KeepFailedPods => {
                 for stage in &mut decision.stages {
                     stage.commands.retain(|c| c.command.report() != Report::RecreateFailed);
@@ -307,26 +327,6 @@ fn update_lowest_first(decision: &mut Decision, reader: &dyn Reader, set: &SetRe
             scoped.command = delete(lowest);
         }
     }
-}
-
-fn restart_for_any_file_system(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
-    let waits = |pod: &&Arc<PodRecord>| {
-        let mut claims = pod
-            .claims()
-            .filter_map(|(_, claim)| reader.claim(&pod.meta.key.sibling(claim)));
-        let is_older = |since: Timestamp| pod.meta.created < since;
-        !pod.is_terminating() && claims.any(|claim| claim.resize_pending_since.is_some_and(is_older))
-    };
-    let pods = reader.pods_of(&set.meta.uid).iter().filter(waits).take(1);
-    let commands = pods.map(|pod| ScopedCommand {
-        scope: Scope::Named(pod.name().to_owned()),
-        command: delete(pod),
-    });
-    decision.stages.push(Stage {
-        name: "planted",
-        commands: commands.collect(),
-        ..Stage::default()
-    });
 }
 
 /// Claims of the set's pods as a controller with such a defect sees them.
@@ -482,7 +482,10 @@ impl<'a> Altered<'a> {
                 revisions = Some(all.iter().max_by_key(|r| r.number).cloned().into_iter().collect());
             }
             Defect::LoseOldTemplates => revisions = in_place::without_old_templates(inner, set),
-            _ => in_place::alter_set(defect, spec, inner.pods_of(&set.meta.uid)),
+            _ => {
+                asks::alter_set(defect, spec);
+                in_place::alter_set(defect, spec, inner.pods_of(&set.meta.uid));
+            }
         }
         Altered {
             pods: in_place::Pods::new(defect, inner, set),

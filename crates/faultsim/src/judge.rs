@@ -6,6 +6,7 @@
 //!
 //! Nothing here uses the code that it judges, save the records in which both see the cluster.
 
+mod growth;
 pub(crate) mod history;
 pub(crate) mod settled;
 mod settled_claims;
@@ -63,9 +64,18 @@ pub(crate) fn ordinal_in(name: &str, set: &str) -> Option<i64> {
     (ordinal.to_string() == digits).then_some(ordinal)
 }
 
+/// The ordinals that a set wants: from its start upwards, without those that are reserved, as many as replicas (rule 3.4).
+pub(crate) fn wanted(set: &SetRecord) -> Vec<i64> {
+    let spec = &set.spec;
+    let reserved = spec.reserved.intervals();
+    let is_free = |ordinal: &i64| !reserved.iter().any(|(low, high)| (low..=high).contains(&ordinal));
+    let count = usize::try_from(spec.replicas).unwrap_or(0);
+    (spec.start..).filter(is_free).take(count).collect()
+}
+
 /// Which place among the wanted ordinals an ordinal has.
 pub(crate) fn place_of(ordinal: i64, set: &SetRecord) -> Option<usize> {
-    set.spec.ordinals().iter().position(|wanted| wanted == ordinal)
+    wanted(set).iter().position(|wanted| *wanted == ordinal)
 }
 
 /// Whether a pod is available to a set at a moment (rule 1.5).

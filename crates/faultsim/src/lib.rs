@@ -5,6 +5,7 @@
 //! time, single-threaded, and judges every decision and every write. When faults have ended, the set must come to be as it asks
 //! to be, and then nobody may write any more. The same seed gives the same run, event by event.
 
+pub mod asks;
 pub mod clones;
 pub mod defect;
 mod event;

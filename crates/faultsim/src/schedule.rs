@@ -7,6 +7,7 @@ mod chance;
 
 pub(crate) use chance::item;
 
+use crate::asks::{self, Asks};
 use crate::clones::{self, ClonePlan};
 use crate::in_place::InPlace;
 pub use crate::refusals::Refusal;
@@ -53,13 +54,19 @@ pub enum FaultKind {
     Storage,
     /// Users ask for pods that the API server refuses: a mount without its volume, or what a policy forbids.
     Template,
+    /// Users ask for other ordinals: a start, and some that are not to be used.
+    Ordinals,
+    /// Pods of an Advanced set start a few at a time, and users scale it.
+    Scaling,
+    /// Users ask for pods of an Advanced set to be made again.
+    MadeAgain,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 14] = [
+    pub const ALL: [FaultKind; 17] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -74,16 +81,30 @@ impl FaultKind {
         FaultKind::Webhook,
         FaultKind::Storage,
         FaultKind::Template,
+        FaultKind::Ordinals,
+        FaultKind::Scaling,
+        FaultKind::MadeAgain,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
     pub(crate) fn has_own_luck(self) -> bool {
-        matches!(self, FaultKind::Webhook | FaultKind::Storage | FaultKind::Template)
+        matches!(
+            self,
+            FaultKind::Webhook
+                | FaultKind::Storage
+                | FaultKind::Template
+                | FaultKind::Ordinals
+                | FaultKind::Scaling
+                | FaultKind::MadeAgain
+        )
     }
 
     /// Native sets do not know of it, and CloneSets draw it by luck of its own.
     pub(crate) fn is_of_advanced_sets(self) -> bool {
-        matches!(self, FaultKind::InPlace | FaultKind::Webhook | FaultKind::Storage)
+        matches!(
+            self,
+            FaultKind::InPlace | FaultKind::Webhook | FaultKind::Storage | FaultKind::Scaling | FaultKind::MadeAgain
+        )
     }
 }
 
@@ -110,6 +131,8 @@ pub enum UserAct {
     Disown(i64),
     /// Delete the set, and make it anew some time later.
     DeleteSet(Orphaning),
+    /// Something else is asked for.
+    Ask(asks::Act),
     /// What only users of CloneSets do.
     Clone(clones::Act),
     /// So many Gi of storage for each pod.
@@ -271,6 +294,8 @@ pub struct SetPlan {
     pub in_place: Option<InPlace>,
     /// What the driver of its volumes can do, if they grow.
     pub storage: Option<Storage>,
+    /// What else it asks for.
+    pub asks: Asks,
     /// What only a CloneSet asks for.
     pub clones: Option<ClonePlan>,
 }
@@ -324,6 +349,7 @@ impl SetPlan {
         if self.storage.is_some() {
             Storage::complete(&mut set);
         }
+        self.asks.complete(&mut set);
         if let Some(clones) = &self.clones {
             clones.complete(&mut set, self);
         }
@@ -407,6 +433,7 @@ impl Schedule {
         let has_webhook = absences.is_some();
         items.extend(absences.into_iter().flatten());
         items.extend(storage::by_chance(seed, wanted, &mut set));
+        items.extend(asks::by_chance(seed, wanted, has_webhook, &mut set));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
             items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_) | UserAct::Template(_))));
@@ -461,6 +488,7 @@ fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
         retention: (rng.bool(), rng.bool()),
         in_place: None,
         storage: None,
+        asks: Asks::default(),
         clones: None,
     }
 }
@@ -489,6 +517,7 @@ impl fmt::Display for Schedule {
             retention: (with_set, with_pod),
             in_place,
             storage,
+            asks,
             clones,
         } = &self.set;
         let order = if *ordered { "OrderedReady" } else { "Parallel" };
@@ -507,6 +536,9 @@ impl fmt::Display for Schedule {
         }
         if let Some(storage) = storage {
             write!(f, ", {storage:?} growth")?;
+        }
+        if *asks != Asks::default() {
+            write!(f, ", {asks:?}")?;
         }
         if let Some(clones) = clones {
             write!(f, ", {clones:?}")?;

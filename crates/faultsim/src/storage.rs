@@ -113,7 +113,7 @@ impl World {
             Storage::Offline => FileSystems::AtMount,
             Storage::Fixed => FileSystems::AtOnce,
         };
-        let logs = (0..12).map(|ordinal| format!("logs-web-{ordinal}"));
+        let logs = (0..24).map(|ordinal| format!("logs-web-{ordinal}"));
         for name in logs.chain(["swapped".to_owned()]) {
             let body = json!({
                 "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": "ns"},

@@ -106,6 +106,7 @@ impl World {
             }
             UserAct::Storage(gi) => self.ask_for_storage(*gi),
             UserAct::MarkClaim(ordinal) => self.mark_claim(*ordinal),
+            UserAct::Ask(act) => self.ask(act),
             UserAct::Clone(act) => self.act_on_clones(act),
             UserAct::DeleteSet(orphaning) => self.delete_set(*orphaning),
             UserAct::Touch(resource, ordinal) => self.touch(*resource, *ordinal),
@@ -179,6 +180,7 @@ impl World {
             self.act(&UserAct::Partition(0));
         }
         self.users_take_growth_back();
+        self.users_mend_what_they_ask();
         if self.schedule.has_refused_templates() {
             self.change_template(|container| spoil(container, Refusal::Mended));
             // What the partition keeps may be the revision that is refused.

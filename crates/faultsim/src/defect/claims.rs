@@ -1,9 +1,9 @@
 //! Defects in whose the claims of StatefulSets are.
 
-use super::Defect;
+use super::{Defect, delete};
 use crate::judge::ordinal_in;
 use flotilla_model::decision::{Command, PatchKind, Report, Scope, ScopedCommand, Stage};
-use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord};
+use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord, Timestamp};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -76,4 +76,25 @@ fn own_early(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
             ..Stage::default()
         });
     }
+}
+
+/// A pod is made again for its file system whatever the policy says.
+pub(super) fn restart_for_any_file_system(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let waits = |pod: &&Arc<PodRecord>| {
+        let mut claims = pod
+            .claims()
+            .filter_map(|(_, claim)| reader.claim(&pod.meta.key.sibling(claim)));
+        let is_older = |since: Timestamp| pod.meta.created < since;
+        !pod.is_terminating() && claims.any(|claim| claim.resize_pending_since.is_some_and(is_older))
+    };
+    let pods = reader.pods_of(&set.meta.uid).iter().filter(waits).take(1);
+    let commands = pods.map(|pod| ScopedCommand {
+        scope: Scope::Named(pod.name().to_owned()),
+        command: delete(pod),
+    });
+    decision.stages.push(Stage {
+        name: "planted",
+        commands: commands.collect(),
+        ..Stage::default()
+    });
 }

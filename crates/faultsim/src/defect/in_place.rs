@@ -223,6 +223,7 @@ impl Pods {
             Defect::DoneByImageText => as_if_arrived,
             Defect::ResizeUsesBudget => down_while_resized,
             Defect::JudgeByVolumes => without_origin,
+            Defect::ForgetMadeAgain => super::asks::without_wish,
             _ => return None,
         };
         let all = inner.pods_of(&set.meta.uid).iter().map(alter).collect();

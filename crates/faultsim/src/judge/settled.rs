@@ -2,7 +2,8 @@
 
 use super::settled_claims::{claims, counted};
 use super::truth::{pod_of, revision_of, set_of};
-use super::{Verdict, is_available, ordinal_in, place_of, require};
+use super::{Verdict, is_available, ordinal_in, place_of, require, wanted};
+use crate::asks::is_to_be_made_again;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp};
 use flotilla_sim::server::Server;
@@ -45,7 +46,7 @@ pub(crate) fn explained(server: &Server, kind: SetKind, what: &str) -> Verdict {
 
 /// Every wanted ordinal has a pod that is available, and there are no others.
 fn slots(set: &SetRecord, pods: &[&Arc<PodRecord>], now: Timestamp) -> Result<(), String> {
-    for ordinal in set.spec.ordinals().iter() {
+    for ordinal in wanted(set) {
         let name = format!("{}-{ordinal}", set.name());
         let Some(pod) = pods.iter().find(|pod| pod.name() == name) else {
             return Err(format!("there is no {name}"));
@@ -56,6 +57,9 @@ fn slots(set: &SetRecord, pods: &[&Arc<PodRecord>], now: Timestamp) -> Result<()
         if !is_available(pod, set, now) {
             return Err(format!("{name} is not available"));
         }
+    }
+    if let Some(pod) = pods.iter().find(|pod| is_to_be_made_again(pod, set)) {
+        return Err(format!("{} is to be made again, and is still there", pod.name()));
     }
     let is_wanted = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).is_some_and(|o| place_of(o, set).is_some());
     match pods.iter().find(|pod| !is_wanted(pod)) {

@@ -1,6 +1,6 @@
 //! What must be true of claims in the end.
 
-use super::place_of;
+use super::{place_of, wanted};
 use crate::storage::is_grown;
 use flotilla_engine::wire::Object;
 use flotilla_model::{Resource, SetKind, SetRecord};
@@ -15,9 +15,8 @@ pub(super) fn counted(server: &Server, kind: SetKind, set: &SetRecord) -> Result
     let stored = server.get(kind.resource(), &set.meta.key);
     let said = stored.map_or(Value::Null, |s| s.value()["status"]["volumeClaims"].clone());
     for template in &set.spec.claim_templates {
-        let names = set.spec.ordinals();
-        let names = names
-            .iter()
+        let names = wanted(set)
+            .into_iter()
             .map(|ordinal| format!("{}-{}-{ordinal}", template.name, set.name()));
         let grown = names.filter(|name| {
             let stored = server.get(Resource::Claims, &set.meta.key.sibling(name.as_str()));
@@ -39,7 +38,7 @@ pub(super) fn counted(server: &Server, kind: SetKind, set: &SetRecord) -> Result
 
 /// Every wanted pod has its claims, and they belong to whom the policy says (invariant 6, table 1.4.4).
 pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
-    for ordinal in set.spec.ordinals().iter() {
+    for ordinal in wanted(set) {
         for template in &set.spec.claim_templates {
             let name = format!("{}-{}-{ordinal}", template.name, set.name());
             let stored = server.get(Resource::Claims, &set.meta.key.sibling(name.as_str()));

@@ -1,6 +1,8 @@
 //! Writes, judged by what really is at the moment at which they take effect.
 
-use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require};
+use super::growth::Growth;
+use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require, wanted};
+use crate::asks::is_to_be_made_again;
 use crate::clones::truth::Writes;
 use crate::in_place::{Change, InPlace, Restarts, awaits_restart, in_course, unheld};
 use crate::schedule::Schedule;
@@ -129,6 +131,8 @@ pub(crate) struct Judge {
     emptied: BTreeSet<i64>,
     /// Pods that a manager has deleted because they were not wanted.
     leaving: BTreeMap<Uid, ObjectKey>,
+    /// Pods on their way up for the first time.
+    growth: Growth,
     /// Claims that have been removed.
     pub(super) claims_removed: BTreeSet<ObjectKey>,
     /// Since when the file system of a claim has waited, the last time that it did.
@@ -275,10 +279,11 @@ impl Judge {
             && let Some(ordinal) = ordinal_in(pod.name(), "web")
         {
             self.down.remove(&ordinal);
+            self.growth.is_up(ordinal);
         }
     }
 
-    fn pod_created(&self, pod: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+    fn pod_created(&mut self, pod: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
         let set = &writing.decided.set;
         let name = pod.name();
         require(pod.meta.is_controlled_by(&set.meta.uid), "1.3 identity", || {
@@ -314,6 +319,13 @@ impl Judge {
         require(count == set.spec.claim_templates.len(), "1.4 storage", || {
             format!("{name} mounts {count} of {} claims", set.spec.claim_templates.len())
         })?;
+        let others: Vec<_> = scene.pods_of(&set.meta.uid).cloned().collect();
+        for other in others.iter().filter(|other| other.meta.uid != pod.meta.uid) {
+            self.see_up(other, scene.now);
+        }
+        let starting = others.iter().filter(|other| !self.can_seem_up(other, scene.now));
+        let starting = starting.map(|other| other.meta.uid.clone()).collect();
+        self.growth.created(pod, set, &starting)?;
         if set.spec.is_monotonic() {
             self.comes_in_order(pod, set, scene)
         } else {
@@ -327,7 +339,7 @@ impl Judge {
         let Some(place) = ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set)) else {
             return Ok(());
         };
-        for lower in set.spec.ordinals().iter().take(place) {
+        for lower in wanted(set).into_iter().take(place) {
             let key = set.meta.key.sibling(format!("{}-{lower}", set.name()));
             let in_order = match scene.pod(&key) {
                 Some(lower) => self.can_seem_up(lower, scene.now),
@@ -364,7 +376,10 @@ impl Judge {
         match place {
             _ if pod.is_terminal() => Ok(()),
             None => self.scaled_down(pod, &set, scene),
-            Some(place) => self.updated(pod, (ordinal, place), writing, scene),
+            Some(place) => {
+                self.growth.is_up(ordinal);
+                self.updated(pod, (ordinal, place), writing, scene)
+            }
         }
     }
 
@@ -386,6 +401,9 @@ impl Judge {
             || format!("{} is deleted while {other:?} is still on its way out", pod.name()),
         )?;
         self.leaving.insert(pod.meta.uid.clone(), pod.meta.key.clone());
+        if let Some(ordinal) = own {
+            self.growth.scaled_down(ordinal);
+        }
         Ok(())
     }
 
@@ -407,6 +425,10 @@ impl Judge {
         let restarts = claims
             .copied()
             .any(|since| may_restart(set, pod, since, writing.decided.now));
+        if is_to_be_made_again(pod, set) {
+            // By whatever strategy, and also while that is paused.
+            return self.uses_budget(pod, (ordinal, place), writing, scene);
+        }
         require(is_old || restarts, "2.5 update", || {
             format!("{name} is deleted, and is wanted and up to date")
         })?;
@@ -437,6 +459,18 @@ impl Judge {
         require(place >= partition, "4 partition", || {
             format!("{name} is below the partition {partition}, and is taken down")
         })?;
+        self.uses_budget(pod, (ordinal, place), writing, scene)
+    }
+
+    /// An available pod goes only where the budget has room.
+    fn uses_budget(
+        &mut self,
+        pod: &PodRecord,
+        (ordinal, place): (i64, usize),
+        writing: &Writing,
+        scene: &Scene<'_>,
+    ) -> Verdict {
+        let (set, name) = (&writing.decided.set, pod.name());
         if !is_available(pod, set, writing.decided.now) {
             return Ok(());
         }
@@ -502,6 +536,10 @@ impl Judge {
         }
         if change.image {
             self.restarts.note(before, &set)?;
+        }
+        let is_update = change.image || change.leaves_service || change.revision;
+        if prepares && !is_update && is_to_be_made_again(before, &set) {
+            return self.uses_budget(before, (ordinal, place), writing, scene);
         }
         if goes_down {
             self.taken_down(before, (ordinal, place), writing, scene)?;

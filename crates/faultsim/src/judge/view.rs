@@ -1,6 +1,7 @@
 //! Decisions, judged by what their controller saw.
 
-use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require};
+use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require, wanted};
+use crate::asks::is_to_be_made_again;
 use crate::defect::says;
 use crate::in_place::{
     GATE, HOOK_GATE, adds, begins_update, comes_after_resources, is_in_service, new_image, new_revision, notes_restart,
@@ -142,13 +143,15 @@ impl Sight<'_> {
 
     /// A pod that is wanted and up to date goes only for its file system (rule 3.9, ruling 16).
     fn restarts_for_a_reason(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
-        let wanted = |pod: &PodRecord| {
+        let is_wanted = |pod: &PodRecord| {
             ordinal_in(pod.name(), self.set.name())
                 .and_then(|o| place_of(o, self.set))
                 .is_some()
         };
         for pod in deleted {
-            if pod.is_terminal() || !wanted(pod) || self.is_old(pod) || !self.set.spec.expand_claims {
+            let is_asked_for = is_to_be_made_again(pod, self.set);
+            if pod.is_terminal() || !is_wanted(pod) || self.is_old(pod) || is_asked_for || !self.set.spec.expand_claims
+            {
                 continue;
             }
             let is_due = pod.claims().any(|(_, claim)| {
@@ -188,7 +191,7 @@ impl Sight<'_> {
             format!("{name} is created while a pod of that name is seen")
         })?;
         if set.spec.is_monotonic() {
-            for lower in set.spec.ordinals().iter().take(place) {
+            for lower in wanted(set).into_iter().take(place) {
                 require(self.is_up(lower), "3 ordered creation", || {
                     format!("{name} is created while {}-{lower} is not available", set.name())
                 })?;
@@ -266,6 +269,12 @@ impl Sight<'_> {
             ordinal.filter(|ordinal| place_of(*ordinal, set).is_none())
         };
         let going: Vec<i64> = deleted.iter().filter_map(|pod| unwanted(pod)).collect();
+        let is_read = |path: &str| !set.spec.problems.iter().any(|problem| problem.path.starts_with(path));
+        require(
+            going.is_empty() || is_read("spec.reserveOrdinals"),
+            "3.4 unreadable reservations",
+            || format!("ordinals {going:?} go while nobody can read which are reserved"),
+        )?;
         if going.is_empty() || !set.spec.is_monotonic() {
             return Ok(());
         }
@@ -277,7 +286,7 @@ impl Sight<'_> {
             "3 ordered scale-down",
             || format!("ordinals {going:?} go while the highest that is not wanted is {highest:?}"),
         )?;
-        let unwell = set.spec.ordinals().iter().find(|ordinal| !self.is_up(*ordinal));
+        let unwell = wanted(set).into_iter().find(|ordinal| !self.is_up(*ordinal));
         require(unwell.is_none(), "2.3(9) ordered scale-down", || {
             format!(
                 "ordinal {} goes while {unwell:?}, which is wanted, is not available",
@@ -292,18 +301,17 @@ impl Sight<'_> {
         let place = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set));
         let updated = deleted.iter().filter(|pod| !pod.is_terminal());
         let mut places: Vec<(usize, bool)> = updated
+            .clone()
             .filter_map(|pod| Some((place(pod)?, is_available(pod, set, self.now))))
             .collect();
         places.sort_unstable();
         let costly = places.iter().filter(|(_, available)| *available).count();
-        let Some(lowest) = places.iter().find(|(_, available)| *available).map(|(place, _)| *place) else {
+        let Some(first) = places.iter().find(|(_, available)| *available).map(|(place, _)| *place) else {
             return Ok(());
         };
-        let from = if is_classic(set) { lowest } else { 0 };
-        let down: Vec<i64> = set
-            .spec
-            .ordinals()
-            .iter()
+        let from = if is_classic(set) { first } else { 0 };
+        let down: Vec<i64> = wanted(set)
+            .into_iter()
             .skip(from)
             .filter(|ordinal| !self.is_up(*ordinal))
             .collect();
@@ -311,7 +319,12 @@ impl Sight<'_> {
         require(costly + down.len() <= budget, "2 budget", || {
             format!("{costly} available pods go while {down:?} are not available; the budget is {budget}")
         })?;
-        for (above, ordinal) in set.spec.ordinals().iter().enumerate().skip(lowest + 1) {
+        // What users ask to have made again goes in no order.
+        let in_order = updated.filter(|pod| !is_to_be_made_again(pod, set) && is_available(pod, set, self.now));
+        let Some(lowest) = in_order.filter_map(|pod| place(pod)).min() else {
+            return Ok(());
+        };
+        for (above, ordinal) in wanted(set).into_iter().enumerate().skip(lowest + 1) {
             let stays = self.pod(ordinal).filter(|pod| {
                 let is_prepared = ["PreparingUpdate", "PreparingDelete"].contains(&state(pod));
                 let goes =

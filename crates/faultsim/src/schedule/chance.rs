@@ -39,7 +39,13 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         FaultKind::Users => What::User(user_act(rng)),
         FaultKind::Nodes => What::Fault(node_fault(rng, duration_ms)),
         FaultKind::InPlace => What::User(in_place_act(rng)),
-        FaultKind::Webhook | FaultKind::Storage | FaultKind::Template | FaultKind::None => return None,
+        FaultKind::Webhook
+        | FaultKind::Storage
+        | FaultKind::Template
+        | FaultKind::Ordinals
+        | FaultKind::Scaling
+        | FaultKind::MadeAgain
+        | FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {
             0 => Fault::Quota(rng.usize(0..5), duration_ms),
             1 => Fault::Webhook(true, duration_ms),

@@ -1,0 +1,234 @@
+//! What sets ask for beside replicas, budget and partition: which ordinals are theirs, how many pods may start at
+//! once, and which are to be made again.
+//!
+//! By luck of its own: everything else of a seed is the same with and without it.
+
+use crate::clones::SPECIFIED_DELETE;
+use crate::run::World;
+use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted, What};
+use fastrand::Rng;
+use flotilla_model::{PodRecord, Resource, SetKind, SetRecord};
+use serde_json::{Value, json};
+
+/// What a set asks for at the beginning.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asks {
+    /// Ordinals that it does not use.
+    pub reserved: Vec<Entry>,
+    /// How many pods may be on their way up at once.
+    pub scale_budget: Option<Share>,
+}
+
+/// An entry of `reserveOrdinals`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A number.
+    One(i64),
+    /// A range, both ends included.
+    Range(i64, i64),
+    /// A range whose ends somebody has swapped: nobody can read it.
+    Swapped(i64),
+}
+
+/// A number, or a percentage of the replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// So many.
+    Number(i64),
+    /// So many of a hundred.
+    Percent(i64),
+}
+
+/// What users ask for later.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// Other ordinals are reserved.
+    Reserve(Vec<Entry>),
+    /// Another first ordinal.
+    Start(i64),
+    /// The pod of a slot is to be made again.
+    MakeAgain(i64),
+    /// Another number of pods that may start at once, or any.
+    ScaleBudget(Option<Share>),
+}
+
+impl Entry {
+    fn by_chance(rng: &mut Rng, may_be_swapped: bool) -> Self {
+        let low = rng.i64(0..8);
+        match rng.u8(0..9) {
+            0 if may_be_swapped => Entry::Swapped(low),
+            0..=4 => Entry::One(low),
+            _ => Entry::Range(low, low + rng.i64(0..3)),
+        }
+    }
+
+    fn to_json(self) -> Value {
+        match self {
+            Entry::One(ordinal) => json!(ordinal),
+            Entry::Range(low, high) => json!(format!("{low}-{high}")),
+            Entry::Swapped(low) => json!(format!("{}-{low}", low + 2)),
+        }
+    }
+}
+
+impl Share {
+    fn by_chance(rng: &mut Rng) -> Self {
+        match rng.u8(0..4) {
+            0 => Share::Percent(rng.i64(1..90)),
+            _ => Share::Number(rng.i64(1..4)),
+        }
+    }
+
+    fn to_json(self) -> Value {
+        match self {
+            Share::Number(count) => json!(count),
+            Share::Percent(percent) => json!(format!("{percent}%")),
+        }
+    }
+}
+
+fn list(entries: &[Entry]) -> Value {
+    entries.iter().map(|entry| entry.to_json()).collect()
+}
+
+impl Asks {
+    /// What it puts into a manifest.
+    pub(crate) fn complete(&self, set: &mut Value) {
+        if !self.reserved.is_empty() {
+            set["spec"]["reserveOrdinals"] = list(&self.reserved);
+        }
+        if let Some(share) = self.scale_budget {
+            set["spec"]["scaleStrategy"] = json!({"maxUnavailable": share.to_json()});
+        }
+    }
+}
+
+/// What of a seed sets and users ask for of all this.
+pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut SetPlan) -> Vec<Item> {
+    let mut items = ordinals(seed, wanted, has_webhook, set);
+    items.extend(scaling(seed, wanted, set));
+    items.extend(made_again(seed, wanted, set.kind));
+    items
+}
+
+/// Whether a kind comes: as one of so many seeds, or because it is asked for.
+fn comes(rng: &mut Rng, wanted: &Wanted, kind: FaultKind, one_of: u8) -> bool {
+    let by_chance = rng.u8(0..one_of) == 0;
+    by_chance && wanted.faults.is_empty() || wanted.faults.contains(&kind)
+}
+
+fn by_users(rng: &mut Rng, act: Act) -> Item {
+    Item {
+        at_ms: rng.u64(0..BUSY_MS),
+        what: What::User(UserAct::Ask(act)),
+        seed: 0,
+    }
+}
+
+fn ordinals(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut SetPlan) -> Vec<Item> {
+    let mut rng = Rng::with_seed(seed ^ 0x0000_4e5e);
+    if !comes(&mut rng, wanted, FaultKind::Ordinals, 8) {
+        return Vec::new();
+    }
+    let is_advanced = set.kind == SetKind::Advanced;
+    let entries = |rng: &mut Rng, may_be_swapped: bool| {
+        let count = rng.usize(0..4);
+        (0..count).map(|_| Entry::by_chance(rng, may_be_swapped)).collect()
+    };
+    if is_advanced && rng.bool() {
+        set.asks.reserved = entries(&mut rng, false);
+    }
+    let act = |rng: &mut Rng| match rng.u8(0..3) {
+        // Webhooks refuse what cannot be read.
+        0 | 1 if is_advanced => Act::Reserve(entries(rng, !has_webhook)),
+        _ => Act::Start(rng.i64(0..5)),
+    };
+    let count = rng.usize(1..4);
+    let acts: Vec<Act> = (0..count).map(|_| act(&mut rng)).collect();
+    acts.into_iter().map(|act| by_users(&mut rng, act)).collect()
+}
+
+/// Pods that start a few at a time, which only Parallel knows, and users who scale.
+fn scaling(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<Item> {
+    let mut rng = Rng::with_seed(seed ^ 0x005c_a1e0);
+    if !comes(&mut rng, wanted, FaultKind::Scaling, 5) || set.kind != SetKind::Advanced {
+        return Vec::new();
+    }
+    if wanted.faults.contains(&FaultKind::Scaling) {
+        set.ordered = false;
+    }
+    // Under OrderedReady pods come one by one anyway, and only 1 may be said.
+    let is_ordered = set.ordered;
+    let share = |rng: &mut Rng| {
+        if is_ordered {
+            Share::Number(1)
+        } else {
+            Share::by_chance(rng)
+        }
+    };
+    set.asks.scale_budget = Some(share(&mut rng));
+    let mut items = Vec::new();
+    for _ in 0..rng.usize(1..4) {
+        let what = match rng.u8(0..3) {
+            0 => UserAct::Ask(Act::ScaleBudget(rng.bool().then(|| share(&mut rng)))),
+            _ => UserAct::Scale(rng.i64(0..8)),
+        };
+        items.push(Item {
+            at_ms: rng.u64(0..BUSY_MS),
+            what: What::User(what),
+            seed: 0,
+        });
+    }
+    items
+}
+
+/// Pods of an Advanced set that users ask to have made again.
+fn made_again(seed: u64, wanted: &Wanted, kind: SetKind) -> Vec<Item> {
+    let mut rng = Rng::with_seed(seed ^ 0x005b_ec1f);
+    if !comes(&mut rng, wanted, FaultKind::MadeAgain, 8) || kind != SetKind::Advanced {
+        return Vec::new();
+    }
+    let acts: Vec<Act> = (0..rng.usize(1..5)).map(|_| Act::MakeAgain(rng.i64(0..6))).collect();
+    acts.into_iter().map(|act| by_users(&mut rng, act)).collect()
+}
+
+/// Whether users have asked for a pod to be made again (rule 3.8).
+pub(crate) fn is_to_be_made_again(pod: &PodRecord, set: &SetRecord) -> bool {
+    set.kind == SetKind::Advanced && pod.label(SPECIFIED_DELETE).is_some()
+}
+
+impl World {
+    /// Users ask for something else.
+    pub(crate) fn ask(&mut self, act: &Act) {
+        let body = match act {
+            Act::MakeAgain(ordinal) => {
+                let labels = json!({"metadata": {"labels": {SPECIFIED_DELETE: "true"}}});
+                return self.edit(Resource::Pods, &self.pod_key(*ordinal), &labels);
+            }
+            Act::Reserve(entries) => json!({"reserveOrdinals": list(entries)}),
+            Act::ScaleBudget(share) => {
+                json!({"scaleStrategy": share.map(|share| json!({"maxUnavailable": share.to_json()}))})
+            }
+            Act::Start(ordinal) => json!({"ordinals": {"start": ordinal}}),
+        };
+        let set = self.schedule.set.kind.resource();
+        self.edit(set, &Self::set_key(), &json!({"spec": body}));
+    }
+
+    /// At the end users mend what nobody can read: they are told of it.
+    pub(crate) fn users_mend_what_they_ask(&mut self) {
+        let Some(set) = self.cluster.server.get(Resource::AdvancedSets, &Self::set_key()) else {
+            return;
+        };
+        let value = set.value();
+        let Some(entries) = value.pointer("/spec/reserveOrdinals").and_then(Value::as_array) else {
+            return;
+        };
+        let swapped: Vec<Value> = (0..8).map(|low| Entry::Swapped(low).to_json()).collect();
+        let kept: Vec<&Value> = entries.iter().filter(|entry| !swapped.contains(entry)).collect();
+        if kept.len() < entries.len() {
+            let body = json!({"spec": {"reserveOrdinals": kept}});
+            self.edit(Resource::AdvancedSets, &Self::set_key(), &body);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Defects of what sets ask for beside replicas, budget and partition.
+
+use super::{Defect, delete};
+use crate::asks::is_to_be_made_again;
+use crate::clones::SPECIFIED_DELETE;
+use flotilla_model::decision::{Scope, ScopedCommand, Stage};
+use flotilla_model::set::{IntervalSet, SetSpec};
+use flotilla_model::{Decision, PodRecord, Reader, SetRecord};
+use std::sync::Arc;
+
+/// What a controller with such a defect sees of the set.
+pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec) {
+    match defect {
+        Defect::ForgetReserved => spec.reserved = IntervalSet::default(),
+        Defect::ScaleAtOnce => spec.scale_max_unavailable = None,
+        Defect::ForgetStart => spec.start = 0,
+        Defect::ScaleDownUnread => spec.problems.clear(),
+        _ => {}
+    }
+}
+
+/// Nobody has asked for a pod to be made again.
+pub(super) fn without_wish(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
+    let mut altered = (**pod).clone();
+    let kept = pod.meta.labels.iter().filter(|(key, _)| *key != SPECIFIED_DELETE);
+    altered.meta.labels = kept.collect();
+    Arc::new(altered)
+}
+
+/// All that are to be made again go, whatever the budget says.
+pub(super) fn make_again_at_once(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let goes = |pod: &&Arc<PodRecord>| is_to_be_made_again(pod, set) && !pod.is_terminating();
+    let own = reader.pods_of(&set.meta.uid).iter().filter(goes);
+    let is_new = |pod: &&Arc<PodRecord>| decision.commands().all(|c| c.command.key() != &pod.meta.key);
+    let commands: Vec<ScopedCommand> = own
+        .filter(is_new)
+        .map(|pod| ScopedCommand {
+            scope: Scope::Named(pod.name().to_owned()),
+            command: delete(pod),
+        })
+        .collect();
+    if !commands.is_empty() && !set.is_deleted() {
+        decision.stages.push(Stage {
+            name: "planted",
+            commands,
+            ..Stage::default()
+        });
+    }
+}
