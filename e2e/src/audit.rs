@@ -1,6 +1,6 @@
 //! What an account has done and was refused, from the API server's audit log.
 
-use crate::api::text;
+use crate::api::{number, text};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,6 +24,16 @@ pub fn uses_in(log: &Path, user: &str, namespace: &str) -> BTreeSet<Use> {
     let mut entries = entries(log, user);
     entries.retain(|entry| ["", namespace].contains(&text(entry, "/objectRef/namespace")));
     uses_of(&entries)
+}
+
+/// With what each change of this subresource in a namespace was answered, whoever asked for it, in order.
+pub fn answers(log: &Path, namespace: &str, resource: &str, subresource: &str) -> Vec<i64> {
+    let is_it = |entry: &Value| {
+        let of = |field: &str| text(entry, &format!("/objectRef/{field}"));
+        (of("namespace"), of("resource"), of("subresource")) == (namespace, resource, subresource)
+    };
+    let found = all(log).into_iter().filter(is_it);
+    found.map(|entry| number(&entry, "/responseStatus/code")).collect()
 }
 
 fn uses_of(entries: &[Value]) -> BTreeSet<Use> {
@@ -75,11 +85,13 @@ fn key(entry: &Value) -> Use {
 }
 
 fn entries(log: &Path, user: &str) -> Vec<Value> {
-    let text_of_log = std::fs::read_to_string(log).expect("the audit log is there");
-    let entries = text_of_log
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut entries = all(log);
+    entries.retain(|e| text(e, "/user/username") == user && e["objectRef"].is_object());
     entries
-        .filter(|e| text(e, "/user/username") == user && e["objectRef"].is_object())
-        .collect()
+}
+
+fn all(log: &Path) -> Vec<Value> {
+    let text_of_log = std::fs::read_to_string(log).expect("the audit log is there");
+    let lines = text_of_log.lines();
+    lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
 }

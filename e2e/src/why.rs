@@ -28,10 +28,25 @@ pub async fn waits_until(
     what: &str,
     is_it: impl Fn(&Value) -> bool,
 ) -> Vec<Value> {
+    waits_of_until(api, kubeconfig, ns, "statefulset/web", what, is_it).await
+}
+
+/// The same of any set, as command lines name it.
+///
+/// # Panics
+/// As that.
+pub async fn waits_of_until(
+    api: &Api,
+    kubeconfig: &Path,
+    ns: &str,
+    set: &str,
+    what: &str,
+    is_it: impl Fn(&Value) -> bool,
+) -> Vec<Value> {
     let mut told = Vec::new();
     let pods = pods(ns);
     let follow = api.follow(&pods, |_, _| {
-        let output = flotilla(kubeconfig, ns, &["why", "statefulset/web", "-o", "json"]);
+        let output = flotilla(kubeconfig, ns, &["why", set, "-o", "json"]);
         // While it runs, the set may be done with one thing and not have begun the next.
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         told = answer["waits"].as_array().cloned().unwrap_or_default();

@@ -9,6 +9,8 @@ mod agent;
 mod order;
 #[path = "real_node/pods.rs"]
 mod pods;
+#[path = "real_node/resize.rs"]
+mod resize;
 #[path = "real_node/rights.rs"]
 mod rights;
 #[path = "real_node/sets.rs"]
@@ -127,6 +129,7 @@ fn trials(lab: &Lab) -> Vec<Trial> {
     trials.extend(sets::trials(lab));
     trials.extend(order::trials(lab));
     trials.extend(agent::trials(lab));
+    trials.extend(resize::trials(lab));
     trials.extend(rights::trials(lab));
     trials
 }

@@ -39,7 +39,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
 }
 
 /// An entry of the environment that refers to the pod's metadata.
-fn field(name: &str, path: &str) -> Value {
+pub(crate) fn field(name: &str, path: &str) -> Value {
     json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
 }
 
