@@ -33,6 +33,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
             refused_where_pods_may_be_made_again,
             refused_where_pods_stay,
             less_memory_with_an_image,
+            less_memory_after_a_restart,
             limits_with_image_and_environment,
         );
     }
@@ -304,6 +305,40 @@ async fn less_memory_with_an_image(_: &Lab, web: Web) {
     let after = web.done(2).await;
     assert_same_pods(&before, &after);
     assert_in_force(&web, &after, "v2", &less["limits"], 1).await;
+}
+
+/// A runtime that lists former containers without figures keeps a kubelet from lowering the memory of what has been restarted. Such a pod
+/// serves on with what it has, says why, and goes on when that is no longer asked of it.
+async fn less_memory_after_a_restart(lab: &Lab, web: Web) {
+    let (much, less) = (sized("100m", "128Mi"), sized("100m", "64Mi"));
+    let before = web.start(2, "InPlaceIfPossible", much.clone(), |_| ()).await;
+    web.change(&[("spec/containers/0/image", json!("app:v2"))]).await;
+    web.done(2).await;
+    web.change(&[
+        ("spec/containers/0/image", json!("app:v3")),
+        ("spec/containers/0/resources", less),
+    ])
+    .await;
+    let refuses = "cannot decrease memory limits";
+    let is_it = |wait: &Value| wait["cause"] == "InPlaceResize" && text(wait, "/message").contains(refuses);
+    let (api, ns) = (&web.api, &web.ns);
+    waits_of_until(api, &lab.kubeconfig, ns, web.word(), "the kubelet's words", is_it).await;
+    let serves = |pod: &Value| is_ready(pod) && incarnation(pod, "main").0 == 1;
+    let time = Duration::from_secs(3);
+    api.throughout(&pods(ns), time, "all serve", |pods| {
+        pods.len() == 2 && pods.values().all(serves)
+    })
+    .await;
+    let asked = audit::answers(&lab.audit_log, ns, "pods", "resize");
+    assert_eq!(asked, [200], "of the first, and once");
+    web.change(&[
+        ("spec/containers/0/image", json!("app:v2")),
+        ("spec/containers/0/resources", much.clone()),
+    ])
+    .await;
+    let after = web.done(2).await;
+    assert_same_pods(&before, &after);
+    assert_in_force(&web, &after, "v2", &much["limits"], 1).await;
 }
 
 /// Down, up, and down again, but for the memory of a container that was restarted before; rule 8.5 is for the environment.
