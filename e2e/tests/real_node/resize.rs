@@ -25,7 +25,11 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
                 trials.push(trial(title, move || async move {
                     let ns = format!("resize-{}-{word}", stringify!($name).replace('_', "-"));
                     let api = own.enter(&ns).await;
-                    $name(&own, Web { api, ns, sort }).await;
+                    let web = Web { api: api.clone(), ns, sort };
+                    let set = format!("{}/web", web.collection());
+                    $name(&own, web).await;
+                    // The node has room for 50 pods, and other scenarios keep theirs.
+                    api.delete(&set, false).await;
                 }));
             })*};
         }
