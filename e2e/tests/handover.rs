@@ -1,9 +1,17 @@
 //! Sets that a Go manager left in the middle of something: Flotilla goes on, and no container restarts that need not.
 //!
-//! The objects are recorded (`e2e/recordings`). They are restored before any kubelet or manager looks at them.
+//! The objects are recorded (`e2e/recordings`). They are restored before any kubelet or manager looks at them. Those of CloneSets can be
+//! recorded anew: `cargo xtask generate recordings`.
+
+#[path = "handover/clones.rs"]
+mod clones;
+#[path = "handover/record.rs"]
+mod record;
+#[path = "handover/scenes.rs"]
+mod scenes;
 
 use flotilla_e2e::api::{Objects, is_ready, name, number, text};
-use flotilla_e2e::sets::{Kind, SOON, pods, revisions, set_image};
+use flotilla_e2e::sets::{Kind, SOON, claims, pods, revisions, set_image};
 use flotilla_e2e::{Api, Manager, suite};
 use flotilla_localcluster::{Cluster, Component};
 use http::Method;
@@ -19,8 +27,11 @@ use std::sync::Arc;
 /// The node of all recorded pods.
 const NODE: &str = "recorded";
 const NODES: &str = "/api/v1/nodes";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 /// What the recorded pods are held by.
 const FINALIZER: &str = "example.com/hold";
+/// The annotation of what was restored.
+const TOLD: &str = "example.com/told";
 const STATE: &str = "/metadata/labels/lifecycle.apps.kruise.io~1state";
 
 /// Each recording with how often each container of `web-1` has restarted when all is done, the restart that was recorded included.
@@ -56,41 +67,127 @@ fn main() -> ExitCode {
     if arguments.list {
         return libtest_mimic::run(&arguments, trials(&Arc::default())).exit_code();
     }
+    if let (Some(source), Some(manager)) = (
+        std::env::var_os("FLOTILLA_RECORD"),
+        std::env::var_os("FLOTILLA_GO_MANAGER"),
+    ) {
+        record::record(Path::new(&source), Path::new(&manager));
+        return ExitCode::SUCCESS;
+    }
     arguments.test_threads.get_or_insert(6);
     let cluster = Cluster::disposable("e2e-handover")
         .nodes(0)
         .without_statefulset_controller()
         .start()
         .expect("a cluster");
-    // Nobody looks at what is restored until all of it is there.
-    cluster.kill(Component::Kwok).expect("the kubelets can be ended");
     let kubeconfig: Arc<PathBuf> = Arc::new(cluster.kubeconfig_path().to_owned());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    runtime.block_on(async {
+    suite::wait_for(async {
         let api = Api::connect(&kubeconfig).await;
         suite::install_crds(&api, std::convert::identity).await;
         api.create(NODES, &node()).await;
-        for (recording, _) in RECORDINGS {
-            restore(&api, recording).await;
-        }
-        restore(&api, WAITING).await;
-        cluster.start(Component::Kwok).expect("there is a kubelet again");
-        begin(&api).await;
     });
-    let manager = Manager::alone(&kubeconfig);
-    let conclusion = libtest_mimic::run(&arguments, trials(&kubeconfig));
+    let mut has_failed = false;
+    for group in clones::GROUPS {
+        has_failed |= hand_over(&cluster, &kubeconfig, &arguments, group);
+    }
+    drop(cluster);
+    ExitCode::from(u8::from(has_failed))
+}
+
+/// Hands the sets of a group over to a manager with the group's gates.
+fn hand_over(
+    cluster: &Cluster,
+    kubeconfig: &Arc<PathBuf>,
+    arguments: &Arguments,
+    group: &'static clones::Group,
+) -> bool {
+    // Nobody looks at what is restored until all of it is there.
+    cluster.kill(Component::Kwok).expect("the kubelets can be ended");
+    let places = group.places();
+    suite::wait_for(async {
+        let api = Api::connect(kubeconfig).await;
+        for place in &places {
+            restore(&api, place).await;
+        }
+        start_kubelets(cluster, &api).await;
+        begin(&api, &places).await;
+    });
+    let gates = format!("--feature-gates={}", group.gates);
+    let mut alone = vec!["--leader-elect=false", "--observation-seconds=0", "--http-address=none"];
+    if !group.gates.is_empty() {
+        alone.push(&gates);
+    }
+    let manager = Manager::start(kubeconfig, group.name, &alone);
+    let conclusion = libtest_mimic::run(arguments, group_trials(kubeconfig, group));
     if conclusion.has_failed() {
         eprintln!("the manager's log:\n{}", manager.log());
     }
     drop(manager);
-    drop(cluster);
-    conclusion.exit_code()
+    // What is over is no business of the next manager, whose gates are others.
+    suite::wait_for(async {
+        let api = Api::connect(kubeconfig).await;
+        for place in &places {
+            api.delete(&format!("/api/v1/namespaces/{}", place.namespace), false)
+                .await;
+        }
+    });
+    conclusion.has_failed()
+}
+
+/// Starts the kubelets that were killed. Their simulator looks after a node while it has the node's lease, which the one before still has.
+async fn start_kubelets(cluster: &Cluster, api: &Api) {
+    for lease in api.list(LEASES).await.keys() {
+        api.delete(&format!("{LEASES}/{lease}"), false).await;
+    }
+    cluster.start(Component::Kwok).expect("there is a kubelet again");
+    let nodes = api.list(NODES).await;
+    let are_all = |leases: &Objects| nodes.keys().all(|node| leases.contains_key(node));
+    api.until(LEASES, SOON, "a lease for each node", are_all).await;
+}
+
+/// A recording, and the namespace in which it is restored.
+pub struct Place {
+    namespace: String,
+    file: PathBuf,
+    kind: &'static str,
+}
+
+impl Place {
+    fn advanced(recording: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("recordings/openkruise-1.9.0");
+        Place {
+            namespace: recording.to_owned(),
+            file: folder.join(format!("{recording}.json")),
+            kind: "statefulset",
+        }
+    }
+
+    fn sets(&self) -> String {
+        format!(
+            "/apis/apps.kruise.io/v1beta1/namespaces/{}/{}s",
+            self.namespace, self.kind
+        )
+    }
+
+    fn set(&self) -> String {
+        format!("{}/web", self.sets())
+    }
 }
 
 fn trials(kubeconfig: &Arc<PathBuf>) -> Vec<Trial> {
+    let of = |group| group_trials(kubeconfig, group);
+    clones::GROUPS.iter().flat_map(of).collect()
+}
+
+fn group_trials(kubeconfig: &Arc<PathBuf>, group: &'static clones::Group) -> Vec<Trial> {
+    let mut trials = clones::trials(kubeconfig, group);
+    if group.with_advanced {
+        trials.extend(advanced_trials(kubeconfig));
+    }
+    trials
+}
+
+fn advanced_trials(kubeconfig: &Arc<PathBuf>) -> Vec<Trial> {
     let finished = RECORDINGS.iter().map(|(recording, restarts)| {
         let kubeconfig = Arc::clone(kubeconfig);
         suite::trial(format!("go_to_flotilla::{recording}"), move || async move {
@@ -99,13 +196,13 @@ fn trials(kubeconfig: &Arc<PathBuf>) -> Vec<Trial> {
     });
     let kubeconfig = Arc::clone(kubeconfig);
     let waits = suite::trial(format!("go_to_flotilla::{WAITING}"), move || async move {
-        waits(&Api::connect(&kubeconfig).await, &kubeconfig).await;
+        waits_for_the_agent(&Api::connect(&kubeconfig).await, &Place::advanced(WAITING), &kubeconfig).await;
     });
     finished.chain([waits]).collect()
 }
 
 fn node() -> Value {
-    let room = json!({"cpu": "64", "memory": "64Gi", "pods": "200"});
+    let room = json!({"cpu": "64", "memory": "64Gi", "pods": "500"});
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -120,21 +217,21 @@ fn node() -> Value {
 
 /// Waits for the node's kubelet, and tells it of each pod: the simulator of kubelets passes over pods of which it learns before it knows
 /// their node.
-async fn begin(api: &Api) {
+async fn begin(api: &Api, places: &[Place]) {
     let is_there = |nodes: &Objects| nodes.get(NODE).is_some_and(is_ready);
     api.until(NODES, SOON, "the node is ready", is_there).await;
-    for recording in RECORDINGS.iter().map(|(recording, _)| *recording).chain([WAITING]) {
-        for pod in api.list(&pods(recording)).await.keys() {
-            let told = json!({"metadata": {"annotations": {"example.com/told": "true"}}});
-            api.patch(&format!("{}/{pod}", pods(recording)), &told).await;
+    for place in places {
+        let collection = pods(&place.namespace);
+        for pod in api.list(&collection).await.keys() {
+            let told = json!({"metadata": {"annotations": {TOLD: "true"}}});
+            api.patch(&format!("{collection}/{pod}"), &told).await;
         }
     }
 }
 
-fn recorded(recording: &str) -> Value {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("recordings/openkruise-1.9.0");
-    let path = folder.join(format!("{recording}.json"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+fn recorded(place: &Place) -> Value {
+    let path = &place.file;
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
@@ -142,51 +239,68 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Removes what only the server that had it can say.
-fn strip(object: &mut Value) {
+/// Removes what only the server that had it can say, and puts it into another namespace.
+fn strip(object: &mut Value, namespace: &str) {
+    object["metadata"]["namespace"] = json!(namespace);
     for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
         object["metadata"].as_object_mut().expect("metadata").remove(field);
     }
 }
 
-/// Makes the recorded objects anew, with their status. New UIDs are the only difference, and what a simulated kubelet derives from them.
-async fn restore(api: &Api, namespace: &str) {
+/// Makes the recorded objects anew, with their status. New UIDs are the only difference, what a simulated kubelet derives from them, and
+/// volumes, which the other cluster had.
+async fn restore(api: &Api, place: &Place) {
+    let namespace = &place.namespace;
     suite::make_namespace(api, namespace).await;
-    let recorded = recorded(namespace);
+    let recorded = recorded(place);
     let mut set = recorded["set"].clone();
     let has_seen = set["status"]["observedGeneration"] == set["metadata"]["generation"];
-    strip(&mut set);
+    strip(&mut set, namespace);
     // A shorter grace period for the pods that are still to come; the one that had begun is over.
-    if let Some(grace) = set.pointer_mut("/spec/updateStrategy/rollingUpdate/inPlaceUpdateStrategy/gracePeriodSeconds")
-    {
-        *grace = json!(3);
-    }
-    let made = api.create(&Kind::Advanced.sets(namespace), &set).await;
+    shorten_grace(&mut set["spec"]["updateStrategy"]);
+    let set = clones::as_served(set);
+    let made = api.create(&place.sets(), &set).await;
     let mut status = set["status"].clone();
     status["observedGeneration"] = json!(i64::from(has_seen));
-    let path = Kind::Advanced.set(namespace, "web") + "/status";
-    api.patch(&path, &json!({"status": status})).await;
+    api.patch(&format!("{}/status", place.set()), &json!({"status": status}))
+        .await;
     let own = |object: &Value| {
         let mut object = object.clone();
-        strip(&mut object);
+        strip(&mut object, namespace);
         object["metadata"]["ownerReferences"][0]["uid"] = made["metadata"]["uid"].clone();
         object
     };
     for revision in items(&recorded["revisions"]) {
         api.create(&revisions(namespace), &own(revision)).await;
     }
+    for claim in items(&recorded["claims"]) {
+        api.create(&claims(namespace), &clones::unbound(own(claim))).await;
+    }
     for old in items(&recorded["pods"]) {
         let mut pod = own(old);
         pod["spec"]["nodeName"] = json!(NODE);
-        // What the simulated kubelet held back, it holds back no longer.
         if let Some(annotations) = pod["metadata"]["annotations"].as_object_mut() {
+            // What the simulated kubelet held back, it holds back no longer.
             annotations.retain(|key, _| !key.starts_with("sim.flotilla.rs/"));
+            // A grace period in which recordings could be made is too long for a test.
+            if let Some(Value::String(note)) = annotations.get_mut("apps.kruise.io/inplace-update-grace") {
+                *note = note.replace("\"graceSeconds\":900", "\"graceSeconds\":3");
+            }
         }
         let made = api.create(&pods(namespace), &pod).await;
         let mut now = made.clone();
         now["status"] = status_of(old, &made);
         api.put(&format!("{}/{}/status", pods(namespace), name(old)), &now)
             .await;
+    }
+}
+
+fn shorten_grace(strategy: &mut Value) {
+    for above in ["/rollingUpdate", ""] {
+        let pointer = format!("{above}/inPlaceUpdateStrategy/gracePeriodSeconds");
+        if let Some(grace) = strategy.pointer_mut(&pointer) {
+            *grace = json!(3);
+        }
     }
 }
 
@@ -310,11 +424,12 @@ fn is_complete(sets: &Objects) -> bool {
 }
 
 /// Without an agent nobody can tell a container's environment: nothing restarts, the pod stays out of service, and `why` says it.
-async fn waits(api: &Api, kubeconfig: &Path) {
+async fn waits_for_the_agent(api: &Api, place: &Place, kubeconfig: &Path) {
+    let namespace = &place.namespace;
     let asked = std::process::Command::new(flotilla_e2e::manager::binary())
         .args(["why", "--kubeconfig"])
         .arg(kubeconfig)
-        .args(["-n", WAITING, "statefulset.apps.kruise.io/web"])
+        .args(["-n", namespace, &format!("{}.apps.kruise.io/web", place.kind)])
         .output()
         .expect("the binary runs");
     let said = String::from_utf8_lossy(&asked.stdout);
@@ -322,22 +437,22 @@ async fn waits(api: &Api, kubeconfig: &Path) {
         said.contains("see that the node agent runs on the pod's node"),
         "{said}"
     );
-    let found = api.list(&pods(WAITING)).await;
-    let pod = &found["web-1"];
-    assert!(!is_ready(pod), "{}", pod["status"]);
-    assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
-    // Its owner gives up: the label goes back, and the pod serves again as it was.
+    let found = api.list(&pods(namespace)).await;
+    let waiting: Vec<&Value> = found.values().filter(|pod| !is_ready(pod)).collect();
+    assert_eq!(waiting.len(), 1, "one is out of service");
+    assert_eq!(text(waiting[0], "/metadata/labels/role"), "leader");
+    assert_eq!(waiting[0]["status"]["containerStatuses"][0]["restartCount"], 0);
+    // Its owner gives up: the label goes back, and whether that has arrived nobody can tell either (rule 4.6).
     let role = |role: &str| json!({"spec": {"template": {"metadata": {"labels": {"role": role}}}}});
-    let set = Kind::Advanced.set(WAITING, "web");
     api.send(
         Method::PATCH,
-        &set,
+        &place.set(),
         Some(("application/merge-patch+json", &role("follower"))),
     )
     .await
     .expect("the set can be changed");
     let found = api
-        .until(&pods(WAITING), SOON, "the label is taken back", |pods| {
+        .until(&pods(namespace), SOON, "the label is taken back", |pods| {
             pods.values()
                 .all(|pod| text(pod, "/metadata/labels/role") == "follower")
         })

@@ -6,7 +6,7 @@ use flate2::{Compression, write::GzEncoder};
 use flotilla_localcluster::{Cluster, workspace};
 use serde_json::{Map, Value, json};
 use std::io::Write;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 /// Verbs about generated files.
 #[derive(Debug, Subcommand)]
@@ -15,7 +15,12 @@ pub(crate) enum Verb {
     Openapi,
     /// The Helm chart in deploy/chart/flotilla, from crates/install.
     Chart,
+    /// The recordings of CloneSets in e2e/recordings: what the Go manager of OpenKruise, killed half-way, has left. Builds it for that.
+    Recordings,
 }
+
+/// The Go manager that recordings are made with.
+const OPENKRUISE: &str = "github.com/openkruise/kruise@v1.8.0";
 
 /// Where the chart is.
 const CHART: &str = "deploy/chart/flotilla";
@@ -39,6 +44,7 @@ pub(crate) fn run(verb: &Verb) -> Result<ExitCode> {
     match verb {
         Verb::Openapi => openapi(),
         Verb::Chart => chart(),
+        Verb::Recordings => recordings(),
     }
 }
 
@@ -55,6 +61,38 @@ fn chart() -> Result<ExitCode> {
         std::fs::write(&path, &file.text).with_context(|| format!("failed to write {}", path.display()))?;
         println!("{CHART}/{}: {} bytes", file.path, file.text.len());
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds the Go manager from its module, into `target`, and has the suite that restores recordings make them.
+fn recordings() -> Result<ExitCode> {
+    let target = workspace::root().join("target/openkruise");
+    std::fs::create_dir_all(&target).with_context(|| format!("failed to create {}", target.display()))?;
+    let told = Command::new("go")
+        .args(["mod", "download", "-json", OPENKRUISE])
+        .current_dir(&target)
+        .output()
+        .context("failed to run go")?;
+    let told: Value = serde_json::from_slice(&told.stdout).context("go mod download -json prints JSON")?;
+    let source = told["Dir"]
+        .as_str()
+        .with_context(|| format!("failed to download {OPENKRUISE}: {}", told["Error"]))?;
+    let manager = target.join("manager");
+    let built = Command::new("go")
+        .args(["build", "-buildvcs=false", "-o"])
+        .arg(&manager)
+        .arg(".")
+        .current_dir(source)
+        .status()
+        .context("failed to run go")?;
+    ensure!(built.success(), "failed to build {OPENKRUISE}; go says why above");
+    let recorded = workspace::cargo()
+        .args(["test", "-p", "flotilla-e2e", "--test", "handover"])
+        .env("FLOTILLA_RECORD", source)
+        .env("FLOTILLA_GO_MANAGER", &manager)
+        .status()
+        .context("failed to run cargo")?;
+    ensure!(recorded.success(), "failed to record; the suite says why above");
     Ok(ExitCode::SUCCESS)
 }
 
