@@ -252,10 +252,7 @@ impl Plan<'_> {
         for template in self.claim_templates_of(revision).iter() {
             let name = claim::claim_name(template, pod);
             match view.claim(&name) {
-                None => {
-                    let owner = spec.retention.delete_with_set.then_some(&view.owner);
-                    commands.push(claim::create(template, self.key(&name), &spec.selector, &[], owner));
-                }
+                None => commands.push(self.new_claim(template, &name)),
                 Some(found) if found.meta.deleted.is_some() => {
                     let since = found.meta.deleted;
                     self.pass.wait(name, WaitCause::ClaimTerminating, since);

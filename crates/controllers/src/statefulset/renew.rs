@@ -44,7 +44,7 @@ impl Plan<'_> {
             return false;
         };
         match self.pass.way(occupant) {
-            Way::Recreate => self.is_accepted(index) && self.delete_slot(index, Report::Delete),
+            Way::Recreate => self.make_again(index),
             Way::InPlace(spec) => self.pass.update_in_place(&Scope::Slot(slot.ordinal), occupant, &spec),
             Way::Stays => false,
             Way::Barred(reason) => {
@@ -52,6 +52,18 @@ impl Plan<'_> {
                 false
             }
         }
+    }
+
+    /// Deletes the pod of a slot for one of the update revision, once that is accepted and has its claims. Whether it goes, or would
+    /// but for the claims that are being made.
+    pub(super) fn make_again(&mut self, index: usize) -> bool {
+        let update = self.pass.update.clone();
+        self.is_accepted(index)
+            && if self.has_claims(index, &update) {
+                self.delete_slot(index, Report::Delete)
+            } else {
+                !self.pass.held_back.contains(&Scope::Slot(self.slots[index].ordinal))
+            }
     }
 
     /// Whether pods of the update revision are accepted, so that the pod of a slot may go for one (ruling 31).
@@ -92,9 +104,9 @@ impl Plan<'_> {
             let is_prepared = matches!(state, State::PreparingUpdate | State::PreparingDelete);
             if o.is_old() && (is_prepared || o.abandoned.is_some()) {
                 self.renew(index);
-            } else if state == State::PreparingDelete && self.needs_restart(&pod) && self.is_accepted(index) {
+            } else if state == State::PreparingDelete && self.needs_restart(&pod) {
                 // Its volume has grown, and its hook has yet to let it go.
-                self.delete_slot(index, Report::Delete);
+                self.make_again(index);
             }
         }
     }

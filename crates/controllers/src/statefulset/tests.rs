@@ -7,6 +7,7 @@
 //! | [`claiming`] | 1.2.4, 1.3.4, 1.6, 1.8 (no second deletion) | 8.10 (claims that go) |
 //! | [`storage`] | 1.4.1, 1.4.4, 2.3 step 8, 3.9 | 8.6, 8.10, 8.14 (owners) |
 //! | [`growth`] | 3.9 (file systems, by policy; growth taken back) | |
+//! | [`claim_changes`] | ruling 11 | 8.6 (claims before pods, records) |
 //! | [`changed_by_others`] | 1.4.2 (what webhooks change) | 8.6 |
 //! | [`replica_phase`] | 1.5, 1.7 (exact wake-ups), 3.4, 3.5, 3.6 | 8.14, 8.19 (ranges) |
 //! | [`update_phase`] | 3.2 (priorities), 3.6, 3.7, 3.8, special pods | 8.2, 8.19 (weights) |
@@ -27,6 +28,7 @@
 
 mod cases;
 mod changed_by_others;
+mod claim_changes;
 mod claiming;
 mod growth;
 mod in_place;

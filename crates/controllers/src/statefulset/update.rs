@@ -201,7 +201,7 @@ impl Plan<'_> {
             Growth::Waiting => false,
             Growth::Done if !is_old => false,
             Growth::Done => self.renew(index),
-            Growth::NeedsRestart => self.is_accepted(index) && self.delete_slot(index, Report::Delete),
+            Growth::NeedsRestart => self.make_again(index),
         }
     }
 
@@ -217,9 +217,7 @@ impl Plan<'_> {
                 return;
             };
             if occupant.is_old() && occupant.is_replaceable() {
-                if self.is_accepted(index) {
-                    self.delete_slot(index, Report::Delete);
-                }
+                self.make_again(index);
                 return;
             }
             if !self.slots[index].is_available() {
@@ -275,10 +273,16 @@ impl Plan<'_> {
 
     /// Recreate (rule 2.6): all old pods go at once, also those that are not wanted.
     fn recreate_all(&mut self) {
-        let first = (0..self.slots.len())
+        let old: Vec<usize> = (0..self.slots.len())
             .rev()
-            .find(|index| self.is_old_and(*index, |_| true));
-        if first.is_some_and(|index| !self.is_accepted(index)) {
+            .filter(|index| self.is_old_and(*index, |_| true))
+            .collect();
+        if old.first().is_some_and(|index| !self.is_accepted(*index)) {
+            return;
+        }
+        let update = self.pass.update.clone();
+        let lacking = old.into_iter().rev().filter(|index| !self.has_claims(*index, &update));
+        if lacking.count() > 0 {
             return;
         }
         if !self.view.set.spec.is_stopped(Area::ScaleDown) {

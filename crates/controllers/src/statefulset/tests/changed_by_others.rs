@@ -138,6 +138,7 @@ fn problem_8_6_a_change_of_the_templates_still_makes_pods_again_once() {
                 .claim_templates(&templates)
                 .status("/currentRevision", json!("new"));
             let changed = set.clone().pod_record(pod).claim(claim("data-web-0"));
+            let changed = changed.claim(claim("logs-web-0"));
             assert_eq!(brief(&changed.decide()), ["-web-0"], "{what}, to {templates:?}");
             let again = set.clone().pod_record(made(&set, |_| {}));
             assert_eq!(brief(&again.decide()), NOTHING, "{what}, to {templates:?}");

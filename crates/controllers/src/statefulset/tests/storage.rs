@@ -251,8 +251,17 @@ fn problem_8_6_a_running_pod_whose_volumes_differ_is_made_again_within_the_budge
     let added = advanced(3)
         .claim_templates(&["data", "logs"])
         .status("/currentRevision", json!("new"));
-    let all = (0..3).fold(added, |set, i| set.pod(mounted(&format!("web-{i}"), "new")));
-    assert_eq!(brief(&all.decide()), ["-web-2"]);
+    let all = (0..3).fold(added, |set, i| {
+        let pod = mounted(&format!("web-{i}"), "new");
+        set.pod(pod).claim(claim(&format!("data-web-{i}")))
+    });
+    assert_eq!(
+        brief(&all.decide()),
+        ["+claim logs-web-2"],
+        "what it would lack is made first"
+    );
+    let made = all.clone().claim(claim("logs-web-2"));
+    assert_eq!(brief(&made.decide()), ["-web-2"]);
     assert_eq!(
         brief(&all.clone().rolling(json!({"partition": 3})).decide()),
         NOTHING,
@@ -264,7 +273,7 @@ fn problem_8_6_a_running_pod_whose_volumes_differ_is_made_again_within_the_budge
         "paused holds"
     );
     assert_eq!(
-        brief(&all.clone().ordered().decide()),
+        brief(&made.ordered().decide()),
         ["-web-2"],
         "and OrderedReady is not stuck"
     );
