@@ -19,6 +19,8 @@ pub const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-c
 
 /// Annotation of a ControllerRevision: the claim templates of that time, as JSON.
 pub const CLAIM_TEMPLATES: &str = "flotilla.rs/claim-templates";
+/// Annotation in that record, on a template that the set has no more.
+pub const FORMER_CLAIM_TEMPLATE: &str = "flotilla.rs/former";
 /// Label on pods of StatefulSets: from which revision and with which claim templates their set made them. Webhooks of others change pods on
 /// the way; what they do to one is not held against it.
 pub const MADE_AS_LABEL: &str = "flotilla.rs/made-as";

@@ -35,7 +35,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     };
     let mut plan = Plan::new(view, revisions, update);
     plan.pass.claim_objects(&view.to_release, &view.to_adopt);
-    plan.refresh_revision(&owner);
+    plan.pass.refresh_revision(&owner);
     plan.judge_courses();
     plan.tend_claims();
     plan.take_back();

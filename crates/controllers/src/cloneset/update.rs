@@ -218,16 +218,6 @@ impl Plan<'_> {
         }
     }
 
-    /// Notes on the update revision which claim templates there are (rules 12.4 and 12.5).
-    pub(super) fn refresh_revision(&mut self, owner: &revision::Owner<'_>) {
-        if let Some(command) = revision::refresh_claims(owner, &self.pass.update) {
-            let scope = Scope::Named(self.pass.update.name().to_owned());
-            if !self.pass.is_backing_off(&scope, self.pass.update.clone().name()) {
-                self.pass.stages.claim.push(ScopedCommand { scope, command });
-            }
-        }
-    }
-
     /// Takes names out of `podsToDelete` under which there is no pod (rule 10.9): that field alone, and only as it was seen.
     pub(super) fn forget_deleted_names(&mut self) {
         let names = &self.view.clones.pods_to_delete;

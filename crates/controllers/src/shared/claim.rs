@@ -1,5 +1,6 @@
 //! Claims of pods: what they are named, what they are made of, who owns them (rule 1.4).
 
+use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::records::Phase;
@@ -146,6 +147,7 @@ fn recorded(record: &Value) -> Vec<ClaimTemplate> {
         .as_array()
         .into_iter()
         .flatten()
+        .filter(|recorded| !revision::is_former(recorded))
         .filter_map(ClaimTemplate::from_json)
         .collect()
 }

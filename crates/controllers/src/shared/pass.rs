@@ -287,6 +287,17 @@ impl<'v> Pass<'v> {
         }
     }
 
+    /// Notes on the update revision which claim templates there are.
+    pub(crate) fn refresh_revision(&mut self, owner: &revision::Owner<'_>) {
+        if let Some(command) = revision::refresh_claims(owner, &self.update) {
+            let name = self.update.name().to_owned();
+            let scope = Scope::Named(name.clone());
+            if !self.is_backing_off(&scope, &name) {
+                self.stages.claim.push(ScopedCommand { scope, command });
+            }
+        }
+    }
+
     pub(crate) fn wait(&mut self, subject: String, cause: WaitCause, since: Option<Timestamp>) {
         self.waits.push(Wait { subject, cause, since });
     }

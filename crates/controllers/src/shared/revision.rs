@@ -255,9 +255,62 @@ fn claims_recorded(templates: &[ClaimTemplate]) -> Value {
     templates.iter().map(|t| (*t.body).clone()).collect()
 }
 
-/// Writes anew which claim templates there are while this is the update revision, if that has changed (rules 12.4 and 12.5 of CloneSets). A
-/// revision that has no hash, or that says the same by its hash alone, is left as its author made it.
+/// Writes anew which claim templates there are while this is the update revision, if that has changed. A revision without a record is left
+/// as its author made it.
 pub fn refresh_claims(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
+    match owner.resource {
+        // Their claim templates do not change.
+        Resource::NativeSets => None,
+        Resource::AdvancedSets => refresh_names(owner, update),
+        _ => refresh_with_hash(owner, update),
+    }
+}
+
+/// For Advanced sets, by the names of the templates (ruling 11). What was recorded first stays as it was asked for, since templates may go
+/// back to it (ruling 35); what the set has no more is marked as [former](is_former), since its claims are still there.
+fn refresh_names(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
+    let known = update.claim_templates.as_deref()?.as_array()?;
+    let of_today = |t: &ClaimTemplate| {
+        let recorded = known
+            .iter()
+            .find(|k| !is_former(k) && recorded_name(k) == Some(&*t.name));
+        recorded.cloned().unwrap_or_else(|| (*t.body).clone())
+    };
+    let mut record: Vec<Value> = owner.claim_templates.iter().map(of_today).collect();
+    record.extend(known.iter().filter_map(|k| {
+        let name = recorded_name(k)?;
+        let is_gone = owner.claim_templates.iter().all(|t| *t.name != *name);
+        is_gone.then(|| former(name, k.get("spec")))
+    }));
+    if record.len() == known.len() && record.iter().all(|t| known.contains(t)) {
+        return None;
+    }
+    let text = canonical(&Value::Array(record));
+    let fits = text.len() <= MOST_ANNOTATION_BYTES / 2;
+    fits.then(|| annotate(update, &json!({names::CLAIM_TEMPLATES: text})))
+}
+
+fn recorded_name(recorded: &Value) -> Option<&str> {
+    recorded.pointer("/metadata/name").and_then(Value::as_str)
+}
+
+/// What stays recorded of a claim template that its set has no more.
+fn former(name: &str, spec: Option<&Value>) -> Value {
+    let mut record = json!({"metadata": {"name": name, "annotations": {names::FORMER_CLAIM_TEMPLATE: "true"}}});
+    if let Some(spec) = spec {
+        record["spec"] = spec.clone();
+    }
+    record
+}
+
+/// Whether a record of a claim template is of one that its set has no more.
+pub fn is_former(recorded: &Value) -> bool {
+    let annotations = recorded.pointer("/metadata/annotations");
+    annotations.is_some_and(|a| a.get(names::FORMER_CLAIM_TEMPLATE).is_some())
+}
+
+/// For CloneSets, whose record has a hash (rules 12.4 and 12.5 there); what says the same by its hash alone stays.
+fn refresh_with_hash(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
     let (known, hash) = (update.claim_hash.as_deref()?, owner.claim_hash?);
     let record = claims_recorded(owner.claim_templates);
     let is_recorded = update.claim_templates.as_ref().is_none_or(|known| **known == record);
@@ -269,17 +322,21 @@ pub fn refresh_claims(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Comm
     if text.len() <= MOST_ANNOTATION_BYTES / 2 {
         annotations[names::CLAIM_TEMPLATES] = json!(text);
     }
-    Some(Command::Patch {
+    Some(annotate(update, &annotations))
+}
+
+fn annotate(revision: &RevisionRecord, annotations: &Value) -> Command {
+    Command::Patch {
         resource: Resource::Revisions,
-        key: update.meta.key.clone(),
-        uid: update.meta.uid.clone(),
+        key: revision.meta.key.clone(),
+        uid: revision.meta.uid.clone(),
         subresource: None,
         kind: PatchKind::Merge,
         body: json!({"metadata": {"annotations": annotations}}),
         resource_version: None,
         guard: None,
         report: Report::Silent,
-    })
+    }
 }
 
 /// The owner's annotations, and our record of the claim templates where there is room for it.

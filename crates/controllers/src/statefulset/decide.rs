@@ -24,6 +24,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     };
     let mut plan = Plan::new(view, revisions, update);
     plan.pass.claim_objects(&view.to_release, &view.to_adopt);
+    plan.pass.refresh_revision(&view.moment().revision_owner());
     plan.mark_storage();
     plan.tell_of_changed_labels();
     plan.judge_courses();

@@ -3,8 +3,11 @@
 use super::refused;
 use crate::testing::{Cluster, PodFixture, advanced, brief, claim, pod};
 use flotilla_model::decision::{Command, Scope};
-use flotilla_model::{Report, WaitCause};
-use serde_json::json;
+use flotilla_model::{Decision, Report, Resource, WaitCause};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const NOTHING: [&str; 0] = [];
 
 /// A pod that was made with the claim of `data`.
 fn with_data(name: &str, revision: &str) -> PodFixture {
@@ -85,4 +88,99 @@ fn problem_8_6_claims_that_are_made_first_are_owned_as_the_policy_says() {
         _ => None,
     });
     assert_eq!(owners, Some(json!("StatefulSet")));
+}
+
+/// What the record of claim templates is patched to.
+fn record_written(decision: &Decision) -> Option<Value> {
+    decision.commands().find_map(|c| match &c.command {
+        Command::Patch {
+            resource: Resource::Revisions,
+            body,
+            ..
+        } => {
+            let text = body.pointer("/metadata/annotations/flotilla.rs~1claim-templates")?;
+            serde_json::from_str(text.as_str()?).ok()
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn ruling_11_the_record_says_which_claim_templates_there_are_while_a_revision_is_the_update() {
+    let set = |today: &[&str], recorded: &[&str]| {
+        let mut set = advanced(1).claim_templates(today).no_revisions();
+        set = set.revision("new", 1, "v2").recording_claims(recorded);
+        let set = set
+            .status("/currentRevision", json!("new"))
+            .pod(pod("web-0").revision("new").mounts(today));
+        today.iter().fold(set, |set, t| set.claim(claim(&format!("{t}-web-0"))))
+    };
+    let names = |decision: &Decision| {
+        let record = record_written(decision)?;
+        let list = record.as_array()?.iter();
+        let name = |t: &Value| {
+            let is_former = !t["metadata"]["annotations"]["flotilla.rs/former"].is_null();
+            format!(
+                "{}{}",
+                if is_former { "former " } else { "" },
+                t["metadata"]["name"].as_str().unwrap_or_default()
+            )
+        };
+        Some(list.map(name).collect::<Vec<_>>())
+    };
+    for (today, recorded, expected) in [
+        (&["data"][..], &["data"][..], None),
+        (&["logs", "data"], &["data", "logs"], None),
+        (&["data", "logs"], &["data"], Some(vec!["data", "logs"])),
+        (&["data"], &["data", "logs"], Some(vec!["data", "former logs"])),
+        (&["logs"], &["data"], Some(vec!["logs", "former data"])),
+    ] {
+        let decision = set(today, recorded).decide();
+        let expected = expected.map(|names| names.into_iter().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(names(&decision), expected, "{today:?}, recorded {recorded:?}");
+    }
+    // What was written once is not written again, and what is back is so.
+    let written = |today: &[&str], record: &Value| {
+        let mut set = set(today, &[]);
+        let last = set.own_revisions.last_mut().expect("a revision");
+        Arc::make_mut(last).claim_templates = Some(Arc::new(record.clone()));
+        set
+    };
+    let record = record_written(&set(&["data"], &["data", "logs"]).decide()).expect("a record");
+    assert_eq!(brief(&written(&["data"], &record).decide()), NOTHING);
+    let back = written(&["data", "logs"], &record).decide();
+    assert_eq!(names(&back), Some(vec!["data".to_owned(), "logs".to_owned()]));
+    let none = advanced(1)
+        .claim_templates(&["data"])
+        .status("/currentRevision", json!("new"));
+    let none = none.pod(with_data("web-0", "new")).claim(claim("data-web-0"));
+    assert_eq!(
+        brief(&none.decide()),
+        NOTHING,
+        "a revision without a record is left as its author made it"
+    );
+}
+
+/// What a removed template had is still known, and new pods of the revision do not get it.
+#[test]
+fn ruling_11_what_a_record_names_as_former_is_not_made_again() {
+    let former = json!([
+        {"metadata": {"name": "data"}},
+        {"metadata": {"name": "logs", "annotations": {"flotilla.rs/former": "true"}}},
+    ]);
+    let mut set = advanced(2).claim_templates(&["data"]).no_revisions();
+    set = set.revision("old", 1, "v1").recording_claims(&["data"]);
+    let last = set.own_revisions.last_mut().expect("a revision");
+    Arc::make_mut(last).claim_templates = Some(Arc::new(former));
+    let set = set.revision("new", 2, "v2").recording_claims(&["data"]);
+    let set = set
+        .rolling(json!({"partition": 2}))
+        .pod(with_data("web-1", "old"))
+        .claim(claim("data-web-0"))
+        .claim(claim("data-web-1"))
+        .claim(claim("logs-web-1"));
+    let decision = set.decide();
+    assert_eq!(brief(&decision), ["+web-0@old"]);
+    let status = decision.status.expect("a status").desired;
+    assert_eq!(status["unusedVolumeClaims"], json!(["logs-web-1"]));
 }
