@@ -256,6 +256,8 @@ impl Plan<'_> {
                         }
                     },
                 },
+                // It cannot be asked to grow before it is bound, which may take this very update.
+                Fit::TooSmall if !found.is_bound => None,
                 Fit::TooSmall => match self.expansion_obstacle(found) {
                     None => {
                         commands.push(claim::expand(found, template, view.set.name()));

@@ -2,8 +2,10 @@
 
 use super::storage::growing;
 use crate::testing::{Cluster, NOW, at, brief, claim, pod};
+use flotilla_model::records::Phase;
 use flotilla_model::{Decision, WaitCause};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 const NOTHING: [&str; 0] = [];
@@ -130,4 +132,34 @@ fn ruling_35_a_claim_that_is_larger_than_asked_counts_as_grown() {
             );
         }
     }
+}
+
+#[test]
+fn rule_3_9_growth_of_a_claim_that_is_not_bound_holds_up_nothing() {
+    let claims = |is_bound: bool| {
+        let grown = |name: &str| claim(name).class("fast").size(20);
+        let mut set = growing([grown("data-web-0"), grown("data-web-1")]);
+        let mut small = claim("data-web-1").class("fast").build();
+        small.is_bound = is_bound;
+        set.claims.insert("data-web-1".to_owned(), Arc::new(small));
+        set
+    };
+    let pending = |set: Cluster| {
+        set.pod(
+            pod("web-1")
+                .revision("old")
+                .mounts(&["data"])
+                .phase(Phase::Pending)
+                .never_ready(),
+        )
+    };
+    let mut set = claims(false);
+    set.own_pods.retain(|p| p.name() != "web-1");
+    assert_eq!(brief(&pending(set).decide()), ["-web-1"], "what would bind it goes on");
+    assert_eq!(brief(&claims(false).decide()), NOTHING, "it could not be asked to grow");
+    assert_eq!(
+        brief(&claims(true).decide()),
+        ["~claim data-web-1"],
+        "it grows when it is bound"
+    );
 }
