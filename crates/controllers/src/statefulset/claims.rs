@@ -38,7 +38,8 @@ impl Plan<'_> {
 
     /// Marks pods that were not made with the claims of today's templates. They are not patched, which the API server would refuse, but made
     /// again by the update (rule 8.6). A pod that its set made says by its label with what it was made, and that counts: a webhook that adds
-    /// a volume, or swaps one, does so to the next pod, too, and making pods again would never end. Of others their volumes tell.
+    /// a volume, or swaps one, does so to the next pod, too, and making pods again would never end. Of others their volumes tell. Pods of old
+    /// revisions are marked as well, so that they are not changed in place only to go afterwards.
     pub(super) fn mark_storage(&mut self) {
         let spec = self.view.set.spec.clone();
         if spec.claim_templates.is_empty() && self.view.members.iter().all(|m| m.pod.volumes.is_none()) {
@@ -47,7 +48,7 @@ impl Plan<'_> {
         let former = self.former_templates();
         let mut differences = Vec::new();
         for slot in &mut self.slots {
-            let Some(occupant) = slot.occupant.as_mut().filter(|o| o.labels.is_updated) else {
+            let Some(occupant) = slot.occupant.as_mut() else {
                 continue;
             };
             let pod = &occupant.pod;
@@ -57,7 +58,8 @@ impl Plan<'_> {
                 Some(made_with_these) => !made_with_these,
                 None => lacking.is_some() || has_leftover(pod, &spec, &former),
             };
-            if let Some(template) = lacking.filter(|_| made_with_these == Some(true)) {
+            let is_changed = occupant.labels.is_updated && made_with_these == Some(true);
+            if let Some(template) = lacking.filter(|_| is_changed) {
                 let difference = format!(
                     "volume {} does not mount claim {}",
                     template.name,

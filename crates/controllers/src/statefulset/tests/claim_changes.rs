@@ -184,3 +184,24 @@ fn ruling_11_what_a_record_names_as_former_is_not_made_again() {
     let status = decision.status.expect("a status").desired;
     assert_eq!(status["unusedVolumeClaims"], json!(["logs-web-1"]));
 }
+
+#[test]
+fn problem_8_6_a_pod_that_has_to_be_made_again_is_not_changed_before() {
+    let set = |policy: &str, partition: i32| {
+        let strategy = json!({"podUpdatePolicy": policy, "partition": partition});
+        let set = with_logs(advanced(2).rolling(strategy), "old");
+        let set = set.claim(claim("logs-web-0")).claim(claim("logs-web-1"));
+        let old = |name: &str| with_data(name, "old").detailed(|_| {});
+        replacing(replacing(set, old("web-0")), old("web-1"))
+    };
+    assert_eq!(brief(&set("InPlaceIfPossible", 0).decide()), ["-web-1"]);
+    assert_eq!(brief(&set("InPlaceIfPossible", 2).decide()), NOTHING);
+    let barred = set("InPlaceOnly", 0).decide();
+    assert_eq!(brief(&barred), NOTHING);
+    let is_barred = |cause: &WaitCause| matches!(cause, WaitCause::InPlaceNotPossible { .. });
+    assert!(barred.waits.iter().any(|w| w.subject == "web-1" && is_barred(&w.cause)));
+    // With the volumes of today's templates nothing stands in the way.
+    let alike = |name: &str| pod(name).revision("old").mounts(&["data", "logs"]).detailed(|_| {});
+    let changed = replacing(replacing(set("InPlaceIfPossible", 0), alike("web-0")), alike("web-1"));
+    assert_eq!(brief(&changed.decide()), ["~pod web-1", "~pod web-1"]);
+}
