@@ -22,7 +22,7 @@ pub mod view;
 #[cfg(test)]
 mod tests;
 
-use crate::shared::routing;
+use crate::shared::{claim, routing};
 use flotilla_model::{
     Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind, SetRecord,
 };
@@ -77,7 +77,7 @@ impl StatefulSetController {
 
     fn route_claim(self, key: &ObjectKey, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
         // `<template>-<set>-<ordinal>`: which dashes separate is not known, so every set of the namespace is asked whether one of its
-        // templates makes this name.
+        // templates makes this name, or one that pods of its old revisions have.
         let Some((prefix, ordinal)) = key.name.rsplit_once('-') else {
             return;
         };
@@ -88,7 +88,10 @@ impl StatefulSetController {
             let names_it = |template: &str| {
                 prefix.strip_prefix(template).and_then(|rest| rest.strip_prefix('-')) == Some(set.name())
             };
-            if set.spec.claim_templates.iter().any(|t| names_it(&t.name)) {
+            let mut recorded = reader.revisions_of(&set.meta.uid).iter();
+            if set.spec.claim_templates.iter().any(|t| names_it(&t.name))
+                || recorded.any(|r| claim::recorded_names(r).any(names_it))
+            {
                 keys.push(set.meta.key.clone());
             }
         }

@@ -141,6 +141,13 @@ pub fn templates_of<'t>(
     }
 }
 
+/// Names of the claim templates in our record on a revision, also of those that its set has no more.
+pub fn recorded_names(of: &RevisionRecord) -> impl Iterator<Item = &str> {
+    let record = of.claim_templates.as_deref().and_then(Value::as_array);
+    let names = record.into_iter().flatten().map(revision::recorded_name);
+    names.flatten()
+}
+
 /// Claim templates from our record on a revision.
 fn recorded(record: &Value) -> Vec<ClaimTemplate> {
     record

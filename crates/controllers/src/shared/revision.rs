@@ -290,7 +290,8 @@ fn refresh_names(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> 
     fits.then(|| annotate(update, &json!({names::CLAIM_TEMPLATES: text})))
 }
 
-fn recorded_name(recorded: &Value) -> Option<&str> {
+/// The name of a recorded claim template.
+pub fn recorded_name(recorded: &Value) -> Option<&str> {
     recorded.pointer("/metadata/name").and_then(Value::as_str)
 }
 

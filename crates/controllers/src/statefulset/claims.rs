@@ -3,6 +3,7 @@
 use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim::{self, Fit, Keeper};
+use crate::shared::revision;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::{ClaimTemplate, PodUpdatePolicy, SetSpec};
 use flotilla_model::{ClaimRecord, PodRecord, Resource, RevisionRecord, Timestamp, WaitCause};
@@ -75,9 +76,12 @@ impl Plan<'_> {
 
     /// Names of templates that recorded revisions had and that the set has no more.
     fn former_templates(&self) -> BTreeSet<Arc<str>> {
-        let recorded = self.pass.revisions.history.iter();
-        let recorded = recorded.filter_map(|r| r.claim_templates.as_deref()?.as_array());
-        let names = recorded.flatten().filter_map(|t| t.pointer("/metadata/name")?.as_str());
+        let names = self
+            .pass
+            .revisions
+            .history
+            .iter()
+            .flat_map(|r| claim::recorded_names(r));
         let today = &self.view.set.spec.claim_templates;
         names
             .filter(|name| today.iter().all(|t| *t.name != **name))
@@ -103,11 +107,16 @@ impl Plan<'_> {
         self.pass.wait(pod.name().to_owned(), cause, Some(pod.meta.created));
     }
 
-    /// Creates claims that a pod which has not started is missing (rule 1.4.3).
+    /// Creates claims that a pod which has not started is missing (rule 1.4.3): those that pods of its revision have.
     pub(super) fn missing_claims(&self, pod: &PodRecord) -> Vec<Command> {
+        if !claim::has_to_start(pod) {
+            return Vec::new();
+        }
         let view = self.view;
-        let templates = &view.set.spec.claim_templates;
-        let missing = claim::missing(pod, templates, |name| view.claim(name).is_some());
+        let mut history = self.pass.revisions.history.iter();
+        let own = history.find(|r| revision::label_names(pod, r.name()));
+        let templates = self.claim_templates_of(own.unwrap_or(&self.pass.update));
+        let missing = claim::missing(pod, &templates, |name| view.claim(name).is_some());
         missing.into_iter().map(|(t, name)| self.new_claim(t, &name)).collect()
     }
 

@@ -196,17 +196,9 @@ fn claim_counts(plan: &Plan<'_>) -> Value {
 /// whether they may go (8.6).
 fn unused_claims(plan: &Plan<'_>) -> Value {
     let has = |name: &str| plan.view.set.spec.claim_templates.iter().any(|t| &*t.name == name);
-    let recorded = plan
-        .pass
-        .revisions
-        .history
-        .iter()
-        .filter_map(|r| r.claim_templates.as_deref()?.as_array());
-    let removed: BTreeSet<&str> = recorded
-        .flatten()
-        .filter_map(|t| t.pointer("/metadata/name")?.as_str())
-        .filter(|name| !has(name))
-        .collect();
+    let recorded = plan.pass.revisions.history.iter();
+    let recorded = recorded.flat_map(|r| claim::recorded_names(r));
+    let removed: BTreeSet<&str> = recorded.filter(|name| !has(name)).collect();
     let mut unused = Vec::new();
     for slot in plan.slots.iter().filter(|_| !removed.is_empty()) {
         let pod = plan.name(slot.ordinal);

@@ -1,9 +1,11 @@
 //! Claim templates that change while pods run: what is made before a pod goes, and what pods of old revisions had (8.6, rulings 11 and 31).
 
 use super::refused;
+use crate::statefulset::StatefulSetController;
 use crate::testing::{Cluster, PodFixture, advanced, brief, claim, pod};
 use flotilla_model::decision::{Command, Scope};
-use flotilla_model::{Decision, Report, Resource, WaitCause};
+use flotilla_model::records::Phase;
+use flotilla_model::{Change, Controller, Decision, Report, Resource, SetKind, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -204,4 +206,45 @@ fn problem_8_6_a_pod_that_has_to_be_made_again_is_not_changed_before() {
     let alike = |name: &str| pod(name).revision("old").mounts(&["data", "logs"]).detailed(|_| {});
     let changed = replacing(replacing(set("InPlaceIfPossible", 0), alike("web-0")), alike("web-1"));
     assert_eq!(brief(&changed.decide()), ["~pod web-1", "~pod web-1"]);
+}
+
+fn two_revisions() -> Cluster {
+    let set = advanced(1).claim_templates(&["data"]).no_revisions();
+    let set = set.revision("old", 1, "v1").recording_claims(&["data", "logs"]);
+    set.revision("new", 2, "v2")
+        .recording_claims(&["data"])
+        .rolling(json!({"partition": 1}))
+        .claim(claim("data-web-0"))
+}
+
+#[test]
+fn rule_1_4_3_a_pending_pod_gets_the_claims_of_its_own_revision() {
+    for (phase, expected) in [(Phase::Pending, &["+claim logs-web-0"][..]), (Phase::Running, &NOTHING)] {
+        let pod = pod("web-0").revision("old").mounts(&["data", "logs"]);
+        assert_eq!(
+            brief(&two_revisions().pod(pod.phase(phase).never_ready()).decide()),
+            expected
+        );
+    }
+}
+
+#[test]
+fn problem_8_10_the_end_of_a_claim_of_an_old_revision_is_noticed() {
+    let routed = |name: &str| {
+        let gone = Change::Claim(Some(Arc::new(claim(name).build())), None);
+        let mut keys = Vec::new();
+        let mut cluster = two_revisions();
+        cluster.record = Some(cluster.record());
+        StatefulSetController::new(SetKind::Advanced).route(&gone, &cluster, &mut keys);
+        keys.len()
+    };
+    for (claim, expected) in [
+        ("data-web-0", 1),
+        ("logs-web-0", 1),
+        ("cache-web-0", 0),
+        ("logs-other-0", 0),
+        ("logs-web-x", 0),
+    ] {
+        assert_eq!(routed(claim), expected, "{claim}");
+    }
 }
