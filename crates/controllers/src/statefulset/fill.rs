@@ -33,15 +33,7 @@ impl Plan<'_> {
             .scale_max_unavailable
             .filter(|_| !spec.is_monotonic())
             .map(|b| Budget::new(b, spec.replicas));
-        let mut not_updated = self
-            .slots
-            .iter()
-            .filter(|s| {
-                s.occupant
-                    .as_ref()
-                    .is_some_and(|o| !o.labels.is_updated && !o.is_prepared())
-            })
-            .count();
+        let mut not_updated = self.slots.iter().filter(|s| keeps_back(s)).count();
         if let Some(budget) = &mut budget {
             self.charge_starting(budget);
         }
@@ -310,6 +302,13 @@ impl Plan<'_> {
         }
     }
 
+    /// The revision that the pod in this slot would be followed by, if it went.
+    pub(super) fn successor_of(&self, index: usize) -> Arc<RevisionRecord> {
+        let others = self.slots.iter().enumerate().filter(|(i, _)| *i != index);
+        let mut not_updated = others.filter(|(_, slot)| keeps_back(slot)).count();
+        self.revision_for(index, &mut not_updated)
+    }
+
     /// The revision that a new pod in this slot is made from (rules 2.4 and 3.6). `not_updated` counts, over all slots, pods that are
     /// not at the update revision; it grows with what this pass creates.
     fn revision_for(&self, index: usize, not_updated: &mut usize) -> Arc<RevisionRecord> {
@@ -385,4 +384,10 @@ impl Plan<'_> {
     pub(super) fn is_advanced(&self) -> bool {
         self.view.set.kind == SetKind::Advanced
     }
+}
+
+/// Whether the pod of a slot counts as one that the partition keeps back.
+fn keeps_back(slot: &Slot) -> bool {
+    let occupant = slot.occupant.as_ref();
+    occupant.is_some_and(|o| !o.labels.is_updated && !o.is_prepared())
 }

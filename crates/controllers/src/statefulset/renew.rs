@@ -4,8 +4,10 @@ use super::plan::Plan;
 use crate::shared::course::Course;
 use crate::shared::lifecycle::State;
 use crate::shared::renewal::Way;
+use flotilla_model::RevisionRecord;
 use flotilla_model::decision::{Report, Scope};
 use flotilla_model::set::{Area, UpdateKind};
+use std::sync::Arc;
 
 impl Plan<'_> {
     /// Before the update: pods whose update in place leads nowhere have to be made again, where that is allowed.
@@ -58,7 +60,7 @@ impl Plan<'_> {
     /// but for the claims that are being made.
     pub(super) fn make_again(&mut self, index: usize) -> bool {
         let update = self.pass.update.clone();
-        self.is_accepted(index)
+        self.is_accepted(index, &update)
             && if self.has_claims(index, &update) {
                 self.delete_slot(index, Report::Delete)
             } else {
@@ -66,15 +68,15 @@ impl Plan<'_> {
             }
     }
 
-    /// Whether pods of the update revision are accepted, so that the pod of a slot may go for one (ruling 31).
-    pub(super) fn is_accepted(&mut self, index: usize) -> bool {
-        let (view, update) = (self.view, self.pass.update.clone());
-        if let Some(known) = self.pass.acceptance(&update, view.pods()) {
+    /// Whether pods of a revision are accepted, so that the pod of a slot may go for one (ruling 31).
+    pub(super) fn is_accepted(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
+        let view = self.view;
+        if let Some(known) = self.pass.acceptance(revision, view.pods()) {
             return known;
         }
         let ordinal = self.slots[index].ordinal;
-        let pod = self.draft_pod(ordinal, self.name(ordinal), &update);
-        self.pass.try_pod(&update, pod);
+        let pod = self.draft_pod(ordinal, self.name(ordinal), revision);
+        self.pass.try_pod(revision, pod);
         false
     }
 

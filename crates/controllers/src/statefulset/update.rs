@@ -277,10 +277,10 @@ impl Plan<'_> {
             .rev()
             .filter(|index| self.is_old_and(*index, |_| true))
             .collect();
-        if old.first().is_some_and(|index| !self.is_accepted(*index)) {
+        let update = self.pass.update.clone();
+        if old.first().is_some_and(|index| !self.is_accepted(*index, &update)) {
             return;
         }
-        let update = self.pass.update.clone();
         let lacking = old.into_iter().rev().filter(|index| !self.has_claims(*index, &update));
         if lacking.count() > 0 {
             return;
@@ -320,8 +320,12 @@ impl Plan<'_> {
             if !occupant.labels.is_specified || !occupant.is_replaceable() {
                 continue;
             }
-            let name = occupant.pod.name().to_owned();
-            if occupant.health.is_available() && !budget.take(|| name.clone()) {
+            let (name, is_available) = (occupant.pod.name().to_owned(), occupant.health.is_available());
+            let revision = self.successor_of(index);
+            if !self.is_accepted(index, &revision) || !self.has_claims(index, &revision) {
+                continue;
+            }
+            if is_available && !budget.take(|| name.clone()) {
                 let cause = WaitCause::UpdateBudget {
                     budget: budget.limit(),
                     used_by: budget.used_by(),

@@ -103,3 +103,29 @@ fn ruling_31_what_was_refused_is_said_and_asked_again_after_a_while() {
     later.now = at(NOW + 120);
     assert_eq!(brief(&later.decide()), ["(web-2)"]);
 }
+
+#[test]
+fn ruling_31_a_pod_that_was_asked_for_waits_for_the_trial_of_what_replaces_it() {
+    let set = |partition: i32, paused: bool| {
+        let set = advanced(2).rolling(json!({"partition": partition, "paused": paused}));
+        let asked = pod("web-1")
+            .revision("old")
+            .label("apps.kruise.io/specified-delete", "1");
+        untried(set.pods(0..1, "old").pod(asked))
+    };
+    for paused in [false, true] {
+        assert_eq!(brief(&set(0, paused).decide()), ["(web-1)"]);
+        assert_eq!(
+            brief(&set(2, paused).decide()),
+            ["-web-1"],
+            "a pod of its revision proves it"
+        );
+        let bad = refused(
+            set(0, paused),
+            Scope::Acceptance("new".to_owned()),
+            Report::Try,
+            "Invalid",
+        );
+        assert_eq!(brief(&bad.decide()), NOTHING);
+    }
+}
