@@ -11,6 +11,7 @@
 mod claims;
 pub mod decide;
 pub mod diff;
+mod marks;
 mod order;
 mod plan;
 mod rank;

@@ -38,6 +38,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.pass.refresh_revision(&owner);
     plan.judge_courses();
     plan.tend_claims();
+    plan.take_marks_off();
     plan.take_back();
     let counts = plan.counts();
     let diff = Diff::of(&plan.asked, &counts);

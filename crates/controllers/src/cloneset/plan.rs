@@ -26,6 +26,8 @@ pub(super) struct Member {
     pub(super) is_specified: bool,
     /// It was asked to be deleted, wherever it is on its way.
     pub(super) was_asked_for: bool,
+    /// The update asked for that, and does not want it any more.
+    pub(super) is_spared: bool,
 }
 
 impl Member {
@@ -183,6 +185,7 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
             is_leaving,
             is_specified: !is_leaving && was_asked_for,
             was_asked_for,
+            is_spared: false,
             occupant,
         }
     };

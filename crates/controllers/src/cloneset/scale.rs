@@ -2,6 +2,7 @@
 
 use super::claims::missing_volume;
 use super::diff::Diff;
+use super::marks;
 use super::plan::{Member, Plan};
 use super::rank;
 use crate::shared::claim;
@@ -36,7 +37,8 @@ impl Plan<'_> {
         {
             return;
         }
-        let going = self.members.iter().filter(|m| !m.is_plain()).count();
+        let goes = |m: &&Member| m.is_leaving || m.is_specified && !m.is_spared;
+        let going = self.members.iter().filter(goes).count();
         let staying = count(self.members.len()) - count(going);
         let mut lacking = self.asked.replicas - staying;
         for member in &mut self.members {
@@ -61,7 +63,7 @@ impl Plan<'_> {
                 key: PRE_DELETE,
                 marks: false,
                 only_as_seen: false,
-                metadata: json!({}),
+                metadata: if member.is_spared { marks::unmark() } else { json!({}) },
             };
             self.pass.hold(&member.scope(), held);
         }
@@ -283,7 +285,7 @@ impl Plan<'_> {
         let mut available = count(self.members.iter().filter(|m| m.is_available()).count());
         let mut ready = count(self.members.iter().filter(|m| m.is_ready()).count());
         for index in chosen {
-            if self.goes_for_what_is_refused(index) {
+            if self.members[index].is_spared || self.goes_for_what_is_refused(index) {
                 continue;
             }
             let member = &self.members[index];
@@ -310,10 +312,8 @@ impl Plan<'_> {
     fn goes_for_what_is_refused(&mut self, index: usize) -> bool {
         let member = &self.members[index];
         let (pod, named) = (member.pod(), &self.view.clones.pods_to_delete);
-        let annotations = pod.detail.as_ref().map(|d| &d.annotations);
-        let is_marked = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
         let is_for_update =
-            member.is_specified && is_marked && !member.is_new() && !named.iter().any(|n| n == pod.name());
+            member.is_specified && marks::is_marked(pod) && !member.is_new() && !named.iter().any(|n| n == pod.name());
         is_for_update && !self.is_accepted(&self.pass.update.clone())
     }
 

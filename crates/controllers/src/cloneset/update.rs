@@ -1,6 +1,7 @@
 //! Step *update*: pods come to the update revision, or back to the current one (rules 13.11 and 16).
 
 use super::diff::Diff;
+use super::marks;
 use super::order;
 use super::plan::{Member, Plan};
 use super::scale::count;
@@ -191,7 +192,9 @@ impl Plan<'_> {
                     return false;
                 }
                 member.occupant.is_dealt_with = true;
-                let command = mark(&member.occupant.pod);
+                // The next pass deletes it, within the budget (rule 16.5).
+                let body = json!({"metadata": marks::mark()});
+                let command = patch(&member.occupant.pod, body, Report::ReCreate);
                 self.pass.stages.in_place.push(ScopedCommand { scope, command });
                 true
             }
@@ -246,16 +249,7 @@ impl Plan<'_> {
     }
 }
 
-/// Asks for a pod to be deleted: the next pass does it, within the budget (rule 16.5).
-fn mark(pod: &PodRecord) -> Command {
-    let metadata = json!({
-        "labels": {names::SPECIFIED_DELETE_LABEL: "true"},
-        "annotations": {names::REPLACED_BY_UPDATE: "true"},
-    });
-    patch(pod, json!({"metadata": metadata}), Report::ReCreate)
-}
-
-fn patch(pod: &PodRecord, body: Value, report: Report) -> Command {
+pub(super) fn patch(pod: &PodRecord, body: Value, report: Report) -> Command {
     Command::Patch {
         resource: Resource::Pods,
         key: pod.meta.key.clone(),

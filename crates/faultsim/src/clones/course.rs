@@ -172,7 +172,7 @@ impl Clones<'_> {
         let mut back = 0;
         for patch in self.patches(decision).filter(Patch::takes_back) {
             let name = patch.pod.name();
-            require(!self.is_asked_for(patch.pod), "14.2 taking back", || {
+            require(!self.is_asked_for_by_users(patch.pod), "14.2 taking back", || {
                 format!("{name} is taken back, and users have asked for its deletion")
             })?;
             require(!marks, "14.2 taking back", || {

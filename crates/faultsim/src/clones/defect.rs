@@ -7,7 +7,7 @@ use crate::clones::truth::INSTANCE_ID;
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::CloneSpec;
 use flotilla_model::{ClaimRecord, Decision, PodRecord, Reader, Resource, SetRecord, Share};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// A planted defect.
@@ -49,6 +49,8 @@ pub enum CloneDefect {
     SweepAnyway,
     /// The claims of pods are deleted once all these pods are.
     SweepLate,
+    /// Pods that an update has marked go also where it was taken back.
+    ReplaceAnyway,
     /// Claims that were given to pods which stay after all are not taken back.
     NeverSpare,
     /// The replacement of a pod that others deleted comes before that has gone, with a claim of its own.
@@ -85,7 +87,7 @@ pub enum CloneDefect {
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 34] = [
+    pub const ALL: [CloneDefect; 35] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -120,6 +122,7 @@ impl CloneDefect {
         CloneDefect::GoBackAnyway,
         CloneDefect::NeverGoBack,
         CloneDefect::LoseKeptClaims,
+        CloneDefect::ReplaceAnyway,
     ];
 
     /// What the controller sees of the set.
@@ -226,7 +229,32 @@ impl CloneDefect {
             }
             CloneDefect::SweepAnyway | CloneDefect::SweepLate => sweep(decision, self == CloneDefect::SweepLate),
             CloneDefect::NeverSpare => retain(decision, |c| !gives_to_the_set(c)),
+            CloneDefect::ReplaceAnyway => delete_unmarked(decision),
             _ => {}
+        }
+    }
+}
+
+/// Deletes pods instead of taking the mark of an update off.
+fn delete_unmarked(decision: &mut Decision) {
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        if let Command::Patch {
+            resource: Resource::Pods,
+            key,
+            uid,
+            resource_version: Some(seen),
+            body,
+            ..
+        } = &scoped.command
+            && body["metadata"]["labels"].get(SPECIFIED_DELETE).is_some_and(Value::is_null)
+        {
+            scoped.command = Command::Delete {
+                resource: Resource::Pods,
+                key: key.clone(),
+                uid: uid.clone(),
+                resource_version: Some(*seen),
+                report: Report::Delete,
+            };
         }
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 const RULE_OVER: &str = "13.12 never more than replicas and surge";
 const RULE_KEEP: &str = "13.12 keeps pods available";
+const RULE_MARKS: &str = "ruling 28 marks of an update";
 pub(super) const INSTANCE_ID: &str = "apps.kruise.io/cloneset-instance-id";
 pub(super) const REPLACED: &str = "flotilla.rs/replaced-by-update";
 
@@ -82,6 +83,17 @@ fn budgets(set: &SetRecord, spec: &CloneSpec) -> (i32, i32) {
 /// What is going already stays what it was when it was deleted: its end changes nothing.
 fn is_deletion((before, after): Step<'_>) -> bool {
     before.is_some_and(|pod| !pod.is_terminating() && after.is_none_or(|after| after.is_terminating()))
+}
+
+fn is_old(pod: &PodRecord, set: &SetRecord, scene: &Scene<'_>) -> bool {
+    let revision = pod.revision().map(|revision| set.meta.key.sibling(revision));
+    revision.and_then(|key| scene.digest_of(&key)) != Some(set.spec.template_digest)
+}
+
+/// Whether an update has asked for a pod to be deleted. An annotation that is left over says nothing.
+pub(super) fn is_marked(pod: &PodRecord) -> bool {
+    let annotations = pod.detail.as_ref().map(|detail| &detail.annotations);
+    pod.label(SPECIFIED_DELETE).is_some() && annotations.is_some_and(|a| a.get(REPLACED).is_some())
 }
 
 /// A pod is deleted as it was seen, or not at all, also by what comes late (rule 14.7).
@@ -207,7 +219,48 @@ impl Writes {
         require(is_wished || staying >= replicas, "14.5 deletes for a reason", || {
             format!("{name} is deleted, which nobody asked for; {staying} others may seem to stay, of {replicas}")
         })?;
+        if is_marked(pod) && staying < replicas {
+            self.is_wanted_by_update(pod, (set, spec), scene)?;
+        }
         self.keeps_available(pod, (set, spec), writing, scene.now)
+    }
+
+    /// Ruling 28: a pod that an update has marked, and nobody else, goes only as long as an update is to make it again.
+    fn is_wanted_by_update(
+        &self,
+        pod: &PodRecord,
+        (set, spec): (&SetRecord, &CloneSpec),
+        scene: &Scene<'_>,
+    ) -> Verdict {
+        let hooks = &set.spec.lifecycle;
+        let mut hooks = [&hooks.pre_delete, &hooks.in_place_update].into_iter().flatten();
+        // Out of service for its deletion, it is never taken back (rule 14.2).
+        let is_lost = state(pod) == "PreparingDelete" && hooks.any(|hook| hook.mark_not_ready);
+        if is_lost || spec.pods_to_delete.iter().any(|named| *named == *pod.name()) {
+            return Ok(());
+        }
+        let rests = set.spec.is_paused()
+            || set.spec.update == UpdateKind::OnDelete
+            || set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceOnly;
+        require(!rests, RULE_MARKS, || {
+            format!("{} goes for an update, and none is under way", pod.name())
+        })?;
+        if !is_old(pod, set, scene) {
+            return require(spec.switches.partition_rollback, RULE_MARKS, || {
+                format!("{} goes for an update, and is new", pod.name())
+            });
+        }
+        // Whose mark may have been taken off.
+        let old = self
+            .others(pod, set)
+            .filter(|known| !known.is_gone && is_old(&known.pod, set, scene));
+        let (left, kept) = (count(old.count()), spec.partition.kept_of(set.spec.replicas));
+        require(left >= kept, RULE_MARKS, || {
+            format!(
+                "{} goes for an update while {left} other old pods may seem to be there, and {kept} are to stay",
+                pod.name()
+            )
+        })
     }
 
     /// Whoever is available goes only where as many others as have to be may seem available (rule 13.12).
@@ -304,10 +357,7 @@ impl Writes {
         })?;
         let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
         require(!rests, "16.2 paused or OnDelete", || format!("{name} is updated"))?;
-        let is_old = |pod: &PodRecord| {
-            let revision = pod.revision().map(|revision| set.meta.key.sibling(revision));
-            revision.and_then(|key| scene.digest_of(&key)) != Some(set.spec.template_digest)
-        };
+        let is_old = |pod: &PodRecord| is_old(pod, set, scene);
         let kept = spec.partition.kept_of(set.spec.replicas);
         let old = self
             .others(pod, set)
@@ -383,6 +433,11 @@ impl Writes {
         if before.is_some_and(|before| !marked(before)) && after.is_some_and(|after| marked(after)) {
             self.replaced.insert(pod.name().to_owned());
         }
+        if before.is_some_and(|before| is_marked(before)) && after.is_some_and(|after| !marked(after)) {
+            // It stays after all.
+            self.replaced.remove(pod.name());
+            known.goes = known.is_gone;
+        }
         let is_gone = before.is_some() && after.is_none_or(|after| after.is_terminating());
         known.is_gone |= is_gone;
         known.goes |= is_gone || pod.label(SPECIFIED_DELETE).is_some();
@@ -396,9 +451,8 @@ impl Writes {
         }
         if is_gone {
             self.deleted.insert(pod.name().to_owned());
-            let annotations = pod.detail.as_ref().map(|detail| &detail.annotations);
             // The mark may have come late, and was seen all the same.
-            if annotations.is_some_and(|a| a.get(REPLACED).is_some()) {
+            if is_marked(pod) {
                 self.replaced.insert(pod.name().to_owned());
             }
         }

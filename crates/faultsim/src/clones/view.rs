@@ -2,6 +2,7 @@
 //! more from the specification.
 
 use super::course::Patch;
+use super::truth::is_marked;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, require};
@@ -104,6 +105,12 @@ impl Clones<'_> {
         pod.label(SPECIFIED_DELETE).is_some() || self.spec.pods_to_delete.iter().any(|name| *name == *pod.name())
     }
 
+    /// Whether its deletion was asked for, and not by an update, which may be taken back (ruling 28).
+    pub(super) fn is_asked_for_by_users(&self, pod: &PodRecord) -> bool {
+        let is_named = self.spec.pods_to_delete.iter().any(|name| *name == *pod.name());
+        is_named || self.is_asked_for(pod) && !is_marked(pod)
+    }
+
     pub(super) fn is_leaving(pod: &PodRecord) -> bool {
         pod.label(LIFECYCLE_STATE) == Some("PreparingDelete")
     }
@@ -121,7 +128,8 @@ impl Clones<'_> {
         let back = self.taken_back_by(decision);
         let stays = |pod: &PodRecord| !Self::is_leaving(pod) || back.contains(pod.name());
         let number = |is_new| {
-            let of = |pod: &&&Arc<PodRecord>| !self.is_asked_for(pod) && stays(pod) && self.is_new(pod) == is_new;
+            let is_asked_for = |pod: &PodRecord| self.is_asked_for(pod) && !back.contains(pod.name());
+            let of = |pod: &&&Arc<PodRecord>| !is_asked_for(pod) && stays(pod) && self.is_new(pod) == is_new;
             count(self.active.iter().filter(of).count())
         };
         (partition - number(false))
@@ -233,7 +241,8 @@ impl Clones<'_> {
         } = self.asked;
         let back = self.taken_back_by(decision);
         let leaves = |pod: &PodRecord| Self::is_leaving(pod) && !back.contains(pod.name());
-        let stays = |pod: &PodRecord| !self.is_asked_for(pod) && !leaves(pod);
+        let is_asked_for = |pod: &PodRecord| self.is_asked_for(pod) && !back.contains(pod.name());
+        let stays = |pod: &PodRecord| !is_asked_for(pod) && !leaves(pod);
         let number = |of: &dyn Fn(&PodRecord) -> bool| count(self.active.iter().filter(|pod| of(pod)).count());
         let old = number(&|pod| stays(pod) && !self.is_new(pod));
         let new = number(&|pod| stays(pod) && self.is_new(pod));
@@ -248,8 +257,8 @@ impl Clones<'_> {
         } else {
             0
         };
-        let wished = number(&|pod| self.is_asked_for(pod) && !leaves(pod));
-        let down = number(&|pod| leaves(pod) || !self.is_asked_for(pod) && !self.is_surely_available(pod));
+        let wished = number(&|pod| is_asked_for(pod) && !leaves(pod));
+        let down = number(&|pod| leaves(pod) || !is_asked_for(pod) && !self.is_surely_available(pod));
         let for_deletion = (down + wished - unavailable).max(0).min(wished).min(surge);
         for_update.max(for_deletion)
     }

@@ -1,7 +1,7 @@
 //! How pods come to the update revision (rules 15.6, 16, 17 and 19).
 
 use super::{done, name, one, pods, said};
-use crate::testing::{Cluster, NOW, clones, folded};
+use crate::testing::{Cluster, NOW, PodFixture, clones, folded};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Report};
 use flotilla_model::{Decision, Resource, RevisionRecord, WaitCause};
@@ -451,4 +451,114 @@ fn ruling_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
         1,
         "the API server judges the change itself"
     );
+}
+
+/// A pod as the update marks it in order to make it again.
+fn marked(marks: &str) -> PodFixture {
+    one(&name(2), marks)
+        .label(names::SPECIFIED_DELETE_LABEL, "true")
+        .annotated(names::REPLACED_BY_UPDATE, "true")
+}
+
+/// Seen: a pod that waited for budget went although the set had gone back to its revision, was paused, or kept it by its partition.
+#[test]
+fn ruling_28_marks_of_an_update_that_wants_the_pod_no_more_are_taken_off() {
+    let set = |rolling: Value| clones(3).rolling(rolling).spec("/replicas", json!(3));
+    let unmarked = |metadata: &Value| {
+        metadata["labels"][names::SPECIFIED_DELETE_LABEL].is_null()
+            && metadata["annotations"][names::REPLACED_BY_UPDATE].is_null()
+    };
+    let one_at_a_time = || json!({"maxUnavailable": 1});
+    for (what, cluster) in [
+        ("rolled back", pods(set(one_at_a_time()), "2n").pod(marked("n"))),
+        (
+            "rolled back, no budget",
+            pods(set(one_at_a_time()), "1n 1nx").pod(marked("n")),
+        ),
+        (
+            "paused",
+            pods(set(json!({"maxUnavailable": 1, "paused": true})), "2o").pod(marked("o")),
+        ),
+        (
+            "partition",
+            pods(set(json!({"maxUnavailable": 1, "partition": 3})), "2o").pod(marked("o")),
+        ),
+        (
+            "in place only",
+            pods(
+                set(json!({"maxUnavailable": 1, "podUpdatePolicy": "InPlaceOnly"})),
+                "2n",
+            )
+            .pod(marked("o")),
+        ),
+        (
+            "OnDelete",
+            pods(set(one_at_a_time()), "2o")
+                .spec("/updateStrategy", json!({"type": "OnDelete"}))
+                .pod(marked("o")),
+        ),
+    ] {
+        let decision = cluster.decide();
+        assert_eq!(said(&decision), ["repair: ~Pod web-b0002"], "{what}");
+        let patch = patches(&decision, Report::Silent).remove(0).1;
+        assert!(
+            patch["metadata"]["labels"].get(names::SPECIFIED_DELETE_LABEL).is_some() && unmarked(&patch["metadata"]),
+            "{what}: {patch}"
+        );
+    }
+    // It may have been drained: it comes back as one that was prepared for an update does.
+    let hold = || json!({"labelsHandler": {"hold": "yes"}});
+    let leaving = || {
+        pods(set(one_at_a_time()), "2n")
+            .spec("/lifecycle/preDelete", hold())
+            .pod(marked("nd"))
+    };
+    for (cluster, state) in [
+        (leaving(), "PreparingNormal"),
+        (
+            leaving().spec("/lifecycle/inPlaceUpdate", json!({"labelsHandler": {"serves": "yes"}})),
+            "Updated",
+        ),
+    ] {
+        let decision = cluster.decide();
+        assert_eq!(said(&decision), ["in-place: ~Pod web-b0002"]);
+        let patch = patches(&decision, Report::Silent).remove(0).1;
+        assert_eq!(
+            patch["metadata"]["labels"][names::LIFECYCLE_STATE_LABEL],
+            state,
+            "{patch}"
+        );
+        assert!(unmarked(&patch["metadata"]), "{patch}");
+    }
+}
+
+#[test]
+fn ruling_28_marks_that_are_wanted_stay() {
+    let set = |rolling: Value| clones(3).rolling(rolling);
+    let budget = || json!({"maxUnavailable": 1});
+    let goes = ["delete: -Pod web-b0002"];
+    for (what, cluster) in [
+        ("the update goes on", pods(set(budget()), "2o").pod(marked("o"))),
+        (
+            "the last old pod, replaced by the surge",
+            pods(set(json!({"maxUnavailable": 0, "maxSurge": 1})), "3n").pod(marked("o")),
+        ),
+        (
+            "the partition keeps another",
+            pods(set(json!({"maxUnavailable": 1, "partition": 2})), "2o").pod(marked("o")),
+        ),
+        (
+            "named as well",
+            pods(set(budget()), "2n")
+                .spec("/scaleStrategy/podsToDelete", json!([name(2)]))
+                .pod(marked("n")),
+        ),
+        (
+            "users asked for it",
+            pods(set(budget()), "2n").pod(one(&name(2), "n").label(names::SPECIFIED_DELETE_LABEL, "true")),
+        ),
+    ] {
+        let found = said(&cluster.decide());
+        assert_eq!(found[..1], goes, "{what}: {found:?}");
+    }
 }

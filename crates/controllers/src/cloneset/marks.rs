@@ -1,0 +1,109 @@
+//! Marks of the update on pods that it makes again (rule 16.5), and which of them are wanted still (ruling 28).
+
+use super::order;
+use super::plan::{Member, Plan};
+use super::scale::count;
+use super::update::patch;
+use flotilla_api::names;
+use flotilla_model::PodRecord;
+use flotilla_model::decision::{Report, ScopedCommand};
+use flotilla_model::set::{Area, PodUpdatePolicy, UpdateKind};
+use serde_json::{Value, json};
+
+/// Whether the update has asked for a pod to be deleted, so that it is made again.
+pub(super) fn is_marked(pod: &PodRecord) -> bool {
+    let annotations = pod.detail.as_ref().map(|d| &d.annotations);
+    let is_of_update = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
+    is_of_update && pod.label(names::SPECIFIED_DELETE_LABEL).is_some()
+}
+
+/// Metadata that marks a pod.
+pub(super) fn mark() -> Value {
+    json!({
+        "labels": {names::SPECIFIED_DELETE_LABEL: "true"},
+        "annotations": {names::REPLACED_BY_UPDATE: "true"},
+    })
+}
+
+/// Metadata without the mark.
+pub(super) fn unmark() -> Value {
+    json!({
+        "labels": {names::SPECIFIED_DELETE_LABEL: null},
+        "annotations": {names::REPLACED_BY_UPDATE: null},
+    })
+}
+
+impl Plan<'_> {
+    /// Takes marks off pods that the update does not want to make again any more: it was taken back, or rests. Who waits for its hook
+    /// meanwhile may be taken back (rule 14.2); who is marked is not deleted in this pass.
+    pub(super) fn take_marks_off(&mut self) {
+        for index in self.marked_in_vain() {
+            let member = &mut self.members[index];
+            member.is_spared = true;
+            member.was_asked_for = false;
+            let (scope, pod) = (member.scope(), member.occupant.pod.clone());
+            if member.is_leaving || self.pass.is_backing_off(&scope, pod.name()) {
+                continue;
+            }
+            self.members[index].occupant.is_dealt_with = true;
+            self.has_scaled = true;
+            let mut command = patch(&pod, json!({"metadata": unmark()}), Report::Silent);
+            // As it was seen: users may ask for its deletion meanwhile.
+            if let flotilla_model::Command::Patch { resource_version, .. } = &mut command {
+                *resource_version = Some(pod.meta.resource_version);
+            }
+            self.pass.stages.repair.push(ScopedCommand { scope, command });
+        }
+    }
+
+    /// Members whose mark nobody wants. Of old ones, and where pods go back of new ones, as many marks stay as there are pods that the
+    /// partition does not keep; those first that have cost something.
+    fn marked_in_vain(&self) -> Vec<usize> {
+        if self.is_stopped(Area::Update) {
+            return Vec::new();
+        }
+        let named = &self.view.clones.pods_to_delete;
+        let may_lift = |m: &Member| {
+            m.was_asked_for && is_marked(m.pod()) && !named.iter().any(|name| name == m.name()) && !self.is_lost(m)
+        };
+        let mut marked: Vec<usize> = (0..self.members.len())
+            .filter(|index| may_lift(&self.members[*index]))
+            .collect();
+        if marked.is_empty() {
+            return marked;
+        }
+        let spec = &self.view.set.spec;
+        let only_in_place = spec.pod_update_policy() == PodUpdatePolicy::InPlaceOnly;
+        if spec.update == UpdateKind::OnDelete || spec.is_paused() || only_in_place {
+            return marked;
+        }
+        let stays = |index: &usize| self.members[*index].is_plain() || marked.contains(index);
+        let staying = (0..self.members.len()).filter(stays);
+        let (new, old): (Vec<usize>, Vec<usize>) = staying.partition(|index| self.members[*index].is_new());
+        let mut forward = (count(old.len()) - self.asked.partition).max(0);
+        let mut back = if self.asked.goes_back {
+            (count(new.len()) - (self.asked.replicas - self.asked.partition)).max(0)
+        } else {
+            0
+        };
+        order::sort(&self.view.clones, &self.members, &mut marked);
+        marked.sort_by_key(|index| (!self.members[*index].is_leaving, self.members[*index].is_available()));
+        marked.retain(|index| {
+            let member = &self.members[*index];
+            if member.occupant.abandoned.is_some() {
+                return false;
+            }
+            let left = if member.is_new() { &mut back } else { &mut forward };
+            *left -= 1;
+            *left < 0
+        });
+        marked
+    }
+
+    /// Whether a pod waits for its hook out of service, and so is never taken back (rule 14.2).
+    fn is_lost(&self, member: &Member) -> bool {
+        let hooks = &self.view.set.spec.lifecycle;
+        let mut hooks = [&hooks.pre_delete, &hooks.in_place_update].into_iter().flatten();
+        member.is_leaving && hooks.any(|hook| hook.mark_not_ready)
+    }
+}
