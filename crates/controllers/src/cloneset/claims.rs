@@ -10,7 +10,7 @@ use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{canonical, canonical_quantity};
 use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, SetKind, containers_meta};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The id that a claim shares with its pod.
@@ -38,7 +38,7 @@ impl<'v> Plan<'v> {
         let mut commands = Vec::new();
         for claim in &self.view.claims {
             let Some(id) = id_of(claim) else { continue };
-            let pod = self.holder(id);
+            let pod = self.holder_of(claim, id);
             if pod.is_some_and(|pod| !pod.is_terminal() && !pod.is_terminating()) {
                 continue;
             }
@@ -137,6 +137,21 @@ impl<'v> Plan<'v> {
         by_id.get(id).copied().or_else(|| self.view.pod(&self.name_of(id)))
     }
 
+    /// The pod of a claim with this id: also one that mounts it and stays, whatever its label says, as that of a pod that was adopted.
+    fn holder_of(&self, claim: &ClaimRecord, id: &str) -> Option<&'v Arc<PodRecord>> {
+        let is_active = |pod: &&Arc<PodRecord>| !pod.is_terminal() && !pod.is_terminating();
+        let holder = self.holder(id);
+        if holder.is_some_and(|pod| is_active(&pod)) {
+            return holder;
+        }
+        let by_mount = self.pods_by_claim.get_or_init(|| {
+            let active = self.view.pods_that_may_hold_claims().filter(is_active);
+            let claims = active.flat_map(|pod| pod.claims().map(move |(_, claim)| (claim, pod)));
+            claims.collect()
+        });
+        by_mount.get(claim.meta.key.name.as_str()).copied().or(holder)
+    }
+
     /// Makes claims that a pod which has not started is missing, as those of StatefulSets are made (rule 1.4.3): the pod came after its
     /// creation had been given up and its claim deleted, or somebody deleted the claim.
     pub(super) fn restore_claims(&mut self) {
@@ -155,7 +170,10 @@ impl<'v> Plan<'v> {
                 .find(|r| revision::is_named(r, label));
             let (own, today) = (own.unwrap_or(&self.pass.update), &view.set.spec.claim_templates);
             let templates = claim::templates_of(SetKind::Clone, today, own, &self.pass.update);
-            let id = pod.label(names::INSTANCE_ID_LABEL).unwrap_or_default();
+            // Without an id nobody would know whose they are, and they would be deleted as those of no pod.
+            let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty()) else {
+                continue;
+            };
             for (template, name) in claim::missing(pod, &templates, |name| view.claim(name).is_some()) {
                 let key = view.set.meta.key.sibling(name);
                 let label = [(names::INSTANCE_ID_LABEL, id)];
@@ -211,9 +229,14 @@ impl<'v> Plan<'v> {
         if !clones.reuses_claims && !clones.switches.keep_claims_on_recreate {
             return Vec::new();
         }
-        let ids: BTreeSet<&str> = self.view.claims.iter().filter_map(|c| id_of(c)).collect();
-        let is_free = |id: &&&str| self.holder(id).is_none();
-        ids.iter().filter(is_free).map(|id| (*id).to_owned()).collect()
+        let mut free = BTreeMap::new();
+        for claim in &self.view.claims {
+            if let Some(id) = id_of(claim) {
+                *free.entry(id).or_insert(true) &= self.holder_of(claim, id).is_none();
+            }
+        }
+        let free = free.into_iter().filter(|(_, is_free)| *is_free);
+        free.map(|(id, _)| id.to_owned()).collect()
     }
 }
 

@@ -88,6 +88,8 @@ pub(super) struct Plan<'v> {
     pub(super) claims_by_id: OnceCell<ClaimsById<'v>>,
     /// Pods by their id, looked through once, where somebody asks.
     pub(super) pods_by_id: OnceCell<BTreeMap<&'v str, &'v Arc<PodRecord>>>,
+    /// Pods that stay by the names of claims that they mount, looked through once, where somebody asks.
+    pub(super) pods_by_claim: OnceCell<BTreeMap<String, &'v Arc<PodRecord>>>,
     /// Pods were made or deleted, so that the update waits for the next pass (rule 14.8).
     pub(super) has_scaled: bool,
 }
@@ -106,6 +108,7 @@ impl<'v> Plan<'v> {
             asked,
             claims_by_id: OnceCell::new(),
             pods_by_id: OnceCell::new(),
+            pods_by_claim: OnceCell::new(),
             has_scaled: false,
         }
     }

@@ -421,6 +421,24 @@ fn rule_1_4_3_a_pod_that_has_not_started_gets_the_claim_that_it_lacks() {
     assert_eq!(goes, ["delete: -Pod web-b0000"]);
 }
 
+/// Seen: its claim was made with an empty id, and deleted in the next pass as that of no pod, for ever.
+#[test]
+fn rule_15_4_the_claim_of_an_adopted_pod_without_an_id_is_not_made_and_deleted_in_turn() {
+    let adopted = || {
+        let adopted = pod("foo-1")
+            .revision("web-new")
+            .label(names::TEMPLATE_HASH_LABEL, "new");
+        let adopted = adopted.phase(Phase::Pending).never_ready().detailed(|_| {});
+        clones(1).claim_templates(&["data"]).pod(adopted.mounts(&["data"]))
+    };
+    assert_eq!(said(&adopted().decide()), [] as [&str; 0]);
+    // Whatever its label says: the pod has it.
+    for id in ["", "b0000"] {
+        let mounted = adopted().claim(claim("data-foo-1").of_clone(id));
+        assert_eq!(said(&mounted.decide()), [] as [&str; 0], "{id}");
+    }
+}
+
 #[test]
 fn rules_14_7_and_15_5_claims_go_with_the_pod_unless_it_hands_them_over() {
     let cluster = clones(0)
