@@ -7,7 +7,7 @@ use crate::shared::conditions::{self, Wanted};
 use crate::shared::lifecycle::State;
 use crate::shared::revision::{self, Revisions};
 use flotilla_model::records::Phase;
-use flotilla_model::{PodRecord, Report, StatusWrite, Timestamp};
+use flotilla_model::{PodRecord, Report, Scope, StatusWrite, Timestamp};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -48,12 +48,8 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     let is_current = current.meta.uid == plan.pass.update.meta.uid;
     let is_complete = is_current && counts.total == wanted && is_whole && counts.updated_available == wanted;
     let mut wanted: Vec<Wanted> = conditions::invalid_spec(view.moment()).into_iter().collect();
-    wanted.extend(failed(plan, conditions::failed_creation(view.set.kind), |attempt| {
-        matches!(attempt, Report::Create | Report::Delete)
-    }));
-    wanted.extend(failed(plan, conditions::failed_update(view.set.kind), |attempt| {
-        !matches!(attempt, Report::Create | Report::Delete | Report::Silent)
-    }));
+    wanted.extend(failed(plan, conditions::failed_creation(view.set.kind), true));
+    wanted.extend(failed(plan, conditions::failed_update(view.set.kind), false));
     let stuck = conditions::troubles(&plan.pass, STUCK);
     wanted.extend(stuck.or_else(|| conditions::recovered(view.moment(), STUCK, "Recovered")));
     let (progressing, wake) = progressing(plan, counts, is_complete);
@@ -142,12 +138,27 @@ fn put_counts(status: &mut Map<String, Value>, view: &View<'_>, counts: Counts, 
 
 /// A condition of commands that the API server refused and of what else cannot be done: True with the first few, False after a pass
 /// without any (rule 4).
-fn failed(plan: &Plan<'_>, kind: &'static str, is_of: impl Fn(Report) -> bool) -> Option<Wanted> {
+fn failed(plan: &Plan<'_>, kind: &'static str, of_scaling: bool) -> Option<Wanted> {
     let moment = plan.view.moment();
-    let failures = plan.pass.hints.failures.iter().filter(|(_, f)| is_of(f.attempt));
+    let failures = plan.pass.hints.failures.iter();
+    let failures = failures.filter(|(scope, f)| is_of_scaling(plan, scope, f.attempt) == Some(of_scaling));
     conditions::refused(moment, kind, failures)
         .or_else(|| conditions::troubles(&plan.pass, kind))
         .or_else(|| conditions::recovered(moment, kind, "Recovered"))
+}
+
+/// Whether what failed was to scale the set, or to update a pod. What no event tells of counts where it stands in the way of a pod: of one
+/// that is there or, as claims that are taken, of one that is to come.
+fn is_of_scaling(plan: &Plan<'_>, scope: &Scope, attempt: Report) -> Option<bool> {
+    match (attempt, scope) {
+        (Report::Create | Report::Delete, _) => Some(true),
+        (Report::Silent, Scope::Named(name)) => {
+            let is_revision = plan.view.revision_named(name).is_some();
+            (!is_revision).then(|| !plan.view.has_pod(name))
+        }
+        (Report::Silent, _) => None,
+        _ => Some(false),
+    }
 }
 
 /// Condition Progressing (rules 21.3 and 21.4), and when to look again. Programs compare its messages (ruling 32).

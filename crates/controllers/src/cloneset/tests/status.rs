@@ -296,3 +296,26 @@ fn a_deleted_set_gets_its_status_and_nothing_else() {
     assert_eq!(said(&decision), [] as [&str; 0]);
     assert_eq!(decision.status.expect("a status").desired["replicas"], 3);
 }
+
+/// Conditions of pods, release, adoption and claims are written in silence: no event tells of them. A webhook that refuses them holds up the
+/// rollout all the same.
+#[test]
+fn rule_4_a_rollout_that_is_held_up_by_a_silent_write_says_so() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1});
+    let mut cluster = pods(clones(2).rolling(rolling), "2o");
+    let why = "a webhook refuses pods/status";
+    let failure = Failure::follow(
+        None,
+        Report::Silent,
+        Failure::FORBIDDEN.to_owned(),
+        why.to_owned(),
+        at(NOW),
+    );
+    cluster.hints.failures.insert(Scope::Named(name(0)), failure);
+    let told = condition(&status(&cluster), "FailedUpdate").expect("a condition");
+    assert_eq!(
+        (&told["status"], &told["reason"]),
+        (&json!("True"), &json!("Forbidden"))
+    );
+    assert_eq!(told["message"], format!("web-b0000: Forbidden: {why}"));
+}
