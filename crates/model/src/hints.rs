@@ -38,6 +38,8 @@ pub struct Hints {
     pub last_revision: BTreeMap<i64, SmolStr>,
     /// Revisions of which the API server has accepted a pod, if only on trial (ruling 31).
     pub accepted: BTreeSet<String>,
+    /// Ids of pods that were on their way out with claims for their replacements, and that no pod has yet (ruling 34).
+    pub awaited: BTreeSet<String>,
     /// Since when waits that have no time of their own have been there, by [`crate::Wait::key`].
     pub waiting: BTreeMap<String, Timestamp>,
     /// Notes already given, so that each is given once.

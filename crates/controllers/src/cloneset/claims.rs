@@ -223,7 +223,18 @@ impl<'v> Plan<'v> {
             .collect()
     }
 
-    /// Ids of claims that no pod has, in order: new pods take these first (rule 15.3).
+    /// Remembers for whose ids replacements wait, for as long as no pod has them again (ruling 34).
+    pub(super) fn remember_awaited(&mut self, handing_over: &[Arc<PodRecord>]) {
+        let mut awaited = std::mem::take(&mut self.pass.hints.awaited);
+        awaited.retain(|id| self.holder(id).is_none() && !self.claims_with(id).is_empty());
+        let ids = handing_over
+            .iter()
+            .filter_map(|pod| pod.label(names::INSTANCE_ID_LABEL));
+        awaited.extend(ids.map(str::to_owned));
+        self.pass.hints.awaited = awaited;
+    }
+
+    /// Ids of claims that no pod has: new pods take these first (rule 15.3), and of these what was waited for.
     pub(super) fn free_ids(&self) -> Vec<String> {
         let clones = &self.view.clones;
         if !clones.reuses_claims && !clones.switches.keep_claims_on_recreate {
@@ -236,7 +247,9 @@ impl<'v> Plan<'v> {
             }
         }
         let free = free.into_iter().filter(|(_, is_free)| *is_free);
-        free.map(|(id, _)| id.to_owned()).collect()
+        let mut free: Vec<String> = free.map(|(id, _)| id.to_owned()).collect();
+        free.sort_by_key(|id| !self.pass.hints.awaited.contains(id));
+        free
     }
 }
 

@@ -79,6 +79,7 @@ impl Plan<'_> {
         } else {
             Vec::new()
         };
+        self.remember_awaited(&handing_over);
         // Growth and surge wait for none of these.
         let missing = (diff.missing - count(handing_over.len())).max(0);
         let create = diff.create.min(missing);

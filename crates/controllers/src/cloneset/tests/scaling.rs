@@ -348,6 +348,34 @@ fn rule_15_5_a_replacement_waits_for_the_id_and_the_claims_of_the_pod_that_hands
     assert_eq!(created(&decision).len(), 1);
 }
 
+/// Seen: the replacement took a claim that had been free for long, since its id came first.
+#[test]
+fn ruling_34_a_replacement_takes_the_id_that_was_waited_for() {
+    let set = || {
+        clones(2)
+            .claim_templates(&["data"])
+            .spec("/scaleStrategy/enablePVCReuse", json!(true))
+            .pod(one(&name(0), "n"))
+            .claim(claim("data-web-b0000").of_clone("b0000"))
+            .claim(claim("data-web-aaaaa").of_clone("aaaaa"))
+            .claim(claim("data-web-ccccc").of_clone("ccccc"))
+    };
+    let waiting = set().pod(one("web-ccccc", "n").terminating());
+    let decision = waiting.decide();
+    assert_eq!(created(&decision), [] as [Value; 0]);
+    let mut gone = set();
+    gone.hints = decision.hints.expect("whom it waits for");
+    assert_eq!(created(&gone.decide())[0]["metadata"]["name"], "web-ccccc");
+    // What is remembered may be lost.
+    assert_eq!(created(&set().decide())[0]["metadata"]["name"], "web-aaaaa");
+    // Nobody is waited for once the pod is there again.
+    let back = gone.pod(one("web-ccccc", "n")).decide();
+    assert!(
+        back.hints.is_some_and(|hints| hints.awaited.is_empty()),
+        "it is forgotten"
+    );
+}
+
 #[test]
 fn rule_15_4_without_reuse_claims_go_with_their_pods() {
     let cluster = clones(1)
