@@ -18,6 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// An active pod: it has neither ended, nor has its deletion been asked for.
+// Independent facts, not a state.
+#[allow(clippy::struct_excessive_bools)]
 pub(super) struct Member {
     pub(super) occupant: Occupant,
     /// It waits for its preDelete hook.

@@ -246,7 +246,9 @@ fn delete_unmarked(decision: &mut Decision) {
             body,
             ..
         } = &scoped.command
-            && body["metadata"]["labels"].get(SPECIFIED_DELETE).is_some_and(Value::is_null)
+            && body["metadata"]["labels"]
+                .get(SPECIFIED_DELETE)
+                .is_some_and(Value::is_null)
         {
             scoped.command = Command::Delete {
                 resource: Resource::Pods,
