@@ -254,11 +254,10 @@ impl World {
         }
     }
 
-    /// Who is told that a pod will be made again for its file system in some minutes may do it at once.
+    /// Who is told that a pod will be made again for its file system in some minutes may do it at once; who is told that a claim goes with its
+    /// pod, and does not grow any more, has to.
     fn users_restart_what_waits_for_it(&mut self) {
-        if self.schedule.set.storage != Some(Storage::Offline) {
-            return;
-        }
+        let is_offline = self.schedule.set.storage == Some(Storage::Offline);
         let set = self
             .cluster
             .server
@@ -267,8 +266,11 @@ impl World {
         let mut conditions = conditions.iter().filter_map(Value::as_array).flatten();
         let told = conditions.find(|c| c["type"] == "Progressing" && c["reason"] == "RolloutBlocked");
         let told = told.and_then(|c| c["message"].as_str()).unwrap_or_default().to_owned();
-        let is_told = |pod: &PodRecord| told.contains(&format!("data-{}: its volume has grown", pod.name()));
-        let waiting = self.pods_where(|pod| is_told(pod) && self.waits_for_restart(pod) && !pod.is_terminating());
+        let is_told = |pod: &PodRecord, what: &str| told.contains(&format!("data-{}: {what}", pod.name()));
+        let waiting = self.pods_where(|pod| {
+            let waits = is_offline && is_told(pod, "its volume has grown") && self.waits_for_restart(pod);
+            (waits || is_told(pod, "the claim is being deleted")) && !pod.is_terminating()
+        });
         for (key, _) in waiting {
             // It was there a moment ago.
             let _ = self

@@ -247,9 +247,16 @@ impl Plan<'_> {
         }
         for template in &view.set.spec.claim_templates {
             let name = claim::claim_name(template, pod.name());
-            let Some(found) = view.claim(&name).filter(|c| c.meta.deleted.is_none()) else {
+            let Some(found) = view.claim(&name) else {
                 continue;
             };
+            if found.meta.deleted.is_some() {
+                // It goes with its pod, and the next one has what is asked for.
+                if !matches!(claim::fit(found, template), Fit::Compatible) {
+                    waits.push((name, WaitCause::ClaimTerminating));
+                }
+                continue;
+            }
             let obstacle = match claim::fit(found, template) {
                 Fit::Compatible if !found.is_bound || claim::is_expanded(found, template) => None,
                 Fit::Compatible => match found.resize_pending_since {

@@ -17,6 +17,8 @@ impl Growth {
     /// The pod of a slot can be seen as available, or is taken away by the update.
     pub(super) fn is_up(&mut self, ordinal: i64) {
         self.been_up.insert(ordinal);
+        // Its pod is no start any more, also when it leaves and the slot is scaled up anew meanwhile.
+        self.first.retain(|_, slot| *slot != ordinal);
     }
 
     /// A manager takes the pod of a slot away because it is not wanted.
