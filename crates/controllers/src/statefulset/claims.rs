@@ -252,7 +252,8 @@ impl Plan<'_> {
             };
             if found.meta.deleted.is_some() {
                 // It goes with its pod, and the next one has what is asked for.
-                if !matches!(claim::fit(found, template), Fit::Compatible) {
+                let is_grown = claim::fit(found, template) == Fit::Compatible && claim::is_expanded(found, template);
+                if !is_grown {
                     waits.push((name, WaitCause::ClaimTerminating));
                 }
                 continue;

@@ -13,7 +13,7 @@ use flotilla_api::names;
 use flotilla_model::decision::{Command, PatchKind, PodDraft, Report, Scope, ScopedCommand};
 use flotilla_model::hints::Starts;
 use flotilla_model::set::Area;
-use flotilla_model::{Resource, RevisionRecord, SetKind, WaitCause};
+use flotilla_model::{PodRecord, Resource, RevisionRecord, SetKind, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -85,9 +85,10 @@ impl Plan<'_> {
     /// Slots on their way up for the first time use the scaling budget, each once.
     fn charge_starting(&self, budget: &mut Budget) {
         let name = |slot: &Slot| self.name(slot.ordinal);
-        // A pod that leaves after it was up is no start, even if the hints that said so are lost.
-        let is_leaving =
-            |o: &crate::shared::occupant::Occupant| o.health == Health::Terminating && o.pod.has_been_ready;
+        // A pod that leaves after it was up is no start, even if the hints that said so are lost; whether it was ready for long enough it does
+        // not tell.
+        let was_up = |pod: &PodRecord| pod.has_been_ready && self.view.set.spec.min_ready.is_zero();
+        let is_leaving = |o: &crate::shared::occupant::Occupant| o.health == Health::Terminating && was_up(&o.pod);
         let starting = self.slots.iter().filter(|s| {
             s.occupant.as_ref().is_some_and(|o| !is_leaving(o))
                 && !s.is_available()

@@ -8,6 +8,7 @@ use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::PodRecord;
 use flotilla_model::records::PodDetail;
+use std::collections::BTreeMap;
 
 /// What is next.
 #[derive(Clone, Debug, PartialEq)]
@@ -131,11 +132,13 @@ impl Progress {
             }
             Some((name.clone(), before))
         };
+        let before: BTreeMap<_, _> = complete::not_arrived(detail, state).filter_map(carried).collect();
         State {
-            before: complete::not_arrived(detail, state).filter_map(carried).collect(),
             env_from_metadata: state.env_from_metadata,
             resources: state.resources,
-            images: state.images,
+            // An image that was only to come restarts nothing once it is taken back.
+            images: !before.is_empty(),
+            before,
             ..State::default()
         }
     }

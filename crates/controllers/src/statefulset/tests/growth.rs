@@ -167,12 +167,20 @@ fn rule_3_9_growth_of_a_claim_that_is_not_bound_holds_up_nothing() {
 #[test]
 fn rule_3_9_a_claim_on_its_way_out_does_not_grow_and_says_so() {
     let grown = |name: &str| claim(name).class("fast").size(20);
-    let mut set = growing([grown("data-web-0"), grown("data-web-1")]);
-    let mut small = claim("data-web-1").class("fast").build();
-    small.meta.deleted = Some(at(NOW - 100));
-    set.claims.insert("data-web-1".to_owned(), Arc::new(small));
-    let decision = set.decide();
-    assert_eq!(brief(&decision), NOTHING, "its pod runs, and it goes with the pod");
-    let waits: Vec<_> = decision.waits.iter().map(|w| (&*w.subject, &w.cause)).collect();
-    assert_eq!(waits, [("data-web-1", &WaitCause::ClaimTerminating)]);
+    let small = claim("data-web-1").class("fast");
+    let pending = grown("data-web-1").capacity(10).resize_pending_since(NOW - 50);
+    for (state, found) in [("too small", small), ("file system pending", pending)] {
+        let mut set = growing([grown("data-web-0"), grown("data-web-1")]);
+        let mut found = found.build();
+        found.meta.deleted = Some(at(NOW - 100));
+        set.claims.insert("data-web-1".to_owned(), Arc::new(found));
+        let decision = set.decide();
+        assert_eq!(
+            brief(&decision),
+            NOTHING,
+            "{state}: its pod runs, and it goes with the pod"
+        );
+        let waits: Vec<_> = decision.waits.iter().map(|w| (&*w.subject, &w.cause)).collect();
+        assert_eq!(waits, [("data-web-1", &WaitCause::ClaimTerminating)], "{state}");
+    }
 }
