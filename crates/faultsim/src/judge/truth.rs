@@ -323,7 +323,12 @@ impl Judge {
         for other in others.iter().filter(|other| other.meta.uid != pod.meta.uid) {
             self.see_up(other, scene.now);
         }
-        let starting = others.iter().filter(|other| !self.can_seem_up(other, scene.now));
+        // One that leaves and was ready is not on its way up, though it may have become ready only then.
+        let has_left =
+            |other: &PodRecord| other.is_terminating() && other.has_been_ready && set.spec.min_ready.is_zero();
+        let starting = others
+            .iter()
+            .filter(|other| !self.can_seem_up(other, scene.now) && !has_left(other));
         let starting = starting.map(|other| other.meta.uid.clone()).collect();
         self.growth.created(pod, set, &starting)?;
         if set.spec.is_monotonic() {
