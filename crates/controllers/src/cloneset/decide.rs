@@ -66,7 +66,8 @@ impl Plan<'_> {
         let history = self.pass.revisions.history.clone();
         // Labels may hold the hash alone.
         let named = |label: &str| history.iter().find(|r| revision::is_named(r, label)).map(|r| r.name());
-        let pods = self.view.pods.iter().chain(&self.view.to_adopt);
+        let coming = self.view.to_adopt.iter();
+        let pods = self.view.pods.iter().chain(coming).chain(&self.view.to_release);
         self.pass.drop_history(pods.filter_map(|pod| named(pod.revision()?)));
     }
 

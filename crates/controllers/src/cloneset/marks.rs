@@ -90,7 +90,10 @@ impl Plan<'_> {
         marked.sort_by_key(|index| (!self.members[*index].is_leaving, self.members[*index].is_available()));
         marked.retain(|index| {
             let member = &self.members[*index];
-            if member.occupant.abandoned.is_some() {
+            // Nor is the mark of one in vain that lacks part of its revision: it may be what was refused, which the mark has let be forgotten.
+            let progress = member.occupant.progress.as_ref();
+            let lacks_something = progress.is_some_and(|progress| progress.left_to_do().is_some());
+            if member.occupant.abandoned.is_some() || member.is_new() && lacks_something {
                 return false;
             }
             let left = if member.is_new() { &mut back } else { &mut forward };

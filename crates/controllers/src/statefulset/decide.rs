@@ -41,8 +41,13 @@ pub fn decide(view: &View<'_>) -> Decision {
     }
     plan.tend_condemned_claims();
     plan.tend_courses();
-    // Pods that are being adopted count: they are ours by the time the revision would go.
-    let in_use = view.pods().chain(&view.to_adopt).filter_map(|pod| pod.revision());
+    // Pods that are being adopted count: they are ours by the time the revision would go. So do those that are being released, until they
+    // are: they may come back.
+    let in_use = view
+        .pods()
+        .chain(&view.to_adopt)
+        .chain(&view.to_release)
+        .filter_map(|pod| pod.revision());
     plan.pass.drop_history(in_use);
     plan.pass.forget_failures();
     plan.remember();
