@@ -2,7 +2,7 @@
 
 use super::view::Sight;
 use super::{Verdict, ordinal_in, require};
-use flotilla_model::{ClaimRecord, Command, Decision, ObjectKey, PodRecord, Resource};
+use flotilla_model::{ClaimRecord, Command, Decision, ObjectKey, OwnerRef, PodRecord, Resource};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,8 +31,11 @@ impl Sight<'_> {
         let pods = deleted.into_iter().filter_map(|key| self.reader.pod(key));
         for pod in pods.filter(|pod| !self.is_wanted(pod)) {
             let left = self.claims_of(pod).find(|claim| {
-                let is_owned = claim.meta.owners().iter().any(|owner| owner.uid == pod.meta.uid);
-                !is_owned && !given.contains_key(&claim.meta.key)
+                // One that a former pod of the slot owns is stale, and goes by itself (1.4.4).
+                let is_former = |owner: &OwnerRef| &*owner.kind == "Pod" && &*owner.name == pod.name();
+                let mut owners = claim.meta.owners().iter();
+                let goes = owners.any(|owner| owner.uid == pod.meta.uid || is_former(owner));
+                !goes && !given.contains_key(&claim.meta.key)
             });
             require(left.is_none(), RULE, || {
                 let claim = left.map_or("", |claim| &claim.meta.key.name);
