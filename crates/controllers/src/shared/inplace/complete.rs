@@ -45,7 +45,9 @@ pub fn batch(pod: &PodRecord, detail: &PodDetail, state: &State) -> Result<(), M
     }) {
         return Ok(());
     }
-    let first = not_arrived(detail, state).next();
+    // A container whose image is to change once more is not waited for: what it was asked for before may never start.
+    let is_superseded = |name: &String| state.next.images.contains_key(name);
+    let first = not_arrived(detail, state).find(|name| !is_superseded(name));
     first.map_or(Ok(()), |name| Err(Missing::Restart(name.clone())))
 }
 

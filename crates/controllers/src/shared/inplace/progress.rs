@@ -120,7 +120,8 @@ impl Progress {
     /// The note of a further update, which carries on what of this one has not arrived yet.
     pub fn carried_on(&self, detail: &PodDetail) -> State {
         // In a grace period, too: what the update before it changed may still be on its way.
-        let is_open = matches!(self.stage, Stage::Missing(_) | Stage::Grace(_));
+        let is_missing = matches!(self.stage, Stage::Missing(_) | Stage::Grace(_));
+        let is_open = is_missing || matches!(self.stage, Stage::NextBatch(_));
         let Some(state) = self.state.as_ref().filter(|_| is_open) else {
             return State::default();
         };
@@ -134,8 +135,8 @@ impl Progress {
         };
         let before: BTreeMap<_, _> = complete::not_arrived(detail, state).filter_map(carried).collect();
         State {
-            env_from_metadata: state.env_from_metadata,
-            resources: state.resources,
+            env_from_metadata: state.env_from_metadata && is_missing,
+            resources: state.resources && is_missing,
             // An image that was only to come restarts nothing once it is taken back.
             images: !before.is_empty(),
             before,

@@ -214,6 +214,47 @@ fn rule_4_6_an_update_that_is_overtaken_is_remembered_also_through_a_grace_perio
     }
 }
 
+/// The image that was asked for first cannot be pulled; the one that replaces it was put off while a resize was under way.
+#[test]
+fn rule_4_6_an_image_that_is_replaced_before_it_started_is_not_waited_for() {
+    let overtook = || {
+        let mut noted = note("new", 30);
+        let before = noted.before.get_mut("main").expect("it is noted");
+        before.superseded = vec!["bad".to_owned()];
+        noted.resources = true;
+        noted.next.images.insert("main".to_owned(), "v2".to_owned());
+        noted
+    };
+    let pod = |revision: &str| {
+        out(seen("web-0", revision, "bad"))
+            .annotated(STATE, &overtook().to_text())
+            .detailed(|d| {
+                let mut status = container_status("v1");
+                (status.started_at, status.is_ready) = (None, false);
+                d.statuses = Box::new([Some(status)]);
+                d.observed_generation = d.generation;
+            })
+    };
+    let decision = in_place(1).pod(pod("new")).decide();
+    let found = patches(&decision);
+    let (_, _, _, body) = found.iter().find(|(stage, ..)| *stage == "in-place").expect("goes on");
+    assert_eq!(body["spec"]["containers"][0]["image"], "v2");
+    assert_eq!(
+        state_of(body).before["main"].superseded,
+        ["bad"],
+        "it may still come up"
+    );
+    assert!(state_of(body).next.is_empty());
+
+    // A third image, before that is sent.
+    let mut of_old = overtook();
+    of_old.revision = "old".to_owned();
+    let decision = in_place(1).pod(pod("old").annotated(STATE, &of_old.to_text())).decide();
+    let found = patches(&decision);
+    let (_, _, _, body) = found.iter().find(|(stage, ..)| *stage == "in-place").expect("is taken");
+    assert_eq!(state_of(body).before["main"].superseded, ["bad"]);
+}
+
 #[test]
 fn rule_4_6_the_node_agent_knows_better() {
     let meta = |id: &str, hash: u64| {
