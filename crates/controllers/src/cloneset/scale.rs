@@ -91,8 +91,15 @@ impl Plan<'_> {
             self.pass
                 .wait(pod.name().to_owned(), WaitCause::PodTerminating { node }, None);
         }
-        for (place, name) in self.names(create).into_iter().enumerate() {
-            let is_old = count(place) < diff.create_old;
+        // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
+        let old = diff.create_old.min(create);
+        let cannot = if old > 0 && self.says_volume_is_missing() {
+            old
+        } else {
+            0
+        };
+        for (place, name) in self.names(create - cannot).into_iter().enumerate() {
+            let is_old = count(place) < old - cannot;
             let revision = if is_old { &self.pass.current } else { &self.pass.update };
             let revision = revision.clone();
             self.create_one(name, &revision);
@@ -171,24 +178,32 @@ impl Plan<'_> {
         self.view.set.spec.claim_templates.iter()
     }
 
+    /// Whether the old revision mounts a claim whose template nobody knows any more, which is told.
+    fn says_volume_is_missing(&mut self) -> bool {
+        let (update, old) = (&self.pass.update, self.pass.current.clone());
+        if old.meta.uid == update.meta.uid {
+            return false;
+        }
+        let templates = claim::templates_of(SetKind::Clone, &self.view.set.spec.claim_templates, &old, update);
+        let Some(volume) = missing_volume(&old, &templates) else {
+            return false;
+        };
+        let cause = WaitCause::ClaimTemplateMissing { volume };
+        self.pass.troubles.push(Trouble {
+            condition: conditions::failed_creation(SetKind::Clone),
+            reason: "ClaimTemplateMissing",
+            message: format!("revision {}: {cause}", old.name()),
+        });
+        self.pass.wait(old.name().to_owned(), cause, None);
+        true
+    }
+
     /// One pod with its claims.
     fn create_one(&mut self, name: String, revision: &Arc<RevisionRecord>) {
         let scope = Scope::Named(name.clone());
         let view = self.view;
         let spec = &view.set.spec;
         let templates = claim::templates_of(SetKind::Clone, &spec.claim_templates, revision, &self.pass.update);
-        if let Some(volume) =
-            missing_volume(revision, &templates).filter(|_| revision.meta.uid != self.pass.update.meta.uid)
-        {
-            let cause = WaitCause::ClaimTemplateMissing { volume };
-            self.pass.troubles.push(Trouble {
-                condition: conditions::failed_creation(SetKind::Clone),
-                reason: "ClaimTemplateMissing",
-                message: format!("revision {}: {cause}", revision.name()),
-            });
-            self.pass.wait(revision.name().to_owned(), cause, None);
-            return;
-        }
         if self.pass.is_backing_off(&scope, &name) {
             return;
         }

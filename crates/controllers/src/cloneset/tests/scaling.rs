@@ -518,6 +518,30 @@ fn rule_12_5_old_pods_get_the_claims_of_their_time() {
     assert_eq!(status["conditions"][0]["type"], "FailedScale");
 }
 
+/// A pod that nobody can make takes no other pod's name, whose failure would be forgotten: it would be asked for again at once.
+#[test]
+fn rule_15_3_a_refused_name_waits_also_beside_pods_that_cannot_be_made() {
+    let old = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
+        {"name": "main", "image": "v1", "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]}]}});
+    let mut cluster = clones(2)
+        .no_revisions()
+        .revision_of("web-old", 1, &old)
+        .revision("web-new", 2, "v2")
+        .spec("/updateStrategy/rollingUpdate/partition", json!(1));
+    cluster = cluster.claim_templates(&["data"]);
+    let refused = Scope::Named(name(7));
+    let failure = Failure::follow(None, Report::Create, "Invalid".to_owned(), "no".to_owned(), at(NOW));
+    cluster.hints.failures.insert(refused.clone(), failure);
+    let decision = cluster.decide();
+    assert_eq!(
+        created(&decision),
+        [] as [Value; 0],
+        "one cannot be made, the other waits"
+    );
+    let kept = decision.hints.is_none_or(|hints| hints.failures.contains_key(&refused));
+    assert!(kept, "it is still known when it may be tried again");
+}
+
 #[test]
 fn rule_14_2_a_deletion_is_taken_back_where_nothing_marks_the_pod() {
     let hook = json!({"labelsHandler": {"hold": "yes"}});
