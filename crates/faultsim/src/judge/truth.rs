@@ -323,7 +323,8 @@ impl Judge {
         for other in others.iter().filter(|other| other.meta.uid != pod.meta.uid) {
             self.see_up(other, scene.now);
         }
-        // One that leaves and was ready is not on its way up, though it may have become ready only then.
+        // Whoever was ready was available, where that needs no further seconds (pods under deletion included), and its slot has been up:
+        // that it became ready only when it was leaving is not seen on it.
         let has_left =
             |other: &PodRecord| other.is_terminating() && other.has_been_ready && set.spec.min_ready.is_zero();
         let starting = others

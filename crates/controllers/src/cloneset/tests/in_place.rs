@@ -457,7 +457,6 @@ fn ruling_37_a_refused_resize_is_not_asked_for_again() {
         (Failure::NODE_TOO_SMALL, "InPlaceIfPossible", true),
         (Failure::INVALID, "InPlaceIfPossible", true),
         (Failure::NODE_TOO_SMALL, "InPlaceOnly", false),
-        (Failure::INVALID, "InPlaceOnly", false),
     ] {
         let set = || image_and_cpu(2, policy_name);
         let text = first_note(

@@ -32,9 +32,9 @@ fn awaits_resize(occupant: &Occupant) -> bool {
     state.is_some_and(InPlaceState::awaits_resize)
 }
 
-/// Whether the API server has refused new resources in a way that asking again does not mend. A quota that is used up is another
-/// matter: it would refuse a pod that is made again as well, and has room again some day.
-fn is_refused_for_good(failure: &Failure) -> bool {
+/// Whether the API server has refused new resources such that a pod that is made again may have what this one cannot get. A quota that is
+/// used up is another matter: it would refuse a pod that is made again as well, and has room again some day.
+fn is_refused_to_this_pod(failure: &Failure) -> bool {
     let is_resize = failure.attempt == Report::InPlace;
     failure.reason == Failure::NODE_TOO_SMALL
         || is_resize && [Failure::INVALID, Failure::FORBIDDEN].contains(&&*failure.reason)
@@ -75,9 +75,14 @@ impl Pass<'_> {
         }
     }
 
+    /// Whether the policy lets a pod be made again that cannot be changed in place.
+    fn may_make_again(&self) -> bool {
+        self.moment.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly
+    }
+
     /// A pod whose update leads nowhere is made again, where the policy lets it be; else that is told, and it stays.
     fn give_up(&mut self, occupant: &mut Occupant, why: Option<Nowhere>) {
-        let may = self.moment.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly;
+        let may = self.may_make_again();
         match why {
             Some(Nowhere::Unknown(reason) | Nowhere::Told(reason) | Nowhere::Untold(reason)) if may => {
                 occupant.abandoned = Some(reason);
@@ -96,7 +101,7 @@ impl Pass<'_> {
     /// down: the same as if the kubelet had found out (rule 4.6).
     fn judge_refused_resize(&mut self, scope: &Scope, occupant: &mut Occupant) {
         let failure = self.hints.failures.get(scope);
-        let Some(failure) = failure.filter(|f| is_refused_for_good(f)).cloned() else {
+        let Some(failure) = failure.filter(|f| is_refused_to_this_pod(f)).cloned() else {
             return;
         };
         // Whoever is to go to yet another revision asks for what that says, which may be less.
@@ -112,9 +117,17 @@ impl Pass<'_> {
             self.hints.failures.remove(scope);
             return;
         }
+        let is_for_good = failure.reason == Failure::NODE_TOO_SMALL;
+        if !is_for_good && !self.may_make_again() {
+            if failure.retry_at <= self.moment.now {
+                // A policy, or somebody's webhook, may have changed its mind, and nobody would tell us.
+                return;
+            }
+            self.wake_within(failure.retry_at.since(self.moment.now));
+        }
         // Remembered for as long as it stands: forgotten, it would be tried again.
         self.held_back.insert(scope.clone());
-        let reason = if failure.reason == Failure::NODE_TOO_SMALL {
+        let reason = if is_for_good {
             self.tell_infeasible(&occupant.pod, &failure.message);
             NO_ROOM.to_owned()
         } else {

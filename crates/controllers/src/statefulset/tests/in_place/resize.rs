@@ -485,8 +485,6 @@ fn ruling_37_a_refused_resize_is_not_asked_for_again() {
         ("InPlaceIfPossible", Failure::INVALID, vec!["-web-0"]),
         ("InPlaceIfPossible", Failure::FORBIDDEN, vec!["-web-0"]),
         ("InPlaceOnly", Failure::NODE_TOO_SMALL, vec![]),
-        ("InPlaceOnly", Failure::INVALID, vec![]),
-        ("InPlaceOnly", Failure::FORBIDDEN, vec![]),
     ] {
         let set = || image_and_cpu(1, policy, "1", "2");
         let text = first_note(set(), sized("web-0", "old", 1000, 1000));
@@ -502,6 +500,27 @@ fn ruling_37_a_refused_resize_is_not_asked_for_again() {
             assert!(why.iter().any(|w| w.contains("it says why")), "{what}: {why:?}");
             cluster.hints = decision.hints.unwrap_or(cluster.hints);
         }
+    }
+}
+
+/// Whoever refuses may change his mind, and tells nobody. Where the pod may be made again, it need not wait for that.
+#[test]
+fn ruling_37_a_refused_resize_of_a_pod_that_has_to_stay_is_asked_for_again_later() {
+    for reason in [Failure::INVALID, Failure::FORBIDDEN] {
+        let set = || image_and_cpu(1, "InPlaceOnly", "1", "2");
+        let text = first_note(set(), sized("web-0", "old", 1000, 1000));
+        let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
+        let mut cluster = refused(set().pod(noted), Scope::Slot(0), Report::InPlace, reason);
+        let soon = cluster.decide();
+        assert!(soon.commands().next().is_none(), "{reason}: {soon:?}");
+        assert!(soon.wake_after.is_some(), "{reason}: it looks again");
+        let says = |w: &flotilla_model::Wait| w.cause.to_string().contains("it says why");
+        assert!(soon.waits.iter().any(says), "{reason}: {:?}", soon.waits);
+        cluster.hints = soon.hints.unwrap_or(cluster.hints);
+        cluster.now = at(NOW + 5);
+        let later = cluster.decide();
+        let found: Vec<_> = patches(&later).into_iter().map(|(stage, ..)| stage).collect();
+        assert_eq!(found, ["resize"], "{reason}: which is noted already");
     }
 }
 
