@@ -125,6 +125,8 @@ pub(crate) struct Judge {
     pub(super) set: Option<Arc<SetRecord>>,
     /// From when on a cache can show a pod as available: what happens to it meanwhile may not have been seen.
     seems_up: BTreeMap<Uid, Timestamp>,
+    /// The same of slots whose pod others have removed since a manager took it down: a late cache still shows it, and it comes up there.
+    removed_up: BTreeMap<i64, Timestamp>,
     /// Slots whose available pod a manager has deleted, until there is one again.
     down: BTreeSet<i64>,
     /// Slots whose pod a manager has deleted, until it is made again.
@@ -222,6 +224,9 @@ impl Judge {
         let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
         if let Some(before) = before {
             self.see_up(before, scene.now);
+            if after.is_none() && !matches!(entry.actor, Actor::Manager(_)) {
+                self.removed_by_others(before);
+            }
         }
         if let (Some(writing), Some(before), Some(after)) = (scene.writing, before, after) {
             // Also what comes late: its preconditions have to see to it.
@@ -268,6 +273,13 @@ impl Judge {
             .into_iter()
             .flatten()
             .any(|from| now + self.ahead >= from)
+    }
+
+    fn removed_by_others(&mut self, pod: &PodRecord) {
+        let from = self.seems_up.get(&pod.meta.uid).copied();
+        if let (Some(from), Some(ordinal)) = (from, ordinal_in(pod.name(), "web")) {
+            self.removed_up.insert(ordinal, from);
+        }
     }
 
     fn see_up(&mut self, pod: &PodRecord, now: Timestamp) {
@@ -489,6 +501,9 @@ impl Judge {
         for pod in &there {
             self.see_up(pod, scene.now);
         }
+        let may_be_seen_up = |from: &Timestamp| scene.now + self.ahead >= *from;
+        self.down
+            .retain(|ordinal| !self.removed_up.get(ordinal).is_some_and(may_be_seen_up));
         let counts = |other: &&i64| {
             let other = place_of(**other, set);
             other.is_some_and(|other| other != place && (!is_classic(set) || other > place))
@@ -500,6 +515,7 @@ impl Judge {
         })?;
         self.down.insert(ordinal);
         // Every manager has to know of this: it is an act of one of them.
+        self.removed_up.remove(&ordinal);
         self.seems_up.remove(&pod.meta.uid);
         Ok(())
     }
