@@ -153,13 +153,13 @@ impl Plan<'_> {
     pub(super) fn keep_claim(
         &self,
         found: &ClaimRecord,
-        pod: &str,
-        uid: Option<&PodRecord>,
+        name: &str,
+        pod: Option<&PodRecord>,
         condemned: bool,
     ) -> Option<Command> {
         let view = self.view;
         let retention = view.set.spec.retention;
-        let pod_ref = uid.map(|p| controller_ref(Resource::Pods, pod, &p.meta.uid));
+        let pod_ref = pod.map(|pod| controller_ref(Resource::Pods, name, &pod.meta.uid));
         let keeper = match (
             condemned && retention.delete_with_pod,
             retention.delete_with_set,
