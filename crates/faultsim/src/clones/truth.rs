@@ -438,7 +438,7 @@ impl Writes {
             self.replaced.remove(pod.name());
             known.goes = known.is_gone;
         }
-        let is_gone = before.is_some() && after.is_none_or(|after| after.is_terminating());
+        let is_gone = is_deletion((before, after));
         known.is_gone |= is_gone;
         known.goes |= is_gone || pod.label(SPECIFIED_DELETE).is_some();
         let leaves = before.is_some_and(|before| {
