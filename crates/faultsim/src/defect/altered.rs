@@ -1,0 +1,174 @@
+//! What a controller with a defect sees: its set, pods, claims and revisions, some of them altered.
+
+use super::{Defect, asks, in_place};
+use flotilla_model::set::PodManagement;
+use flotilla_model::{
+    ClaimRecord, ConfigMapRecord, IntOrPercent, NodeRecord, ObjectKey, PodRecord, Reader, RevisionRecord, SetKind,
+    SetRecord, StorageClassRecord, Uid,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Claims of the set's pods as a controller with such a defect sees them.
+fn alter_claims(defect: Defect, inner: &dyn Reader, set: &SetRecord) -> Vec<Arc<ClaimRecord>> {
+    if !matches!(defect, Defect::ForgetFileSystems | Defect::LargerIsUnlike) {
+        return Vec::new();
+    }
+    let templates = || set.spec.claim_templates.iter();
+    let ordinals = set.spec.ordinals();
+    let named = ordinals
+        .iter()
+        .flat_map(|o| templates().map(move |t| (t, format!("{}-{}-{o}", t.name, set.name()))));
+    let altered = named.filter_map(|(template, name)| {
+        let mut claim = (**inner.claim(&set.meta.key.sibling(name))?).clone();
+        match defect {
+            Defect::ForgetFileSystems if claim.resize_pending_since.take().is_some() => {
+                claim.capacity_bytes = claim.requested_bytes;
+            }
+            Defect::LargerIsUnlike if Some(claim.requested_bytes) > template.requested_bytes => {
+                claim.capacity_bytes = 1;
+            }
+            _ => return None,
+        }
+        Some(Arc::new(claim))
+    });
+    altered.collect()
+}
+
+/// What a controller with a defect sees.
+pub(crate) struct Altered<'a> {
+    inner: &'a dyn Reader,
+    set: Arc<SetRecord>,
+    revisions: Option<Vec<Arc<RevisionRecord>>>,
+    pods: Option<in_place::Pods>,
+    claims: Vec<Arc<ClaimRecord>>,
+    /// Claims of the set, if not all are seen.
+    own_claims: Option<Vec<Arc<ClaimRecord>>>,
+}
+
+impl<'a> Altered<'a> {
+    pub(crate) fn new(defect: Defect, inner: &'a dyn Reader, set: &Arc<SetRecord>) -> Self {
+        let mut altered = (**set).clone();
+        let spec = Arc::make_mut(&mut altered.spec);
+        let mut revisions = None;
+        match defect {
+            Defect::NoPartition => {
+                if let Some(rolling) = &mut spec.rolling {
+                    rolling.partition = 0;
+                }
+            }
+            Defect::LargerBudget => {
+                if let Some(rolling) = &mut spec.rolling
+                    && let Some(IntOrPercent::Int(max)) = &mut rolling.max_unavailable
+                {
+                    *max += 1;
+                }
+            }
+            Defect::NoMinReady => spec.min_ready = Duration::ZERO,
+            Defect::NoOrder => spec.pod_management = PodManagement::Parallel,
+            Defect::CreateWhileDeleting => altered.meta.deleted = None,
+            Defect::ForgetRevisions => {
+                let all = inner.revisions_of(&set.meta.uid);
+                revisions = Some(all.iter().max_by_key(|r| r.number).cloned().into_iter().collect());
+            }
+            Defect::LoseOldTemplates => revisions = in_place::without_old_templates(inner, set),
+            _ => {
+                asks::alter_set(defect, spec);
+                in_place::alter_set(defect, spec, inner.pods_of(&set.meta.uid));
+            }
+        }
+        Altered {
+            pods: in_place::Pods::new(defect, inner, set),
+            claims: alter_claims(defect, inner, set),
+            own_claims: None,
+            inner,
+            set: Arc::new(altered),
+            revisions,
+        }
+    }
+}
+
+impl<'a> Altered<'a> {
+    /// With this set in place of its own, and with these claims of it, if not all are seen.
+    pub(crate) fn of(inner: &'a dyn Reader, set: SetRecord, own_claims: Option<Vec<Arc<ClaimRecord>>>) -> Self {
+        Altered {
+            inner,
+            set: Arc::new(set),
+            revisions: None,
+            pods: None,
+            claims: Vec::new(),
+            own_claims,
+        }
+    }
+}
+
+impl Reader for Altered<'_> {
+    fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Arc<SetRecord>> {
+        if kind == self.set.kind && *key == self.set.meta.key {
+            return Some(&self.set);
+        }
+        self.inner.set(kind, key)
+    }
+
+    fn sets_in(&self, kind: SetKind, namespace: &str) -> Vec<Arc<SetRecord>> {
+        self.inner.sets_in(kind, namespace)
+    }
+
+    fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
+        let altered = self.pods.as_ref().and_then(|pods| pods.get(key));
+        altered.or_else(|| self.inner.pod(key))
+    }
+
+    fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>] {
+        match &self.pods {
+            Some(pods) if *owner == self.set.meta.uid => pods.all(),
+            _ => self.inner.pods_of(owner),
+        }
+    }
+
+    fn orphan_pods(&self, namespace: &str) -> &[Arc<PodRecord>] {
+        self.inner.orphan_pods(namespace)
+    }
+
+    fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
+        let altered = self.claims.iter().find(|claim| claim.meta.key == *key);
+        altered.or_else(|| self.inner.claim(key))
+    }
+
+    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
+        match &self.own_claims {
+            Some(claims) if *owner == self.set.meta.uid => claims,
+            _ => self.inner.claims_of(owner),
+        }
+    }
+
+    fn node(&self, name: &str) -> Option<&Arc<NodeRecord>> {
+        self.inner.node(name)
+    }
+    fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>> {
+        self.inner.config_map(key)
+    }
+
+    fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>> {
+        self.inner.revision(key)
+    }
+
+    fn revisions_of(&self, owner: &Uid) -> &[Arc<RevisionRecord>] {
+        match &self.revisions {
+            Some(revisions) if *owner == self.set.meta.uid => revisions,
+            _ => self.inner.revisions_of(owner),
+        }
+    }
+
+    fn orphan_revisions(&self, namespace: &str) -> &[Arc<RevisionRecord>] {
+        self.inner.orphan_revisions(namespace)
+    }
+
+    fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
+        self.inner.storage_class(name)
+    }
+
+    fn supports_resize(&self) -> bool {
+        self.inner.supports_resize()
+    }
+}
