@@ -27,6 +27,29 @@ pub enum Change {
     Set(Option<Arc<SetRecord>>, Option<Arc<SetRecord>>),
 }
 
+impl Change {
+    /// The object that changed.
+    pub fn object(&self) -> Option<(Resource, &ObjectKey)> {
+        match self {
+            Change::Pod(old, new) => new.as_ref().or(old.as_ref()).map(|r| (Resource::Pods, &r.meta.key)),
+            Change::Claim(old, new) => new.as_ref().or(old.as_ref()).map(|r| (Resource::Claims, &r.meta.key)),
+            Change::ConfigMap(old, new) => new
+                .as_ref()
+                .or(old.as_ref())
+                .map(|r| (Resource::ConfigMaps, &r.meta.key)),
+            Change::Revision(old, new) => new
+                .as_ref()
+                .or(old.as_ref())
+                .map(|r| (Resource::Revisions, &r.meta.key)),
+            Change::ImagePullJob(old, new) => new
+                .as_ref()
+                .or(old.as_ref())
+                .map(|r| (Resource::ImagePullJobs, &r.meta.key)),
+            Change::Set(old, new) => new.as_ref().or(old.as_ref()).map(|r| (r.kind.resource(), &r.meta.key)),
+        }
+    }
+}
+
 /// What a pass knows beside the cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct PassContext<'a> {

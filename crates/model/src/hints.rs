@@ -6,6 +6,7 @@
 use crate::decision::{Report, Scope};
 use crate::set::IntervalSet;
 use crate::time::Timestamp;
+use crate::wait::WaitCause;
 use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,6 +31,9 @@ pub struct Hints {
     pub generation: i64,
     /// Commands that failed and were not yet repeated with success, by scope.
     pub failures: BTreeMap<Scope, Failure>,
+    /// Commands that the engine holds back for a while, since the same were sent again and again, by scope. They stay wanted: nothing
+    /// else is decided because of it, it is only said.
+    pub repeated: BTreeMap<Scope, Failure>,
     /// Slots whose pod has been available, or was taken away by our own update: filling them again is replacement, not scale-out.
     pub held: IntervalSet,
     /// Failed starts, by ordinal.
@@ -66,6 +70,30 @@ pub struct Failure {
 impl Failure {
     /// `reason` of a change of resources that the pod's node could never give.
     pub const NODE_TOO_SMALL: &str = "NodeTooSmall";
+    /// `reason` of a command that was not refused and still has to be sent again and again.
+    pub const REPEATED: &str = "Repeated";
+    /// `message` of it; the same each time.
+    pub const REPEATED_MESSAGE: &str = "the same request was sent again and again, and what it asked for did not last";
+
+    /// Whether this is no refusal: the command was repeated, and waits longer each time.
+    pub fn is_repetition(&self) -> bool {
+        self.reason == Failure::REPEATED
+    }
+
+    /// What whoever wants to repeat the command waits for.
+    pub fn wait_cause(&self) -> WaitCause {
+        if self.is_repetition() {
+            return WaitCause::Repeated {
+                message: self.message.clone(),
+                retry_at: self.retry_at,
+            };
+        }
+        WaitCause::Refused {
+            reason: self.reason.clone(),
+            message: self.message.clone(),
+            retry_at: self.retry_at,
+        }
+    }
 
     /// `reason` of what does not hold to the rules of the API server.
     pub const INVALID: &str = "Invalid";

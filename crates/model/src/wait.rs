@@ -165,6 +165,14 @@ pub enum WaitCause {
         #[serde(serialize_with = "rfc3339")]
         retry_at: Timestamp,
     },
+    /// The same request was sent again and again, and is held back for longer each time.
+    Repeated {
+        /// What is known of it.
+        message: String,
+        /// When it is tried again.
+        #[serde(serialize_with = "rfc3339")]
+        retry_at: Timestamp,
+    },
     /// The slot's pods end right after their start.
     StartBackOff {
         /// How many in a row.
@@ -320,6 +328,7 @@ impl WaitCause {
             WaitCause::RevisionUntried | WaitCause::RevisionRefused { .. } => {
                 "no pod goes for a revision of which none is accepted"
             }
+            WaitCause::Repeated { .. } => "no request is repeated without end",
             WaitCause::StartBackOff { .. } => "back-off for failing pods",
             WaitCause::FieldUnreadable { .. } => "nothing is deleted on the strength of a field that cannot be read",
             WaitCause::ChangedByOthers { .. } => "what others change is left so",
@@ -421,6 +430,9 @@ impl WaitCause {
                 "Invalid" => "correct the template: the API server does not accept the pod".to_owned(),
                 _ => "see the message; an admission policy or missing permission is the usual cause".to_owned(),
             },
+            WaitCause::Repeated { .. } => {
+                "find out what undoes it, such as another controller or a webhook: see the events of the pod and of the set".to_owned()
+            }
             other => return other.advice_in_place(subject),
         })
     }

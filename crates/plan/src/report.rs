@@ -376,6 +376,7 @@ fn message(cause: &WaitCause) -> String {
         WaitCause::RevisionRefused { reason, message, .. } => {
             format!("the API server does not accept pods of this revision: {reason}: {message}")
         }
+        WaitCause::Repeated { message, .. } => format!("held back: {message}"),
         WaitCause::StartBackOff { failed, .. } => format!("its last {failed} pods ended right after their start"),
         other => other.to_string(),
     }

@@ -53,6 +53,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.drop_history();
     plan.wait_for_availability();
     plan.pass.forget_failures();
+    plan.pass.say_held_back();
     plan.pass.note_unreadable_fields();
     plan.pass.merge_waits();
     plan.pass.date_waits();

@@ -12,7 +12,7 @@ use flotilla_model::decision::{Command, PatchKind, Scope, ScopedCommand, Stage};
 use flotilla_model::set::{Area, PodUpdatePolicy};
 use flotilla_model::{
     Decision, Failure, ImagePullJobRecord, OwnerRef, PassContext, Reader, Report, Resource, RevisionRecord, SetRecord,
-    Wait, WaitCause,
+    Wait,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -218,11 +218,7 @@ impl<'v> Plan<'v> {
                 self.decision.wake_within(failure.retry_at.since(now));
                 self.decision.waits.push(Wait {
                     subject: name.to_owned(),
-                    cause: WaitCause::Refused {
-                        reason: failure.reason.clone(),
-                        message: failure.message.clone(),
-                        retry_at: failure.retry_at,
-                    },
+                    cause: failure.wait_cause(),
                     since: Some(failure.since),
                 });
             }

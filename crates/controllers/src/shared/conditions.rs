@@ -170,6 +170,7 @@ pub(crate) fn in_words(wait: &Wait) -> String {
         | flotilla_model::WaitCause::RevisionRefused { reason, message, .. } => {
             format!("{}: {reason}: {message}", wait.subject)
         }
+        flotilla_model::WaitCause::Repeated { message, .. } => format!("{}: {message}", wait.subject),
         flotilla_model::WaitCause::StartBackOff { .. } => {
             format!("{}: its pods end right after their start", wait.subject)
         }

@@ -12,8 +12,7 @@ use crate::shared::waits;
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::set::Area;
 use flotilla_model::{
-    Decision, Failure, Hints, OwnerRef, PodRecord, Report, Resource, RevisionRecord, SetRecord, Timestamp, Wait,
-    WaitCause,
+    Decision, Hints, OwnerRef, PodRecord, Report, Resource, RevisionRecord, SetRecord, Timestamp, Wait, WaitCause,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -97,11 +96,7 @@ impl<'v> Moment<'v> {
                 decision.wake_within(failure.retry_at.since(self.now));
                 decision.waits.push(Wait {
                     subject: self.set.name().to_owned(),
-                    cause: WaitCause::Refused {
-                        reason: failure.reason.clone(),
-                        message: failure.message.clone(),
-                        retry_at: failure.retry_at,
-                    },
+                    cause: failure.wait_cause(),
                     since: Some(failure.since),
                 });
             }
@@ -336,35 +331,24 @@ impl<'v> Pass<'v> {
 
     /// Whether a slot's last command failed a moment ago. Then it is said, and not repeated yet.
     pub(crate) fn is_backing_off(&mut self, scope: &Scope, subject: &str) -> bool {
-        let Some(Failure {
-            attempt,
-            reason,
-            message,
-            since,
-            retry_at,
-            ..
-        }) = self.hints.failures.get(scope).cloned()
-        else {
+        let Some(failure) = self.hints.failures.get(scope).cloned() else {
             return false;
         };
         // One that is to be made again instead of being changed: what was refused is not what is tried.
-        let is_given_up = self.given_up.contains(scope) && !matches!(attempt, Report::Delete | Report::ReCreate);
-        if retry_at <= self.moment.now || is_given_up {
+        let is_given_up =
+            self.given_up.contains(scope) && !matches!(failure.attempt, Report::Delete | Report::ReCreate);
+        if failure.retry_at <= self.moment.now || is_given_up {
             return false;
         }
         self.held_back.insert(scope.clone());
-        self.wake_within(retry_at.since(self.moment.now));
-        let cause = WaitCause::Refused {
-            reason,
-            message,
-            retry_at,
-        };
+        self.wake_within(failure.retry_at.since(self.moment.now));
+        let cause = failure.wait_cause();
         let is_said = self
             .waits
             .last()
             .is_some_and(|w| w.subject == subject && w.cause == cause);
         if !is_said {
-            self.wait(subject.to_owned(), cause, Some(since));
+            self.wait(subject.to_owned(), cause, Some(failure.since));
         }
         true
     }
@@ -411,6 +395,26 @@ impl<'v> Pass<'v> {
             scope: scope.clone(),
             command,
         });
+    }
+
+    /// Says which of the commands of this pass the engine holds back, since the same were sent again and again.
+    pub(crate) fn say_held_back(&mut self) {
+        let now = self.moment.now;
+        let wanted: BTreeMap<&Scope, &str> = self
+            .stages
+            .all()
+            .map(|c| (&c.scope, c.command.key().name.as_str()))
+            .collect();
+        let held = self.hints.repeated.iter().filter(|(_, held)| held.retry_at > now);
+        let waits = held.filter_map(|(scope, held)| {
+            Some(Wait {
+                subject: (*wanted.get(scope)?).to_owned(),
+                cause: held.wait_cause(),
+                since: Some(held.since),
+            })
+        });
+        let waits: Vec<Wait> = waits.collect();
+        self.waits.extend(waits);
     }
 
     /// A failure is over when nothing is wanted any more where it happened. It need not have been our doing: the write whose answer was
@@ -487,12 +491,7 @@ impl<'v> Pass<'v> {
             Some(f) => {
                 self.held_back.insert(scope);
                 self.wake_within(f.retry_at.since(self.moment.now));
-                let cause = WaitCause::Refused {
-                    reason: f.reason,
-                    message: f.message,
-                    retry_at: f.retry_at,
-                };
-                self.wait(name, cause, Some(f.since));
+                self.wait(name, f.wait_cause(), Some(f.since));
             }
         }
     }

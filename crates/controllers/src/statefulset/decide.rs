@@ -50,6 +50,7 @@ pub fn decide(view: &View<'_>) -> Decision {
         .filter_map(|pod| pod.revision());
     plan.pass.drop_history(in_use);
     plan.pass.forget_failures();
+    plan.pass.say_held_back();
     plan.remember();
     plan.pass.note_unreadable_fields();
     plan.pass.merge_waits();

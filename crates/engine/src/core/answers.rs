@@ -4,10 +4,10 @@ use super::events::Regarding;
 use super::limiter::Load;
 use super::outcome::{Intent, Outcome, is_not_served, meaning};
 use super::pass::{Ticket, Trouble};
-use super::queue::Priority;
+use super::repeats::{Fingerprint, ObjectDigest};
 use super::request::{Answer, RequestId};
 use super::store::Source;
-use super::{Core, Pending, Purpose, QueueKey};
+use super::{Core, Origin, Pending, Purpose, QueueKey};
 use crate::core::lease::LeaseReply;
 use flotilla_model::{EventNote, Guard, ObjectKey, Report, Resource, Timestamp, Uid};
 
@@ -45,6 +45,7 @@ impl Core {
                 key,
                 ticket,
                 permit,
+                fingerprint,
             } => {
                 if let Some(permit) = permit {
                     self.limiter.finish(permit, load(&answer), now);
@@ -55,7 +56,10 @@ impl Core {
                         self.read_answered((id, &key), &ticket, (*resource, object), read);
                     }
                     Ticket::Guard(guard) => self.guard_answered(id, guard, answer, known, now),
-                    Ticket::Command { .. } | Ticket::Status(..) => self.write_answered(id, &key, &ticket, &answer, now),
+                    Ticket::Command { .. } | Ticket::Status(..) => {
+                        self.note_repeatable(fingerprint, &ticket, &answer, now);
+                        self.write_answered(id, &key, &ticket, &answer, now);
+                    }
                 }
             }
         }
@@ -105,14 +109,14 @@ impl Core {
             Outcome::Done => {
                 if let Answer::Object(object) = answer {
                     let change = self.cache.apply(object, Source::Answer);
-                    self.route(change, Priority::Live, now);
+                    self.route(change, Origin::Ours, now);
                 }
                 Ok(true)
             }
             Outcome::Stale => {
                 if let Some(uid) = known {
                     let change = self.cache.apply_gone(resource, key, &uid);
-                    self.route(change, Priority::Live, now);
+                    self.route(change, Origin::Ours, now);
                 }
                 Ok(false)
             }
@@ -128,12 +132,8 @@ impl Core {
     }
 
     fn write_answered(&mut self, pass: u64, key: &QueueKey, ticket: &Ticket, answer: &Answer, now: Timestamp) {
-        let (resource, object, intent) = match ticket {
-            Ticket::Command {
-                resource, key, intent, ..
-            } => (*resource, key, intent.clone()),
-            Ticket::Status(resource, key, uid) => (*resource, key, Intent::Change(uid.clone())),
-            Ticket::Read(..) | Ticket::Guard(_) => return,
+        let Some((resource, object, intent)) = written(ticket) else {
+            return;
         };
         self.landed(resource, object);
         self.absorb_write(resource, object, &intent, answer, now);
@@ -152,6 +152,17 @@ impl Core {
         if let Some(active) = self.passes.get_mut(&pass) {
             active.pass.write_done(ticket, &outcome, now);
         }
+    }
+
+    /// Remembers what became of a write, in case that it is to be repeated. A conflict shows that others act, too.
+    fn note_repeatable(&mut self, sent: Option<Fingerprint>, ticket: &Ticket, answer: &Answer, now: Timestamp) {
+        let (Some(sent), Some((resource, key, intent))) = (sent, written(ticket)) else {
+            return;
+        };
+        if matches!(answer, Answer::Refused(refusal) if refusal.status.code == 409) {
+            self.repeats.changed_by_others(ObjectDigest::of(resource, key), now);
+        }
+        self.repeats.answered(sent, &meaning(intent, answer));
     }
 
     fn landed(&mut self, resource: Resource, object: &ObjectKey) {
@@ -181,7 +192,7 @@ impl Core {
             }
             _ => None,
         };
-        self.route(change, Priority::Live, now);
+        self.route(change, Origin::Ours, now);
     }
 
     /// Whether the object must be read before it is decided about again: nobody knows what became of it, or it is not what it was
@@ -209,6 +220,17 @@ impl Core {
                 self.unsettled.remove(key);
             }
         }
+    }
+}
+
+/// What a write is about, and what it wants.
+fn written(ticket: &Ticket) -> Option<(Resource, &ObjectKey, Intent)> {
+    match ticket {
+        Ticket::Command {
+            resource, key, intent, ..
+        } => Some((*resource, key, intent.clone())),
+        Ticket::Status(resource, key, uid) => Some((*resource, key, Intent::Change(uid.clone()))),
+        Ticket::Read(..) | Ticket::Guard(_) => None,
     }
 }
 

@@ -76,6 +76,11 @@ impl Limiter {
         Some(Permit { taken_at: now })
     }
 
+    /// The write is not sent after all.
+    pub fn give_back(&mut self, _unused: Permit) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
     /// The write is over.
     pub fn finish(&mut self, permit: Permit, load: Load, now: Timestamp) {
         let was_full = self.full_at.is_some_and(|at| permit.taken_at <= at);

@@ -19,6 +19,7 @@ pub mod outcome;
 pub mod pass;
 pub mod queue;
 pub mod refusals;
+pub mod repeats;
 pub mod request;
 mod running;
 pub mod store;
@@ -39,6 +40,7 @@ use metrics::Metrics;
 use pass::Ticket;
 use queue::{Backoff, Priority, Queue};
 use refusals::Refusals;
+use repeats::{Fingerprint, ObjectDigest, Repeats};
 use request::{Call, Request, RequestId};
 use running::ActivePass;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -71,6 +73,17 @@ struct Memory {
     last_status: Option<Timestamp>,
 }
 
+/// Where a change comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// A list: it may have happened long ago.
+    List,
+    /// An answer, or what may be the effect of a write of ours.
+    Ours,
+    /// Somebody else, just now.
+    Others,
+}
+
 /// Why a request was sent.
 #[derive(Debug)]
 enum Purpose {
@@ -81,6 +94,8 @@ enum Purpose {
         key: QueueKey,
         ticket: Ticket,
         permit: Option<Permit>,
+        /// By which repetitions of a write are known.
+        fingerprint: Option<Fingerprint>,
     },
 }
 
@@ -116,6 +131,7 @@ pub struct Core {
     /// Objects that must be read before the next pass of a key.
     unsettled: BTreeMap<QueueKey, BTreeSet<(Resource, ObjectKey)>>,
     limiter: Limiter,
+    repeats: Repeats,
     elector: Option<Elector>,
     kinds: BTreeMap<Resource, Freshness>,
     foreign: ForeignWriters,
@@ -151,6 +167,7 @@ impl Core {
                 .map(|resource| (*resource, Freshness::default()))
                 .collect(),
             limiter: Limiter::new(options.writes_in_flight_start, options.writes_in_flight_max),
+            repeats: Repeats::default(),
             foreign: ForeignWriters::new(options.foreign_pause),
             resync_at: now + options.resync_period,
             elector,
@@ -233,12 +250,25 @@ impl Core {
     }
 
     /// Adds the keys that a change concerns to the queue.
-    fn route(&mut self, change: Option<Change>, priority: Priority, now: Timestamp) {
+    fn route(&mut self, change: Option<Change>, origin: Origin, now: Timestamp) {
         let Some(change) = change else { return };
+        let priority = match origin {
+            Origin::List => Priority::Replay,
+            Origin::Ours | Origin::Others => Priority::Live,
+        };
+        let by_others = origin == Origin::Others;
+        if by_others && let Some((resource, key)) = change.object() {
+            self.repeats.changed_by_others(ObjectDigest::of(resource, key), now);
+        }
         let mut keys = Vec::new();
         for index in 0..self.controllers.len() {
             self.controllers[index].route(&change, &self.cache, &mut keys);
+            let resource = self.controllers[index].resource();
             for key in keys.drain(..) {
+                if by_others {
+                    // What is written to it, such as its status, depends on all that concerns it.
+                    self.repeats.changed_by_others(ObjectDigest::of(resource, &key), now);
+                }
                 self.enqueue(index, key, priority, now);
             }
         }
@@ -313,6 +343,11 @@ impl Core {
     /// The window of writes, for its numbers.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
+    }
+
+    /// What was sent lately, for its numbers.
+    pub fn repeats(&self) -> &Repeats {
+        &self.repeats
     }
 
     /// Sets with foreign writers, for their numbers.

@@ -34,6 +34,8 @@ pub struct CoreOptions {
     pub foreign_pause: Duration,
     /// Between two looks at everything without cause.
     pub resync_period: Duration,
+    /// Whether a write that is repeated again and again is held back. Off only where it is tried out what controllers do by themselves.
+    pub holds_repetitions: bool,
     /// Where the numbers that controllers may use as chance begin.
     pub seed: u64,
 }
@@ -61,6 +63,7 @@ impl CoreOptions {
             observation_period: Duration::from_secs(15),
             foreign_pause: Duration::from_secs(600),
             resync_period: Duration::from_secs(10 * 3600),
+            holds_repetitions: true,
             seed: 0,
         }
     }

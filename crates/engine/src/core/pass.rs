@@ -232,6 +232,15 @@ impl Pass {
         }
     }
 
+    /// A write is not sent now, since it would be a repetition: its scope waits, and whatever else there is to do goes on.
+    pub fn hold_back(&mut self, ticket: &Ticket) {
+        self.in_flight -= 1;
+        if let Ticket::Command { scope, .. } = ticket {
+            self.running.started -= 1;
+            self.cancel(scope.clone());
+        }
+    }
+
     /// The end of the pass's time slice: starts no further commands, and wants another pass if there were any.
     pub fn cut(&mut self) {
         if self.step == Step::Acting && (!self.running.commands.is_empty() || !self.stages.is_empty()) {

@@ -2,14 +2,19 @@
 
 use super::events::Regarding;
 use super::limiter::Permit;
-use super::pass::{Pass, Step, Task, Trouble};
+use super::pass::{Pass, Step, Task, Ticket, Trouble};
 use super::queue::{Handout, Priority};
+use super::repeats::{Author, Fingerprint, Hold};
 use super::request::{Call, StatusPatch};
-use super::{Core, Memory, Purpose, QueueKey};
+use super::{Core, Memory, Purpose, QueueKey, written_object};
 use flotilla_model::{
-    Command, Decision, Failure, Hints, PassContext, Reader, Resource, Scope, StatusWrite, Timestamp, Uid,
+    Command, Decision, EventNote, Failure, Hints, PassContext, Reader, Resource, Scope, StatusWrite, Timestamp, Uid,
 };
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Equal requests in a row that no event tells of: an answer may be lost, and a conflict take a few turns.
+const REPETITIONS_UNTOLD: u32 = 3;
 
 /// A pass in progress.
 #[derive(Debug)]
@@ -19,6 +24,8 @@ pub(super) struct ActivePass {
     pub(super) regarding: Regarding,
     priority: Priority,
     started: Timestamp,
+    /// Of the object when it was looked at.
+    generation: i64,
     /// When it stops starting commands.
     cut_at: Timestamp,
     acting: bool,
@@ -29,6 +36,8 @@ pub(super) struct ActivePass {
     wake_after: Option<std::time::Duration>,
     /// When a status that was put off may be written.
     status_due: Option<Timestamp>,
+    /// Commands that were not sent, since they would have been repetitions that come too soon.
+    held: BTreeMap<Scope, Failure>,
 }
 
 impl ActivePass {
@@ -107,11 +116,13 @@ impl Core {
             priority,
             started: now,
             cut_at: now + self.options.pass_slice,
+            generation: 0,
             acting: false,
             is_cut: false,
             status: None,
             wake_after: None,
             status_due: None,
+            held: BTreeMap::new(),
         };
         self.next_pass += 1;
         self.passes.insert(self.next_pass, active);
@@ -120,9 +131,7 @@ impl Core {
 
     /// Memory belongs to one incarnation, and failures to one generation: an edit may have removed their cause.
     fn remember(&mut self, key: &QueueKey, uid: Option<Uid>, now: Timestamp) {
-        let generation = crate::wire::set_kind(self.controllers[key.controller].resource())
-            .and_then(|kind| self.cache.set(kind, &key.key))
-            .map_or(0, |set| set.generation);
+        let generation = self.generation_of(key);
         let memory = self.memory.entry(key.clone()).or_default();
         if memory.uid != uid {
             *memory = Memory {
@@ -132,9 +141,16 @@ impl Core {
         }
         if memory.hints.generation != generation {
             memory.hints.failures.clear();
+            memory.hints.repeated.clear();
             memory.hints.generation = generation;
         }
         memory.last_pass = Some(now);
+    }
+
+    fn generation_of(&self, key: &QueueKey) -> i64 {
+        crate::wire::set_kind(self.controllers[key.controller].resource())
+            .and_then(|kind| self.cache.set(kind, &key.key))
+            .map_or(0, |set| set.generation)
     }
 
     fn cut_passes(&mut self, now: Timestamp) {
@@ -178,16 +194,66 @@ impl Core {
         let Some(active) = self.passes.get(&id) else {
             return false;
         };
+        let (key, ticket) = (active.key.clone(), task.ticket());
+        let Some(call) = call_of(task) else { return true };
+        let author = Author {
+            resource: self.controllers[key.controller].resource(),
+            key: &key.key,
+            generation: active.generation,
+        };
+        let fingerprint = Fingerprint::of(&call, author);
+        if let Some(fingerprint) = fingerprint.filter(|_| self.options.holds_repetitions)
+            && let Err(hold) = self.repeats.send(fingerprint, now)
+        {
+            if let Some(permit) = permit {
+                self.limiter.give_back(permit);
+            }
+            self.hold_back(id, &ticket, &call, hold, now);
+            return true;
+        }
         let purpose = Purpose::Pass {
             id,
-            key: active.key.clone(),
-            ticket: task.ticket(),
+            key,
+            ticket,
             permit,
+            fingerprint,
         };
-        if let Some(call) = call_of(task) {
-            self.send(call, purpose, now);
-        }
+        self.send(call, purpose, now);
         true
+    }
+
+    /// A write would be a repetition that comes too soon. It is not sent, and its scope ends here; controllers say so.
+    fn hold_back(&mut self, id: u64, ticket: &Ticket, call: &Call, hold: Hold, now: Timestamp) {
+        let Some(active) = self.passes.get_mut(&id) else {
+            return;
+        };
+        active.pass.hold_back(ticket);
+        let Ticket::Command { scope, report, .. } = ticket else {
+            active.status_due = Some(hold.until);
+            return;
+        };
+        let is_refused = hold.refusal.is_some();
+        let (reason, message) = hold
+            .refusal
+            .unwrap_or_else(|| (Failure::REPEATED.into(), Failure::REPEATED_MESSAGE.into()));
+        if !is_refused && hold.times > REPETITIONS_UNTOLD {
+            let (verb, kind, name) = (call.verb(), call.resource().kind(), written_object(call).1.name);
+            let note = EventNote {
+                warning: true,
+                reason: Failure::REPEATED,
+                message: format!("{verb} {kind} {name}: {message}"),
+            };
+            self.events.note(&active.regarding, note, now);
+        }
+        let failure = Failure {
+            attempt: *report,
+            reason,
+            message,
+            count: hold.times,
+            since: hold.since,
+            retry_at: hold.until,
+        };
+        active.held.insert(scope.clone(), failure);
     }
 
     fn step_ended(&mut self, id: u64, step: Step, now: Timestamp) {
@@ -213,6 +279,7 @@ impl Core {
                 }
                 self.keep_hints(&active.key, decision.hints);
                 (active.status, active.wake_after) = (decision.status, decision.wake_after);
+                active.generation = self.generation_of(&active.key);
                 active.acting = true;
                 active.pass.act(decision.stages);
                 self.passes.insert(id, active);
@@ -225,7 +292,8 @@ impl Core {
     /// Looks again after something was tried, and takes from it the status only: what there is to do waits for the next pass.
     fn last_look(&mut self, id: u64, mut active: ActivePass, now: Timestamp) {
         self.keep_failures(&active, now);
-        let tried = active.pass.wrote() || active.pass.is_stale() || !active.pass.rejected().is_empty();
+        let failed = !active.pass.rejected().is_empty() || !active.held.is_empty();
+        let tried = active.pass.wrote() || active.pass.is_stale() || failed;
         if self.is_followed(&active, now) {
             active.status = None;
         } else if tried {
@@ -255,7 +323,8 @@ impl Core {
     /// Whether the next pass, which comes soon, will say better what came of this one: it wrote, nothing went wrong, and a status has
     /// just been written. In a rollout whose every pass writes, each second look would be for nothing.
     fn is_followed(&self, active: &ActivePass, now: Timestamp) -> bool {
-        let went_well = active.pass.wrote() && !active.pass.is_stale() && active.pass.rejected().is_empty();
+        let failed = !active.pass.rejected().is_empty() || !active.held.is_empty();
+        let went_well = active.pass.wrote() && !active.pass.is_stale() && !failed;
         let last_status = self.memory.get(&active.key).and_then(|memory| memory.last_status);
         let has_told = last_status.is_some_and(|last| now < last + self.options.status_interval);
         went_well && has_told && !self.draining
@@ -320,6 +389,8 @@ impl Core {
             );
             memory.hints.failures.insert(scope.clone(), failure);
         }
+        memory.hints.repeated.retain(|_, held| held.retry_at > now);
+        memory.hints.repeated.extend(active.held.clone());
     }
 
     fn panicked(&mut self, active: ActivePass, message: String, now: Timestamp) {
@@ -343,6 +414,11 @@ impl Core {
     }
 
     fn conclude(&mut self, active: ActivePass, now: Timestamp) {
+        // Whatever the controller makes of it, it is asked again when what was held back may be sent.
+        for held in active.held.values() {
+            self.queue
+                .add_at(active.key.clone(), Priority::Live, held.retry_at, now);
+        }
         let result = match active.pass.trouble().cloned() {
             Some(trouble) => {
                 self.keep_failures(&active, now);
@@ -372,7 +448,13 @@ impl Core {
             .into_iter()
             .flat_map(|m| m.hints.failures.values().map(|f| f.retry_at));
         let retry = retries.filter(|at| *at > now).min();
-        let wake = active.wake_after.map(|after| now + after);
+        // A controller that is asked again at once, and asks again for what is held back, must not take the core for itself.
+        let soonest = if active.held.is_empty() {
+            now
+        } else {
+            now + self.options.pass_interval
+        };
+        let wake = active.wake_after.map(|after| soonest.max(now + after));
         for at in [retry, wake, active.status_due].into_iter().flatten() {
             self.queue.add_at(key.clone(), Priority::Live, at, now);
         }

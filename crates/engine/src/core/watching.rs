@@ -1,10 +1,9 @@
 //! What the watches tell, and how fresh it is.
 
-use super::Core;
 use super::events::Regarding;
 use super::foreign::{controller_status_differs, foreign_manager};
-use super::queue::Priority;
 use super::store::Source;
+use super::{Core, Origin};
 use crate::wire::{Object, Unreadable};
 use flotilla_model::{Change, EventNote, ObjectKey, Reader, Record, Resource, SetKind, SetRecord, Timestamp, Uid};
 use std::sync::Arc;
@@ -75,19 +74,20 @@ impl Core {
             }
             WatchEvent::Listed(object) => {
                 let change = self.cache.apply(object, Source::List);
-                self.route(change, Priority::Replay, now);
+                self.route(change, Origin::List, now);
             }
             WatchEvent::ListEnded(resource, version) => {
                 let kind = self.kind(resource);
                 (kind.listed, kind.listing, kind.missing) = (kind.listing.or(kind.listed), None, false);
                 for change in self.cache.end_list(resource, version) {
-                    self.route(Some(change), Priority::Live, now);
+                    self.route(Some(change), Origin::Others, now);
                 }
             }
             WatchEvent::Upsert(object) => self.upserted(object, now),
             WatchEvent::Deleted(resource, key, uid, version) => {
+                let origin = self.origin_of(resource, &key);
                 let change = self.cache.apply_deleted(resource, &key, &uid, version);
-                self.route(change, Priority::Live, now);
+                self.route(change, origin, now);
             }
             WatchEvent::Bookmark(resource, version) => self.cache.bookmark(resource, version),
             WatchEvent::Unreadable(what) => *self.metrics.unreadable.entry(what.resource).or_default() += 1,
@@ -100,18 +100,22 @@ impl Core {
     }
 
     fn upserted(&mut self, object: Object, now: Timestamp) {
-        let may_be_ours = self.may_be_ours(object.resource(), &object.meta().key);
+        let origin = self.origin_of(object.resource(), &object.meta().key);
         let change = self.cache.apply(object, Source::Watch);
-        if !may_be_ours && let Some(change) = &change {
+        if origin == Origin::Others
+            && let Some(change) = &change
+        {
             self.look_for_foreign_writers(change, now);
         }
-        self.route(change, Priority::Live, now);
+        self.route(change, origin, now);
     }
 
-    /// Whether news of an object may be the effect of a write of ours whose answer has not come, or never will.
-    fn may_be_ours(&self, resource: Resource, key: &ObjectKey) -> bool {
+    /// Whose doing news of an object are. They may be the effect of a write of ours whose answer has not come, or never will.
+    fn origin_of(&self, resource: Resource, key: &ObjectKey) -> Origin {
         let object = (resource, key.clone());
-        self.in_flight.contains_key(&object) || self.unsettled.values().any(|objects| objects.contains(&object))
+        let may_be_ours =
+            self.in_flight.contains_key(&object) || self.unsettled.values().any(|objects| objects.contains(&object));
+        if may_be_ours { Origin::Ours } else { Origin::Others }
     }
 
     /// A change that the watch brings, and that is not in the cache already, was not made by us.

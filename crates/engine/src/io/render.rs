@@ -3,7 +3,7 @@
 use super::manager::Beside;
 use crate::core::Core;
 use crate::core::metrics::{BUCKETS_SECONDS, Histogram};
-use flotilla_model::Timestamp;
+use flotilla_model::{Resource, Timestamp};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
@@ -92,14 +92,9 @@ fn counters(core: &Core) -> Vec<(&'static str, &'static str, Vec<Sample<u64>>)> 
         ];
         (labels, *n)
     });
-    let lists = metrics
-        .lists
-        .iter()
-        .map(|(resource, n)| (vec![("resource", resource.to_string())], *n));
-    let unreadable = metrics
-        .unreadable
-        .iter()
-        .map(|(resource, n)| (vec![("resource", resource.to_string())], *n));
+    let by_resource = |(resource, n): (&Resource, &u64)| (vec![("resource", resource.to_string())], *n);
+    let lists = metrics.lists.iter().map(by_resource);
+    let unreadable = metrics.unreadable.iter().map(by_resource);
     vec![
         (
             "workqueue_adds",
@@ -114,6 +109,11 @@ fn counters(core: &Core) -> Vec<(&'static str, &'static str, Vec<Sample<u64>>)> 
         ("reconcile", "Passes by result", passes.collect()),
         ("reconcile_panics", "Panics caught in controllers", one(metrics.panics)),
         ("requests", "Requests by what became of them", requests.collect()),
+        (
+            "repetitions_held_back",
+            "Writes not sent yet, since the same was sent just before",
+            one(core.repeats().held()),
+        ),
         (
             "watch_lists",
             "Lists begun: the first, and one for each watch that had to start over",

@@ -31,6 +31,7 @@ impl WaitCause {
                 labelled(f, "the API server refused", reason, message)?;
                 write!(f, "; next try {retry_at}")
             }
+            WaitCause::Repeated { message, retry_at } => write!(f, "held back: {message}; next try {retry_at}"),
             WaitCause::RevisionUntried => {
                 f.write_str("the API server is asked whether it accepts pods of this revision")
             }

@@ -1,0 +1,204 @@
+//! No request is repeated at the speed of the network, whatever a controller decides.
+//!
+//! Each write is known by a digest of what it does: verb, object, body, and the generation of the set for which it was decided. The
+//! first repetition may go at once: the view may have been stale, or the answer lost. The next waits half a second after the one
+//! before, then one second, two, and so on to a minute. Two requests that undo each other are two digests, and each is held.
+//!
+//! Where names are made up, each attempt to create something is another request: there the controller has to wait by itself.
+//!
+//! What others do to the object makes repetitions legitimate again, but no quicker than twice a second; so does an edit of the set,
+//! for a new generation is another digest. What we do ourselves does not. After a quiet time a request counts as new.
+//!
+//! All of it is a hint: bounded, and forgotten without harm.
+
+mod fingerprint;
+
+pub use fingerprint::{Author, Fingerprint, ObjectDigest};
+
+use super::outcome::Outcome;
+use flotilla_model::Timestamp;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
+use std::time::Duration;
+
+/// The second repetition waits so long after the first.
+const BASE: Duration = Duration::from_millis(500);
+/// The longest wait between two equal requests.
+const CAP: Duration = Duration::from_secs(60);
+/// A request that was not sent for so long counts as new; also one that was not sent for twice the wait that it had reached.
+const QUIET: Duration = Duration::from_secs(30);
+/// Requests remembered at most are twice as many.
+const REMEMBERED_MAX: usize = 16_384;
+/// What was not used for this long may be forgotten.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(180);
+
+/// A repetition that may not be sent yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// When it may.
+    pub until: Timestamp,
+    /// How often it was sent in a row.
+    pub times: u32,
+    /// When for the first time.
+    pub since: Timestamp,
+    /// What the API server said the last time, if it refused: a word for programs, and the message.
+    pub refusal: Option<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+struct Sent {
+    since: Timestamp,
+    last: Timestamp,
+    times: u32,
+    refusal: Option<Box<(String, String)>>,
+}
+
+impl Sent {
+    /// Whether the next one counts as new.
+    fn is_long_ago(&self, now: Timestamp) -> bool {
+        now >= self.last + QUIET.max(2 * wait_after(self.times))
+    }
+
+    /// Why the next one has to wait, if it has.
+    fn hold(&self, now: Timestamp) -> Option<Hold> {
+        let until = self.last + wait_after(self.times);
+        (now < until).then(|| Hold {
+            until,
+            times: self.times,
+            since: self.since,
+            refusal: self.refusal.as_deref().cloned(),
+        })
+    }
+}
+
+/// The writes that were sent lately; see the module's description.
+#[derive(Debug, Default)]
+pub struct Repeats {
+    sent: Aging<u64, Sent>,
+    /// When others last changed an object that we wrote to, if they did.
+    changed: Aging<ObjectDigest, Option<Timestamp>>,
+    held: u64,
+}
+
+impl Repeats {
+    /// Notes that this request is sent now, unless it has to wait.
+    ///
+    /// # Errors
+    ///
+    /// Until when, and what became of it so far.
+    pub fn send(&mut self, request: Fingerprint, now: Timestamp) -> Result<(), Hold> {
+        let changed_at = *self.changed.entry(request.object, now);
+        let fresh = Sent {
+            since: now,
+            last: now,
+            times: 0,
+            refusal: None,
+        };
+        let sent = self.sent.entry_or(request.request, now, fresh.clone());
+        let others_acted = changed_at.is_some_and(|at| at >= sent.last);
+        if others_acted {
+            sent.times = sent.times.min(2);
+        }
+        if sent.is_long_ago(now) {
+            *sent = fresh;
+        }
+        if let Some(hold) = sent.hold(now) {
+            self.held += 1;
+            return Err(hold);
+        }
+        sent.times = sent.times.saturating_add(1);
+        sent.last = now;
+        Ok(())
+    }
+
+    /// What became of a request.
+    pub fn answered(&mut self, request: Fingerprint, outcome: &Outcome) {
+        let refusal = match outcome {
+            Outcome::Rejected { reason, message } => Some(Box::new((reason.clone(), message.clone()))),
+            _ => None,
+        };
+        if let Some(sent) = self.sent.get_mut(&request.request) {
+            sent.refusal = refusal;
+        }
+    }
+
+    /// Somebody else changed an object, or something on which what we write to it depends.
+    pub fn changed_by_others(&mut self, object: ObjectDigest, now: Timestamp) {
+        if let Some(known) = self.changed.get_mut(&object) {
+            *known = Some(now);
+        }
+    }
+
+    /// How many repetitions were held back so far.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// How many requests are remembered.
+    pub fn len(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// How long a request that was sent so often in a row waits after the last time.
+fn wait_after(times: u32) -> Duration {
+    match times.checked_sub(2) {
+        None => Duration::ZERO,
+        Some(doublings) => BASE
+            .saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX))
+            .min(CAP),
+    }
+}
+
+/// A bounded map that forgets what has not been used for long. Two halves: what is used moves to the young one, and when that is full
+/// or its time has come the old one is dropped whole.
+#[derive(Debug)]
+struct Aging<K, V> {
+    young: HashMap<K, V, BuildHasherDefault<DefaultHasher>>,
+    old: HashMap<K, V, BuildHasherDefault<DefaultHasher>>,
+    began: Timestamp,
+}
+
+impl<K, V> Default for Aging<K, V> {
+    fn default() -> Self {
+        Aging {
+            young: HashMap::default(),
+            old: HashMap::default(),
+            began: Timestamp::default(),
+        }
+    }
+}
+
+impl<K: Copy + Eq + Hash, V> Aging<K, V> {
+    fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.young.get_mut(key).or_else(|| self.old.get_mut(key))
+    }
+
+    fn entry(&mut self, key: K, now: Timestamp) -> &mut V
+    where
+        V: Default,
+    {
+        self.entry_or(key, now, V::default())
+    }
+
+    fn entry_or(&mut self, key: K, now: Timestamp, fresh: V) -> &mut V {
+        if self.young.len() >= REMEMBERED_MAX || now >= self.began + FORGOTTEN_AFTER {
+            self.old = std::mem::take(&mut self.young);
+            self.began = now;
+        }
+        let known = self.old.remove(&key);
+        self.young.entry(key).or_insert_with(|| known.unwrap_or(fresh))
+    }
+
+    fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

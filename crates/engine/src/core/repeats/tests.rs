@@ -1,0 +1,225 @@
+use super::*;
+use crate::core::request::{Call, StatusPatch};
+use crate::core::testing::{at, key};
+use flotilla_model::{Body, Command, PatchKind, Report, Resource, Uid};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn patch(name: &str, uid: &str, body: Value) -> Call {
+    Call::Write(Command::Patch {
+        resource: Resource::Pods,
+        key: key(name),
+        uid: Uid::new(uid),
+        subresource: None,
+        kind: PatchKind::Merge,
+        body,
+        resource_version: None,
+        guard: None,
+        report: Report::Update,
+    })
+}
+
+fn refused() -> Outcome {
+    Outcome::Rejected {
+        reason: "Forbidden".into(),
+        message: "no".into(),
+    }
+}
+
+fn author(generation: i64) -> Fingerprint {
+    digest(&patch("web-0", "u", json!({"a": 1})), generation)
+}
+
+fn digest(call: &Call, generation: i64) -> Fingerprint {
+    let set = key("web");
+    let author = Author {
+        resource: Resource::AdvancedSets,
+        key: &set,
+        generation,
+    };
+    Fingerprint::of(call, author).expect("a write")
+}
+
+/// When a request is sent that is wanted every ten milliseconds of so many seconds, in milliseconds.
+fn sent_at(repeats: &mut Repeats, requests: &[Fingerprint], from: i64, seconds: i64) -> Vec<i64> {
+    let mut turn = 0;
+    let mut moments = Vec::new();
+    for now in (from..from + seconds * 1000).step_by(10) {
+        if repeats.send(requests[turn % requests.len()], at(now)).is_ok() {
+            moments.push(now);
+            turn += 1;
+        }
+    }
+    moments
+}
+
+#[test]
+fn the_first_repetition_goes_at_once_and_further_ones_back_off_to_a_minute() {
+    let mut repeats = Repeats::default();
+    let moments = sent_at(&mut repeats, &[author(1)], 0, 300);
+    assert_eq!(
+        moments,
+        [
+            0, 10, 510, 1510, 3510, 7510, 15_510, 31_510, 63_510, 123_510, 183_510, 243_510
+        ]
+    );
+}
+
+#[test]
+fn two_requests_that_undo_each_other_are_both_held() {
+    let mut repeats = Repeats::default();
+    let there = digest(&patch("web-0", "u", json!({"state": "PreparingDelete"})), 1);
+    let back = digest(&patch("web-0", "u", json!({"state": "Normal"})), 1);
+    let moments = sent_at(&mut repeats, &[there, back], 0, 60);
+    assert!(moments.len() <= 20, "{moments:?}");
+    assert!(
+        moments.windows(5).all(|five| five[4] - five[0] >= 500),
+        "never three of each within half a second: {moments:?}"
+    );
+}
+
+#[test]
+fn what_others_do_makes_a_repetition_legitimate_but_not_quick() {
+    let mut repeats = Repeats::default();
+    let request = author(1);
+    let object = request.object;
+    let mut moments = Vec::new();
+    for now in (0..10_000).step_by(10) {
+        repeats.changed_by_others(object, at(now));
+        if repeats.send(request, at(now)).is_ok() {
+            moments.push(now);
+        }
+    }
+    assert_eq!(moments.len(), 21, "{moments:?}");
+    assert!(moments[1..].windows(2).all(|two| two[1] - two[0] == 500), "{moments:?}");
+}
+
+#[test]
+fn a_change_of_another_object_changes_nothing() {
+    let mut repeats = Repeats::default();
+    let request = author(1);
+    for now in [0, 10, 510] {
+        repeats.send(request, at(now)).expect("not held yet");
+        repeats.changed_by_others(ObjectDigest::of(Resource::Pods, &key("web-1")), at(now + 1));
+    }
+    let hold = repeats.send(request, at(1000)).expect_err("held");
+    assert_eq!((hold.until, hold.times, hold.since), (at(1510), 3, at(0)));
+    assert_eq!(repeats.held(), 1);
+}
+
+#[test]
+fn an_edit_of_the_set_lets_everything_go_at_once() {
+    let mut repeats = Repeats::default();
+    for generation in 1..50 {
+        assert_eq!(repeats.send(author(generation), at(generation)), Ok(()));
+    }
+}
+
+#[test]
+fn what_was_not_sent_for_a_while_counts_as_new() {
+    let mut repeats = Repeats::default();
+    sent_at(&mut repeats, &[author(1)], 0, 5);
+    let moments = sent_at(&mut repeats, &[author(1)], 40_000, 2);
+    assert_eq!(moments, [40_000, 40_010, 40_510, 41_510]);
+}
+
+#[test]
+fn a_refusal_is_remembered_until_the_request_is_answered_otherwise() {
+    let mut repeats = Repeats::default();
+    let request = author(1);
+    for now in [0, 10] {
+        repeats.send(request, at(now)).expect("not held yet");
+        repeats.answered(request, &refused());
+    }
+    let hold = repeats.send(request, at(20)).expect_err("held");
+    assert_eq!(hold.refusal, Some(("Forbidden".into(), "no".into())));
+    repeats.answered(request, &Outcome::Done);
+    assert_eq!(repeats.send(request, at(20)).expect_err("held").refusal, None);
+}
+
+#[test]
+fn requests_are_the_same_whatever_time_it_is_and_whichever_version_was_seen() {
+    let note = |moment: &str| patch("web-0", "u", json!({"note": format!("to web-1, begun at {moment}")}));
+    let delete = |version| {
+        Call::Write(Command::Delete {
+            resource: Resource::Pods,
+            key: key("web-0"),
+            uid: Uid::new("u"),
+            resource_version: version,
+            report: Report::Delete,
+        })
+    };
+    let take = |version: &str| {
+        patch(
+            "web-0",
+            "u",
+            json!({"metadata": {"annotations": {"flotilla.rs/taken-at-version": version}}}),
+        )
+    };
+    for (one, other) in [
+        (take("7"), take("8")),
+        (note("2026-01-01T00:00:46.926Z"), note("2026-01-01T00:00:47Z")),
+        (delete(Some(7)), delete(Some(8))),
+    ] {
+        assert_eq!(digest(&one, 1), digest(&other, 1), "{one:?} {other:?}");
+    }
+}
+
+#[test]
+fn requests_differ_by_object_incarnation_verb_and_content() {
+    let create = |name: &str| {
+        Call::Write(Command::Create {
+            resource: Resource::Claims,
+            key: key(name),
+            body: Body::Json(Arc::new(json!({"a": 1}))),
+            exists_is_fine: true,
+            guard: None,
+            report: Report::Create,
+        })
+    };
+    let calls = [
+        patch("web-0", "u", json!({"a": 1})),
+        patch("web-0", "u", json!({"a": "1"})),
+        patch("web-0", "u", json!({"a": [1]})),
+        patch("web-0", "u", json!({"a": 2})),
+        patch("web-0", "u", json!({"b": 1})),
+        patch("web-0", "u", json!({"image": "app:v1"})),
+        patch("web-0", "u", json!({"image": "app:v2"})),
+        patch("web-0", "v", json!({"a": 1})),
+        patch("web-1", "u", json!({"a": 1})),
+        create("data-web-0"),
+        create("data-web-1"),
+    ];
+    let digests: Vec<_> = calls.iter().map(|call| digest(call, 1)).collect();
+    for (i, digest) in digests.iter().enumerate() {
+        assert!(!digests[..i].contains(digest), "{:?}", calls[i]);
+    }
+}
+
+#[test]
+fn a_status_counts_whatever_the_generation_since_that_may_be_of_our_own_making() {
+    let status = |replicas| {
+        Call::Status(StatusPatch {
+            resource: Resource::AdvancedSets,
+            key: key("web"),
+            uid: Uid::new("u"),
+            resource_version: 1,
+            status: json!({"readyReplicas": replicas}),
+        })
+    };
+    assert_eq!(digest(&status(1), 1), digest(&status(1), 2));
+    assert_ne!(digest(&status(1), 1), digest(&status(2), 1));
+}
+
+#[test]
+fn memory_is_bounded_and_forgotten() {
+    let mut repeats = Repeats::default();
+    let request = |i: usize| digest(&patch(&format!("web-{i}"), "u", json!({})), 1);
+    for i in 0..3 * REMEMBERED_MAX {
+        repeats.send(request(i), at(0)).expect("each is new");
+    }
+    assert!(repeats.len() <= 2 * REMEMBERED_MAX, "{}", repeats.len());
+    repeats.send(request(0), at(400_000)).expect("new");
+    repeats.send(request(1), at(800_000)).expect("new");
+    assert!(repeats.len() <= 2, "{}", repeats.len());
+}

@@ -1,0 +1,247 @@
+//! No request is repeated at the speed of the network, whatever a controller decides: here by controllers that cannot leave it.
+
+mod support;
+
+use flotilla_engine::core::events::EventCall;
+use flotilla_engine::core::request::{Answer, Call};
+use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_model::decision::{Scope, ScopedCommand, Stage};
+use flotilla_model::{
+    Change, Command, Controller, Decision, Failure, ObjectKey, PassContext, PatchKind, Reader, Report, Resource,
+    SetKind, StatusWrite, Uid,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::{World, at, key, refuse_with};
+
+/// What is held back, as passes were shown it.
+type Seen = Arc<Mutex<BTreeMap<Scope, Failure>>>;
+
+/// A controller that decides by the number of the pass alone, and wants the next one at once.
+struct Obstinate {
+    passes: AtomicU32,
+    decide: fn(u32, &ObjectKey) -> Vec<Stage>,
+    status: Option<fn(u32) -> Value>,
+    seen: Seen,
+}
+
+impl Controller for Obstinate {
+    fn name(&self) -> &'static str {
+        "obstinate"
+    }
+
+    fn resource(&self) -> Resource {
+        Resource::NativeSets
+    }
+
+    fn route(&self, change: &Change, _: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        keys.extend(change.object().map(|(_, key)| key.clone()));
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        let set = reader.set(SetKind::Native, key)?;
+        let pass = self.passes.fetch_add(1, Ordering::Relaxed);
+        let held = context.hints.repeated.clone();
+        self.seen.lock().expect("not poisoned").extend(held);
+        let status = self.status.map(|status| StatusWrite {
+            resource: Resource::NativeSets,
+            key: key.clone(),
+            uid: set.meta.uid.clone(),
+            resource_version: set.meta.resource_version,
+            observed: set.status.clone(),
+            desired: status(pass),
+        });
+        Some(Decision {
+            stages: (self.decide)(pass, key),
+            status,
+            wake_after: Some(Duration::from_millis(1)),
+            ..Decision::default()
+        })
+    }
+}
+
+fn obstinate(decide: fn(u32, &ObjectKey) -> Vec<Stage>, status: Option<fn(u32) -> Value>) -> (Core, Seen) {
+    let seen = Seen::default();
+    let options = CoreOptions {
+        resources: vec![Resource::NativeSets],
+        observation_period: Duration::ZERO,
+        ..CoreOptions::new("one")
+    };
+    let controller = Obstinate {
+        passes: AtomicU32::new(0),
+        decide,
+        status,
+        seen: seen.clone(),
+    };
+    (Core::new(options, vec![Box::new(controller)], at(0)), seen)
+}
+
+fn patch(name: &str, body: Value) -> ScopedCommand {
+    ScopedCommand {
+        scope: Scope::Named(name.to_owned()),
+        command: Command::Patch {
+            resource: Resource::Pods,
+            key: key(name),
+            uid: Uid::new(name),
+            subresource: None,
+            kind: PatchKind::Merge,
+            body,
+            resource_version: None,
+            guard: None,
+            report: Report::Update,
+        },
+    }
+}
+
+fn stage(commands: Vec<ScopedCommand>) -> Vec<Stage> {
+    vec![Stage {
+        name: "again",
+        commands,
+        all_or_stop: false,
+        slow_start: true,
+    }]
+}
+
+/// Runs for a minute in which every answer takes two milliseconds. What was sent, and when.
+fn a_minute(world: &mut World, core: &mut Core, mut answer: impl FnMut(&Call) -> Option<Answer>) -> Vec<(i64, Call)> {
+    let mut sent = Vec::new();
+    while world.now < 60_000 {
+        core.advance(at(world.now));
+        let effects = core.take_effects();
+        let wake = core
+            .next_wake(at(world.now))
+            .map(|wake| wake.as_millis() - at(0).as_millis());
+        world.now = match wake {
+            Some(wake) if effects.is_empty() => wake.max(world.now + 1),
+            _ => world.now + 2,
+        };
+        for effect in effects {
+            match effect {
+                Effect::List(resource) => world.list(core, resource),
+                Effect::Send(request) => {
+                    sent.push((world.now, request.call.clone()));
+                    let answer = answer(&request.call).unwrap_or_else(|| world.call(&request.call));
+                    core.answer(request.id, answer, at(world.now));
+                }
+            }
+        }
+        world.deliver_news(core);
+    }
+    sent
+}
+
+fn writes(sent: &[(i64, Call)]) -> Vec<i64> {
+    let is_write = |call: &Call| matches!(call, Call::Write(_) | Call::Status(_));
+    sent.iter()
+        .filter(|(_, call)| is_write(call))
+        .map(|(at, _)| *at)
+        .collect()
+}
+
+fn assert_rare(moments: &[i64], at_most: usize) {
+    assert!(
+        moments.len() <= at_most,
+        "{} times in a minute: {moments:?}",
+        moments.len()
+    );
+    assert!(moments.len() > 5, "it is tried again: {moments:?}");
+}
+
+#[test]
+fn a_refused_command_that_its_controller_repeats_at_once_is_held_back() {
+    let (mut world, (mut core, seen)) = (
+        World::default(),
+        obstinate(|_, _| stage(vec![patch("web-0", json!({"cpu": "1"}))]), None),
+    );
+    world.put_set("web", 1, "app:v1");
+    let sent = a_minute(&mut world, &mut core, |call| {
+        matches!(call, Call::Write(_)).then(|| refuse_with(403, "Forbidden", "not this pod"))
+    });
+    assert_rare(&writes(&sent), 10);
+    assert!(core.repeats().held() > 5, "{}", core.repeats().held());
+    let held = seen.lock().expect("not poisoned").clone();
+    let failure = &held[&Scope::Named("web-0".into())];
+    assert_eq!(
+        (failure.reason.as_str(), failure.message.as_str()),
+        ("Forbidden", "not this pod")
+    );
+    assert!(failure.retry_at > at(30_000), "{failure:?}");
+}
+
+#[test]
+fn two_commands_that_undo_each_other_are_held_back_and_it_is_said() {
+    let (mut world, (mut core, seen)) = (
+        World::default(),
+        obstinate(|pass, _| stage(vec![patch("web-0", json!({"on": pass % 4 < 2}))]), None),
+    );
+    world.put_set("web", 1, "app:v1");
+    let sent = a_minute(&mut world, &mut core, |call| {
+        matches!(call, Call::Write(_)).then_some(Answer::Success)
+    });
+    assert_rare(&writes(&sent), 20);
+    let held = seen.lock().expect("not poisoned").clone();
+    assert!(held[&Scope::Named("web-0".into())].is_repetition(), "{held:?}");
+    let told = sent.iter().filter_map(|(_, call)| match call {
+        Call::Event(EventCall::Create(event)) => Some(&event.note),
+        _ => None,
+    });
+    let told: Vec<_> = told.filter(|note| note.reason == Failure::REPEATED).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].message.starts_with("patch Pod web-0: the same request"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_status_that_changes_to_and_fro_is_held_back() {
+    let (mut world, (mut core, _)) = (
+        World::default(),
+        obstinate(
+            |_, _| Vec::new(),
+            Some(|pass| json!({"updateRevision": if pass % 2 == 0 { "a" } else { "b" }})),
+        ),
+    );
+    world.put_set("web", 1, "app:v1");
+    let sent = a_minute(&mut world, &mut core, |_| None);
+    assert_rare(&writes(&sent), 20);
+}
+
+#[test]
+fn what_is_held_back_does_not_hold_up_the_others() {
+    let decide = |pass, _: &ObjectKey| {
+        stage(vec![
+            patch("web-0", json!({"cpu": "1"})),
+            patch("web-1", json!({"pass": pass})),
+        ])
+    };
+    let (mut world, (mut core, _)) = (World::default(), obstinate(decide, None));
+    world.put_set("web", 1, "app:v1");
+    let sent = a_minute(&mut world, &mut core, |call| {
+        matches!(call, Call::Write(_)).then_some(Answer::Success)
+    });
+    let of = |name: &str| -> Vec<i64> {
+        let is_of = |call: &Call| matches!(call, Call::Write(command) if command.key().name == name);
+        sent.iter().filter(|(_, call)| is_of(call)).map(|(at, _)| *at).collect()
+    };
+    assert_rare(&of("web-0"), 10);
+    assert!(of("web-1").len() > 1000, "{}", of("web-1").len());
+}
+
+#[test]
+fn a_command_whose_answers_are_lost_is_repeated_ever_more_rarely() {
+    let (mut world, (mut core, _)) = (
+        World::default(),
+        obstinate(|_, _| stage(vec![patch("web-0", json!({"cpu": "1"}))]), None),
+    );
+    world.put_set("web", 1, "app:v1");
+    let sent = a_minute(&mut world, &mut core, |call| match call {
+        Call::Write(_) => Some(Answer::Lost("no answer".into())),
+        Call::Get { .. } => Some(Answer::Success),
+        _ => None,
+    });
+    assert_rare(&writes(&sent), 12);
+}
