@@ -17,6 +17,7 @@ use crate::managers::identity;
 use crate::refusals::refusals;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
+use crate::stubborn;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use serde_json::{Value, json};
@@ -188,6 +189,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     in_place(&mut set, &mut items, seed, wanted);
     switches(&mut set, &mut items, seed, wanted);
     items.extend(refusals(seed, wanted));
+    items.extend(stubborn::by_chance(seed, wanted));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,

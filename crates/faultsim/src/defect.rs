@@ -5,6 +5,7 @@ mod altered;
 mod asks;
 mod claims;
 mod in_place;
+mod repeats;
 
 pub(crate) use altered::Altered;
 pub(crate) use in_place::says;
@@ -127,11 +128,15 @@ pub enum Defect {
     ForgetMadeAgain,
     /// All pods that are to be made again go at once.
     MakeAgainAtOnce,
+    /// What was refused is forgotten at once, and tried again (the core does not hold it back).
+    RepeatAtOnce,
+    /// One pass takes back what the one before it did (the core does not hold it back).
+    UndoEachOther,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 54] = [
+    pub const ALL: [Defect; 56] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -186,10 +191,12 @@ impl Defect {
         Defect::ScaleAtOnce,
         Defect::ForgetMadeAgain,
         Defect::MakeAgainAtOnce,
+        Defect::RepeatAtOnce,
+        Defect::UndoEachOther,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 15] = [
+    pub const OF_CLONES: [Defect; 17] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -205,7 +212,14 @@ impl Defect {
         Defect::ChangeUntested,
         Defect::NoTrial,
         Defect::ImageBeforeResize,
+        Defect::RepeatAtOnce,
+        Defect::UndoEachOther,
     ];
+
+    /// Whether it is one that the core holds back, unless it is kept from that.
+    pub(crate) fn turns_guard_off(self) -> bool {
+        matches!(self, Defect::RepeatAtOnce | Defect::UndoEachOther)
+    }
 
     /// What the defect makes of a decision.
     pub(crate) fn spoil(self, decision: &mut Decision, reader: &dyn Reader, set: &SetRecord, now: Timestamp) {
@@ -231,6 +245,10 @@ impl Defect {
                 }
             }
             Defect::NoWake => decision.wake_after = None,
+            Defect::RepeatAtOnce if decision.commands().next().is_some() => {
+                decision.wake_within(Duration::from_millis(1));
+            }
+            Defect::UndoEachOther => repeats::mark_or_unmark(decision, reader, set),
             Defect::BrokenBlocks => keep_broken_pods(decision, reader, set, now),
             Defect::LowestFirst => lowest_first(decision, reader, set),
             Defect::UpdateLowestFirst => update_lowest_first(decision, reader, set, now),

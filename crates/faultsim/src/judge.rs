@@ -8,6 +8,7 @@
 
 mod growth;
 pub(crate) mod history;
+pub(crate) mod repetition;
 pub(crate) mod settled;
 mod settled_claims;
 mod truth;

@@ -19,6 +19,7 @@ pub mod schedule;
 pub mod search;
 mod spy;
 pub mod storage;
+pub mod stubborn;
 mod trace;
 mod users;
 mod webhook;

@@ -58,6 +58,9 @@ struct Args {
     /// Plant this defect of CloneSets.
     #[arg(long, value_enum, conflicts_with = "defect")]
     clone_defect: Option<CloneDefect>,
+    /// With a defect that repeats requests: let the core hold them back.
+    #[arg(long)]
+    keep_guard: bool,
     /// Plant each defect in turn, and say which seed finds it.
     #[arg(long, conflicts_with_all = ["seeds", "seed", "minutes", "defect"])]
     defects: bool,
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         options: Options {
             defect: args.defect,
             clone_defect: args.clone_defect,
+            keeps_guard: args.keep_guard,
             trace: false,
         },
         all: args.all,

@@ -3,6 +3,7 @@
 use crate::defect::Defect;
 use crate::event::{Event, Life};
 use crate::judge::Violation;
+use crate::judge::repetition::Sent;
 use crate::run::World;
 use crate::spy::{Decisions, Spy};
 use flotilla_controllers::cloneset::CloneSetController;
@@ -52,6 +53,8 @@ pub(crate) struct Manager {
     /// `None` while it is dead.
     pub(crate) core: Option<Core>,
     pub(crate) decisions: Decisions,
+    /// What it has sent in this life.
+    pub(crate) sent: Sent,
     /// How far its clock is ahead.
     pub(crate) skew_ms: i64,
     /// It stands still until then.
@@ -71,6 +74,7 @@ impl Manager {
             life: 0,
             core: None,
             decisions: Decisions::default(),
+            sent: Sent::default(),
             skew_ms,
             stopped_until_ms: 0,
             watches: BTreeMap::new(),
@@ -110,6 +114,7 @@ impl World {
         let kind = self.schedule.set.kind;
         let seed = self.schedule.seed;
         let (defect, clone_defect, is_told) = (self.defect, self.clone_defect, self.trace.is_on());
+        let holds_repetitions = self.keeps_guard || !defect.is_some_and(Defect::turns_guard_off);
         let manager = &mut self.managers[index];
         if manager.core.is_some() {
             return;
@@ -120,10 +125,14 @@ impl World {
             life: manager.life,
         };
         manager.decisions = Decisions::default();
+        manager.sent = Sent::default();
         manager.watches.clear();
         (manager.dies_after, manager.stops_before) = (None, None);
         manager.wakes_at_ms = None;
-        let options = core_options(&identity(life), kind, seed);
+        let options = CoreOptions {
+            holds_repetitions,
+            ..core_options(&identity(life), kind, seed)
+        };
         let spy = Spy {
             inner: match kind {
                 SetKind::Clone => Box::new(CloneSetController::default()),
@@ -219,6 +228,11 @@ impl World {
             self.say(|| format!("manager {} sends {text}", life.manager));
         }
         if request.call.needs_lease() {
+            let generation = basis.as_ref().map(|decided| decided.set.generation);
+            let (now_ms, changed_at_ms) = (self.now_ms, self.others_acted_at_ms);
+            let sent = &mut self.managers[life.manager].sent;
+            let verdict = sent.note(&request.call, generation, now_ms, changed_at_ms);
+            self.fail(verdict);
             self.count_departure(life);
         }
         let delay_ms = self.rng.u64(0..3);

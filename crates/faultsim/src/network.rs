@@ -114,6 +114,10 @@ impl World {
     /// A request reaches the server.
     pub(crate) fn arrive(&mut self, life: Life, request: &Request, basis: Basis, reply: Reply) {
         let is_write = request.call.needs_lease();
+        if reply != Reply::Comes {
+            // Its manager does not hear of it, and cannot know that this is its own doing.
+            self.others_acted_at_ms = self.now_ms;
+        }
         if is_write {
             self.writes += 1;
             self.judge_write(life, &request.call, basis.as_deref());
@@ -143,6 +147,9 @@ impl World {
 
     /// Carries a request out.
     fn perform(&mut self, manager: usize, call: &Call) -> Answer {
+        if let Some(answer) = self.stubbornly_refused(call) {
+            return answer;
+        }
         let actor = Actor::Manager(manager);
         let server = &mut self.cluster.server;
         match call {
@@ -234,6 +241,38 @@ impl World {
             self.begin_list(life, resource);
         }
         self.drive(life);
+    }
+
+    /// A watch ends, and its manager hears of it some time later.
+    pub(crate) fn break_watch(&mut self, manager: usize, resource: Resource) {
+        let delay_ms = self.rng.u64(50..3_000);
+        let life = Life {
+            manager,
+            life: self.managers[manager].life,
+        };
+        let Some(watch) = self.managers[manager].watches.get_mut(&resource) else {
+            return;
+        };
+        if watch.state == WatchState::Open {
+            watch.state = WatchState::Broken;
+            let stream = watch.stream;
+            self.plan(delay_ms, Event::Again(life, resource, stream));
+        }
+    }
+
+    /// A watch goes on from an earlier version, as after a reconnection.
+    pub(crate) fn repeat(&mut self, manager: usize, resource: Resource, count: usize) {
+        let Some(watch) = self.managers[manager].watches.get_mut(&resource) else {
+            return;
+        };
+        let Ok(all) = self.cluster.server.told(resource, 0) else {
+            return;
+        };
+        let told = all.partition_point(|told| told.version() <= watch.cursor);
+        if let Some(last) = told.checked_sub(count + 1).and_then(|index| all.get(index)) {
+            watch.cursor = last.version();
+        }
+        self.plan_delivery(manager, resource);
     }
 
     /// A broken watch, or a failed list, begins again.

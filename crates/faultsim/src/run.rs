@@ -6,17 +6,18 @@ use crate::defect::Defect;
 use crate::event::{Event, Life};
 use crate::in_place;
 use crate::judge::{Judge, Scene, Verdict, Violation, Writing, settled};
-use crate::managers::{Manager, WatchState, identity};
+use crate::managers::{Manager, identity};
 use crate::network::{Window, lease_key};
 use crate::schedule::{Fault, Schedule, What};
 use crate::spy::Decided;
+use crate::stubborn::Stubborn;
 use crate::trace::Trace;
 use crate::users::FORBIDDEN_VARIABLE;
 use crate::words;
 use fastrand::Rng;
 use flotilla_engine::core::request::{Answer, Call, Refusal};
 use flotilla_model::{ObjectKey, PodDraft, SetKind, Timestamp};
-use flotilla_sim::server::{Admission, Volumes};
+use flotilla_sim::server::{Actor, Admission, Volumes};
 use flotilla_sim::{Agenda, Cluster};
 use serde_json::Value;
 use std::time::Duration;
@@ -45,6 +46,8 @@ pub struct Options {
     pub defect: Option<Defect>,
     /// A defect of CloneSets to plant.
     pub clone_defect: Option<CloneDefect>,
+    /// With a defect that repeats requests: the core holds them back all the same.
+    pub keeps_guard: bool,
     /// Keep what happens.
     pub trace: bool,
 }
@@ -87,7 +90,12 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     pub(crate) defect: Option<Defect>,
     pub(crate) clone_defect: Option<CloneDefect>,
+    pub(crate) keeps_guard: bool,
     pub(crate) now_ms: u64,
+    /// When anybody but a manager changed anything last.
+    pub(crate) others_acted_at_ms: u64,
+    /// Requests about one pod that are refused.
+    pub(crate) stubborn: Vec<Stubborn>,
     /// What the write that is being carried out rests on.
     pub(crate) writing: Option<Writing>,
     pub(crate) writes: u32,
@@ -151,7 +159,10 @@ impl World {
             trace: Trace::new(options.trace),
             defect: options.defect,
             clone_defect: options.clone_defect,
+            keeps_guard: options.keeps_guard,
             now_ms: 0,
+            others_acted_at_ms: 0,
+            stubborn: Vec::new(),
             writing: None,
             writes: 0,
             webhook_away_until_ms: 0,
@@ -308,6 +319,12 @@ impl World {
             Fault::Away(for_ms) => {
                 self.webhook_away_until_ms = self.webhook_away_until_ms.max(now_ms + for_ms);
             }
+            Fault::Refuse(ordinal, refused, code, for_ms) => self.stubborn.push(Stubborn {
+                key: self.pod_key(ordinal),
+                refused,
+                code,
+                until_ms: now_ms + for_ms,
+            }),
             Fault::Pod(..) | Fault::Node(..) | Fault::Quota(..) | Fault::Webhook(..) | Fault::Volumes(..) => {
                 self.strike_cluster(&fault);
             }
@@ -362,6 +379,7 @@ impl World {
             | Fault::Requests(..)
             | Fault::Crash(..)
             | Fault::Stop(..)
+            | Fault::Refuse(..)
             | Fault::Away(..) => {}
         }
     }
@@ -395,6 +413,7 @@ impl World {
         self.say(|| "---- all faults end".to_owned());
         self.cluster.nodes.heal();
         self.windows.clear();
+        self.stubborn.clear();
         for manager in &mut self.managers {
             (manager.dies_after, manager.stops_before) = (None, None);
         }
@@ -488,6 +507,9 @@ impl World {
             let Some(resource) = entry.resource.watched() else {
                 continue;
             };
+            if !matches!(entry.actor, Actor::Manager(_)) {
+                self.others_acted_at_ms = self.now_ms;
+            }
             if words::is_told(resource) {
                 self.changed_at_ms = self.now_ms;
                 self.say(|| words::entry(&entry));
@@ -554,36 +576,5 @@ impl World {
             self.say(|| format!("==== VIOLATION {violation}"));
             self.violation = Some(violation);
         }
-    }
-
-    fn break_watch(&mut self, manager: usize, resource: flotilla_model::Resource) {
-        let delay_ms = self.rng.u64(50..3_000);
-        let life = Life {
-            manager,
-            life: self.managers[manager].life,
-        };
-        let Some(watch) = self.managers[manager].watches.get_mut(&resource) else {
-            return;
-        };
-        if watch.state == WatchState::Open {
-            watch.state = WatchState::Broken;
-            let stream = watch.stream;
-            self.plan(delay_ms, Event::Again(life, resource, stream));
-        }
-    }
-
-    /// A watch goes on from an earlier version, as after a reconnection.
-    fn repeat(&mut self, manager: usize, resource: flotilla_model::Resource, count: usize) {
-        let Some(watch) = self.managers[manager].watches.get_mut(&resource) else {
-            return;
-        };
-        let Ok(all) = self.cluster.server.told(resource, 0) else {
-            return;
-        };
-        let told = all.partition_point(|told| told.version() <= watch.cursor);
-        if let Some(last) = told.checked_sub(count + 1).and_then(|index| all.get(index)) {
-            watch.cursor = last.version();
-        }
-        self.plan_delivery(manager, resource);
     }
 }

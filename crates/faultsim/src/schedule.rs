@@ -13,6 +13,7 @@ use crate::in_place::InPlace;
 pub use crate::refusals::Refusal;
 use crate::refusals::refusals;
 use crate::storage::{self, Storage};
+use crate::stubborn::{self, Refused};
 use crate::webhook::absences;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
@@ -60,13 +61,15 @@ pub enum FaultKind {
     Scaling,
     /// Users ask for pods of an Advanced set to be made again.
     MadeAgain,
+    /// Whatever is to be changed of one pod is refused, each time: 403, 422, or 500.
+    Refusal,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 17] = [
+    pub const ALL: [FaultKind; 18] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -84,6 +87,7 @@ impl FaultKind {
         FaultKind::Ordinals,
         FaultKind::Scaling,
         FaultKind::MadeAgain,
+        FaultKind::Refusal,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -93,6 +97,7 @@ impl FaultKind {
             FaultKind::Webhook
                 | FaultKind::Storage
                 | FaultKind::Template
+                | FaultKind::Refusal
                 | FaultKind::Ordinals
                 | FaultKind::Scaling
                 | FaultKind::MadeAgain
@@ -183,6 +188,8 @@ pub enum Fault {
     Away(u64),
     /// Webhooks of others add a claim to what new pods mount, or swap their claims, for so long.
     Volumes(bool, u64),
+    /// Requests to change the pod of a slot are refused with this code, for so long.
+    Refuse(i64, Refused, u16, u64),
 }
 
 /// What happens to requests.
@@ -252,6 +259,7 @@ impl Fault {
             | Fault::Quota(_, for_ms)
             | Fault::Webhook(_, for_ms)
             | Fault::Volumes(_, for_ms)
+            | Fault::Refuse(_, _, _, for_ms)
             | Fault::Away(for_ms) => *for_ms,
         }
     }
@@ -434,6 +442,7 @@ impl Schedule {
         items.extend(absences.into_iter().flatten());
         items.extend(storage::by_chance(seed, wanted, &mut set));
         items.extend(asks::by_chance(seed, wanted, has_webhook, &mut set));
+        items.extend(stubborn::by_chance(seed, wanted));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
             items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_) | UserAct::Template(_))));

@@ -13,7 +13,7 @@ use flotilla_model::{
     Change, Command, Controller, Decision, Hints, ObjectKey, PassContext, Reader, Resource, SetKind, SetRecord,
     Timestamp, Wait,
 };
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Decisions remembered. Commands of a pass are sent within a second of the decision, in which there are at most a few.
@@ -85,6 +85,12 @@ pub(crate) struct Spy {
 impl Spy {
     /// What the controller remembers, if it is not what it should: hints may be lost at any moment without harm (ruling 5).
     fn altered_hints(&self, reader: &dyn Reader, set: &SetRecord, context: PassContext<'_>) -> Option<Hints> {
+        if self.defect == Some(Defect::RepeatAtOnce) {
+            return Some(Hints {
+                failures: BTreeMap::new(),
+                ..context.hints.clone()
+            });
+        }
         let mut accepted = BTreeSet::new();
         if self.defect == Some(Defect::NoTrial) {
             let revisions = reader.revisions_of(&set.meta.uid);

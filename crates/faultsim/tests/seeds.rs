@@ -155,6 +155,29 @@ fn the_table_of_defects_planted_in_clone_sets_is_true() {
 }
 
 #[test]
+fn what_repeats_requests_is_contained_by_the_core() {
+    for (kind, defect) in [SetKind::Advanced, SetKind::Clone]
+        .into_iter()
+        .flat_map(|kind| [Defect::RepeatAtOnce, Defect::UndoEachOther].map(|defect| (kind, defect)))
+    {
+        let wanted = Wanted {
+            kind: Some(kind),
+            ..Wanted::default()
+        };
+        let options = Options {
+            defect: Some(defect),
+            keeps_guard: true,
+            ..Options::default()
+        };
+        for seed in 0..40 {
+            let violation = verdict(&Schedule::of_seed(seed, &wanted), options).0;
+            let rule = violation.as_ref().map(|violation| violation.rule);
+            assert_ne!(rule, Some("9 repetition"), "{defect:?} {kind:?} {seed}: {violation:?}");
+        }
+    }
+}
+
+#[test]
 fn a_violation_shrinks_to_what_it_needs() {
     let search = Search {
         options: Options {

@@ -8,7 +8,7 @@ use crate::in_place::{
     state,
 };
 use crate::storage::{is_grown, may_restart};
-use flotilla_model::decision::Subresource;
+use flotilla_model::decision::{Scope, Subresource};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
@@ -295,6 +295,14 @@ impl Sight<'_> {
         })
     }
 
+    /// Whether something was refused of this slot a moment ago. It waits by itself then; only where pods go in order do others wait for it
+    /// (ruling 2).
+    fn waits_alone(&self, ordinal: i64) -> bool {
+        let failure = self.hints.failures.get(&Scope::Slot(ordinal));
+        let is_in_order = self.set.spec.is_monotonic() || is_classic(self.set);
+        !is_in_order && failure.is_some_and(|failure| failure.retry_at > self.now)
+    }
+
     /// Old pods go within the budget, from the highest down (rules 2.5, 3.7). Those above may be changed in place, or be held by a hook.
     fn update(&self, deleted: &[&Arc<PodRecord>], begun: &BTreeSet<&ObjectKey>) -> Verdict {
         let set = self.set;
@@ -330,6 +338,7 @@ impl Sight<'_> {
                 let goes =
                     is_prepared || begun.contains(&pod.meta.key) || places.iter().any(|(place, _)| *place == above);
                 !goes
+                    && !self.waits_alone(ordinal)
                     && !self.has_to_grow(pod.name())
                     && !pod.is_terminating()
                     && !pod.is_terminal()

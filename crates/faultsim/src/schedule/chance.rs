@@ -42,6 +42,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         FaultKind::Webhook
         | FaultKind::Storage
         | FaultKind::Template
+        | FaultKind::Refusal
         | FaultKind::Ordinals
         | FaultKind::Scaling
         | FaultKind::MadeAgain
