@@ -229,9 +229,8 @@ impl World {
         }
         if request.call.needs_lease() {
             let generation = basis.as_ref().map(|decided| decided.set.generation);
-            let (now_ms, changed_at_ms) = (self.now_ms, self.others_acted_at_ms);
             let sent = &mut self.managers[life.manager].sent;
-            let verdict = sent.note(&request.call, generation, now_ms, changed_at_ms);
+            let verdict = sent.note(&request.call, generation, self.now_ms);
             self.fail(verdict);
             self.count_departure(life);
         }

@@ -9,6 +9,7 @@ use crate::judge::Writing;
 use crate::managers::{WatchState, ignores_fence};
 use crate::run::World;
 use crate::schedule::Loss;
+use crate::spy::Decided;
 use flotilla_engine::core::WatchEvent;
 use flotilla_engine::core::lease::LeaseReply;
 use flotilla_engine::core::request::{Answer, Call, Request, RequestId};
@@ -105,7 +106,11 @@ impl World {
             return;
         }
         let clock = self.clock_of(life.manager);
-        if let Some(core) = &mut self.managers[life.manager].core {
+        let manager = &mut self.managers[life.manager];
+        if matches!(&answer, Answer::Refused(refusal) if refusal.status.code == 409) {
+            manager.sent.hears_of_others(self.now_ms);
+        }
+        if let Some(core) = &mut manager.core {
             core.answer(id, answer, clock);
         }
         self.drive(life);
@@ -114,21 +119,21 @@ impl World {
     /// A request reaches the server.
     pub(crate) fn arrive(&mut self, life: Life, request: &Request, basis: Basis, reply: Reply) {
         let is_write = request.call.needs_lease();
-        if reply != Reply::Comes {
-            // Its manager does not hear of it, and cannot know that this is its own doing.
-            self.others_acted_at_ms = self.now_ms;
-        }
         if is_write {
             self.writes += 1;
             self.judge_write(life, &request.call, basis.as_deref());
         }
-        self.writing = basis.map(|decided| Writing {
+        self.writing = basis.clone().map(|decided| Writing {
             decided_at: self.true_time(life.manager, decided.now),
             decided,
             is_late: reply == Reply::Late,
         });
+        let before = self.cluster.server.version();
         let answer = self.perform(life.manager, &request.call);
         if is_write {
+            if reply == Reply::Comes && self.is_alive(life) {
+                self.note_own(life, request, basis.as_deref(), &answer, before);
+            }
             self.settle();
             self.count_write(life);
         }
@@ -142,6 +147,19 @@ impl World {
             Reply::Comes => self.answer_in(delay_ms, life, request, answer),
             Reply::Timeout => self.answer_in(delay_ms, life, request, refused(&refusal(504, "Timeout", "too slow"))),
             Reply::Lost | Reply::Late => {}
+        }
+    }
+
+    /// What a manager has done by a request since this version, and what it was refused: it will hear of both.
+    fn note_own(&mut self, life: Life, request: &Request, basis: Option<&Decided>, answer: &Answer, before: u64) {
+        let versions = before + 1..=self.cluster.server.version();
+        let sent = &mut self.managers[life.manager].sent;
+        sent.own(versions);
+        if let (Answer::Refused(refusal), Some(decided)) = (answer, basis)
+            && matches!(refusal.status.code, 403 | 422)
+        {
+            let verdict = sent.refused(&request.call, decided, self.now_ms);
+            self.fail(verdict);
         }
     }
 
@@ -225,6 +243,7 @@ impl World {
         }
         let clock = self.clock_of(life.manager);
         let manager = &mut self.managers[life.manager];
+        manager.sent.hears_of_others(self.now_ms);
         if let Some(core) = &mut manager.core {
             for object in objects {
                 core.watch(WatchEvent::Listed(object), clock);
@@ -343,6 +362,9 @@ impl World {
         let bookmark = (is_all && self.rng.u8(0..8) == 0).then(|| self.cluster.server.version());
         watch.cursor = bookmark.unwrap_or(watch.cursor);
         let count = news.len();
+        for told in &news {
+            self.managers[life.manager].sent.hears(told.version(), self.now_ms);
+        }
         if let Some(core) = &mut self.managers[life.manager].core {
             for told in news {
                 core.watch(event_of(resource, told), clock);

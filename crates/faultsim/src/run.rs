@@ -17,7 +17,7 @@ use crate::words;
 use fastrand::Rng;
 use flotilla_engine::core::request::{Answer, Call, Refusal};
 use flotilla_model::{ObjectKey, PodDraft, SetKind, Timestamp};
-use flotilla_sim::server::{Actor, Admission, Volumes};
+use flotilla_sim::server::{Admission, Volumes};
 use flotilla_sim::{Agenda, Cluster};
 use serde_json::Value;
 use std::time::Duration;
@@ -92,8 +92,6 @@ pub(crate) struct World {
     pub(crate) clone_defect: Option<CloneDefect>,
     pub(crate) keeps_guard: bool,
     pub(crate) now_ms: u64,
-    /// When anybody but a manager changed anything last.
-    pub(crate) others_acted_at_ms: u64,
     /// Requests about one pod that are refused.
     pub(crate) stubborn: Vec<Stubborn>,
     /// What the write that is being carried out rests on.
@@ -161,7 +159,6 @@ impl World {
             clone_defect: options.clone_defect,
             keeps_guard: options.keeps_guard,
             now_ms: 0,
-            others_acted_at_ms: 0,
             stubborn: Vec::new(),
             writing: None,
             writes: 0,
@@ -507,9 +504,6 @@ impl World {
             let Some(resource) = entry.resource.watched() else {
                 continue;
             };
-            if !matches!(entry.actor, Actor::Manager(_)) {
-                self.others_acted_at_ms = self.now_ms;
-            }
             if words::is_told(resource) {
                 self.changed_at_ms = self.now_ms;
                 self.say(|| words::entry(&entry));

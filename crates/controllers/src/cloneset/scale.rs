@@ -154,7 +154,8 @@ impl Plan<'_> {
     /// Names under which a pod was to be made and was refused.
     fn refused(&self) -> impl Iterator<Item = String> {
         let prefix = format!("{}-", self.view.set.name());
-        let failures = self.pass.hints.failures.iter();
+        let hints = &self.pass.hints;
+        let failures = hints.failures.iter().chain(&hints.repeated);
         failures.filter_map(move |(scope, failure)| match scope {
             Scope::Named(name) if failure.attempt == Report::Create => {
                 let is_pod = name.strip_prefix(&prefix).is_some_and(|id| id.len() == ID_LENGTH);

@@ -4,7 +4,7 @@ use super::events::Regarding;
 use super::limiter::Load;
 use super::outcome::{Intent, Outcome, is_not_served, meaning};
 use super::pass::{Ticket, Trouble};
-use super::repeats::{Fingerprint, ObjectDigest};
+use super::repeats::Fingerprint;
 use super::request::{Answer, RequestId};
 use super::store::Source;
 use super::{Core, Origin, Pending, Purpose, QueueKey};
@@ -57,7 +57,7 @@ impl Core {
                     }
                     Ticket::Guard(guard) => self.guard_answered(id, guard, answer, known, now),
                     Ticket::Command { .. } | Ticket::Status(..) => {
-                        self.note_repeatable(fingerprint, &ticket, &answer, now);
+                        self.note_repeatable(fingerprint, (id, &ticket), &answer, now);
                         self.write_answered(id, &key, &ticket, &answer, now);
                     }
                 }
@@ -155,14 +155,20 @@ impl Core {
     }
 
     /// Remembers what became of a write, in case that it is to be repeated. A conflict shows that others act, too.
-    fn note_repeatable(&mut self, sent: Option<Fingerprint>, ticket: &Ticket, answer: &Answer, now: Timestamp) {
-        let (Some(sent), Some((resource, key, intent))) = (sent, written(ticket)) else {
+    fn note_repeatable(
+        &mut self,
+        sent: Option<Fingerprint>,
+        (pass, ticket): (u64, &Ticket),
+        answer: &Answer,
+        now: Timestamp,
+    ) {
+        let (Some(sent), Some((_, _, intent))) = (sent, written(ticket)) else {
             return;
         };
         if matches!(answer, Answer::Refused(refusal) if refusal.status.code == 409) {
-            self.repeats.changed_by_others(ObjectDigest::of(resource, key), now);
+            self.repeats.changed_by_others(sent.object(), now);
         }
-        self.repeats.answered(sent, &meaning(intent, answer));
+        self.repeats.answered(sent, &meaning(intent, answer), pass, now);
     }
 
     fn landed(&mut self, resource: Resource, object: &ObjectKey) {

@@ -4,7 +4,8 @@
 //! first repetition may go at once: the view may have been stale, or the answer lost. The next waits half a second after the one
 //! before, then one second, two, and so on to a minute. Two requests that undo each other are two digests, and each is held.
 //!
-//! Where names are made up, each attempt to create something is another request: there the controller has to wait by itself.
+//! Where names are made up, as those of a CloneSet's pods, the made-up part is left out, and requests count when they are refused: a
+//! thousand equal pods are no repetition, one that is refused under ever new names is. One pass counts once, however many it asks for.
 //!
 //! What others do to the object makes repetitions legitimate again, but no quicker than twice a second; so does an edit of the set,
 //! for a new generation is another digest. What we do ourselves does not. After a quiet time a request counts as new.
@@ -51,9 +52,21 @@ struct Sent {
     last: Timestamp,
     times: u32,
     refusal: Option<Box<(String, String)>>,
+    /// The last pass in which one of many was refused.
+    refused_in: Option<u64>,
 }
 
 impl Sent {
+    fn new(now: Timestamp) -> Self {
+        Sent {
+            since: now,
+            last: now,
+            times: 0,
+            refusal: None,
+            refused_in: None,
+        }
+    }
+
     /// Whether the next one counts as new.
     fn is_long_ago(&self, now: Timestamp) -> bool {
         now >= self.last + QUIET.max(2 * wait_after(self.times))
@@ -88,37 +101,43 @@ impl Repeats {
     /// Until when, and what became of it so far.
     pub fn send(&mut self, request: Fingerprint, now: Timestamp) -> Result<(), Hold> {
         let changed_at = *self.changed.entry(request.object, now);
-        let fresh = Sent {
-            since: now,
-            last: now,
-            times: 0,
-            refusal: None,
-        };
-        let sent = self.sent.entry_or(request.request, now, fresh.clone());
+        let sent = self.sent.entry_or(request.request, now, Sent::new(now));
         let others_acted = changed_at.is_some_and(|at| at >= sent.last);
         if others_acted {
             sent.times = sent.times.min(2);
         }
         if sent.is_long_ago(now) {
-            *sent = fresh;
+            *sent = Sent::new(now);
         }
         if let Some(hold) = sent.hold(now) {
             self.held += 1;
             return Err(hold);
         }
-        sent.times = sent.times.saturating_add(1);
-        sent.last = now;
+        if !request.is_one_of_many {
+            sent.times = sent.times.saturating_add(1);
+            sent.last = now;
+        }
         Ok(())
     }
 
-    /// What became of a request.
-    pub fn answered(&mut self, request: Fingerprint, outcome: &Outcome) {
-        let refusal = match outcome {
-            Outcome::Rejected { reason, message } => Some(Box::new((reason.clone(), message.clone()))),
-            _ => None,
+    /// What became of a request of this pass.
+    pub fn answered(&mut self, request: Fingerprint, outcome: &Outcome, pass: u64, now: Timestamp) {
+        let Some(sent) = self.sent.get_mut(&request.request) else {
+            return;
         };
-        if let Some(sent) = self.sent.get_mut(&request.request) {
-            sent.refusal = refusal;
+        match outcome {
+            Outcome::Rejected { reason, message } => {
+                sent.refusal = Some(Box::new((reason.clone(), message.clone())));
+                if request.is_one_of_many && sent.refused_in != Some(pass) {
+                    sent.refused_in = Some(pass);
+                    sent.times = sent.times.saturating_add(1);
+                    sent.last = now;
+                }
+            }
+            // One of many went well: others may, too.
+            Outcome::Done if request.is_one_of_many => sent.times = sent.times.min(2),
+            _ if request.is_one_of_many => {}
+            _ => sent.refusal = None,
         }
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 const RULE_OVER: &str = "13.12 never more than replicas and surge";
 const RULE_KEEP: &str = "13.12 keeps pods available";
 const RULE_MARKS: &str = "ruling 28 marks of an update";
-pub(super) const INSTANCE_ID: &str = "apps.kruise.io/cloneset-instance-id";
+pub(crate) const INSTANCE_ID: &str = "apps.kruise.io/cloneset-instance-id";
 pub(super) const REPLACED: &str = "flotilla.rs/replaced-by-update";
 
 /// What is known of a pod for as long as a cache may show it.

@@ -1,30 +1,72 @@
 //! That no request is repeated at the speed of the network, by what managers really send.
 //!
 //! Two requests are the same if they say the same, whatever version they expect and whatever time they note, for the same generation of
-//! the set. More than two repetitions a second are too many, whatever happens; and more than a few a minute are, if nobody but managers
-//! has changed anything meanwhile.
+//! the set. More than two repetitions a second are too many, whatever happens; and more than a few a minute are, if the manager has heard
+//! of nothing meanwhile but of what it did itself. Of objects whose names are made up those count that are refused, once a pass.
 
 use super::{Verdict, require};
+use crate::clones::truth::INSTANCE_ID;
+use crate::spy::Decided;
 use flotilla_engine::core::request::Call;
-use flotilla_model::Command;
-use std::collections::BTreeMap;
+use flotilla_model::{Command, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The same request within a second, at most: the first, and two repetitions.
 const A_SECOND_MAX: usize = 3;
-/// The same request within a minute in which only managers changed anything: eight if each wait is twice the one before, and three times
-/// as many, since a manager may hear late, and of one kind after the other, of what happened before.
-const A_MINUTE_MAX: usize = 24;
+/// The same request within a minute in which a manager hears of nothing that others did: the first, one at once, and then each after twice
+/// the time that the one before it waited.
+const A_MINUTE_MAX: usize = 8;
 
-/// What one manager has sent in one life.
+/// What one manager has sent in one life, and heard.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     /// When each request was sent, not longer ago than a minute.
     at_ms: BTreeMap<String, Vec<u64>>,
+    /// When it last heard of anything that was not its own doing.
+    heard_at_ms: u64,
+    /// The versions of its own doing, of which it knows by the answers.
+    own: BTreeSet<u64>,
+    /// The pass in which one of many equal objects was refused last.
+    refused_in: Option<Timestamp>,
 }
 
 impl Sent {
     /// The manager sends a write, decided for this generation of the set as far as that is known.
-    pub(crate) fn note(&mut self, call: &Call, generation: Option<i64>, now_ms: u64, changed_at_ms: u64) -> Verdict {
+    pub(crate) fn note(&mut self, call: &Call, generation: Option<i64>, now_ms: u64) -> Verdict {
+        // Many are made that are equal but for their names: these count when they are refused.
+        if matches!(call, Call::Write(Command::Create { .. })) && made_up(call).is_some() {
+            return Ok(());
+        }
+        self.count(call, generation, now_ms)
+    }
+
+    /// A write is refused that was decided so.
+    pub(crate) fn refused(&mut self, call: &Call, decided: &Decided, now_ms: u64) -> Verdict {
+        let is_one_of_many = matches!(call, Call::Write(Command::Create { .. })) && made_up(call).is_some();
+        if !is_one_of_many || self.refused_in.replace(decided.now) == Some(decided.now) {
+            return Ok(());
+        }
+        self.count(call, Some(decided.set.generation), now_ms)
+    }
+
+    /// What came of a request of its own, and it will hear so.
+    pub(crate) fn own(&mut self, versions: impl IntoIterator<Item = u64>) {
+        self.own.extend(versions);
+    }
+
+    /// The manager hears of a change.
+    pub(crate) fn hears(&mut self, version: u64, now_ms: u64) {
+        if !self.own.contains(&version) {
+            self.heard_at_ms = now_ms;
+        }
+    }
+
+    /// The manager cannot tell any more what is its own doing.
+    pub(crate) fn hears_of_others(&mut self, now_ms: u64) {
+        self.heard_at_ms = now_ms;
+    }
+
+    fn count(&mut self, call: &Call, generation: Option<i64>, now_ms: u64) -> Verdict {
         let Some(text) = in_words(call) else { return Ok(()) };
         let text = format!("{text} (generation {generation:?})");
         let moments = self.at_ms.entry(text).or_default();
@@ -32,16 +74,27 @@ impl Sent {
         moments.push(now_ms);
         let within = |since_ms: u64| moments.iter().filter(|at_ms| **at_ms > since_ms).count();
         let in_second = within(now_ms.saturating_sub(1_000));
-        let unprovoked = within(now_ms.saturating_sub(60_000).max(changed_at_ms));
+        let unprovoked = within(now_ms.saturating_sub(60_000).max(self.heard_at_ms));
         let is_too_often = now_ms > 1_000 && in_second > A_SECOND_MAX || unprovoked > A_MINUTE_MAX;
         require(!is_too_often, "9 repetition", || {
             let verb = in_words(call).unwrap_or_default();
-            format!("{in_second} times within a second, and {unprovoked} times since anybody else did anything: {verb}")
+            format!("{in_second} times within a second, and {unprovoked} times since it heard of anything else: {verb}")
         })
     }
 }
 
-/// A write in words, without the version that it expects and without moments.
+/// What is made up in the names of a new object.
+fn made_up(call: &Call) -> Option<String> {
+    let object = match call {
+        Call::Write(Command::Create { body, .. }) => body.render(),
+        Call::Write(Command::Try { pod }) => pod.render(),
+        _ => return None,
+    };
+    let id = &object["metadata"]["labels"][INSTANCE_ID];
+    id.as_str().map(str::to_owned)
+}
+
+/// A write in words, without the version that it expects, without moments, and without what is made up in names.
 fn in_words(call: &Call) -> Option<String> {
     let words = match call {
         Call::Write(Command::Create {
@@ -59,6 +112,10 @@ fn in_words(call: &Call) -> Option<String> {
         Call::Write(Command::Delete { resource, key, uid, .. }) => format!("delete {resource} {key} {uid}"),
         Call::Status(patch) => format!("status {} {} {} {}", patch.resource, patch.key, patch.uid, patch.status),
         Call::Write(Command::Read { .. }) | Call::Get { .. } | Call::Lease(_) | Call::Event(_) => return None,
+    };
+    let words = match made_up(call) {
+        Some(id) => words.replace(&id, "…"),
+        None => words,
     };
     Some(without_moments(&words))
 }

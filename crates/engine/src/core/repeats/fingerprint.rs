@@ -25,6 +25,9 @@ impl ObjectDigest {
 pub struct Fingerprint {
     pub(super) object: ObjectDigest,
     pub(super) request: u64,
+    /// It makes one of many equal objects, whose name is made up. That there are more of them is no repetition; that one is refused after
+    /// the other is.
+    pub(super) is_one_of_many: bool,
 }
 
 /// For what a request was decided.
@@ -39,119 +42,175 @@ pub struct Author<'a> {
 }
 
 impl Fingerprint {
+    /// What others have to change for a repetition to make sense.
+    pub fn object(self) -> ObjectDigest {
+        self.object
+    }
+
     /// The fingerprint of a write; of anything else there is none.
     ///
     /// The UID counts and the version does not: our own writes move it. Nor do moments in texts, by which two notes of the same thing
     /// differ.
     pub fn of(call: &Call, author: Author<'_>) -> Option<Self> {
-        let mut hasher = DefaultHasher::new();
-        let object = match call {
+        let made_up = made_up(call).unwrap_or_default();
+        let mut words = Words {
+            hasher: DefaultHasher::new(),
+            left_out: made_up,
+        };
+        let (resource, key) = match call {
             Call::Write(command) => {
-                hash_command(command, &mut hasher);
+                words.command(command);
                 (command.resource(), command.key())
             }
             Call::Status(patch) => {
-                ("status", &patch.uid).hash(&mut hasher);
-                hash_value(&patch.status, &mut hasher);
+                ("status", &patch.uid).hash(&mut words.hasher);
+                words.value(&patch.status);
                 (patch.resource, &patch.key)
             }
             Call::Get { .. } | Call::Lease(_) | Call::Event(_) => return None,
         };
         // What is written to the author itself may be what raises its generation.
-        if object != (author.resource, author.key) {
-            author.generation.hash(&mut hasher);
+        if (resource, key) != (author.resource, author.key) {
+            author.generation.hash(&mut words.hasher);
         }
-        object.hash(&mut hasher);
+        (resource, &key.namespace).hash(&mut words.hasher);
+        words.text(&key.name);
+        // Nobody changes what has never been there: what others do to the author counts.
+        let object = if made_up.is_empty() {
+            ObjectDigest::of(resource, key)
+        } else {
+            ObjectDigest::of(author.resource, author.key)
+        };
         Some(Fingerprint {
-            object: ObjectDigest::of(object.0, object.1),
-            request: hasher.finish(),
+            object,
+            request: words.hasher.finish(),
+            is_one_of_many: !made_up.is_empty() && matches!(call, Call::Write(Command::Create { .. })),
         })
     }
 }
 
-fn hash_command(command: &Command, hasher: &mut DefaultHasher) {
-    match command {
-        Command::Create { body, .. } => {
-            "create".hash(hasher);
-            match body {
-                Body::Json(body) => hash_value(body, hasher),
-                Body::Pod(draft) => hash_draft(draft, hasher),
-            }
-        }
-        Command::Patch {
-            uid,
-            subresource,
-            kind,
-            body,
-            ..
-        } => {
-            let subresource = subresource.map(flotilla_model::decision::Subresource::name);
-            ("patch", uid, subresource, *kind as u8).hash(hasher);
-            hash_value(body, hasher);
-        }
-        Command::Delete { uid, .. } => ("delete", uid).hash(hasher),
-        Command::Try { pod } => {
-            "try".hash(hasher);
-            hash_draft(pod, hasher);
-        }
-        Command::Read { .. } => "read".hash(hasher),
-    }
+/// What is made up anew in the names of a new object, if anything is: the id by which pods of CloneSets and their claims are told apart.
+fn made_up(call: &Call) -> Option<&str> {
+    let draft = match call {
+        Call::Write(Command::Create { body, .. }) => match body {
+            Body::Json(body) => return body["metadata"]["labels"][names::INSTANCE_ID_LABEL].as_str(),
+            Body::Pod(draft) => draft,
+        },
+        Call::Write(Command::Try { pod }) => pod,
+        _ => return None,
+    };
+    let mut labels = draft.labels.iter();
+    labels
+        .find(|(key, _)| *key == names::INSTANCE_ID_LABEL)
+        .map(|(_, id)| id.as_str())
 }
 
-/// The template itself is left out: its revision is among the labels, and it may be large.
-fn hash_draft(draft: &PodDraft, hasher: &mut DefaultHasher) {
-    draft.owner.uid.hash(hasher);
-    draft.host.hash(hasher);
-    draft.claims.hash(hasher);
-    for (key, text) in draft.labels.iter().chain(&draft.annotations) {
-        key.hash(hasher);
-        hash_text(text, hasher);
-    }
+/// Hashes what a write says, without what is made up in it.
+struct Words<'a> {
+    hasher: DefaultHasher,
+    /// Empty if nothing is.
+    left_out: &'a str,
 }
 
-fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
-    std::mem::discriminant(value).hash(hasher);
-    match value {
-        Value::Null => {}
-        Value::Bool(is_true) => is_true.hash(hasher),
-        Value::Number(number) => number.hash(hasher),
-        Value::String(text) => hash_text(text, hasher),
-        Value::Array(items) => {
-            items.len().hash(hasher);
-            for item in items {
-                hash_value(item, hasher);
+impl Words<'_> {
+    fn command(&mut self, command: &Command) {
+        match command {
+            Command::Create { body, .. } => {
+                "create".hash(&mut self.hasher);
+                match body {
+                    Body::Json(body) => self.value(body),
+                    Body::Pod(draft) => self.draft(draft),
+                }
             }
+            Command::Patch {
+                uid,
+                subresource,
+                kind,
+                body,
+                ..
+            } => {
+                let subresource = subresource.map(flotilla_model::decision::Subresource::name);
+                ("patch", uid, subresource, *kind as u8).hash(&mut self.hasher);
+                self.value(body);
+            }
+            Command::Delete { uid, .. } => ("delete", uid).hash(&mut self.hasher),
+            Command::Try { pod } => {
+                "try".hash(&mut self.hasher);
+                self.draft(pod);
+            }
+            Command::Read { .. } => "read".hash(&mut self.hasher),
         }
-        Value::Object(fields) => {
-            fields.len().hash(hasher);
-            for (field, value) in fields {
-                field.hash(hasher);
-                // The version that was seen, which our own write moves.
-                if field != names::CLAIM_TAKEN_AT {
-                    hash_value(value, hasher);
+    }
+
+    /// The template itself is left out: its revision is among the labels, and it may be large.
+    fn draft(&mut self, draft: &PodDraft) {
+        draft.owner.uid.hash(&mut self.hasher);
+        draft.host.hash(&mut self.hasher);
+        for (volume, claim) in &draft.claims {
+            volume.hash(&mut self.hasher);
+            self.text(claim);
+        }
+        for (key, text) in draft.labels.iter().chain(&draft.annotations) {
+            key.hash(&mut self.hasher);
+            self.text(text);
+        }
+    }
+
+    fn value(&mut self, value: &Value) {
+        std::mem::discriminant(value).hash(&mut self.hasher);
+        match value {
+            Value::Null => {}
+            Value::Bool(is_true) => is_true.hash(&mut self.hasher),
+            Value::Number(number) => number.hash(&mut self.hasher),
+            Value::String(text) => self.text(text),
+            Value::Array(items) => {
+                items.len().hash(&mut self.hasher);
+                for item in items {
+                    self.value(item);
+                }
+            }
+            Value::Object(fields) => {
+                fields.len().hash(&mut self.hasher);
+                for (field, value) in fields {
+                    field.hash(&mut self.hasher);
+                    // The version that was seen, which our own write moves.
+                    if field != names::CLAIM_TAKEN_AT {
+                        self.value(value);
+                    }
                 }
             }
         }
     }
-}
 
-/// Hashes a text without the moments in it, as in `2026-01-01T00:00:46.926Z`.
-fn hash_text(text: &str, hasher: &mut DefaultHasher) {
-    const DATE: &[u8] = b"dddd-dd-ddT";
-    let is_date = |window: &[u8]| {
-        let fits = |(found, wanted): (&u8, &u8)| match wanted {
-            b'd' => found.is_ascii_digit(),
-            exact => found == exact,
-        };
-        window.len() == DATE.len() && window.iter().zip(DATE).all(fits)
-    };
-    let is_of_moment = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b':' | b'.' | b'-' | b'+' | b'T' | b'Z');
-    let mut rest = text.as_bytes();
-    while let Some(at) = rest.windows(DATE.len()).position(is_date) {
-        hasher.write(&rest[..at]);
-        let moment = rest[at..].iter().take_while(|byte| is_of_moment(byte)).count();
-        rest = &rest[at + moment..];
+    /// A text without the moments in it, as in `2026-01-01T00:00:46.926Z`, and without what is made up.
+    fn text(&mut self, text: &str) {
+        if self.left_out.is_empty() {
+            self.without_moments(text);
+        } else {
+            for part in text.split(self.left_out) {
+                self.without_moments(part);
+            }
+        }
+        self.hasher.write_u8(0xff);
     }
-    hasher.write(rest);
-    hasher.write_u8(0xff);
+
+    fn without_moments(&mut self, text: &str) {
+        const DATE: &[u8] = b"dddd-dd-ddT";
+        let is_date = |window: &[u8]| {
+            let fits = |(found, wanted): (&u8, &u8)| match wanted {
+                b'd' => found.is_ascii_digit(),
+                exact => found == exact,
+            };
+            window.len() == DATE.len() && window.iter().zip(DATE).all(fits)
+        };
+        let is_of_moment = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b':' | b'.' | b'-' | b'+' | b'T' | b'Z');
+        let mut rest = text.as_bytes();
+        while let Some(at) = rest.windows(DATE.len()).position(is_date) {
+            self.hasher.write(&rest[..at]);
+            let moment = rest[at..].iter().take_while(|byte| is_of_moment(byte)).count();
+            rest = &rest[at + moment..];
+        }
+        self.hasher.write(rest);
+        self.hasher.write_u8(0xfe);
+    }
 }

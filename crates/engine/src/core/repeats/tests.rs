@@ -1,7 +1,8 @@
 use super::*;
 use crate::core::request::{Call, StatusPatch};
 use crate::core::testing::{at, key};
-use flotilla_model::{Body, Command, PatchKind, Report, Resource, Uid};
+use flotilla_model::decision::PodDraft;
+use flotilla_model::{Body, Command, OwnerRef, PatchKind, Report, Resource, Uid};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -129,11 +130,11 @@ fn a_refusal_is_remembered_until_the_request_is_answered_otherwise() {
     let request = author(1);
     for now in [0, 10] {
         repeats.send(request, at(now)).expect("not held yet");
-        repeats.answered(request, &refused());
+        repeats.answered(request, &refused(), 1, at(now));
     }
     let hold = repeats.send(request, at(20)).expect_err("held");
     assert_eq!(hold.refusal, Some(("Forbidden".into(), "no".into())));
-    repeats.answered(request, &Outcome::Done);
+    repeats.answered(request, &Outcome::Done, 2, at(20));
     assert_eq!(repeats.send(request, at(20)).expect_err("held").refusal, None);
 }
 
@@ -222,4 +223,103 @@ fn memory_is_bounded_and_forgotten() {
     repeats.send(request(0), at(400_000)).expect("new");
     repeats.send(request(1), at(800_000)).expect("new");
     assert!(repeats.len() <= 2, "{}", repeats.len());
+}
+
+fn clone_pod(id: &str, hash: &str) -> PodDraft {
+    PodDraft {
+        key: key(&format!("web-{id}")),
+        generate_name: "web-".into(),
+        template: Arc::new(json!({})),
+        labels: vec![
+            ("apps.kruise.io/cloneset-instance-id", id.to_owned()),
+            ("pod-template-hash", hash.to_owned()),
+        ],
+        annotations: vec![("lifecycle.apps.kruise.io/timestamp", "2026-01-01T00:00:46Z".to_owned())],
+        gates: &[],
+        owner: Arc::new(OwnerRef {
+            api_version: "apps.kruise.io/v1alpha1".into(),
+            kind: "CloneSet".into(),
+            name: "web".into(),
+            uid: Uid::new("u"),
+            controller: true,
+            block_owner_deletion: true,
+        }),
+        host: None,
+        claims: vec![("data".into(), format!("data-web-{id}"))],
+    }
+}
+
+fn make(id: &str, hash: &str) -> Call {
+    Call::Write(clone_pod(id, hash).into_command())
+}
+
+fn make_claim(id: &str) -> Call {
+    let labels = json!({"apps.kruise.io/cloneset-instance-id": id});
+    Call::Write(Command::Create {
+        resource: Resource::Claims,
+        key: key(&format!("data-web-{id}")),
+        body: Body::Json(Arc::new(
+            json!({"metadata": {"name": format!("data-web-{id}"), "labels": labels}}),
+        )),
+        exists_is_fine: true,
+        guard: None,
+        report: Report::Create,
+    })
+}
+
+#[test]
+fn a_name_that_is_made_up_makes_no_other_request() {
+    let attempt = |id| {
+        let pod = Box::new(clone_pod(id, "one"));
+        Call::Write(Command::Try { pod })
+    };
+    for (one, other) in [
+        (make("b2c4d", "one"), make("x5z7k", "one")),
+        (make_claim("b2c4d"), make_claim("x5z7k")),
+        (attempt("b2c4d"), attempt("x5z7k")),
+    ] {
+        assert_eq!(digest(&one, 1), digest(&other, 1), "{one:?} {other:?}");
+        assert_ne!(digest(&one, 1), digest(&other, 2));
+    }
+    let one = make("b2c4d", "one");
+    for other in [make("b2c4d", "two"), make_claim("b2c4d"), attempt("b2c4d")] {
+        assert_ne!(digest(&one, 1), digest(&other, 1), "{other:?}");
+    }
+}
+
+#[test]
+fn a_thousand_equal_pods_are_no_repetition() {
+    let mut repeats = Repeats::default();
+    for n in 0..1000 {
+        let pod = digest(&make(&format!("id{n}"), "one"), 1);
+        assert_eq!(repeats.send(pod, at(n)), Ok(()));
+        repeats.answered(pod, &Outcome::Done, 1, at(n));
+    }
+}
+
+#[test]
+fn what_is_refused_under_ever_new_names_is_a_repetition() {
+    let mut repeats = Repeats::default();
+    let mut moments = Vec::new();
+    // Each pass asks for five at a time.
+    for now in (0..120_000).step_by(10) {
+        let pods = (0..5).map(|n| digest(&make(&format!("id{n}at{now}"), "one"), 1));
+        let sent: Vec<_> = pods.filter(|pod| repeats.send(*pod, at(now)).is_ok()).collect();
+        for pod in &sent {
+            let pass = u64::try_from(now).expect("positive");
+            repeats.answered(*pod, &refused(), pass, at(now));
+        }
+        if !sent.is_empty() {
+            assert_eq!(sent.len(), 5, "a pass is not repeated by itself");
+            moments.push(now);
+        }
+    }
+    assert_eq!(moments, [0, 10, 510, 1510, 3510, 7510, 15_510, 31_510, 63_510]);
+    let next = digest(&make("next", "one"), 1);
+    let hold = repeats.send(next, at(120_000)).expect_err("held");
+    assert_eq!(hold.refusal, Some(("Forbidden".into(), "no".into())));
+    // Someone edits the set, or deletes one of its pods.
+    let set = ObjectDigest::of(Resource::AdvancedSets, &key("web"));
+    repeats.changed_by_others(set, at(120_001));
+    assert_eq!(repeats.send(next, at(120_001)), Ok(()));
 }
