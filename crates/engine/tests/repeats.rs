@@ -245,3 +245,24 @@ fn a_command_whose_answers_are_lost_is_repeated_ever_more_rarely() {
     });
     assert_rare(&writes(&sent), 12);
 }
+
+#[test]
+fn a_retry_does_not_begin_with_what_failed_the_last_time() {
+    let decide = |_, _: &ObjectKey| {
+        let pods = ["web-0", "web-1", "web-2"];
+        stage(pods.map(|pod| patch(pod, json!({"cpu": "1"}))).into())
+    };
+    let (mut world, (mut core, _)) = (World::default(), obstinate(decide, None));
+    world.put_set("web", 1, "app:v1");
+    let sent = a_minute(&mut world, &mut core, |call| match call {
+        Call::Write(command) if command.key().name == "web-0" => Some(refuse_with(403, "Forbidden", "not this pod")),
+        Call::Write(_) => Some(Answer::Success),
+        _ => None,
+    });
+    let pods = sent.iter().filter_map(|(_, call)| match call {
+        Call::Write(command) => Some(command.key().name.as_str()),
+        _ => None,
+    });
+    let first: Vec<_> = pods.take(4).collect();
+    assert_eq!(first, ["web-0", "web-1", "web-2", "web-0"]);
+}

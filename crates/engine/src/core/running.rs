@@ -8,7 +8,8 @@ use super::repeats::{Author, Fingerprint, Hold};
 use super::request::{Call, StatusPatch};
 use super::{Core, Memory, Purpose, QueueKey, written_object};
 use flotilla_model::{
-    Command, Decision, EventNote, Failure, Hints, PassContext, Reader, Resource, Scope, StatusWrite, Timestamp, Uid,
+    Command, Decision, EventNote, Failure, Hints, PassContext, Reader, Resource, Scope, Stage, StatusWrite, Timestamp,
+    Uid,
 };
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -281,7 +282,11 @@ impl Core {
                 (active.status, active.wake_after) = (decision.status, decision.wake_after);
                 active.generation = self.generation_of(&active.key);
                 active.acting = true;
-                active.pass.act(decision.stages);
+                let mut stages = decision.stages;
+                if let Some(memory) = self.memory.get(&active.key) {
+                    put_failed_last(&mut stages, &memory.hints.failures);
+                }
+                active.pass.act(stages);
                 self.passes.insert(id, active);
             }
             Look::Gone => self.forget(active, now),
@@ -488,6 +493,16 @@ impl Core {
             self.queue.add(active.key.clone(), active.priority, now);
             self.end(&active, "abandoned", now);
         }
+    }
+}
+
+/// With slow start, what failed the last time comes last (ruling 2): what fails ever again keeps nothing else from being tried. Where one
+/// failure stops all the others, their order is the user's.
+fn put_failed_last(stages: &mut [Stage], failures: &BTreeMap<Scope, Failure>) {
+    for stage in stages.iter_mut().filter(|stage| stage.slow_start && !stage.all_or_stop) {
+        stage
+            .commands
+            .sort_by_key(|command| failures.get(&command.scope).map(|failure| failure.retry_at));
     }
 }
 
