@@ -11,7 +11,8 @@ use crate::review::Hook;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flotilla_api::names::{
-    DELETE_PROTECTION_LABEL, KRUISE_POD_READY, LAUNCH_PRIORITY, LAUNCH_PRIORITY_ENV, WEBHOOKS_LABEL,
+    DELETE_PROTECTION_LABEL, KRUISE_POD_READY, LAUNCH_PRIORITY, LAUNCH_PRIORITY_ENV, LIFECYCLE_TIMESTAMP,
+    MADE_AS_LABEL, WEBHOOKS_LABEL,
 };
 use flotilla_api::statefulset::v1alpha1;
 use flotilla_api::{Address, Converter, set_conversion};
@@ -177,11 +178,15 @@ impl Facts<'_> {
     fn pods(&self) -> Value {
         let rules = rule(&[""], &["v1"], &["pods"], &["CREATE"], "Namespaced");
         let mut webhook = self.webhook("mutate-pods.flotilla.rs", Hook::MutatePods, "Ignore", 2, json!([rules]));
-        // Pods that our controllers make have the gate already, and need nobody to add it.
+        // Pods that our controllers make have the gates that somebody needs, and need nobody to add one.
+        let is_made_by_us = format!(
+            "has(object.metadata.labels) && '{MADE_AS_LABEL}' in object.metadata.labels || \
+             has(object.metadata.annotations) && '{LIFECYCLE_TIMESTAMP}' in object.metadata.annotations"
+        );
         let lacks_gate = format!(
             "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, has(o.controller) && \
              o.controller && o.apiVersion.startsWith('apps.kruise.io/')) && !(has(object.spec.readinessGates) && \
-             object.spec.readinessGates.exists(g, g.conditionType == '{KRUISE_POD_READY}'))"
+             object.spec.readinessGates.exists(g, g.conditionType == '{KRUISE_POD_READY}')) && !({is_made_by_us})"
         );
         let is_marked = format!(
             "has(object.metadata.annotations) && '{LAUNCH_PRIORITY}' in object.metadata.annotations || \

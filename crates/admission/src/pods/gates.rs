@@ -1,5 +1,5 @@
-//! Readiness gates: pods of our kinds are ready only when Flotilla agrees. Our own controllers write the gate into the pods that they
-//! make; this is for pods that something else makes under our kinds.
+//! Readiness gates: hooks take pods of our kinds out of service by one. Our own controllers put into the pods that they make the gates that
+//! somebody needs (ruling 27); this is for pods that something else makes under our kinds.
 
 use crate::admit::GROUP;
 use crate::json::{at, list, text};
@@ -9,14 +9,21 @@ use serde_json::{Value, json};
 /// Kinds whose pods have lifecycle hooks.
 const KINDS: &[&str] = &["CloneSet", "StatefulSet", "DaemonSet"];
 
-/// Whether a pod is controlled by one of our kinds and lacks the gate.
+/// Whether a pod is controlled by one of our kinds and lacks the gate, and our controllers have not made it.
 pub(super) fn are_missing(pod: &Value) -> bool {
     let has_gate = || {
         list(pod, &["spec", "readinessGates"])
             .iter()
             .any(|gate| text(gate, &["conditionType"]) == names::KRUISE_POD_READY)
     };
-    at(pod, &["spec"]).is_some_and(Value::is_object) && is_ours(pod) && !has_gate()
+    at(pod, &["spec"]).is_some_and(Value::is_object) && is_ours(pod) && !is_made_by_us(pod) && !has_gate()
+}
+
+/// By what our controllers note on every pod that they make. It has the gates that its set needs, and another would only keep it from
+/// getting ready while no manager runs.
+fn is_made_by_us(pod: &Value) -> bool {
+    let has = |field: &str, key: &str| at(pod, &["metadata", field, key]).is_some();
+    has("labels", names::MADE_AS_LABEL) || has("annotations", names::LIFECYCLE_TIMESTAMP)
 }
 
 fn is_ours(pod: &Value) -> bool {

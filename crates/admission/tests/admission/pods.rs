@@ -54,6 +54,27 @@ fn section_2_readiness_gates_of_our_kinds() {
     assert_eq!(admitted(&after).0, after);
 }
 
+/// Another gate would keep them from getting ready while no manager runs.
+#[test]
+fn ruling_27_pods_that_our_controllers_make_have_the_gates_they_need() {
+    for (kind, mark) in [
+        (
+            "StatefulSet",
+            ("/metadata/labels", json!({"flotilla.rs/made-as": "web-1"})),
+        ),
+        (
+            "CloneSet",
+            (
+                "/metadata/annotations",
+                json!({"lifecycle.apps.kruise.io/timestamp": "2026-01-01T00:00:00Z"}),
+            ),
+        ),
+    ] {
+        let made = pod(&[owner("apps.kruise.io/v1beta1", kind, true), mark]);
+        assert_eq!(admitted(&made).0, made, "{kind}");
+    }
+}
+
 const ORDERED: &str = "/metadata/annotations/apps.kruise.io~1container-launch-priority";
 
 fn barrier(pod: &str, key: &str) -> Value {
