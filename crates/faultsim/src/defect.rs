@@ -8,7 +8,7 @@ mod in_place;
 mod repeats;
 
 pub(crate) use altered::Altered;
-pub(crate) use in_place::says;
+pub(crate) use in_place::{empty, says};
 
 use crate::judge::{is_available, ordinal_in};
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
@@ -90,7 +90,7 @@ pub enum Defect {
     ForgetInFlight,
     /// A pod whose resources change without a restart uses the budget.
     ResizeUsesBudget,
-    /// Pods are made without the gate by which hooks take them out of service, as if a webhook put it in.
+    /// Pods are made with the gates of their template alone, as if a webhook put others in.
     NoHookGate,
     /// What old pods were made from is not known: InPlaceOnly changes none.
     LoseOldTemplates,
@@ -132,11 +132,15 @@ pub enum Defect {
     RepeatAtOnce,
     /// One pass takes back what the one before it did (the core does not hold it back).
     UndoEachOther,
+    /// New pods have the gates of updates in place and of hooks, whoever needs them.
+    GatesAnyway,
+    /// An update in place shows in the state of its pod, though no hook follows it.
+    UpdatingAnyway,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 56] = [
+    pub const ALL: [Defect; 58] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -193,10 +197,12 @@ impl Defect {
         Defect::MakeAgainAtOnce,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
+        Defect::GatesAnyway,
+        Defect::UpdatingAnyway,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 17] = [
+    pub const OF_CLONES: [Defect; 20] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -210,10 +216,13 @@ impl Defect {
         Defect::ResizeLeavesService,
         Defect::PutBackUntested,
         Defect::ChangeUntested,
+        Defect::NoHookGate,
         Defect::NoTrial,
         Defect::ImageBeforeResize,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
+        Defect::GatesAnyway,
+        Defect::UpdatingAnyway,
     ];
 
     /// Whether it is one that the core holds back, unless it is kept from that.

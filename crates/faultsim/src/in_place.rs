@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const STATE: &str = "lifecycle.apps.kruise.io/state";
+pub(crate) const STATE: &str = "lifecycle.apps.kruise.io/state";
+/// Where a JSON patch finds it.
+pub(crate) const STATE_PATH: &str = "/metadata/labels/lifecycle.apps.kruise.io~1state";
 pub(crate) const GATE: &str = "InPlaceUpdateReady";
 pub(crate) const HOOK_GATE: &str = "KruisePodReady";
 const STATE_NOTE: &str = "apps.kruise.io/inplace-update-state";
@@ -215,7 +217,7 @@ pub(crate) fn new_revision(body: &Value) -> Option<&str> {
 
 /// The state of its lifecycle to which a JSON patch brings a pod.
 pub(crate) fn new_state(body: &Value) -> Option<&str> {
-    adds(body, "/metadata/labels/lifecycle.apps.kruise.io~1state")
+    adds(body, STATE_PATH)
 }
 
 /// The image that a JSON patch gives to a pod.
@@ -390,6 +392,13 @@ fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
     }
     let note: Value = serde_json::from_str(annotations.get(STATE_NOTE)?).ok()?;
     note["updateTimestamp"].as_str()?.parse().ok()
+}
+
+/// Whether a pod says of itself that it was updated in place.
+pub(crate) fn has_note(pod: &PodRecord) -> bool {
+    pod.detail
+        .as_ref()
+        .is_some_and(|d| d.annotations.get(STATE_NOTE).is_some())
 }
 
 /// Whether the update that a pod has noted changes resources and nothing else.

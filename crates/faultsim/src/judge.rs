@@ -8,6 +8,7 @@
 
 mod growth;
 pub(crate) mod history;
+pub(crate) mod needs;
 pub(crate) mod repetition;
 pub(crate) mod settled;
 mod settled_claims;
@@ -18,7 +19,9 @@ mod view_claims;
 
 pub(crate) use truth::{Judge, Scene, Writing};
 
-use crate::in_place::{GATE, awaits_restart, changes_resources_alone, is_in_service, lacks, runs_what_is_asked, state};
+use crate::in_place::{
+    GATE, awaits_restart, changes_resources_alone, has_note, is_in_service, lacks, runs_what_is_asked, state,
+};
 use flotilla_model::{PodRecord, SetRecord, Timestamp};
 use std::fmt;
 
@@ -96,8 +99,13 @@ pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timesta
     let has_gate = pod.detail.as_ref().is_some_and(|detail| detail.spec.has_gate(GATE));
     let is_over = || runs_what_is_asked(pod) && !lacks(set.spec.lifecycle.in_place_update.as_ref(), pod);
     let is_undisturbed = || changes_resources_alone(pod) || is_over();
-    let is_gentle = state(pod) == "Updating" && (is_in_service(pod) || !has_gate && is_undisturbed());
-    if state(pod) != "Normal" && !is_gentle {
+    let is_available = match state(pod) {
+        // Without a hook it stays in this state (ruling 27).
+        "Normal" => has_gate || !has_note(pod) || changes_resources_alone(pod) || runs_what_is_asked(pod),
+        "Updating" => is_in_service(pod) || !has_gate && is_undisturbed(),
+        _ => false,
+    };
+    if !is_available {
         return None;
     }
     let min_ready = set.spec.min_ready;

@@ -213,6 +213,9 @@ pub enum WaitCause {
         hook: &'static str,
         /// Labels and finalizers.
         markers: Vec<String>,
+        /// The hook asks for it not to be ready meanwhile, and it lacks the gate for that: it was made before.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        stays_ready: bool,
     },
     /// A lifecycle hook waits for the pod: somebody has to put these markers on before it counts as normal.
     HookLacks {

@@ -11,11 +11,11 @@ use crate::shared::course::{Held, Trouble};
 use crate::shared::identity::{ID_LENGTH, instance_id};
 use crate::shared::inplace::state::whole_seconds;
 use crate::shared::lifecycle::{self, State};
-use crate::shared::readiness::PRE_DELETE;
+use crate::shared::readiness::{self, PRE_DELETE};
 use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::decision::{PodDraft, Report, Scope, ScopedCommand};
-use flotilla_model::set::{Area, ClaimTemplate, PodUpdatePolicy};
+use flotilla_model::set::{Area, ClaimTemplate};
 use flotilla_model::{PodRecord, RevisionRecord, SetKind, WaitCause};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -29,12 +29,8 @@ const NAMED: usize = 16;
 impl Plan<'_> {
     /// Pods that wait for their hook and are wanted again (rule 14.2): not where a hook takes them out of service.
     pub(super) fn take_back(&mut self) {
-        let hooks = &self.view.set.spec.lifecycle;
-        let hooks = [&hooks.pre_delete, &hooks.in_place_update];
-        if self.is_stopped(Area::Scale)
-            || self.takes_pods()
-            || hooks.into_iter().flatten().any(|hook| hook.mark_not_ready)
-        {
+        let marks = self.view.set.spec.lifecycle.marks_not_ready();
+        if self.is_stopped(Area::Scale) || self.takes_pods() || marks {
             return;
         }
         let goes = |m: &&Member| m.is_leaving || m.is_specified && !m.is_spared;
@@ -249,6 +245,7 @@ impl Plan<'_> {
         let id = name.rsplit_once('-').map_or("", |(_, id)| id).to_owned();
         let set = &self.view.set;
         let template = revision.template.clone().unwrap_or_else(|| set.spec.template.clone());
+        let state = lifecycle::of_new(&set.spec.lifecycle, &template);
         let (label, _) = revision::labels(SetKind::Clone, revision);
         let hash = revision::short(&label).to_owned();
         let label = if self.view.defaults.short_hash {
@@ -260,22 +257,15 @@ impl Plan<'_> {
             (names::INSTANCE_ID_LABEL, id),
             (names::TEMPLATE_HASH_LABEL, hash),
             (names::REVISION_LABEL, label),
-            (names::LIFECYCLE_STATE_LABEL, State::PreparingNormal.name().to_owned()),
+            (names::LIFECYCLE_STATE_LABEL, state.name().to_owned()),
         ];
-        // Under ReCreate the gate would ask for a write before a pod can be ready (rule 5).
-        let gates: &'static [&'static str] = match set.spec.pod_update_policy() {
-            PodUpdatePolicy::ReCreate => &[names::KRUISE_POD_READY],
-            PodUpdatePolicy::InPlaceIfPossible | PodUpdatePolicy::InPlaceOnly => {
-                &[names::IN_PLACE_UPDATE_READY, names::KRUISE_POD_READY]
-            }
-        };
         PodDraft {
             key: set.meta.key.sibling(name),
             generate_name: format!("{}-", set.name()).into(),
             template,
             labels,
             annotations: vec![(names::LIFECYCLE_TIMESTAMP, whole_seconds(self.view.now))],
-            gates,
+            gates: readiness::gates_of_new(set),
             owner: Arc::new(self.view.owner.clone()),
             host: None,
             claims,

@@ -4,6 +4,7 @@
 //! | module | rules | defects |
 //! |---|---|---|
 //! | [`in_place`] | 12.6, 16.7, 19.3; 4.1, 4.3, 4.6, 4.8 of StatefulSets | |
+//! | [`needs`] | ruling 27 | #892, pods that wait for a manager to get ready |
 //! | [`vectors`] | 13.2 to 13.13 | #1478, #1741, #1442, #286, #1666, #2369, #263, #376, #412, #410, #261, OnDelete's budget and surge, budgets of broken pods, stalled brakes |
 //! | [`races`] | 9, 10, 4.3, 4.6 | #1765, #2473, #2528, #418, #463, #2274, #2276 |
 //! | [`scaling`] | 11, 14, 15, 18 | #1099, #1433, #313, #1872, #925, #947, #892, repeated events |
@@ -13,6 +14,7 @@
 
 mod gates;
 mod in_place;
+mod needs;
 mod properties;
 mod races;
 mod scaling;

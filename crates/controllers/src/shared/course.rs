@@ -244,11 +244,7 @@ impl Pass<'_> {
                 next
             }
             State::PreparingUpdate if !course.is_updated && self.keeps_preparing() => {
-                let markers = lifecycle::held_by(hooks.in_place_update.as_ref(), pod);
-                let cause = WaitCause::HookHolds {
-                    hook: "inPlaceUpdate",
-                    markers,
-                };
+                let cause = lifecycle::hold_of("inPlaceUpdate", hooks.in_place_update.as_ref(), pod);
                 self.wait(course.name(), cause, course.since());
                 return None;
             }

@@ -7,7 +7,7 @@
 use flotilla_api::names;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{Hook, Lifecycle};
-use flotilla_model::{PodRecord, Timestamp};
+use flotilla_model::{PodRecord, Timestamp, WaitCause};
 use serde_json::{Value, json};
 
 /// Label `lifecycle.apps.kruise.io/state`.
@@ -119,6 +119,16 @@ pub fn of_new(lifecycle: &Lifecycle, template: &Value) -> State {
     }
 }
 
+/// Where a pod goes as its update in place begins, if it goes anywhere. Without a hook of it nobody follows the state: a pod that is in
+/// service, or on the way there, stays what it is (ruling 27).
+pub fn while_updating(lifecycle: &Lifecycle, pod: &PodRecord) -> Option<State> {
+    match State::of(pod) {
+        State::Unset | State::Updating => None,
+        State::Normal | State::PreparingNormal if lifecycle.in_place_update.is_none() => None,
+        _ => Some(State::Updating),
+    }
+}
+
 /// Where a pod goes whose update in place has ended: back in service, or waiting for its markers.
 pub fn after_update(lifecycle: &Lifecycle, pod: &PodRecord) -> State {
     if lacking(lifecycle.in_place_update.as_ref(), pod).is_empty() {
@@ -142,6 +152,16 @@ pub fn let_go(lifecycle: &Lifecycle, pod: &PodRecord) -> State {
     match after_update(lifecycle, pod) {
         State::Updated => State::Updated,
         _ => back_to_normal(lifecycle, pod),
+    }
+}
+
+/// That a hook holds a pod, as `why` says it. One without the gate of hooks is not marked, though its hook asks for that.
+pub(crate) fn hold_of(name: &'static str, hook: Option<&Hook>, pod: &PodRecord) -> WaitCause {
+    let has_gate = |detail: &PodDetail| detail.spec.has_gate(names::KRUISE_POD_READY);
+    WaitCause::HookHolds {
+        hook: name,
+        markers: held_by(hook, pod),
+        stays_ready: hook.is_some_and(|hook| hook.mark_not_ready) && !pod.detail.as_deref().is_some_and(has_gate),
     }
 }
 

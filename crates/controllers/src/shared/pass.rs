@@ -357,17 +357,13 @@ impl<'v> Pass<'v> {
     /// is unavailable, and uses no budget, only as it was seen. Whether it is deleted now.
     pub(crate) fn take_away(&mut self, scope: &Scope, pod: &PodRecord, only_as_seen: bool, report: Report) -> bool {
         let hook = self.moment.set.spec.lifecycle.pre_delete.clone();
-        let markers = lifecycle::held_by(hook.as_ref(), pod);
-        if markers.is_empty() || pod.detail.is_none() {
+        if lifecycle::held_by(hook.as_ref(), pod).is_empty() || pod.detail.is_none() {
             self.delete(scope, pod, report);
             return true;
         }
         if State::of(pod) == State::PreparingDelete {
             let since = pod.detail.as_ref().and_then(|d| since_state(d));
-            let cause = WaitCause::HookHolds {
-                hook: "preDelete",
-                markers,
-            };
+            let cause = lifecycle::hold_of("preDelete", hook.as_ref(), pod);
             self.wait(pod.name().to_owned(), cause, since);
         }
         let held = Held {

@@ -14,9 +14,23 @@ use crate::shared::pointer::{ANNOTATIONS, LABELS, below};
 use flotilla_api::names;
 use flotilla_model::decision::{PatchKind, Report, Subresource};
 use flotilla_model::records::{GateCondition, PodDetail};
-use flotilla_model::{Command, PodRecord, Resource, Timestamp};
+use flotilla_model::set::PodUpdatePolicy;
+use flotilla_model::{Command, PodRecord, Resource, SetKind, SetRecord, Timestamp};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+
+/// The gates of a new pod: those that somebody needs, as with a gate it gets ready only while a manager runs (ruling 27).
+pub fn gates_of_new(set: &SetRecord) -> &'static [&'static str] {
+    const BOTH: &[&str] = &[names::IN_PLACE_UPDATE_READY, names::KRUISE_POD_READY];
+    let is_in_place = set.spec.pod_update_policy() != PodUpdatePolicy::ReCreate;
+    match (is_in_place, set.spec.lifecycle.marks_not_ready()) {
+        _ if set.kind == SetKind::Native => &[],
+        (false, false) => &[],
+        (true, false) => &BOTH[..1],
+        (false, true) => &BOTH[1..],
+        (true, true) => BOTH,
+    }
+}
 
 /// Who holds a pod down, in the message of condition `KruisePodReady`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -180,10 +180,7 @@ impl Pass<'_> {
             State::PreparingUpdate if !held.is_empty() => {
                 let since = pod.detail.as_ref().and_then(|d| since_state(d));
                 self.hold(scope, prepare(json!({})));
-                let cause = WaitCause::HookHolds {
-                    hook: "inPlaceUpdate",
-                    markers: held,
-                };
+                let cause = lifecycle::hold_of("inPlaceUpdate", hook.as_ref(), &pod);
                 self.wait(pod.name().to_owned(), cause, since);
             }
             _ => self.begin_update(scope, occupant, spec),
@@ -256,8 +253,8 @@ impl Pass<'_> {
             ..carried
         };
         let mut metadata = json!({"labels": labels});
-        if !matches!(State::of(pod), State::Unset | State::Updating) {
-            overlay(&mut metadata, &lifecycle::patch(State::Updating, &target.time()));
+        if let Some(state) = lifecycle::while_updating(&settings.lifecycle, pod) {
+            overlay(&mut metadata, &lifecycle::patch(state, &target.time()));
         }
         // Who stays in service has nothing to wait for.
         let writes = if period.is_zero() || !leaves {

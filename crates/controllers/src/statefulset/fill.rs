@@ -8,7 +8,7 @@ use super::plan::{Plan, Slot};
 use crate::shared::budget::Budget;
 use crate::shared::health::Health;
 use crate::shared::inplace::state::whole_seconds;
-use crate::shared::{claim, lifecycle};
+use crate::shared::{claim, lifecycle, readiness};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, PatchKind, PodDraft, Report, Scope, ScopedCommand};
 use flotilla_model::hints::Starts;
@@ -292,11 +292,7 @@ impl Plan<'_> {
             template,
             labels,
             annotations,
-            gates: if self.is_advanced() {
-                &[names::KRUISE_POD_READY]
-            } else {
-                &[]
-            },
+            gates: readiness::gates_of_new(set),
             owner: Arc::new(self.view.owner.clone()),
             host: Some((name, set.spec.service_name.clone())),
             claims,

@@ -7,8 +7,7 @@ use crate::in_place::{
     notes_restart, runs_what_is_asked, state,
 };
 use crate::judge::view::leaves_for_a_reason;
-use crate::judge::{Verdict, is_available, require};
-use flotilla_model::decision::PodDraft;
+use crate::judge::{Verdict, is_available, needs, require};
 use flotilla_model::set::PodUpdatePolicy;
 use flotilla_model::{Command, Decision, PodRecord, Report, Resource, RevisionRecord};
 use serde_json::Value;
@@ -147,6 +146,7 @@ impl Clones<'_> {
     fn transition(&self, patch: &Patch<'_>) -> Verdict {
         let (pod, hooks) = (patch.pod, &self.sight.set.spec.lifecycle);
         let (name, from) = (pod.name(), state(pod));
+        needs::stays_in_its_state(self.sight.set, pod, patch.body)?;
         let Some(to) = new_state(patch.body).filter(|to| *to != from) else {
             return Ok(());
         };
@@ -206,15 +206,6 @@ impl Clones<'_> {
         let updated = updated.pod.name();
         require(false, "14.8 update after scaling", || {
             format!("{updated} is updated while {scaled} is made or deleted")
-        })
-    }
-
-    /// A new pod has the gate of hooks, and that of updates where they are made in place (rule 5).
-    pub(super) fn has_gates(&self, draft: &PodDraft) -> Verdict {
-        let is_in_place = self.sight.set.spec.pod_update_policy() != PodUpdatePolicy::ReCreate;
-        let fits = draft.gates.contains(&HOOK_GATE) && draft.gates.contains(&GATE) == is_in_place;
-        require(fits, "5 gates", || {
-            format!("{} is made with the gates {:?}", draft.key.name, draft.gates)
         })
     }
 

@@ -83,11 +83,13 @@ pub enum CloneDefect {
     NeverGoBack,
     /// The claims of pods that are made again go, though they are to be kept.
     LoseKeptClaims,
+    /// A new pod waits in PreparingNormal, though it has no hook to wait for.
+    PrepareAnyway,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 35] = [
+    pub const ALL: [CloneDefect; 36] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -123,6 +125,7 @@ impl CloneDefect {
         CloneDefect::NeverGoBack,
         CloneDefect::LoseKeptClaims,
         CloneDefect::ReplaceAnyway,
+        CloneDefect::PrepareAnyway,
     ];
 
     /// What the controller sees of the set.

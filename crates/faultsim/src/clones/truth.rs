@@ -443,7 +443,7 @@ impl Writes {
         known.goes |= is_gone || pod.label(SPECIFIED_DELETE).is_some();
         let leaves = before.is_some_and(|before| {
             let change = Change::of(before, pod);
-            change.leaves_service || change.is_held
+            change.leaves_service || change.is_held || change.image
         });
         if is_gone || leaves || matches!(state(pod), "PreparingDelete" | "PreparingUpdate" | "Updating") {
             // Every manager has to know of this: it is an act of one of them.

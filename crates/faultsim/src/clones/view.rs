@@ -5,7 +5,7 @@ use super::course::Patch;
 use super::truth::is_marked;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::judge::view::Sight;
-use crate::judge::{Verdict, require};
+use crate::judge::{Verdict, needs, require};
 use flotilla_model::set::{CloneSpec, UpdateKind};
 use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Report, Resource};
 use std::collections::BTreeSet;
@@ -180,7 +180,7 @@ impl Clones<'_> {
             require(draft.owner.uid == set.meta.uid, "11 ownership", || {
                 format!("{} is made for somebody else", key.name)
             })?;
-            self.has_gates(draft)?;
+            needs::new_pod(set, draft)?;
             for (volume, claim) in &draft.claims {
                 let key = set.meta.key.sibling(claim.as_str());
                 let is_there = claims.contains(&key) || self.sight.reader.claim(&key).is_some();

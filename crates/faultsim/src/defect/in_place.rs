@@ -1,9 +1,9 @@
 //! Defects of updates in place and of hooks (sections 4 and 8).
 
 use super::Defect;
-use crate::in_place::{GATE, HOOK_GATE, is_in_service, noted};
+use crate::in_place::{GATE, HOOK_GATE, STATE_PATH, is_in_service, new_revision, new_state, noted};
 use flotilla_model::decision::{Body, Command, Report, ScopedCommand, Subresource};
-use flotilla_model::set::{PodUpdatePolicy, SetSpec};
+use flotilla_model::set::{Hook, PodUpdatePolicy, SetSpec};
 use flotilla_model::{
     Decision, IntOrPercent, ObjectKey, PatchKind, PodRecord, Reader, Resource, RevisionRecord, SetRecord,
 };
@@ -19,7 +19,9 @@ pub(super) fn spoil(defect: Defect, decision: &mut Decision) {
         Defect::GateLeftDown => (GATE, "True", true),
         Defect::KeyLeftBehind => (HOOK_GATE, "True", true),
         Defect::ResizeLeavesService => return resize_out_of_service(decision),
-        Defect::NoHookGate => return without_gates(decision),
+        Defect::NoHookGate => return with_gates(decision, &[]),
+        Defect::GatesAnyway => return with_gates(decision, &[GATE, HOOK_GATE]),
+        Defect::UpdatingAnyway => return show_updates(decision),
         Defect::ImageBeforeResize => return put_nothing_off(decision),
         Defect::PutBackUntested => return untest(decision, &|part| part == Some(Subresource::Status)),
         Defect::ChangeUntested => return untest(decision, &|part| part != Some(Subresource::Status)),
@@ -40,6 +42,13 @@ pub(super) fn spoil(defect: Defect, decision: &mut Decision) {
             leave_out(body, kind, status);
             says_anything(body)
         });
+    }
+}
+
+/// A hook without markers: it holds nobody, and asks for the same gate.
+pub(crate) fn empty(hook: &mut Option<Hook>) {
+    if let Some(hook) = hook {
+        (hook.labels, hook.finalizers) = (Vec::new(), Vec::new());
     }
 }
 
@@ -87,14 +96,27 @@ fn leave_out(body: &mut Value, kind: &str, status: &str) {
     }
 }
 
-/// New pods have the gates of their template only.
-fn without_gates(decision: &mut Decision) {
+/// New pods have these gates and those of their template.
+fn with_gates(decision: &mut Decision, gates: &'static [&'static str]) {
     for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
         if let Command::Create {
             body: Body::Pod(draft), ..
         } = &mut scoped.command
         {
-            draft.gates = &[];
+            draft.gates = gates;
+        }
+    }
+}
+
+/// What brings a pod to another revision in place brings it to Updating, too.
+fn show_updates(decision: &mut Decision) {
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        if let Command::Patch { body, .. } = &mut scoped.command
+            && new_revision(body).is_some()
+            && new_state(body).is_none()
+            && let Some(operations) = body.as_array_mut()
+        {
+            operations.push(json!({"op": "add", "path": STATE_PATH, "value": "Updating"}));
         }
     }
 }
@@ -176,7 +198,7 @@ fn resize_out_of_service(decision: &mut Decision) {
 /// What a controller with such a defect sees of the set.
 pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec, pods: &[Arc<PodRecord>]) {
     match defect {
-        Defect::NoUpdateHook => spec.lifecycle.in_place_update = None,
+        Defect::NoUpdateHook => empty(&mut spec.lifecycle.in_place_update),
         Defect::NoDeleteHook => spec.lifecycle.pre_delete = None,
         _ => {}
     }

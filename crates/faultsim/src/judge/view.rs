@@ -1,18 +1,17 @@
 //! Decisions, judged by what their controller saw.
 
-use super::{Verdict, budget_of, is_available, is_classic, ordinal_in, place_of, require, wanted};
+use super::{Verdict, budget_of, is_available, is_classic, needs, ordinal_in, place_of, require, wanted};
 use crate::asks::is_to_be_made_again;
 use crate::defect::says;
 use crate::in_place::{
-    GATE, HOOK_GATE, adds, begins_update, comes_after_resources, is_in_service, new_image, new_revision, notes_restart,
-    state,
+    GATE, adds, begins_update, comes_after_resources, is_in_service, new_image, new_revision, notes_restart, state,
 };
 use crate::storage::{is_grown, may_restart};
 use flotilla_model::decision::{Scope, Subresource};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
-    Body, Command, Decision, Hints, ObjectKey, PodRecord, Reader, Resource, SetKind, SetRecord, Timestamp, WaitCause,
+    Body, Command, Decision, Hints, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, WaitCause,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -198,10 +197,7 @@ impl Sight<'_> {
             }
         }
         let Body::Pod(draft) = body else { return Ok(()) };
-        let has_gate = draft.gates.contains(&HOOK_GATE);
-        require(set.kind == SetKind::Native || has_gate, "admission 2 gates", || {
-            format!("{name} is created without {HOOK_GATE}, which webhooks put in only while they are there")
-        })?;
+        needs::new_pod(set, draft)?;
         for (_, claim) in &draft.claims {
             let claim_key = key.sibling(claim.as_str());
             let found = self.reader.claim(&claim_key);
@@ -239,7 +235,8 @@ impl Sight<'_> {
     /// A pod is released only if it does not match, and adopted only if it does.
     fn pod_patch(&self, key: &ObjectKey, body: &serde_json::Value) -> Verdict {
         if body.pointer("/metadata/ownerReferences").is_none() {
-            return Ok(());
+            let pod = self.reader.pod(key);
+            return pod.map_or(Ok(()), |pod| needs::stays_in_its_state(self.set, pod, body));
         }
         let Some(pod) = self.reader.pod(key) else {
             return require(false, "1.2 claiming", || {

@@ -104,6 +104,12 @@ impl Lifecycle {
     pub fn is_empty(&self) -> bool {
         self.pre_delete.is_none() && self.in_place_update.is_none() && self.pre_normal.is_none()
     }
+
+    /// Whether a hook takes pods that it holds out of service. That of new pods never does: they are not in service yet.
+    pub fn marks_not_ready(&self) -> bool {
+        let hooks = [&self.pre_delete, &self.in_place_update];
+        hooks.into_iter().flatten().any(|hook| hook.mark_not_ready)
+    }
 }
 
 /// How images of an update in place are pulled ahead of it.

@@ -55,7 +55,19 @@ impl WaitCause {
     fn fmt_in_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WaitCause::HookLacks { hook, markers } => write!(f, "hook {hook} waits for {}", short_list(markers)),
-            WaitCause::HookHolds { hook, markers } => write!(f, "hook {hook} holds it by {}", short_list(markers)),
+            WaitCause::HookHolds {
+                hook,
+                markers,
+                stays_ready,
+            } => {
+                write!(f, "hook {hook} holds it by {}", short_list(markers))?;
+                if *stays_ready {
+                    f.write_str(
+                        ", and it is not marked not ready, as it was made without readiness gate KruisePodReady",
+                    )?;
+                }
+                Ok(())
+            }
             WaitCause::LaunchBarrier {
                 container,
                 barrier,

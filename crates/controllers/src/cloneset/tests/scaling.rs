@@ -39,11 +39,8 @@ fn deleted(decision: &Decision) -> Vec<String> {
 #[test]
 fn rules_5_14_3_and_15_1_what_a_new_pod_is_made_of() {
     for (policy, gates) in [
-        ("ReCreate", json!([{"conditionType": "KruisePodReady"}])),
-        (
-            "InPlaceIfPossible",
-            json!([{"conditionType": "InPlaceUpdateReady"}, {"conditionType": "KruisePodReady"}]),
-        ),
+        ("ReCreate", json!(null)),
+        ("InPlaceIfPossible", json!([{"conditionType": "InPlaceUpdateReady"}])),
     ] {
         let cluster = clones(1).spec("/updateStrategy/rollingUpdate/podUpdatePolicy", json!(policy));
         let cluster = cluster.claim_templates(&["data"]);
@@ -62,7 +59,7 @@ fn rules_5_14_3_and_15_1_what_a_new_pod_is_made_of() {
             (&labels[names::REVISION_LABEL], &labels[names::TEMPLATE_HASH_LABEL]),
             (&json!("web-new"), &json!("new"))
         );
-        assert_eq!(labels[names::LIFECYCLE_STATE_LABEL], "PreparingNormal");
+        assert_eq!(labels[names::LIFECYCLE_STATE_LABEL], "Normal");
         assert_eq!(body["metadata"]["generateName"], "web-");
         let reference = &body["metadata"]["ownerReferences"][0];
         assert_eq!(

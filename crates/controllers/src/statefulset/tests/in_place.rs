@@ -206,24 +206,14 @@ fn rule_3_5_new_pods_get_their_conditions_at_once_in_every_strategy() {
 }
 
 #[test]
-fn admission_2_new_pods_of_our_kinds_have_the_gate() {
+fn rule_3_5_without_hooks_a_new_pod_has_no_state() {
     let decision = advanced(1).decide();
     let create = decision.commands().find_map(|c| match &c.command {
         Command::Create { body, .. } => Some(body.render()),
         _ => None,
     });
     let pod = create.expect("a pod is created");
-    assert_eq!(
-        pod["spec"]["readinessGates"],
-        json!([{"conditionType": "KruisePodReady"}])
-    );
     assert_eq!(pod["metadata"]["labels"].get(names::LIFECYCLE_STATE_LABEL), None);
-    let native = crate::testing::native(1).decide();
-    let create = native.commands().find_map(|c| match &c.command {
-        Command::Create { body, .. } => Some(body.render()),
-        _ => None,
-    });
-    assert_eq!(create.expect("a pod is created")["spec"].get("readinessGates"), None);
 }
 
 #[test]

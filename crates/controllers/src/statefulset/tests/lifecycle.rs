@@ -92,7 +92,7 @@ fn steps(decision: &Decision) -> Vec<String> {
 
 fn holds(decision: &Decision, which: &str) -> Vec<String> {
     let found = decision.waits.iter().find_map(|w| match &w.cause {
-        WaitCause::HookHolds { hook, markers } | WaitCause::HookLacks { hook, markers } if *hook == which => {
+        WaitCause::HookHolds { hook, markers, .. } | WaitCause::HookLacks { hook, markers } if *hook == which => {
             Some(markers.clone())
         }
         _ => None,

@@ -1,7 +1,8 @@
 //! Defects of CloneSets' hooks, and of pods that are updated in place.
 
 use super::CloneDefect;
-use crate::clones::SPECIFIED_DELETE;
+use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
+use crate::defect::empty;
 use crate::in_place::{GATE, HOOK_GATE, is_in_service, new_state, state};
 use flotilla_model::decision::{Body, Command, PatchKind, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::{CloneSpec, PodUpdatePolicy, SetSpec};
@@ -16,7 +17,7 @@ pub(super) fn alter(defect: CloneDefect, spec: &mut SetSpec, clones: &mut CloneS
         CloneDefect::SurgeForNothing => clones.switches.surge_in_place = true,
         CloneDefect::LeavingDoNotCount => clones.excludes_preparing_delete = true,
         CloneDefect::NoPreNormalHook => spec.lifecycle.pre_normal = None,
-        CloneDefect::NoUpdateHook => spec.lifecycle.in_place_update = None,
+        CloneDefect::NoUpdateHook => empty(&mut spec.lifecycle.in_place_update),
         CloneDefect::ForgetInFlight => {
             let in_flight = pods
                 .iter()
@@ -43,6 +44,9 @@ pub(super) fn spoil(defect: CloneDefect, decision: &mut Decision, reader: &dyn R
         CloneDefect::SweepHeld => sweep_held(decision, reader),
         CloneDefect::TakeBackAnyway => take_back(decision, reader, set),
         CloneDefect::RecreateAnyway | CloneDefect::InPlaceOnlyRecreates => with_gates(decision, set),
+        CloneDefect::PrepareAnyway => prepare_new(decision),
+        // It waits, as the hook asks, and is let go at once.
+        CloneDefect::NoPreNormalHook if set.spec.lifecycle.pre_normal.is_some() => prepare_new(decision),
         CloneDefect::UpdateWhileScaling => update_while_scaling(decision, reader, set),
         _ => {}
     }
@@ -58,7 +62,25 @@ fn with_gates(decision: &mut Decision, set: &SetRecord) {
             body: Body::Pod(draft), ..
         } = &mut scoped.command
         {
-            draft.gates = &[GATE, HOOK_GATE];
+            // The gate of hooks is none of the policy's business.
+            draft.gates = if draft.gates.contains(&HOOK_GATE) {
+                &[GATE, HOOK_GATE]
+            } else {
+                &[GATE]
+            };
+        }
+    }
+}
+
+/// New pods are in the state of those that wait for a hook.
+fn prepare_new(decision: &mut Decision) {
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        if let Command::Create {
+            body: Body::Pod(draft), ..
+        } = &mut scoped.command
+        {
+            let states = draft.labels.iter_mut().filter(|(key, _)| *key == LIFECYCLE_STATE);
+            states.for_each(|(_, state)| "PreparingNormal".clone_into(state));
         }
     }
 }
