@@ -430,6 +430,12 @@ pub(crate) fn awaits_restart(pod: &PodRecord) -> bool {
     own.is_some_and(|own| own["revision"].as_str().and_then(hash) == pod.revision().and_then(hash))
 }
 
+/// Whether other resources are still to be asked for, for the revision that a pod's label names already.
+pub(crate) fn lacks_resources(pod: &PodRecord) -> bool {
+    let note = pod.detail.as_ref().and_then(|d| d.annotations.get(STATE_NOTE));
+    note.is_some_and(|note| note.contains("nextContainerResources"))
+}
+
 /// Whether a JSON patch of a pod notes that its containers are to restart later.
 pub(crate) fn notes_restart(body: &Value) -> bool {
     noted(body).is_some_and(puts_off_restart)

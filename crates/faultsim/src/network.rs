@@ -159,6 +159,7 @@ impl World {
             && matches!(refusal.status.code, 403 | 422)
         {
             let verdict = sent.refused(&request.call, decided, self.now_ms);
+            self.judge.refused(&request.call);
             self.fail(verdict);
         }
     }

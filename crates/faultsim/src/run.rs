@@ -101,7 +101,7 @@ pub(crate) struct World {
     pub(crate) webhook_away_until_ms: u64,
     admissions: Vec<(u64, Admission)>,
     agenda: Agenda<Event>,
-    judge: Judge,
+    pub(crate) judge: Judge,
     stage: Stage,
     settled_after_ms: u64,
     /// When anything but a lease or an event changed last.

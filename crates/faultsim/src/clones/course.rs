@@ -125,7 +125,8 @@ impl Clones<'_> {
             "16.5 InPlaceOnly",
             || format!("{name} is to be made again"),
         )?;
-        require(!(patch.marks() && self.can_go_in_place(pod)), "16.5 in place", || {
+        let is_due = patch.marks() && self.can_go_in_place(pod) && !self.is_given_up(pod);
+        require(!is_due, "16.5 in place", || {
             format!("{name} is to be made again, and could be updated in place")
         })?;
         require(!is_in_grace(pod), "16.3 candidates", || {

@@ -4,11 +4,11 @@
 //! users and nodes do it may not have seen, however long ago that was: a pod that they took away may still seem to be there.
 
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
-use crate::in_place::{Change, InPlace, Restarts, awaits_restart, is_in_grace, state, unheld};
+use crate::in_place::{Change, InPlace, Restarts, awaits_restart, is_in_grace, lacks_resources, state, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
 use flotilla_engine::wire::Object;
 use flotilla_model::set::{CloneSpec, PodUpdatePolicy, UpdateKind};
-use flotilla_model::{ClaimRecord, Command, Meta, PodRecord, Resource, SetRecord, Timestamp, Uid};
+use flotilla_model::{ClaimRecord, Command, Meta, ObjectKey, PodRecord, Resource, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Actor, Entry};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,6 +57,8 @@ pub(crate) struct Writes {
     deleted: BTreeSet<String>,
     /// Names of pods that managers have marked in order to make them again.
     replaced: BTreeSet<String>,
+    /// Pods that the API server has refused other resources.
+    pub(crate) resize_refused: BTreeSet<ObjectKey>,
 }
 
 /// A pod before and after a change.
@@ -377,6 +379,10 @@ impl Writes {
             return require(there < kept, "13.5 partition", || {
                 format!("{name} goes back while {there} other pods are old, and {kept} are to be")
             });
+        }
+        if lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key) {
+            // Its label, by which the partition counts, says already what its resources will never be (ruling 37).
+            return Ok(());
         }
         require(is_old(pod), "16.3 candidates", || {
             format!("{name} is new, and is updated")

@@ -4,8 +4,10 @@
 use super::course::Patch;
 use super::truth::is_marked;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
+use crate::in_place::lacks_resources;
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, needs, require};
+use flotilla_model::decision::Scope;
 use flotilla_model::set::{CloneSpec, UpdateKind};
 use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Report, Resource};
 use std::collections::BTreeSet;
@@ -99,6 +101,13 @@ fn count(n: usize) -> i32 {
 impl Clones<'_> {
     fn is_new(&self, pod: &PodRecord) -> bool {
         pod.revision().is_some() && pod.revision() == self.update.as_deref()
+    }
+
+    /// Whether a pod's label says already what its resources will never be: the API server has refused them (ruling 37).
+    pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
+        let failures = &self.sight.hints.failures;
+        let failure = failures.get(&Scope::Named(pod.name().to_owned()));
+        lacks_resources(pod) && failure.is_some()
     }
 
     pub(super) fn is_asked_for(&self, pod: &PodRecord) -> bool {
@@ -318,13 +327,22 @@ impl Clones<'_> {
         })?;
         let begun: Vec<Patch<'_>> = self.patches(decision).filter(Patch::begins).collect();
         for patch in &begun {
-            require(self.is_new(patch.pod) == (self.back > 0), "16.3 candidates", || {
+            let is_candidate = self.is_new(patch.pod) == (self.back > 0) || self.is_given_up(patch.pod);
+            require(is_candidate, "16.3 candidates", || {
                 format!("{} is there already", patch.pod.name())
             })?;
         }
+        // Its label, by which the partition counts, says so already.
+        let again: Vec<&PodRecord> = self
+            .active
+            .iter()
+            .map(|pod| &***pod)
+            .filter(|pod| self.is_given_up(pod) && begun.iter().any(|patch| patch.pod.meta.key == pod.meta.key))
+            .collect();
+        let down_already = count(again.iter().filter(|pod| !self.seems_available(pod)).count());
         // One that is prepared and let go at once has several patches.
         let begun: BTreeSet<&str> = begun.iter().map(|patch| patch.pod.name()).collect();
-        let begun = count(begun.len());
+        let (again, begun) = (count(again.len()), count(begun.len()));
         if begun == 0 {
             return Ok(());
         }
@@ -337,19 +355,23 @@ impl Clones<'_> {
         require(!goes_back || begun <= self.back, RULE_PARTITION, || {
             format!("{begun} pods go back, and {} are to", self.back)
         })?;
-        require(goes_back || old - begun >= self.asked.partition, RULE_PARTITION, || {
-            format!(
-                "{begun} of {old} old pods are updated, and {} are to stay",
-                self.asked.partition
-            )
-        })?;
+        require(
+            goes_back || old - (begun - again) >= self.asked.partition,
+            RULE_PARTITION,
+            || {
+                format!(
+                    "{begun} of {old} old pods are updated, and {} are to stay",
+                    self.asked.partition
+                )
+            },
+        )?;
         let down = self
             .active
             .iter()
             .filter(|pod| !Self::is_leaving(pod) && self.is_new(pod) != goes_back && !self.seems_available(pod));
         let over = (count(self.active.len()) - self.asked.replicas).max(0);
         let brake = self.asked.unavailable.max(1) + over - count(down.count());
-        require(begun <= brake.max(0), RULE_BRAKE, || {
+        require(begun - down_already <= brake.max(0), RULE_BRAKE, || {
             format!("{begun} updates begin, and {brake} may")
         })
     }
