@@ -432,16 +432,19 @@ impl Writes {
             self.replaced.remove(pod.name());
             self.deleted.remove(pod.name());
         }
+        let marked = |pod: &PodRecord| pod.label(SPECIFIED_DELETE).is_some();
+        let is_released = before.is_some_and(|before| is_marked(before)) && after.is_some_and(|after| !marked(after));
+        if is_released {
+            // It stays after all, also where that came late: if it goes later, it is not made again (rule 15.5).
+            self.replaced.remove(pod.name());
+        }
         if !by_manager {
             return;
         }
-        let marked = |pod: &PodRecord| pod.label(SPECIFIED_DELETE).is_some();
         if before.is_some_and(|before| !marked(before)) && after.is_some_and(|after| marked(after)) {
             self.replaced.insert(pod.name().to_owned());
         }
-        if before.is_some_and(|before| is_marked(before)) && after.is_some_and(|after| !marked(after)) {
-            // It stays after all.
-            self.replaced.remove(pod.name());
+        if is_released {
             known.goes = known.is_gone;
         }
         let is_gone = is_deletion((before, after));
