@@ -53,7 +53,12 @@ impl World {
         }
         let travel_ms = self.rng.u64(1..10);
         let arrive = |reply| Event::Arrive(life, request.clone(), basis.clone(), reply);
-        let (arrival, answer) = match self.loss() {
+        let loss = self.loss();
+        if loss == Some(Loss::Throttle) {
+            let generation = basis.as_ref().map(|decided| decided.set.generation);
+            self.managers[life.manager].sent.throttled(&request.call, generation);
+        }
+        let (arrival, answer) = match loss {
             None => (Some((travel_ms, arrive(Reply::Comes))), None),
             Some(Loss::Request) => (None, Some((3_000, Answer::Lost("no answer".into())))),
             Some(Loss::Answer) => (

@@ -7,6 +7,8 @@
 //! Where names are made up, as those of a CloneSet's pods, the made-up part is left out, and requests count when they are refused: a
 //! thousand equal pods are no repetition, one that is refused under ever new names is. One pass counts once, however many it asks for.
 //!
+//! What the server was too busy for does not count, where it says how long to wait (429): then that is the pace.
+//!
 //! What others do to the object makes repetitions legitimate again, but no quicker than twice a second; so does an edit of the set,
 //! for a new generation is another digest. What we do ourselves does not. After a quiet time a request counts as new.
 //!
@@ -133,6 +135,10 @@ impl Repeats {
                     sent.times = sent.times.saturating_add(1);
                     sent.last = now;
                 }
+            }
+            // The server was too busy for it and says when to try again: the limiter keeps to that pace.
+            Outcome::Throttled(after) if !request.is_one_of_many && after.is_none_or(|after| !after.is_zero()) => {
+                sent.times = sent.times.saturating_sub(1);
             }
             // One of many went well: others may, too.
             Outcome::Done if request.is_one_of_many => sent.times = sent.times.min(2),

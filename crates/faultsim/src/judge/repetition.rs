@@ -2,7 +2,7 @@
 //!
 //! Two requests are the same if they say the same, whatever version they expect and whatever time they note, for the same generation of
 //! the set. More than two repetitions a second are too many, whatever happens; and more than a few a minute are, if the manager has heard
-//! of nothing meanwhile but of what it did itself. Of objects whose names are made up those count that are refused, once a pass.
+//! of nothing meanwhile but of what it did itself, and was not told to come again by a server that was too busy. Of objects whose names are made up those count that are refused, once a pass.
 
 use super::{Verdict, require};
 use crate::clones::truth::INSTANCE_ID;
@@ -17,11 +17,20 @@ const A_SECOND_MAX: usize = 3;
 /// the time that the one before it waited.
 const A_MINUTE_MAX: usize = 8;
 
+/// When a request was sent.
+#[derive(Debug)]
+struct Moment {
+    at_ms: u64,
+    /// The server was too busy for it, and said when to try again: that it comes again then is what the server asks for (429 with
+    /// Retry-After).
+    is_throttled: bool,
+}
+
 /// What one manager has sent in one life, and heard.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     /// When each request was sent, not longer ago than a minute.
-    at_ms: BTreeMap<String, Vec<u64>>,
+    at_ms: BTreeMap<String, Vec<Moment>>,
     /// When it last heard of anything that was not its own doing.
     heard_at_ms: u64,
     /// The versions of its own doing, of which it knows by the answers.
@@ -49,6 +58,14 @@ impl Sent {
         self.count(call, Some(decided.set.generation), now_ms)
     }
 
+    /// The server is too busy for the write that was sent last of those that say this.
+    pub(crate) fn throttled(&mut self, call: &Call, generation: Option<i64>) {
+        let moments = in_words(call).and_then(|text| self.at_ms.get_mut(&of_generation(&text, generation)));
+        if let Some(last) = moments.and_then(|moments| moments.last_mut()) {
+            last.is_throttled = true;
+        }
+    }
+
     /// What came of a request of its own, and it will hear so.
     pub(crate) fn own(&mut self, versions: impl IntoIterator<Item = u64>) {
         self.own.extend(versions);
@@ -68,19 +85,26 @@ impl Sent {
 
     fn count(&mut self, call: &Call, generation: Option<i64>, now_ms: u64) -> Verdict {
         let Some(text) = in_words(call) else { return Ok(()) };
-        let text = format!("{text} (generation {generation:?})");
-        let moments = self.at_ms.entry(text).or_default();
-        moments.retain(|at_ms| at_ms + 60_000 > now_ms);
-        moments.push(now_ms);
-        let within = |since_ms: u64| moments.iter().filter(|at_ms| **at_ms > since_ms).count();
-        let in_second = within(now_ms.saturating_sub(1_000));
-        let unprovoked = within(now_ms.saturating_sub(60_000).max(self.heard_at_ms));
+        let moments = self.at_ms.entry(of_generation(&text, generation)).or_default();
+        moments.retain(|moment| moment.at_ms + 60_000 > now_ms);
+        moments.push(Moment {
+            at_ms: now_ms,
+            is_throttled: false,
+        });
+        let within = |since_ms: u64| moments.iter().filter(move |moment| moment.at_ms > since_ms);
+        let in_second = within(now_ms.saturating_sub(1_000)).count();
+        let alone_ms = now_ms.saturating_sub(60_000).max(self.heard_at_ms);
+        let unprovoked = within(alone_ms).filter(|moment| !moment.is_throttled).count();
         let is_too_often = now_ms > 1_000 && in_second > A_SECOND_MAX || unprovoked > A_MINUTE_MAX;
         require(!is_too_often, "9 repetition", || {
             let verb = in_words(call).unwrap_or_default();
             format!("{in_second} times within a second, and {unprovoked} times since it heard of anything else: {verb}")
         })
     }
+}
+
+fn of_generation(text: &str, generation: Option<i64>) -> String {
+    format!("{text} (generation {generation:?})")
 }
 
 /// What is made up in the names of a new object.

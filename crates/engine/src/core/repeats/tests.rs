@@ -66,6 +66,23 @@ fn the_first_repetition_goes_at_once_and_further_ones_back_off_to_a_minute() {
     );
 }
 
+/// Half a minute of a busy server would have become another half of silence after it.
+#[test]
+fn what_the_server_was_too_busy_for_is_sent_again_when_it_says() {
+    let second = Some(Duration::from_secs(1));
+    for (after, times) in [(second, 30), (None, 30), (Some(Duration::ZERO), 7)] {
+        let mut repeats = Repeats::default();
+        let mut sent = 0;
+        for now in (0..30_000).step_by(1_000) {
+            if repeats.send(author(1), at(now)).is_ok() {
+                repeats.answered(author(1), &Outcome::Throttled(after), 1, at(now));
+                sent += 1;
+            }
+        }
+        assert_eq!(sent, times, "{after:?}");
+    }
+}
+
 #[test]
 fn two_requests_that_undo_each_other_are_both_held() {
     let mut repeats = Repeats::default();
