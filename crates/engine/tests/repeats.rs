@@ -7,7 +7,7 @@ use flotilla_engine::core::request::{Answer, Call};
 use flotilla_engine::core::{Core, CoreOptions, Effect};
 use flotilla_model::decision::{Scope, ScopedCommand, Stage};
 use flotilla_model::{
-    Change, Command, Controller, Decision, Failure, ObjectKey, PassContext, PatchKind, Reader, Report, Resource,
+    Change, Command, Controller, Decision, Failure, Hints, ObjectKey, PassContext, PatchKind, Reader, Report, Resource,
     SetKind, StatusWrite, Uid,
 };
 use serde_json::{Value, json};
@@ -25,6 +25,8 @@ struct Obstinate {
     passes: AtomicU32,
     decide: fn(u32, &ObjectKey) -> Vec<Stage>,
     status: Option<fn(u32) -> Value>,
+    /// Whether it wants the next pass at once; else it forgets what was refused, and asks for none.
+    wakes: bool,
     seen: Seen,
 }
 
@@ -57,13 +59,22 @@ impl Controller for Obstinate {
         Some(Decision {
             stages: (self.decide)(pass, key),
             status,
-            wake_after: Some(Duration::from_millis(1)),
+            wake_after: self.wakes.then_some(Duration::from_millis(1)),
+            hints: (!self.wakes).then(Hints::default),
             ..Decision::default()
         })
     }
 }
 
 fn obstinate(decide: fn(u32, &ObjectKey) -> Vec<Stage>, status: Option<fn(u32) -> Value>) -> (Core, Seen) {
+    controlled(decide, status, true)
+}
+
+fn controlled(
+    decide: fn(u32, &ObjectKey) -> Vec<Stage>,
+    status: Option<fn(u32) -> Value>,
+    wakes: bool,
+) -> (Core, Seen) {
     let seen = Seen::default();
     let options = CoreOptions {
         resources: vec![Resource::NativeSets],
@@ -74,6 +85,7 @@ fn obstinate(decide: fn(u32, &ObjectKey) -> Vec<Stage>, status: Option<fn(u32) -
         passes: AtomicU32::new(0),
         decide,
         status,
+        wakes,
         seen: seen.clone(),
     };
     (Core::new(options, vec![Box::new(controller)], at(0)), seen)
@@ -265,4 +277,26 @@ fn a_retry_does_not_begin_with_what_failed_the_last_time() {
     });
     let first: Vec<_> = pods.take(4).collect();
     assert_eq!(first, ["web-0", "web-1", "web-2", "web-0"]);
+}
+
+/// A trial is refused, and the look that follows knows already that it was accepted: nothing else would have brought up the next pass.
+#[test]
+fn what_the_last_look_finds_elsewhere_is_done_in_a_next_pass() {
+    let decide = |pass, _: &ObjectKey| match pass {
+        0 => stage(vec![patch("web-0", json!({"cpu": "1"}))]),
+        1 | 2 => stage(vec![patch("web-1", json!({"cpu": "1"}))]),
+        _ => Vec::new(),
+    };
+    let (mut world, (mut core, _)) = (World::default(), controlled(decide, None, false));
+    world.put_set("web", 1, "app:v1");
+    let sent = a_minute(&mut world, &mut core, |call| match call {
+        Call::Write(command) if command.key().name == "web-0" => Some(refuse_with(403, "Forbidden", "not this pod")),
+        Call::Write(_) => Some(Answer::Success),
+        _ => None,
+    });
+    let pods = sent.iter().filter_map(|(_, call)| match call {
+        Call::Write(command) => Some(command.key().name.as_str()),
+        _ => None,
+    });
+    assert_eq!(pods.collect::<Vec<_>>(), ["web-0", "web-1"]);
 }

@@ -11,7 +11,7 @@ use flotilla_model::{
     Command, Decision, EventNote, Failure, Hints, PassContext, Reader, Resource, Scope, Stage, StatusWrite, Timestamp,
     Uid,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Equal requests in a row that no event tells of: an answer may be lost, and a conflict take a few turns.
@@ -37,6 +37,10 @@ pub(super) struct ActivePass {
     wake_after: Option<std::time::Duration>,
     /// When a status that was put off may be written.
     status_due: Option<Timestamp>,
+    /// Where the first look found something to do.
+    wanted: BTreeSet<Scope>,
+    /// The last look found something to do elsewhere, which nothing else may bring up again.
+    finds_more: bool,
     /// Commands that were not sent, since they would have been repetitions that come too soon.
     held: BTreeMap<Scope, Failure>,
 }
@@ -123,6 +127,8 @@ impl Core {
             status: None,
             wake_after: None,
             status_due: None,
+            wanted: BTreeSet::new(),
+            finds_more: false,
             held: BTreeMap::new(),
         };
         self.next_pass += 1;
@@ -283,6 +289,8 @@ impl Core {
                 active.generation = self.generation_of(&active.key);
                 active.acting = true;
                 let mut stages = decision.stages;
+                let commands = stages.iter().flat_map(|stage| &stage.commands);
+                active.wanted = commands.map(|command| command.scope.clone()).collect();
                 if let Some(memory) = self.memory.get(&active.key) {
                     put_failed_last(&mut stages, &memory.hints.failures);
                 }
@@ -304,6 +312,8 @@ impl Core {
         } else if tried {
             match self.look(&active.key, now) {
                 Look::Decided(decision) => {
+                    let is_new = |scope| !active.wanted.contains(scope);
+                    active.finds_more = decision.commands().any(|command| is_new(&command.scope));
                     self.keep_hints(&active.key, decision.hints);
                     (active.status, active.wake_after) = (decision.status, decision.wake_after);
                 }
@@ -468,7 +478,7 @@ impl Core {
             return "stale";
         }
         self.queue.forget(key);
-        if active.pass.wrote() || active.pass.was_cut() {
+        if active.pass.wrote() || active.pass.was_cut() || active.finds_more {
             // At once for a small set; what pods do meanwhile is then one pass for a large one.
             let at = now.max(active.started + self.interval_for_pods(key));
             self.queue.add_at(key.clone(), Priority::Live, at, now);
