@@ -85,16 +85,14 @@ impl Plan<'_> {
             })
             .collect();
         order::sort(&self.view.clones, &self.members, &mut candidates);
-        let abandoned = candidates
-            .iter()
-            .filter(|i| self.is_only_abandoned(**i, goes_back))
-            .count();
-        let mut left = limit + count(abandoned);
+        let mut left = limit;
         let mut brake = diff.brake.max(0);
         let mut spare = diff.spare;
         for index in candidates {
-            if left <= 0 {
-                return;
+            // One that counts as updated already takes no other's place, whether it goes now or has to wait.
+            let counts = !self.is_only_abandoned(index, goes_back);
+            if counts && left <= 0 {
+                continue;
             }
             let way = self.way(index);
             self.say_if_claims_stay(index, &way);
@@ -116,7 +114,7 @@ impl Plan<'_> {
                 return;
             }
             if self.begin(index, &way) {
-                left -= 1;
+                left -= i32::from(counts);
                 brake -= 1;
                 spare -= i32::from(is_costly);
             }

@@ -485,6 +485,38 @@ fn ruling_37_a_refused_resize_is_not_asked_for_again() {
     }
 }
 
+/// It counts as updated by its label, and waits for a trial: the others took its turn, and one more than the partition lets go.
+#[test]
+fn rule_13_5_a_pod_whose_resize_was_refused_takes_no_turn_of_another() {
+    let set = |replicas| {
+        image_and_cpu(replicas, "InPlaceIfPossible")
+            .spec("/updateStrategy/rollingUpdate/partition", json!(1))
+            .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(3))
+    };
+    let text = first_note(
+        image_and_cpu(1, "InPlaceIfPossible"),
+        sized(running(one(&name(0), "o"), "v1"), 1000, 1000),
+    );
+    let old = |n: usize| sized(running(one(&name(n), "o"), "v1"), 1000, 1000);
+    let refused = sized(running(one(&name(0), "n"), "v1"), 1000, 1000).annotated(names::IN_PLACE_STATE, &text);
+    let mut cluster = set(3).pod(refused).pod(old(1)).pod(old(2));
+    let failure = Failure::follow(
+        None,
+        Report::InPlace,
+        Failure::INVALID.to_owned(),
+        "no".to_owned(),
+        at(NOW),
+    );
+    cluster.hints.failures.insert(Scope::Named(name(0)), failure);
+    let decision = cluster.decide();
+    let patched = decision.commands().filter_map(|c| match &c.command {
+        Command::Patch { key, .. } => Some(&key.name),
+        _ => None,
+    });
+    let begun: std::collections::BTreeSet<_> = patched.filter(|pod| **pod != *name(0)).collect();
+    assert_eq!(begun.len(), 1, "{begun:?}");
+}
+
 /// The answer was lost, say: what is noted already is not written again, nor told.
 #[test]
 fn ruling_37_a_resize_that_is_asked_for_again_is_one_request() {
