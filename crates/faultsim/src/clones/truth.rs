@@ -247,6 +247,9 @@ impl Writes {
         require(!rests, RULE_MARKS, || {
             format!("{} goes for an update, and none is under way", pod.name())
         })?;
+        if self.is_given_up(pod) {
+            return Ok(());
+        }
         if !is_old(pod, set, scene) {
             return require(spec.switches.partition_rollback, RULE_MARKS, || {
                 format!("{} goes for an update, and is new", pod.name())
@@ -359,6 +362,9 @@ impl Writes {
         })?;
         let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
         require(!rests, "16.2 paused or OnDelete", || format!("{name} is updated"))?;
+        if self.is_given_up(pod) {
+            return Ok(());
+        }
         let is_old = |pod: &PodRecord| is_old(pod, set, scene);
         let kept = spec.partition.kept_of(set.spec.replicas);
         let old = self
@@ -380,10 +386,6 @@ impl Writes {
                 format!("{name} goes back while {there} other pods are old, and {kept} are to be")
             });
         }
-        if lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key) {
-            // Its label, by which the partition counts, says already what its resources will never be (ruling 37).
-            return Ok(());
-        }
         require(is_old(pod), "16.3 candidates", || {
             format!("{name} is new, and is updated")
         })?;
@@ -391,6 +393,12 @@ impl Writes {
         require(left >= kept, "13.5 partition", || {
             format!("{name} is updated while {left} other old pods may seem to stay, and {kept} are to")
         })
+    }
+
+    /// Whether a pod's label, by which the partition counts, says already what its resources will never be: it falls back to being made
+    /// again (ruling 37).
+    fn is_given_up(&self, pod: &PodRecord) -> bool {
+        lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
     }
 
     fn see_up(&mut self, pod: &PodRecord, set: &SetRecord) {

@@ -4,7 +4,8 @@ use super::{Verdict, budget_of, is_available, is_classic, needs, ordinal_in, pla
 use crate::asks::is_to_be_made_again;
 use crate::defect::says;
 use crate::in_place::{
-    GATE, adds, begins_update, comes_after_resources, is_in_service, new_image, new_revision, notes_restart, state,
+    GATE, adds, begins_update, comes_after_resources, is_in_service, lacks_resources, new_image, new_revision,
+    notes_restart, state,
 };
 use crate::storage::{is_grown, may_restart};
 use flotilla_model::decision::{Scope, Subresource};
@@ -140,7 +141,13 @@ impl Sight<'_> {
             })
     }
 
-    /// A pod that is wanted and up to date goes only for its file system (rule 3.9, ruling 16).
+    /// Whether a pod's label says already what its resources will never be: the API server has refused them (ruling 37).
+    fn is_given_up(&self, pod: &PodRecord) -> bool {
+        let slot = ordinal_in(pod.name(), self.set.name()).map(Scope::Slot);
+        lacks_resources(pod) && slot.is_some_and(|slot| self.hints.failures.contains_key(&slot))
+    }
+
+    /// A pod that is wanted and up to date goes only for its file system (rule 3.9, ruling 16), or for resources that it was refused.
     fn restarts_for_a_reason(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
         let is_wanted = |pod: &PodRecord| {
             ordinal_in(pod.name(), self.set.name())
@@ -148,7 +155,7 @@ impl Sight<'_> {
                 .is_some()
         };
         for pod in deleted {
-            let is_asked_for = is_to_be_made_again(pod, self.set);
+            let is_asked_for = is_to_be_made_again(pod, self.set) || self.is_given_up(pod);
             if pod.is_terminal() || !is_wanted(pod) || self.is_old(pod) || is_asked_for || !self.set.spec.expand_claims
             {
                 continue;
