@@ -4,13 +4,11 @@ use super::growth::Growth;
 use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require, wanted};
 use crate::asks::is_to_be_made_again;
 use crate::clones::truth::Writes;
-use crate::in_place::{Change, InPlace, Restarts, awaits_restart, in_course, lacks_resources, unheld};
+use crate::in_place::{Change, InPlace, Restarts, awaits_restart, in_course, unheld};
 use crate::schedule::Schedule;
 use crate::spy::Decided;
 use crate::storage::may_restart;
-use flotilla_engine::core::request::Call;
 use flotilla_engine::wire::Object;
-use flotilla_model::decision::Subresource;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
@@ -75,11 +73,6 @@ impl Scene<'_> {
             }
         }
     }
-}
-
-/// What tells a revision from others of its set.
-fn short(revision: &str) -> &str {
-    revision.rsplit_once('-').map_or(revision, |(_, hash)| hash)
 }
 
 /// Whether a pod of a CloneSet is marked in order to be made again, or one that was goes.
@@ -150,9 +143,9 @@ pub(crate) struct Judge {
     /// Pods whose images a manager has changed.
     restarts: Restarts,
     /// Revisions of which the API server has accepted a pod, by the last part of their names.
-    accepted: BTreeSet<String>,
+    pub(super) accepted: BTreeSet<String>,
     /// Pods that the API server has refused other resources.
-    resize_refused: BTreeSet<ObjectKey>,
+    pub(super) resize_refused: BTreeSet<ObjectKey>,
     /// Of CloneSets: what was done to their pods.
     pub(super) clones: Option<Writes>,
 }
@@ -169,42 +162,6 @@ impl Judge {
             clones: (schedule.set.kind == SetKind::Clone).then(|| Writes::new(ahead, in_place)),
             ..Judge::default()
         }
-    }
-
-    /// The API server has accepted a pod of a revision, if only on trial.
-    pub(crate) fn accepted(&mut self, revision: &str) {
-        self.accepted.insert(short(revision).to_owned());
-    }
-
-    /// The API server has refused a manager's request for a pod, for good.
-    pub(crate) fn refused(&mut self, call: &Call) {
-        if let Call::Write(Command::Patch {
-            resource: Resource::Pods,
-            key,
-            subresource: Some(Subresource::Resize),
-            ..
-        }) = call
-        {
-            self.resize_refused.insert(key.clone());
-            if let Some(clones) = &mut self.clones {
-                clones.resize_refused.insert(key.clone());
-            }
-        }
-    }
-
-    /// No available pod goes for a template of which the API server never accepted a pod (ruling 31).
-    fn goes_for_what_is_accepted(&self, pod: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
-        let set = &writing.decided.set;
-        if !is_available(pod, set, writing.decided.now) {
-            return Ok(());
-        }
-        let targets = scene.revisions_of(&set.meta.uid);
-        let mut targets = targets.filter(|r| r.digest == set.spec.template_digest).peekable();
-        // A revision that went with its set is not known any more.
-        let holds = targets.peek().is_none() || targets.any(|r| self.accepted.contains(short(r.name())));
-        require(holds, "ruling 31", || {
-            format!("{} goes for a template of which no pod was ever accepted", pod.name())
-        })
     }
 
     /// Judges a command that is about to be carried out by what it names, whether it takes effect or not.
@@ -467,9 +424,7 @@ impl Judge {
             // By whatever strategy, and also while that is paused.
             return self.uses_budget(pod, (ordinal, place), writing, scene);
         }
-        // Its label says already what its resources will never be (ruling 37).
-        let is_given_up = lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key);
-        require(is_old || restarts || is_given_up, "2.5 update", || {
+        require(is_old || restarts || self.is_given_up(pod), "2.5 update", || {
             format!("{name} is deleted, and is wanted and up to date")
         })?;
         let may_recreate = !self.in_place.is_some_and(|in_place| in_place.only);
