@@ -181,8 +181,13 @@ fn an_answer_that_never_comes_is_looked_up_before_the_next_decision() {
     assert_eq!(core.unsettled_len(), 1);
     assert_eq!(
         a_second(&mut world, &mut core),
-        ["status"],
-        "it was found by reading it, not made again"
+        ["status", "status"],
+        "it was found by reading it, not made again: what was not known is told, and then that it is known"
+    );
+    let status = &world.sets[&key("web")]["status"];
+    assert_eq!(
+        (&status["replicas"], &status["conditions"][0]["status"]),
+        (&1.into(), &"False".into())
     );
     assert_eq!(core.unsettled_len(), 0);
     assert_eq!(world.pod_names(), ["web-0"]);

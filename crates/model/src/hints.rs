@@ -50,14 +50,14 @@ pub struct Hints {
     pub reported: BTreeSet<String>,
 }
 
-/// A command that the API server refused.
+/// A command that failed: the API server refused it, was too busy, or nobody knows what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What was tried.
     pub attempt: Report,
     /// A word for programs: QuotaExceeded, Forbidden, Invalid, ServiceAccountMissing, ...
     pub reason: String,
-    /// What the API server said.
+    /// What the API server said, or why it said nothing.
     pub message: String,
     /// How often in a row.
     pub count: u32,
@@ -100,6 +100,9 @@ impl Failure {
 
     /// `reason` of what rights, or a policy of the cluster, do not allow.
     pub const FORBIDDEN: &str = "Forbidden";
+
+    /// `reason` of what an admission webhook or policy denies with a code that says nothing of the object.
+    pub const DENIED: &str = "AdmissionDenied";
 
     /// This failure happened (again) at `now`; `previous` is the one before it, if nothing has succeeded since.
     pub fn follow(

@@ -108,13 +108,17 @@ pub(crate) fn refused<'f>(
 
 /// The kind of a failure as one of the words that conditions have.
 fn reason(word: &str) -> &'static str {
-    const WORDS: [&str; 9] = [
+    const WORDS: [&str; 13] = [
         "QuotaExceeded",
         "Forbidden",
         "Invalid",
         "ServiceAccountMissing",
         "NamespaceTerminating",
         "AdmissionUnavailable",
+        Failure::DENIED,
+        "TooManyRequests",
+        "OutcomeUnknown",
+        "NotSent",
         "NotFound",
         "TooLarge",
         "BadRequest",

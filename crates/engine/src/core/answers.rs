@@ -1,8 +1,7 @@
 //! What comes back, and what it changes: cache, limiter, the pass that asked, and what users are told.
 
 use super::events::Regarding;
-use super::limiter::Load;
-use super::outcome::{Intent, Outcome, is_not_served, meaning};
+use super::outcome::{Intent, Outcome, is_not_served, load, meaning};
 use super::pass::{Ticket, Trouble};
 use super::repeats::Fingerprint;
 use super::request::{Answer, RequestId};
@@ -128,6 +127,7 @@ impl Core {
                 message: format!("reading {resource} {key}: {message}"),
                 retry_at: None,
             }),
+            Outcome::Fenced => Err(Trouble::fenced()),
         }
     }
 
@@ -215,7 +215,7 @@ impl Core {
             (Outcome::Stale, Intent::Change(_) | Intent::Delete(_)) => is_cached,
             (Outcome::Stale, Intent::Read | Intent::Try)
             | (Outcome::Done, Intent::Change(_) | Intent::Delete(_) | Intent::Read | Intent::Try)
-            | (Outcome::Throttled(_) | Outcome::Rejected { .. } | Outcome::NotSent(_), _) => false,
+            | (Outcome::Throttled(_) | Outcome::Rejected { .. } | Outcome::NotSent(_) | Outcome::Fenced, _) => false,
         }
     }
 
@@ -240,21 +240,6 @@ fn written(ticket: &Ticket) -> Option<(Resource, &ObjectKey, Intent)> {
     }
 }
 
-fn load(answer: &Answer) -> Load {
-    match answer {
-        Answer::Lost(_) => Load::Lost,
-        Answer::Refused(refusal) if refusal.status.code == 429 => Load::Throttled(refusal.retry_after),
-        Answer::Refused(refusal) if refusal.status.code >= 502 => Load::Lost,
-        Answer::Object(_)
-        | Answer::Success
-        | Answer::Unreadable(_)
-        | Answer::Refused(_)
-        | Answer::NotSent(_)
-        | Answer::Fenced
-        | Answer::Lease(_) => Load::Answered,
-    }
-}
-
 /// The event that tells of a command, if one does (rule 1.8).
 fn note_of(ticket: &Ticket, outcome: &Outcome, answer: &Answer, regarding: &Regarding) -> Option<EventNote> {
     let Ticket::Command {
@@ -274,12 +259,12 @@ fn note_of(ticket: &Ticket, outcome: &Outcome, answer: &Answer, regarding: &Rega
             reason: success,
             message: format!("{verb} {kind} {name} in {owner} {set} successful"),
         }),
-        Outcome::Rejected { message, .. } => Some(EventNote {
+        Outcome::Stale | Outcome::Fenced => None,
+        failed => failed.failure().map(|(_, message)| EventNote {
             warning: true,
             reason: failure,
             message: format!("{verb} {kind} {name} in {owner} {set} failed error: {message}"),
         }),
-        Outcome::Stale | Outcome::Throttled(_) | Outcome::Unknown(_) | Outcome::NotSent(_) => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an answer means: each one maps to exactly one thing that the executor does about it.
 
+use super::limiter::{LONGEST_RETRY_AFTER, Load};
 use super::request::{Answer, Refusal};
 use crate::wire::status::Status;
 use flotilla_model::{Command, Failure, Uid};
@@ -20,17 +21,40 @@ pub enum Outcome {
         reason: String,
         /// What the server said.
         message: String,
+        /// Not before this long, if whoever refused it said so.
+        retry_after: Option<Duration>,
     },
     /// It may have taken effect or not. Read the object before deciding about it again.
     Unknown(String),
     /// It certainly did not take effect.
     NotSent(String),
+    /// We may not write any more; nobody is to blame, and nobody is told.
+    Fenced,
 }
 
 impl Outcome {
     /// Whether the command may count as carried out.
     pub fn is_done(&self) -> bool {
         *self == Outcome::Done
+    }
+
+    /// What failed, as a word for programs and in words for people. None if nothing did that anybody has to know of.
+    pub fn failure(&self) -> Option<(&str, &str)> {
+        match self {
+            Outcome::Done | Outcome::Stale | Outcome::Fenced => None,
+            Outcome::Throttled(_) => Some(("TooManyRequests", "the API server asks for fewer requests")),
+            Outcome::Rejected { reason, message, .. } => Some((reason, message)),
+            Outcome::Unknown(why) => Some(("OutcomeUnknown", why)),
+            Outcome::NotSent(why) => Some(("NotSent", why)),
+        }
+    }
+
+    /// How long whoever answered wants to be left alone, if it said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Outcome::Throttled(after) | Outcome::Rejected { retry_after: after, .. } => *after,
+            Outcome::Done | Outcome::Stale | Outcome::Fenced | Outcome::Unknown(_) | Outcome::NotSent(_) => None,
+        }
     }
 
     /// A word for metrics.
@@ -41,7 +65,7 @@ impl Outcome {
             Outcome::Throttled(_) => "throttled",
             Outcome::Rejected { .. } => "rejected",
             Outcome::Unknown(_) => "unknown",
-            Outcome::NotSent(_) => "not_sent",
+            Outcome::NotSent(_) | Outcome::Fenced => "not_sent",
         }
     }
 }
@@ -87,13 +111,28 @@ pub fn meaning(intent: Intent, answer: &Answer) -> Outcome {
         Answer::Unreadable(what) => Outcome::Unknown(what.to_string()),
         Answer::Lost(why) => Outcome::Unknown(why.clone()),
         Answer::NotSent(why) => Outcome::NotSent(why.clone()),
-        Answer::Fenced => Outcome::NotSent("the lease is not held".into()),
+        Answer::Fenced => Outcome::Fenced,
         Answer::Refused(refusal) => refused(&intent, refusal),
     }
 }
 
 fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
     let status = &refusal.status;
+    if is_denied(status) {
+        // Whatever its code: that is an admission webhook's word, not the API server's. Nothing was stored.
+        let reason = match status.code {
+            400 => "BadRequest",
+            403 => Failure::FORBIDDEN,
+            413 => "TooLarge",
+            422 => Failure::INVALID,
+            _ => Failure::DENIED,
+        };
+        return Outcome::Rejected {
+            reason: reason.into(),
+            message: status.message.clone(),
+            retry_after: pause(refusal),
+        };
+    }
     if matches!(intent, Intent::Change(_)) && is_about_another(status) {
         return Outcome::Stale;
     }
@@ -105,7 +144,7 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
         }
         // Other than its name says, a conflict on create that is not AlreadyExists is a quota being updated.
         (409, _) | (404 | 410, Intent::Change(_) | Intent::Delete(_) | Intent::Read) => Outcome::Stale,
-        (429, _) => Outcome::Throttled(refusal.retry_after),
+        (429, _) => Outcome::Throttled(pause(refusal)),
         // Nothing is stored before admission has passed, so these are certain.
         (500, _) if status.message.contains("failed calling webhook") => rejected("AdmissionUnavailable", status),
         (401, _) => Outcome::NotSent(format!(
@@ -118,6 +157,42 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
         (422, _) => rejected(Failure::INVALID, status),
         (400..=499, _) => rejected("BadRequest", status),
         _ => Outcome::Unknown(format!("the API server answered {}: {}", status.code, status.message)),
+    }
+}
+
+/// How long the answer asks us to wait, as far as it is believed.
+fn pause(refusal: &Refusal) -> Option<Duration> {
+    refusal.retry_after.map(|after| after.min(LONGEST_RETRY_AFTER))
+}
+
+/// Whether an admission webhook or policy refused the request. They may choose any code, also those with which the API server speaks of
+/// itself (401, 409, 429, 5xx); the words around are the API server's.
+fn is_denied(status: &Status) -> bool {
+    let by_webhook =
+        status.message.starts_with("admission webhook \"") && status.message.contains("denied the request");
+    let by_policy =
+        status.message.contains("ValidatingAdmissionPolicy '") && status.message.contains("denied request: ");
+    by_webhook || by_policy
+}
+
+/// What an answer says of the load, and whose.
+pub(super) fn load(answer: &Answer) -> Load {
+    let Answer::Refused(refusal) = answer else {
+        return if matches!(answer, Answer::Lost(_)) {
+            Load::Lost
+        } else {
+            Load::Answered
+        };
+    };
+    let status = &refusal.status;
+    // The headers of priority and fairness say nothing here: whatever passes through it has them, a webhook's denial, too.
+    let names_an_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+    match status.code {
+        429 if is_denied(status) || names_an_object => Load::ThrottledHere(refusal.retry_after),
+        429 => Load::Throttled(refusal.retry_after),
+        _ if is_denied(status) => Load::Answered,
+        502.. => Load::Lost,
+        _ => Load::Answered,
     }
 }
 
@@ -152,6 +227,7 @@ fn rejected(reason: &str, status: &Status) -> Outcome {
     Outcome::Rejected {
         reason: reason.into(),
         message: status.message.clone(),
+        retry_after: None,
     }
 }
 
@@ -210,6 +286,8 @@ mod tests {
         let change = &Intent::Change(Uid::new("u"));
         let account =
             "pods \"web-0\" is forbidden: error looking up service account ns/x: serviceaccount \"x\" not found";
+        let denied = "admission webhook \"x.example.com\" denied the request: later";
+        let policy = "pods \"web-0\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
         let too_small = "pods \"web-0\" is forbidden: node didn't have enough allocatable resources: cpu, requested: 1000000, \
             allocatable: 2000";
         for (intent, answer, expected) in [
@@ -305,6 +383,17 @@ mod tests {
             (pod, refuse(503, "ServiceUnavailable", ""), "unknown"),
             (pod, refuse(504, "Timeout", ""), "unknown"),
             (pod, Answer::Lost("timed out".into()), "unknown"),
+            (pod, refuse(401, "Unauthorized", denied), "AdmissionDenied"),
+            (pod, refuse(403, "Forbidden", denied), "Forbidden"),
+            (pod, refuse(409, "AlreadyExists", denied), "AdmissionDenied"),
+            (claim, refuse(409, "AlreadyExists", denied), "AdmissionDenied"),
+            (trial, refuse(409, "AlreadyExists", denied), "AdmissionDenied"),
+            (change, refuse(404, "NotFound", denied), "AdmissionDenied"),
+            (pod, refuse(422, "Invalid", denied), "Invalid"),
+            (pod, refuse(429, "TooManyRequests", denied), "AdmissionDenied"),
+            (existing, refuse(500, "InternalError", denied), "AdmissionDenied"),
+            (pod, refuse(503, "ServiceUnavailable", denied), "AdmissionDenied"),
+            (pod, refuse(401, "Unauthorized", policy), "AdmissionDenied"),
             (pod, Answer::NotSent("connection refused".into()), "not_sent"),
             (pod, Answer::Fenced, "not_sent"),
         ] {

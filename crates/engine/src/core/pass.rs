@@ -102,24 +102,39 @@ pub enum Step {
     Reporting,
 }
 
-/// A command that the server refused.
+/// A command that failed: it was refused, or did not arrive, or nobody knows what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     /// What was tried.
     pub attempt: Report,
     /// A word for programs.
     pub reason: String,
-    /// What the server said.
+    /// What the server said, or why it said nothing.
     pub message: String,
+    /// Not to be tried again before, if the server said so.
+    pub not_before: Option<Timestamp>,
+    /// Whether its scope waits before the next try, while others go on. One that would change or delete a pod does not, unless it was
+    /// refused: it may yet take effect, and another pod that went in its place would be one too many, and out of order.
+    pub holds_back: bool,
 }
 
-/// What kept a pass from ending well, other than refusals, which belong to scopes.
+/// What kept a pass from ending well, other than failed commands, which belong to scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// For logs.
     pub message: String,
     /// Not to be tried again before, if the server said so.
     pub retry_at: Option<Timestamp>,
+}
+
+impl Trouble {
+    /// The lease is not held any more.
+    pub fn fenced() -> Trouble {
+        Trouble {
+            message: "the lease is not held".into(),
+            retry_at: None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -161,13 +176,15 @@ pub struct Pass {
     stopped: bool,
     /// Scopes whose later commands are cancelled.
     cancelled: BTreeSet<Scope>,
-    /// Refusals of this pass.
+    /// Commands of this pass that failed.
     rejected: BTreeMap<Scope, Rejection>,
     /// Scopes in which something went well.
     went_well: BTreeSet<Scope>,
     wrote: bool,
     was_cut: bool,
     stale: bool,
+    /// A command failed that nobody refused, or slow start kept others from being tried beside one that failed.
+    unfinished: bool,
     trouble: Option<Trouble>,
 }
 
@@ -189,6 +206,7 @@ impl Pass {
             wrote: false,
             was_cut: false,
             stale: false,
+            unfinished: false,
             trouble: None,
         }
     }
@@ -249,6 +267,12 @@ impl Pass {
         }
     }
 
+    /// Its commands may not go for some time: starts no further ones, and wants another pass.
+    pub fn give_up(&mut self) {
+        self.stopped = true;
+        self.was_cut = true;
+    }
+
     /// Whether commands were left undone for lack of time.
     pub fn was_cut(&self) -> bool {
         self.was_cut
@@ -306,6 +330,7 @@ impl Pass {
         }
         if self.stopped || nothing_goes_well {
             // What was to follow in these scopes rests on what is not done: no pod without its claims.
+            self.unfinished |= nothing_goes_well && !self.running.commands.is_empty();
             let dropped = self.running.commands.drain(..).map(|c| c.scope);
             self.cancelled.extend(dropped);
         }
@@ -375,40 +400,39 @@ impl Pass {
                 return;
             }
             Outcome::Stale => self.stale = true,
-            Outcome::Rejected { reason, message } => self.reject(ticket, reason, message),
-            Outcome::Throttled(after) => {
-                let retry_at = after.map(|after| now + after);
-                self.note(Trouble {
-                    message: "the API server asks for fewer requests".into(),
-                    retry_at,
-                });
-            }
-            Outcome::Unknown(why) | Outcome::NotSent(why) => self.note(Trouble {
-                message: why.clone(),
-                retry_at: None,
-            }),
+            Outcome::Fenced => self.note(Trouble::fenced()),
+            Outcome::Unknown(_) | Outcome::Throttled(_) | Outcome::Rejected { .. } | Outcome::NotSent(_) => {}
         }
+        self.fail(ticket, outcome, now);
         if let Some(scope) = scope {
             self.cancel(scope);
         }
     }
 
-    fn reject(&mut self, ticket: &Ticket, reason: &str, message: &str) {
+    fn fail(&mut self, ticket: &Ticket, outcome: &Outcome, now: Timestamp) {
+        let Some((reason, message)) = outcome.failure() else {
+            return;
+        };
+        let not_before = outcome.retry_after().map(|after| now + after);
         match ticket {
-            Ticket::Command { scope, report, .. } => {
+            Ticket::Command {
+                scope, report, intent, ..
+            } => {
+                let is_refused = matches!(outcome, Outcome::Rejected { .. });
+                self.unfinished |= !is_refused;
                 let rejection = Rejection {
                     attempt: *report,
                     reason: reason.into(),
                     message: message.into(),
+                    not_before,
+                    holds_back: is_refused || matches!(intent, Intent::Create { .. } | Intent::Try),
                 };
                 self.rejected.insert(scope.clone(), rejection);
             }
-            Ticket::Status(..) | Ticket::Read(..) | Ticket::Guard(_) => {
-                self.note(Trouble {
-                    message: format!("refused: {reason}: {message}"),
-                    retry_at: None,
-                });
-            }
+            Ticket::Status(..) | Ticket::Read(..) | Ticket::Guard(_) => self.note(Trouble {
+                message: format!("{reason}: {message}"),
+                retry_at: not_before,
+            }),
         }
     }
 
@@ -437,12 +461,17 @@ impl Pass {
         self.stale
     }
 
-    /// What went wrong, other than refusals.
+    /// Whether the set must be looked at again soon: for what became of a command, or for what was not done.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished
+    }
+
+    /// What went wrong, other than commands that failed.
     pub fn trouble(&self) -> Option<&Trouble> {
         self.trouble.as_ref()
     }
 
-    /// Refusals, by scope.
+    /// Commands that failed, by scope.
     pub fn rejected(&self) -> &BTreeMap<Scope, Rejection> {
         &self.rejected
     }

@@ -128,7 +128,7 @@ impl Repeats {
             return;
         };
         match outcome {
-            Outcome::Rejected { reason, message } => {
+            Outcome::Rejected { reason, message, .. } => {
                 sent.refusal = Some(Box::new((reason.clone(), message.clone())));
                 if request.is_one_of_many && sent.refused_in != Some(pass) {
                     sent.refused_in = Some(pass);

@@ -1,7 +1,7 @@
 //! The passes: starting them, asking the controller between their steps, sending what they want, and concluding.
 
 use super::events::Regarding;
-use super::limiter::Permit;
+use super::limiter::{self, Permit};
 use super::pass::{Pass, Step, Task, Ticket, Trouble};
 use super::queue::{Handout, Priority};
 use super::repeats::{Author, Fingerprint, Hold};
@@ -43,6 +43,8 @@ pub(super) struct ActivePass {
     finds_more: bool,
     /// Commands that were not sent, since they would have been repetitions that come too soon.
     held: BTreeMap<Scope, Failure>,
+    /// Until when its namespace may not be written to, which has ended its commands.
+    held_until: Option<Timestamp>,
 }
 
 impl ActivePass {
@@ -130,6 +132,7 @@ impl Core {
             wanted: BTreeSet::new(),
             finds_more: false,
             held: BTreeMap::new(),
+            held_until: None,
         };
         self.next_pass += 1;
         self.passes.insert(self.next_pass, active);
@@ -190,12 +193,17 @@ impl Core {
     fn send_task(&mut self, id: u64, task: Task, now: Timestamp) -> bool {
         let mut permit: Option<Permit> = None;
         if task.is_write() {
-            permit = self.limiter.take(now);
-            if permit.is_none() {
-                if let Some(active) = self.passes.get_mut(&id) {
-                    active.pass.put_back(task);
+            // A status is small, and says why the rest waits: no namespace's pause holds it up.
+            let namespace = match &task {
+                Task::Command(scoped) => Some(&scoped.command.key().namespace),
+                Task::Read(..) | Task::Guard(_) | Task::Status(_) => None,
+            };
+            match self.limiter.take(namespace, now) {
+                Ok(taken) => permit = Some(taken),
+                Err(hold) => {
+                    self.put_back(id, task, hold);
+                    return false;
                 }
-                return false;
             }
         }
         let Some(active) = self.passes.get(&id) else {
@@ -263,18 +271,30 @@ impl Core {
         active.held.insert(scope.clone(), failure);
     }
 
+    fn put_back(&mut self, id: u64, task: Task, hold: limiter::Hold) {
+        let Some(active) = self.passes.get_mut(&id) else {
+            return;
+        };
+        active.pass.put_back(task);
+        if let limiter::Hold::Pause(until) = hold {
+            // Whoever waited for it would take the place of a pass for another namespace.
+            active.pass.give_up();
+            active.held_until = Some(until);
+        }
+    }
+
     fn step_ended(&mut self, id: u64, step: Step, now: Timestamp) {
         let Some(mut active) = self.passes.remove(&id) else {
             return;
         };
-        let in_trouble = active.pass.trouble().is_some();
         match step {
-            Step::Settling if !in_trouble && !self.draining => self.first_look(id, active, now),
-            Step::Acting if !in_trouble => {
+            Step::Settling if active.pass.trouble().is_none() && !self.draining => self.first_look(id, active, now),
+            // Whatever went wrong: who has looked says what was seen, and what came of it.
+            Step::Acting => {
                 active.acting = false;
                 self.last_look(id, active, now);
             }
-            Step::Settling | Step::Acting | Step::Reporting => self.conclude(active, now),
+            Step::Settling | Step::Reporting => self.conclude(active, now),
         }
     }
 
@@ -338,8 +358,9 @@ impl Core {
     /// Whether the next pass, which comes soon, will say better what came of this one: it wrote, nothing went wrong, and a status has
     /// just been written. In a rollout whose every pass writes, each second look would be for nothing.
     fn is_followed(&self, active: &ActivePass, now: Timestamp) -> bool {
-        let failed = !active.pass.rejected().is_empty() || !active.held.is_empty();
-        let went_well = active.pass.wrote() && !active.pass.is_stale() && !failed;
+        let pass = &active.pass;
+        let failed = !pass.rejected().is_empty() || pass.trouble().is_some() || !active.held.is_empty();
+        let went_well = pass.wrote() && !pass.is_stale() && !failed;
         let last_status = self.memory.get(&active.key).and_then(|memory| memory.last_status);
         let has_told = last_status.is_some_and(|last| now < last + self.options.status_interval);
         went_well && has_told && !self.draining
@@ -395,13 +416,19 @@ impl Core {
                 Scope::Object => active.key.key.name.to_string(),
             };
             self.refusals.note(&active.key, &subject, &reason, &message, now);
-            let failure = Failure::follow(
+            let mut failure = Failure::follow(
                 memory.hints.failures.get(scope),
                 rejection.attempt,
                 reason,
                 message,
                 now,
             );
+            // What holds nothing back is tried again by the next pass, which the queue and the limiter put off.
+            failure.retry_at = match rejection.not_before {
+                _ if !rejection.holds_back => now,
+                Some(at) => failure.retry_at.max(at),
+                None => failure.retry_at,
+            };
             memory.hints.failures.insert(scope.clone(), failure);
         }
         memory.hints.repeated.retain(|_, held| held.retry_at > now);
@@ -436,7 +463,6 @@ impl Core {
         }
         let result = match active.pass.trouble().cloned() {
             Some(trouble) => {
-                self.keep_failures(&active, now);
                 self.failed(&active, &trouble, now);
                 "error"
             }
@@ -477,10 +503,16 @@ impl Core {
             self.queue.add_failed(key.clone(), Priority::Live, now);
             return "stale";
         }
+        if active.pass.is_unfinished() {
+            self.queue.add_failed(key.clone(), Priority::Live, now);
+            return "unfinished";
+        }
         self.queue.forget(key);
         if active.pass.wrote() || active.pass.was_cut() || active.finds_more {
             // At once for a small set; what pods do meanwhile is then one pass for a large one.
-            let at = now.max(active.started + self.interval_for_pods(key));
+            let at = now
+                .max(active.started + self.interval_for_pods(key))
+                .max(active.held_until.unwrap_or(now));
             self.queue.add_at(key.clone(), Priority::Live, at, now);
         }
         if active.pass.rejected().is_empty() {

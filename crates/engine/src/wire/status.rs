@@ -33,6 +33,10 @@ pub struct Status {
 #[derive(Clone, PartialEq, Message, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
+    /// Name of the object that it is about, if it is about one.
+    #[prost(string, tag = "1")]
+    #[serde(default)]
+    pub name: String,
     /// UID of the object that it is about.
     #[prost(string, tag = "6")]
     #[serde(default)]

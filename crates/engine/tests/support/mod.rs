@@ -73,8 +73,19 @@ impl World {
 
     /// Stores a native set of this many replicas whose pods run `image`; a later call changes it.
     pub fn put_set(&mut self, name: &str, replicas: i32, image: &str) {
+        self.put_set_of("OrderedReady", &key(name), replicas, image);
+    }
+
+    /// The same, of a set whose pods come all at once.
+    pub fn put_parallel_set(&mut self, name: &str, replicas: i32, image: &str) {
+        self.put_set_of("Parallel", &key(name), replicas, image);
+    }
+
+    /// The same, of a set with this policy for its pods.
+    pub fn put_set_of(&mut self, policy: &str, key: &ObjectKey, replicas: i32, image: &str) {
         let version = self.next_version();
-        let old = self.sets.get(&key(name));
+        let name = key.name.as_str();
+        let old = self.sets.get(key);
         let status = old.map_or_else(|| json!({}), |s| s["status"].clone());
         let generation = old
             .and_then(|s| s.pointer("/metadata/generation")?.as_i64())
@@ -86,22 +97,23 @@ impl World {
         });
         let set = json!({
             "metadata": {
-                "name": name, "namespace": "ns", "uid": format!("uid-of-{name}"),
+                "name": name, "namespace": &*key.namespace, "uid": format!("uid-of-{name}"),
                 "resourceVersion": version.to_string(), "generation": generation,
                 "creationTimestamp": at(0).to_string(),
             },
             "spec": {
-                "replicas": replicas, "serviceName": name, "selector": { "matchLabels": { "app": name } },
+                "replicas": replicas, "serviceName": name, "podManagementPolicy": policy,
+                "selector": { "matchLabels": { "app": name } },
                 "template": template,
             },
             "status": status,
         });
-        self.sets.insert(key(name), set);
-        self.tell_set(name);
+        self.sets.insert(key.clone(), set);
+        self.tell_set(key);
     }
 
-    fn tell_set(&mut self, name: &str) {
-        let object = self.set_object(&key(name)).expect("the set was just stored");
+    fn tell_set(&mut self, key: &ObjectKey) {
+        let object = self.set_object(key).expect("the set was just stored");
         self.news.push_back(WatchEvent::Upsert(object));
     }
 
@@ -298,7 +310,7 @@ impl World {
         }
         set["metadata"]["resourceVersion"] = json!(version.to_string());
         self.log.push("status".into());
-        self.tell_set(&patch.key.name.clone());
+        self.tell_set(&patch.key);
         Answer::Object(self.set_object(&patch.key).expect("the set exists"))
     }
 

@@ -168,7 +168,7 @@ async fn try_next(
         if outcome.is_done() {
             accept(&mut accepted, &scoped.scope);
         }
-        if let Outcome::Rejected { reason, message } = outcome {
+        if let Outcome::Rejected { reason, message, .. } = outcome {
             let (subject, cause) = refusal_of(scoped, found, (reason, message), now);
             waits.push(Wait { subject, cause, since });
         }

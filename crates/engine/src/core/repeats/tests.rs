@@ -24,6 +24,7 @@ fn refused() -> Outcome {
     Outcome::Rejected {
         reason: "Forbidden".into(),
         message: "no".into(),
+        retry_after: None,
     }
 }
 

@@ -1,0 +1,177 @@
+//! What fails one object, or is asked of one namespace: it is told, and holds up no other.
+
+mod support;
+
+use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_engine::core::events::EventCall;
+use flotilla_engine::core::request::{Answer, Call};
+use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_model::{Command, ObjectKey, Resource, SetKind};
+use std::time::Duration;
+use support::{World, at, key, refuse_with};
+
+fn core() -> Core {
+    let options = CoreOptions {
+        resources: vec![
+            Resource::NativeSets,
+            Resource::Pods,
+            Resource::Claims,
+            Resource::Revisions,
+        ],
+        observation_period: Duration::ZERO,
+        ..CoreOptions::new("one")
+    };
+    let controller = StatefulSetController::new(SetKind::Native);
+    Core::new(options, vec![Box::new(controller)], at(0))
+}
+
+/// Runs for some time; `judge` may answer a request instead of the world.
+fn run(world: &mut World, core: &mut Core, millis: i64, mut judge: impl FnMut(&Call) -> Option<Answer>) {
+    let end = world.now + millis;
+    world.deliver_news(core);
+    loop {
+        core.advance(at(world.now));
+        let effects = core.take_effects();
+        if effects.is_empty() {
+            let wake = core.next_wake(at(world.now)).filter(|wake| *wake < at(end));
+            let Some(wake) = wake else { break };
+            assert!(wake > at(world.now), "a wake-up in the past");
+            world.now = wake.as_millis() - at(0).as_millis();
+        }
+        for effect in effects {
+            match effect {
+                Effect::List(resource) => world.list(core, resource),
+                Effect::Send(request) => {
+                    let answer = judge(&request.call).unwrap_or_else(|| world.call(&request.call));
+                    core.answer(request.id, answer, at(world.now));
+                }
+            }
+        }
+        world.deliver_news(core);
+    }
+    world.now = end;
+}
+
+fn is_pod_create(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Write(Command::Create {
+            resource: Resource::Pods,
+            ..
+        })
+    )
+}
+
+/// What an admission webhook's refusal looks like.
+fn denied(code: i32, retry_after: Option<u64>) -> Answer {
+    let answer = refuse_with(
+        code,
+        "",
+        "admission webhook \"x.example.com\" denied the request: not now",
+    );
+    after(answer, retry_after)
+}
+
+fn after(answer: Answer, seconds: Option<u64>) -> Answer {
+    match answer {
+        Answer::Refused(mut refusal) => {
+            refusal.retry_after = seconds.map(Duration::from_secs);
+            Answer::Refused(refusal)
+        }
+        other => other,
+    }
+}
+
+fn creates(call: &Call, pod: &str) -> bool {
+    matches!(call, Call::Write(Command::Create { resource: Resource::Pods, key, .. }) if key.name == pod)
+}
+
+fn condition(world: &World, set: &str) -> serde_json::Value {
+    let status = &world.sets[&key(set)]["status"];
+    let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    let failed = conditions.into_iter().find(|c| c["type"] == "FailedCreatePod");
+    failed.unwrap_or_default()
+}
+
+#[test]
+fn whatever_fails_one_pod_is_told_and_holds_up_no_other() {
+    let cases = [
+        (denied(500, None), "AdmissionDenied"),
+        (denied(401, None), "AdmissionDenied"),
+        (denied(503, None), "AdmissionDenied"),
+        (denied(409, None), "AdmissionDenied"),
+        (denied(429, Some(5)), "AdmissionDenied"),
+        (
+            refuse_with(500, "InternalError", "resource quota evaluation timed out"),
+            "OutcomeUnknown",
+        ),
+        (refuse_with(503, "ServiceUnavailable", "later"), "OutcomeUnknown"),
+        (refuse_with(429, "TooManyRequests", "slowly"), "TooManyRequests"),
+        (Answer::Lost("no answer within 30 s".into()), "OutcomeUnknown"),
+        (Answer::NotSent("connection refused".into()), "NotSent"),
+    ];
+    for (answer, reason) in cases {
+        let (mut world, mut core) = (World::default(), core());
+        world.put_parallel_set("web", 4, "app:v1");
+        let (mut tries, mut told) = (0, 0);
+        run(&mut world, &mut core, 60_000, |call| {
+            if let Call::Event(EventCall::Create(event)) = call {
+                told += i32::from(event.note.reason == "FailedCreate" && event.note.message.contains("web-0"));
+            }
+            creates(call, "web-0").then(|| {
+                tries += 1;
+                answer.clone()
+            })
+        });
+        let status = &world.sets[&key("web")]["status"];
+        assert_eq!(world.pod_names(), ["web-1", "web-2", "web-3"], "{answer:?}");
+        assert_eq!(status["observedGeneration"], 1, "{answer:?}");
+        assert_eq!(status["replicas"], 3, "{answer:?}");
+        let condition = condition(&world, "web");
+        assert_eq!(
+            (&condition["status"], &condition["reason"]),
+            (&"True".into(), &reason.into()),
+            "{answer:?}"
+        );
+        assert_eq!(told, 1, "by an event, {answer:?}");
+        assert!((3..=8).contains(&tries), "{tries} tries in a minute, {answer:?}");
+        run(&mut world, &mut core, 65_000, |_| None);
+        assert_eq!(world.pods.len(), 4, "{answer:?}");
+        assert_eq!(self::condition(&world, "web")["status"], "False", "{answer:?}");
+    }
+}
+
+#[test]
+fn a_webhook_that_asks_for_a_pause_pauses_its_namespace_and_no_other() {
+    let (mut world, mut core) = (World::default(), core());
+    for n in 0..20 {
+        world.put_parallel_set(&format!("web{n}"), 3, "app:v1");
+    }
+    let mut asked = 0;
+    run(&mut world, &mut core, 2_000, |call| {
+        is_pod_create(call).then(|| {
+            asked += 1;
+            denied(429, Some(40))
+        })
+    });
+    assert!((1..=30).contains(&asked), "{asked} requests while it asks for none");
+    // Another namespace goes on, although there are more sets than workers.
+    world.put_set_of("Parallel", &ObjectKey::new("other", "db"), 2, "app:v1");
+    run(&mut world, &mut core, 5_000, |call| {
+        is_pod_create(call)
+            .then(|| {
+                let Call::Write(command) = call else { return None };
+                (&*command.key().namespace == "ns").then(|| denied(429, Some(40)))
+            })
+            .flatten()
+    });
+    assert!(
+        world.pods.contains_key(&ObjectKey::new("other", "db-0")),
+        "{:?}",
+        world.log
+    );
+    assert_eq!(condition(&world, "web0")["reason"], "AdmissionDenied");
+    // And then this one, too.
+    run(&mut world, &mut core, 120_000, |_| None);
+    assert_eq!(world.pods.len(), 62);
+}
