@@ -10,6 +10,8 @@ mod hooks;
 mod in_place;
 #[path = "behaviour/refused.rs"]
 mod refused;
+#[path = "behaviour/tenants.rs"]
+mod tenants;
 #[path = "behaviour/why.rs"]
 mod why;
 
@@ -74,6 +76,7 @@ fn trials(lab: &Lab) -> Vec<libtest_mimic::Trial> {
     trials.extend(hooks::trials(lab));
     trials.extend(in_place::trials(lab));
     trials.extend(refused::trials(lab));
+    trials.extend(tenants::trials(lab));
     trials.extend(why::trials(lab));
     trials
 }

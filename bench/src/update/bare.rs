@@ -45,7 +45,7 @@ impl Work {
         let cache = look_around(kind, &client).await;
         let set = cache.set(kind, &key()).expect("the set is there").clone();
         let (mut tell, mut pods) = (BTreeMap::new(), Vec::new());
-        for pod in cache.pods_of(&set.meta.uid) {
+        for pod in cache.pods_of(set.as_owner()) {
             let (news, told) = watch::channel(pod.clone());
             tell.insert(pod.name().to_owned(), news);
             pods.push(Drive {
@@ -121,7 +121,7 @@ fn alone(all: &Cache, set: &Arc<SetRecord>, pod: &Arc<PodRecord>) -> Cache {
         ..(**set).clone()
     };
     let mut cache = Cache::default();
-    for revision in all.revisions_of(&set.meta.uid) {
+    for revision in all.revisions_of(set.as_owner()) {
         cache.apply(Object::Revision(revision.clone()), Source::List);
     }
     cache.apply(Object::Set(Arc::new(set)), Source::List);

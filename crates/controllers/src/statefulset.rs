@@ -88,7 +88,7 @@ impl StatefulSetController {
             let names_it = |template: &str| {
                 prefix.strip_prefix(template).and_then(|rest| rest.strip_prefix('-')) == Some(set.name())
             };
-            let mut recorded = reader.revisions_of(&set.meta.uid).iter();
+            let mut recorded = reader.revisions_of(set.as_owner()).iter();
             if set.spec.claim_templates.iter().any(|t| names_it(&t.name))
                 || recorded.any(|r| claim::recorded_names(r).any(names_it))
             {

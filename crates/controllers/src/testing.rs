@@ -8,8 +8,9 @@ use flotilla_model::records::{
 };
 use flotilla_model::set::read_set;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, Hints, ImagePullJobRecord, Interner, Labels, Meta, NodeRecord, ObjectKey, OwnerRef,
-    PassContext, PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Timestamp, Uid,
+    ClaimRecord, ConfigMapRecord, Hints, ImagePullJobRecord, Interner, Labels, Meta, NodeRecord, ObjectKey, Owner,
+    OwnerRef, PassContext, PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord,
+    Timestamp, Uid,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -643,8 +644,12 @@ impl Reader for Cluster {
     fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
         self.pods.get(key.name.as_str())
     }
-    fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>] {
-        if *owner == set_uid("web") { &self.own_pods } else { &[] }
+    fn pods_of(&self, owner: Owner<'_>) -> &[Arc<PodRecord>] {
+        if *owner.uid == set_uid("web") {
+            &self.own_pods
+        } else {
+            &[]
+        }
     }
     fn orphan_pods(&self, _namespace: &str) -> &[Arc<PodRecord>] {
         &self.orphan_pods
@@ -652,8 +657,8 @@ impl Reader for Cluster {
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.claims.get(key.name.as_str())
     }
-    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
-        self.claims_by_owner.get(owner).map_or(&[], Vec::as_slice)
+    fn claims_of(&self, owner: Owner<'_>) -> &[Arc<ClaimRecord>] {
+        self.claims_by_owner.get(owner.uid).map_or(&[], Vec::as_slice)
     }
     fn node(&self, name: &str) -> Option<&Arc<NodeRecord>> {
         self.nodes.get(name)
@@ -664,8 +669,8 @@ impl Reader for Cluster {
     fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>> {
         self.revisions.get(key.name.as_str())
     }
-    fn revisions_of(&self, owner: &Uid) -> &[Arc<RevisionRecord>] {
-        if *owner == set_uid("web") {
+    fn revisions_of(&self, owner: Owner<'_>) -> &[Arc<RevisionRecord>] {
+        if *owner.uid == set_uid("web") {
             &self.own_revisions
         } else {
             &[]
@@ -684,9 +689,9 @@ impl Reader for Cluster {
         let mut all = self.jobs.iter().flatten().chain(&self.other_jobs);
         all.find(|job| job.meta.key == *key)
     }
-    fn image_pull_jobs_of(&self, owner: &Uid) -> &[Arc<ImagePullJobRecord>] {
+    fn image_pull_jobs_of(&self, owner: Owner<'_>) -> &[Arc<ImagePullJobRecord>] {
         match &self.jobs {
-            Some(jobs) if *owner == set_uid("web") => jobs,
+            Some(jobs) if *owner.uid == set_uid("web") => jobs,
             _ => &[],
         }
     }

@@ -6,7 +6,10 @@ use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::events::EventCall;
 use flotilla_engine::core::request::{Answer, Call};
 use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_engine::wire::Object;
 use flotilla_model::{Command, ObjectKey, Resource, SetKind};
+use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 use support::{World, at, key, refuse_with};
 
@@ -174,4 +177,58 @@ fn a_webhook_that_asks_for_a_pause_pauses_its_namespace_and_no_other() {
     // And then this one, too.
     run(&mut world, &mut core, 120_000, |_| None);
     assert_eq!(world.pods.len(), 62);
+}
+
+/// B names the set of A as the owner of a pod and of a revision: by its UID, which is all that it needs to know.
+#[test]
+fn who_names_the_owner_of_another_namespace_is_none_of_its_own() {
+    let (mut world, mut core) = (World::quick(), core());
+    world.put_parallel_set("web", 2, "app:v1");
+    run(&mut world, &mut core, 60_000, |_| None);
+    let before = world.pods.clone();
+    assert_eq!(before.len(), 2);
+
+    let mut pod = before[&key("web-0")].clone();
+    pod.meta.key = ObjectKey::new("b", "web-0");
+    let (_, revision) = world.revisions.first_key_value().expect("of the set");
+    let mut revision = revision.clone();
+    revision.meta.key = ObjectKey::new("b", "web-evil");
+    revision.number += 1;
+    revision.template = Some(Arc::new(
+        json!({"spec": {"containers": [{"name": "main", "image": "evil"}]}}),
+    ));
+    world.store(Object::Pod(Arc::new(pod)));
+    world.store(Object::Revision(Arc::new(revision)));
+    let writes = world.log.len();
+    run(&mut world, &mut core, 60_000, |_| None);
+    assert_eq!(world.log.len(), writes, "{:?}", &world.log[writes..]);
+
+    // Its own pod is made again when it goes, from its own revision.
+    world.finish_deletion("web-0");
+    run(&mut world, &mut core, 60_000, |_| None);
+    let new = &world.pods[&key("web-0")];
+    assert_ne!(new.meta.uid, before[&key("web-0")].meta.uid);
+    assert_eq!(new.revision(), before[&key("web-0")].revision());
+    assert!(
+        world.pods.contains_key(&ObjectKey::new("b", "web-0")),
+        "it is not ours to delete"
+    );
+}
+
+/// In its own namespace, too: kind, name and UID have to fit.
+#[test]
+fn who_names_a_set_wrongly_is_none_of_its_own() {
+    for (kind, name) in [("Job", "web"), ("StatefulSet", "db")] {
+        let (mut world, mut core) = (World::quick(), core());
+        world.put_parallel_set("web", 1, "app:v1");
+        run(&mut world, &mut core, 60_000, |_| None);
+        let mut pod = world.pods[&key("web-0")].clone();
+        pod.meta.key = key("web-7");
+        let mut owner = pod.meta.owners()[0].clone();
+        (owner.kind, owner.name) = (kind.into(), name.into());
+        pod.meta.owners = Some(Arc::new(vec![owner]));
+        world.store(Object::Pod(Arc::new(pod)));
+        run(&mut world, &mut core, 60_000, |_| None);
+        assert!(world.pods.contains_key(&key("web-7")), "{kind} {name}: {:?}", world.log);
+    }
 }

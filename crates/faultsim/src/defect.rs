@@ -315,7 +315,7 @@ fn lowest_first(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
         !pod.is_terminating() && ordinal.is_some_and(|ordinal| !set.spec.ordinals().contains(ordinal))
     };
     let lowest = reader
-        .pods_of(&set.meta.uid)
+        .pods_of(set.as_owner())
         .iter()
         .filter(unwanted)
         .min_by_key(|pod| pod.name().to_owned());
@@ -365,7 +365,7 @@ fn delete(pod: &PodRecord) -> Command {
 }
 
 fn forget_history(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
-    let all = reader.revisions_of(&set.meta.uid);
+    let all = reader.revisions_of(set.as_owner());
     let newest = all.iter().map(|r| r.number).max();
     let dropped = all
         .iter()
@@ -389,8 +389,8 @@ fn forget_history(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord)
 
 /// In place of the oldest revision that is dropped goes the newest that nobody has and that would stay.
 fn drop_newest(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
-    let all = reader.revisions_of(&set.meta.uid);
-    let pods = reader.pods_of(&set.meta.uid);
+    let all = reader.revisions_of(set.as_owner());
+    let pods = reader.pods_of(set.as_owner());
     let mut unused: Vec<_> = all
         .iter()
         .filter(|r| r.digest != set.spec.template_digest && r.name() != set.status_text("currentRevision"))

@@ -93,7 +93,7 @@ impl Spy {
         }
         let mut accepted = BTreeSet::new();
         if self.defect == Some(Defect::NoTrial) {
-            let revisions = reader.revisions_of(&set.meta.uid);
+            let revisions = reader.revisions_of(set.as_owner());
             accepted.extend(revisions.iter().map(|r| r.name().to_owned()));
         } else if !context.entropy.is_multiple_of(8) || context.hints.accepted.is_empty() {
             return None;
@@ -152,7 +152,7 @@ impl Controller for Spy {
         let decision = match (self.defect, self.clone_defect) {
             (None, None) => self.inner.reconcile(reader, key, context)?,
             (None, Some(defect)) => {
-                let seen = defect.altered(&set, reader.pods_of(&set.meta.uid));
+                let seen = defect.altered(&set, reader.pods_of(set.as_owner()));
                 let altered = Altered::of(reader, seen, claims_seen(defect, reader, &set));
                 let mut decision = self.inner.reconcile(&altered, key, context)?;
                 defect.spoil(&mut decision, reader, &set);

@@ -30,7 +30,7 @@ pub use hints::{Failure, Hints};
 pub use int_or_percent::{IntOrPercent, Share};
 pub use intern::Interner;
 pub use memo::Memo;
-pub use meta::{Labels, Meta, ObjectKey, OwnerRef, Uid};
+pub use meta::{Labels, Meta, ObjectKey, Owner, OwnerRef, Uid};
 pub use reader::Reader;
 pub use records::{
     ClaimRecord, ConfigMapRecord, ImagePullJobRecord, NodeRecord, PodRecord, Record, RevisionRecord, StorageClassRecord,

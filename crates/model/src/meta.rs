@@ -141,6 +141,20 @@ pub struct OwnerRef {
     pub block_owner_deletion: bool,
 }
 
+/// An object as the references of what it owns name it. UIDs are text that anybody may write anywhere: what lies in another namespace, or
+/// names another kind or name, is not its (Kubernetes, "Owners and Dependents").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// Its namespace, which is that of all it owns.
+    pub namespace: &'a str,
+    /// Its kind, as `CloneSet`.
+    pub kind: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Which incarnation of that name.
+    pub uid: &'a Uid,
+}
+
 /// An immutable, shared, sorted set of labels.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Labels(Option<Arc<LabelList>>);
@@ -236,7 +250,17 @@ impl Meta {
         self.owners.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the managing owner is the object with this UID.
+    /// This object, which is of kind `kind`, as an owner.
+    pub fn as_owner<'a>(&'a self, kind: &'a str) -> Owner<'a> {
+        Owner {
+            namespace: &self.key.namespace,
+            kind,
+            name: &self.key.name,
+            uid: &self.uid,
+        }
+    }
+
+    /// Whether the managing owner is the object with this UID, given that it is in the same namespace.
     pub fn is_controlled_by(&self, uid: &Uid) -> bool {
         self.controller().is_some_and(|o| o.uid == *uid)
     }

@@ -1,6 +1,6 @@
 //! How a controller reads the cluster: lookups that cost as much as their answer, never a scan.
 
-use crate::meta::{ObjectKey, Uid};
+use crate::meta::{ObjectKey, Owner};
 use crate::records::{
     ClaimRecord, ConfigMapRecord, ImagePullJobRecord, NodeRecord, PodRecord, RevisionRecord, StorageClassRecord,
 };
@@ -15,22 +15,22 @@ pub trait Reader {
     fn sets_in(&self, kind: SetKind, namespace: &str) -> Vec<Arc<SetRecord>>;
     /// The pod with this key.
     fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>>;
-    /// Pods whose managing owner has this UID, sorted by name.
-    fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>];
+    /// Pods that this owner manages, sorted by name.
+    fn pods_of(&self, owner: Owner<'_>) -> &[Arc<PodRecord>];
     /// Pods in a namespace that no owner manages, sorted by name.
     fn orphan_pods(&self, namespace: &str) -> &[Arc<PodRecord>];
     /// The claim with this key.
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>>;
-    /// Claims whose managing owner has this UID, sorted by name.
-    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>];
+    /// Claims that this owner manages, sorted by name.
+    fn claims_of(&self, owner: Owner<'_>) -> &[Arc<ClaimRecord>];
     /// The node of this name.
     fn node(&self, name: &str) -> Option<&Arc<NodeRecord>>;
     /// The config map with this key, if it is one that is watched ([`crate::Resource::selector`]) or was read.
     fn config_map(&self, key: &ObjectKey) -> Option<&Arc<ConfigMapRecord>>;
     /// The revision with this key.
     fn revision(&self, key: &ObjectKey) -> Option<&Arc<RevisionRecord>>;
-    /// Revisions whose managing owner has this UID, sorted by name.
-    fn revisions_of(&self, owner: &Uid) -> &[Arc<RevisionRecord>];
+    /// Revisions that this owner manages, sorted by name.
+    fn revisions_of(&self, owner: Owner<'_>) -> &[Arc<RevisionRecord>];
     /// Revisions in a namespace that no owner manages, sorted by name.
     fn orphan_revisions(&self, namespace: &str) -> &[Arc<RevisionRecord>];
     /// The storage class of this name.
@@ -48,8 +48,8 @@ pub trait Reader {
     fn image_pull_job(&self, _key: &ObjectKey) -> Option<&Arc<ImagePullJobRecord>> {
         None
     }
-    /// `ImagePullJob`s whose managing owner has this UID, sorted by name.
-    fn image_pull_jobs_of(&self, _owner: &Uid) -> &[Arc<ImagePullJobRecord>] {
+    /// `ImagePullJob`s that this owner manages, sorted by name.
+    fn image_pull_jobs_of(&self, _owner: Owner<'_>) -> &[Arc<ImagePullJobRecord>] {
         &[]
     }
 }

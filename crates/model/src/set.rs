@@ -18,7 +18,7 @@ pub use spec::{
     PriorityTerm, Retention, RollingUpdate, SetSpec, Switches, UpdateKind,
 };
 
-use crate::meta::Meta;
+use crate::meta::{Meta, Owner};
 use crate::resource::Resource;
 use serde_json::Value;
 use std::sync::Arc;
@@ -77,6 +77,11 @@ impl SetRecord {
     /// The set's name.
     pub fn name(&self) -> &str {
         &self.meta.key.name
+    }
+
+    /// The set as the owner of its pods, claims and revisions.
+    pub fn as_owner(&self) -> Owner<'_> {
+        self.meta.as_owner(self.kind.resource().kind())
     }
 
     /// Whether the set is being deleted.

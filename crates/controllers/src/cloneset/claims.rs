@@ -69,7 +69,7 @@ impl<'v> Plan<'v> {
         };
         let claims = self.claims_with(id).iter();
         // One that was given before is written to once more: what would take it back, and is still on its way, fails from now on.
-        let given = self.view.claims_of_pod(&pod.meta.uid).iter();
+        let given = self.view.claims_of_pod(pod).iter();
         let given = given
             .filter(|claim| claim.meta.deleted.is_none())
             .map(|claim| claim::take(claim));
@@ -91,7 +91,7 @@ impl<'v> Plan<'v> {
             let is_of_pod = |claim: &&Arc<ClaimRecord>| {
                 claim.meta.deleted.is_none() && id_of(claim) == member.pod().label(names::INSTANCE_ID_LABEL)
             };
-            for claim in view.claims_of_pod(uid).iter().filter(is_of_pod) {
+            for claim in view.claims_of_pod(member.pod()).iter().filter(is_of_pod) {
                 commands.push((member.scope(), claim::hand_to(claim, uid, owner)));
             }
         }

@@ -6,7 +6,8 @@ use crate::shared::pass::Moment;
 use crate::shared::revision;
 use flotilla_model::set::CloneSpec;
 use flotilla_model::{
-    ClaimRecord, Hints, NodeRecord, OwnerRef, PassContext, PodRecord, Reader, RevisionRecord, SetRecord, Timestamp, Uid,
+    ClaimRecord, Hints, NodeRecord, OwnerRef, PassContext, PodRecord, Reader, Resource, RevisionRecord, SetRecord,
+    Timestamp,
 };
 use std::sync::Arc;
 
@@ -52,7 +53,7 @@ impl<'a> View<'a> {
         let clones = defaults.apply(set.spec.clones.as_deref()?);
         let owner = controller_ref(set.kind.resource(), set.name(), &set.meta.uid);
         let is_going = |claim: &&Arc<ClaimRecord>| claim.meta.deleted.is_some();
-        let claims = reader.claims_of(&set.meta.uid).iter();
+        let claims = reader.claims_of(set.as_owner()).iter();
         let mut view = View {
             owner,
             clones,
@@ -78,7 +79,7 @@ impl<'a> View<'a> {
     fn sort_pods(&mut self) {
         let set = self.set.clone();
         let mut selected = SelectorMemo::new(&set.spec.selector);
-        for pod in self.reader.pods_of(&set.meta.uid) {
+        for pod in self.reader.pods_of(set.as_owner()) {
             if selected.matches(pod) {
                 self.pods.push(pod.clone());
             } else if !set.is_deleted() {
@@ -132,8 +133,8 @@ impl<'a> View<'a> {
     }
 
     /// Claims that belong to a pod, and go with it.
-    pub(super) fn claims_of_pod(&self, pod: &Uid) -> &'a [Arc<ClaimRecord>] {
-        self.reader.claims_of(pod)
+    pub(super) fn claims_of_pod(&self, pod: &PodRecord) -> &'a [Arc<ClaimRecord>] {
+        self.reader.claims_of(pod.meta.as_owner(Resource::Pods.kind()))
     }
 
     /// Pods that may be those of our claims: ours, and orphans, such as we have let go.

@@ -68,7 +68,7 @@ impl<'v> Plan<'v> {
         let Some((current, update)) = self.revisions() else {
             return;
         };
-        let jobs = self.reader.image_pull_jobs_of(&self.set.meta.uid);
+        let jobs = self.reader.image_pull_jobs_of(self.set.as_owner());
         let is_over = current.meta.uid == update.meta.uid;
         let hash = revision::short(update.name());
         for job in jobs.iter().filter(|job| job.meta.deleted.is_none()) {

@@ -71,7 +71,7 @@ pub struct Revisions {
 
 /// Revisions that are the set's or may become so: those that match its selector (rule 1.1.5 step 1).
 pub fn candidates(set: &SetRecord, reader: &dyn Reader) -> Vec<Arc<RevisionRecord>> {
-    let own = reader.revisions_of(&set.meta.uid).iter();
+    let own = reader.revisions_of(set.as_owner()).iter();
     let orphans = reader
         .orphan_revisions(&set.meta.key.namespace)
         .iter()

@@ -74,7 +74,7 @@ impl<'a> View<'a> {
     fn sort_owned(&mut self) {
         let set = self.set.clone();
         let mut selected = SelectorMemo::new(&set.spec.selector);
-        let pods = self.reader.pods_of(&set.meta.uid);
+        let pods = self.reader.pods_of(set.as_owner());
         self.members.reserve(pods.len());
         for pod in pods {
             let kind = membership(set.name(), pod.name());

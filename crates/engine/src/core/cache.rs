@@ -4,8 +4,8 @@ use super::store::{Changed, Source, Store};
 use crate::wire::{self, Encoding, Object, Unreadable};
 use bytes::Bytes;
 use flotilla_model::{
-    Change, ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Interner, NodeRecord, ObjectKey, PodRecord, Reader,
-    Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Uid,
+    Change, ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Interner, NodeRecord, ObjectKey, Owner, PodRecord,
+    Reader, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Uid,
 };
 use std::sync::Arc;
 
@@ -279,7 +279,7 @@ impl Reader for Cache {
         self.pods.get(key)
     }
 
-    fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>] {
+    fn pods_of(&self, owner: Owner<'_>) -> &[Arc<PodRecord>] {
         self.pods.of_owner(owner)
     }
 
@@ -291,7 +291,7 @@ impl Reader for Cache {
         self.claims.get(key)
     }
 
-    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
+    fn claims_of(&self, owner: Owner<'_>) -> &[Arc<ClaimRecord>] {
         self.claims.of_owner(owner)
     }
 
@@ -307,7 +307,7 @@ impl Reader for Cache {
         self.revisions.get(key)
     }
 
-    fn revisions_of(&self, owner: &Uid) -> &[Arc<RevisionRecord>] {
+    fn revisions_of(&self, owner: Owner<'_>) -> &[Arc<RevisionRecord>] {
         self.revisions.of_owner(owner)
     }
 
@@ -331,7 +331,7 @@ impl Reader for Cache {
         self.image_pull_jobs.get(key)
     }
 
-    fn image_pull_jobs_of(&self, owner: &Uid) -> &[Arc<ImagePullJobRecord>] {
+    fn image_pull_jobs_of(&self, owner: Owner<'_>) -> &[Arc<ImagePullJobRecord>] {
         self.image_pull_jobs.of_owner(owner)
     }
 }

@@ -94,7 +94,7 @@ impl Core {
 
     fn clone_pods(&self) -> BTreeMap<Uid, Vec<Arc<PodRecord>>> {
         let of = |set: &Arc<SetRecord>| {
-            let pods = self.cache.pods.of_owner(&set.meta.uid);
+            let pods = self.cache.pods.of_owner(set.as_owner());
             (!pods.is_empty()).then(|| (set.meta.uid.clone(), pods.to_vec()))
         };
         self.cache.clone_sets.iter().filter_map(of).collect()
@@ -115,7 +115,7 @@ impl Core {
         for pod in self
             .cache
             .pods
-            .of_owner(&set.meta.uid)
+            .of_owner(set.as_owner())
             .iter()
             .filter(|pod| !pod.is_terminating())
         {
@@ -137,7 +137,7 @@ impl Core {
         }
         let smallest = self.smallest_claims();
         let of_set = |set: &Arc<SetRecord>| {
-            let revisions = self.cache.revisions.of_owner(&set.meta.uid);
+            let revisions = self.cache.revisions.of_owner(set.as_owner());
             let records = revisions
                 .iter()
                 .filter_map(|r| r.claim_templates.as_deref()?.as_array());

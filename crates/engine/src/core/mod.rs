@@ -32,7 +32,7 @@ pub use watching::{FIELD_MANAGER, WatchEvent};
 
 use cache::Cache;
 use events::{EventCall, Events};
-use flotilla_model::{Change, Controller, Hints, ObjectKey, Reader, Resource, Timestamp, Uid};
+use flotilla_model::{Change, Controller, Hints, ObjectKey, Owner, Reader, Resource, Timestamp, Uid};
 use foreign::ForeignWriters;
 use lease::Elector;
 use limiter::{Limiter, Permit};
@@ -286,8 +286,14 @@ impl Core {
 
     /// What the pods of a key add to the time between two passes over it.
     fn interval_for_pods(&self, key: &QueueKey) -> std::time::Duration {
+        let owner = |uid| Owner {
+            namespace: &key.key.namespace,
+            kind: self.controllers[key.controller].resource().kind(),
+            name: &key.key.name,
+            uid,
+        };
         let uid = self.memory.get(key).and_then(|memory| memory.uid.as_ref());
-        let pods = uid.map_or(0, |uid| self.cache.pods_of(uid).len());
+        let pods = uid.map_or(0, |uid| self.cache.pods_of(owner(uid)).len());
         let pods = u32::try_from(pods).unwrap_or(u32::MAX);
         self.options.pass_interval_per_pod.saturating_mul(pods)
     }

@@ -8,8 +8,8 @@
 //! And an object that we know to be gone before the watch says so leaves a *tombstone*, by UID, until it does.
 
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Meta, NodeRecord, ObjectKey, PodRecord, Record, RevisionRecord,
-    SetRecord, StorageClassRecord, Uid,
+    ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Meta, NodeRecord, ObjectKey, Owner, PodRecord, Record,
+    RevisionRecord, SetRecord, StorageClassRecord, Uid,
 };
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
@@ -152,9 +152,14 @@ impl<R: Stored> Store<R> {
         self.table.find(self.hasher.hash_one(key), |r| r.meta().key == *key)
     }
 
-    /// Objects managed by the owner with this UID, sorted by name.
-    pub fn of_owner(&self, owner: &Uid) -> &[Arc<R>] {
-        self.by_owner.get(owner).map_or(&[], Vec::as_slice)
+    /// Objects that this owner manages, sorted by name. Whoever names its UID in another namespace, or with another kind or name, is
+    /// none of them.
+    pub fn of_owner(&self, owner: Owner<'_>) -> &[Arc<R>] {
+        let rows = self.by_owner.get(owner.uid).map_or(&[][..], Vec::as_slice);
+        let wanted = (owner.namespace, owner.kind, owner.name);
+        let start = rows.partition_point(|row| owner_of(&**row) < wanted);
+        let end = start + rows[start..].partition_point(|row| owner_of(&**row) == wanted);
+        &rows[start..end]
     }
 
     /// Objects found under their namespace, sorted by name: those without a managing owner, or all where owners do not matter.
@@ -333,7 +338,7 @@ impl<R: Stored> Store<R> {
             Index::None => return,
         };
         // Lists come sorted, so this is nearly always the end.
-        let place = rows.partition_point(|row| row.meta().key.name < record.meta().key.name);
+        let place = rows.partition_point(|row| place_of(&**row) < place_of(&*record));
         rows.insert(place, record);
     }
 
@@ -346,13 +351,27 @@ impl<R: Stored> Store<R> {
     }
 }
 
+/// Namespace, kind and name of the owner under which a record is found; nothing where owners do not matter.
+fn owner_of<R: Stored>(record: &R) -> (&str, &str, &str) {
+    let meta = record.meta();
+    match (record.index(), meta.controller()) {
+        (Index::Owner(_), Some(owner)) => (&meta.key.namespace, &owner.kind, &owner.name),
+        _ => ("", "", ""),
+    }
+}
+
+/// Where a record stands under its heading: those of one owner beside each other, by name.
+fn place_of<R: Stored>(record: &R) -> ((&str, &str, &str), &str) {
+    (owner_of(record), &record.meta().key.name)
+}
+
 fn take_row<K: Eq + std::hash::Hash, R: Stored>(
     index: &mut HashMap<K, Vec<Arc<R>>, FixedHasher>,
     heading: &K,
     record: &Arc<R>,
 ) {
     let Some(rows) = index.get_mut(heading) else { return };
-    let start = rows.partition_point(|row| row.meta().key.name < record.meta().key.name);
+    let start = rows.partition_point(|row| place_of(&**row) < place_of(&**record));
     if let Some(offset) = rows[start..].iter().position(|row| Arc::ptr_eq(row, record)) {
         rows.remove(start + offset);
     }

@@ -123,6 +123,27 @@ impl World {
     }
 
     /// Changes a pod as a kubelet would.
+    /// Somebody stores a pod or a revision, which becomes an object of its own.
+    pub fn store(&mut self, mut object: Object) {
+        let version = self.next_version();
+        let own = |meta: &mut Meta| {
+            meta.uid = Uid::new(&format!("{}-{version}", meta.key.name));
+            meta.resource_version = version;
+        };
+        match &mut object {
+            Object::Pod(pod) => {
+                own(&mut Arc::make_mut(pod).meta);
+                self.pods.insert(pod.meta.key.clone(), (**pod).clone());
+            }
+            Object::Revision(revision) => {
+                own(&mut Arc::make_mut(revision).meta);
+                self.revisions.insert(revision.meta.key.clone(), (**revision).clone());
+            }
+            other => panic!("neither a pod nor a revision: {other:?}"),
+        }
+        self.news.push_back(WatchEvent::Upsert(object));
+    }
+
     pub fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut PodRecord)) {
         let version = self.next_version();
         let pod = self.pods.get_mut(&key(name)).expect("the pod exists");

@@ -47,7 +47,7 @@ impl Clones<'_> {
     /// to the pod.
     pub(super) fn handing_over(&self) -> i32 {
         let set = self.sight.set;
-        let claims = self.sight.reader.claims_of(&set.meta.uid);
+        let claims = self.sight.reader.claims_of(set.as_owner());
         let hands_over = |pod: &&Arc<PodRecord>| {
             let annotations = pod.detail.as_ref().map(|detail| &detail.annotations);
             let is_replaced = annotations.is_some_and(|a| a.get(REPLACED).is_some());
@@ -59,7 +59,7 @@ impl Clones<'_> {
                 && is_for_replacement
                 && own.any(|claim| has(pod, claim))
         };
-        let pods = self.sight.reader.pods_of(&set.meta.uid).iter();
+        let pods = self.sight.reader.pods_of(set.as_owner()).iter();
         i32::try_from(pods.filter(hands_over).count()).unwrap_or(i32::MAX)
     }
 }

@@ -294,10 +294,10 @@ pub(crate) fn claims_seen(defect: CloneDefect, reader: &dyn Reader, set: &SetRec
     if defect != CloneDefect::ReplaceAtOnce {
         return None;
     }
-    let pods = reader.pods_of(&set.meta.uid).iter().filter(|pod| pod.is_terminating());
+    let pods = reader.pods_of(set.as_owner()).iter().filter(|pod| pod.is_terminating());
     let going: Vec<&str> = pods.filter_map(|pod| pod.label(INSTANCE_ID)).collect();
     let stays = |claim: &&Arc<ClaimRecord>| !claim.meta.labels.get(INSTANCE_ID).is_some_and(|id| going.contains(&id));
-    Some(reader.claims_of(&set.meta.uid).iter().filter(stays).cloned().collect())
+    Some(reader.claims_of(set.as_owner()).iter().filter(stays).cloned().collect())
 }
 
 fn owner_in(command: &Command, kind: &str) -> bool {
@@ -360,7 +360,7 @@ fn update_all(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
         .iter()
         .map(|c| c.command.key().clone())
         .collect();
-    let old = reader.pods_of(&set.meta.uid).iter().filter(|pod| {
+    let old = reader.pods_of(set.as_owner()).iter().filter(|pod| {
         let is_old = reader
             .pod(first.command.key())
             .is_some_and(|p| p.revision() == pod.revision());
@@ -407,7 +407,7 @@ fn delete_for_nothing(decision: &mut Decision, reader: &dyn Reader, set: &SetRec
     else {
         return;
     };
-    let mut others = reader.pods_of(&set.meta.uid).iter();
+    let mut others = reader.pods_of(set.as_owner()).iter();
     let Some(pod) = others.find(|pod| !pod.is_terminating() && !pod.is_terminal() && !gone.contains(&pod.meta.key))
     else {
         return;

@@ -63,13 +63,18 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     } else {
         spec.max_unavailable.ceil_of(replicas)
     };
-    let all = sight.reader.pods_of(&set.meta.uid).iter();
+    let all = sight.reader.pods_of(set.as_owner()).iter();
     let is_ours = |pod: &&Arc<PodRecord>| {
         !pod.is_terminal() && !pod.is_terminating() && set.spec.selector.matches(|key| pod.label(key))
     };
     // Those that nobody owns are taken in the same pass.
     let orphans = sight.reader.orphan_revisions(&set.meta.key.namespace);
-    let mut own: Vec<_> = sight.reader.revisions_of(&set.meta.uid).iter().chain(orphans).collect();
+    let mut own: Vec<_> = sight
+        .reader
+        .revisions_of(set.as_owner())
+        .iter()
+        .chain(orphans)
+        .collect();
     own.sort_by_key(|r| (r.number, r.meta.created, r.name()));
     let update = own.iter().rev().find(|r| r.digest == set.spec.template_digest);
     let mut clones = Clones {

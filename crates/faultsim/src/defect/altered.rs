@@ -3,8 +3,8 @@
 use super::{Defect, asks, in_place};
 use flotilla_model::set::PodManagement;
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, IntOrPercent, NodeRecord, ObjectKey, PodRecord, Reader, RevisionRecord, SetKind,
-    SetRecord, StorageClassRecord, Uid,
+    ClaimRecord, ConfigMapRecord, IntOrPercent, NodeRecord, ObjectKey, Owner, PodRecord, Reader, RevisionRecord,
+    SetKind, SetRecord, StorageClassRecord,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,13 +68,13 @@ impl<'a> Altered<'a> {
             Defect::NoOrder => spec.pod_management = PodManagement::Parallel,
             Defect::CreateWhileDeleting => altered.meta.deleted = None,
             Defect::ForgetRevisions => {
-                let all = inner.revisions_of(&set.meta.uid);
+                let all = inner.revisions_of(set.as_owner());
                 revisions = Some(all.iter().max_by_key(|r| r.number).cloned().into_iter().collect());
             }
             Defect::LoseOldTemplates => revisions = in_place::without_old_templates(inner, set),
             _ => {
                 asks::alter_set(defect, spec);
-                in_place::alter_set(defect, spec, inner.pods_of(&set.meta.uid));
+                in_place::alter_set(defect, spec, inner.pods_of(set.as_owner()));
             }
         }
         Altered {
@@ -119,9 +119,9 @@ impl Reader for Altered<'_> {
         altered.or_else(|| self.inner.pod(key))
     }
 
-    fn pods_of(&self, owner: &Uid) -> &[Arc<PodRecord>] {
+    fn pods_of(&self, owner: Owner<'_>) -> &[Arc<PodRecord>] {
         match &self.pods {
-            Some(pods) if *owner == self.set.meta.uid => pods.all(),
+            Some(pods) if *owner.uid == self.set.meta.uid => pods.all(),
             _ => self.inner.pods_of(owner),
         }
     }
@@ -135,9 +135,9 @@ impl Reader for Altered<'_> {
         altered.or_else(|| self.inner.claim(key))
     }
 
-    fn claims_of(&self, owner: &Uid) -> &[Arc<ClaimRecord>] {
+    fn claims_of(&self, owner: Owner<'_>) -> &[Arc<ClaimRecord>] {
         match &self.own_claims {
-            Some(claims) if *owner == self.set.meta.uid => claims,
+            Some(claims) if *owner.uid == self.set.meta.uid => claims,
             _ => self.inner.claims_of(owner),
         }
     }
@@ -153,9 +153,9 @@ impl Reader for Altered<'_> {
         self.inner.revision(key)
     }
 
-    fn revisions_of(&self, owner: &Uid) -> &[Arc<RevisionRecord>] {
+    fn revisions_of(&self, owner: Owner<'_>) -> &[Arc<RevisionRecord>] {
         match &self.revisions {
-            Some(revisions) if *owner == self.set.meta.uid => revisions,
+            Some(revisions) if *owner.uid == self.set.meta.uid => revisions,
             _ => self.inner.revisions_of(owner),
         }
     }

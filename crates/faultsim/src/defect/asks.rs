@@ -30,7 +30,7 @@ pub(super) fn without_wish(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
 /// All that are to be made again go, whatever the budget says.
 pub(super) fn make_again_at_once(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
     let goes = |pod: &&Arc<PodRecord>| is_to_be_made_again(pod, set) && !pod.is_terminating();
-    let own = reader.pods_of(&set.meta.uid).iter().filter(goes);
+    let own = reader.pods_of(set.as_owner()).iter().filter(goes);
     let is_new = |pod: &&Arc<PodRecord>| decision.commands().all(|c| c.command.key() != &pod.meta.key);
     let commands: Vec<ScopedCommand> = own
         .filter(is_new)

@@ -44,7 +44,7 @@ fn own_early(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
         !pod.is_terminating() && ordinal.is_some_and(|o| !set.spec.ordinals().contains(o)) && !is_touched(pod)
     };
     let mut commands = Vec::new();
-    for pod in reader.pods_of(&set.meta.uid).iter().filter(unwanted) {
+    for pod in reader.pods_of(set.as_owner()).iter().filter(unwanted) {
         let Some(claim) = reader.claim(&pod.meta.key.sibling(format!("data-{}", pod.name()))) else {
             continue;
         };
@@ -87,7 +87,7 @@ pub(super) fn restart_for_any_file_system(decision: &mut Decision, reader: &dyn 
         let is_older = |since: Timestamp| pod.meta.created < since;
         !pod.is_terminating() && claims.any(|claim| claim.resize_pending_since.is_some_and(is_older))
     };
-    let pods = reader.pods_of(&set.meta.uid).iter().filter(waits).take(1);
+    let pods = reader.pods_of(set.as_owner()).iter().filter(waits).take(1);
     let commands = pods.map(|pod| ScopedCommand {
         scope: Scope::Named(pod.name().to_owned()),
         command: delete(pod),

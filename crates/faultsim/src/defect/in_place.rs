@@ -222,7 +222,7 @@ pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec, pods: &[Arc<PodRecor
 /// Under InPlaceOnly, revisions of which only the one that is asked for says what pods are made from.
 pub(super) fn without_old_templates(inner: &dyn Reader, set: &SetRecord) -> Option<Vec<Arc<RevisionRecord>>> {
     let is_only = set.spec.rolling.as_ref()?.pod_update_policy == PodUpdatePolicy::InPlaceOnly;
-    let all = inner.revisions_of(&set.meta.uid);
+    let all = inner.revisions_of(set.as_owner());
     let forget = |revision: &Arc<RevisionRecord>| {
         let mut altered = revision.clone();
         if revision.digest != set.spec.template_digest {
@@ -248,7 +248,7 @@ impl Pods {
             Defect::ForgetMadeAgain => super::asks::without_wish,
             _ => return None,
         };
-        let all = inner.pods_of(&set.meta.uid).iter().map(alter).collect();
+        let all = inner.pods_of(set.as_owner()).iter().map(alter).collect();
         Some(Pods { all })
     }
 

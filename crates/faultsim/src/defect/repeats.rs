@@ -6,7 +6,7 @@ use serde_json::json;
 
 /// A pod of the set gets a label, and loses it in the pass that follows.
 pub(super) fn mark_or_unmark(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
-    let Some(pod) = reader.pods_of(&set.meta.uid).first() else {
+    let Some(pod) = reader.pods_of(set.as_owner()).first() else {
         return;
     };
     let mark = match pod.label("planted") {

@@ -21,7 +21,7 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     };
     let pods = || {
         let orphans = sight.reader.orphan_pods(&set.meta.key.namespace);
-        sight.reader.pods_of(&set.meta.uid).iter().chain(orphans)
+        sight.reader.pods_of(set.as_owner()).iter().chain(orphans)
     };
     let is_used = |revision: &RevisionRecord| {
         let is_named = |field| set.status_text(field) == revision.name();
@@ -38,7 +38,7 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
             .failures
             .contains_key(&Scope::Named(revision.name().to_owned()))
     };
-    let all = sight.reader.revisions_of(&set.meta.uid);
+    let all = sight.reader.revisions_of(set.as_owner());
     let Some(newest) = all.iter().filter(|r| goes(r)).max_by_key(|r| r.number) else {
         return Ok(());
     };
@@ -59,9 +59,9 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
 /// another revision by now, or be there although nobody knows of it.
 fn enough_are_left(sight: &Sight<'_>, goes: &impl Fn(&RevisionRecord) -> bool) -> Verdict {
     let set = sight.set;
-    let all = sight.reader.revisions_of(&set.meta.uid);
+    let all = sight.reader.revisions_of(set.as_owner());
     let is_own = |pod: &&Arc<PodRecord>| set.spec.selector.matches(|key| pod.label(key));
-    let own = || sight.reader.pods_of(&set.meta.uid).iter().filter(is_own);
+    let own = || sight.reader.pods_of(set.as_owner()).iter().filter(is_own);
     let has_twin = |revision: &RevisionRecord| {
         let mut others = all.iter().filter(|r| r.digest == revision.digest);
         others.any(|r| r.number > revision.number)

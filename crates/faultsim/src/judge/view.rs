@@ -282,7 +282,7 @@ impl Sight<'_> {
         if going.is_empty() || !set.spec.is_monotonic() {
             return Ok(());
         }
-        let all = self.reader.pods_of(&set.meta.uid).iter();
+        let all = self.reader.pods_of(set.as_owner()).iter();
         let matching = all.filter(|pod| set.spec.selector.matches(|label| pod.label(label)));
         let highest = matching.filter_map(|pod| unwanted(pod)).max();
         require(

@@ -174,6 +174,44 @@ fn tombstones_are_bounded() {
     assert_eq!(store.tombstones_len(), TOMBSTONES_MAX);
 }
 
+/// Whom [`Pod::owned_by`] names.
+fn set(uid: &Uid) -> Owner<'_> {
+    Owner {
+        namespace: "ns",
+        kind: "StatefulSet",
+        name: "web",
+        uid,
+    }
+}
+
+#[test]
+fn who_names_an_owner_wrongly_is_not_among_its_rows() {
+    let mut store = Pods::default();
+    for (version, name) in (1..).zip(["web-1", "web-0"]) {
+        watch(&mut store, pod(name, version).owned_by("set"));
+    }
+    let uid = Uid::new("set");
+    let own = set(&uid);
+    for (version, (namespace, kind, name)) in (3..).zip([
+        ("a", own.kind, own.name),
+        ("z", own.kind, own.name),
+        ("ns", "Job", own.name),
+        ("ns", own.kind, "db"),
+    ]) {
+        let mut stranger = (*pod(&format!("web-{version}"), version).owned_by("set").record()).clone();
+        let mut owner = stranger.meta.owners()[0].clone();
+        (owner.kind, owner.name) = (kind.into(), name.into());
+        stranger.meta.owners = Some(Arc::new(vec![owner]));
+        stranger.meta.key.namespace = namespace.into();
+        store.apply(Arc::new(stranger), Source::Watch);
+    }
+    let names = |rows: &[Arc<PodRecord>]| rows.iter().map(|p| p.name().to_owned()).collect::<Vec<_>>();
+    assert_eq!(names(store.of_owner(own)), ["web-0", "web-1"]);
+    assert_eq!(names(store.of_owner(Owner { kind: "Job", ..own })), ["web-5"]);
+    assert_eq!(names(store.of_owner(Owner { namespace: "z", ..own })), ["web-4"]);
+    assert_eq!(names(store.of_owner(Owner { namespace: "b", ..own })), [] as [&str; 0]);
+}
+
 #[test]
 fn rows_are_found_by_owner_and_orphans_by_namespace() {
     let mut store = Pods::default();
@@ -182,10 +220,13 @@ fn rows_are_found_by_owner_and_orphans_by_namespace() {
     }
     watch(&mut store, pod("alone", 4));
     let names = |rows: &[Arc<PodRecord>]| rows.iter().map(|p| p.name().to_owned()).collect::<Vec<_>>();
-    assert_eq!(names(store.of_owner(&Uid::new("set"))), ["web-0", "web-1", "web-10"]);
+    assert_eq!(
+        names(store.of_owner(set(&Uid::new("set")))),
+        ["web-0", "web-1", "web-10"]
+    );
     assert_eq!(names(store.in_namespace("ns")), ["alone"]);
     watch(&mut store, pod("web-1", 5));
-    assert_eq!(names(store.of_owner(&Uid::new("set"))), ["web-0", "web-10"]);
+    assert_eq!(names(store.of_owner(set(&Uid::new("set")))), ["web-0", "web-10"]);
     assert_eq!(names(store.in_namespace("ns")), ["alone", "web-1"]);
 }
 
@@ -300,6 +341,6 @@ proptest! {
         stored.sort_by(|a, b| a.meta.key.cmp(&b.meta.key));
         prop_assert_eq!(stored, world.truth.values().cloned().collect::<Vec<_>>());
         prop_assert_eq!(store.overlay_len(), 0);
-        prop_assert_eq!(store.of_owner(&Uid::new("set")).len() + store.in_namespace("ns").len(), store.len());
+        prop_assert_eq!(store.of_owner(set(&Uid::new("set"))).len() + store.in_namespace("ns").len(), store.len());
     }
 }

@@ -144,7 +144,7 @@ fn take_back(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
         .as_ref()
         .is_some_and(|hook| hook.mark_not_ready);
     let (leaving, staying): (Vec<&Arc<PodRecord>>, Vec<_>) = reader
-        .pods_of(&set.meta.uid)
+        .pods_of(set.as_owner())
         .iter()
         .filter(|pod| !pod.is_terminal() && !pod.is_terminating())
         .partition(|pod| state(pod) == "PreparingDelete");
@@ -173,7 +173,7 @@ fn update_while_scaling(decision: &mut Decision, reader: &dyn Reader, set: &SetR
         let digest = revision.and_then(|key| reader.revision(&key)).map(|r| r.digest);
         digest == Some(set.spec.template_digest)
     };
-    let mut pods = reader.pods_of(&set.meta.uid).iter();
+    let mut pods = reader.pods_of(set.as_owner()).iter();
     let old = pods.find(|pod| !pod.is_terminal() && !pod.is_terminating() && !is_new(pod));
     let body = json!({"metadata": {"labels": {SPECIFIED_DELETE: "true"}}});
     let commands = old.map(|pod| patch(pod, PatchKind::Merge, body, Report::ReCreate));
