@@ -18,6 +18,7 @@ use crate::refusals::refusals;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
 use crate::stubborn;
+use crate::tenants;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use serde_json::{Value, json};
@@ -190,6 +191,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     switches(&mut set, &mut items, seed, wanted);
     items.extend(refusals(seed, wanted));
     items.extend(stubborn::by_chance(seed, wanted));
+    items.extend(tenants::by_chance(seed, wanted));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,

@@ -134,13 +134,15 @@ pub enum Defect {
     UndoEachOther,
     /// New pods have the gates of updates in place and of hooks, whoever needs them.
     GatesAnyway,
+    /// Whatever names the UID of the set belongs to it, in any namespace.
+    OwnersByUid,
     /// An update in place shows in the state of its pod, though no hook follows it.
     UpdatingAnyway,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 58] = [
+    pub const ALL: [Defect; 59] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -197,12 +199,13 @@ impl Defect {
         Defect::MakeAgainAtOnce,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
+        Defect::OwnersByUid,
         Defect::GatesAnyway,
         Defect::UpdatingAnyway,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 20] = [
+    pub const OF_CLONES: [Defect; 21] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -221,6 +224,7 @@ impl Defect {
         Defect::ImageBeforeResize,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
+        Defect::OwnersByUid,
         Defect::GatesAnyway,
         Defect::UpdatingAnyway,
     ];

@@ -2,6 +2,7 @@
 
 use crate::judge::{Verdict, require};
 use crate::run::World;
+use crate::tenants;
 use fastrand::Rng;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::{ContainerSpec, ContainerStatus};
@@ -164,7 +165,7 @@ impl World {
             return;
         };
         let mut patches = Vec::new();
-        for stored in self.cluster.server.all(Resource::Pods) {
+        for stored in tenants::all(&self.cluster.server, Resource::Pods) {
             let Some(Object::Pod(pod)) = &stored.object else {
                 continue;
             };
@@ -510,7 +511,7 @@ pub(crate) fn unheld(in_place: Option<InPlace>, pod: &PodRecord, is_delete: bool
 
 /// At the end no pod is left on the way (invariant 9).
 pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
-    for stored in server.all(Resource::Pods) {
+    for stored in tenants::all(server, Resource::Pods) {
         let Some(Object::Pod(pod)) = &stored.object else {
             continue;
         };

@@ -20,6 +20,7 @@ pub mod search;
 mod spy;
 pub mod storage;
 pub mod stubborn;
+mod tenants;
 mod trace;
 mod users;
 mod webhook;

@@ -11,6 +11,7 @@ use crate::network::{Window, lease_key};
 use crate::schedule::{Fault, Schedule, What};
 use crate::spy::Decided;
 use crate::stubborn::Stubborn;
+use crate::tenants;
 use crate::trace::Trace;
 use crate::users::FORBIDDEN_VARIABLE;
 use crate::words;
@@ -387,7 +388,7 @@ impl World {
         if self.schedule.set.kind != SetKind::Clone {
             return by_number;
         }
-        let pods = self.cluster.server.all(flotilla_model::Resource::Pods);
+        let pods = tenants::all(&self.cluster.server, flotilla_model::Resource::Pods);
         let mut keys = pods.filter_map(|s| s.object.as_ref().map(|o| o.meta().key.clone()));
         keys.nth(usize::try_from(ordinal).unwrap_or(0)).unwrap_or(by_number)
     }

@@ -14,6 +14,7 @@ pub use crate::refusals::Refusal;
 use crate::refusals::refusals;
 use crate::storage::{self, Storage};
 use crate::stubborn::{self, Refused};
+use crate::tenants;
 use crate::webhook::absences;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
@@ -63,13 +64,15 @@ pub enum FaultKind {
     MadeAgain,
     /// Whatever is to be changed of one pod is refused, each time: 403, 422, or 500.
     Refusal,
+    /// Somebody names the set as the owner of what he stores in another namespace.
+    Tenants,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 18] = [
+    pub const ALL: [FaultKind; 19] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -88,6 +91,7 @@ impl FaultKind {
         FaultKind::Scaling,
         FaultKind::MadeAgain,
         FaultKind::Refusal,
+        FaultKind::Tenants,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -98,6 +102,7 @@ impl FaultKind {
                 | FaultKind::Storage
                 | FaultKind::Template
                 | FaultKind::Refusal
+                | FaultKind::Tenants
                 | FaultKind::Ordinals
                 | FaultKind::Scaling
                 | FaultKind::MadeAgain
@@ -144,6 +149,8 @@ pub enum UserAct {
     Storage(u64),
     /// Put a label and an annotation on the claim of a pod.
     MarkClaim(i64),
+    /// Store a pod of this ordinal, a revision and a claim in another namespace, and name the set as their owner.
+    NameOwner(i64),
     /// Add a label to a pod, which changes nothing but its version.
     Touch(Resource, i64),
 }
@@ -443,6 +450,7 @@ impl Schedule {
         items.extend(storage::by_chance(seed, wanted, &mut set));
         items.extend(asks::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(stubborn::by_chance(seed, wanted));
+        items.extend(tenants::by_chance(seed, wanted));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
             items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_) | UserAct::Template(_))));

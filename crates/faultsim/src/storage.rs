@@ -3,6 +3,7 @@
 use crate::judge::{Verdict, require};
 use crate::run::World;
 use crate::schedule::{BUSY_MS, Fault, FaultKind, Item, SetPlan, UserAct, Wanted, What};
+use crate::tenants;
 use fastrand::Rng;
 use flotilla_engine::wire::Object;
 use flotilla_model::set::{ClaimTemplate, PodUpdatePolicy};
@@ -81,7 +82,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
 
 /// What claims of the set ask for.
 fn claims(server: &Server) -> impl Iterator<Item = &ClaimRecord> {
-    server.all(Resource::Claims).filter_map(|s| match &s.object {
+    tenants::all(server, Resource::Claims).filter_map(|s| match &s.object {
         Some(Object::Claim(claim)) if claim.meta.key.name.starts_with("data-web-") => Some(&**claim),
         _ => None,
     })
@@ -90,7 +91,7 @@ fn claims(server: &Server) -> impl Iterator<Item = &ClaimRecord> {
 /// What a template asks for that a recorded revision had (ruling 35).
 fn is_recorded(server: &Server, gi: u64) -> bool {
     let recorded = format!("\"storage\":\"{gi}Gi\"");
-    server.all(Resource::Revisions).any(|s| {
+    tenants::all(server, Resource::Revisions).any(|s| {
         let text = s.value()["metadata"]["annotations"]["flotilla.rs/claim-templates"].clone();
         text.as_str().is_some_and(|text| text.contains(&recorded))
     })
@@ -129,7 +130,7 @@ impl World {
             return Ok(());
         }
         let server = &self.cluster.server;
-        let mut mounted = server.all(Resource::Pods).filter_map(|s| match &s.object {
+        let mut mounted = tenants::all(server, Resource::Pods).filter_map(|s| match &s.object {
             Some(Object::Pod(pod)) => Some(format!("data-{}", pod.name())),
             _ => None,
         });

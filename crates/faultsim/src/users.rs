@@ -4,6 +4,7 @@ use crate::event::Event;
 use crate::run::World;
 use crate::schedule::{Orphaning, Refusal, UserAct};
 use crate::storage::Storage;
+use crate::tenants;
 use flotilla_engine::wire::Object;
 use flotilla_model::{ObjectKey, PatchKind, PodRecord, Resource, SetKind};
 use flotilla_sim::server::{Actor, DeleteOptions, Propagation};
@@ -109,6 +110,7 @@ impl World {
             UserAct::Ask(act) => self.ask(act),
             UserAct::Clone(act) => self.act_on_clones(act),
             UserAct::DeleteSet(orphaning) => self.delete_set(*orphaning),
+            UserAct::NameOwner(ordinal) => self.name_owner(*ordinal),
             UserAct::Touch(resource, ordinal) => self.touch(*resource, *ordinal),
         }
     }
@@ -159,10 +161,7 @@ impl World {
     /// Changes nothing but the version of an object.
     fn touch(&mut self, resource: Resource, ordinal: i64) {
         let index = usize::try_from(ordinal).unwrap_or(0);
-        let all: Vec<ObjectKey> = self
-            .cluster
-            .server
-            .all(resource)
+        let all: Vec<ObjectKey> = tenants::all(&self.cluster.server, resource)
             .filter_map(|s| s.object.as_ref().map(|o| o.meta().key.clone()))
             .collect();
         let Some(key) = all.get(index % all.len().max(1)) else {
@@ -298,7 +297,7 @@ impl World {
     }
 
     fn pods_where(&self, fits: impl Fn(&PodRecord) -> bool) -> Vec<(ObjectKey, Arc<PodRecord>)> {
-        let pods = self.cluster.server.all(Resource::Pods).filter_map(|s| match &s.object {
+        let pods = tenants::all(&self.cluster.server, Resource::Pods).filter_map(|s| match &s.object {
             Some(Object::Pod(pod)) if fits(pod) => Some((pod.meta.key.clone(), pod.clone())),
             _ => None,
         });

@@ -5,6 +5,7 @@ use crate::defect::Defect;
 use crate::judge::Violation;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, Fault, FaultKind, Item, Wanted, What};
+use crate::tenants;
 use fastrand::Rng;
 use flotilla_admission::{
     Counted, CustomResource, Found, Memory, NamedPod, Operation, Reply, Request, RevisionInUse, StorageAsked, Verdict,
@@ -65,14 +66,14 @@ impl Memory for Cache<'_> {
             .meta()
             .uid
             .clone();
-        let own = self.server.all(Resource::Revisions).filter_map(|s| match &s.object {
+        let own = tenants::all(self.server, Resource::Revisions).filter_map(|s| match &s.object {
             Some(Object::Revision(revision)) if revision.meta.is_controlled_by(&uid) => Some(revision),
             _ => None,
         });
         let records = own.filter_map(|r| r.claim_templates.as_deref()?.as_array().cloned());
         let recorded = records.flatten().filter_map(|t| ClaimTemplate::from_json(&t));
         let prefix = format!("{template}-{set}-");
-        let claims = self.server.all(Resource::Claims).filter_map(|s| match &s.object {
+        let claims = tenants::all(self.server, Resource::Claims).filter_map(|s| match &s.object {
             Some(Object::Claim(claim)) if claim.meta.key.name.starts_with(&prefix) => Some(claim.requested_bytes),
             _ => None,
         });
@@ -90,7 +91,7 @@ impl Memory for Cache<'_> {
             .server
             .get(Resource::AdvancedSets, &ObjectKey::new(namespace, set))?;
         let uid = &set.object.as_ref()?.meta().uid;
-        let pods = self.server.all(Resource::Pods).filter_map(|s| match &s.object {
+        let pods = tenants::all(self.server, Resource::Pods).filter_map(|s| match &s.object {
             Some(Object::Pod(pod)) if pod.meta.is_controlled_by(uid) => Some(pod),
             _ => None,
         });

@@ -1,6 +1,7 @@
 //! What must be true of a CloneSet in the end (rules 13.12, 15, 20 and 21).
 
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
+use crate::tenants;
 use flotilla_engine::wire::Object;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{ClaimRecord, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp};
@@ -23,8 +24,7 @@ pub(crate) fn look(
     if set.is_deleted() {
         return Err("the set is being deleted".to_owned());
     }
-    let pods: Vec<&Arc<PodRecord>> = server
-        .all(Resource::Pods)
+    let pods: Vec<&Arc<PodRecord>> = tenants::all(server, Resource::Pods)
         .filter_map(|s| match s.object.as_ref() {
             // Whom somebody has taken out of the set stays out: orphans are taken only where that is asked for (rule 11).
             Some(Object::Pod(pod)) if pod.meta.is_controlled_by(&set.meta.uid) => Some(pod),
@@ -40,7 +40,7 @@ pub(crate) fn look(
 
 /// The newest revision is that of the template, and there are no more unused ones than are to be kept.
 fn revision(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Result<Arc<RevisionRecord>, String> {
-    let all = server.all(Resource::Revisions).filter_map(|s| match s.object.as_ref() {
+    let all = tenants::all(server, Resource::Revisions).filter_map(|s| match s.object.as_ref() {
         Some(Object::Revision(revision)) => Some(revision),
         _ => None,
     });
@@ -161,14 +161,12 @@ fn claims(
     if set.spec.claim_templates.is_empty() {
         return Ok(());
     }
-    let all = server.all(Resource::Claims).filter_map(|s| match s.object.as_ref() {
+    let all = tenants::all(server, Resource::Claims).filter_map(|s| match s.object.as_ref() {
         Some(Object::Claim(claim)) => Some(claim),
         _ => None,
     });
     // Also pods that were let go: their claims stay (rule 11).
-    let known = server
-        .all(Resource::Pods)
-        .filter_map(|s| s.object.as_ref().map(Object::meta));
+    let known = tenants::all(server, Resource::Pods).filter_map(|s| s.object.as_ref().map(Object::meta));
     let names: BTreeSet<String> = known.map(|meta| format!("data-{}", meta.key.name)).collect();
     let own: Vec<&Arc<ClaimRecord>> = all.filter(|c| c.meta.is_controlled_by(&set.meta.uid)).collect();
     let has = |name: &String| own.iter().any(|claim| claim.meta.key.name.as_str() == name.as_str());

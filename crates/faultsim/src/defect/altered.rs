@@ -1,6 +1,7 @@
 //! What a controller with a defect sees: its set, pods, claims and revisions, some of them altered.
 
 use super::{Defect, asks, in_place};
+use crate::tenants::as_named;
 use flotilla_model::set::PodManagement;
 use flotilla_model::{
     ClaimRecord, ConfigMapRecord, IntOrPercent, NodeRecord, ObjectKey, Owner, PodRecord, Reader, RevisionRecord,
@@ -70,6 +71,10 @@ impl<'a> Altered<'a> {
             Defect::ForgetRevisions => {
                 let all = inner.revisions_of(set.as_owner());
                 revisions = Some(all.iter().max_by_key(|r| r.number).cloned().into_iter().collect());
+            }
+            Defect::OwnersByUid => {
+                let (own, named) = (inner.revisions_of(set.as_owner()), inner.revisions_of(as_named(set)));
+                revisions = Some(own.iter().chain(named).cloned().collect());
             }
             Defect::LoseOldTemplates => revisions = in_place::without_old_templates(inner, set),
             _ => {

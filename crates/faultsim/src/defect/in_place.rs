@@ -246,9 +246,14 @@ impl Pods {
             Defect::ResizeUsesBudget => down_while_resized,
             Defect::JudgeByVolumes => without_origin,
             Defect::ForgetMadeAgain => super::asks::without_wish,
+            Defect::OwnersByUid => Arc::clone,
             _ => return None,
         };
-        let all = inner.pods_of(set.as_owner()).iter().map(alter).collect();
+        let named = match defect {
+            Defect::OwnersByUid => inner.pods_of(crate::tenants::as_named(set)),
+            _ => &[],
+        };
+        let all = inner.pods_of(set.as_owner()).iter().chain(named).map(alter).collect();
         Some(Pods { all })
     }
 

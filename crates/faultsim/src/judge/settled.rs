@@ -4,6 +4,7 @@ use super::settled_claims::{claims, counted};
 use super::truth::{pod_of, revision_of, set_of};
 use super::{Verdict, is_available, ordinal_in, place_of, require, wanted};
 use crate::asks::is_to_be_made_again;
+use crate::tenants;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp};
 use flotilla_sim::server::Server;
@@ -19,9 +20,10 @@ pub(crate) fn look(server: &Server, kind: SetKind, now: Timestamp) -> Result<(),
     if set.is_deleted() {
         return Err("the set is being deleted".to_owned());
     }
-    let pods: Vec<&Arc<PodRecord>> = server.all(Resource::Pods).filter_map(|s| pod_of(Some(s))).collect();
-    let revisions: Vec<&Arc<RevisionRecord>> = server
-        .all(Resource::Revisions)
+    let pods: Vec<&Arc<PodRecord>> = tenants::all(server, Resource::Pods)
+        .filter_map(|s| pod_of(Some(s)))
+        .collect();
+    let revisions: Vec<&Arc<RevisionRecord>> = tenants::all(server, Resource::Revisions)
         .filter_map(|s| revision_of(Some(s)))
         .collect();
     slots(set, &pods, now)?;

@@ -8,6 +8,7 @@ use crate::in_place::{Change, InPlace, Restarts, awaits_restart, in_course, unhe
 use crate::schedule::Schedule;
 use crate::spy::Decided;
 use crate::storage::may_restart;
+use crate::tenants::{self, ELSEWHERE};
 use flotilla_engine::wire::Object;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::UpdateKind;
@@ -44,7 +45,7 @@ impl Scene<'_> {
     }
 
     pub(crate) fn pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
-        self.server.all(Resource::Pods).filter_map(|s| pod_of(Some(s)))
+        tenants::all(self.server, Resource::Pods).filter_map(|s| pod_of(Some(s)))
     }
 
     pub(crate) fn pods_of(&self, owner: &Uid) -> impl Iterator<Item = &Arc<PodRecord>> {
@@ -52,10 +53,7 @@ impl Scene<'_> {
     }
 
     pub(super) fn revisions_of(&self, owner: &Uid) -> impl Iterator<Item = &Arc<RevisionRecord>> {
-        let all = self
-            .server
-            .all(Resource::Revisions)
-            .filter_map(|s| revision_of(Some(s)));
+        let all = tenants::all(self.server, Resource::Revisions).filter_map(|s| revision_of(Some(s)));
         all.filter(move |revision| revision.meta.is_controlled_by(owner))
     }
 
@@ -183,6 +181,15 @@ impl Judge {
         let Some(resource) = entry.resource.watched() else {
             return Ok(());
         };
+        if &*entry.key.namespace == ELSEWHERE {
+            let is_by_manager = matches!(entry.actor, Actor::Manager(_));
+            return require(!is_by_manager, "owners", || {
+                format!(
+                    "a manager writes {resource} {}, which is no business of the set",
+                    entry.key
+                )
+            });
+        }
         match resource {
             Resource::Pods => self.pod_changed(entry, scene),
             Resource::Claims => self.claim_changed(entry, scene),

@@ -43,6 +43,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         | FaultKind::Storage
         | FaultKind::Template
         | FaultKind::Refusal
+        | FaultKind::Tenants
         | FaultKind::Ordinals
         | FaultKind::Scaling
         | FaultKind::MadeAgain
