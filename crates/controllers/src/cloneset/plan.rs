@@ -57,10 +57,15 @@ impl Member {
         self.occupant.health.is_available()
     }
 
-    /// Whether it is down and holds up the update. Not where its own update is given up and it is to be made again, which would wait for
+    /// Whether it is down and holds up the update. Not where it [waits to be made again][Self::awaits_renewal], which would wait for
     /// itself; once that has begun, it counts until its replacement is there.
     pub(super) fn brakes(&self) -> bool {
-        !self.is_leaving && !self.is_available() && (self.is_specified || self.occupant.abandoned.is_none())
+        !self.is_leaving && !self.is_available() && !self.awaits_renewal()
+    }
+
+    /// Whether it is down, its own update is given up, and nobody has begun to make it again.
+    pub(super) fn awaits_renewal(&self) -> bool {
+        self.is_plain() && !self.is_available() && self.occupant.abandoned.is_some()
     }
 
     pub(super) fn is_ready(&self) -> bool {

@@ -88,10 +88,15 @@ impl Plan<'_> {
         let mut left = limit;
         let mut brake = diff.brake.max(0);
         let mut spare = diff.spare;
+        // Down already, they hold up all others, and are made again one by one like these.
+        let awaits_renewal = |m: &&Member| m.awaits_renewal() && m.is_new() != goes_back;
+        let mut renewals = count(self.members.iter().filter(awaits_renewal).count());
+        let mut is_held_up = false;
         for index in candidates {
             // One that counts as updated already takes no other's place, whether it goes now or has to wait.
             let counts = !self.is_only_abandoned(index, goes_back);
-            if counts && left <= 0 {
+            let is_renewal = !counts && self.members[index].awaits_renewal();
+            if counts && left <= 0 || is_held_up && !is_renewal {
                 continue;
             }
             let way = self.way(index);
@@ -108,17 +113,22 @@ impl Plan<'_> {
             let member = &self.members[index];
             let is_costly = member.is_available() && !self.pass.is_gentle(&member.occupant);
             let name = member.name().to_owned();
-            if brake <= 0 || is_costly && spare <= 0 {
-                self.hold_up(name, brake, diff);
-                self.pass.update_rests = true;
-                return;
+            let brake_left = if is_renewal { brake } else { brake - renewals };
+            if brake_left <= 0 || is_costly && spare <= 0 {
+                if !is_held_up {
+                    self.hold_up(name, brake_left, diff);
+                }
+                is_held_up = true;
+                continue;
             }
             if self.begin(index, &way) {
                 left -= i32::from(counts);
                 brake -= 1;
+                renewals -= i32::from(is_renewal);
                 spare -= i32::from(is_costly);
             }
         }
+        self.pass.update_rests = is_held_up;
     }
 
     /// Whether a pod is at the target already, and has to be made again for another reason.
@@ -131,7 +141,7 @@ impl Plan<'_> {
     fn hold_up(&mut self, pod: String, brake: i32, diff: &Diff) {
         let cause = if brake <= 0 {
             let target_is_new = diff.back == 0;
-            let held_up = |m: &&Member| m.brakes() && m.is_new() == target_is_new;
+            let held_up = |m: &&Member| (m.brakes() || m.awaits_renewal()) && m.is_new() == target_is_new;
             WaitCause::Brake {
                 unavailable: count(self.members.iter().filter(held_up).count()),
             }

@@ -485,21 +485,27 @@ fn ruling_37_a_refused_resize_is_not_asked_for_again() {
     }
 }
 
-/// It counts as updated by its label, and waits for a trial: the others took its turn, and one more than the partition lets go.
-#[test]
-fn rule_13_5_a_pod_whose_resize_was_refused_takes_no_turn_of_another() {
+/// A pod at the update revision whose resize was refused, so that it has to be made again, and old ones beside it; which others begin.
+fn begun_beside_a_refused_resize(partition: i32, is_accepted: bool) -> usize {
     let set = |replicas| {
-        image_and_cpu(replicas, "InPlaceIfPossible")
-            .spec("/updateStrategy/rollingUpdate/partition", json!(1))
+        let cpu = |cpu: &str| {
+            let mut t = template("v1");
+            t["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+            t
+        };
+        policy(replicas, "InPlaceIfPossible")
+            .spec("/template", cpu("2"))
+            .no_revisions()
+            .revision_of("web-old", 1, &cpu("1"))
+            .revision_of("web-new", 2, &cpu("2"))
             .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(3))
     };
-    let text = first_note(
-        image_and_cpu(1, "InPlaceIfPossible"),
-        sized(running(one(&name(0), "o"), "v1"), 1000, 1000),
-    );
+    let text = first_note(set(1), sized(running(one(&name(0), "o"), "v1"), 1000, 1000));
     let old = |n: usize| sized(running(one(&name(n), "o"), "v1"), 1000, 1000);
-    let refused = sized(running(one(&name(0), "n"), "v1"), 1000, 1000).annotated(names::IN_PLACE_STATE, &text);
-    let mut cluster = set(3).pod(refused).pod(old(1)).pod(old(2));
+    let again = sized(running(one(&name(0), "n"), "v1"), 1000, 1000).annotated(names::IN_PLACE_STATE, &text);
+    let again = again.unready();
+    let set = set(6).spec("/updateStrategy/rollingUpdate/partition", json!(partition));
+    let mut cluster = (1..6).fold(set.pod(again), |cluster, n| cluster.pod(old(n)));
     let failure = Failure::follow(
         None,
         Report::InPlace,
@@ -508,13 +514,32 @@ fn rule_13_5_a_pod_whose_resize_was_refused_takes_no_turn_of_another() {
         at(NOW),
     );
     cluster.hints.failures.insert(Scope::Named(name(0)), failure);
+    if !is_accepted {
+        cluster.hints.accepted.clear();
+    }
     let decision = cluster.decide();
     let patched = decision.commands().filter_map(|c| match &c.command {
         Command::Patch { key, .. } => Some(&key.name),
         _ => None,
     });
     let begun: std::collections::BTreeSet<_> = patched.filter(|pod| **pod != *name(0)).collect();
-    assert_eq!(begun.len(), 1, "{begun:?}");
+    begun.len()
+}
+
+/// It counts as updated by its label, and waits for a trial: the others took its turn, and one more than the partition lets go.
+#[test]
+fn rule_13_5_a_pod_whose_resize_was_refused_takes_no_turn_of_another() {
+    for is_accepted in [true, false] {
+        assert_eq!(begun_beside_a_refused_resize(4, is_accepted), 1, "{is_accepted}");
+    }
+}
+
+/// Of three that may be down it is one, also while nobody knows yet whether a pod that is made of its revision would be accepted.
+#[test]
+fn rule_13_11_a_pod_whose_resize_was_refused_brakes_before_it_goes() {
+    for is_accepted in [true, false] {
+        assert_eq!(begun_beside_a_refused_resize(0, is_accepted), 2, "{is_accepted}");
+    }
 }
 
 /// The answer was lost, say: what is noted already is not written again, nor told.
