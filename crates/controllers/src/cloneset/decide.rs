@@ -38,8 +38,9 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.pass.refresh_revision(&owner);
     plan.judge_courses();
     plan.tend_claims();
-    plan.take_marks_off();
+    plan.spare_marked_in_vain();
     plan.take_back();
+    plan.take_marks_off();
     let counts = plan.counts();
     let diff = Diff::of(&plan.asked, &counts);
     plan.create(&diff);

@@ -34,15 +34,24 @@ pub(super) fn unmark() -> Value {
 }
 
 impl Plan<'_> {
-    /// Takes marks off pods that the update does not want to make again any more: it was taken back, or rests. Who waits for its hook
-    /// meanwhile may be taken back (rule 14.2); who is marked is not deleted in this pass.
-    pub(super) fn take_marks_off(&mut self) {
+    /// Finds pods that the update does not want to make again any more: it was taken back, or rests. Who waits for its hook meanwhile may
+    /// be taken back (rule 14.2).
+    pub(super) fn spare_marked_in_vain(&mut self) {
         for index in self.marked_in_vain() {
             let member = &mut self.members[index];
             member.is_spared = true;
             member.was_asked_for = false;
+        }
+    }
+
+    /// Takes the marks off these pods, unless they were taken back with them. Whoever goes all the same goes in a later pass, and is not
+    /// made again: with its claims, that is (rule 15.6).
+    pub(super) fn take_marks_off(&mut self) {
+        for index in 0..self.members.len() {
+            let member = &self.members[index];
             let (scope, pod) = (member.scope(), member.occupant.pod.clone());
-            if member.is_leaving || self.pass.is_backing_off(&scope, pod.name()) {
+            let is_off = !member.is_spared || member.occupant.is_dealt_with;
+            if is_off || self.pass.is_backing_off(&scope, pod.name()) {
                 continue;
             }
             self.members[index].occupant.is_dealt_with = true;

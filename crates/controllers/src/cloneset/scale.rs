@@ -281,7 +281,9 @@ impl Plan<'_> {
         let leaving: Vec<usize> = self.indices(|m| m.is_leaving);
         self.to_go.extend(&leaving);
         for index in leaving {
-            self.take_away(index);
+            if !self.members[index].is_spared {
+                self.take_away(index);
+            }
         }
         let mut specified = self.indices(|m| m.is_specified);
         rank::sort(self.view, &self.members, &mut specified);

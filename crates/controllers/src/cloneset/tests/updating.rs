@@ -506,6 +506,12 @@ fn ruling_28_marks_of_an_update_that_wants_the_pod_no_more_are_taken_off() {
             "{what}: {patch}"
         );
     }
+    // One that is not needed goes without its mark, or a claim that is kept for its successor would be kept for nobody.
+    let not_needed = marked("nd");
+    let not_needed = pods(set(one_at_a_time()).spec("/replicas", json!(2)), "2n").pod(not_needed);
+    assert_eq!(said(&not_needed.decide()), ["repair: ~Pod web-b0002"]);
+    let unmarked_pod = pods(set(one_at_a_time()).spec("/replicas", json!(2)), "2n").pod(one(&name(2), "nd"));
+    assert_eq!(said(&unmarked_pod.decide()), ["delete: -Pod web-b0002"]);
     // It may have been drained: it comes back as one that was prepared for an update does.
     let hold = || json!({"labelsHandler": {"hold": "yes"}});
     let leaving = || {
