@@ -64,3 +64,39 @@ async fn a_thousand_pods_fit_into_little_memory_and_ten_thousand_are_possible() 
     tell(10_000, &ten_thousand);
     assert!(thousand.peak_mb < BAR_MB, "the bar is {BAR_MB} MB");
 }
+
+/// Ruling 26: numbers in a spec are claims, not sizes. As one slot each, these would take more memory than most machines have.
+#[tokio::test]
+async fn two_thousand_million_replicas_take_no_room() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("room-claimed");
+    std::fs::create_dir_all(&directory).expect("a directory can be made");
+    let playground = Playground::start(&directory, &["--nodes", "10"]);
+    let api = Api::connect(playground.kubeconfig()).await;
+    let claims = |kind: Kind, replicas: i64| kind.manifest("web", replicas);
+    let collection = Kind::Advanced.sets("default");
+    let refusal = api
+        .create_refused(&collection, &claims(Kind::Advanced, 2_000_000_000))
+        .await;
+    assert!(refusal.contains("spec.replicas"), "{refusal}");
+    api.create(&collection, &claims(Kind::Advanced, 1_000_000)).await;
+    let (native, other) = (Kind::Native.sets("default"), "other");
+    api.create(&native, &Kind::Native.manifest(other, 3)).await;
+    api.create(&native, &Kind::Native.manifest("huge", 2_000_000_000)).await;
+    for name in ["web", "huge"] {
+        let some = |pods: &Objects| pods.contains_key(&format!("{name}-3"));
+        api.until("/api/v1/namespaces/default/pods", WITHIN, name, some).await;
+    }
+    let is_up = |sets: &Objects| number(&sets[other], "/status/readyReplicas") == 3;
+    api.until(&native, WITHIN, "the other set is ready", is_up).await;
+    let told = |sets: &Objects| {
+        sets["huge"]["status"]["conditions"]
+            .to_string()
+            .contains("spec.replicas")
+    };
+    api.until(&native, WITHIN, "the set says what counts", told).await;
+    let peak_mb = peak_rss_bytes_of(playground.pid())
+        .expect("it runs")
+        .div_ceil(1_000_000);
+    println!("2,000,000,000 and 1,000,000 replicas: at most {peak_mb} MB resident");
+    assert!(peak_mb < BAR_MB, "the bar is {BAR_MB} MB");
+}

@@ -96,9 +96,9 @@ use serde_json::Value;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CloneSetSpec {
-    /// How many pods there should be. Default: 1.
+    /// How many pods there should be, at most 1000000. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub replicas: Option<i32>,
     /// Which pods belong to the set. Must not be empty, must match the labels of the template, and cannot be changed.
     pub selector: LabelSelector,

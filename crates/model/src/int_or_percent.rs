@@ -1,5 +1,6 @@
 //! A count or a percentage, as budgets and partitions are written.
 
+use crate::set::MOST_PODS;
 use serde_json::Value;
 use std::fmt;
 
@@ -23,18 +24,18 @@ impl IntOrPercent {
         }
     }
 
-    /// The number that `total` gives, rounded down.
+    /// The number that `total` gives, rounded down; never more pods than a set may have.
     pub fn floor_of(self, total: i32) -> i32 {
         match self {
-            IntOrPercent::Int(n) => n,
+            IntOrPercent::Int(n) => clamp(i64::from(n)),
             IntOrPercent::Percent(p) => clamp(i64::from(p) * i64::from(total) / 100),
         }
     }
 
-    /// The number that `total` gives, rounded up.
+    /// The number that `total` gives, rounded up; never more pods than a set may have.
     pub fn ceil_of(self, total: i32) -> i32 {
         match self {
-            IntOrPercent::Int(n) => n,
+            IntOrPercent::Int(n) => clamp(i64::from(n)),
             IntOrPercent::Percent(p) => clamp((i64::from(p) * i64::from(total) + 99).div_euclid(100)),
         }
     }
@@ -64,18 +65,18 @@ impl Share {
         }
     }
 
-    /// The number that `total` gives, rounded down.
+    /// The number that `total` gives, rounded down; never more pods than a set may have.
     pub fn floor_of(self, total: i32) -> i32 {
         match self {
-            Share::Int(n) => n,
+            Share::Int(n) => clamp(i64::from(n)),
             Share::Percent(p) => clamp(p * i64::from(total) / (100 * PERCENT)),
         }
     }
 
-    /// The number that `total` gives, rounded up.
+    /// The number that `total` gives, rounded up; never more pods than a set may have.
     pub fn ceil_of(self, total: i32) -> i32 {
         match self {
-            Share::Int(n) => n,
+            Share::Int(n) => clamp(i64::from(n)),
             Share::Percent(p) => clamp((p * i64::from(total) + 100 * PERCENT - 1).div_euclid(100 * PERCENT)),
         }
     }
@@ -115,8 +116,10 @@ impl fmt::Display for Share {
     }
 }
 
+/// More pods than a set may have are as many as it may have, so that sums of such numbers never overflow.
 fn clamp(n: i64) -> i32 {
-    i32::try_from(n).unwrap_or(if n < 0 { i32::MIN } else { i32::MAX })
+    let most = i64::from(MOST_PODS);
+    i32::try_from(n.clamp(-most, most)).unwrap_or_default()
 }
 
 impl fmt::Display for IntOrPercent {

@@ -14,8 +14,8 @@ pub use clone::{CloneSpec, CloneSwitches};
 pub use ordinals::{IntervalSet, Ordinals, parse_reserved};
 pub use read::read_set;
 pub use spec::{
-    Area, ClaimTemplate, FieldProblem, Hook, Lifecycle, PodManagement, PodUpdatePolicy, PreDownload, PriorityStrategy,
-    PriorityTerm, Retention, RollingUpdate, SetSpec, Switches, UpdateKind,
+    Area, ClaimTemplate, FieldProblem, Hook, Lifecycle, MOST_PODS, PodManagement, PodUpdatePolicy, PreDownload,
+    PriorityStrategy, PriorityTerm, Retention, RollingUpdate, SetSpec, Switches, UpdateKind,
 };
 
 use crate::meta::{Meta, Owner};

@@ -23,6 +23,8 @@ use std::sync::Arc;
 
 /// How many ids a pass looks at for each that it needs.
 const TRIES: u64 = 64;
+/// How many pods a pass makes at most (ruling 26).
+const MOST_CREATIONS: i32 = 1_000;
 /// How many pods a wait names.
 const NAMED: usize = 16;
 
@@ -87,6 +89,7 @@ impl Plan<'_> {
             self.pass
                 .wait(pod.name().to_owned(), WaitCause::PodTerminating { node }, None);
         }
+        let create = create.min(MOST_CREATIONS);
         // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
         let old = diff.create_old.min(create);
         let cannot = if old > 0 && self.says_volume_is_missing() {

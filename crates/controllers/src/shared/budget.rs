@@ -34,15 +34,20 @@ impl Budget {
 
     /// How many more may become unavailable.
     pub fn left(&self) -> i32 {
-        (self.limit - self.used).max(0)
+        self.limit.saturating_sub(self.used).max(0)
     }
 
     /// Notes a pod that is unavailable anyway. The budget may thereby be overdrawn.
     pub fn charge(&mut self, pod: impl FnOnce() -> String) {
-        self.used += 1;
+        self.used = self.used.saturating_add(1);
         if self.used_by.len() < NAMES_KEPT {
             self.used_by.push(pod());
         }
+    }
+
+    /// Notes so many more that are unavailable, and that nobody needs to be told of by name.
+    pub fn charge_others(&mut self, pods: usize) {
+        self.used = self.used.saturating_add(i32::try_from(pods).unwrap_or(i32::MAX));
     }
 
     /// A permit to make one more pod unavailable; `false` if the budget is used up.

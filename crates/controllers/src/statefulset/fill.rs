@@ -326,8 +326,8 @@ impl Plan<'_> {
         let is_current = match &spec.rolling {
             None => index < self.frontier(),
             Some(rolling) if rolling.unordered.is_some() && !spec.is_monotonic() => *not_updated < kept,
-            // Slots are the wanted ordinals only, so the index counts what is not reserved: exactly the lowest pods keep the old revision.
-            Some(_) => index < kept,
+            // The rank counts wanted ordinals, and so what is not reserved: exactly the lowest pods keep the old revision.
+            Some(_) => index < self.window_start(),
         };
         if is_current {
             *not_updated += 1;

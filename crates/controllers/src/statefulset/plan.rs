@@ -13,9 +13,14 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// How many empty slots a pass looks at beyond those whose creation has failed, and so how many pods it makes at most (ruling 26).
+pub(super) const MOST_EMPTY: usize = 1_000;
+
 /// A wanted ordinal and who has it.
 pub(super) struct Slot {
     pub(super) ordinal: i64,
+    /// How many wanted ordinals are below it.
+    pub(super) rank: i64,
     pub(super) occupant: Option<Occupant>,
 }
 
@@ -31,8 +36,10 @@ impl Slot {
 pub(super) struct Plan<'v> {
     pub(super) view: &'v View<'v>,
     pub(super) pass: Pass<'v>,
-    /// Wanted ordinals, ascending.
+    /// Wanted ordinals, ascending: all that have a pod, and the lowest of those that have none.
     pub(super) slots: Vec<Slot>,
+    /// How many wanted ordinals without a pod are left out.
+    pub(super) left_out: usize,
     /// Pods that are not wanted, by ordinal, ascending.
     pub(super) condemned: Vec<(i64, Occupant)>,
     /// Ordinals of condemned pods that this pass deletes.
@@ -51,6 +58,7 @@ impl<'v> Plan<'v> {
             view,
             pass: Pass::new(view.moment(), revisions, update),
             slots: Vec::new(),
+            left_out: 0,
             condemned: Vec::new(),
             deleted: BTreeSet::new(),
             scales_down: false,
@@ -61,7 +69,8 @@ impl<'v> Plan<'v> {
         plan
     }
 
-    /// Puts each member into its slot, or among the condemned.
+    /// Puts each member into its slot, or among the condemned. What that costs grows with the pods that there are and with what may be made
+    /// now, not with a number in the spec.
     fn seat(&mut self) {
         let view = self.view;
         let (update, history) = (self.pass.update.clone(), self.pass.revisions.history.clone());
@@ -78,17 +87,38 @@ impl<'v> Plan<'v> {
         let moment = view.moment();
         let mut members = view.members.iter().peekable();
         let mut occupant = |pod: &Arc<PodRecord>| Occupant::of(pod, reader.read(pod), is_advanced, moment);
-        for ordinal in view.ordinals.iter() {
+        let hints = view.hints;
+        let mut empty = MOST_EMPTY + hints.starts.len().min(MOST_EMPTY) + hints.failures.len().min(MOST_EMPTY);
+        for (rank, ordinal) in (0..).zip(view.ordinals.iter()) {
             while let Some(member) = members.next_if(|m| m.ordinal < ordinal) {
                 self.condemned.push((member.ordinal, occupant(&member.pod)));
             }
             let found = members.next_if(|m| m.ordinal == ordinal).map(|m| occupant(&m.pod));
+            let is_empty = found.is_none();
             self.slots.push(Slot {
                 ordinal,
+                rank,
                 occupant: found,
             });
+            empty -= usize::from(is_empty);
+            if empty == 0 {
+                break;
+            }
         }
-        self.condemned.extend(members.map(|m| (m.ordinal, occupant(&m.pod))));
+        for member in members {
+            let ordinal = member.ordinal;
+            if view.ordinals.contains(ordinal) {
+                self.slots.push(Slot {
+                    ordinal,
+                    rank: view.ordinals.rank(ordinal),
+                    occupant: Some(occupant(&member.pod)),
+                });
+            } else {
+                self.condemned.push((ordinal, occupant(&member.pod)));
+            }
+        }
+        let wanted = usize::try_from(view.set.spec.replicas).unwrap_or(0);
+        self.left_out = wanted.saturating_sub(self.slots.len());
     }
 
     /// Pods that may be in an update in place, with whether they may count as available.

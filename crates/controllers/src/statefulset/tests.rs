@@ -15,6 +15,7 @@
 //! | [`switches`] | 3.6 (paused), every opt-in annotation | 8.1, 8.3, 8.4 |
 //! | [`known_problems`] | 7.2 (defaults on reading) | 8.1, 8.2, 8.5, 8.8, 8.9, 8.10, 8.14, 8.19 |
 //! | [`trial`] | ruling 31 | |
+//! | [`sizes`] | ruling 26 | |
 //! | [`waits`] | every cause that `flotilla why` answers | |
 //! | [`in_place`] | 4.1 to 4.7 | 8.12, 8.18, 8.19 |
 //! | [`lifecycle`] | 3.5, 3.8, 4.2, 4.8 | 8.4, 8.13 |
@@ -39,6 +40,7 @@ mod lifecycle;
 mod properties;
 mod replica_phase;
 mod revisions;
+mod sizes;
 mod status;
 mod storage;
 mod switches;

@@ -72,6 +72,7 @@ impl Plan<'_> {
         for index in (0..self.slots.len()).filter(|index| !self.is_costly(*index)) {
             budget.charge(|| self.name(self.slots[index].ordinal));
         }
+        budget.charge_others(self.left_out);
         budget
     }
 
@@ -89,15 +90,13 @@ impl Plan<'_> {
 
     /// Lowest index that the update may touch in order; slots below keep the current revision.
     pub(super) fn window_start(&self) -> usize {
-        usize::try_from(self.view.set.spec.partition())
-            .unwrap_or(0)
-            .min(self.slots.len())
+        let partition = i64::from(self.view.set.spec.partition());
+        self.slots.partition_point(|slot| slot.rank < partition)
     }
 
     /// Slots in the order in which the update takes them, at most as many as the partition leaves.
     fn targets(&self) -> Vec<usize> {
         let spec = &self.view.set.spec;
-        let start = self.window_start();
         let descending = (0..self.slots.len()).rev();
         let Some(strategy) = spec
             .rolling
@@ -105,6 +104,7 @@ impl Plan<'_> {
             .and_then(|r| r.unordered.as_ref())
             .filter(|_| !spec.is_monotonic())
         else {
+            let start = self.window_start();
             return descending.take_while(|index| *index >= start).collect();
         };
         // What is updated, going or gone counts against the limit, so that the partition's pods stay however many are on their way.
@@ -121,7 +121,8 @@ impl Plan<'_> {
             (occupant.map(|o| rank(strategy.as_ref(), &o.pod)), is_available)
         });
         targets.extend(waiting);
-        targets.truncate(self.slots.len() - start);
+        let leaves = usize::try_from(spec.replicas.saturating_sub(spec.partition())).unwrap_or(0);
+        targets.truncate(leaves.saturating_sub(self.left_out));
         targets
     }
 
@@ -344,11 +345,11 @@ impl Plan<'_> {
             return;
         }
         let is_old = |slot: &&super::plan::Slot| slot.occupant.as_ref().is_some_and(|o| !o.labels.is_updated);
-        let start = self.window_start();
         let kept = if self.is_unordered() {
-            self.slots.iter().filter(is_old).count().min(start)
+            let partition = usize::try_from(spec.partition()).unwrap_or(0);
+            self.slots.iter().filter(is_old).count().min(partition)
         } else {
-            self.slots[..start].iter().filter(is_old).count()
+            self.slots[..self.window_start()].iter().filter(is_old).count()
         };
         if kept > 0 {
             self.pass

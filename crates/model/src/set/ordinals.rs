@@ -113,6 +113,16 @@ impl Ordinals {
         (self.start..self.end).contains(&ordinal) && !self.reserved.contains(ordinal)
     }
 
+    /// How many wanted ordinals are below this one.
+    pub fn rank(&self, ordinal: i64) -> i64 {
+        let end = ordinal.clamp(self.start, self.end);
+        let reserved = self.reserved.intervals().iter().map(|(low, high)| {
+            let (low, high) = ((*low).max(self.start), high.saturating_add(1).min(end));
+            (high - low).max(0)
+        });
+        end - self.start - reserved.sum::<i64>()
+    }
+
     /// All wanted ordinals, ascending.
     pub fn iter(&self) -> impl Iterator<Item = i64> + '_ {
         let mut gaps = self.reserved.intervals().iter().copied().peekable();
@@ -186,6 +196,9 @@ mod tests {
             prop_assert!(listed.iter().all(|o| *o >= start && !reserved.contains(*o) && wanted.contains(*o)));
             prop_assert!(listed.windows(2).all(|w| w[0] < w[1]));
             prop_assert_eq!((0..400).filter(|o| wanted.contains(*o)).count(), listed.len());
+            for (rank, ordinal) in listed.iter().enumerate() {
+                prop_assert_eq!(wanted.rank(*ordinal), rank as i64);
+            }
         }
     }
 }

@@ -6,8 +6,8 @@ mod pre_download;
 
 use super::ordinals::{IntervalSet, parse_reserved};
 use super::spec::{
-    Area, ClaimTemplate, FieldProblem, PodManagement, PriorityStrategy, PriorityTerm, Retention, RollingUpdate,
-    SetSpec, Switches, UpdateKind,
+    Area, ClaimTemplate, FieldProblem, MOST_PODS, PodManagement, PriorityStrategy, PriorityTerm, Retention,
+    RollingUpdate, SetSpec, Switches, UpdateKind,
 };
 use super::{SetKind, SetRecord};
 use crate::int_or_percent::IntOrPercent;
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
             update = self.annotated_update(update);
         }
         SetSpec {
-            replicas: self.count("spec.replicas", "/replicas", 1, Area::Scale),
+            replicas: self.replicas(),
             start: i64::from(self.count("spec.ordinals.start", "/ordinals/start", 0, Area::Scale)),
             reserved: self.reserved(),
             selector: self.selector(),
@@ -208,6 +208,16 @@ impl<'a> Reader<'a> {
             rule,
             stops,
         });
+    }
+
+    /// How many pods are wanted. More than a set may have counts as that, and is told.
+    fn replicas(&mut self) -> i32 {
+        let wanted = self.count("spec.replicas", "/replicas", 1, Area::Scale);
+        if wanted > MOST_PODS {
+            let rule = "must be at most 1000000, and counts as that";
+            self.problem("spec.replicas", &Value::from(wanted), rule, Area::Nothing);
+        }
+        wanted.min(MOST_PODS)
     }
 
     /// A number that is not negative.

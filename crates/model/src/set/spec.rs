@@ -222,10 +222,13 @@ pub struct FieldProblem {
     pub stops: Area,
 }
 
+/// The most pods that a set may have (ruling 26). No API server holds as many; a number beyond is a slip, or means harm.
+pub const MOST_PODS: i32 = 1_000_000;
+
 /// The specification of a set of any kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetSpec {
-    /// How many pods are wanted.
+    /// How many pods are wanted, at most [`MOST_PODS`].
     pub replicas: i32,
     /// Lowest ordinal (`ordinals.start`).
     pub start: i64,

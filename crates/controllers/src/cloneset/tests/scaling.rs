@@ -760,3 +760,16 @@ fn rule_18_spread_pods_go_where_there_are_most() {
     assert_eq!(deleted(&cluster.decide()), [name(3)]);
     assert_eq!(done(&cluster, &cluster.decide()).surplus, 1);
 }
+
+/// Ruling 26: numbers in a spec are claims, not sizes.
+#[test]
+fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
+    for replicas in [2_000_000_000, i32::MAX, 1_001] {
+        let rolling = json!({"maxSurge": i32::MAX, "maxUnavailable": i32::MAX, "partition": i32::MAX});
+        let set = || clones(replicas).rolling(rolling.clone());
+        assert_eq!(created(&set().decide()).len(), 1_000, "{replicas}");
+        let rest = (i64::from(replicas) - 17).min(1_000);
+        let with_some = pods(set(), "5o 5n 5x 2d").decide();
+        assert_eq!(created(&with_some).len() as i64, rest, "{replicas}");
+    }
+}

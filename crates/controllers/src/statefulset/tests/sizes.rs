@@ -1,0 +1,85 @@
+//! Numbers in a spec are claims, not sizes (ruling 26): what a pass costs grows with what there is and with what may be done now.
+
+use super::refused;
+use crate::testing::{Cluster, advanced, brief, native};
+use flotilla_model::{Decision, Failure, Report, Scope};
+use serde_json::json;
+
+/// More than fits into memory, as one slot each.
+const HUGE: i32 = 2_000_000_000;
+
+fn made(decision: &Decision) -> Vec<String> {
+    let all = brief(decision).into_iter();
+    all.filter_map(|word| word.strip_prefix('+').map(str::to_owned))
+        .collect()
+}
+
+fn gone(decision: &Decision) -> Vec<String> {
+    brief(decision)
+        .into_iter()
+        .filter(|word| word.starts_with('-'))
+        .collect()
+}
+
+/// Pods of ordinals far above everything that is made now.
+fn with_two_at_the_end(rolling: serde_json::Value) -> Cluster {
+    advanced(5_000).rolling(rolling).pods([4_998, 4_999], "old")
+}
+
+#[test]
+fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
+    for set in [native(HUGE), advanced(HUGE), advanced(1_001)] {
+        let decision = set.status("/currentRevision", json!("new")).decide();
+        let made = made(&decision);
+        assert_eq!(
+            (made.len(), &*made[0], &*made[999]),
+            (1_000, "web-0@new", "web-999@new")
+        );
+        assert!(decision.waits.len() < 10, "{:?}", decision.waits);
+    }
+    let ordered = native(HUGE).ordered().status("/currentRevision", json!("new"));
+    assert_eq!(brief(&ordered.decide()), ["+web-0@new"]);
+}
+
+/// Those that the API server refuses do not keep the others from being made.
+#[test]
+fn ruling_26_refused_pods_hold_up_no_others() {
+    let mut set = advanced(HUGE).status("/currentRevision", json!("new"));
+    for ordinal in 0..900 {
+        set = refused(set, Scope::Slot(ordinal), Report::Create, Failure::INVALID);
+    }
+    let made = made(&set.decide());
+    assert_eq!((made.len(), &*made[0]), (1_000, "web-900@new"));
+}
+
+#[test]
+fn ruling_26_pods_beyond_are_wanted_and_have_their_place() {
+    // Rule 3.6: the place is counted over all wanted ordinals.
+    for (partition, expected) in [
+        (4_999, vec!["-web-4999"]),
+        (4_998, vec!["-web-4999", "-web-4998"]),
+        (5_000, vec![]),
+    ] {
+        let set = with_two_at_the_end(json!({"maxUnavailable": 5_000, "partition": partition}));
+        assert_eq!(gone(&set.decide()), expected, "{partition}");
+    }
+    // Rule 3.7: what is not there is unavailable, and the budget counts it.
+    let set = with_two_at_the_end(json!({"maxUnavailable": 4_998, "partition": 0}));
+    assert_eq!(gone(&set.decide()), [] as [&str; 0]);
+    let set = with_two_at_the_end(json!({"maxUnavailable": 4_999, "partition": 0}));
+    assert_eq!(gone(&set.decide()), ["-web-4999"]);
+    // Rule 3.2: without order the partition is a number of pods, and those to come count as updated.
+    for (partition, expected) in [(1, vec!["-web-4999"]), (0, vec!["-web-4999", "-web-4998"]), (2, vec![])] {
+        let rolling = json!({"maxUnavailable": 5_000, "partition": partition, "unorderedUpdate": {}});
+        assert_eq!(gone(&with_two_at_the_end(rolling).decide()), expected, "{partition}");
+    }
+}
+
+#[test]
+fn ruling_26_reserved_ordinals_count_in_no_place() {
+    let reserved = json!(["0-99", 4_000]);
+    let set = advanced(5_000).spec("/reserveOrdinals", reserved);
+    let set = set.rolling(json!({"maxUnavailable": 5_000, "partition": 4_999}));
+    let set = set.pods([5_099, 5_100], "old");
+    assert_eq!(gone(&set.decide()), ["-web-5100"]);
+}
