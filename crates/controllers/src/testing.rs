@@ -517,6 +517,14 @@ impl Cluster {
         self.revisions.insert(revision.to_owned(), record.clone());
         self
     }
+    /// Takes all labels off the set's revisions.
+    pub(crate) fn unlabelled_revisions(mut self) -> Self {
+        for record in &mut self.own_revisions {
+            Arc::make_mut(record).meta.labels = std::iter::empty().collect();
+            self.revisions.insert(record.name().to_owned(), record.clone());
+        }
+        self
+    }
     /// An `ImagePullJob` of the set, for the revision with this hash; the kind is known.
     pub(crate) fn job(self, name: &str, hash: &str) -> Self {
         self.job_meta(name, hash, |_| {})

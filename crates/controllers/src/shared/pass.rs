@@ -42,6 +42,7 @@ impl<'v> Moment<'v> {
             key: &set.meta.key,
             reference: self.owner,
             resource: set.kind.resource(),
+            selector: &set.spec.selector,
             template: &set.spec.template,
             digest: set.spec.template_digest,
             annotations: &set.annotations,
@@ -282,10 +283,14 @@ impl<'v> Pass<'v> {
         }
     }
 
-    /// Notes on the update revision which claim templates there are.
+    /// Notes on the update revision which claim templates there are, and puts back labels of revisions that were taken off.
     pub(crate) fn refresh_revision(&mut self, owner: &revision::Owner<'_>) {
-        if let Some(command) = revision::refresh_claims(owner, &self.update) {
-            let name = self.update.name().to_owned();
+        let history = self.revisions.history.iter();
+        let labels = history.filter_map(|r| Some((r.name().to_owned(), revision::relabel(owner, r)?)));
+        let claims = revision::refresh_claims(owner, &self.update);
+        let claims = claims.map(|command| (self.update.name().to_owned(), command));
+        let commands: Vec<_> = labels.chain(claims).collect();
+        for (name, command) in commands {
             let scope = Scope::Named(name.clone());
             if !self.is_backing_off(&scope, &name) {
                 self.stages.claim.push(ScopedCommand { scope, command });

@@ -6,7 +6,8 @@ use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{Digest, canonical, encoded, payload, revision_hash, revision_name};
 use flotilla_model::{
-    Command, Labels, ObjectKey, OwnerRef, PodRecord, Reader, Report, Resource, RevisionRecord, SetKind, SetRecord, Uid,
+    Command, Labels, ObjectKey, OwnerRef, PodRecord, Reader, Report, Resource, RevisionRecord, Selector, SetKind,
+    SetRecord, Uid,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -29,6 +30,8 @@ pub struct Owner<'a> {
     pub reference: &'a OwnerRef,
     /// Resource of the owner.
     pub resource: Resource,
+    /// Which revisions Kubernetes' own controllers and OpenKruise would find.
+    pub selector: &'a Selector,
     /// The live template.
     pub template: &'a Value,
     /// Digest of its normal form.
@@ -69,17 +72,16 @@ pub struct Revisions {
     pub commands: Vec<Command>,
 }
 
-/// Revisions that are the set's or may become so: those that match its selector (rule 1.1.5 step 1).
+/// Revisions that are the set's, and those that may become so: orphans that match its selector (rule 1.1.5 step 1). Kubernetes asks for
+/// that of the set's own as well; but labels are changed by whoever likes, and a second revision of the same template would restart every
+/// pod.
 pub fn candidates(set: &SetRecord, reader: &dyn Reader) -> Vec<Arc<RevisionRecord>> {
     let own = reader.revisions_of(set.as_owner()).iter();
     let orphans = reader
         .orphan_revisions(&set.meta.key.namespace)
         .iter()
-        .filter(|_| !set.is_deleted());
-    own.chain(orphans)
-        .filter(|r| selects(&set.spec.selector, &r.meta.labels))
-        .cloned()
-        .collect()
+        .filter(|r| !set.is_deleted() && selects(&set.spec.selector, &r.meta.labels));
+    own.chain(orphans).cloned().collect()
 }
 
 /// Finds the update and the current revision among `candidates` (those of the owner, and orphans that match its selector), and says
@@ -196,6 +198,10 @@ fn renumber(revision: &RevisionRecord, number: i64) -> Command {
             body["metadata"]["labels"][label] = Value::Null;
         }
     }
+    patch(revision, body)
+}
+
+fn patch(revision: &RevisionRecord, body: Value) -> Command {
     Command::Patch {
         resource: Resource::Revisions,
         key: revision.meta.key.clone(),
@@ -209,13 +215,19 @@ fn renumber(revision: &RevisionRecord, number: i64) -> Command {
     }
 }
 
+/// Puts labels back without which the managers before and after us would not find a revision of the owner.
+pub fn relabel(owner: &Owner<'_>, revision: &RevisionRecord) -> Option<Command> {
+    let is_found = revision.meta.controller().is_none() || selects(owner.selector, &revision.meta.labels);
+    (!is_found).then(|| patch(revision, json!({"metadata": {"labels": template_labels(owner)}})))
+}
+
+fn template_labels(owner: &Owner<'_>) -> Value {
+    let labels = owner.template.pointer("/metadata/labels");
+    labels.filter(|l| l.is_object()).cloned().unwrap_or_else(|| json!({}))
+}
+
 fn create(owner: &Owner<'_>, name: &str, hash: &str, number: i64) -> Command {
-    let mut labels = owner
-        .template
-        .pointer("/metadata/labels")
-        .filter(|l| l.is_object())
-        .cloned()
-        .unwrap_or_else(|| json!({}));
+    let mut labels = template_labels(owner);
     labels[names::REVISION_HASH_LABEL] = json!(hash);
     let body = json!({
         "apiVersion": "apps/v1",
@@ -327,17 +339,7 @@ fn refresh_with_hash(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Comma
 }
 
 fn annotate(revision: &RevisionRecord, annotations: &Value) -> Command {
-    Command::Patch {
-        resource: Resource::Revisions,
-        key: revision.meta.key.clone(),
-        uid: revision.meta.uid.clone(),
-        subresource: None,
-        kind: PatchKind::Merge,
-        body: json!({"metadata": {"annotations": annotations}}),
-        resource_version: None,
-        guard: None,
-        report: Report::Silent,
-    }
+    patch(revision, json!({"metadata": {"annotations": annotations}}))
 }
 
 /// The owner's annotations, and our record of the claim templates where there is room for it.

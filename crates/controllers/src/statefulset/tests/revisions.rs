@@ -104,6 +104,22 @@ fn rule_1_1_5_a_revision_of_another_owner_under_the_name_is_a_collision() {
     );
 }
 
+/// Whoever may label a revision could restart every pod: another name was made up for the same template.
+#[test]
+fn rule_1_1_5_a_revision_whose_labels_are_gone_is_the_set_s_still() {
+    for set in [native(2), advanced(2)] {
+        let set = set.status("/currentRevision", json!("new")).pods([0, 1], "new");
+        let decision = set.unlabelled_revisions().decide();
+        assert_eq!(brief(&decision), ["~revision old", "~revision new"]);
+        for scoped in decision.commands() {
+            let Command::Patch { body, .. } = &scoped.command else {
+                panic!("a patch")
+            };
+            assert_eq!(*body, json!({"metadata": {"labels": {"app": "web"}}}));
+        }
+    }
+}
+
 #[test]
 fn rule_1_1_5_what_a_former_incarnation_leaves_is_waited_for() {
     let fresh = native(1).no_revisions();
