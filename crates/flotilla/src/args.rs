@@ -100,8 +100,8 @@ pub enum Command {
     /// Reads the cluster with list requests only, and lets the manager's own code act on a simulated copy of it; nothing is ever
     /// written, not even as a dry run. Pods that the change makes are taken to start, unless their image fails in the cluster now; what
     /// happens if they do not become ready is told as well. With -o json: summary, disrupts, sets (each with waves, stays,
-    /// lowestAvailable, availableAtEnd, revisionsMade, claims, blocked, ifNewPodsAreNotReady), refused, notLookedAt, warnings; these
-    /// names are kept.
+    /// lowestAvailable, availableAtEnd, revisionsMade, claims, blocked, ifNewPodsAreNotReady), refused, notLookedAt, isCutShort,
+    /// warnings; these names are kept.
     Plan(PlanArgs),
     /// Try Flotilla without a cluster: a simulated control plane with nodes, and the manager, in this process.
     ///
@@ -315,6 +315,12 @@ pub struct PlanArgs {
     /// Delete the set, and with it what it owns.
     #[arg(long, conflicts_with_all = ["filename", "set", "replicas", "partition"])]
     pub delete: bool,
+    /// Follow the change to its end, however many pods there are.
+    ///
+    /// Without it a plan answers within seconds: of a change to many thousand pods it tells the beginning, says that the rest is left
+    /// out, and ends with exit code 1.
+    #[arg(long)]
+    pub to_the_end: bool,
     /// Look at what `flotilla playground --save` wrote instead of a cluster.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kubeconfig", "context"])]
     pub from: Option<PathBuf>,

@@ -29,16 +29,17 @@ pub use change::{Change, Edit};
 pub use report::{
     Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, Verb, Wave,
 };
+pub use run::Reach;
 pub use state::State;
 
 /// What these changes would do, one after the other, to the cluster in this state.
 ///
 /// Fails with a sentence if the state cannot be loaded. A change that the API server would refuse is part of the plan.
-pub fn plan(state: &State, changes: &[Change]) -> Result<Plan, String> {
-    let outcome = run::simulate(state, changes, run::NewPods::BecomeReady)?;
+pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, String> {
+    let outcome = run::simulate(state, changes, run::NewPods::BecomeReady, reach)?;
     let makes_pods = outcome.sets.iter().any(trace::Traced::makes_pods);
     let doubtful = makes_pods
-        .then(|| run::simulate(state, changes, run::NewPods::StayUnready))
+        .then(|| run::simulate(state, changes, run::NewPods::StayUnready, reach))
         .transpose()?;
     Ok(report::Plan::of(outcome, doubtful))
 }

@@ -23,6 +23,9 @@ pub struct Plan {
     pub refused: Vec<Refusal>,
     /// What was given and is no set: kind and name of each.
     pub not_looked_at: Vec<String>,
+    /// Whether it ends before the change does, so that what comes later is left out: a warning says why. What stays on the old
+    /// revision and what blocks is not known then, and what happens if new pods are not ready may not be.
+    pub is_cut_short: bool,
     /// What else is to be known, in sentences.
     pub warnings: Vec<String>,
 }
@@ -78,7 +81,7 @@ pub struct SetPlan {
     pub stays: Vec<Stays>,
     /// The fewest available pods on the way.
     pub lowest_available: Lowest,
-    /// Available pods at the end.
+    /// Available pods at the end, or where the plan is cut short.
     pub available_at_end: usize,
     /// Revisions that are made.
     pub revisions_made: Vec<String>,
@@ -230,9 +233,18 @@ pub struct Doubt {
     pub blocked: Vec<Blocked>,
 }
 
+/// Where the second run is left out.
+const DOUBT_LEFT_OUT: &str = "what happens if the new pods do not become ready takes long to find out, and is left out \
+                              (--to-the-end tells it)";
+
 impl Plan {
     pub(crate) fn of(outcome: Outcome, doubtful: Option<Outcome>) -> Self {
-        let doubtful = doubtful.map(|o| o.sets).unwrap_or_default();
+        // Half a doubt would tell of fewer pods than come down.
+        let left_out = doubtful
+            .as_ref()
+            .is_some_and(|o| !o.is_over)
+            .then(|| DOUBT_LEFT_OUT.to_owned());
+        let doubtful = doubtful.filter(|o| o.is_over).map(|o| o.sets).unwrap_or_default();
         let doubt = |set: &Traced| doubtful.iter().find(|d| d.kind == set.kind && d.key == set.key);
         let sets: Vec<SetPlan> = outcome.sets.iter().map(|set| SetPlan::of(set, doubt(set))).collect();
         let mut plan = Plan {
@@ -241,7 +253,8 @@ impl Plan {
             sets,
             refused: outcome.refused,
             not_looked_at: Vec::new(),
-            warnings: outcome.warnings,
+            is_cut_short: !outcome.is_over,
+            warnings: outcome.warnings.into_iter().chain(left_out).collect(),
         };
         plan.summary = text::summary(&plan);
         plan

@@ -21,12 +21,58 @@ pub(crate) enum NewPods {
     StayUnready,
 }
 
+/// How far a change is followed, counted in pods that are looked at: a number and not a time, so that the same question gets the same
+/// answer on each machine. What is not reached is said to be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach(pub usize);
+
+impl Reach {
+    /// As far as some seconds of computing go.
+    pub const SECONDS: Reach = Reach(20_000_000);
+    /// Until nothing happens any more, however many pods there are.
+    pub const THE_END: Reach = Reach(usize::MAX);
+    /// What a step costs however few pods there are.
+    const STEP: usize = 100;
+    /// What a change of an object costs: it is written, told, and decided about.
+    const CHANGE: usize = 200;
+}
+
+/// Why a change is not followed any further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Nothing happens any more.
+    Quiet,
+    /// It still goes on after [`BOUND`].
+    OutOfTime,
+    /// It still goes on after as much work as it may cost.
+    OutOfWork,
+}
+
+impl End {
+    fn warning(self, followed: Duration) -> Option<String> {
+        match self {
+            End::Quiet => None,
+            End::OutOfTime => Some(format!(
+                "it was followed for {} h of simulated time and still went on then; what comes later is left out",
+                BOUND.as_secs() / 3600
+            )),
+            End::OutOfWork => Some(format!(
+                "the change is large, and was followed for {} s of simulated time only; what comes later is left out \
+                 (--to-the-end follows it to its end, which may take minutes)",
+                followed.as_secs()
+            )),
+        }
+    }
+}
+
 /// What came of it.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) sets: Vec<Traced>,
     pub(crate) refused: Vec<Refusal>,
     pub(crate) warnings: Vec<String>,
+    /// Whether it was followed until nothing happened any more.
+    pub(crate) is_over: bool,
 }
 
 /// How long the manager may look at the live state before the change.
@@ -35,7 +81,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(120);
 /// The end, whatever still happens.
 const BOUND: Duration = Duration::from_secs(24 * 3600);
-const STEPS_MAX: usize = 1_000_000;
 
 /// A run.
 struct Run {
@@ -43,18 +88,19 @@ struct Run {
     manager: Manager,
     sets: Vec<Traced>,
     last_change: Timestamp,
+    /// What was done so far, as [`Reach`] counts.
+    work: usize,
+    reach: Reach,
     /// Pods that are ready in the live state, with their revisions; all others are in doubt. `None` if none is.
     proven: Option<BTreeSet<(ObjectKey, Option<String>)>>,
 }
 
 /// Runs the changes.
-pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods) -> Result<Outcome, String> {
+pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, reach: Reach) -> Result<Outcome, String> {
     let cluster = state.load()?;
     let mut warnings = warnings(state, &cluster);
     let proven = state::pods(&cluster)
-        .into_iter()
-        .filter(flotilla_model::PodRecord::is_healthy);
-    let proven = proven
+        .filter(|pod| pod.is_healthy())
         .map(|pod| (pod.meta.key.clone(), pod.revision().map(str::to_owned)))
         .collect();
     let mut run = Run {
@@ -63,25 +109,26 @@ pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods) -> 
         proven: (new_pods == NewPods::StayUnready).then_some(proven),
         cluster,
         sets: Vec::new(),
+        work: 0,
+        reach,
     };
     warnings.extend(run.look_at_the_live_state());
     let refused = run.change(changes, &mut warnings);
-    let is_over = run.follow();
-    if !is_over {
-        warnings.push(format!(
-            "it was followed for {} h of simulated time and still went on then; what comes later is not told",
-            BOUND.as_secs() / 3600
-        ));
-    }
+    let began = run.cluster.now();
+    let end = run.follow();
+    warnings.extend(end.warning(run.cluster.now().since(began)));
+    let is_over = end == End::Quiet;
     for index in 0..run.sets.len() {
         let set = &mut run.sets[index];
-        let waits = run.manager.waits(set.kind, &set.key);
-        set.end(&run.cluster, waits);
+        // What is waited for half-way tells nothing about the end.
+        let waits = is_over.then(|| run.manager.waits(set.kind, &set.key));
+        set.end(&run.cluster, waits.unwrap_or_default());
     }
     Ok(Outcome {
         sets: run.sets,
         refused,
         warnings,
+        is_over,
     })
 }
 
@@ -156,8 +203,8 @@ impl Run {
         refused
     }
 
-    /// Follows until nothing happens any more; false if it still goes on at the bound.
-    fn follow(&mut self) -> bool {
+    /// Follows until nothing happens any more, or as far as it may.
+    fn follow(&mut self) -> End {
         let bound = self.cluster.now() + BOUND;
         let own_times = self
             .sets
@@ -165,18 +212,19 @@ impl Run {
             .filter_map(|set| set_of(&self.cluster, set.kind, &set.key));
         let own_times = own_times.map(|set| set.spec.min_ready + set.spec.switches.unblock_after.unwrap_or_default());
         let quiet = QUIET + own_times.max().unwrap_or_default();
-        for _ in 0..STEPS_MAX {
+        while self.work < self.reach.0 {
             let until = self.last_change + quiet;
             if !self.step(until.min(bound)) {
-                return until <= bound;
+                return if until <= bound { End::Quiet } else { End::OutOfTime };
             }
             self.note();
         }
-        false
+        End::OutOfWork
     }
 
     /// Lets the manager act, and the time pass to when something happens next; false if nothing does before `until`.
     fn step(&mut self, until: Timestamp) -> bool {
+        self.work += Reach::STEP + self.sets.iter().map(Traced::size).sum::<usize>();
         let now = self.cluster.now();
         self.manager.drive(&mut self.cluster);
         self.note_if_begun();
@@ -204,6 +252,7 @@ impl Run {
     /// Takes note of what has changed.
     fn note(&mut self) {
         let changes = self.cluster.take_changes();
+        self.work += Reach::CHANGE * changes.len();
         for entry in &changes {
             let matters = [Resource::Pods, Resource::Claims, Resource::Revisions];
             if entry.resource.watched().is_some_and(|r| matters.contains(&r)) {

@@ -8,6 +8,7 @@ use flotilla_sim::nodes::{Failing, Nodes, Pace};
 use flotilla_sim::server::Foreign;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What can be read of a cluster.
@@ -60,10 +61,9 @@ impl State {
         cluster.nodes.pace = pace();
         cluster.nodes.failing_images = self.failing_images();
         cluster.server.restore(self.what_matters())?;
-        for pod in pods(&cluster) {
-            if self.goes_on(&pod) {
-                cluster.go_on(&pod.meta.key);
-            }
+        let starting: Vec<_> = pods(&cluster).filter(|pod| self.goes_on(pod)).cloned().collect();
+        for pod in starting {
+            cluster.go_on(&pod.meta.key);
         }
         Ok(cluster)
     }
@@ -108,9 +108,9 @@ impl State {
     }
 
     /// Pods that are not ready and stay so, or are stuck in their deletion.
-    pub(crate) fn stuck(&self, cluster: &Cluster) -> Vec<PodRecord> {
-        let all = pods(cluster).into_iter();
-        all.filter(|pod| !pod.is_healthy() && !self.goes_on(pod)).collect()
+    pub(crate) fn stuck(&self, cluster: &Cluster) -> Vec<Arc<PodRecord>> {
+        let stuck = pods(cluster).filter(|pod| !pod.is_healthy() && !self.goes_on(pod));
+        stuck.cloned().collect()
     }
 
     /// Images whose containers wait for ever somewhere and run nowhere.
@@ -146,13 +146,12 @@ pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// All pods.
-pub(crate) fn pods(cluster: &Cluster) -> Vec<PodRecord> {
+pub(crate) fn pods(cluster: &Cluster) -> impl Iterator<Item = &Arc<PodRecord>> {
     let all = cluster.server.all(Resource::Pods);
     all.filter_map(|stored| match &stored.object {
-        Some(Object::Pod(pod)) => Some((**pod).clone()),
+        Some(Object::Pod(pod)) => Some(pod),
         _ => None,
     })
-    .collect()
 }
 
 /// Everything takes the same time always, so that pods that begin together are ready together.

@@ -5,7 +5,7 @@ mod lab;
 mod text;
 
 use crate::report::{Action, ClaimAction, Plan, SetPlan, Verb};
-use crate::{Change, Edit};
+use crate::{Change, Edit, Reach};
 use flotilla_model::SetKind::{self, Advanced, Native};
 use lab::{Lab, key, manifest};
 use serde_json::{Value, json};
@@ -428,4 +428,27 @@ fn what_is_under_way_already_is_told_apart() {
         plan.warnings
     );
     assert_eq!(waves(one(&plan)), ["~web-1", "~web-0"]);
+}
+
+#[test]
+fn a_change_that_is_too_large_is_told_as_far_as_it_was_followed() {
+    let lab = Lab::with(&[with(manifest(Native, "web"), &[("replicas", json!(30))])]);
+    let change = [lab::native_image("app:v2")];
+    let whole = lab.plan(&change);
+    assert!(!whole.is_cut_short, "{}", whole.text());
+    let cut = lab.plan_within(&change, Reach(5_000));
+    assert!(cut.is_cut_short, "{}", cut.text());
+    assert!(
+        cut.summary.ends_with("; that is not all, what comes later is left out"),
+        "{}",
+        cut.summary
+    );
+    assert!(cut.text().contains("--to-the-end"), "{}", cut.text());
+    let (set, all) = (one(&cut), waves(one(&whole)));
+    assert!((1..30).contains(&set.waves.len()), "{:?}", waves(set));
+    assert_eq!(waves(set), all[..set.waves.len()], "the beginning of the whole");
+    // All of this would be taken for what is so at the end.
+    assert_eq!((&set.stays, &set.blocked), (&vec![], &vec![]));
+    // Broken pods stop it at the first, and that is the whole of it.
+    assert_eq!(set.if_new_pods_are_not_ready, one(&whole).if_new_pods_are_not_ready);
 }

@@ -21,7 +21,12 @@ pub(crate) fn summary(plan: &Plan) -> String {
     if all.is_empty() {
         return "nothing that Flotilla looks at changes".to_owned();
     }
-    all.join("; ")
+    let cut = if plan.is_cut_short {
+        "; that is not all, what comes later is left out"
+    } else {
+        ""
+    };
+    format!("{}{cut}", all.join("; "))
 }
 
 /// One set in one sentence.

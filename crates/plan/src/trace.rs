@@ -10,6 +10,7 @@ use flotilla_sim::server::{Actor, Entry, Stored};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One pod that something happens to; a pod to which it happens twice is two items.
 // What happened to it so far: each may have happened without the others.
@@ -48,11 +49,14 @@ pub(crate) struct Traced {
     /// What its controller waits for at the end.
     pub(crate) waits: Vec<Wait>,
     /// Its pods at the end.
-    pub(crate) pods: Vec<PodRecord>,
+    pub(crate) pods: Vec<Arc<PodRecord>>,
     pub(crate) items: Vec<Item>,
     uid: Option<Uid>,
     /// The item of each pod that is under way.
     open: BTreeMap<String, usize>,
+    /// Its pods now, by name, and which of them have changed since somebody looked.
+    own: BTreeMap<String, Arc<PodRecord>>,
+    touched: BTreeSet<String>,
     available: BTreeSet<String>,
     seen: Vec<Seen>,
     /// How many pods were available after so many things were seen.
@@ -76,6 +80,8 @@ impl Traced {
             pods: Vec::new(),
             items: Vec::new(),
             open: BTreeMap::new(),
+            own: BTreeMap::new(),
+            touched: BTreeSet::new(),
             available: BTreeSet::new(),
             seen: Vec::new(),
             levels: Vec::new(),
@@ -88,7 +94,9 @@ impl Traced {
             self.uid = Some(set.meta.uid.clone());
             self.after = Some(set);
         }
-        self.available = self.available_pods(cluster);
+        let own = state::pods(cluster).filter(|pod| self.owns(pod));
+        self.own = own.map(|pod| (pod.name().to_owned(), pod.clone())).collect();
+        self.available = self.available_pods(cluster.now());
         self.levels.push((0, self.available.len()));
     }
 
@@ -96,27 +104,23 @@ impl Traced {
     pub(crate) fn end(&mut self, cluster: &Cluster, waits: Vec<Wait>) {
         self.after = set_of(cluster, self.kind, &self.key);
         self.waits = if self.after.is_some() { waits } else { Vec::new() };
-        self.pods = self.own_pods(cluster);
+        self.pods = self.own.values().cloned().collect();
     }
 
-    fn own_pods(&self, cluster: &Cluster) -> Vec<PodRecord> {
-        let Some(uid) = &self.uid else { return Vec::new() };
-        let all = state::pods(cluster).into_iter();
-        all.filter(|pod| pod.meta.is_controlled_by(uid)).collect()
+    fn min_ready(&self) -> Duration {
+        let set = self.after.as_ref().or(self.before.as_ref());
+        set.map(|s| s.spec.min_ready).unwrap_or_default()
     }
 
     /// Pods that count as available: ready for as long as is asked, and not on their way out.
-    fn available_pods(&self, cluster: &Cluster) -> BTreeSet<String> {
-        let set = self.after.as_ref().or(self.before.as_ref());
-        let min_ready = set.map(|s| s.spec.min_ready).unwrap_or_default();
-        let own = self.own_pods(cluster).into_iter();
-        own.filter(|pod| is_available(pod, min_ready, cluster.now()))
-            .map(|pod| pod.name().to_owned())
-            .collect()
+    fn available_pods(&self, now: Timestamp) -> BTreeSet<String> {
+        let min_ready = self.min_ready();
+        let available = self.own.values().filter(|pod| is_available(pod, min_ready, now));
+        available.map(|pod| pod.name().to_owned()).collect()
     }
 
     /// The pod of the set that the entry made, if it made one.
-    pub(crate) fn made_pod(&self, entry: &Entry) -> Option<PodRecord> {
+    pub(crate) fn made_pod(&self, entry: &Entry) -> Option<Arc<PodRecord>> {
         let (None, Some(pod)) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref())) else {
             return None;
         };
@@ -139,11 +143,12 @@ impl Traced {
 
     fn note_pod(&mut self, entry: &Entry) {
         let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
+        self.keep(before.as_ref(), after.as_ref());
         let Some(pod) = after.as_ref().or(before.as_ref()).filter(|pod| self.owns(pod)) else {
             return;
         };
         let name = pod.name().to_owned();
-        let was_going = before.as_ref().is_some_and(PodRecord::is_terminating);
+        let was_going = before.as_ref().is_some_and(|pod| pod.is_terminating());
         match (&before, &after) {
             (None, Some(pod)) => self.made(&name, pod),
             (Some(_), None) => {
@@ -163,6 +168,20 @@ impl Traced {
             }
             _ => {}
         }
+    }
+
+    /// Keeps its pods as they are now.
+    fn keep(&mut self, before: Option<&Arc<PodRecord>>, after: Option<&Arc<PodRecord>>) {
+        let owned = |pod: &&Arc<PodRecord>| self.owns(pod);
+        let (was, is) = (before.filter(owned), after.filter(owned));
+        let Some(name) = was.or(is).map(|pod| pod.name().to_owned()) else {
+            return;
+        };
+        match is.cloned() {
+            Some(pod) => self.own.insert(name.clone(), pod),
+            None => self.own.remove(&name),
+        };
+        self.touched.insert(name);
     }
 
     /// A new item for a pod.
@@ -246,20 +265,34 @@ impl Traced {
 
     /// Looks at how many pods are available now.
     pub(crate) fn look(&mut self, cluster: &Cluster) {
-        let available = self.available_pods(cluster);
-        for name in available.difference(&self.available) {
-            if let Some(item) = self.open.remove(name) {
+        let (min_ready, now) = (self.min_ready(), cluster.now());
+        let touched = std::mem::take(&mut self.touched);
+        // With a time to wait, pods become available without a change.
+        let looked_at = if min_ready.is_zero() {
+            touched
+        } else {
+            self.own.keys().cloned().chain(touched).collect()
+        };
+        for name in looked_at {
+            let pod = self.own.get(&name);
+            if !pod.is_some_and(|pod| is_available(pod, min_ready, now)) {
+                self.available.remove(&name);
+            } else if self.available.insert(name.clone())
+                && let Some(item) = self.open.remove(&name)
+            {
                 self.items[item].is_available = true;
                 self.seen.push(Seen::Available(item));
             }
-        }
-        if available != self.available {
-            self.available = available;
         }
         let level = (self.seen.len(), self.available.len());
         if self.levels.last() != Some(&level) {
             self.levels.push(level);
         }
+    }
+
+    /// How many pods it has now.
+    pub(crate) fn size(&self) -> usize {
+        self.own.len()
     }
 
     /// How many pods are available now.
@@ -322,9 +355,9 @@ fn has_new_spec(entry: &Entry) -> bool {
     spec(&entry.before) != spec(&entry.after) && spec(&entry.before)["nodeName"] != Value::Null
 }
 
-fn pod_of(stored: Option<&Stored>) -> Option<PodRecord> {
+fn pod_of(stored: Option<&Stored>) -> Option<Arc<PodRecord>> {
     match stored?.object.as_ref()? {
-        Object::Pod(pod) => Some((**pod).clone()),
+        Object::Pod(pod) => Some(pod.clone()),
         _ => None,
     }
 }

@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::{Target, kind_name};
 use flotilla_model::{ObjectKey, SetKind};
-use flotilla_plan::{Change, Edit, Plan, State, plan};
+use flotilla_plan::{Change, Edit, Plan, Reach, State, plan};
 use manifests::Manifests;
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -31,7 +31,12 @@ pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Err
         None => manifests.changes,
         Some(target) => vec![change(&state, source.namespace(), target, edits, args.delete)?],
     };
-    let mut plan = plan(&state, &changes).map_err(|why| Error::NotPossible(format!("failed to plan: {why}")))?;
+    let reach = if args.to_the_end {
+        Reach::THE_END
+    } else {
+        Reach::SECONDS
+    };
+    let mut plan = plan(&state, &changes, reach).map_err(|why| Error::NotPossible(format!("failed to plan: {why}")))?;
     plan.not_looked_at = manifests.others;
     plan.warnings.extend(warnings);
     let mut out = std::io::stdout().lock();
@@ -46,7 +51,8 @@ pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Err
 }
 
 fn exit(plan: &Plan) -> Exit {
-    if !plan.refused.is_empty() {
+    // What was not followed may disrupt pods: no answer is better than a false all-clear.
+    if !plan.refused.is_empty() || plan.is_cut_short {
         return Exit::Failed;
     }
     if plan.disrupts { Exit::Disrupts } else { Exit::Done }

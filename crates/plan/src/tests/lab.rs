@@ -2,7 +2,7 @@
 
 use crate::change::make;
 use crate::manager::Manager;
-use crate::{Change, Edit, Plan, State, plan};
+use crate::{Change, Edit, Plan, Reach, State, plan};
 use flotilla_model::{ObjectKey, SetKind, Timestamp};
 use flotilla_sim::Cluster;
 use flotilla_sim::server::Foreign;
@@ -128,7 +128,11 @@ impl Lab {
         }
     }
 
+    pub(super) fn plan_within(&self, changes: &[Change], reach: Reach) -> Plan {
+        plan(&self.state(), changes, reach).expect("the state can be loaded")
+    }
+
     pub(super) fn plan(&self, changes: &[Change]) -> Plan {
-        plan(&self.state(), changes).expect("the state can be loaded")
+        self.plan_within(changes, Reach::SECONDS)
     }
 }

@@ -49,7 +49,15 @@ fn programs_read_fields_that_stay() {
     let fields = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(
         fields(&json),
-        ["disrupts", "notLookedAt", "refused", "sets", "summary", "warnings"]
+        [
+            "disrupts",
+            "isCutShort",
+            "notLookedAt",
+            "refused",
+            "sets",
+            "summary",
+            "warnings"
+        ]
     );
     assert_eq!(
         fields(&json["sets"][0]),

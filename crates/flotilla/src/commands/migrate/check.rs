@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, describe};
 use crate::commands::plan::live;
 use crate::error::Error;
 use flotilla_model::template::{Digest, normal_form};
-use flotilla_plan::{Action, Change, Plan, State, plan};
+use flotilla_plan::{Action, Change, Plan, Reach, State, plan};
 use http::Method;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -45,8 +45,8 @@ pub(super) async fn nothing_is_touched(cluster: &Cluster, old: &Value, new: &Val
     let (state, unseen) = live::read(cluster, &namespaces).await?;
     let state = without(state, old);
     let change = Change::Apply(new.clone());
-    let plan =
-        plan(&state, &[change]).map_err(|why| Error::NotPossible(format!("failed to plan the migration: {why}")))?;
+    let plan = plan(&state, &[change], Reach::SECONDS)
+        .map_err(|why| Error::NotPossible(format!("failed to plan the migration: {why}")))?;
     let touched = touched(&plan);
     if touched.is_empty() {
         return Ok(unseen);
@@ -87,6 +87,9 @@ fn touched(plan: &Plan) -> Vec<String> {
         .iter()
         .map(|refusal| format!("the API server refuses: {}", refusal.message))
         .collect();
+    if plan.is_cut_short {
+        lines.extend(plan.warnings.iter().cloned());
+    }
     for set in &plan.sets {
         let steps = set.waves.iter().flat_map(|wave| &wave.steps);
         lines.extend(steps.map(|step| format!("pod {} would be {}", step.pod, word(step.action))));

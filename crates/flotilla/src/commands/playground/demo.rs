@@ -133,6 +133,7 @@ async fn status(args: &ClusterArgs) -> Result<(), Error> {
 async fn foretell(args: &ClusterArgs) -> Result<(), Error> {
     println!("$ flotilla plan asts/web --partition 2 --set image=web:2.0");
     let change = PlanArgs {
+        to_the_end: false,
         target: Some(target().target),
         filename: Vec::new(),
         set: vec![("image".to_owned(), "web:2.0".to_owned())],
