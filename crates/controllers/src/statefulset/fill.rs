@@ -8,6 +8,7 @@ use super::plan::{Plan, Slot};
 use crate::shared::budget::Budget;
 use crate::shared::health::Health;
 use crate::shared::inplace::state::whole_seconds;
+use crate::shared::lifecycle::State;
 use crate::shared::{claim, lifecycle, readiness};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, PatchKind, PodDraft, Report, Scope, ScopedCommand};
@@ -33,7 +34,7 @@ impl Plan<'_> {
             .scale_max_unavailable
             .filter(|_| !spec.is_monotonic())
             .map(|b| Budget::new(b, spec.replicas));
-        let mut not_updated = self.slots.iter().filter(|s| keeps_back(s)).count();
+        let mut not_updated = self.slots.iter().filter(|s| self.keeps_back(s)).count();
         if let Some(budget) = &mut budget {
             self.charge_starting(budget);
         }
@@ -41,8 +42,10 @@ impl Plan<'_> {
             self.note_start(index);
             let blocked = match &self.slots[index].occupant {
                 None => {
-                    let revision = self.revision_for(index, &mut not_updated);
-                    self.create(index, &revision, budget.as_mut());
+                    let revision = self.revision_for(index, not_updated);
+                    // What cannot come yet keeps no place of those that the partition keeps: another may come instead.
+                    let comes = self.create(index, &revision, budget.as_mut());
+                    not_updated += usize::from(comes && revision.meta.uid != self.pass.update.meta.uid);
                     true
                 }
                 Some(occupant) => match occupant.health {
@@ -156,15 +159,15 @@ impl Plan<'_> {
         self.delete_slot(index, report);
     }
 
-    /// Creates the pod of an empty slot with its claims, or says what is in the way.
-    fn create(&mut self, index: usize, revision: &Arc<RevisionRecord>, budget: Option<&mut Budget>) {
+    /// Creates the pod of an empty slot with its claims, or says what is in the way. Whether it comes.
+    fn create(&mut self, index: usize, revision: &Arc<RevisionRecord>, budget: Option<&mut Budget>) -> bool {
         let ordinal = self.slots[index].ordinal;
         let name = self.name(ordinal);
         if self.view.set.spec.is_stopped(Area::Scale) || self.is_in_the_way(ordinal, &name, revision) {
-            return;
+            return false;
         }
         let Some(claims) = self.claims_for(&name, revision) else {
-            return;
+            return false;
         };
         if let Some(budget) = budget
             && !self.pass.hints.held.contains(ordinal)
@@ -175,12 +178,13 @@ impl Plan<'_> {
                 used_by: budget.used_by(),
             };
             self.pass.wait(name, cause, None);
-            return;
+            return false;
         }
         let scope = Scope::Slot(ordinal);
         self.pass.write_claims(&scope, claims);
         let command = self.draft_pod(ordinal, name, revision).into_command();
         self.pass.stages.create.push(ScopedCommand { scope, command });
+        true
     }
 
     /// Whether something else than a claim keeps the slot empty for now.
@@ -302,13 +306,13 @@ impl Plan<'_> {
     /// The revision that the pod in this slot would be followed by, if it went.
     pub(super) fn successor_of(&self, index: usize) -> Arc<RevisionRecord> {
         let others = self.slots.iter().enumerate().filter(|(i, _)| *i != index);
-        let mut not_updated = others.filter(|(_, slot)| keeps_back(slot)).count();
-        self.revision_for(index, &mut not_updated)
+        let not_updated = others.filter(|(_, slot)| self.keeps_back(slot)).count();
+        self.revision_for(index, not_updated)
     }
 
-    /// The revision that a new pod in this slot is made from (rules 2.4 and 3.6). `not_updated` counts, over all slots, pods that are
-    /// not at the update revision; it grows with what this pass creates.
-    fn revision_for(&self, index: usize, not_updated: &mut usize) -> Arc<RevisionRecord> {
+    /// The revision that a new pod in this slot is made from (rules 2.4 and 3.6). `not_updated` counts, over all other slots, pods that
+    /// are not at the update revision, with what this pass has created already.
+    fn revision_for(&self, index: usize, not_updated: usize) -> Arc<RevisionRecord> {
         let spec = &self.view.set.spec;
         if spec.switches.paused_keeps_revision
             && spec.is_paused()
@@ -325,12 +329,11 @@ impl Plan<'_> {
         let kept = usize::try_from(spec.partition()).unwrap_or(0);
         let is_current = match &spec.rolling {
             None => index < self.frontier(),
-            Some(rolling) if rolling.unordered.is_some() && !spec.is_monotonic() => *not_updated < kept,
+            Some(rolling) if rolling.unordered.is_some() && !spec.is_monotonic() => not_updated < kept,
             // The rank counts wanted ordinals, and so what is not reserved: exactly the lowest pods keep the old revision.
             Some(_) => index < self.window_start(),
         };
         if is_current {
-            *not_updated += 1;
             self.pass.current.clone()
         } else {
             self.pass.update.clone()
@@ -381,10 +384,18 @@ impl Plan<'_> {
     pub(super) fn is_advanced(&self) -> bool {
         self.view.set.kind == SetKind::Advanced
     }
-}
 
-/// Whether the pod of a slot counts as one that the partition keeps back.
-fn keeps_back(slot: &Slot) -> bool {
-    let occupant = slot.occupant.as_ref();
-    occupant.is_some_and(|o| !o.labels.is_updated && !o.is_prepared())
+    /// Whether the pod of a slot counts as one that the partition keeps back; also one that is about to be taken.
+    fn keeps_back(&self, slot: &Slot) -> bool {
+        if let Some(occupant) = &slot.occupant {
+            return !occupant.labels.is_updated && !occupant.is_prepared();
+        }
+        if self.view.to_adopt.is_empty() {
+            return false;
+        }
+        let name = self.name(slot.ordinal);
+        let adopted = self.view.to_adopt.iter().find(|pod| pod.name() == name);
+        let is_old = |pod: &PodRecord| pod.revision() != Some(self.pass.update.name());
+        adopted.is_some_and(|pod| is_old(pod) && State::of(pod) != State::PreparingUpdate)
+    }
 }

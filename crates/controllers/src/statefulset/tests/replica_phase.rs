@@ -3,7 +3,7 @@
 use crate::testing::{Cluster, NOW, advanced, brief, native, pod};
 use flotilla_model::records::Phase;
 use flotilla_model::set::IntervalSet;
-use flotilla_model::{Hints, WaitCause};
+use flotilla_model::{Hints, Report, Scope, WaitCause};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -369,6 +369,37 @@ fn rule_3_6_exactly_the_lowest_keep_the_current_revision_wherever_ordinals_are_r
     );
     let all = advanced(2).rolling(json!({"partition": 9}));
     assert_eq!(brief(&all.decide()), ["+web-0@old", "+web-1@old"]);
+}
+
+#[test]
+fn rule_3_6_unordered_counts_no_pod_that_cannot_come_yet() {
+    let set = || {
+        advanced(3)
+            .rolling(json!({"partition": 2, "unorderedUpdate": {}}))
+            .pods([2], "old")
+    };
+    assert_eq!(brief(&set().decide()), ["+web-0@old", "+web-1@new"]);
+    let waits = super::refused(set(), Scope::Slot(0), Report::Create, "Forbidden");
+    assert_eq!(
+        brief(&waits.decide()),
+        ["+web-1@old"],
+        "web-0 waits for its next attempt, and keeps no place"
+    );
+    let waits = waits.pods([1], "old");
+    assert_eq!(brief(&waits.decide()), NOTHING);
+}
+
+#[test]
+fn rule_3_6_unordered_counts_a_pod_that_is_about_to_be_taken() {
+    let set = advanced(3)
+        .rolling(json!({"partition": 1, "unorderedUpdate": {}}))
+        .pods([2], "new");
+    let orphan = |revision: &str| pod("web-0").revision(revision).orphan();
+    assert_eq!(
+        brief(&set.clone().pod(orphan("old")).decide()),
+        ["~pod web-0", "+web-1@new"]
+    );
+    assert_eq!(brief(&set.pod(orphan("new")).decide()), ["~pod web-0", "+web-1@old"]);
 }
 
 #[test]
