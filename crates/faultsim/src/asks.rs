@@ -6,6 +6,7 @@
 use crate::clones::SPECIFIED_DELETE;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted, What};
+use crate::unordered::{self, Mark, Priority};
 use fastrand::Rng;
 use flotilla_model::{PodRecord, Resource, SetKind, SetRecord};
 use serde_json::{Value, json};
@@ -17,6 +18,8 @@ pub struct Asks {
     pub reserved: Vec<Entry>,
     /// How many pods may be on their way up at once.
     pub scale_budget: Option<Share>,
+    /// Its update takes pods in another order than that of their ordinals.
+    pub unordered: Option<Priority>,
 }
 
 /// An entry of `reserveOrdinals`.
@@ -50,6 +53,10 @@ pub enum Act {
     MakeAgain(i64),
     /// Another number of pods that may start at once, or any.
     ScaleBudget(Option<Share>),
+    /// Other pods go first, or the highest.
+    Unordered(Option<Priority>),
+    /// A label that decides which pods go first.
+    Mark(i64, Mark),
 }
 
 impl Entry {
@@ -100,6 +107,9 @@ impl Asks {
         if let Some(share) = self.scale_budget {
             set["spec"]["scaleStrategy"] = json!({"maxUnavailable": share.to_json()});
         }
+        if let Some(priority) = self.unordered {
+            set["spec"]["updateStrategy"]["rollingUpdate"]["unorderedUpdate"] = priority.to_json();
+        }
     }
 }
 
@@ -108,19 +118,21 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut
     let mut items = ordinals(seed, wanted, has_webhook, set);
     items.extend(scaling(seed, wanted, set));
     items.extend(made_again(seed, wanted, set.kind));
+    items.extend(unordered::by_chance(seed, wanted, set));
     items
 }
 
 /// Whether a kind comes: as one of so many seeds, or because it is asked for.
-fn comes(rng: &mut Rng, wanted: &Wanted, kind: FaultKind, one_of: u8) -> bool {
+pub(crate) fn comes(rng: &mut Rng, wanted: &Wanted, kind: FaultKind, one_of: u8) -> bool {
     let by_chance = rng.u8(0..one_of) == 0;
     by_chance && wanted.faults.is_empty() || wanted.faults.contains(&kind)
 }
 
-fn by_users(rng: &mut Rng, act: Act) -> Item {
+/// An act of users at any moment.
+pub(crate) fn by_users(rng: &mut Rng, act: UserAct) -> Item {
     Item {
         at_ms: rng.u64(0..BUSY_MS),
-        what: What::User(UserAct::Ask(act)),
+        what: What::User(act),
         seed: 0,
     }
 }
@@ -145,7 +157,9 @@ fn ordinals(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut SetPlan) ->
     };
     let count = rng.usize(1..4);
     let acts: Vec<Act> = (0..count).map(|_| act(&mut rng)).collect();
-    acts.into_iter().map(|act| by_users(&mut rng, act)).collect()
+    acts.into_iter()
+        .map(|act| by_users(&mut rng, UserAct::Ask(act)))
+        .collect()
 }
 
 /// Pods that start a few at a time, which only Parallel knows, and users who scale.
@@ -173,11 +187,7 @@ fn scaling(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<Item> {
             0 => UserAct::Ask(Act::ScaleBudget(rng.bool().then(|| share(&mut rng)))),
             _ => UserAct::Scale(rng.i64(0..8)),
         };
-        items.push(Item {
-            at_ms: rng.u64(0..BUSY_MS),
-            what: What::User(what),
-            seed: 0,
-        });
+        items.push(by_users(&mut rng, what));
     }
     items
 }
@@ -189,7 +199,9 @@ fn made_again(seed: u64, wanted: &Wanted, kind: SetKind) -> Vec<Item> {
         return Vec::new();
     }
     let acts: Vec<Act> = (0..rng.usize(1..5)).map(|_| Act::MakeAgain(rng.i64(0..6))).collect();
-    acts.into_iter().map(|act| by_users(&mut rng, act)).collect()
+    acts.into_iter()
+        .map(|act| by_users(&mut rng, UserAct::Ask(act)))
+        .collect()
 }
 
 /// Whether users have asked for a pod to be made again (rule 3.8).
@@ -205,6 +217,8 @@ impl World {
                 let labels = json!({"metadata": {"labels": {SPECIFIED_DELETE: "true"}}});
                 return self.edit(Resource::Pods, &self.pod_key(*ordinal), &labels);
             }
+            Act::Unordered(priority) => return self.reorder(*priority),
+            Act::Mark(ordinal, mark) => return self.mark_pod(*ordinal, *mark),
             Act::Reserve(entries) => json!({"reserveOrdinals": list(entries)}),
             Act::ScaleBudget(share) => {
                 json!({"scaleStrategy": share.map(|share| json!({"maxUnavailable": share.to_json()}))})

@@ -138,11 +138,15 @@ pub enum Defect {
     OwnersByUid,
     /// An update in place shows in the state of its pod, though no hook follows it.
     UpdatingAnyway,
+    /// Nobody looks at which pods of an unordered update are to go first.
+    NoPriority,
+    /// Of the pods that an unordered update has to keep, one is not.
+    KeepOneLess,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 59] = [
+    pub const ALL: [Defect; 61] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -202,6 +206,8 @@ impl Defect {
         Defect::OwnersByUid,
         Defect::GatesAnyway,
         Defect::UpdatingAnyway,
+        Defect::NoPriority,
+        Defect::KeepOneLess,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.

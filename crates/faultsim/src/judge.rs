@@ -15,6 +15,7 @@ pub(crate) mod settled;
 mod settled_claims;
 mod truth;
 mod truth_others;
+mod unordered;
 pub(crate) mod view;
 mod view_claims;
 
@@ -122,6 +123,11 @@ pub(crate) fn budget_of(set: &SetRecord) -> usize {
         Some(flotilla_model::IntOrPercent::Int(max)) => usize::try_from(max).unwrap_or(1).max(1),
         _ => 1,
     }
+}
+
+/// How many pods the partition names, or keeps.
+pub(crate) fn partition_of(set: &SetRecord) -> usize {
+    usize::try_from(set.spec.partition()).unwrap_or(0)
 }
 
 /// Whether the update of a set walks from the top and stops at the first pod that is unavailable (rule 2.5, classic).

@@ -22,6 +22,7 @@ pub mod storage;
 pub mod stubborn;
 mod tenants;
 mod trace;
+pub mod unordered;
 mod users;
 mod webhook;
 mod words;

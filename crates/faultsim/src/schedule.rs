@@ -66,13 +66,15 @@ pub enum FaultKind {
     Refusal,
     /// Somebody names the set as the owner of what he stores in another namespace.
     Tenants,
+    /// The partition of an Advanced set counts its pods, and users say which of them are to be updated first.
+    Unordered,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 19] = [
+    pub const ALL: [FaultKind; 20] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -92,6 +94,7 @@ impl FaultKind {
         FaultKind::MadeAgain,
         FaultKind::Refusal,
         FaultKind::Tenants,
+        FaultKind::Unordered,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -106,6 +109,7 @@ impl FaultKind {
                 | FaultKind::Ordinals
                 | FaultKind::Scaling
                 | FaultKind::MadeAgain
+                | FaultKind::Unordered
         )
     }
 
@@ -113,7 +117,12 @@ impl FaultKind {
     pub(crate) fn is_of_advanced_sets(self) -> bool {
         matches!(
             self,
-            FaultKind::InPlace | FaultKind::Webhook | FaultKind::Storage | FaultKind::Scaling | FaultKind::MadeAgain
+            FaultKind::InPlace
+                | FaultKind::Webhook
+                | FaultKind::Storage
+                | FaultKind::Scaling
+                | FaultKind::MadeAgain
+                | FaultKind::Unordered
         )
     }
 }

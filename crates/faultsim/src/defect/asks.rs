@@ -15,7 +15,18 @@ pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec) {
         Defect::ScaleAtOnce => spec.scale_max_unavailable = None,
         Defect::ForgetStart => spec.start = 0,
         Defect::ScaleDownUnread => spec.problems.clear(),
+        Defect::NoPriority | Defect::KeepOneLess => alter_unordered(defect, spec),
         _ => {}
+    }
+}
+
+fn alter_unordered(defect: Defect, spec: &mut SetSpec) {
+    let Some(rolling) = spec.rolling.as_mut().filter(|rolling| rolling.unordered.is_some()) else {
+        return;
+    };
+    match defect {
+        Defect::NoPriority => rolling.unordered = Some(None),
+        _ => rolling.partition = (rolling.partition - 1).max(0),
     }
 }
 

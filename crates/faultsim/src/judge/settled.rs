@@ -2,7 +2,7 @@
 
 use super::settled_claims::{claims, counted};
 use super::truth::{pod_of, revision_of, set_of};
-use super::{Verdict, is_available, ordinal_in, place_of, require, wanted};
+use super::{Verdict, is_available, ordinal_in, partition_of, place_of, require, unordered, wanted};
 use crate::asks::is_to_be_made_again;
 use crate::tenants;
 use flotilla_model::set::UpdateKind;
@@ -88,14 +88,18 @@ fn revision<'r>(set: &SetRecord, revisions: &[&'r Arc<RevisionRecord>]) -> Resul
 
 /// Pods that are to be updated are. Whether all are.
 fn updates(set: &SetRecord, pods: &[&Arc<PodRecord>], updated: &RevisionRecord) -> Result<bool, String> {
-    let partition = usize::try_from(set.spec.partition()).unwrap_or(0);
+    let partition = partition_of(set);
     let mut is_complete = true;
+    let is_unordered = unordered::is_unordered(set);
+    if is_unordered {
+        unordered::settled(set, pods, updated)?;
+    }
     for pod in pods {
         let is_old = pod.revision() != Some(updated.name());
         let place = ordinal_in(pod.name(), set.name())
             .and_then(|o| place_of(o, set))
             .unwrap_or(0);
-        if is_old && place >= partition && set.spec.update == UpdateKind::RollingUpdate {
+        if is_old && !is_unordered && place >= partition && set.spec.update == UpdateKind::RollingUpdate {
             return Err(format!("{} is at an old revision", pod.name()));
         }
         is_complete &= !is_old;

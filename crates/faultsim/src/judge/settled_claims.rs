@@ -1,6 +1,6 @@
 //! What must be true of claims in the end.
 
-use super::{place_of, wanted};
+use super::{partition_of, place_of, unordered, wanted};
 use crate::storage::is_grown;
 use flotilla_engine::wire::Object;
 use flotilla_model::{Resource, SetKind, SetRecord};
@@ -38,7 +38,13 @@ pub(super) fn counted(server: &Server, kind: SetKind, set: &SetRecord) -> Result
 
 /// Every wanted pod has its claims, and they belong to whom the policy says (invariant 6, table 1.4.4).
 pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
+    let counted = unordered::is_unordered(set).then(|| unordered::targets(server, set));
     for ordinal in wanted(set) {
+        let place = place_of(ordinal, set).unwrap_or(0);
+        let is_target = match &counted {
+            Some(targets) => targets.contains(&ordinal),
+            None => place >= partition_of(set),
+        };
         for template in &set.spec.claim_templates {
             let name = format!("{}-{}-{ordinal}", template.name, set.name());
             let stored = server.get(Resource::Claims, &set.meta.key.sibling(name.as_str()));
@@ -54,11 +60,9 @@ pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
                 }
                 return Err(format!("there is no claim {name}"));
             };
-            let place = place_of(ordinal, set).unwrap_or(0);
-            let partition = usize::try_from(set.spec.partition()).unwrap_or(0);
             let is_asked = Some(claim.requested_bytes) >= template.requested_bytes;
             let is_grown = is_grown(claim, template) || is_asked && !is_mounted;
-            if set.spec.expand_claims && place >= partition && !is_grown {
+            if set.spec.expand_claims && is_target && !is_grown {
                 return Err(format!("claim {name} has not grown"));
             }
             // Users took its pod out of a former set, with which the claim was to go. It stays until that pod goes; a pod that is not

@@ -1,7 +1,10 @@
 //! Writes, judged by what really is at the moment at which they take effect.
 
 use super::growth::Growth;
-use super::{Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, place_of, require, wanted};
+use super::{
+    Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, partition_of, place_of, require,
+    unordered, wanted,
+};
 use crate::asks::is_to_be_made_again;
 use crate::clones::truth::Writes;
 use crate::in_place::{Change, InPlace, Restarts, awaits_restart, in_course, unheld};
@@ -40,7 +43,7 @@ pub(crate) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
+    pub(super) fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
         pod_of(self.server.get(Resource::Pods, key))
     }
 
@@ -123,7 +126,7 @@ pub(crate) struct Judge {
     /// Slots whose available pod a manager has deleted, until there is one again.
     down: BTreeSet<i64>,
     /// Slots whose pod a manager has deleted, until it is made again.
-    emptied: BTreeSet<i64>,
+    pub(super) emptied: BTreeSet<i64>,
     /// Pods that a manager has deleted because they were not wanted.
     leaving: BTreeMap<Uid, ObjectKey>,
     /// Pods on their way up for the first time.
@@ -457,10 +460,14 @@ impl Judge {
             "2.5 update",
             || format!("{name} is taken down, and the set is not to be updated"),
         )?;
-        let partition = usize::try_from(spec.partition()).unwrap_or(0);
-        require(place >= partition, "4 partition", || {
-            format!("{name} is below the partition {partition}, and is taken down")
-        })?;
+        let partition = partition_of(set);
+        if unordered::is_unordered(set) {
+            self.leaves_as_many_as_it_should(pod, writing, scene)?;
+        } else {
+            require(place >= partition, "4 partition", || {
+                format!("{name} is below the partition {partition}, and is taken down")
+            })?;
+        }
         self.uses_budget(pod, (ordinal, place), writing, scene)
     }
 

@@ -1,6 +1,9 @@
 //! Decisions, judged by what their controller saw.
 
-use super::{Verdict, budget_of, is_available, is_classic, needs, ordinal_in, place_of, require, wanted};
+use super::{
+    Verdict, Violation, budget_of, is_available, is_classic, needs, ordinal_in, partition_of, place_of, require,
+    unordered, wanted,
+};
 use crate::asks::is_to_be_made_again;
 use crate::defect::says;
 use crate::in_place::{
@@ -39,6 +42,7 @@ impl Sight<'_> {
         let mut claims = BTreeSet::new();
         let mut deleted: Vec<&Arc<PodRecord>> = Vec::new();
         let mut begun = BTreeSet::new();
+        let mut made = Vec::new();
         for scoped in decision.commands() {
             match &scoped.command {
                 Command::Create {
@@ -55,7 +59,7 @@ impl Sight<'_> {
                     require(created.insert(key.clone()), "1 one pod per ordinal", || {
                         format!("{} is created twice in one decision", key.name)
                     })?;
-                    self.creation(key, body, &claims)?;
+                    made.extend(self.creation(key, body, &claims)?);
                 }
                 Command::Delete {
                     resource: Resource::Pods,
@@ -94,6 +98,8 @@ impl Sight<'_> {
         self.budget_is_used(decision)?;
         self.restarts_for_a_reason(&deleted)?;
         self.scale_down(&deleted)?;
+        self.keeps_as_many_as_it_should(&made)?;
+        self.takes_those_that_go_first(decision, &deleted, &begun)?;
         self.update(&deleted, &begun)
     }
 
@@ -117,7 +123,7 @@ impl Sight<'_> {
         Ok(())
     }
 
-    fn pod(&self, ordinal: i64) -> Option<&Arc<PodRecord>> {
+    pub(super) fn pod(&self, ordinal: i64) -> Option<&Arc<PodRecord>> {
         let key = self.set.meta.key.sibling(format!("{}-{ordinal}", self.set.name()));
         let pod = self.reader.pod(&key)?;
         let fits = self.set.spec.selector.matches(|label| pod.label(label));
@@ -130,7 +136,7 @@ impl Sight<'_> {
     }
 
     /// Whether a claim of a pod has yet to grow: that is waited for, and counts as if the pod were not available (rule 3.9).
-    fn has_to_grow(&self, pod: &str) -> bool {
+    pub(super) fn has_to_grow(&self, pod: &str) -> bool {
         let spec = &self.set.spec;
         spec.expand_claims
             && spec.claim_templates.iter().any(|template| {
@@ -175,23 +181,30 @@ impl Sight<'_> {
         Ok(())
     }
 
-    fn digest_of(&self, revision: &str) -> Option<Digest> {
+    pub(super) fn digest_of(&self, revision: &str) -> Option<Digest> {
         let key = self.set.meta.key.sibling(revision);
         self.reader.revision(&key).map(|r| r.digest)
     }
 
-    fn is_old(&self, pod: &PodRecord) -> bool {
+    pub(super) fn is_old(&self, pod: &PodRecord) -> bool {
         pod.revision().and_then(|name| self.digest_of(name)) != Some(self.set.spec.template_digest)
     }
 
-    fn creation(&self, key: &ObjectKey, body: &Body, new_claims: &BTreeSet<ObjectKey>) -> Verdict {
+    /// A new pod, and its revision.
+    fn creation<'b>(
+        &self,
+        key: &ObjectKey,
+        body: &'b Body,
+        new_claims: &BTreeSet<ObjectKey>,
+    ) -> Result<Option<&'b str>, Violation> {
         let set = self.set;
         let name = &key.name;
         let place = ordinal_in(name, set.name()).and_then(|ordinal| place_of(ordinal, set));
         let Some(place) = place else {
-            return require(false, "5 wanted ordinals", || {
-                format!("{name} is created and not wanted")
-            });
+            return Err(Violation::new(
+                "5 wanted ordinals",
+                format!("{name} is created and not wanted"),
+            ));
         };
         require(self.reader.pod(key).is_none(), "1 one pod per ordinal", || {
             format!("{name} is created while a pod of that name is seen")
@@ -203,7 +216,7 @@ impl Sight<'_> {
                 })?;
             }
         }
-        let Body::Pod(draft) = body else { return Ok(()) };
+        let Body::Pod(draft) = body else { return Ok(None) };
         needs::new_pod(set, draft)?;
         for (_, claim) in &draft.claims {
             let claim_key = key.sibling(claim.as_str());
@@ -220,15 +233,20 @@ impl Sight<'_> {
             )?;
         }
         let revision = draft.labels.iter().find(|(key, _)| *key == "controller-revision-hash");
-        self.revision_of_new_pod(name, place, revision.map_or("", |(_, value)| value))
+        let revision = revision.map_or("", |(_, value)| value);
+        self.revision_of_new_pod(name, place, revision)?;
+        Ok(Some(revision))
     }
 
     /// Below the partition the current revision, elsewhere the update revision (rules 2.4 and 3.6).
     fn revision_of_new_pod(&self, pod: &str, place: usize, revision: &str) -> Verdict {
         let spec = &self.set.spec;
+        if unordered::is_unordered(self.set) {
+            return Ok(());
+        }
         let is_updated = self.digest_of(revision) == Some(spec.template_digest);
         let current = self.set.status_text("currentRevision");
-        let keeps = spec.update == UpdateKind::RollingUpdate && place < usize::try_from(spec.partition()).unwrap_or(0);
+        let keeps = spec.update == UpdateKind::RollingUpdate && place < partition_of(self.set);
         if keeps && self.digest_of(current).is_some() {
             return require(revision == current, "4 partition", || {
                 format!("{pod} is below the partition, and is created at {revision} instead of {current}")
@@ -301,7 +319,7 @@ impl Sight<'_> {
 
     /// Whether something was refused of this slot a moment ago. It waits by itself then; only where pods go in order do others wait for it
     /// (ruling 2).
-    fn waits_alone(&self, ordinal: i64) -> bool {
+    pub(super) fn waits_alone(&self, ordinal: i64) -> bool {
         let failure = self.hints.failures.get(&Scope::Slot(ordinal));
         let is_in_order = self.set.spec.is_monotonic() || is_classic(self.set);
         !is_in_order && failure.is_some_and(|failure| failure.retry_at > self.now)
@@ -333,7 +351,8 @@ impl Sight<'_> {
         })?;
         // What users ask to have made again goes in no order.
         let in_order = updated.filter(|pod| !is_to_be_made_again(pod, set) && is_available(pod, set, self.now));
-        let Some(lowest) = in_order.filter_map(|pod| place(pod)).min() else {
+        let lowest = in_order.filter_map(|pod| place(pod)).min();
+        let Some(lowest) = lowest.filter(|_| !unordered::is_unordered(set)) else {
             return Ok(());
         };
         for (above, ordinal) in wanted(set).into_iter().enumerate().skip(lowest + 1) {

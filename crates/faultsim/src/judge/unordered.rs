@@ -1,0 +1,249 @@
+//! Updates in another order than that of the ordinals, whose partition is a number of pods to keep (rules 3.2, 3.6 and 3.7).
+
+use super::truth::{Judge, Scene, Writing, pod_of};
+use super::view::Sight;
+use super::{Verdict, is_available, ordinal_in, partition_of, place_of, require, wanted};
+use crate::asks::is_to_be_made_again;
+use crate::defect::says;
+use crate::in_place::{GATE, HOOK_GATE, new_image, new_state, state};
+use flotilla_model::set::{PriorityStrategy, PriorityTerm, UpdateKind};
+use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord};
+use flotilla_sim::server::Server;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const RULE_COUNT: &str = "3.6 pods to keep";
+const RULE_ORDER: &str = "3.7 priorities";
+
+/// Whether the partition of a set counts pods: only under Parallel.
+pub(super) fn is_unordered(set: &SetRecord) -> bool {
+    let spec = &set.spec;
+    let is_said = spec.rolling.as_ref().is_some_and(|rolling| rolling.unordered.is_some());
+    is_said && !spec.is_monotonic() && spec.update == UpdateKind::RollingUpdate
+}
+
+/// The number at the end of a text.
+fn number_at_end(text: &str) -> i64 {
+    let digits = text.len() - text.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    text[text.len() - digits..].parse().unwrap_or(0)
+}
+
+/// Which pods go first: the lower, the sooner (rule 3.2).
+fn priority(set: &SetRecord, pod: &PodRecord) -> (usize, Reverse<i64>) {
+    let strategy = set.spec.rolling.as_ref().and_then(|rolling| rolling.unordered.as_ref());
+    match strategy.and_then(Option::as_ref) {
+        None => (0, Reverse(0)),
+        Some(PriorityStrategy::Order(terms)) => {
+            let value = |term: &PriorityTerm| match term {
+                PriorityTerm::Key(key) => pod.label(key).map(number_at_end),
+                PriorityTerm::Match(..) => None,
+            };
+            let mut found = terms.iter().enumerate().filter_map(|(i, term)| Some((i, value(term)?)));
+            found
+                .next()
+                .map_or((terms.len(), Reverse(0)), |(i, number)| (i, Reverse(number)))
+        }
+        Some(PriorityStrategy::Weight(terms)) => {
+            let weights = terms.iter().filter_map(|term| match term {
+                PriorityTerm::Match(weight, selector) => selector.matches(|key| pod.label(key)).then_some(*weight),
+                PriorityTerm::Key(_) => None,
+            });
+            (0, Reverse(weights.sum()))
+        }
+    }
+}
+
+impl Sight<'_> {
+    /// The pod that has a wanted ordinal, also one that is about to be adopted.
+    fn holder(&self, ordinal: i64) -> Option<&Arc<PodRecord>> {
+        let key = self.set.meta.key.sibling(format!("{}-{ordinal}", self.set.name()));
+        let orphan = self.reader.pod(&key).filter(|pod| {
+            let fits = self.set.spec.selector.matches(|label| pod.label(label));
+            fits && pod.meta.controller().is_none() && !pod.is_terminating()
+        });
+        self.pod(ordinal).or(orphan)
+    }
+
+    /// Of new pods as many come at the current revision as are missing among those that the partition keeps: pods that are there and are
+    /// not updated, nor prepared for that, are kept already (rule 3.6). What cannot come yet keeps no place.
+    pub(super) fn keeps_as_many_as_it_should(&self, made: &[&str]) -> Verdict {
+        let set = self.set;
+        let (current, update) = (set.status_text("currentRevision"), set.spec.template_digest);
+        if made.is_empty() || !is_unordered(set) || self.digest_of(current).is_none() {
+            return Ok(());
+        }
+        let is_kept = |pod: &&Arc<PodRecord>| self.is_old(pod) && state(pod) != "PreparingUpdate";
+        let kept = wanted(set)
+            .into_iter()
+            .filter_map(|o| self.holder(o))
+            .filter(is_kept)
+            .count();
+        let is_updated = |revision: &&&str| self.digest_of(revision) == Some(update);
+        let old: Vec<&&str> = made.iter().filter(|revision| !is_updated(revision)).collect();
+        let stray = old.iter().find(|revision| ***revision != current);
+        require(stray.is_none(), RULE_COUNT, || {
+            format!("a pod is made at {stray:?}, which is old")
+        })?;
+        let missing = partition_of(set).saturating_sub(kept).min(made.len());
+        let missing = if self.digest_of(current) == Some(update) {
+            0
+        } else {
+            missing
+        };
+        require(old.len() == missing, RULE_COUNT, || {
+            format!(
+                "{kept} pods are not updated, of {} new ones {} come at the current revision, and {} are to be kept",
+                made.len(),
+                old.len(),
+                partition_of(set)
+            )
+        })
+    }
+
+    /// Of the pods that wait for the update those go first that the strategy names, and of them those that are not available; and as many stay
+    /// as the partition says.
+    pub(super) fn takes_those_that_go_first(
+        &self,
+        decision: &Decision,
+        deleted: &[&Arc<PodRecord>],
+        begun: &BTreeSet<&ObjectKey>,
+    ) -> Verdict {
+        let set = self.set;
+        if !is_unordered(set) {
+            return Ok(());
+        }
+        let waits = |pod: &&Arc<PodRecord>| {
+            self.is_old(pod) && !pod.is_terminating() && !pod.is_terminal() && state(pod) != "PreparingUpdate"
+        };
+        let rank = |pod: &PodRecord| (priority(set, pod), is_available(pod, set, self.now));
+        // From the highest down, and stably.
+        let mut waiting: Vec<(i64, &Arc<PodRecord>)> = wanted(set)
+            .into_iter()
+            .rev()
+            .filter_map(|o| Some((o, self.pod(o)?)))
+            .filter(|(_, pod)| waits(&pod))
+            .collect();
+        waiting.sort_by_key(|(_, pod)| rank(pod));
+        let is_taken = |pod: &PodRecord| {
+            let goes = deleted.iter().any(|other| other.meta.uid == pod.meta.uid) || begun.contains(&pod.meta.key);
+            goes && !is_to_be_made_again(pod, set)
+        };
+        let Some(last) = waiting.iter().rposition(|(_, pod)| is_taken(pod)) else {
+            return Ok(());
+        };
+        let keeps = partition_of(set);
+        require(last + keeps < waiting.len(), RULE_COUNT, || {
+            let (all, name) = (waiting.len(), waiting[last].1.name());
+            format!(
+                "{name} is updated, which is number {} of {all} that wait, and {keeps} are to be kept",
+                last + 1
+            )
+        })?;
+        // What is not available costs nothing, and waits for nobody.
+        let is_up = |pod: &PodRecord| is_available(pod, set, self.now);
+        let is_gentle = |pod: &PodRecord| is_undisturbed(decision, &pod.meta.key);
+        let last_up = waiting
+            .iter()
+            .rposition(|(_, pod)| is_taken(pod) && is_up(pod) && !is_gentle(pod));
+        let passed = waiting.iter().enumerate().find(|(index, (ordinal, pod))| {
+            let is_before = *index < if is_up(pod) { last_up.unwrap_or(0) } else { last };
+            let is_held = state(pod) == "PreparingDelete"
+                || leaves_first(decision, &pod.meta.key)
+                || self.waits_alone(*ordinal)
+                || self.has_to_grow(pod.name());
+            is_before && !is_taken(pod) && !is_held && !is_to_be_made_again(pod, set)
+        });
+        require(passed.is_none(), RULE_ORDER, || {
+            let name = passed.map_or("", |(_, (_, pod))| pod.name());
+            format!(
+                "{} is updated, and {name}, which comes before it, is not",
+                waiting[last].1.name()
+            )
+        })
+    }
+}
+
+/// Whether a decision leaves a pod in service: it changes what needs no restart, and uses no budget (rule 8.18).
+fn is_undisturbed(decision: &Decision, key: &ObjectKey) -> bool {
+    decision
+        .commands()
+        .filter(|c| c.command.key() == key)
+        .all(|c| match &c.command {
+            Command::Patch { body, .. } => {
+                let prepares = matches!(new_state(body), Some("PreparingUpdate" | "PreparingDelete"));
+                !says(body, GATE, "False") && new_image(body).is_none() && !prepares
+            }
+            _ => false,
+        })
+}
+
+/// Whether a decision takes a pod out of service for its hook: its state follows once that has been seen.
+fn leaves_first(decision: &Decision, key: &ObjectKey) -> bool {
+    decision.commands().any(|c| match &c.command {
+        Command::Patch { key: patched, body, .. } => patched == key && says(body, HOOK_GATE, "False"),
+        _ => false,
+    })
+}
+
+impl Judge {
+    /// Whoever takes a pod for an update knows which others managers have taken or updated, and leaves as many as are to be kept.
+    pub(super) fn leaves_as_many_as_it_should(
+        &self,
+        taken: &PodRecord,
+        writing: &Writing,
+        scene: &Scene<'_>,
+    ) -> Verdict {
+        let set = &writing.decided.set;
+        let is_updated = |pod: &PodRecord| {
+            let revision = set.meta.key.sibling(pod.revision().unwrap_or_default());
+            scene.digest_of(&revision) == Some(set.spec.template_digest) || state(pod) == "PreparingUpdate"
+        };
+        let own_pod = |ordinal: i64| {
+            let key = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
+            scene.pod(&key).filter(|pod| pod.meta.is_controlled_by(&set.meta.uid))
+        };
+        // One that is up to date is made again for its claims, and one that was prepared before counts as updated.
+        if is_updated(taken) {
+            return Ok(());
+        }
+        let name = taken.name();
+        let own = ordinal_in(name, set.name());
+        let others = wanted(set).into_iter().filter(|ordinal| Some(*ordinal) != own);
+        let is_gone =
+            |ordinal: &i64| self.emptied.contains(ordinal) || own_pod(*ordinal).is_some_and(|pod| is_updated(pod));
+        let taken: Vec<i64> = others.filter(is_gone).collect();
+        let keeps = partition_of(set);
+        let replicas = usize::try_from(set.spec.replicas).unwrap_or(0);
+        require(taken.len() + keeps < replicas, RULE_COUNT, || {
+            format!(
+                "{name} is taken down while {taken:?} of {replicas} are updated or gone, and {keeps} are to be kept"
+            )
+        })
+    }
+}
+
+/// In the end no more pods are old than are to be kept.
+pub(super) fn settled(set: &SetRecord, pods: &[&Arc<PodRecord>], updated: &RevisionRecord) -> Result<(), String> {
+    let is_wanted = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).is_some_and(|o| place_of(o, set).is_some());
+    let old = pods
+        .iter()
+        .filter(|pod| is_wanted(pod) && pod.revision() != Some(updated.name()));
+    let (old, keeps) = (old.count(), partition_of(set));
+    if old > keeps {
+        return Err(format!("{old} pods are at an old revision, and {keeps} are to be kept"));
+    }
+    Ok(())
+}
+
+/// Where all that have to be updated are, those whose claims follow as well: the highest first, without those that are to be kept (rule 3.9).
+pub(super) fn targets(server: &Server, set: &SetRecord) -> Vec<i64> {
+    let is_updated = |ordinal: &i64| {
+        let key = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
+        pod_of(server.get(Resource::Pods, &key))
+            .is_some_and(|pod| pod.revision() == Some(set.status_text("updateRevision")))
+    };
+    let all = wanted(set);
+    let count = all.len().saturating_sub(partition_of(set));
+    all.into_iter().rev().filter(is_updated).take(count).collect()
+}
