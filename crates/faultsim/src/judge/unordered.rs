@@ -122,7 +122,7 @@ impl Sight<'_> {
             .into_iter()
             .rev()
             .filter_map(|o| Some((o, self.pod(o)?)))
-            .filter(|(_, pod)| waits(&pod))
+            .filter(|(_, pod)| waits(pod))
             .collect();
         waiting.sort_by_key(|(_, pod)| rank(pod));
         let is_taken = |pod: &PodRecord| {
