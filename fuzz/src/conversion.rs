@@ -13,7 +13,7 @@ pub fn run(input: &[u8]) -> Reached {
     };
     if !set.is_object() {
         assert!(
-            convert(&[set], "apps.kruise.io/v1beta1").is_err(),
+            convert(vec![set], "apps.kruise.io/v1beta1").is_err(),
             "no object is converted"
         );
         return reached;
@@ -43,7 +43,7 @@ pub fn run(input: &[u8]) -> Reached {
 }
 
 fn one(object: &Value, version: &str) -> Value {
-    let converted = convert(std::slice::from_ref(object), &format!("{GROUP}/{version}"));
+    let converted = convert(vec![object.clone()], &format!("{GROUP}/{version}"));
     let mut converted = converted.expect("a StatefulSet can be converted");
     converted.pop().expect("as many come back as went in")
 }

@@ -59,7 +59,7 @@ pub fn protect(request: &Request<'_>, memory: &dyn Memory) -> Reply {
 ///
 /// # Errors
 /// If an object is not of a kind and version that can be converted; the message names it.
-pub fn convert(objects: &[Value], desired_api_version: &str) -> Result<Vec<Value>, String> {
+pub fn convert(objects: Vec<Value>, desired_api_version: &str) -> Result<Vec<Value>, String> {
     conversion::all(objects, desired_api_version)
 }
 

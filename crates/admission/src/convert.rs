@@ -12,8 +12,8 @@ use flotilla_api::{names, statefulset::v1alpha1};
 use serde_json::{Map, Value};
 
 /// All objects in another version, in order; or what is wrong with the first that cannot be converted.
-pub(crate) fn all(objects: &[Value], desired: &str) -> Result<Vec<Value>, String> {
-    objects.iter().map(|object| one(object, desired)).collect()
+pub(crate) fn all(objects: Vec<Value>, desired: &str) -> Result<Vec<Value>, String> {
+    objects.into_iter().map(|object| one(object, desired)).collect()
 }
 
 /// Kinds that have two versions.
@@ -33,18 +33,18 @@ impl Kind {
     }
 }
 
-fn one(object: &Value, desired: &str) -> Result<Value, String> {
-    let version = text(object, &["apiVersion"]);
+fn one(mut object: Value, desired: &str) -> Result<Value, String> {
+    let version = text(&object, &["apiVersion"]);
     let known = |api_version: &str| match api_version.split_once('/') {
         Some((GROUP, version)) => [v1alpha1::HUB, v1alpha1::VERSION].into_iter().find(|v| *v == version),
         _ => None,
     };
-    let kind = text(object, &["kind"]);
+    let kind = text(&object, &["kind"]);
     let refused = || {
         format!(
             "failed to convert {kind} {}/{} from {version} to {desired}: only StatefulSets and CloneSets of {GROUP} are converted, between {} and {}",
-            text(object, &["metadata", "namespace"]),
-            text(object, &["metadata", "name"]),
+            text(&object, &["metadata", "namespace"]),
+            text(&object, &["metadata", "name"]),
             v1alpha1::VERSION,
             v1alpha1::HUB,
         )
@@ -55,14 +55,13 @@ fn one(object: &Value, desired: &str) -> Result<Value, String> {
     let Some(kind) = Kind::of(kind) else {
         return Err(refused());
     };
-    let mut converted = object.clone();
     match (from == v1alpha1::VERSION, to == v1alpha1::VERSION) {
-        (true, false) => up(kind, &mut converted),
-        (false, true) => down(kind, &mut converted),
+        (true, false) => up(kind, &mut object),
+        (false, true) => down(kind, &mut object),
         _ => {}
     }
-    converted["apiVersion"] = Value::from(desired);
-    Ok(converted)
+    object["apiVersion"] = Value::from(desired);
+    Ok(object)
 }
 
 /// The fields in an annotation; `None` if it does not hold a JSON object.

@@ -13,6 +13,7 @@ pub mod review;
 mod seek;
 mod serve;
 mod upkeep;
+mod weight;
 
 pub use knowledge::Knowledge;
 pub use registrations::Place;

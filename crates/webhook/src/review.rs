@@ -3,11 +3,12 @@
 //! A body is parsed once; the object in it stays the JSON that it is. What cannot be read is answered with 400 and a sentence, which the
 //! API server treats as a webhook that failed: what happens then is the registration's failure policy, and no pod is refused for it.
 
+use crate::weight;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flotilla_admission::{Memory, Operation, Refusal, Reply, Request, Verdict};
-use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::fmt;
@@ -202,6 +203,12 @@ struct Conversion<'a> {
 
 /// The request of a review of the expected kind.
 fn read<'a, R: Deserialize<'a>>(body: &'a [u8], api_version: &str, kind: &str) -> Result<R, Unreadable> {
+    if weight::is_too_heavy(body) {
+        return Err(Unreadable(format!(
+            "the {kind} may take more than {} MiB of memory once it is read, and is not: it holds too many values",
+            weight::HEAP_BYTES_MAX >> 20
+        )));
+    }
     let review: Review<'a, R> = serde_json::from_slice(body).map_err(|why| {
         Unreadable(format!(
             "the body is no {kind} that can be read: {why}; the API server asks here"
@@ -298,24 +305,44 @@ fn status(refusal: &Refusal) -> Value {
     status
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Converted<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: ConvertedObjects<'a>,
+}
+
+#[derive(Serialize)]
+struct ConvertedObjects<'a> {
+    uid: &'a str,
+    #[serde(rename = "convertedObjects")]
+    objects: &'a [Value],
+    result: Value,
+}
+
 fn convert(body: &[u8]) -> Result<Answer, Unreadable> {
     let asked: Conversion<'_> = read(body, CONVERSION, "ConversionReview")?;
-    let (verdict, mut response) = match flotilla_admission::convert(&asked.objects, &asked.desired) {
-        Ok(objects) => (
-            "converted",
-            json!({"convertedObjects": objects, "result": {"status": "Success"}}),
-        ),
+    let (verdict, objects, result) = match flotilla_admission::convert(asked.objects, &asked.desired) {
+        Ok(objects) => ("converted", objects, json!({"status": "Success"})),
         Err(message) => (
             "unconverted",
-            json!({"result": {"status": "Failure", "message": message}}),
+            Vec::new(),
+            json!({"status": "Failure", "message": message}),
         ),
     };
-    response["uid"] = json!(asked.uid);
-    let review = json!({"apiVersion": CONVERSION, "kind": "ConversionReview", "response": response});
-    Ok(Answer {
-        body: review.to_string().into_bytes(),
-        verdict,
-    })
+    // Written as it is: a tree of the whole answer would be another copy of each object.
+    let review = Converted {
+        api_version: CONVERSION,
+        kind: "ConversionReview",
+        response: ConvertedObjects {
+            uid: &asked.uid,
+            objects: &objects,
+            result,
+        },
+    };
+    let body = serde_json::to_vec(&review).map_err(|why| Unreadable(format!("the answer cannot be written: {why}")))?;
+    Ok(Answer { body, verdict })
 }
 
 /// A question that every endpoint of ours answers with the same uid, without an object: to find out whether it is there.

@@ -7,8 +7,9 @@
 use crate::metrics::Metrics;
 use crate::review::{self, Answer, Hook, Unreadable};
 use crate::seek::{Lookup, Seeking};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use flotilla_admission::Memory;
+use flotilla_engine::io::patience::{Connection, Connections, Patience, Silence};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
@@ -35,9 +36,20 @@ pub const BODY_BYTES_MAX: usize = 8 << 20;
 /// Requests answered at the same time.
 pub const REQUESTS_MAX: usize = 512;
 /// All bodies being read together, in kilobytes.
-const BODIES_KB_MAX: usize = 128 << 10;
-/// Connections at the same time. An API server needs one or two.
-const CONNECTIONS_MAX: usize = 1024;
+const BODIES_KB_MAX: usize = 64 << 10;
+/// Bodies being read at the same time. Whoever sends one slowly makes room for others as whoever is silent does: the oldest goes, and an
+/// API server's are read at once.
+const BODIES: Patience = Patience {
+    connections_max: REQUESTS_MAX * 4,
+    first_request: DEADLINE_MAX,
+    between_requests: DEADLINE_MAX,
+};
+/// An API server needs one connection or two, and keeps them.
+const PATIENCE: Patience = Patience {
+    connections_max: 1024,
+    first_request: Duration::from_secs(15),
+    between_requests: Duration::from_secs(600),
+};
 /// How long a client may take to agree on TLS.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// A connection without a sign of life for so long is asked for one, and given up after the same time.
@@ -56,10 +68,12 @@ pub(crate) struct Shared {
     shown: RwLock<Option<Arc<CertifiedKey>>>,
     memory: RwLock<Knowledge>,
     requests: Arc<Semaphore>,
+    bodies: Arc<Connections>,
     kilobytes: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
     answering: Answering,
     lookup: Option<Lookup>,
+    patience: Patience,
 }
 
 impl fmt::Debug for Shared {
@@ -74,10 +88,12 @@ impl Shared {
             shown: RwLock::default(),
             memory: RwLock::new(memory),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
+            bodies: Connections::new(BODIES),
             kilobytes: Arc::new(Semaphore::new(BODIES_KB_MAX)),
             metrics: Metrics::default(),
             answering,
             lookup: None,
+            patience: PATIENCE,
         }
     }
 
@@ -157,11 +173,11 @@ async fn serve(
     mut stopped: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Connections::new(shared.patience);
     loop {
         let accepted = async {
-            let slot = slots.clone().acquire_owned().await;
-            (slot, listener.accept().await)
+            let (stream, _) = listener.accept().await?;
+            Ok::<_, std::io::Error>((stream, connections.enter().await))
         };
         let accepted = tokio::select! {
             accepted = accepted => accepted,
@@ -169,38 +185,53 @@ async fn serve(
             _ = stopped.changed() => break,
         };
         match accepted {
-            (Ok(slot), Ok((stream, _))) => {
-                let (tls, shared, stopped) = (tls.clone(), shared.clone(), stopped.clone());
-                tokio::spawn(async move {
-                    connection(stream, tls, shared, stopped).await;
-                    drop(slot);
-                });
+            Ok((stream, entered)) => {
+                tokio::spawn(connection(
+                    stream,
+                    entered,
+                    tls.clone(),
+                    shared.clone(),
+                    stopped.clone(),
+                ));
             }
-            (_, Err(why)) => {
+            Err(why) => {
                 // Out of file descriptors, most likely; accepting at once again would only spin.
                 tracing::warn!(%why, "cannot accept a connection of the API server");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            (Err(_), Ok(_)) => break,
         }
     }
     drop(listener);
-    let all = u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX);
     // Those that take longer are cut.
-    let _ = timeout(GOODBYE_MAX, slots.acquire_many(all)).await;
+    let _ = timeout(GOODBYE_MAX, connections.ended()).await;
     Ok(())
 }
 
-async fn connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>, mut stopped: watch::Receiver<bool>) {
+async fn connection(
+    stream: TcpStream,
+    entered: Connection,
+    tls: TlsAcceptor,
+    shared: Arc<Shared>,
+    mut stopped: watch::Receiver<bool>,
+) {
     // Small answers are not to wait for more. If it cannot be had, they do.
     let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = timeout(HANDSHAKE_MAX, tls.accept(stream)).await else {
+    let agreed = tokio::select! {
+        agreed = timeout(HANDSHAKE_MAX, tls.accept(stream)) => agreed,
+        _ = entered.silence() => return,
+    };
+    let Ok(Ok(stream)) = agreed else {
         shared.metrics.handshake_failed();
         return;
     };
+    let asker = entered.asker();
     let service = service_fn(move |request: Request<Incoming>| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(respond(&shared, request).await) }
+        let (shared, asking) = (shared.clone(), asker.asks());
+        async move {
+            let response = respond(&shared, request).await;
+            drop(asking);
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -216,14 +247,22 @@ async fn connection(stream: TcpStream, tls: TlsAcceptor, shared: Arc<Shared>, mu
         .keep_alive_timeout(PING_INTERVAL);
     let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
-        ended = &mut served => ended,
+        ended = &mut served => Ok(ended),
+        silence = entered.silence() => match silence {
+            // Nothing of it is being answered.
+            Silence::MakesRoom => return,
+            Silence::TooLong => {
+                served.as_mut().graceful_shutdown();
+                timeout(GOODBYE_MAX, served).await
+            }
+        },
         _ = stopped.changed() => {
             // Tells the client to send what follows elsewhere; what it has sent is still answered.
             served.as_mut().graceful_shutdown();
-            served.await
+            timeout(GOODBYE_MAX, served).await
         }
     };
-    if let Err(why) = ended {
+    if let Ok(Err(why)) = ended {
         tracing::debug!(%why, "a connection of the API server has ended");
     }
 }
@@ -305,22 +344,15 @@ where
         .and_then(review::timeout)
         .unwrap_or(DEADLINE_DEFAULT)
         .min(DEADLINE_MAX);
-    let _slots = admit(shared, request.body().size_hint().upper())?;
-    let body = timeout(deadline, Limited::new(request.into_body(), BODY_BYTES_MAX).collect());
     let late = || {
         let text = format!("there is no answer within the {deadline:?} that the request gives");
         Trouble::new(StatusCode::GATEWAY_TIMEOUT, "late", text)
     };
-    let body = match body.await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(why)) if why.is::<LengthLimitError>() => return Err(too_large()),
-        Ok(Err(why)) => {
-            let text = format!("the body could not be read: {why}");
-            return Err(Trouble::new(StatusCode::BAD_REQUEST, "unreadable", text));
-        }
-        Err(_) => return Err(late()),
-    };
+    let read = timeout(deadline, read(shared, request.into_body())).await;
+    let (body, _room) = read.map_err(|_| late())??;
     *question = Some((body.len(), Instant::now()));
+    // Only what is there whole is answered: who sends slowly takes no place of others.
+    let _slot = shared.requests.clone().try_acquire_owned().map_err(|_| shed())?;
     let answered = answer(shared, hook, &body).await;
     match answered {
         // The API server has stopped waiting, and has done what the failure policy says.
@@ -357,23 +389,65 @@ async fn answer(shared: &Shared, hook: Hook, body: &[u8]) -> std::thread::Result
     }
 }
 
-/// Room for one more request with a body of so many bytes.
-fn admit(shared: &Shared, bytes: Option<u64>) -> Result<[OwnedSemaphorePermit; 2], Trouble> {
-    let bytes = bytes.unwrap_or(BODY_BYTES_MAX as u64);
-    if bytes > BODY_BYTES_MAX as u64 {
+/// Reads a body, which takes room by what has come of it, and not by what is told that will come.
+async fn read<B>(shared: &Shared, body: B) -> Result<(Bytes, OwnedSemaphorePermit), Trouble>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
-    let kilobytes = u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX);
-    let slot = shared.requests.clone().try_acquire_owned();
-    let room = shared.kilobytes.clone().try_acquire_many_owned(kilobytes);
-    match (slot, room) {
-        (Ok(slot), Ok(room)) => Ok([slot, room]),
-        _ => Err(Trouble::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "shed",
-            format!("{REQUESTS_MAX} requests are being answered already; try again in a second"),
-        )),
+    let entered = shared.bodies.enter().await;
+    let pieces = async {
+        let mut body = std::pin::pin!(Limited::new(body, BODY_BYTES_MAX));
+        let (mut whole, mut room) = (BytesMut::new(), room(shared, 1).await);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|why| {
+                if why.is::<LengthLimitError>() {
+                    return too_large();
+                }
+                let text = format!("the body could not be read: {why}");
+                Trouble::new(StatusCode::BAD_REQUEST, "unreadable", text)
+            })?;
+            // Trailers say nothing to us.
+            let Ok(data) = frame.into_data() else { continue };
+            let needed = (whole.len() + data.len()).div_ceil(1024);
+            let more = needed.saturating_sub(room.num_permits());
+            if more > 0 {
+                room.merge(self::room(shared, more).await);
+            }
+            whole.extend_from_slice(&data);
+        }
+        Ok((whole.freeze(), room))
+    };
+    tokio::select! {
+        read = pieces => read,
+        _ = entered.silence() => Err(shed()),
     }
+}
+
+/// Room for so many more kilobytes of bodies. Where there is none, those that have been on their way for longest make it.
+async fn room(shared: &Shared, kilobytes: usize) -> OwnedSemaphorePermit {
+    let kilobytes = u32::try_from(kilobytes).unwrap_or(u32::MAX);
+    loop {
+        if let Ok(room) = shared.kilobytes.clone().try_acquire_many_owned(kilobytes) {
+            return room;
+        }
+        shared.bodies.make_room();
+        // Those that go, go now.
+        tokio::task::yield_now().await;
+    }
+}
+
+fn shed() -> Trouble {
+    Trouble::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "shed",
+        format!(
+            "{REQUESTS_MAX} requests are being answered already, or too many are on their way; try again in a second"
+        ),
+    )
 }
 
 fn too_large() -> Trouble {

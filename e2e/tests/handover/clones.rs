@@ -187,7 +187,7 @@ pub fn trials(kubeconfig: &Arc<PathBuf>, group: &'static Group) -> Vec<Trial> {
 
 /// A set of any kind in the version that Flotilla stores: the API server asks Flotilla to convert what a Go manager has stored.
 pub fn as_served(set: Value) -> Value {
-    let converted = flotilla_admission::convert(&[set], "apps.kruise.io/v1beta1").expect("it can be converted");
+    let converted = flotilla_admission::convert(vec![set], "apps.kruise.io/v1beta1").expect("it can be converted");
     converted.into_iter().next().expect("one for one")
 }
 

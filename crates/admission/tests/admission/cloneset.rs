@@ -23,7 +23,7 @@ fn clones() -> Value {
 }
 
 fn to(object: &Value, version: &str) -> Value {
-    convert(std::slice::from_ref(object), version)
+    convert(vec![object.clone()], version)
         .expect("a CloneSet")
         .remove(0)
 }

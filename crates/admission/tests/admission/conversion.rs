@@ -13,7 +13,7 @@ const BETA: &str = "apps.kruise.io/v1beta1";
 const HUB: &str = "/metadata/annotations/flotilla.rs~1hub-fields";
 
 fn to(object: &Value, version: &str) -> Value {
-    let mut converted = convert(std::slice::from_ref(object), version).expect("a StatefulSet");
+    let mut converted = convert(vec![object.clone()], version).expect("a StatefulSet");
     assert_eq!(converted.len(), 1);
     converted.remove(0)
 }
@@ -107,14 +107,14 @@ fn conversion_is_all_or_nothing_and_keeps_the_order() {
         )
     };
     let objects = [named("c", BETA), named("a", ALPHA), named("b", BETA)];
-    let converted = convert(&objects, ALPHA).unwrap();
+    let converted = convert(objects.to_vec(), ALPHA).unwrap();
     let names: Vec<_> = converted
         .iter()
         .map(|o| o["metadata"]["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["c", "a", "b"]);
     assert!(converted.iter().all(|o| o["apiVersion"] == ALPHA));
-    assert_eq!(convert(&[], BETA), Ok(vec![]));
+    assert_eq!(convert(Vec::new(), BETA), Ok(vec![]));
     for (bad, desired) in [
         (with(set(), &[("/kind", json!("DaemonSet"))]), ALPHA),
         (named("x", "apps/v1"), ALPHA),
@@ -123,7 +123,7 @@ fn conversion_is_all_or_nothing_and_keeps_the_order() {
         (set(), "example.com/v1beta1"),
         (json!(5), ALPHA),
     ] {
-        let message = convert(&[set(), bad.clone()], desired).unwrap_err();
+        let message = convert(vec![set(), bad.clone()], desired).unwrap_err();
         assert!(
             message.contains("failed to convert") && message.contains(desired),
             "{message}"

@@ -1,5 +1,6 @@
 //! Metrics, health and readiness over HTTP.
 
+use super::patience::{Connections, Patience};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -7,17 +8,18 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
-/// Connections served at the same time.
-const CONNECTIONS_MAX: usize = 32;
+/// A probe always gets in, whoever else holds connections and says nothing; Prometheus asks at least once a minute.
+const PATIENCE: Patience = Patience {
+    connections_max: 32,
+    first_request: Duration::from_secs(5),
+    between_requests: Duration::from_secs(90),
+};
 /// A loop that does not answer for this long does not turn.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// A connection is closed after this long, whatever it does.
-const CONNECTION_LIFE: Duration = Duration::from_secs(120);
 
 /// What is asked of the loop that is served.
 pub enum Query {
@@ -36,11 +38,8 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
 
 /// Serves until dropped.
 pub async fn serve(listener: TcpListener, queries: mpsc::Sender<Query>) {
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let connections = Connections::new(PATIENCE);
     loop {
-        let Ok(slot) = slots.clone().acquire_owned().await else {
-            return;
-        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -50,13 +49,24 @@ pub async fn serve(listener: TcpListener, queries: mpsc::Sender<Query>) {
                 continue;
             }
         };
+        let connection = connections.enter().await;
         let queries = queries.clone();
         tokio::spawn(async move {
-            let service = service_fn(|request| answer(request, queries.clone()));
-            let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-            // A client that goes away, or stays too long, is nothing to report.
-            let _ = tokio::time::timeout(CONNECTION_LIFE, connection).await;
-            drop(slot);
+            let asker = connection.asker();
+            let service = service_fn(|request| {
+                let (asking, queries) = (asker.asks(), queries.clone());
+                async move {
+                    let answered = answer(request, queries).await;
+                    drop(asking);
+                    answered
+                }
+            });
+            let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            // A client that goes away, is silent, or reads no answer, is nothing to report.
+            tokio::select! {
+                _ = served => {}
+                _ = connection.silence() => {}
+            }
         });
     }
 }
@@ -115,4 +125,50 @@ fn response(status: StatusCode, content_type: &'static str, text: String) -> Res
         hyper::header::HeaderValue::from_static(content_type),
     );
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    #[tokio::test]
+    async fn a_probe_is_answered_whoever_else_is_connected_and_silent() {
+        let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (queries, mut asked) = mpsc::channel(1);
+        let serving = tokio::spawn(serve(listener, queries));
+        let loops = tokio::spawn(async move {
+            while let Some(query) = asked.recv().await {
+                if let Query::Health(reply) = query {
+                    // Who has asked may have gone.
+                    let _ = reply.send(());
+                }
+            }
+        });
+        let mut silent = Vec::new();
+        for n in 0..2 * PATIENCE.connections_max {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            if n % 2 == 0 {
+                // A head that never ends is as good as silence.
+                stream.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+            }
+            silent.push(stream);
+        }
+        let mut probe = TcpStream::connect(address).await.unwrap();
+        let request = b"GET /healthz HTTP/1.1\r\nHost: flotilla\r\nConnection: close\r\n\r\n";
+        probe.write_all(request).await.unwrap();
+        let mut answer = String::new();
+        let reading = probe.read_to_string(&mut answer);
+        // A kubelet gives a probe a second.
+        tokio::time::timeout(Duration::from_secs(1), reading)
+            .await
+            .expect("an answer in time")
+            .unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        serving.abort();
+        loops.abort();
+    }
 }

@@ -6,6 +6,7 @@ mod discovery;
 pub mod fence;
 pub mod http;
 pub mod manager;
+pub mod patience;
 mod render;
 mod requests;
 pub mod snapshot;

@@ -101,9 +101,8 @@ async fn the_deadline_is_that_of_the_request() {
 #[tokio::test]
 async fn too_many_requests_are_sent_away() {
     let shared = shared(allow);
-    let taken: Vec<_> = (0..REQUESTS_MAX)
-        .map(|_| admit(&shared, Some(10)).ok().unwrap())
-        .collect();
+    let all = u32::try_from(REQUESTS_MAX).unwrap();
+    let taken = shared.requests.clone().try_acquire_many_owned(all).unwrap();
     let response = respond(&shared, post("/protect", "{}")).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["retry-after"], "1");
@@ -112,13 +111,59 @@ async fn too_many_requests_are_sent_away() {
     assert_eq!(respond(&shared, post("/protect", "{}")).await.status(), 200);
 }
 
-/// 5: bodies of an unknown length take the room of the largest, so that memory has a bound.
+/// A body of which so many bytes come, and then nothing.
+struct Stalled(usize);
+
+impl Body for Stalled {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        if self.0 == 0 {
+            return Poll::Pending;
+        }
+        let bytes = vec![b' '; std::mem::take(&mut self.0)];
+        Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+    }
+}
+
+/// 5: whoever sends bodies and never ends them, many or large ones, takes no room of others: the oldest are sent away.
+#[tokio::test(start_paused = true)]
+async fn bodies_that_never_end_make_room() {
+    for (count, bytes) in [(BODIES.connections_max, 10), (8, BODY_BYTES_MAX)] {
+        let shared = shared(allow);
+        let ask = |shared: Arc<Shared>| async move {
+            let request = Request::post("/protect").body(Stalled(bytes)).unwrap();
+            respond(&shared, request).await.status()
+        };
+        let mut stalled = tokio::task::JoinSet::new();
+        for _ in 0..count {
+            stalled.spawn(ask(shared.clone()));
+        }
+        let taken = count * usize::div_ceil(bytes, 1024);
+        while shared.kilobytes.available_permits() > BODIES_KB_MAX - taken {
+            tokio::task::yield_now().await;
+        }
+        let begun = Instant::now();
+        assert_eq!(respond(&shared, post("/protect", "{}")).await.status(), 200);
+        assert_eq!(begun.elapsed(), Duration::ZERO, "it waits for nobody");
+        assert_eq!(stalled.join_next().await.unwrap().unwrap(), 503);
+        assert_eq!(shared.metrics.count(Hook::Protect, "shed"), 1);
+        // The others have their time.
+        assert_eq!(stalled.join_next().await.unwrap().unwrap(), 504);
+        assert_eq!(begun.elapsed(), DEADLINE_DEFAULT);
+    }
+}
+
+/// 5: bodies that nobody else is to make room for are refused, and memory has a bound.
 #[tokio::test]
 async fn all_bodies_together_have_a_limit() {
     let shared = shared(allow);
-    let taken: Vec<_> = (0..16).map(|_| admit(&shared, None).ok().unwrap()).collect();
+    let all = u32::try_from(BODIES_KB_MAX).unwrap();
+    let taken = shared.kilobytes.clone().try_acquire_many_owned(all).unwrap();
     assert_eq!(respond(&shared, post("/protect", "{}")).await.status(), 503);
     drop(taken);
+    assert_eq!(respond(&shared, post("/protect", "{}")).await.status(), 200);
 }
 
 /// 5: a panic costs one request its answer, and is counted.
@@ -275,4 +320,33 @@ async fn an_expired_certificate_is_noticed_by_the_probe() {
         .await
         .unwrap_err();
     assert!(why.contains("expired"), "{why}");
+}
+
+/// 5: whoever connects and says nothing, agreed on TLS or not, keeps nobody out.
+#[tokio::test]
+async fn silent_connections_make_room() {
+    let patience = Patience {
+        connections_max: 4,
+        ..PATIENCE
+    };
+    let mut own = Shared::new(Arc::new(Nothing), review::answer);
+    own.patience = patience;
+    let shared = Arc::new(own);
+    let (server, address) = Server::start((Ipv4Addr::LOCALHOST, 0).into(), shared.clone()).unwrap();
+    let stored = certificates();
+    shared.show(serving_key(&stored).unwrap());
+    let mut standing = Standing::connect(address, &stored).await;
+    assert_eq!(standing.ask().await, 200);
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    probe::answers(&place(address), &stored.authorities, "u").await.unwrap();
+    assert_eq!(
+        standing.ask().await,
+        200,
+        "one that has asked outlasts those that have not"
+    );
+    drop(standing);
+    tokio::task::spawn_blocking(move || server.stop()).await.unwrap();
 }
