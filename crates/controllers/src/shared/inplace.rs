@@ -80,7 +80,7 @@ impl Changes {
     fn leave_out_resources_that_are_there(&mut self, detail: &PodDetail) {
         self.resources.retain(|name, change| {
             let container = detail.container(name);
-            container.is_some_and(|(spec, _)| !has_resources(spec, change))
+            container.is_some_and(|(spec, _)| !has_amounts(&spec.resources, change))
         });
     }
 
@@ -220,8 +220,8 @@ fn restarts_for(spec: &ContainerSpec, change: &Value) -> bool {
     spec.restarts_for_cpu && touches("cpu") || spec.restarts_for_memory && touches("memory")
 }
 
-/// Whether a container's spec has these amounts of cpu and memory.
-fn has_resources(spec: &ContainerSpec, change: &Value) -> bool {
+/// Whether resources have these amounts of cpu and memory.
+fn has_amounts(resources: &Resources, change: &Value) -> bool {
     let signed = |amount: Option<u64>| amount.and_then(|n| i64::try_from(n).ok());
     let has = |path: &str, parse: fn(&str) -> Option<u64>, found: Option<i64>| {
         let wanted = change.pointer(path).and_then(Value::as_str);
@@ -232,7 +232,7 @@ fn has_resources(spec: &ContainerSpec, change: &Value) -> bool {
         cpu_limit_millis,
         memory_request_bytes,
         memory_limit_bytes,
-    } = spec.resources;
+    } = *resources;
     has("/requests/cpu", parse_millis, cpu_request_millis)
         && has("/limits/cpu", parse_millis, cpu_limit_millis)
         && has("/requests/memory", parse_bytes, memory_request_bytes)

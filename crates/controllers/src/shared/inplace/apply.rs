@@ -78,6 +78,9 @@ impl Target<'_> {
         if is_further && !names.is_empty() {
             state.batches.push((self.now, names));
         }
+        for (name, change) in &now.resources {
+            overlay(state.asked.entry(name.clone()).or_insert_with(|| json!({})), change);
+        }
         state.next = rest;
         if by_resize {
             state.next.resources.extend(now.resources.clone());

@@ -1,12 +1,14 @@
 //! Whether a change has arrived in the containers (rule 4.6).
 
 use super::state::{Before, State};
-use super::{annotation, image};
+use super::{annotation, has_amounts, image};
 use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::containers_meta::{self, ContainerMeta};
 use flotilla_model::records::{ContainerSpec, ContainerStatus, PodDetail, Resources};
 use flotilla_model::{PodRecord, Timestamp};
+use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What is still missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub fn batch(pod: &PodRecord, detail: &PodDetail, state: &State) -> Result<(), M
         environments(pod, detail, runtime.as_ref())?;
     }
     if state.resources {
-        resources(detail)?;
+        resources(detail, &state.asked)?;
     }
     if runtime.is_some_and(|meta| {
         detail
@@ -133,8 +135,12 @@ fn environments(pod: &PodRecord, detail: &PodDetail, meta: Option<&RuntimeMeta>)
     Ok(())
 }
 
-/// Whether the kubelet has carried out the last change of resources, by value; what it does not report does not count.
-pub fn resources(detail: &PodDetail) -> Result<(), Missing> {
+/// Whether the kubelet has carried out the last change of resources, by value; what it does not report does not count. Where it is known
+/// what was `asked` for, that alone is waited for, and only while the pod's spec has it still: the rest is of others.
+pub fn resources(detail: &PodDetail, asked: &BTreeMap<String, Value>) -> Result<(), Missing> {
+    if !asked.is_empty() && is_over(detail, asked) {
+        return Ok(());
+    }
     if let Some(pending) = &detail.resize_pending {
         let message = pending.message.to_string();
         return Err(if pending.is_infeasible {
@@ -155,6 +161,18 @@ pub fn resources(detail: &PodDetail) -> Result<(), Missing> {
         return Err(Missing::Resize(message.to_owned(), None));
     }
     Ok(())
+}
+
+/// Whether of what was asked for all has come that others have not changed again.
+fn is_over(detail: &PodDetail, asked: &BTreeMap<String, Value>) -> bool {
+    let has_seen = detail.observed_generation == 0 || detail.observed_generation >= detail.generation;
+    asked.iter().all(|(name, amounts)| {
+        let Some((spec, status)) = detail.container(name) else {
+            return true;
+        };
+        let actual = status.and_then(|status| status.resources.as_ref());
+        !has_amounts(&spec.resources, amounts) || has_seen && actual.is_some_and(|actual| has_amounts(actual, amounts))
+    })
 }
 
 fn agrees(wanted: &Resources, actual: &Resources) -> bool {
@@ -202,7 +220,9 @@ fn says_done(detail: &PodDetail) -> bool {
     let as_asked = |(spec, status): (&ContainerSpec, Option<&ContainerStatus>)| {
         status.is_some_and(|status| *status.image == *spec.image && !status.image_id.is_empty())
     };
-    !text.contains("\"updateEnvFromMetadata\"") && resources(detail).is_ok() && detail.containers().all(as_asked)
+    !text.contains("\"updateEnvFromMetadata\"")
+        && resources(detail, &BTreeMap::new()).is_ok()
+        && detail.containers().all(as_asked)
 }
 
 /// What the node agent noted of the containers.

@@ -137,6 +137,11 @@ impl Progress {
         State {
             env_from_metadata: state.env_from_metadata && is_missing,
             resources: state.resources && is_missing,
+            asked: if is_missing {
+                state.asked.clone()
+            } else {
+                BTreeMap::default()
+            },
             // An image that was only to come restarts nothing once it is taken back.
             images: !before.is_empty(),
             before,

@@ -8,13 +8,14 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// The fields that are read.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 13] = [
     "revision",
     "updateTimestamp",
     "lastContainerStatuses",
     "updateEnvFromMetadata",
     "updateResources",
     "updateImages",
+    "askedResources",
     "keptReady",
     "nextContainerImages",
     "nextContainerRefMetadata",
@@ -65,6 +66,8 @@ pub struct State {
     pub resources: bool,
     /// Images change.
     pub images: bool,
+    /// Resources that were asked for so far, by container (an addition of ours): others that the pod's spec has are of others.
+    pub asked: BTreeMap<String, Value>,
     /// The pod stays in service meanwhile, as the set's owner asked for (an addition of ours).
     pub kept_ready: bool,
     /// What later batches change.
@@ -96,6 +99,7 @@ impl State {
             env_from_metadata: flag("updateEnvFromMetadata"),
             resources: flag("updateResources"),
             images: flag("updateImages"),
+            asked: values(json.get("askedResources")),
             kept_ready: flag("keptReady"),
             next: Changes {
                 images: texts(json.get("nextContainerImages")),
@@ -139,6 +143,7 @@ impl State {
         put("updateEnvFromMetadata", json!(true), self.env_from_metadata);
         put("updateResources", json!(true), self.resources);
         put("updateImages", json!(true), self.images);
+        put("askedResources", json!(self.asked), !self.asked.is_empty());
         put("keptReady", json!(true), self.kept_ready);
         let next = &self.next;
         put("nextContainerImages", json!(next.images), !next.images.is_empty());
@@ -174,7 +179,7 @@ impl State {
 
     /// Whether resources that were asked for are still on their way.
     pub fn is_resizing(&self, detail: &PodDetail) -> bool {
-        self.resources && complete::resources(detail).is_err()
+        self.resources && complete::resources(detail, &self.asked).is_err()
     }
 
     /// When its last batch began.

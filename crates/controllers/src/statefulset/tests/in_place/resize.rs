@@ -382,6 +382,44 @@ fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
     }
 }
 
+/// A resize of a VPA after ours: that of a pod that has what we asked for, or had it until then.
+#[test]
+fn rule_4_6_what_others_ask_for_after_an_update_is_not_waited_for() {
+    let text = first_note(resizing(1, "InPlaceIfPossible"), sized("web-0", "old", 1000, 1000));
+    let text = text.replace(r#""nextContainerResources":{"main":{"requests":{"cpu":"2"}}},"#, "");
+    let infeasible = |is_infeasible| ResizePending {
+        is_infeasible,
+        message: "Node didn't have enough resource".into(),
+        since: Some(at(NOW - 1000)),
+    };
+    for (what, wanted, actual, pending, ours) in [
+        ("nobody has asked", 2000, 1000, None, true),
+        (
+            "nobody has asked, and it is put off",
+            2000,
+            1000,
+            Some(infeasible(false)),
+            true,
+        ),
+        ("it is on its way", 3000, 2000, None, false),
+        ("it is put off", 3000, 2000, Some(infeasible(false)), false),
+        ("it will never be", 3000, 2000, Some(infeasible(true)), false),
+        ("ours had not come", 3000, 1000, None, false),
+        ("of another container", 2000, 2000, Some(infeasible(true)), false),
+    ] {
+        let pod = sized("web-0", "new", wanted, actual).annotated(STATE, &text);
+        let mut cluster = resizing(1, "InPlaceIfPossible").pod(pod.detailed(|d| d.resize_pending = pending));
+        cluster.now = at(NOW + 1000);
+        let decision = cluster.decide();
+        let waits: Vec<_> = decision.waits.iter().map(|w| &w.cause).collect();
+        let is_waited_for = waits
+            .iter()
+            .any(|cause| matches!(cause, WaitCause::InPlaceResize { .. }));
+        assert_eq!(is_waited_for, ours, "{what}: {waits:?}");
+        assert_eq!(brief(&decision), [] as [&str; 0], "{what}");
+    }
+}
+
 /// From image v1 with `from` of cpu to image v2 with `to`.
 fn image_and_cpu(replicas: i32, name: &str, from: &str, to: &str) -> Cluster {
     let with = |image: &str, cpu: &str| {
