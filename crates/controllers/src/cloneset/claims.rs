@@ -167,7 +167,7 @@ impl<'v> Plan<'v> {
                 .revisions
                 .history
                 .iter()
-                .find(|r| revision::is_named(r, label));
+                .find(|r| revision::is_named(view.set.name(), r, label));
             let (own, today) = (own.unwrap_or(&self.pass.update), &view.set.spec.claim_templates);
             let templates = claim::templates_of(SetKind::Clone, today, own, &self.pass.update);
             // Without an id nobody would know whose they are, and they would be deleted as those of no pod.

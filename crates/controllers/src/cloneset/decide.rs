@@ -67,7 +67,13 @@ impl Plan<'_> {
     fn drop_history(&mut self) {
         let history = self.pass.revisions.history.clone();
         // Labels may hold the hash alone.
-        let named = |label: &str| history.iter().find(|r| revision::is_named(r, label)).map(|r| r.name());
+        let set = self.view.set.name();
+        let named = |label: &str| {
+            history
+                .iter()
+                .find(|r| revision::is_named(set, r, label))
+                .map(|r| r.name())
+        };
         let coming = self.view.to_adopt.iter();
         let pods = self.view.pods.iter().chain(coming).chain(&self.view.to_release);
         self.pass.drop_history(pods.filter_map(|pod| named(pod.revision()?)));

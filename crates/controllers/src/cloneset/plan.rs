@@ -216,9 +216,10 @@ impl FactReader<'_> {
             return *facts;
         }
         let label = pod.revision().unwrap_or_default();
+        let set = self.pass.moment.set.name();
         let facts = LabelFacts {
-            is_updated: revision::is_named(&self.pass.update, label),
-            is_current: revision::is_named(&self.pass.current, label),
+            is_updated: revision::is_named(set, &self.pass.update, label),
+            is_current: revision::is_named(set, &self.pass.current, label),
             is_specified: pod.label(names::SPECIFIED_DELETE_LABEL).is_some(),
             lifecycle_allows: State::of(pod).is_normal(),
         };

@@ -251,11 +251,8 @@ impl Plan<'_> {
         let state = lifecycle::of_new(&set.spec.lifecycle, &template);
         let (label, _) = revision::labels(SetKind::Clone, revision);
         let hash = revision::short(&label).to_owned();
-        let label = if self.view.defaults.short_hash {
-            hash.clone()
-        } else {
-            label
-        };
+        let is_short = self.view.defaults.short_hash && revision::is_named(set.name(), revision, &hash);
+        let label = if is_short { hash.clone() } else { label };
         let labels = vec![
             (names::INSTANCE_ID_LABEL, id),
             (names::TEMPLATE_HASH_LABEL, hash),

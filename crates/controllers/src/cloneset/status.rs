@@ -74,7 +74,7 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
 pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>) -> StatusWrite {
     let update = view.set.status_text("updateRevision");
     let known = |pod| {
-        let is_new = PodRecord::revision(pod).is_some_and(|label| revision::short(label) == revision::short(update));
+        let is_new = PodRecord::revision(pod).is_some_and(|label| revision::names_it(view.set.name(), update, label));
         let is_available = is_ready(pod) && State::of(pod).is_normal();
         (
             pod,

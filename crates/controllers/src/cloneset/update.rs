@@ -179,7 +179,7 @@ impl Plan<'_> {
         let label = self.members[index].pod().revision().unwrap_or_default();
         let mut history = self.pass.revisions.history.iter();
         let own = history
-            .find(|r| revision::is_named(r, label))
+            .find(|r| revision::is_named(self.view.set.name(), r, label))
             .and_then(|r| r.claim_hash.as_deref());
         own.zip(self.pass.target.claim_hash.as_deref())
             .is_some_and(|(own, target)| own != target)

@@ -149,7 +149,7 @@ impl Pass<'_> {
             updated_at: self.moment.now,
             // Also what an update that this one overtook has changed.
             ..state
-                .filter(|s| names_it(&s.revision, &grace.revision))
+                .filter(|s| names_it(self.moment.set.name(), &s.revision, &grace.revision))
                 .unwrap_or_default()
         };
         self.wake_within(grace.period);

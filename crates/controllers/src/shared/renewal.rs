@@ -128,8 +128,10 @@ impl Pass<'_> {
         if let Some(known) = self.differences.get(revision) {
             return known.clone();
         }
-        let is_clone = self.moment.set.kind == SetKind::Clone;
-        let is_it = |r: &&Arc<RevisionRecord>| r.name() == revision || is_clone && revision::is_named(r, revision);
+        let set = self.moment.set;
+        let is_clone = set.kind == SetKind::Clone;
+        let is_it =
+            |r: &&Arc<RevisionRecord>| r.name() == revision || is_clone && revision::is_named(set.name(), r, revision);
         let found = self.revisions.history.iter().find(is_it);
         let old = found.and_then(|r| r.template.clone());
         let new = self

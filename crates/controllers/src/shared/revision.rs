@@ -399,19 +399,31 @@ pub fn short(name: &str) -> &str {
     name.rsplit_once('-').map_or(name, |(_, hash)| hash)
 }
 
-/// Whether the label of a pod names this revision.
-pub fn is_named(revision: &RevisionRecord, label: &str) -> bool {
-    names_it(revision.name(), label)
+/// Whether the label of a pod of this set names a revision.
+pub fn is_named(set: &str, revision: &RevisionRecord, label: &str) -> bool {
+    names_it(set, revision.name(), label)
 }
 
-/// Whether the label of a pod names the revision of this name: in full, or by its hash alone (rule 3.6, and 12.6 of CloneSets).
-pub fn names_it(revision: &str, label: &str) -> bool {
-    revision == label || !label.is_empty() && short(revision) == short(label)
+/// Whether the label of a pod of this set names the revision of this name: in full, or by its hash alone (rule 3.6, and 12.6 of CloneSets).
+/// A hash alone is that of a revision with the set's own name: one that was taken over from another set may have the same.
+pub fn names_it(set: &str, revision: &str, label: &str) -> bool {
+    let is_hash = |text: &str| !text.contains('-');
+    let is_of_set =
+        |name: &str, hash: &str| name == revision_name(set, hash) || name.len() > LONGEST_LABEL && short(name) == hash;
+    match (is_hash(revision), is_hash(label)) {
+        _ if revision == label => true,
+        (_, true) if label.is_empty() => false,
+        (false, true) => is_of_set(revision, label),
+        (true, false) => is_of_set(label, revision),
+        (true, true) => false,
+        (false, false) => short(revision) == short(label),
+    }
 }
 
 /// Whether the label of a pod names the revision of this name.
 pub fn label_names(pod: &PodRecord, revision: &str) -> bool {
-    pod.revision().is_some_and(|label| names_it(revision, label))
+    let set = pod.meta.controller().map_or("", |owner| &*owner.name);
+    pod.revision().is_some_and(|label| names_it(set, revision, label))
 }
 
 /// What the label of a pod of this revision says, and all labels of it that depend on the revision. A name that is too long for a label is

@@ -24,8 +24,10 @@ impl Pass<'_> {
         if let Some(known) = self.acceptances.get(name) {
             return Some(*known);
         }
+        let set = self.moment.set.name();
         let is_of = |pod: &Arc<PodRecord>| {
-            pod.revision().is_some_and(|label| revision::is_named(revision, label)) && !lacks_something(pod)
+            let label = pod.revision();
+            label.is_some_and(|label| revision::is_named(set, revision, label)) && !lacks_something(pod)
         };
         let known = if self.hints.accepted.contains(name) || pods.into_iter().any(is_of) {
             true

@@ -37,6 +37,18 @@ fn ruling_33_with_short_hashes_pods_carry_the_hash_of_their_revision_alone() {
     }
 }
 
+/// What its readers would not take for a name of that revision is not written.
+#[test]
+fn rule_12_6_with_short_hashes_pods_of_a_former_sets_revision_carry_its_name() {
+    let defaults = Defaults {
+        short_hash: true,
+        ..Defaults::default()
+    };
+    let set = clones(1).no_revisions().revision("former-new", 2, "v2");
+    let labels = made(&with(set, defaults));
+    assert_eq!(labels[0][names::REVISION_LABEL], "former-new");
+}
+
 /// The gate is the default of the opt-in (13.5).
 #[test]
 fn ruling_33_with_partition_rollback_new_pods_go_back() {

@@ -163,6 +163,17 @@ fn rule_12_6_a_pod_labelled_with_the_hash_alone_is_of_that_revision() {
     assert_eq!(decision.status.expect("a status").desired["updatedReplicas"], 1);
 }
 
+/// A revision that was taken over from a former set may have the same hash as one of ours.
+#[test]
+fn rule_12_6_a_hash_alone_is_that_of_a_revision_with_the_sets_own_name() {
+    for (label, updated) in [("new", 0), ("former-new", 1), ("web-new", 1)] {
+        let set = clones(1).no_revisions().revision("former-new", 2, "v2");
+        let decision = set.pod(one(&name(0), "n").revision(label)).decide();
+        let status = decision.status.expect("a status").desired;
+        assert_eq!(status["updatedReplicas"], updated, "{label}");
+    }
+}
+
 #[test]
 fn rule_14_8_a_pass_that_makes_or_deletes_pods_updates_none() {
     let set = clones(4).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2));

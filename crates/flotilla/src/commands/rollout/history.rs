@@ -53,11 +53,12 @@ pub async fn list(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> 
 fn row(revision: &Value, pods: &[Value], found: &Found) -> Value {
     let name = &revision["metadata"]["name"];
     let uid = &found.object["metadata"]["uid"];
+    let set = found.object["metadata"]["name"].as_str().unwrap_or_default();
     let of_set = pods.iter().filter(|pod| is_controlled_by(pod, uid));
     let is_of_it = |pod: &&Value| {
         let label = pod.pointer("/metadata/labels/controller-revision-hash");
         let named = label.and_then(Value::as_str).zip(name.as_str());
-        named.is_some_and(|(label, name)| names_it(name, label))
+        named.is_some_and(|(label, name)| names_it(set, name, label))
     };
     let count = of_set.filter(is_of_it).count();
     json!({
@@ -123,6 +124,7 @@ pub async fn undo(cluster: &Cluster, args: RolloutUndoArgs) -> Result<Exit, Erro
 /// The revisions that the set manages, oldest first.
 async fn revisions_of(cluster: &Cluster, found: &Found) -> Result<Vec<Value>, Error> {
     let uid = &found.object["metadata"]["uid"];
+    let set = found.object["metadata"]["name"].as_str().unwrap_or_default();
     let mut revisions = cluster.list(Resource::Revisions).await?;
     revisions.retain(|r| is_controlled_by(r, uid));
     revisions.sort_by_key(|r| r["revision"].as_i64());
