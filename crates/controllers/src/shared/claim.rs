@@ -1,6 +1,6 @@
 //! Claims of pods: what they are named, what they are made of, who owns them (rule 1.4).
 
-use crate::shared::revision;
+use crate::shared::{inplace, revision};
 use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::records::Phase;
@@ -39,15 +39,17 @@ fn claims_in_words(templates: &[ClaimTemplate]) -> String {
 
 /// Whether a pod was made from the revision of this name, by its label, and has not been updated in place since.
 pub fn was_made_from(pod: &PodRecord, revision: &str) -> bool {
-    let annotations = pod.detail.as_ref().map(|detail| &detail.annotations);
-    if annotations.is_some_and(|a| a.get(names::IN_PLACE_STATE).is_some()) {
-        return false;
-    }
-    let Some(label) = pod.label(names::MADE_AS_LABEL) else {
-        return false;
-    };
-    let hash = revision.rsplit_once('-').map_or(revision, |(_, hash)| hash);
-    label.split('_').next() == Some(hash)
+    pod.label(names::MADE_AS_LABEL).is_some() && may_be_made_from(pod, revision)
+}
+
+/// The same, also of pods that do not say from what they were made: somebody else made them.
+pub fn may_be_made_from(pod: &PodRecord, revision: &str) -> bool {
+    let noted = pod
+        .detail
+        .as_ref()
+        .and_then(|detail| inplace::annotation(detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY));
+    let label = pod.label(names::MADE_AS_LABEL);
+    noted.is_none() && label.is_none_or(|label| label.split('_').next() == Some(revision::short(revision)))
 }
 
 /// Whether a pod was made with the claims of these templates, by its label; `None` if it has no label: somebody else made it.

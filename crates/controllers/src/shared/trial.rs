@@ -2,10 +2,10 @@
 //!
 //! What a template lacks, or a policy forbids, shows when a pod is made; by then the pod that it was to replace has gone. So the first
 //! that is to go for a revision waits until a pod of it was accepted, if only on trial: the very pod that would be made, under its own
-//! name. A pod of the revision that exists proves the same, unless part of its change in place is still to come. What was accepted is a
-//! hint, and asked again when it is lost. In-place changes need no trial, since the API server judges each of them while its pod is there.
+//! name. A pod that was made from the revision, and exists, proves the same; one that was updated in place to it does not: what is judged
+//! then is a patch. What was accepted is a hint, and asked again when it is lost. In-place changes need no trial, since the API server judges each of them while its pod is there.
 
-use crate::shared::inplace::progress::Progress;
+use crate::shared::claim;
 use crate::shared::pass::Pass;
 use crate::shared::revision;
 use flotilla_model::decision::{Command, PodDraft, Scope, ScopedCommand};
@@ -27,7 +27,7 @@ impl Pass<'_> {
         let set = self.moment.set.name();
         let is_of = |pod: &Arc<PodRecord>| {
             let label = pod.revision();
-            label.is_some_and(|label| revision::is_named(set, revision, label)) && !lacks_something(pod)
+            label.is_some_and(|label| revision::is_named(set, revision, label)) && claim::may_be_made_from(pod, name)
         };
         let known = if self.hints.accepted.contains(name) || pods.into_iter().any(is_of) {
             true
@@ -72,10 +72,4 @@ impl Pass<'_> {
         let is_known = |name: &String| name == update.name() || name == current.name();
         self.hints.accepted.retain(is_known);
     }
-}
-
-/// Whether something of a change in place is still to come: it may be what the API server refuses.
-fn lacks_something(pod: &PodRecord) -> bool {
-    let progress = pod.detail.as_ref().and_then(|detail| Progress::of(pod, detail));
-    progress.is_some_and(|progress| progress.left_to_do().is_some())
 }

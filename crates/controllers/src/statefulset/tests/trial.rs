@@ -2,6 +2,7 @@
 
 use super::refused;
 use crate::testing::{Cluster, NOW, advanced, at, brief, native, pod};
+use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::{Hints, Report, WaitCause};
 use serde_json::json;
@@ -73,6 +74,35 @@ fn ruling_31_nothing_is_asked_where_a_pod_proves_it_or_none_would_go() {
         (on_delete, &NOTHING),
     ] {
         assert_eq!(brief(&untried(set).decide()), expected);
+    }
+}
+
+/// A patch of a pod, or a note of somebody's, shows nothing about creations.
+#[test]
+fn ruling_31_only_a_pod_that_was_made_from_the_revision_proves_it() {
+    let note = r#"{"revision":"new","updateTimestamp":"2026-07-01T10:00:00Z","lastContainerStatuses":null}"#;
+    let of_new = || pod("web-2").revision("new");
+    for (what, proof, expected) in [
+        ("made from it", of_new().label(names::MADE_AS_LABEL, "new"), "-web-1"),
+        ("by a Go manager, which does not say so", of_new(), "-web-1"),
+        (
+            "made from another",
+            of_new().label(names::MADE_AS_LABEL, "old"),
+            "(web-1)",
+        ),
+        (
+            "updated in place",
+            of_new().annotated(names::IN_PLACE_STATE, note),
+            "(web-1)",
+        ),
+        (
+            "the same, long ago",
+            of_new().annotated(names::IN_PLACE_STATE_LEGACY, note),
+            "(web-1)",
+        ),
+    ] {
+        let set = advanced(3).pods(0..2, "old").pod(proof);
+        assert_eq!(brief(&untried(set).decide()), [expected], "{what}");
     }
 }
 

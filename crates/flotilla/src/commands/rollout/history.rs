@@ -124,7 +124,6 @@ pub async fn undo(cluster: &Cluster, args: RolloutUndoArgs) -> Result<Exit, Erro
 /// The revisions that the set manages, oldest first.
 async fn revisions_of(cluster: &Cluster, found: &Found) -> Result<Vec<Value>, Error> {
     let uid = &found.object["metadata"]["uid"];
-    let set = found.object["metadata"]["name"].as_str().unwrap_or_default();
     let mut revisions = cluster.list(Resource::Revisions).await?;
     revisions.retain(|r| is_controlled_by(r, uid));
     revisions.sort_by_key(|r| r["revision"].as_i64());
