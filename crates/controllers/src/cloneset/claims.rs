@@ -95,7 +95,12 @@ impl<'v> Plan<'v> {
                 commands.push((member.scope(), claim::hand_to(claim, uid, owner)));
             }
         }
-        self.write_claims(commands);
+        for (scope, command) in commands {
+            let name = command.key().name.to_string();
+            if !self.pass.is_backing_off_from_patches(&scope, &name) {
+                self.pass.write_claims(&scope, [command]);
+            }
+        }
     }
 
     /// Adds writes to claims, unless one in the same scope failed a moment ago.

@@ -358,6 +358,13 @@ impl<'v> Pass<'v> {
         true
     }
 
+    /// The same of a patch that saves something of a pod that stays: that its deletion was refused holds up nothing any more.
+    pub(crate) fn is_backing_off_from_patches(&mut self, scope: &Scope, subject: &str) -> bool {
+        let failure = self.hints.failures.get(scope);
+        let is_of_deletion = failure.is_some_and(|f| matches!(f.attempt, Report::Delete | Report::ReCreate));
+        !is_of_deletion && self.is_backing_off(scope, subject)
+    }
+
     /// Deletes a pod of ours, once no hook holds it (rule 3.8). Until then it is out of service as far as the hook asks for it. One that
     /// is unavailable, and uses no budget, only as it was seen. Whether it is deleted now.
     pub(crate) fn take_away(&mut self, scope: &Scope, pod: &PodRecord, only_as_seen: bool, report: Report) -> bool {

@@ -185,8 +185,18 @@ impl Plan<'_> {
                 commands.extend(self.keep_claim(found, pod.name(), Some(pod), condemned));
             }
         }
-        if !commands.is_empty() && !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
-            self.pass.write_claims(&Scope::Slot(ordinal), commands);
+        if commands.is_empty() {
+            return;
+        }
+        let scope = Scope::Slot(ordinal);
+        let stays = self.slots.binary_search_by_key(&ordinal, |s| s.ordinal).is_ok();
+        let is_held_back = if stays {
+            self.pass.is_backing_off_from_patches(&scope, pod.name())
+        } else {
+            self.pass.is_backing_off(&scope, pod.name())
+        };
+        if !is_held_back {
+            self.pass.write_claims(&scope, commands);
         }
     }
 

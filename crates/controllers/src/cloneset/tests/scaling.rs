@@ -255,6 +255,17 @@ fn rules_14_7_and_15_5_the_claim_of_a_pod_that_stays_after_all_is_taken_back() {
     let failure = Failure::follow(None, Report::Delete, "Forbidden".into(), "no".into(), at(NOW));
     refused.hints.failures.insert(Scope::Named(name(0)), failure);
     assert_eq!(said(&refused.decide()), [] as [&str; 0]);
+    // One that stays is not to be deleted any more, and what was refused of that holds nothing up. A refused patch does.
+    for (attempt, expected) in [
+        (Report::Delete, &["claims: ~PersistentVolumeClaim data-web-b0000"][..]),
+        (Report::ReCreate, &["claims: ~PersistentVolumeClaim data-web-b0000"]),
+        (Report::Update, &[]),
+    ] {
+        let mut stays = begun(1, "100%");
+        let failure = Failure::follow(None, attempt, "Forbidden".into(), "no".into(), at(NOW));
+        stays.hints.failures.insert(Scope::Named(name(0)), failure);
+        assert_eq!(said(&stays.decide()), expected, "{attempt:?}");
+    }
 }
 
 /// A pod that was adopted may have any name: the label says which claims are its.

@@ -1,10 +1,11 @@
 //! Claims: what they are made of, who owns them, when a pod waits for them, and how they grow (rules 1.4, 3.9, 8.6, 8.10, 8.14).
 
+use super::refused;
 use crate::shared::adoption::controller_ref;
 use crate::testing::{Cluster, NOW, advanced, brief, claim, native, owner, pod, set_uid};
-use flotilla_model::decision::Command;
+use flotilla_model::decision::{Command, Scope};
 use flotilla_model::records::Phase;
-use flotilla_model::{Decision, OwnerRef, Resource, SetKind, Uid, WaitCause};
+use flotilla_model::{Decision, OwnerRef, Report, Resource, SetKind, Uid, WaitCause};
 use serde_json::{Value, json};
 
 const NOTHING: [&str; 0] = [];
@@ -198,6 +199,11 @@ fn rule_1_4_4_only_a_pod_that_scaling_down_takes_away_takes_its_claims_along() {
     // Wanted again, before it went.
     let wanted = condemned(advanced(3).ordered().pod(mounted("web-0", "new")), web_2(), true);
     assert_eq!(brief(&wanted.decide()), ["~claim data-web-2"]);
+    // What was refused is its deletion, which nobody wants any more.
+    for (attempt, expected) in [(Report::Delete, &["~claim data-web-2"][..]), (Report::Update, &NOTHING)] {
+        let refused = refused(wanted.clone(), Scope::Slot(2), attempt, "Forbidden");
+        assert_eq!(brief(&refused.decide()), expected, "{attempt:?}");
+    }
 }
 
 /// A pod that its hook still holds may be wanted again.
