@@ -8,7 +8,7 @@ use super::view::View;
 use crate::shared::claim::{self, Fit};
 use crate::shared::conditions::{self, Wanted};
 use crate::shared::revision::Revisions;
-use flotilla_model::{Report, SetKind, StatusWrite, Wait};
+use flotilla_model::{Report, Scope, SetKind, StatusWrite, Wait};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -216,18 +216,8 @@ fn unused_claims(plan: &Plan<'_>) -> Value {
 fn conditions_of(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], complete: bool) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     wanted.extend(conditions::invalid_spec(view.moment()));
-    wanted.extend(failed(
-        view,
-        plan,
-        conditions::failed_creation(view.set.kind),
-        |attempt| matches!(attempt, Report::Create | Report::Try),
-    ));
-    wanted.extend(failed(
-        view,
-        plan,
-        conditions::failed_update(view.set.kind),
-        |attempt| !matches!(attempt, Report::Create | Report::Try | Report::Silent),
-    ));
+    wanted.extend(failed(view, plan, conditions::failed_creation(view.set.kind), true));
+    wanted.extend(failed(view, plan, conditions::failed_update(view.set.kind), false));
     if let Some(plan) = plan {
         let stuck = conditions::troubles(&plan.pass, "InPlaceUpdateStuck");
         wanted.extend(stuck.or_else(|| conditions::recovered(view.moment(), "InPlaceUpdateStuck", "Recovered")));
@@ -237,16 +227,15 @@ fn conditions_of(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], compl
 }
 
 /// A condition of commands that the API server refused, or that it refuses no more.
-fn failed(
-    view: &View<'_>,
-    plan: Option<&Plan<'_>>,
-    kind: &'static str,
-    is_of: impl Fn(Report) -> bool,
-) -> Option<Wanted> {
+fn failed(view: &View<'_>, plan: Option<&Plan<'_>>, kind: &'static str, of_creation: bool) -> Option<Wanted> {
     let current = view.hints.generation == view.set.generation;
     // With a plan, it is known which failures are over.
     let hints = plan.map_or(view.hints, |p| &p.pass.hints);
-    let failures = hints.failures.iter().filter(|(_, f)| current && is_of(f.attempt));
+    let is_of = |scope: &Scope, attempt| is_of_creation(view, scope, attempt) == Some(of_creation);
+    let failures = hints
+        .failures
+        .iter()
+        .filter(|(scope, f)| current && is_of(scope, f.attempt));
     if let Some(refused) = conditions::refused(view.moment(), kind, failures) {
         return Some(refused);
     }
@@ -258,12 +247,32 @@ fn failed(
         if kind == conditions::failed_creation(view.set.kind) {
             return p.slots.iter().all(|s| s.occupant.is_some()) && p.pass.stages.trial.is_empty();
         }
-        p.pass.stages.repair.is_empty() && p.pass.stages.delete.is_empty() && p.pass.stages.in_place.is_empty()
+        let stages = &p.pass.stages;
+        let on_pods = [
+            &stages.repair,
+            &stages.unready,
+            &stages.in_place,
+            &stages.back,
+            &stages.delete,
+        ];
+        on_pods.into_iter().all(Vec::is_empty)
     });
     if is_done {
         conditions::recovered(view.moment(), kind, "Recovered")
     } else {
         None
+    }
+}
+
+/// Whether what failed was to make a pod, or something about a pod that is there. What no event tells of counts where it stands in the way
+/// of a pod: conditions that take it out of service and back, adoption, release, claims that are taken.
+fn is_of_creation(view: &View<'_>, scope: &Scope, attempt: Report) -> Option<bool> {
+    match (attempt, scope) {
+        (Report::Create | Report::Try, _) => Some(true),
+        (Report::Silent, Scope::Slot(ordinal)) => Some(!view.has_pod(&format!("{}-{ordinal}", view.set.name()))),
+        (Report::Silent, Scope::Named(name)) => view.has_pod(name).then_some(false),
+        (Report::Silent, _) => None,
+        _ => Some(false),
     }
 }
 

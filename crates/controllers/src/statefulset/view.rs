@@ -144,6 +144,11 @@ impl<'a> View<'a> {
         self.reader.revision(&self.set.meta.key.sibling(name)).cloned()
     }
 
+    /// Whether there is a pod of this name, whoever manages it.
+    pub fn has_pod(&self, name: &str) -> bool {
+        self.reader.pod(&self.set.meta.key.sibling(name)).is_some()
+    }
+
     /// The storage class of this name.
     pub fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>> {
         self.reader.storage_class(name)

@@ -292,6 +292,51 @@ fn rule_3_2_a_failure_ends_when_nothing_is_wanted_there_any_more() {
     }
 }
 
+/// Conditions of pods, adoption and claims that are taken are written in silence: no event tells of them. A webhook that refuses them holds
+/// up the rollout all the same.
+#[test]
+fn rule_3_2_what_is_refused_without_an_event_stands_in_the_condition() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1});
+    let set = advanced(2).rolling(rolling);
+    let orphan = || set.clone().pods([0], "new").pod(pod("web-1").revision("new").orphan());
+    for (what, cluster, scope, kind) in [
+        (
+            "pods/status",
+            set.clone().pods(0..2, "old"),
+            Scope::Slot(1),
+            "FailedUpdatePod",
+        ),
+        (
+            "a claim that is taken",
+            set.clone().pods([0], "new"),
+            Scope::Slot(1),
+            "FailedCreatePod",
+        ),
+        (
+            "an adoption",
+            orphan(),
+            Scope::Named("web-1".to_owned()),
+            "FailedUpdatePod",
+        ),
+    ] {
+        let refused = super::refused(cluster, scope, Report::Silent, "Forbidden");
+        let told = condition(&refused, kind).map_or(Value::Null, |c| json!([c["status"], c["reason"], c["message"]]));
+        assert_eq!(
+            told,
+            json!(["True", "Forbidden", "web-1: Forbidden: it says why"]),
+            "{what}"
+        );
+    }
+    // A pod's update does not wait for a revision that somebody keeps us from labelling.
+    let revision = super::refused(
+        advanced(1).pods([0], "new"),
+        Scope::Named("new".to_owned()),
+        Report::Silent,
+        "Forbidden",
+    );
+    assert_eq!(condition(&revision, "FailedUpdatePod"), None);
+}
+
 #[test]
 fn rule_3_2_an_edit_takes_back_what_failed() {
     let mut failing = super::refused(advanced(1), Scope::Slot(0), Report::Create, "Invalid");
