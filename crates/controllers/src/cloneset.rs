@@ -127,7 +127,7 @@ impl Controller for CloneSetController {
                 let owners = [old, new].into_iter().flatten();
                 keys.extend(owners.filter_map(|claim| routing::owner_key(KIND, &claim.meta, reader)));
             }
-            Change::ConfigMap(..) | Change::ImagePullJob(..) => {}
+            Change::ConfigMap(..) | Change::ImagePullJob(..) | Change::StorageClass(..) => {}
             Change::Revision(old, new) => {
                 for revision in [old, new].into_iter().flatten() {
                     routing::route_revision(KIND, revision, reader, keys);

@@ -70,8 +70,12 @@ impl Controller for LaunchController {
                 let pod = pod.and_then(|name| reader.pod(&map.meta.key.sibling(name)));
                 keys.extend(pod.filter(|pod| has_barrier(pod)).map(|pod| pod.meta.key.clone()));
             }
-            Change::Pod(..) | Change::Claim(..) | Change::Revision(..) | Change::ImagePullJob(..) | Change::Set(..) => {
-            }
+            Change::Pod(..)
+            | Change::Claim(..)
+            | Change::Revision(..)
+            | Change::ImagePullJob(..)
+            | Change::StorageClass(..)
+            | Change::Set(..) => {}
         }
     }
 

@@ -69,7 +69,7 @@ impl Controller for PreDownloadController {
                 let owners = [old, new].into_iter().flatten();
                 keys.extend(owners.filter_map(|job| routing::owner_key(self.kind, &job.meta, reader)));
             }
-            Change::Pod(..) | Change::Claim(..) | Change::ConfigMap(..) => {}
+            Change::Pod(..) | Change::Claim(..) | Change::ConfigMap(..) | Change::StorageClass(..) => {}
         }
     }
 

@@ -25,6 +25,7 @@ mod tests;
 use crate::shared::{claim, routing};
 use flotilla_model::{
     Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind, SetRecord,
+    StorageClassRecord,
 };
 use std::sync::Arc;
 
@@ -96,6 +97,18 @@ impl StatefulSetController {
             }
         }
     }
+
+    /// Sets whose claims follow their templates: what a class allows now may be what one waits for (rule 3.9).
+    fn route_class(self, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        if self.kind != SetKind::Advanced {
+            return;
+        }
+        let sets = reader.all_sets(self.kind);
+        let follows = sets
+            .iter()
+            .filter(|set| set.spec.expand_claims && !set.spec.claim_templates.is_empty());
+        keys.extend(follows.map(|set| set.meta.key.clone()));
+    }
 }
 
 impl Controller for StatefulSetController {
@@ -117,6 +130,12 @@ impl Controller for StatefulSetController {
             Change::Claim(old, new) => {
                 if let Some(claim) = new.as_ref().or(old.as_ref()) {
                     self.route_claim(&claim.meta.key, reader, keys);
+                }
+            }
+            Change::StorageClass(old, new) => {
+                let allows = |class: &Option<Arc<StorageClassRecord>>| class.as_ref().map(|c| c.allows_expansion);
+                if allows(old) != allows(new) {
+                    self.route_class(reader, keys);
                 }
             }
             Change::ConfigMap(..) | Change::ImagePullJob(..) => {}

@@ -649,6 +649,9 @@ impl Reader for Cluster {
     fn sets_in(&self, _kind: SetKind, _namespace: &str) -> Vec<Arc<SetRecord>> {
         self.record.iter().cloned().collect()
     }
+    fn all_sets(&self, kind: SetKind) -> Vec<Arc<SetRecord>> {
+        self.sets_in(kind, "")
+    }
     fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
         self.pods.get(key.name.as_str())
     }

@@ -4,7 +4,7 @@ use crate::decision::Decision;
 use crate::hints::Hints;
 use crate::meta::ObjectKey;
 use crate::reader::Reader;
-use crate::records::{ClaimRecord, ConfigMapRecord, ImagePullJobRecord, PodRecord, RevisionRecord};
+use crate::records::{ClaimRecord, ConfigMapRecord, ImagePullJobRecord, PodRecord, RevisionRecord, StorageClassRecord};
 use crate::resource::Resource;
 use crate::set::SetRecord;
 use crate::time::Timestamp;
@@ -23,6 +23,8 @@ pub enum Change {
     Revision(Option<Arc<RevisionRecord>>, Option<Arc<RevisionRecord>>),
     /// An `ImagePullJob`.
     ImagePullJob(Option<Arc<ImagePullJobRecord>>, Option<Arc<ImagePullJobRecord>>),
+    /// A storage class.
+    StorageClass(Option<Arc<StorageClassRecord>>, Option<Arc<StorageClassRecord>>),
     /// A set of either kind.
     Set(Option<Arc<SetRecord>>, Option<Arc<SetRecord>>),
 }
@@ -45,6 +47,10 @@ impl Change {
                 .as_ref()
                 .or(old.as_ref())
                 .map(|r| (Resource::ImagePullJobs, &r.meta.key)),
+            Change::StorageClass(old, new) => new
+                .as_ref()
+                .or(old.as_ref())
+                .map(|r| (Resource::StorageClasses, &r.meta.key)),
             Change::Set(old, new) => new.as_ref().or(old.as_ref()).map(|r| (r.kind.resource(), &r.meta.key)),
         }
     }

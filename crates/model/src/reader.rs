@@ -13,6 +13,8 @@ pub trait Reader {
     fn set(&self, kind: SetKind, key: &ObjectKey) -> Option<&Arc<SetRecord>>;
     /// All sets of this kind in a namespace.
     fn sets_in(&self, kind: SetKind, namespace: &str) -> Vec<Arc<SetRecord>>;
+    /// All sets of this kind, in every namespace.
+    fn all_sets(&self, kind: SetKind) -> Vec<Arc<SetRecord>>;
     /// The pod with this key.
     fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>>;
     /// Pods that this owner manages, sorted by name.

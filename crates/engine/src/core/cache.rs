@@ -139,14 +139,7 @@ macro_rules! tell {
     )* };
 }
 tell!(PodRecord => Pod, ClaimRecord => Claim, ConfigMapRecord => ConfigMap, RevisionRecord => Revision, SetRecord => Set,
-    ImagePullJobRecord => ImagePullJob);
-
-impl Tell for StorageClassRecord {
-    /// Classes are looked up when a claim is to be expanded; nothing waits for one.
-    fn tell(_: Changed<Self>) -> Option<Change> {
-        None
-    }
-}
+    ImagePullJobRecord => ImagePullJob, StorageClassRecord => StorageClass);
 
 impl Tell for NodeRecord {
     /// Where nodes stand is looked up when pods go; nothing waits for a node.
@@ -273,6 +266,10 @@ impl Reader for Cache {
 
     fn sets_in(&self, kind: SetKind, namespace: &str) -> Vec<Arc<SetRecord>> {
         self.sets(kind).in_namespace(namespace).to_vec()
+    }
+
+    fn all_sets(&self, kind: SetKind) -> Vec<Arc<SetRecord>> {
+        self.sets(kind).iter().cloned().collect()
     }
 
     fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {

@@ -136,7 +136,8 @@ impl Core {
             | Change::Claim(..)
             | Change::ConfigMap(..)
             | Change::Revision(..)
-            | Change::ImagePullJob(..) => None,
+            | Change::ImagePullJob(..)
+            | Change::StorageClass(..) => None,
         };
         if let Some((set, what)) = found {
             self.leave_alone(&set, &what, now);

@@ -119,6 +119,10 @@ impl Reader for Altered<'_> {
         self.inner.sets_in(kind, namespace)
     }
 
+    fn all_sets(&self, kind: SetKind) -> Vec<Arc<SetRecord>> {
+        self.inner.all_sets(kind)
+    }
+
     fn pod(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
         let altered = self.pods.as_ref().and_then(|pods| pods.get(key));
         altered.or_else(|| self.inner.pod(key))

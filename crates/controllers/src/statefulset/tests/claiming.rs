@@ -182,7 +182,7 @@ fn rule_1_8_what_is_terminating_is_not_deleted_again() {
 }
 
 /// The keys that a change of a pod, claim or revision enqueues.
-fn told(cluster: &Cluster, change: &Change) -> Vec<String> {
+pub(super) fn told(cluster: &Cluster, change: &Change) -> Vec<String> {
     let mut cluster = cluster.clone();
     cluster.record = Some(cluster.record());
     let mut keys = Vec::new();

@@ -1,12 +1,14 @@
 //! Claims: what they are made of, who owns them, when a pod waits for them, and how they grow (rules 1.4, 3.9, 8.6, 8.10, 8.14).
 
+use super::claiming::told;
 use super::refused;
 use crate::shared::adoption::controller_ref;
 use crate::testing::{Cluster, NOW, advanced, brief, claim, native, owner, pod, set_uid};
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::records::Phase;
-use flotilla_model::{Decision, OwnerRef, Report, Resource, SetKind, Uid, WaitCause};
+use flotilla_model::{Change, Decision, OwnerRef, Report, Resource, SetKind, StorageClassRecord, Uid, WaitCause};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 const NOTHING: [&str; 0] = [];
 
@@ -459,6 +461,30 @@ fn rule_3_9_an_unavailable_old_pod_grows_once_and_uses_no_budget() {
     );
     set = set.rolling(json!({"maxUnavailable": 2}));
     assert_eq!(brief(&set.decide()), ["~claim data-web-2", "~claim data-web-1"]);
+}
+
+/// Nothing else happens to a set whose claim waits for its class to be mended.
+#[test]
+fn rule_3_9_a_class_that_allows_more_than_before_wakes_the_sets_that_follow_their_templates() {
+    let class = |allows_expansion| {
+        Some(Arc::new(StorageClassRecord {
+            meta: pod("slow").build("web").meta,
+            allows_expansion,
+            is_default: false,
+        }))
+    };
+    let follows = growing([claim("data-web-0").class("slow"), claim("data-web-1").class("slow")]);
+    let stays = with_claims(2);
+    for (what, set, old, new, expected) in [
+        ("mended", &follows, class(false), class(true), &["web"][..]),
+        ("it is there now", &follows, None, class(true), &["web"]),
+        ("anything else changed", &follows, class(false), class(false), &NOTHING),
+        ("nobody follows", &stays, class(false), class(true), &NOTHING),
+    ] {
+        assert_eq!(told(set, &Change::StorageClass(old, new)), expected, "{what}");
+    }
+    let mended = follows.class("slow", true).decide();
+    assert_eq!(brief(&mended), ["~claim data-web-1"]);
 }
 
 #[test]
