@@ -144,9 +144,17 @@ impl Plan<'_> {
             self.view.has_pod(name) || self.templates().any(has_claim)
         };
         let new = new.map(|id| format!("{set}-{id}")).filter(|name| !is_taken(name));
+        // Nothing is waited for under a name that has nothing worth it.
+        let keeps_claims = |name: &String| {
+            let mut found = self
+                .templates()
+                .filter_map(|t| self.view.claim(&claim::claim_name(t, name)));
+            found.all(|found| claim::about_to_go(found, name).is_none())
+        };
+        let refused = self.refused().filter(keeps_claims);
         let free = self.free_ids().into_iter().map(|id| self.name_of(&id));
         let mut known = BTreeSet::new();
-        let all = self.refused().chain(free).chain(new);
+        let all = refused.chain(free).chain(new);
         all.filter(|name| known.insert(name.clone())).take(wanted).collect()
     }
 
@@ -205,6 +213,15 @@ impl Plan<'_> {
         let spec = &view.set.spec;
         let templates = claim::templates_of(SetKind::Clone, &spec.claim_templates, revision, &self.pass.update);
         if self.pass.is_backing_off(&scope, &name) {
+            return;
+        }
+        let mut existing = templates
+            .iter()
+            .filter_map(|t| view.claim(&claim::claim_name(t, &name)));
+        let going = existing.find_map(|found| Some((found, claim::about_to_go(found, &name)?)));
+        if let Some((found, cause)) = going {
+            let subject = found.meta.key.name.to_string();
+            self.pass.wait(subject, cause, found.meta.deleted);
             return;
         }
         self.has_scaled = true;

@@ -12,6 +12,7 @@
 //! | [`status`] | 12, 21 | #1545, #1549, #1153, deadlines that begin in the past, conditions and collisions that are not stored |
 //! | [`properties`] | invariant 13.12 | |
 
+mod claims;
 mod gates;
 mod in_place;
 mod needs;

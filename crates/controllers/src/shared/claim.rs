@@ -7,7 +7,7 @@ use flotilla_model::records::Phase;
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::{
     ClaimRecord, Command, ObjectKey, OwnerRef, PodRecord, Report, Resource, RevisionRecord, Selector, SetKind, Uid,
-    containers_meta,
+    WaitCause, containers_meta,
 };
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -313,6 +313,14 @@ pub fn stale_owner<'a>(claim: &'a ClaimRecord, pod: &str) -> Option<&'a Uid> {
         .iter()
         .find(|o| &*o.kind == "Pod" && &*o.name == pod)
         .map(|o| &o.uid)
+}
+
+/// What a new pod of this name waits for where a claim of it is about to go: under deletion, or with a former pod.
+pub fn about_to_go(claim: &ClaimRecord, pod: &str) -> Option<WaitCause> {
+    if claim.meta.deleted.is_some() {
+        return Some(WaitCause::ClaimTerminating);
+    }
+    stale_owner(claim, pod).map(|_| WaitCause::ClaimStale { owner: pod.to_owned() })
 }
 
 /// How a claim compares with its template (rule 3.9).

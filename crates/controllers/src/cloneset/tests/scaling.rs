@@ -11,7 +11,7 @@ use flotilla_model::{Change, Controller as _, Decision, Failure, Interner, NodeR
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-fn created(decision: &Decision) -> Vec<Value> {
+pub(super) fn created(decision: &Decision) -> Vec<Value> {
     let bodies = decision.commands().filter_map(|c| match &c.command {
         Command::Create {
             resource: Resource::Pods,
@@ -211,7 +211,7 @@ fn rule_15_5_with_reuse_the_replacement_of_a_pod_that_others_delete_waits_for_it
 }
 
 /// The managing owner of a claim that goes with a pod.
-fn pod_owner(name: &str) -> OwnerRef {
+pub(super) fn pod_owner(name: &str) -> OwnerRef {
     controller_ref(Resource::Pods, name, &one(name, "n").build("web").meta.uid)
 }
 
