@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 
 /// Puts candidates into order; `all` are the pods of the set.
 pub(super) fn sort(clones: &CloneSpec, all: &[Member], candidates: &mut Vec<usize>) {
-    candidates.sort_by(|&a, &b| by_default(&all[a]).cmp(&by_default(&all[b])));
+    candidates.sort_by_cached_key(|&index| by_default(&all[index]));
     if clones.priority.is_some() {
-        candidates.sort_by_key(|&index| ordering::rank(clones.priority.as_ref(), all[index].pod()));
+        candidates.sort_by_cached_key(|&index| ordering::rank(clones.priority.as_ref(), all[index].pod()));
     }
     let mut terms: Vec<(usize, &(String, String))> = clones
         .scatter
@@ -26,7 +26,7 @@ pub(super) fn sort(clones: &CloneSpec, all: &[Member], candidates: &mut Vec<usiz
         *candidates = places.into_iter().map(|place| candidates[place]).collect();
     }
     // What was begun is ended.
-    candidates.sort_by_key(|&index| State::of(all[index].pod()) != State::PreparingUpdate);
+    candidates.sort_by_cached_key(|&index| State::of(all[index].pod()) != State::PreparingUpdate);
 }
 
 fn carries(member: &Member, (key, value): &(String, String)) -> bool {

@@ -66,12 +66,28 @@ fn after(member: &Member) -> After<'_> {
     )
 }
 
-/// Two pods by everything but their rank.
-fn plainly(a: &Member, b: &Member) -> Ordering {
-    before(a, false)
-        .cmp(&before(b, false))
-        .then_with(|| after(a).cmp(&after(b)))
+/// A rank, in the order of numbers.
+struct Rank(f64);
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.total_cmp(&other.0)
+    }
 }
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Rank {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Rank {}
 
 /// Puts pods into the order in which they are deleted, if not all of them are to be.
 pub(super) fn sort(view: &View<'_>, members: &[Member], group: &mut [usize]) {
@@ -79,13 +95,10 @@ pub(super) fn sort(view: &View<'_>, members: &[Member], group: &mut [usize]) {
         return;
     }
     let ranks = ranks(view, members, group);
-    let rank = |index: usize| ranks.get(&index).copied().unwrap_or(0.0);
-    group.sort_by(|&a, &b| {
-        let (one, other) = (&members[a], &members[b]);
-        let by_state = before(one, true).cmp(&before(other, true));
-        by_state
-            .then_with(|| rank(b).total_cmp(&rank(a)))
-            .then_with(|| after(one).cmp(&after(other)))
+    let rank = |index: usize| Rank(ranks.get(&index).copied().unwrap_or(0.0));
+    group.sort_by_cached_key(|&index| {
+        let member = &members[index];
+        (before(member, true), Reverse(rank(index)), after(member))
     });
 }
 
@@ -132,12 +145,9 @@ fn by_place(
     let count = places.values().fold(0.0, |n, _| n + 1.0);
     let mut ranks = BTreeMap::new();
     for mut together in places.into_values() {
-        together.sort_by(|&a, &b| {
-            let (one, other) = (&members[a], &members[b]);
-            let by_state = before(one, false).cmp(&before(other, false));
-            by_state
-                .then_with(|| within(b).total_cmp(&within(a)))
-                .then_with(|| plainly(one, other))
+        together.sort_by_cached_key(|&index| {
+            let member = &members[index];
+            (before(member, false), Reverse(Rank(within(index))), after(member))
         });
         let mut rank = 0.0;
         for index in together.into_iter().rev() {

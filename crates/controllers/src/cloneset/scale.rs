@@ -352,7 +352,14 @@ impl Plan<'_> {
     /// Plain pods that are too many (rule 13.9): as many old ones as have to be, then whichever are worth least, ready old ones last.
     fn surplus(&self, diff: &Diff) -> Vec<usize> {
         let wanted = usize::try_from(diff.surplus).unwrap_or(0);
+        if wanted == 0 {
+            // Ranks of a thousand pods cost more than all the rest of a pass.
+            return Vec::new();
+        }
         let take = |mut group: Vec<usize>, most: usize| {
+            if most == 0 {
+                return Vec::new();
+            }
             if group.len() > most {
                 rank::sort(self.view, &self.members, &mut group);
                 group.truncate(most);
