@@ -1,27 +1,22 @@
 //! What a pass waits for, each once.
 
 use flotilla_model::{Wait, WaitCause};
-use std::collections::BTreeMap;
 
 /// Leaves out what two steps of a pass have said alike, as whoever updates a pod and whoever goes on with it wait for the same hook; and
 /// that a pod is not ready, where another wait says what keeps it out of service.
 pub(crate) fn merge(waits: &mut Vec<Wait>) {
-    let mut by_subject: BTreeMap<&str, Vec<&WaitCause>> = BTreeMap::new();
-    for wait in waits.iter() {
-        by_subject.entry(&wait.subject).or_default().push(&wait.cause);
+    let mut order: Vec<usize> = (0..waits.len()).collect();
+    order.sort_by(|&a, &b| waits[a].subject.cmp(&waits[b].subject));
+    let mut is_kept = vec![true; waits.len()];
+    let groups = order.chunk_by(|&a, &b| waits[a].subject == waits[b].subject);
+    for group in groups.filter(|group| group.len() > 1) {
+        for (place, &index) in group.iter().enumerate() {
+            let cause = &waits[index].cause;
+            let is_repeated = group[..place].iter().any(|&other| waits[other].cause == *cause);
+            let is_explained = is_bare(cause) && group.iter().any(|&other| keeps_out_of_service(&waits[other].cause));
+            is_kept[index] = !is_repeated && !is_explained;
+        }
     }
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    let is_kept: Vec<bool> = waits
-        .iter()
-        .map(|wait| {
-            let all = &by_subject[&*wait.subject];
-            let place = places.entry(&wait.subject).or_default();
-            let is_repeated = all[..*place].contains(&&wait.cause);
-            *place += 1;
-            let is_explained = is_bare(&wait.cause) && all.iter().any(|cause| keeps_out_of_service(cause));
-            !is_repeated && !is_explained
-        })
-        .collect();
     let mut is_kept = is_kept.into_iter();
     waits.retain(|_| is_kept.next().unwrap_or(true));
 }
