@@ -157,6 +157,11 @@ impl<R: Stored> Store<R> {
     pub fn of_owner(&self, owner: Owner<'_>) -> &[Arc<R>] {
         let rows = self.by_owner.get(owner.uid).map_or(&[][..], Vec::as_slice);
         let wanted = (owner.namespace, owner.kind, owner.name);
+        let is_wanted = |row: Option<&Arc<R>>| row.is_some_and(|row| owner_of(&**row) == wanted);
+        if is_wanted(rows.first()) && is_wanted(rows.last()) {
+            // As good as always: a UID has one name.
+            return rows;
+        }
         let start = rows.partition_point(|row| owner_of(&**row) < wanted);
         let end = start + rows[start..].partition_point(|row| owner_of(&**row) == wanted);
         &rows[start..end]
@@ -311,6 +316,9 @@ impl<R: Stored> Store<R> {
             }
         };
         if let Some(old) = old {
+            if self.replace_row(&old, &new) {
+                return;
+            }
             self.unindex(&old);
         }
         self.index(new);
@@ -329,6 +337,25 @@ impl<R: Stored> Store<R> {
             old: Some(old),
             new: None,
         })
+    }
+
+    /// Puts a record where an earlier version of it stands, if it belongs there too, as nearly every one does.
+    fn replace_row(&mut self, old: &Arc<R>, new: &Arc<R>) -> bool {
+        let rows = match (old.index(), new.index()) {
+            (Index::Owner(before), Index::Owner(now)) if before == now => self.by_owner.get_mut(now),
+            (Index::Namespace(before), Index::Namespace(now)) if before == now => self.by_namespace.get_mut(now),
+            _ => None,
+        };
+        let place = place_of(&**new);
+        let Some(rows) = rows.filter(|_| place_of(&**old) == place) else {
+            return false;
+        };
+        let start = rows.partition_point(|row| place_of(&**row) < place);
+        match rows.get_mut(start) {
+            Some(row) if Arc::ptr_eq(row, old) => *row = new.clone(),
+            _ => return false,
+        }
+        true
     }
 
     fn index(&mut self, record: Arc<R>) {
