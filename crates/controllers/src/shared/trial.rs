@@ -3,7 +3,8 @@
 //! What a template lacks, or a policy forbids, shows when a pod is made; by then the pod that it was to replace has gone. So the first
 //! that is to go for a revision waits until a pod of it was accepted, if only on trial: the very pod that would be made, under its own
 //! name. A pod that was made from the revision, and exists, proves the same; one that was updated in place to it does not: what is judged
-//! then is a patch. What was accepted is a hint, and asked again when it is lost. In-place changes need no trial, since the API server judges each of them while its pod is there.
+//! then is a patch. What was accepted is a hint, and asked again when it is lost. In-place changes need no trial, since the API server
+//! judges each of them while its pod is there.
 
 use crate::shared::claim;
 use crate::shared::pass::Pass;
