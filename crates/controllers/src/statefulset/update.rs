@@ -8,6 +8,7 @@ use super::claims::Growth;
 use super::plan::Plan;
 use crate::shared::budget::Budget;
 use crate::shared::health::{Health, since};
+use crate::shared::occupant::Occupant;
 use crate::shared::ordering::rank;
 use flotilla_model::decision::{Report, Scope};
 use flotilla_model::set::{Area, UpdateKind};
@@ -248,7 +249,8 @@ impl Plan<'_> {
             return false;
         };
         let applies = spec.update == UpdateKind::RollingUpdate && !spec.is_paused() && !spec.is_stopped(Area::Update);
-        let is_going = |o: &crate::shared::occupant::Occupant| o.doomed || o.health == Health::Terminating;
+        // Also what this pass goes on with already.
+        let is_going = |o: &Occupant| o.doomed || o.is_dealt_with || o.health == Health::Terminating;
         if !applies || self.slots.iter().any(|s| s.occupant.as_ref().is_some_and(is_going)) {
             return false;
         }

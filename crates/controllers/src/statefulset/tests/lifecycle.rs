@@ -430,6 +430,16 @@ fn rule_4_2_ordered_sets_go_on_with_a_pod_whose_hook_was_released() {
 }
 
 #[test]
+fn problem_8_1_what_unblocks_leaves_alone_what_the_same_pass_goes_on_with() {
+    let free = down(seen("web-0", "old", "PreparingUpdate"), "preUpdateHook");
+    let set = hooked(1).ordered().pod(free);
+    let alone = steps(&set.clone().decide());
+    assert!(!alone.is_empty(), "it is prepared, and nothing holds it");
+    let unblocked = set.annotation("flotilla.rs/unblock", "broken-first");
+    assert_eq!(steps(&unblocked.decide()), alone, "once, and not twice");
+}
+
+#[test]
 fn rule_3_6_in_unordered_mode_a_pod_that_is_prepared_counts_as_updated() {
     let cluster = hooked(3).rolling(json!({
         "podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2, "partition": 2, "unorderedUpdate": {},
