@@ -160,12 +160,15 @@ impl World {
         let versions = before + 1..=self.cluster.server.version();
         let sent = &mut self.managers[life.manager].sent;
         sent.own(versions);
-        if let (Answer::Refused(refusal), Some(decided)) = (answer, basis)
-            && matches!(refusal.status.code, 403 | 422)
-        {
-            let verdict = sent.refused(&request.call, decided, self.now_ms);
-            self.judge.refused(&request.call);
-            self.fail(verdict);
+        let Some(decided) = basis else { return };
+        match answer {
+            Answer::Refused(refusal) if matches!(refusal.status.code, 403 | 422) => {
+                let verdict = sent.refused(&request.call, decided, self.now_ms);
+                self.judge.refused(&request.call);
+                self.fail(verdict);
+            }
+            Answer::Object(_) | Answer::Success => sent.accepted(&request.call, decided),
+            _ => {}
         }
     }
 

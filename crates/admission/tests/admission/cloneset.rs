@@ -23,9 +23,7 @@ fn clones() -> Value {
 }
 
 fn to(object: &Value, version: &str) -> Value {
-    convert(vec![object.clone()], version)
-        .expect("a CloneSet")
-        .remove(0)
+    convert(vec![object.clone()], version).expect("a CloneSet").remove(0)
 }
 
 fn spec(object: &Value) -> &Value {

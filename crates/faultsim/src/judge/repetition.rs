@@ -21,9 +21,9 @@ const A_MINUTE_MAX: usize = 8;
 #[derive(Debug)]
 struct Moment {
     at_ms: u64,
-    /// The server was too busy for it, and said when to try again: that it comes again then is what the server asks for (429 with
-    /// Retry-After).
-    is_throttled: bool,
+    /// It does not count within a minute. The server was too busy for it, and said when to try again (429 with Retry-After): that it comes
+    /// again then is what the server asks for. Or the server has accepted another of the kind since.
+    is_excused: bool,
 }
 
 /// What one manager has sent in one life, and heard.
@@ -58,11 +58,23 @@ impl Sent {
         self.count(call, Some(decided.set.generation), now_ms)
     }
 
+    /// The server accepted one of many that are equal but for their names. Others of them were refused before, so that it has changed its
+    /// mind: that is news, also where nobody else tells of it.
+    pub(crate) fn accepted(&mut self, call: &Call, decided: &Decided) {
+        let is_one_of_many = matches!(call, Call::Write(Command::Create { .. })) && made_up(call).is_some();
+        let text = in_words(call).filter(|_| is_one_of_many);
+        let moments = text.and_then(|text| self.at_ms.get_mut(&of_generation(&text, Some(decided.set.generation))));
+        moments
+            .into_iter()
+            .flatten()
+            .for_each(|moment| moment.is_excused = true);
+    }
+
     /// The server is too busy for the write that was sent last of those that say this.
     pub(crate) fn throttled(&mut self, call: &Call, generation: Option<i64>) {
         let moments = in_words(call).and_then(|text| self.at_ms.get_mut(&of_generation(&text, generation)));
         if let Some(last) = moments.and_then(|moments| moments.last_mut()) {
-            last.is_throttled = true;
+            last.is_excused = true;
         }
     }
 
@@ -89,12 +101,12 @@ impl Sent {
         moments.retain(|moment| moment.at_ms + 60_000 > now_ms);
         moments.push(Moment {
             at_ms: now_ms,
-            is_throttled: false,
+            is_excused: false,
         });
         let within = |since_ms: u64| moments.iter().filter(move |moment| moment.at_ms > since_ms);
         let in_second = within(now_ms.saturating_sub(1_000)).count();
         let alone_ms = now_ms.saturating_sub(60_000).max(self.heard_at_ms);
-        let unprovoked = within(alone_ms).filter(|moment| !moment.is_throttled).count();
+        let unprovoked = within(alone_ms).filter(|moment| !moment.is_excused).count();
         let is_too_often = now_ms > 1_000 && in_second > A_SECOND_MAX || unprovoked > A_MINUTE_MAX;
         require(!is_too_often, "9 repetition", || {
             let verb = in_words(call).unwrap_or_default();
