@@ -429,7 +429,19 @@ impl<'v> Pass<'v> {
     /// lost took effect after all, somebody else deleted the pod, or it was adopted.
     pub(crate) fn forget_failures(&mut self) {
         let wanted: BTreeSet<&Scope> = self.stages.all().map(|c| &c.scope).chain(&self.held_back).collect();
-        self.hints.failures.retain(|scope, _| wanted.contains(scope));
+        // A pass that has no need to ask has not been told anything else than the one before it: the next that asks is no earlier.
+        let (now, update, current) = (self.moment.now, &self.update, &self.current);
+        let acceptances = &self.acceptances;
+        let is_still_refused = |scope: &Scope, retry_at: Timestamp| match scope {
+            Scope::Acceptance(name) => {
+                let is_known = name == update.name() || name == current.name();
+                is_known && acceptances.get(name) != Some(&true) && retry_at > now
+            }
+            _ => false,
+        };
+        self.hints
+            .failures
+            .retain(|scope, failure| wanted.contains(scope) || is_still_refused(scope, failure.retry_at));
         self.forget_acceptances();
     }
 

@@ -159,3 +159,13 @@ fn ruling_31_a_pod_that_was_asked_for_waits_for_the_trial_of_what_replaces_it() 
         assert_eq!(brief(&bad.decide()), NOTHING);
     }
 }
+
+/// A pass that makes a pod of the old revision, and asks for none of the new, does not take the refusal of that for over.
+#[test]
+fn ruling_31_a_refused_trial_waits_its_time_also_across_passes_that_do_not_ask() {
+    let scope = Scope::Acceptance("new".to_owned());
+    let set = advanced(3).rolling(json!({"partition": 3})).pods(0..3, "old");
+    let set = refused(untried(set), scope.clone(), Report::Try, "Invalid");
+    let told = set.decide().hints.unwrap_or(set.hints.clone());
+    assert!(told.failures.contains_key(&scope), "{:?}", told.failures);
+}
