@@ -328,7 +328,7 @@ impl Plan<'_> {
             if !self.is_accepted(index, &revision) || !self.has_claims(index, &revision) {
                 continue;
             }
-            if is_available && !budget.take(|| name.clone()) {
+            if is_available && budget.left() == 0 {
                 let cause = WaitCause::UpdateBudget {
                     budget: budget.limit(),
                     used_by: budget.used_by(),
@@ -336,7 +336,10 @@ impl Plan<'_> {
                 self.pass.wait(name, cause, None);
                 continue;
             }
-            self.delete_slot(index, Report::Delete);
+            // What waits for its next attempt takes nothing from the budget.
+            if self.delete_slot(index, Report::Delete) && is_available {
+                budget.charge(|| name);
+            }
         }
     }
 

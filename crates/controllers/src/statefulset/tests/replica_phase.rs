@@ -415,3 +415,15 @@ fn rule_3_6_unordered_counts_pods_that_are_not_updated() {
     );
     assert_eq!(brief(&set.pods(0..3, "new").decide()), ["+web-3@old"]);
 }
+
+#[test]
+fn rule_3_8_a_pod_that_waits_for_its_next_attempt_keeps_no_other_from_being_made_again() {
+    let asked = |name: &str| pod(name).revision("new").label("apps.kruise.io/specified-delete", "");
+    let set = advanced(2).rolling(json!({"maxUnavailable": 1}));
+    let set = set.pod(asked("web-0")).pod(asked("web-1"));
+    assert_eq!(brief(&set.clone().decide()), ["-web-1"], "the budget is 1");
+    let waits = super::refused(set, Scope::Slot(1), Report::Delete, "Forbidden").decide();
+    assert_eq!(brief(&waits), ["-web-0"]);
+    let others = waits.waits.iter().filter(|wait| wait.subject == "web-0");
+    assert_eq!(others.count(), 0, "{:?}", waits.waits);
+}
