@@ -7,7 +7,7 @@ use crate::asks::is_to_be_made_again;
 use crate::defect::says;
 use crate::in_place::{GATE, HOOK_GATE, new_image, new_state, state};
 use flotilla_model::set::{PriorityStrategy, PriorityTerm, UpdateKind};
-use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord};
+use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, WaitCause};
 use flotilla_sim::server::Server;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -142,6 +142,14 @@ impl Sight<'_> {
         })?;
         // What is not available costs nothing, and waits for nobody.
         let is_up = |pod: &PodRecord| is_available(pod, set, self.now);
+        // While the API server is asked whether it accepts pods of the revision, or has refused them, none goes for one that is made anew;
+        // changes in place go on (ruling 31).
+        let is_untried = decision.waits.iter().any(|wait| {
+            matches!(
+                wait.cause,
+                WaitCause::RevisionUntried | WaitCause::RevisionRefused { .. }
+            )
+        });
         let is_gentle = |pod: &PodRecord| is_undisturbed(decision, &pod.meta.key);
         let last_up = waiting
             .iter()
@@ -150,6 +158,7 @@ impl Sight<'_> {
             let is_before = *index < if is_up(pod) { last_up.unwrap_or(0) } else { last };
             let is_held = state(pod) == "PreparingDelete"
                 || leaves_first(decision, &pod.meta.key)
+                || is_untried
                 || self.waits_alone(*ordinal)
                 || self.has_to_grow(pod.name());
             is_before && !is_taken(pod) && !is_held && !is_to_be_made_again(pod, set)
