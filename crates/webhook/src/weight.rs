@@ -2,8 +2,9 @@
 
 /// A body that would take more is refused: ten times the largest body, which what an API server sends stays far below.
 pub const HEAP_BYTES_MAX: usize = 10 * crate::serve::BODY_BYTES_MAX;
-/// Smaller bodies cannot take so much, and are not looked at.
-const UNWEIGHED_MAX: usize = HEAP_BYTES_MAX / (OBJECT / 7 + 1);
+/// Smaller bodies cannot take so much, and are not looked at: the most for its length is an object in an object, `{"":` of five bytes
+/// each.
+const UNWEIGHED_MAX: usize = HEAP_BYTES_MAX / (OBJECT / 5 + 1);
 
 /// What an object with a field takes: a node of a B-tree with room for eleven keys and values.
 const OBJECT: usize = 640;

@@ -9,23 +9,18 @@ static HEAP: PeakAlloc = PeakAlloc;
 
 const BODY_BYTES: usize = 8 << 20;
 
-/// A review whose largest body is to this part pieces, and one long text for the rest.
-fn review(kind: &str, before: &str, piece: &str, after: &str, part: f64) -> Vec<u8> {
+/// A review of this size, so many percent of which are pieces, and one long text the rest.
+fn review(kind: &str, before: &str, piece: &str, after: &str, bytes: usize, percent: usize) -> Vec<u8> {
     let head = format!(
         r#"{{"apiVersion":"{kind}","kind":"{}","request":{{"uid":"u","#,
         kind_of(kind)
     );
     let rest = format!("{after}}}}}");
-    let room = BODY_BYTES - head.len() - before.len() - rest.len() - 3;
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss
-    )] // A part of some millions.
-    let pieces = ((room as f64 * part) as usize) / (piece.len() + 1);
+    let room = bytes - head.len() - before.len() - rest.len() - 2;
+    let pieces = room * percent / 100 / (piece.len() + 1);
     let text = "x".repeat(room - pieces * (piece.len() + 1));
     let body = format!("{head}{before}{}\"{text}\"{rest}", format!("{piece},").repeat(pieces));
-    assert_eq!(body.len(), BODY_BYTES - 1);
+    assert_eq!(body.len(), bytes);
     body.into_bytes()
 }
 
@@ -57,30 +52,32 @@ fn no_body_takes_more_than_ten_times_the_largest() {
         "[[0]]",
         r#""""#,
         r#"{"a":{"b":{"c":{}}}}"#,
+        r#"{"":{"":{"":{"":{"":{"":{"":{"":0}}}}}}}}"#,
         "{}",
         &long,
         r#"{"name":"A","value":"b"}"#,
         set,
     ];
+    // Large ones, and those that are just not large enough to be weighed.
+    let whole = [100, 50, 20, 10, 5].map(|percent| (BODY_BYTES, percent));
+    let small = [600, 650, 700, 800, 900].map(|kilobytes| (kilobytes * 1000, 100));
     let mut answered = 0;
     for piece in pieces {
-        for part in [1.0, 0.5, 0.2, 0.1, 0.05] {
-            let pod = review("admission.k8s.io/v1", pod, piece, "]}", part);
-            let sets = review("apiextensions.k8s.io/v1", sets, piece, "]", part);
+        for (size, percent) in whole.into_iter().chain(small) {
+            let pod = review("admission.k8s.io/v1", pod, piece, "]}", size, percent);
+            let sets = review("apiextensions.k8s.io/v1", sets, piece, "]", size, percent);
             for (hook, body) in [(Hook::MutatePods, pod), (Hook::Convert, sets)] {
                 let (bytes, is_answered) = cost(hook, &body);
                 let piece = &piece[..piece.len().min(40)];
-                println!(
-                    "{part} of {hook:?} is {piece}: {} MiB, answered: {is_answered}",
-                    bytes >> 20
-                );
-                assert!(bytes <= 10 * BODY_BYTES, "{part} of {hook:?} is {piece}: {bytes} bytes");
+                let what = format!("{percent} % of {size} bytes for {hook:?} are {piece}");
+                println!("{what}: {} MiB, answered: {is_answered}", bytes >> 20);
+                assert!(bytes <= 10 * BODY_BYTES, "{what}: {bytes} bytes");
                 answered += usize::from(is_answered);
             }
         }
     }
     assert!(
-        answered > 20,
+        answered > 100,
         "{answered}: what is not answered costs nothing, and shows nothing"
     );
 }
