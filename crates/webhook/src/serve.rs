@@ -251,7 +251,7 @@ async fn connection(
         silence = entered.silence() => match silence {
             // Nothing of it is being answered.
             Silence::MakesRoom => return,
-            Silence::TooLong => {
+            Silence::TooLong | Silence::HasBeenAnswered => {
                 served.as_mut().graceful_shutdown();
                 timeout(GOODBYE_MAX, served).await
             }

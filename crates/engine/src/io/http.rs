@@ -1,6 +1,6 @@
 //! Metrics, health and readiness over HTTP.
 
-use super::patience::{Connections, Patience};
+use super::patience::{Connections, Patience, Silence};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
@@ -30,6 +30,9 @@ pub enum Query {
     /// Whether the loop turns.
     Health(oneshot::Sender<()>),
 }
+
+/// How long an answer may be on its way once another connection needs the room.
+const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
 /// Takes the address.
 pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
@@ -62,10 +65,14 @@ pub async fn serve(listener: TcpListener, queries: mpsc::Sender<Query>) {
                 }
             });
             let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            let mut served = std::pin::pin!(served);
             // A client that goes away, is silent, or reads no answer, is nothing to report.
             tokio::select! {
-                _ = served => {}
-                _ = connection.silence() => {}
+                _ = &mut served => {}
+                silence = connection.silence() => if silence == Silence::HasBeenAnswered {
+                    served.as_mut().graceful_shutdown();
+                    let _ = tokio::time::timeout(GOODBYE_MAX, served).await;
+                }
             }
         });
     }

@@ -1,7 +1,8 @@
 //! Connections of clients that nobody knows: how many there are at once, how long they may be silent, and which makes room for another.
 //!
 //! Whoever reaches a port can open connections and say nothing. So a connection that asks nothing is given up soon, one that has not
-//! asked for a while later, and if there is no room left, the most silent goes at once: a client that does ask always gets in.
+//! asked for a while later, and if there is no room left, the most silent goes at once; where all are being answered, the first that has
+//! been goes. So a client that does ask always gets in, however many others do.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +25,14 @@ pub struct Patience {
 pub struct Connections {
     patience: Patience,
     room: Arc<Semaphore>,
-    open: Mutex<Vec<Arc<Line>>>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    lines: Vec<Arc<Line>>,
+    /// How many that enter wait for an answer to end, since none was silent.
+    waiting: usize,
 }
 
 /// What is known of a connection.
@@ -41,13 +49,18 @@ struct State {
     /// Requests that are being answered.
     answering: usize,
     silent_since: Instant,
-    has_to_go: bool,
+    goes: Option<Silence>,
 }
 
 impl Line {
     fn state(&self) -> MutexGuard<'_, State> {
         // A number and a time are whole whatever panicked while they were held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn go(&self, why: Silence) {
+        self.state().goes = Some(why);
+        self.makes_room.notify_one();
     }
 }
 
@@ -61,12 +74,12 @@ impl Connections {
         })
     }
 
-    fn open(&self) -> MutexGuard<'_, Vec<Arc<Line>>> {
+    fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Room for a connection that has just been accepted. If there is none, the most silent one makes room; if all are being answered,
-    /// this waits until one has been.
+    /// the first that has been does.
     pub async fn enter(self: &Arc<Self>) -> Connection {
         let slot = if let Ok(slot) = self.room.clone().try_acquire_owned() {
             Some(slot)
@@ -80,11 +93,11 @@ impl Connections {
                 has_asked: false,
                 answering: 0,
                 silent_since: Instant::now(),
-                has_to_go: false,
+                goes: None,
             }),
             makes_room: Notify::new(),
         });
-        self.open().push(line.clone());
+        self.open().lines.push(line.clone());
         Connection {
             line,
             all: self.clone(),
@@ -92,18 +105,19 @@ impl Connections {
         }
     }
 
-    /// The most silent connection goes: one that has never asked anything before all others. Nothing happens if all are being answered,
-    /// or have been told to go.
+    /// The most silent connection goes: one that has never asked anything before all others. If all are being answered, or have been told
+    /// to go, the next that has been answered does.
     pub fn make_room(&self) {
-        let open = self.open();
-        let silent = open.iter().filter_map(|line| {
+        let mut open = self.open();
+        let silent = open.lines.iter().filter_map(|line| {
             let state = *line.state();
-            let is_silent = state.answering == 0 && !state.has_to_go;
+            let is_silent = state.answering == 0 && state.goes.is_none();
             is_silent.then_some(((state.has_asked, state.silent_since), line))
         });
         if let Some((_, line)) = silent.min_by_key(|(rank, _)| *rank) {
-            line.state().has_to_go = true;
-            line.makes_room.notify_one();
+            line.go(Silence::MakesRoom);
+        } else {
+            open.waiting += 1;
         }
     }
 
@@ -128,14 +142,19 @@ pub struct Connection {
 pub enum Silence {
     /// It has not asked for too long, or never.
     TooLong,
-    /// Another needs the room.
+    /// Another needs the room, and nothing is being answered.
     MakesRoom,
+    /// Another needs the room, and an answer may still be on its way.
+    HasBeenAnswered,
 }
 
 impl Connection {
     /// Says when a request of this connection is being answered.
     pub fn asker(&self) -> Asker {
-        Asker(self.line.clone())
+        Asker {
+            line: self.line.clone(),
+            all: self.all.clone(),
+        }
     }
 
     /// Waits until the connection is to be given up.
@@ -153,11 +172,15 @@ impl Connection {
             } else {
                 state.silent_since
             };
-            if since.elapsed() >= limit {
-                return Silence::TooLong;
+            match state.goes {
+                // It has asked since it was told.
+                Some(_) if state.answering > 0 => return Silence::HasBeenAnswered,
+                Some(why) => return why,
+                None if since.elapsed() >= limit => return Silence::TooLong,
+                None => {}
             }
             tokio::select! {
-                () = self.line.makes_room.notified() => return Silence::MakesRoom,
+                () = self.line.makes_room.notified() => {}
                 () = sleep_until(since + limit) => {}
             }
         }
@@ -166,34 +189,49 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.all.open().retain(|line| !Arc::ptr_eq(line, &self.line));
+        let mut open = self.all.open();
+        open.lines.retain(|line| !Arc::ptr_eq(line, &self.line));
+        if self.line.state().goes.is_none() {
+            // Its room is one that nobody had been told to make.
+            open.waiting = open.waiting.saturating_sub(1);
+        }
     }
 }
 
 /// Says when a request is being answered.
 #[derive(Clone, Debug)]
-pub struct Asker(Arc<Line>);
+pub struct Asker {
+    line: Arc<Line>,
+    all: Arc<Connections>,
+}
 
 impl Asker {
     /// A request is being answered, as long as what is returned is kept.
     #[must_use]
     pub fn asks(&self) -> Asking {
-        let mut state = self.0.state();
+        let mut state = self.line.state();
         state.has_asked = true;
         state.answering += 1;
-        Asking(self.0.clone())
+        Asking(self.clone())
     }
 }
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub struct Asking(Arc<Line>);
+pub struct Asking(Asker);
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let Asker { line, all } = &self.0;
+        let mut open = all.open();
+        let mut state = line.state();
         state.answering = state.answering.saturating_sub(1);
         state.silent_since = Instant::now();
+        if open.waiting > 0 && state.answering == 0 && state.goes.is_none() {
+            open.waiting -= 1;
+            drop(state);
+            line.go(Silence::HasBeenAnswered);
+        }
     }
 }
 
@@ -251,6 +289,41 @@ mod tests {
         drop((a, first));
         fourth.await;
         drop(b);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_all_are_being_answered_the_first_that_has_been_makes_room() {
+        let connections = Connections::new(PATIENCE);
+        let (first, second) = (connections.enter().await, connections.enter().await);
+        let (one, other) = (first.asker().asks(), second.asker().asks());
+        let third = tokio::spawn({
+            let connections = connections.clone();
+            async move { connections.enter().await }
+        });
+        let waiting = tokio::time::timeout(Duration::from_secs(5), async {
+            tokio::join!(first.silence(), second.silence())
+        });
+        assert!(waiting.await.is_err(), "what is asked is answered");
+        drop(one);
+        // Also where it asks the next thing at once.
+        let _next = first.asker().asks();
+        let goes = tokio::time::timeout(Duration::from_secs(5), first.silence());
+        assert_eq!(goes.await, Ok(Silence::HasBeenAnswered));
+        drop(first);
+        let third = third.await.unwrap();
+        drop(other);
+        let nobody_waits = tokio::time::timeout(Duration::from_secs(5), second.silence());
+        assert!(nobody_waits.await.is_err());
+        drop(third);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_asks_once_it_was_told_to_go_is_answered_before() {
+        let connections = Connections::new(PATIENCE);
+        let one = connections.enter().await;
+        connections.make_room();
+        let _asking = one.asker().asks();
+        assert_eq!(one.silence().await, Silence::HasBeenAnswered);
     }
 
     #[tokio::test(start_paused = true)]
