@@ -110,6 +110,8 @@ pub enum Defect {
     RefuseShrink,
     /// Pods go for a revision of which the API server was never asked.
     NoTrial,
+    /// What a full quota said of a pod on trial is taken for a yes.
+    QuotaProves,
     /// Pods that are not wanted own their claims before it is their turn to go.
     OwnEarly,
     /// Pods that are scaled away leave their claims, whatever the policy says.
@@ -146,7 +148,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 61] = [
+    pub const ALL: [Defect; 62] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -192,6 +194,7 @@ impl Defect {
         Defect::LargerIsUnlike,
         Defect::RefuseShrink,
         Defect::NoTrial,
+        Defect::QuotaProves,
         Defect::OwnEarly,
         Defect::LeaveClaims,
         Defect::ImageBeforeResize,
@@ -211,7 +214,7 @@ impl Defect {
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 21] = [
+    pub const OF_CLONES: [Defect; 22] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -227,6 +230,7 @@ impl Defect {
         Defect::ChangeUntested,
         Defect::NoHookGate,
         Defect::NoTrial,
+        Defect::QuotaProves,
         Defect::ImageBeforeResize,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,

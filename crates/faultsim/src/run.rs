@@ -16,7 +16,7 @@ use crate::trace::Trace;
 use crate::users::FORBIDDEN_VARIABLE;
 use crate::words;
 use fastrand::Rng;
-use flotilla_engine::core::request::{Answer, Call, Refusal};
+use flotilla_engine::core::request::{Answer, Call};
 use flotilla_model::{ObjectKey, PodDraft, SetKind, Timestamp};
 use flotilla_sim::server::{Admission, Volumes};
 use flotilla_sim::{Agenda, Cluster};
@@ -525,15 +525,13 @@ impl World {
     /// A pod was tried: the judge knows of which revision one is accepted.
     pub(crate) fn tried(&mut self, pod: &PodDraft, answer: &Answer) {
         let mut labels = pod.labels.iter().filter(|(key, _)| *key == "controller-revision-hash");
-        let is_taken = |refusal: &Refusal| {
-            refusal.status.reason == "AlreadyExists" || refusal.status.message.contains("exceeded quota")
-        };
-        let is_accepted = match answer {
-            Answer::Refused(refusal) => is_taken(refusal),
-            _ => true,
-        };
-        if let Some((_, revision)) = labels.next().filter(|_| is_accepted) {
-            self.judge.accepted(revision);
+        let Some((_, revision)) = labels.next() else { return };
+        match answer {
+            Answer::Refused(refusal) if refusal.status.message.contains("exceeded quota") => {
+                self.judge.left_unproven(revision);
+            }
+            Answer::Refused(refusal) if refusal.status.reason != "AlreadyExists" => {}
+            _ => self.judge.accepted(revision),
         }
     }
 

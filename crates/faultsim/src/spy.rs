@@ -9,9 +9,10 @@ use crate::defect::{Altered, Defect};
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, history};
 use crate::words;
+use flotilla_model::decision::Scope;
 use flotilla_model::{
-    Change, Command, Controller, Decision, Hints, ObjectKey, PassContext, Reader, Resource, SetKind, SetRecord,
-    Timestamp, Wait,
+    Change, Command, Controller, Decision, Failure, Hints, ObjectKey, PassContext, Reader, Resource, SetKind,
+    SetRecord, Timestamp, Wait,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,6 +96,17 @@ impl Spy {
         if self.defect == Some(Defect::NoTrial) {
             let revisions = reader.revisions_of(set.as_owner());
             accepted.extend(revisions.iter().map(|r| r.name().to_owned()));
+        } else if self.defect == Some(Defect::QuotaProves) {
+            let refused = context
+                .hints
+                .failures
+                .iter()
+                .filter(|(_, f)| f.reason == Failure::QUOTA_EXCEEDED);
+            accepted.extend(refused.filter_map(|(scope, _)| match scope {
+                Scope::Acceptance(revision) => Some(revision.clone()),
+                _ => None,
+            }));
+            accepted.extend(context.hints.accepted.iter().cloned());
         } else if !context.entropy.is_multiple_of(8) || context.hints.accepted.is_empty() {
             return None;
         }

@@ -98,6 +98,11 @@ impl Failure {
     /// `reason` of what does not hold to the rules of the API server.
     pub const INVALID: &str = "Invalid";
 
+    /// `reason` of what a quota of the namespace has no room for.
+    pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+    /// `reason` of a trial that no webhook with side effects can be asked for.
+    pub const NO_DRY_RUN: &str = "DryRunUnsupported";
+
     /// `reason` of what rights, or a policy of the cluster, do not allow.
     pub const FORBIDDEN: &str = "Forbidden";
 

@@ -12,7 +12,7 @@ mod quantity;
 
 pub use encoded::encoded;
 pub use normal::{normal_form, without_resources};
-pub use quantity::{canonical_quantity, parse_bytes, parse_millis};
+pub use quantity::{canonical_quantity, parse_bytes, parse_millis, quantity_in_billionths};
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};

@@ -1,5 +1,6 @@
 //! Why something is held back: as data for programs, as a sentence for people, with what they can do about it.
 
+mod trial;
 mod words;
 
 use self::words::{labelled, seconds, short_list};
@@ -155,6 +156,17 @@ pub enum WaitCause {
     },
     /// No pod is replaced before the API server has accepted one of this revision, and it has not answered yet.
     RevisionUntried,
+    /// Whether the API server accepts pods of this revision cannot be known before one goes: then no other goes before that one's successor
+    /// is there.
+    RevisionUnproven {
+        /// A word for programs, as of [`WaitCause::Refused`].
+        reason: String,
+        /// What the API server said.
+        message: String,
+        /// When it is asked again.
+        #[serde(serialize_with = "rfc3339")]
+        retry_at: Timestamp,
+    },
     /// The API server does not accept pods of this revision, so none is replaced.
     RevisionRefused {
         /// A word for programs, as of [`WaitCause::Refused`].
@@ -328,7 +340,7 @@ impl WaitCause {
                 "volumeClaimUpdateStrategy OnPodRollingUpdate"
             }
             WaitCause::Refused { .. } => "the API server's answer",
-            WaitCause::RevisionUntried | WaitCause::RevisionRefused { .. } => {
+            WaitCause::RevisionUntried | WaitCause::RevisionUnproven { .. } | WaitCause::RevisionRefused { .. } => {
                 "no pod goes for a revision of which none is accepted"
             }
             WaitCause::Repeated { .. } => "no request is repeated without end",
@@ -398,6 +410,7 @@ impl WaitCause {
             | WaitCause::PodTerminating { .. }
             | WaitCause::PodStarting
             | WaitCause::RevisionUntried
+            | WaitCause::RevisionUnproven { .. }
             | WaitCause::OldPodsRemain { .. }
             | WaitCause::ClaimStale { .. }
             | WaitCause::ClaimExpanding

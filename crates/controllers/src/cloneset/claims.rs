@@ -12,6 +12,10 @@ use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, S
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// When to look again at what should be over by then.
+const SOON: Duration = Duration::from_secs(1);
 
 /// The id that a claim shares with its pod.
 pub(super) fn id_of(claim: &ClaimRecord) -> Option<&str> {
@@ -43,7 +47,14 @@ impl<'v> Plan<'v> {
                 continue;
             }
             let scope = Scope::Named(pod.map_or_else(|| self.name_of(id), |pod| pod.name().to_owned()));
-            // One whose creation was refused is tried again under the same name.
+            // One whose creation is held back is tried again under the same name. Should none be wanted by then, the claim goes.
+            let held = self.pass.hints.repeated.get(&scope);
+            if let Some(held) = held.filter(|held| pod.is_none() && held.attempt == Report::Create) {
+                let until = held.retry_at.since(self.pass.moment.now);
+                self.pass.wake_within(until.max(SOON));
+                continue;
+            }
+            // So is one whose creation was refused.
             if self.pass.hints.failures.contains_key(&scope) {
                 continue;
             }

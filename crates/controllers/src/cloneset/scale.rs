@@ -243,10 +243,12 @@ impl Plan<'_> {
         self.pass.stages.create.push(ScopedCommand { scope, command });
     }
 
-    /// Whether pods of a revision are accepted, so that others may go for them (ruling 31).
-    pub(super) fn is_accepted(&mut self, revision: &Arc<RevisionRecord>) -> bool {
-        let view = self.view;
-        if let Some(known) = self.pass.acceptance(revision, &view.pods) {
+    /// Whether pods of a revision are accepted, so that this one may go for one of them (ruling 31).
+    pub(super) fn is_accepted(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
+        let (view, wanted) = (self.view, self.asked.replicas);
+        let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
+        let is_whole = || count(others.filter(|(_, m)| m.is_plain() && m.occupant.stays()).count()) + 1 >= wanted;
+        if let Some(known) = self.pass.may_go_for(revision, &view.pods, is_whole) {
             return known;
         }
         for name in self.names(1) {
@@ -340,7 +342,7 @@ impl Plan<'_> {
         let (pod, named) = (member.pod(), &self.view.clones.pods_to_delete);
         let is_for_update =
             member.is_specified && marks::is_marked(pod) && !member.is_new() && !named.iter().any(|n| n == pod.name());
-        is_for_update && !self.is_accepted(&self.pass.update.clone())
+        is_for_update && !self.is_accepted(index, &self.pass.update.clone())
     }
 
     fn indices(&self, of: impl Fn(&Member) -> bool) -> Vec<usize> {

@@ -192,7 +192,7 @@ impl Plan<'_> {
         match way {
             Way::InPlace(spec) => self.pass.update_in_place(&scope, &mut member.occupant, spec),
             Way::Recreate | Way::Barred(_) | Way::Stays => {
-                if !self.is_accepted(&self.pass.target.clone()) {
+                if !self.is_accepted(index, &self.pass.target.clone()) {
                     return false;
                 }
                 let member = &mut self.members[index];

@@ -1,7 +1,7 @@
 //! What conditions of a set say, and the status in which they stand.
 
 use crate::shared::pass::{Moment, Pass};
-use flotilla_model::{Failure, Hints, Scope, SetKind, StatusWrite, Timestamp, Wait};
+use flotilla_model::{Failure, Hints, Scope, SetKind, StatusWrite, Timestamp, Wait, WaitCause};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -88,7 +88,13 @@ pub(crate) fn refused<'f>(
         Scope::Named(name) | Scope::Acceptance(name) => name.clone(),
         Scope::Object => moment.set.name().to_owned(),
     };
+    // What leaves a revision unproven holds up nothing by itself.
+    let is_refused = |scope: &Scope, f: &Failure| {
+        let proves = |f: &Failure| WaitCause::of_refused_trial(f.reason.clone(), f.message.clone(), f.retry_at);
+        !matches!(scope, Scope::Acceptance(_)) || matches!(proves(f), WaitCause::RevisionRefused { .. })
+    };
     let mut failures: Vec<(Timestamp, String, &Failure)> = failures
+        .filter(|(scope, failure)| is_refused(scope, failure))
         .map(|(scope, failure)| (failure.since, name(scope), failure))
         .collect();
     failures.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
@@ -146,7 +152,7 @@ pub(crate) fn recovered(moment: Moment<'_>, kind: &'static str, reason: &'static
 pub(crate) fn has_lasted(moment: Moment<'_>, hints: &Hints, wait: &Wait) -> bool {
     let since = wait.since.or_else(|| hints.waiting.get(&wait.key()).copied());
     match since {
-        _ if matches!(wait.cause, flotilla_model::WaitCause::FieldUnreadable { .. }) => true,
+        _ if matches!(wait.cause, WaitCause::FieldUnreadable { .. }) => true,
         Some(since) => moment.now.since(since.max(moment.observing_since)) >= BLOCKED_AFTER,
         None => false,
     }
@@ -170,15 +176,16 @@ pub(crate) fn in_words(wait: &Wait) -> String {
         .map_or_else(String::new, |t: Timestamp| format!(" (since {t})"));
     match &wait.cause {
         // Times of retries move; the reason is what stays.
-        flotilla_model::WaitCause::Refused { reason, message, .. }
-        | flotilla_model::WaitCause::RevisionRefused { reason, message, .. } => {
+        WaitCause::Refused { reason, message, .. }
+        | WaitCause::RevisionUnproven { reason, message, .. }
+        | WaitCause::RevisionRefused { reason, message, .. } => {
             format!("{}: {reason}: {message}", wait.subject)
         }
-        flotilla_model::WaitCause::Repeated { message, .. } => format!("{}: {message}", wait.subject),
-        flotilla_model::WaitCause::StartBackOff { .. } => {
+        WaitCause::Repeated { message, .. } => format!("{}: {message}", wait.subject),
+        WaitCause::StartBackOff { .. } => {
             format!("{}: its pods end right after their start", wait.subject)
         }
-        flotilla_model::WaitCause::PodNotAvailable { .. } => format!("{}: not available yet{since}", wait.subject),
+        WaitCause::PodNotAvailable { .. } => format!("{}: not available yet{since}", wait.subject),
         cause => format!("{}: {cause}{since}", wait.subject),
     }
 }

@@ -71,6 +71,11 @@ impl Occupant {
         self.progress.as_ref().is_some_and(|p| p.is_in_flight())
     }
 
+    /// Whether it is there and nothing takes it away.
+    pub(crate) fn stays(&self) -> bool {
+        self.is_replaceable() && State::of(&self.pod) != State::PreparingDelete
+    }
+
     /// Whether the update may still delete it: it has neither ended nor begun to go.
     pub(crate) fn is_replaceable(&self) -> bool {
         !self.doomed && !matches!(self.health, Health::Ended | Health::Terminating)

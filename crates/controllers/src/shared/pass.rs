@@ -8,6 +8,7 @@ use crate::shared::inplace::UpdateSpec;
 use crate::shared::lifecycle::{self, State, since_state};
 use crate::shared::readiness::PRE_DELETE;
 use crate::shared::revision::{self, Revisions};
+use crate::shared::trial::Acceptance;
 use crate::shared::waits;
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::set::Area;
@@ -217,7 +218,7 @@ pub(crate) struct Pass<'v> {
     /// What conditions tell about updates in place.
     pub(crate) troubles: Vec<Trouble>,
     /// Whether revisions are accepted, as far as this pass has asked.
-    pub(crate) acceptances: BTreeMap<String, bool>,
+    pub(crate) acceptances: BTreeMap<String, Acceptance>,
     /// What old revisions differ in from the target, as far as it was asked.
     pub(crate) differences: BTreeMap<String, Result<UpdateSpec, String>>,
 }
@@ -429,19 +430,9 @@ impl<'v> Pass<'v> {
     /// lost took effect after all, somebody else deleted the pod, or it was adopted.
     pub(crate) fn forget_failures(&mut self) {
         let wanted: BTreeSet<&Scope> = self.stages.all().map(|c| &c.scope).chain(&self.held_back).collect();
-        // A pass that has no need to ask has not been told anything else than the one before it: the next that asks is no earlier.
-        let (now, update, current) = (self.moment.now, &self.update, &self.current);
-        let acceptances = &self.acceptances;
-        let is_still_refused = |scope: &Scope, retry_at: Timestamp| match scope {
-            Scope::Acceptance(name) => {
-                let is_known = name == update.name() || name == current.name();
-                is_known && acceptances.get(name) != Some(&true) && retry_at > now
-            }
-            _ => false,
-        };
-        self.hints
-            .failures
-            .retain(|scope, failure| wanted.contains(scope) || is_still_refused(scope, failure.retry_at));
+        let mut failures = std::mem::take(&mut self.hints.failures);
+        failures.retain(|scope, failure| wanted.contains(scope) || self.is_still_refused(scope, failure.retry_at));
+        self.hints.failures = failures;
         self.forget_acceptances();
     }
 

@@ -5,66 +5,88 @@
 //! name. A pod that was made from the revision, and exists, proves the same; one that was updated in place to it does not: what is judged
 //! then is a patch. What was accepted is a hint, and asked again when it is lost. In-place changes need no trial, since the API server
 //! judges each of them while its pod is there.
+//!
+//! Some answers leave it open. A quota that is full says nothing of a pod that takes the room of the one it replaces, and a webhook that is
+//! not asked on trial says nothing at all. Then one pod goes, out of a set that lacks none, and no other before its successor is there.
 
 use crate::shared::claim;
 use crate::shared::pass::Pass;
 use crate::shared::revision;
 use flotilla_model::decision::{Command, PodDraft, Scope, ScopedCommand};
-use flotilla_model::{PodRecord, RevisionRecord, WaitCause};
+use flotilla_model::{PodRecord, RevisionRecord, Timestamp, WaitCause};
 use std::sync::Arc;
 
+/// What is known of the pods of a revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acceptance {
+    /// The API server accepts them.
+    Accepted,
+    /// It cannot be known before one goes.
+    Unproven,
+    /// It does not accept them, is being asked, or one has just gone to find out.
+    Refused,
+}
+
 impl Pass<'_> {
-    /// Whether pods of a revision are accepted, as far as that is known or is being asked for; `None` if it has to be asked. `pods` are
-    /// those that the set has.
-    pub(crate) fn acceptance<'p>(
+    /// Whether pods may go for a revision, as far as that is known or is being asked for; `None` if it has to be asked. `pods` are those
+    /// that the set has; where it is unproven, `is_whole` says whether it lacks none of them, but for the one that would go.
+    pub(crate) fn may_go_for<'p>(
         &mut self,
         revision: &RevisionRecord,
         pods: impl IntoIterator<Item = &'p Arc<PodRecord>>,
+        is_whole: impl FnOnce() -> bool,
     ) -> Option<bool> {
         let name = revision.name();
-        if let Some(known) = self.acceptances.get(name) {
-            return Some(*known);
-        }
         let set = self.moment.set.name();
         let is_of = |pod: &Arc<PodRecord>| {
             let label = pod.revision();
             label.is_some_and(|label| revision::is_named(set, revision, label)) && claim::may_be_made_from(pod, name)
         };
-        let known = if self.hints.accepted.contains(name) || pods.into_iter().any(is_of) {
-            true
-        } else if self.is_refused(name) {
-            false
+        let known = if let Some(known) = self.acceptances.get(name) {
+            *known
+        } else if self.hints.accepted.contains(name) || pods.into_iter().any(is_of) {
+            Acceptance::Accepted
         } else {
-            return None;
+            self.refusal(name)?
         };
+        let goes_first = known == Acceptance::Unproven && is_whole();
+        let known = if goes_first { Acceptance::Refused } else { known };
         self.acceptances.insert(name.to_owned(), known);
-        Some(known)
+        Some(goes_first || known == Acceptance::Accepted)
     }
 
     /// Asks the API server whether it would accept this pod of a revision.
     pub(crate) fn try_pod(&mut self, revision: &RevisionRecord, pod: PodDraft) {
         let name = revision.name();
-        self.acceptances.insert(name.to_owned(), false);
+        self.acceptances.insert(name.to_owned(), Acceptance::Refused);
         self.wait(name.to_owned(), WaitCause::RevisionUntried, None);
         let command = Command::Try { pod: Box::new(pod) };
         let scope = Scope::Acceptance(name.to_owned());
         self.stages.trial.push(ScopedCommand { scope, command });
     }
 
-    /// Whether pods of a revision were refused a moment ago. Then it is said, and not asked again yet.
-    fn is_refused(&mut self, revision: &str) -> bool {
+    /// What was said a moment ago to a trial that failed. Then it is told, and not asked again yet.
+    fn refusal(&mut self, revision: &str) -> Option<Acceptance> {
         let scope = Scope::Acceptance(revision.to_owned());
         let failure = self.hints.failures.get(&scope).filter(|f| f.retry_at > self.moment.now);
-        let Some(failure) = failure.cloned() else { return false };
+        let failure = failure.cloned()?;
         self.held_back.insert(scope);
         self.wake_within(failure.retry_at.since(self.moment.now));
-        let cause = WaitCause::RevisionRefused {
-            reason: failure.reason,
-            message: failure.message,
-            retry_at: failure.retry_at,
+        let cause = WaitCause::of_refused_trial(failure.reason, failure.message, failure.retry_at);
+        let known = match cause {
+            WaitCause::RevisionUnproven { .. } => Acceptance::Unproven,
+            _ => Acceptance::Refused,
         };
         self.wait(revision.to_owned(), cause, Some(failure.since));
-        true
+        Some(known)
+    }
+
+    /// Whether this is the refusal of a trial that is to be asked again only later. Unlike a write's, it is not over because a pass does
+    /// not want it: one that has no pod to spare does not ask, and the next that does is to wait as long as if it had.
+    pub(crate) fn is_still_refused(&self, scope: &Scope, retry_at: Timestamp) -> bool {
+        let Scope::Acceptance(name) = scope else { return false };
+        let is_ours = name == self.update.name() || name == self.current.name();
+        is_ours && self.acceptances.get(name) != Some(&Acceptance::Accepted) && retry_at > self.moment.now
     }
 
     /// What was accepted of other revisions is forgotten: they come back seldom, and are tried again then.

@@ -1,8 +1,9 @@
 //! Steps *update* and *course* for the pods of slots: how one of them comes to the update revision, and how it goes on with that.
 
-use super::plan::Plan;
+use super::plan::{Plan, Slot};
 use crate::shared::course::Course;
 use crate::shared::lifecycle::State;
+use crate::shared::occupant::Occupant;
 use crate::shared::renewal::Way;
 use flotilla_model::RevisionRecord;
 use flotilla_model::decision::{Report, Scope};
@@ -71,7 +72,14 @@ impl Plan<'_> {
     /// Whether pods of a revision are accepted, so that the pod of a slot may go for one (ruling 31).
     pub(super) fn is_accepted(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
         let view = self.view;
-        if let Some(known) = self.pass.acceptance(revision, view.pods()) {
+        let others = self.slots.iter().enumerate().filter(|(other, _)| *other != index);
+        let stays = |slot: &Slot| slot.occupant.as_ref().is_some_and(Occupant::stays);
+        let is_whole = || {
+            // All that the strategy takes at once leave their room together.
+            let is_at_once = view.set.spec.update == UpdateKind::Recreate;
+            is_at_once || self.left_out == 0 && others.into_iter().all(|(_, slot)| stays(slot))
+        };
+        if let Some(known) = self.pass.may_go_for(revision, view.pods(), is_whole) {
             return known;
         }
         let ordinal = self.slots[index].ordinal;

@@ -137,7 +137,12 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
         return Outcome::Stale;
     }
     match (status.code, intent) {
-        (_, Intent::Try) if is_accepted(status) => Outcome::Done,
+        // The name is looked at last, when everything else has passed.
+        (_, Intent::Try) if status.reason == "AlreadyExists" => Outcome::Done,
+        // A webhook that has side effects is not asked on trial, and fails the request instead.
+        (400, Intent::Try) if status.message.contains("does not support dry run") => {
+            rejected(Failure::NO_DRY_RUN, status)
+        }
         (409, Intent::Create { exists_is_fine: true }) if status.reason == "AlreadyExists" => Outcome::Done,
         (404, Intent::Change(_) | Intent::Delete(_) | Intent::Read) if is_not_served(status) => {
             rejected("NotServed", status)
@@ -196,16 +201,6 @@ pub(super) fn load(answer: &Answer) -> Load {
     }
 }
 
-/// Whether what was said to a trial says nothing against the object. The API server looks at an object in this order: admission that
-/// changes it, validation, admission that only judges it, of which quotas come last, and then the name. So whoever fails at a quota or at
-/// the name has passed everything else; and an update that replaces a pod needs no room beside it. A webhook that has side effects is
-/// not asked on trial, and fails the request instead; what it would say cannot be known.
-fn is_accepted(status: &Status) -> bool {
-    status.reason == "AlreadyExists"
-        || status.code == 403 && forbidden(status) == "QuotaExceeded"
-        || status.code == 400 && status.message.contains("does not support dry run")
-}
-
 /// How the API server answers a path that it does not serve, such as a subresource that it is too old for. Nothing is said of the
 /// object then.
 pub(super) fn is_not_served(status: &Status) -> bool {
@@ -241,7 +236,7 @@ fn forbidden(status: &Status) -> &'static str {
     {
         "NamespaceTerminating"
     } else if status.message.contains("exceeded quota") {
-        "QuotaExceeded"
+        Failure::QUOTA_EXCEEDED
     } else if status.message.contains("error looking up service account") {
         "ServiceAccountMissing"
     } else if status.message.contains("didn't have enough allocatable resources") {
@@ -298,7 +293,7 @@ mod tests {
             (
                 trial,
                 refuse(403, "Forbidden", "pods \"a\" is forbidden: exceeded quota: q"),
-                "done",
+                "QuotaExceeded",
             ),
             (
                 trial,
@@ -309,7 +304,7 @@ mod tests {
                 ),
                 "Forbidden",
             ),
-            (trial, refuse(400, "BadRequest", no_dry_run), "done"),
+            (trial, refuse(400, "BadRequest", no_dry_run), "DryRunUnsupported"),
             (
                 trial,
                 refuse(400, "BadRequest", "cannot be handled as a Pod"),

@@ -5,12 +5,29 @@ use super::{Verdict, is_available, require};
 use crate::in_place::lacks_resources;
 use flotilla_engine::core::request::Call;
 use flotilla_model::decision::Subresource;
+use flotilla_model::set::UpdateKind;
 use flotilla_model::{Command, PodRecord, Resource};
+use std::sync::Arc;
 
 impl Judge {
     /// The API server has accepted a pod of a revision, if only on trial.
     pub(crate) fn accepted(&mut self, revision: &str) {
         self.accepted.insert(short(revision).to_owned());
+    }
+
+    /// The API server has refused a pod of a revision on trial, and another that takes the place of one may be accepted all the same.
+    pub(crate) fn left_unproven(&mut self, revision: &str) {
+        self.unproven.insert(short(revision).to_owned());
+    }
+
+    /// Whatever pod comes, or does not go after all, the set may be whole again.
+    pub(super) fn comes_or_stays(&mut self, before: Option<&Arc<PodRecord>>, after: Option<&Arc<PodRecord>>) {
+        let owner = |pod: Option<&Arc<PodRecord>>| pod.and_then(|pod| pod.meta.controller().map(|c| c.uid.clone()));
+        let comes = after.is_some() && owner(before) != owner(after);
+        let stays = after.is_some() && is_asked_for(before) && !is_asked_for(after);
+        if comes || stays {
+            self.went_first = None;
+        }
     }
 
     /// The API server has refused a manager's request for a pod, for good.
@@ -29,16 +46,36 @@ impl Judge {
         }
     }
 
-    /// No available pod goes for a template of which the API server never accepted a pod (ruling 31).
-    pub(super) fn goes_for_what_is_accepted(&self, pod: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
+    /// No available pod goes for a template of which the API server never accepted a pod (ruling 31). Where that is unproven one goes, and
+    /// no other before a pod has come.
+    pub(super) fn goes_for_what_is_accepted(
+        &mut self,
+        pod: &PodRecord,
+        writing: &Writing,
+        scene: &Scene<'_>,
+    ) -> Verdict {
         let set = &writing.decided.set;
         if !is_available(pod, set, writing.decided.now) {
             return Ok(());
         }
         let targets = scene.revisions_of(&set.meta.uid);
-        let mut targets = targets.filter(|r| r.digest == set.spec.template_digest).peekable();
+        let targets = targets.filter(|r| r.digest == set.spec.template_digest);
+        let names: Vec<&str> = targets.map(|r| short(r.name())).collect();
         // A revision that went with its set is not known any more.
-        let holds = targets.peek().is_none() || targets.any(|r| self.accepted.contains(short(r.name())));
+        let is_accepted = names.is_empty() || names.iter().any(|name| self.accepted.contains(*name));
+        let is_unproven = names.iter().any(|name| self.unproven.contains(*name));
+        let is_first = self.went_first.as_ref().is_none_or(|first| *first == pod.meta.uid);
+        // All that Recreate takes leave their room together, and what surge made beyond the replicas may go.
+        let stays = |other: &&Arc<PodRecord>| {
+            other.meta.uid != pod.meta.uid && !other.is_terminating() && !is_asked_for(Some(*other))
+        };
+        let others = scene.pods_of(&set.meta.uid).filter(stays).count();
+        let is_surplus = i32::try_from(others).is_ok_and(|others| others >= set.spec.replicas);
+        let is_free = set.spec.update == UpdateKind::Recreate || is_surplus;
+        let holds = is_accepted || is_unproven && (is_first || is_free);
+        if !is_accepted {
+            self.went_first = Some(pod.meta.uid.clone());
+        }
         require(holds, "ruling 31", || {
             format!("{} goes for a template of which no pod was ever accepted", pod.name())
         })
@@ -48,6 +85,11 @@ impl Judge {
     pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
         lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
     }
+}
+
+/// Whether it was asked, by label, that a pod be deleted.
+fn is_asked_for(pod: Option<&Arc<PodRecord>>) -> bool {
+    pod.is_some_and(|pod| pod.label("apps.kruise.io/specified-delete").is_some())
 }
 
 /// What tells a revision from others of its set.

@@ -145,6 +145,10 @@ pub(crate) struct Judge {
     restarts: Restarts,
     /// Revisions of which the API server has accepted a pod, by the last part of their names.
     pub(super) accepted: BTreeSet<String>,
+    /// Those of which it refused one on trial for what says nothing of a pod that takes another's place.
+    pub(super) unproven: BTreeSet<String>,
+    /// The pod that went for one of these, as long as none has come since.
+    pub(super) went_first: Option<Uid>,
     /// Pods that the API server has refused other resources.
     pub(super) resize_refused: BTreeSet<ObjectKey>,
     /// Of CloneSets: what was done to their pods.
@@ -222,6 +226,7 @@ impl Judge {
         if let Some(revision) = after.and_then(|pod| pod.revision()) {
             self.accepted(revision);
         }
+        self.comes_or_stays(before, after);
         if let (Some(writing), Some(pod)) = (scene.writing.filter(|w| !w.is_late), before)
             && matches!(entry.actor, Actor::Manager(_))
             && goes_for_update(pod, after, &writing.decided.set)

@@ -105,6 +105,14 @@ impl Judge {
             self.sets_deleted.entry(set.meta.uid.clone()).or_insert(scene.now);
         }
         if let Some(after) = after {
+            if self
+                .set
+                .as_ref()
+                .is_some_and(|seen| seen.generation != after.generation)
+            {
+                // Fewer may be asked for.
+                self.went_first = None;
+            }
             self.set = Some(after.clone());
         }
         let (Actor::Manager(_), Some(before), Some(after)) = (entry.actor, before, after) else {

@@ -147,7 +147,7 @@ impl Sight<'_> {
         let is_untried = decision.waits.iter().any(|wait| {
             matches!(
                 wait.cause,
-                WaitCause::RevisionUntried | WaitCause::RevisionRefused { .. }
+                WaitCause::RevisionUntried | WaitCause::RevisionUnproven { .. } | WaitCause::RevisionRefused { .. }
             )
         });
         let is_gentle = |pod: &PodRecord| is_undisturbed(decision, &pod.meta.key);

@@ -189,11 +189,7 @@ fn refusal_of(
         Scope::Acceptance(revision) => revision.clone(),
     };
     let cause = match &scoped.command {
-        Command::Try { .. } => WaitCause::RevisionRefused {
-            reason,
-            message,
-            retry_at,
-        },
+        Command::Try { .. } => WaitCause::of_refused_trial(reason, message, retry_at),
         _ => WaitCause::Refused {
             reason,
             message,

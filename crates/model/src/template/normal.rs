@@ -4,7 +4,7 @@
 //! API's default; zero and false where the API type cannot hold "set to zero". Rewritten: quantities. What remains compares by
 //! value. Defaults: <https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/>.
 
-use super::quantity::parse_nano;
+use super::quantity::quantity_in_billionths;
 use serde_json::{Map, Value, json};
 
 /// Objects that say something by being empty: an empty label selector matches everything, an absent one nothing; an empty
@@ -273,7 +273,7 @@ fn quantity(value: &mut Value) {
         Value::Number(number) => number.to_string(),
         _ => return,
     };
-    if let Some(nano) = parse_nano(&text) {
+    if let Some(nano) = quantity_in_billionths(&text) {
         *value = Value::String(format!("{nano}n"));
     }
 }

@@ -3,7 +3,7 @@
 /// A quantity as a number of billionths (the smallest unit that Kubernetes keeps), or `None` if it does not parse or overflows.
 ///
 /// Format: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>.
-pub(super) fn parse_nano(text: &str) -> Option<i128> {
+pub fn quantity_in_billionths(text: &str) -> Option<i128> {
     let text = text.trim();
     let split = text
         .find(|c: char| !matches!(c, '0'..='9' | '.' | '+' | '-'))
@@ -65,13 +65,13 @@ fn decimal(number: &str, scale: i128) -> Option<i128> {
 
 /// A storage quantity in bytes, rounded up; `None` if it does not parse or is negative.
 pub fn parse_bytes(text: &str) -> Option<u64> {
-    let nano = parse_nano(text).filter(|nano| *nano >= 0)?;
+    let nano = quantity_in_billionths(text).filter(|nano| *nano >= 0)?;
     u64::try_from((nano + 999_999_999) / 1_000_000_000).ok()
 }
 
 /// A quantity of cpu in thousandths of a core, rounded up; `None` if it does not parse or is negative.
 pub fn parse_millis(text: &str) -> Option<u64> {
-    let nano = parse_nano(text).filter(|nano| *nano >= 0)?;
+    let nano = quantity_in_billionths(text).filter(|nano| *nano >= 0)?;
     u64::try_from((nano + 999_999) / 1_000_000).ok()
 }
 
@@ -82,7 +82,7 @@ pub fn canonical_quantity(text: &str) -> Option<String> {
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const ONE: i128 = 1_000_000_000;
-    let nano = parse_nano(text)?;
+    let nano = quantity_in_billionths(text)?;
     let text = text.trim();
     let exponent = text.contains(['e', 'E']) && !text.ends_with('E') && !text.ends_with("Ei");
     if exponent {
@@ -124,11 +124,11 @@ mod tests {
             ("1.5Gi", "1536Mi"),
             ("+2", "2.0"),
         ] {
-            assert_eq!(parse_nano(a), parse_nano(b), "{a} {b}");
-            assert!(parse_nano(a).is_some());
+            assert_eq!(quantity_in_billionths(a), quantity_in_billionths(b), "{a} {b}");
+            assert!(quantity_in_billionths(a).is_some());
         }
         for bad in ["", "abc", "1x", "1e99", "--1", "1.2.3"] {
-            assert_eq!(parse_nano(bad), None, "{bad}");
+            assert_eq!(quantity_in_billionths(bad), None, "{bad}");
         }
         assert_eq!(parse_bytes("10Mi"), Some(10 << 20));
         assert_eq!(parse_bytes("-1"), None);

@@ -35,6 +35,15 @@ impl WaitCause {
             WaitCause::RevisionUntried => {
                 f.write_str("the API server is asked whether it accepts pods of this revision")
             }
+            WaitCause::RevisionUnproven {
+                reason,
+                message,
+                retry_at,
+            } => {
+                let what = "one pod is replaced at first, and no other before its successor is there: a pod on trial was refused";
+                labelled(f, what, reason, message)?;
+                write!(f, "; next try {retry_at}")
+            }
             WaitCause::RevisionRefused {
                 reason,
                 message,

@@ -550,6 +550,37 @@ fn rule_15_3_a_refused_name_waits_also_beside_pods_that_cannot_be_made() {
     assert!(kept, "it is still known when it may be tried again");
 }
 
+/// Seen: a pod whose creation the core held back kept its name, while its claim was deleted and made again in each pass.
+#[test]
+fn rule_15_4_the_claim_of_a_pod_that_is_tried_again_stays() {
+    let held = Failure::follow(None, Report::Create, "Repeated".to_owned(), "no".to_owned(), at(NOW));
+    let unmounted = claim("data-web-zzzzz").of_clone("zzzzz");
+    let cluster = clones(1).claim_templates(&["data"]).claim(unmounted);
+    let told = |told: &str| {
+        let mut cluster = cluster.clone();
+        let hints = &mut cluster.hints;
+        let list = if told == "refused" {
+            &mut hints.failures
+        } else {
+            &mut hints.repeated
+        };
+        list.insert(Scope::Named("web-zzzzz".into()), held.clone());
+        said(&cluster.decide())
+    };
+    for why in ["refused", "held back"] {
+        let words = told(why);
+        assert!(
+            !words.iter().any(|word| word.contains("-PersistentVolumeClaim")),
+            "{why}: {words:?}"
+        );
+    }
+    assert_eq!(
+        said(&cluster.decide())[0],
+        "claims: -PersistentVolumeClaim data-web-zzzzz",
+        "it is of no pod"
+    );
+}
+
 #[test]
 fn rule_14_2_a_deletion_is_taken_back_where_nothing_marks_the_pod() {
     let hook = json!({"labelsHandler": {"hold": "yes"}});

@@ -1,10 +1,10 @@
 //! How pods come to the update revision (rules 15.6, 16, 17 and 19).
 
 use super::{done, name, one, pods, said};
-use crate::testing::{Cluster, NOW, PodFixture, clones, folded};
+use crate::testing::{Cluster, NOW, PodFixture, at, clones, folded};
 use flotilla_api::names;
-use flotilla_model::decision::{Command, Report};
-use flotilla_model::{Decision, Resource, RevisionRecord, WaitCause};
+use flotilla_model::decision::{Command, Report, Scope};
+use flotilla_model::{Decision, Failure, Resource, RevisionRecord, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -461,6 +461,43 @@ fn ruling_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
         patches(&in_place, Report::InPlace).len(),
         1,
         "the API server judges the change itself"
+    );
+}
+
+/// Seen: a set of four with a quota full of others' pods came down to one.
+#[test]
+fn ruling_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
+    let set = || clones(4).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!("100%"));
+    let after = |cluster: Cluster| {
+        let mut cluster = untried(cluster);
+        let told = Failure::follow(
+            None,
+            Report::Try,
+            "QuotaExceeded".to_owned(),
+            "exceeded quota: small".to_owned(),
+            at(NOW),
+        );
+        let scope = Scope::Acceptance("web-new".to_owned());
+        cluster.hints.failures.insert(scope, told);
+        cluster.decide()
+    };
+    for (what, pods_of, marks) in [
+        ("whole", pods(set(), "4o"), 1),
+        ("unavailable ones go one at a time, too", pods(set(), "1o 3ox"), 1),
+        ("one is missing", pods(set(), "3o"), 0),
+        ("its successor is there", pods(set(), "3o 1n"), 3),
+    ] {
+        let decision = after(pods_of);
+        let found = patches(&decision, Report::ReCreate).len();
+        assert_eq!(found, marks, "{what}: {:?}", said(&decision));
+    }
+    let decision = after(pods(set(), "2o").pod(one(&name(3), "o")).pod(marked("o")));
+    assert_eq!(patches(&decision, Report::ReCreate).len(), 0, "{:?}", said(&decision));
+    assert_eq!(
+        said(&decision).iter().filter(|word| word.contains("-Pod")).count(),
+        1,
+        "{:?}",
+        said(&decision)
     );
 }
 

@@ -4,7 +4,7 @@ use super::refused;
 use crate::testing::{Cluster, NOW, advanced, at, brief, native, pod};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
-use flotilla_model::{Hints, Report, WaitCause};
+use flotilla_model::{Failure, Hints, Report, WaitCause};
 use serde_json::json;
 
 const NOTHING: [&str; 0] = [];
@@ -168,4 +168,83 @@ fn ruling_31_a_refused_trial_waits_its_time_also_across_passes_that_do_not_ask()
     let set = refused(untried(set), scope.clone(), Report::Try, "Invalid");
     let told = set.decide().hints.unwrap_or(set.hints.clone());
     assert!(told.failures.contains_key(&scope), "{:?}", told.failures);
+}
+
+/// Seen: with a quota full of others' pods, a set went down to one pod while every successor was refused.
+#[test]
+fn ruling_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
+    let scope = Scope::Acceptance("new".to_owned());
+    let quota = |set: Cluster| refused(untried(set), scope.clone(), Report::Try, "QuotaExceeded");
+    let webhook = |set: Cluster| refused(untried(set), scope.clone(), Report::Try, "DryRunUnsupported");
+    let all_at_once = || advanced(4).rolling(json!({"maxUnavailable": "100%"}));
+    let unready = |ordinal: i32| pod(&format!("web-{ordinal}")).revision("old").unready();
+    for (what, set, expected) in [
+        ("whole", all_at_once().pods(0..4, "old"), &["-web-3"][..]),
+        ("native", native(4).pods(0..4, "old"), &["-web-3"]),
+        (
+            "unavailable ones go one at a time, too",
+            advanced(4)
+                .pods(0..1, "old")
+                .pod(unready(1))
+                .pod(unready(2))
+                .pod(unready(3)),
+            &["-web-3"],
+        ),
+        (
+            "one is on its way out",
+            all_at_once()
+                .pods(0..3, "old")
+                .pod(pod("web-3").revision("old").terminating()),
+            &NOTHING,
+        ),
+        ("one is missing", all_at_once().pods(0..3, "old"), &["+web-3@new"]),
+        (
+            "its successor is there",
+            all_at_once().pods(0..3, "old").pods([3], "new"),
+            &["-web-2", "-web-1", "-web-0"],
+        ),
+    ] {
+        assert_eq!(brief(&quota(set.clone()).decide()), expected, "{what}, a full quota");
+        assert_eq!(
+            brief(&webhook(set).decide()),
+            expected,
+            "{what}, a webhook that is not asked on trial"
+        );
+    }
+    let decision = quota(all_at_once().pods(0..4, "old")).decide();
+    let told = decision.waits.iter().find(|wait| wait.subject == "new");
+    assert!(
+        told.is_some_and(
+            |w| matches!(&w.cause, WaitCause::RevisionUnproven { reason, .. } if reason == "QuotaExceeded")
+        ),
+        "{:?}",
+        decision.waits
+    );
+    let conditions = decision.status.map(|status| status.desired["conditions"].to_string());
+    assert!(
+        !conditions.is_some_and(|c| c.contains("FailedCreatePod")),
+        "nothing has failed yet"
+    );
+    // All that Recreate takes leave their room together.
+    let recreate = advanced(2)
+        .annotation("flotilla.rs/update-type", "Recreate")
+        .pods(0..2, "old");
+    assert_eq!(brief(&quota(recreate).decide()), ["-web-1", "-web-0"]);
+}
+
+#[test]
+fn ruling_31_a_pod_beyond_the_whole_quota_is_refused() {
+    let words = "pods \"web-2\" is forbidden: exceeded quota: small, requested: requests.cpu=8, used: requests.cpu=3, \
+        limited: requests.cpu=4";
+    let mut set = untried(advanced(3).pods(0..3, "old"));
+    let failure = Failure::follow(None, Report::Try, "QuotaExceeded".to_owned(), words.to_owned(), at(NOW));
+    set.hints.failures.insert(Scope::Acceptance("new".to_owned()), failure);
+    let decision = set.decide();
+    assert_eq!(brief(&decision), NOTHING);
+    let is_refused = |cause: &WaitCause| matches!(cause, WaitCause::RevisionRefused { .. });
+    assert!(
+        decision.waits.iter().any(|wait| is_refused(&wait.cause)),
+        "{:?}",
+        decision.waits
+    );
 }
