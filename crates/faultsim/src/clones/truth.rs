@@ -445,15 +445,13 @@ impl Writes {
         if is_released {
             // It stays after all, also where that came late: if it goes later, it is not made again (rule 15.5).
             self.replaced.remove(pod.name());
+            known.goes = known.is_gone;
         }
         if !by_manager {
             return;
         }
         if before.is_some_and(|before| !marked(before)) && after.is_some_and(|after| marked(after)) {
             self.replaced.insert(pod.name().to_owned());
-        }
-        if is_released {
-            known.goes = known.is_gone;
         }
         let is_gone = is_deletion((before, after));
         known.is_gone |= is_gone;
