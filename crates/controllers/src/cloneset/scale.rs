@@ -246,8 +246,13 @@ impl Plan<'_> {
     /// Whether pods of a revision are accepted, so that this one may go for one of them (ruling 31).
     pub(super) fn is_accepted(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
         let (view, wanted) = (self.view, self.asked.replicas);
-        let others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
-        let is_whole = || count(others.filter(|(_, m)| m.is_plain() && m.occupant.stays()).count()) + 1 >= wanted;
+        let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
+        // Whatever else is on its way out may be what went before, or may be taken back in its place.
+        let is_whole = || {
+            count(self.members.len()) >= wanted
+                && others.all(|(_, m)| m.is_plain() && m.occupant.stays())
+                && !view.pods.iter().any(|pod| pod.is_terminating())
+        };
         if let Some(known) = self.pass.may_go_for(revision, &view.pods, is_whole) {
             return known;
         }

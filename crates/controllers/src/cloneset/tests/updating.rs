@@ -485,6 +485,7 @@ fn ruling_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set(
         ("whole", pods(set(), "4o"), 1),
         ("unavailable ones go one at a time, too", pods(set(), "1o 3ox"), 1),
         ("one is missing", pods(set(), "3o"), 0),
+        ("one is scaled away", pods(set().spec("/replicas", json!(3)), "3o 1do"), 0),
         ("its successor is there", pods(set(), "3o 1n"), 3),
     ] {
         let decision = after(pods_of);
