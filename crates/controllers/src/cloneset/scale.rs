@@ -256,6 +256,11 @@ impl Plan<'_> {
         if let Some(known) = self.pass.may_go_for(revision, &view.pods, is_whole) {
             return known;
         }
+        // Until the answer is there it stays as it is: out of service, if it has been prepared.
+        self.members[index].occupant.is_dealt_with = true;
+        if !self.pass.is_untried(revision) {
+            return false;
+        }
         for name in self.names(1) {
             let pod = self.draft(name, revision);
             self.pass.try_pod(revision, pod);

@@ -23,13 +23,15 @@ pub(crate) enum Acceptance {
     Accepted,
     /// It cannot be known before one goes.
     Unproven,
-    /// It does not accept them, is being asked, or one has just gone to find out.
+    /// It is being asked.
+    Asked,
+    /// It does not accept them, or one has just gone to find out.
     Refused,
 }
 
 impl Pass<'_> {
-    /// Whether pods may go for a revision, as far as that is known or is being asked for; `None` if it has to be asked. `pods` are those
-    /// that the set has; where it is unproven, `is_whole` says whether it lacks none of them, but for the one that would go.
+    /// Whether pods may go for a revision; `None` if the API server has to be asked or is being asked. `pods` are those that the set has;
+    /// where it is unproven, `is_whole` says whether it lacks none of them, but for the one that would go.
     pub(crate) fn may_go_for<'p>(
         &mut self,
         revision: &RevisionRecord,
@@ -52,13 +54,21 @@ impl Pass<'_> {
         let goes_first = known == Acceptance::Unproven && is_whole();
         let known = if goes_first { Acceptance::Refused } else { known };
         self.acceptances.insert(name.to_owned(), known);
-        Some(goes_first || known == Acceptance::Accepted)
+        match known {
+            Acceptance::Asked => None,
+            known => Some(goes_first || known == Acceptance::Accepted),
+        }
+    }
+
+    /// Whether the API server has to be asked about a revision, and is not yet.
+    pub(crate) fn is_untried(&self, revision: &RevisionRecord) -> bool {
+        !self.acceptances.contains_key(revision.name())
     }
 
     /// Asks the API server whether it would accept this pod of a revision.
     pub(crate) fn try_pod(&mut self, revision: &RevisionRecord, pod: PodDraft) {
         let name = revision.name();
-        self.acceptances.insert(name.to_owned(), Acceptance::Refused);
+        self.acceptances.insert(name.to_owned(), Acceptance::Asked);
         self.wait(name.to_owned(), WaitCause::RevisionUntried, None);
         let command = Command::Try { pod: Box::new(pod) };
         let scope = Scope::Acceptance(name.to_owned());

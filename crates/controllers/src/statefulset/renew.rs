@@ -82,6 +82,13 @@ impl Plan<'_> {
         if let Some(known) = self.pass.may_go_for(revision, view.pods(), is_whole) {
             return known;
         }
+        if let Some(occupant) = &mut self.slots[index].occupant {
+            // Until the answer is there it stays as it is: out of service, if it has been prepared.
+            occupant.is_dealt_with = true;
+        }
+        if !self.pass.is_untried(revision) {
+            return false;
+        }
         let ordinal = self.slots[index].ordinal;
         let pod = self.draft_pod(ordinal, self.name(ordinal), revision);
         self.pass.try_pod(revision, pod);

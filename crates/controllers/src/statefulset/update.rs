@@ -281,7 +281,13 @@ impl Plan<'_> {
             .filter(|index| self.is_old_and(*index, |_| true))
             .collect();
         let update = self.pass.update.clone();
-        if old.first().is_some_and(|index| !self.is_accepted(*index, &update)) {
+        if let Some((&first, others)) = old.split_first()
+            && !self.is_accepted(first, &update)
+        {
+            // The others wait for the same answer.
+            for &index in others {
+                self.is_accepted(index, &update);
+            }
             return;
         }
         let lacking = old.into_iter().rev().filter(|index| !self.has_claims(*index, &update));

@@ -73,7 +73,7 @@ impl Judge {
         let is_surplus = i32::try_from(others).is_ok_and(|others| others >= set.spec.replicas);
         let is_free = set.spec.update == UpdateKind::Recreate || is_surplus;
         let holds = is_accepted || is_unproven && (is_first || is_free);
-        if !is_accepted {
+        if !(is_accepted || is_free) {
             self.went_first = Some(pod.meta.uid.clone());
         }
         require(holds, "ruling 31", || {

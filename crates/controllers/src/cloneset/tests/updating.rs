@@ -485,7 +485,11 @@ fn ruling_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set(
         ("whole", pods(set(), "4o"), 1),
         ("unavailable ones go one at a time, too", pods(set(), "1o 3ox"), 1),
         ("one is missing", pods(set(), "3o"), 0),
-        ("one is scaled away", pods(set().spec("/replicas", json!(3)), "3o 1do"), 0),
+        (
+            "one is scaled away",
+            pods(set().spec("/replicas", json!(3)), "3o 1do"),
+            0,
+        ),
         ("its successor is there", pods(set(), "3o 1n"), 3),
     ] {
         let decision = after(pods_of);
@@ -500,6 +504,32 @@ fn ruling_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set(
         "{:?}",
         said(&decision)
     );
+}
+
+/// It stays out of service until the answer is there.
+#[test]
+fn rulings_28_and_31_a_pod_that_was_prepared_stays_as_it_is_while_its_new_revision_is_tried() {
+    let container = json!({"name": "main", "image": "v2", "env": [{"name": "A", "value": "b"}]});
+    let new = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}});
+    let hook = json!({"inPlaceUpdate": {"labelsHandler": {"hold": "yes"}, "markPodNotReady": true}});
+    let prepared = one(&name(0), "o")
+        .label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate")
+        .label("hold", "yes")
+        .unready()
+        .detailed(|d| {
+            let gate = d.kruise_ready.as_mut().expect("the gate");
+            gate.is_true = false;
+            gate.message = r#"[{"userAgent":"Lifecycle","key":"preUpdateHook"}]"#.into();
+        });
+    let cluster = in_place(1)
+        .spec("/template", new.clone())
+        .spec("/lifecycle", hook)
+        .no_revisions()
+        .revision("web-old", 1, "v1")
+        .revision_of("web-new", 2, &new)
+        .pod(prepared);
+    let words = said(&untried(cluster).decide());
+    assert!(words.len() == 1 && words[0].starts_with("trial: "), "{words:?}");
 }
 
 /// A pod as the update marks it in order to make it again.

@@ -2,7 +2,7 @@
 
 use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, pod};
 use flotilla_api::names;
-use flotilla_model::decision::{Command, Subresource};
+use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Subresource};
 use flotilla_model::records::GateCondition;
 use flotilla_model::{Decision, WaitCause};
 use serde_json::{Value, json};
@@ -462,4 +462,50 @@ fn rule_4_8_a_settled_hooked_set_gets_no_writes() {
         .pod(fully(seen("web-0", "new", "Normal")))
         .pod(seen("web-1", "new", "Normal"));
     assert_eq!(brief(&cluster.decide()), [] as [&str; 0]);
+}
+
+/// Seen: while a revision was tried, pods that a hook had taken out of service were put back, to be prepared anew by the next pass.
+#[test]
+fn rulings_28_and_31_a_prepared_pod_stays_as_it_is_while_its_revision_is_tried() {
+    let prepared = |name: &str| down(held(seen(name, "old", "PreparingDelete")), "preDeleteHook");
+    let hook = json!({"preDelete": {"labelsHandler": {"hold": "yes"}, "markPodNotReady": true}});
+    let set = || {
+        advanced(3)
+            .spec("/lifecycle", hook.clone())
+            .rolling(json!({"maxUnavailable": 2, "podUpdatePolicy": "ReCreate"}))
+    };
+    let of = |set: Cluster| {
+        let mut set = set
+            .pod(held(seen("web-0", "old", "Normal")))
+            .pod(prepared("web-1"))
+            .pod(prepared("web-2"));
+        set.hints.accepted.clear();
+        set
+    };
+    let in_order = json!({"podUpdatePolicy": "ReCreate"});
+    for (what, set) in [
+        ("rolling update", set()),
+        (
+            "recreated at once",
+            set().annotation("flotilla.rs/update-type", "Recreate"),
+        ),
+        (
+            "in order",
+            set()
+                .spec("/podManagementPolicy", json!("OrderedReady"))
+                .rolling(in_order),
+        ),
+    ] {
+        let decision = of(set.clone()).decide();
+        let tries = |c: &ScopedCommand| matches!(c.command, Command::Try { .. });
+        assert!(
+            decision.commands().all(tries) && decision.commands().count() == 1,
+            "{what}: {:?}",
+            steps(&decision)
+        );
+        let scope = Scope::Acceptance("new".to_owned());
+        let bad = super::refused(of(set), scope, Report::Try, "Invalid");
+        let back = ["web-1=Normal", "web-2=Normal", "web-1^", "web-2^"];
+        assert_eq!(steps(&bad.decide()), back, "{what}, refused: they serve again");
+    }
 }
