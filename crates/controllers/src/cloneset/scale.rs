@@ -253,9 +253,26 @@ impl Plan<'_> {
                 && others.all(|(_, m)| m.is_plain() && m.occupant.stays())
                 && !view.pods.iter().any(|pod| pod.is_terminating())
         };
-        if let Some(known) = self.pass.may_go_for(revision, &view.pods, is_whole) {
-            return known;
+        match self.pass.may_go_for(revision, &view.pods, is_whole) {
+            Some(known) => known,
+            None => self.ask(index, revision),
         }
+    }
+
+    /// Whether a pod may leave service for its update in place, if it is to.
+    pub(super) fn may_leave_service(&mut self, index: usize) -> bool {
+        if !self.pass.takes_out_of_service(&self.members[index].occupant) {
+            return true;
+        }
+        let target = self.pass.target.clone();
+        match self.pass.may_change_to(&target, &self.view.pods) {
+            Some(known) => known,
+            None => self.ask(index, &target),
+        }
+    }
+
+    /// Asks whether pods of a revision are accepted, unless that is being asked. No pod goes for it yet.
+    fn ask(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
         // Until the answer is there it stays as it is: out of service, if it has been prepared.
         self.members[index].occupant.is_dealt_with = true;
         if !self.pass.is_untried(revision) {

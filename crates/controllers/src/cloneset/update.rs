@@ -187,6 +187,9 @@ impl Plan<'_> {
 
     /// Begins the update of a pod, or goes on with it. Whether it counts as begun.
     fn begin(&mut self, index: usize, way: &Way) -> bool {
+        if matches!(way, Way::InPlace(_)) && !self.may_leave_service(index) {
+            return false;
+        }
         let member = &mut self.members[index];
         let scope = member.scope();
         match way {

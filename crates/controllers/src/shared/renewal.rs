@@ -77,6 +77,11 @@ impl Pass<'_> {
         }
     }
 
+    /// Whether an update in place takes a pod out of service that serves.
+    pub(crate) fn takes_out_of_service(&mut self, occupant: &Occupant) -> bool {
+        occupant.health.is_available() && !self.is_gentle(occupant)
+    }
+
     pub(crate) fn may_update_in_place(&self) -> bool {
         may_update_in_place(self.moment.set)
     }

@@ -3,8 +3,8 @@
 //! What a template lacks, or a policy forbids, shows when a pod is made; by then the pod that it was to replace has gone. So the first
 //! that is to go for a revision waits until a pod of it was accepted, if only on trial: the very pod that would be made, under its own
 //! name. A pod that was made from the revision, and exists, proves the same; one that was updated in place to it does not: what is judged
-//! then is a patch. What was accepted is a hint, and asked again when it is lost. In-place changes need no trial, since the API server
-//! judges each of them while its pod is there.
+//! then is a patch. What was accepted is a hint, and asked again when it is lost. So is one that an update in place takes out
+//! of service: the API server judges its patch, but only once it is out. What changes in service needs no trial.
 //!
 //! Some answers leave it open. A quota that is full says nothing of a pod that takes the room of the one it replaces, and a webhook that is
 //! not asked on trial says nothing at all. Then one pod goes, out of a set that lacks none, and no other before its successor is there.
@@ -25,7 +25,9 @@ pub(crate) enum Acceptance {
     Unproven,
     /// It is being asked.
     Asked,
-    /// It does not accept them, or one has just gone to find out.
+    /// One goes in this pass, to find out.
+    GoesFirst,
+    /// It does not accept them.
     Refused,
 }
 
@@ -38,6 +40,30 @@ impl Pass<'_> {
         pods: impl IntoIterator<Item = &'p Arc<PodRecord>>,
         is_whole: impl FnOnce() -> bool,
     ) -> Option<bool> {
+        let known = self.acceptance(revision, pods)?;
+        let goes_first = known == Acceptance::Unproven && is_whole();
+        if goes_first {
+            self.acceptances
+                .insert(revision.name().to_owned(), Acceptance::GoesFirst);
+        }
+        Some(goes_first || known == Acceptance::Accepted)
+    }
+
+    /// Whether pods may leave service in order to be changed in place to a revision. They keep their room in quotas.
+    pub(crate) fn may_change_to<'p>(
+        &mut self,
+        revision: &RevisionRecord,
+        pods: impl IntoIterator<Item = &'p Arc<PodRecord>>,
+    ) -> Option<bool> {
+        self.acceptance(revision, pods)
+            .map(|known| known != Acceptance::Refused)
+    }
+
+    fn acceptance<'p>(
+        &mut self,
+        revision: &RevisionRecord,
+        pods: impl IntoIterator<Item = &'p Arc<PodRecord>>,
+    ) -> Option<Acceptance> {
         let name = revision.name();
         let set = self.moment.set.name();
         let is_of = |pod: &Arc<PodRecord>| {
@@ -51,13 +77,8 @@ impl Pass<'_> {
         } else {
             self.refusal(name)?
         };
-        let goes_first = known == Acceptance::Unproven && is_whole();
-        let known = if goes_first { Acceptance::Refused } else { known };
         self.acceptances.insert(name.to_owned(), known);
-        match known {
-            Acceptance::Asked => None,
-            known => Some(goes_first || known == Acceptance::Accepted),
-        }
+        (known != Acceptance::Asked).then_some(known)
     }
 
     /// Whether the API server has to be asked about a revision, and is not yet.

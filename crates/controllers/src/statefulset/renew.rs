@@ -42,6 +42,9 @@ impl Plan<'_> {
 
     /// Brings the pod of a slot to the update revision. Whether anything was done that makes it unavailable.
     pub(super) fn renew(&mut self, index: usize) -> bool {
+        if !self.may_leave_service(index) {
+            return false;
+        }
         let slot = &mut self.slots[index];
         let Some(occupant) = slot.occupant.as_mut() else {
             return false;
@@ -79,9 +82,30 @@ impl Plan<'_> {
             let is_at_once = view.set.spec.update == UpdateKind::Recreate;
             is_at_once || self.left_out == 0 && others.into_iter().all(|(_, slot)| stays(slot))
         };
-        if let Some(known) = self.pass.may_go_for(revision, view.pods(), is_whole) {
-            return known;
+        match self.pass.may_go_for(revision, view.pods(), is_whole) {
+            Some(known) => known,
+            None => self.ask(index, revision),
         }
+    }
+
+    /// Whether the pod of a slot may leave service for its update in place, if it is to.
+    fn may_leave_service(&mut self, index: usize) -> bool {
+        let Some(occupant) = &self.slots[index].occupant else {
+            return false;
+        };
+        let leaves = matches!(self.pass.way(occupant), Way::InPlace(_)) && self.pass.takes_out_of_service(occupant);
+        let update = self.pass.update.clone();
+        if !leaves {
+            return true;
+        }
+        match self.pass.may_change_to(&update, self.view.pods()) {
+            Some(known) => known,
+            None => self.ask(index, &update),
+        }
+    }
+
+    /// Asks whether pods of a revision are accepted, unless that is being asked. No pod goes for it yet.
+    fn ask(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
         if let Some(occupant) = &mut self.slots[index].occupant {
             // Until the answer is there it stays as it is: out of service, if it has been prepared.
             occupant.is_dealt_with = true;

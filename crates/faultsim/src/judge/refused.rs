@@ -47,12 +47,13 @@ impl Judge {
     }
 
     /// No available pod goes for a template of which the API server never accepted a pod (ruling 31). Where that is unproven one goes, and
-    /// no other before a pod has come.
+    /// no other before a pod has come; what is changed in place keeps its room.
     pub(super) fn goes_for_what_is_accepted(
         &mut self,
         pod: &PodRecord,
         writing: &Writing,
         scene: &Scene<'_>,
+        stays: bool,
     ) -> Verdict {
         let set = &writing.decided.set;
         if !is_available(pod, set, writing.decided.now) {
@@ -66,12 +67,12 @@ impl Judge {
         let is_unproven = names.iter().any(|name| self.unproven.contains(*name));
         let is_first = self.went_first.as_ref().is_none_or(|first| *first == pod.meta.uid);
         // All that Recreate takes leave their room together, and what surge made beyond the replicas may go.
-        let stays = |other: &&Arc<PodRecord>| {
+        let is_there = |other: &&Arc<PodRecord>| {
             other.meta.uid != pod.meta.uid && !other.is_terminating() && !is_asked_for(Some(*other))
         };
-        let others = scene.pods_of(&set.meta.uid).filter(stays).count();
+        let others = scene.pods_of(&set.meta.uid).filter(is_there).count();
         let is_surplus = i32::try_from(others).is_ok_and(|others| others >= set.spec.replicas);
-        let is_free = set.spec.update == UpdateKind::Recreate || is_surplus;
+        let is_free = stays || set.spec.update == UpdateKind::Recreate || is_surplus;
         let holds = is_accepted || is_unproven && (is_first || is_free);
         if !(is_accepted || is_free) {
             self.went_first = Some(pod.meta.uid.clone());

@@ -91,6 +91,12 @@ fn goes_for_update(pod: &PodRecord, after: Option<&Arc<PodRecord>>, set: &SetRec
     !clones.switches.partition_rollback && (is_marked || goes && annotations(pod) && !is_named)
 }
 
+/// Whether a pod leaves service in order to be updated in place.
+fn leaves_for_update(pod: &PodRecord, after: Option<&Arc<PodRecord>>, set: &SetRecord) -> bool {
+    let goes_back = set.spec.clones.as_ref().is_some_and(|c| c.switches.partition_rollback);
+    !goes_back && after.is_some_and(|after| Change::of(pod, after).leaves_service)
+}
+
 pub(super) fn pod_of(stored: Option<&Stored>) -> Option<&Arc<PodRecord>> {
     match stored?.object.as_ref()? {
         Object::Pod(pod) => Some(pod),
@@ -229,9 +235,12 @@ impl Judge {
         self.comes_or_stays(before, after);
         if let (Some(writing), Some(pod)) = (scene.writing.filter(|w| !w.is_late), before)
             && matches!(entry.actor, Actor::Manager(_))
-            && goes_for_update(pod, after, &writing.decided.set)
         {
-            self.goes_for_what_is_accepted(pod, writing, scene)?;
+            let set = &writing.decided.set;
+            let (goes, leaves) = (goes_for_update(pod, after, set), leaves_for_update(pod, after, set));
+            if goes || leaves {
+                self.goes_for_what_is_accepted(pod, writing, scene, !goes)?;
+            }
         }
         if let Some(clones) = &mut self.clones {
             return clones.pod_changed(entry.actor, (before, after), self.set.as_deref(), scene);
@@ -446,7 +455,7 @@ impl Judge {
         require(may_recreate, "4.2 InPlaceOnly", || {
             format!("{name} is deleted for an update")
         })?;
-        self.goes_for_what_is_accepted(pod, writing, scene)?;
+        self.goes_for_what_is_accepted(pod, writing, scene, false)?;
         self.taken_down(pod, (ordinal, place), writing, scene)
     }
 

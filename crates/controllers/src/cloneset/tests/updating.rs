@@ -456,12 +456,30 @@ fn ruling_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
 
     let proven = untried(pods(set(), "2o 1n"));
     assert_eq!(patches(&proven.decide(), Report::ReCreate).len(), 2);
-    let in_place = untried(pods(in_place(3), "3o")).decide();
-    assert_eq!(
-        patches(&in_place, Report::InPlace).len(),
-        1,
-        "the API server judges the change itself"
-    );
+}
+
+/// Seen: a pod left service for an image that a policy refuses, and stayed out of it: the change is judged only when the pod is out.
+#[test]
+fn ruling_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_accepted() {
+    let tried = |cluster: Cluster| {
+        let words = said(&untried(cluster).decide());
+        assert!(words.len() == 1 && words[0].starts_with("trial: "), "{words:?}");
+    };
+    tried(pods(in_place(3), "3o"));
+    let told = |reason: &str| {
+        let mut cluster = untried(pods(in_place(3), "3o"));
+        let failure = Failure::follow(None, Report::Try, reason.to_owned(), "it says why".to_owned(), at(NOW));
+        cluster
+            .hints
+            .failures
+            .insert(Scope::Acceptance("web-new".to_owned()), failure);
+        patches(&cluster.decide(), Report::InPlace).len()
+    };
+    assert_eq!(told(Failure::INVALID), 0);
+    assert_eq!(told(Failure::QUOTA_EXCEEDED), 1, "it keeps its room");
+    assert_eq!(told(Failure::NO_DRY_RUN), 1, "nothing can be known beforehand");
+    let broken = untried(pods(in_place(1), "1ox")).decide();
+    assert_eq!(patches(&broken, Report::InPlace).len(), 1, "it serves nobody");
 }
 
 /// Seen: a set of four with a quota full of others' pods came down to one.

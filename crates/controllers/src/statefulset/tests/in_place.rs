@@ -9,7 +9,7 @@ mod resize;
 use crate::shared::inplace::state::State as InPlaceState;
 use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, pod, template};
 use flotilla_api::names;
-use flotilla_model::decision::{Command, Subresource};
+use flotilla_model::decision::{Command, Report, Scope, Subresource};
 use flotilla_model::records::{ContainerSpec, DetailSpec, GateCondition};
 use flotilla_model::{Decision, WaitCause};
 use serde_json::{Value, json};
@@ -310,4 +310,24 @@ fn rule_9_8_a_settled_pod_with_a_state_is_left_alone() {
         .pod(settled)
         .decide();
     assert_eq!((brief(&decision).len(), decision.waits.len()), (0, 0));
+}
+
+/// What takes a pod out of service for an update is refused only once it is out: so it is tried before.
+#[test]
+fn ruling_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_accepted() {
+    let set = |fixture: PodFixture| {
+        let mut set = in_place(2).pod(seen("web-0", "old", "v1")).pod(fixture);
+        set.hints.accepted.clear();
+        set
+    };
+    let serves = || set(seen("web-1", "old", "v1"));
+    assert_eq!(brief(&serves().decide()), ["(web-1)"]);
+    let told = |reason: &str| {
+        let scope = Scope::Acceptance("new".to_owned());
+        patches(&super::refused(serves(), scope, Report::Try, reason).decide()).len()
+    };
+    assert_eq!(told("Invalid"), 0);
+    assert!(told("QuotaExceeded") > 0, "it keeps its room");
+    let broken = set(seen("web-1", "old", "v1").unready()).decide();
+    assert!(!patches(&broken).is_empty(), "it serves nobody: {:?}", brief(&broken));
 }
