@@ -69,7 +69,7 @@ impl Member {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.occupant.health, Health::Available | Health::NotAvailable(_))
+        self.occupant.health.is_ready()
     }
 
     /// Whether it is in the grace period of an update in place.

@@ -43,6 +43,11 @@ impl Health {
         }
     }
 
+    /// Whether it is ready, available or not yet.
+    pub(crate) fn is_ready(self) -> bool {
+        matches!(self, Health::Available | Health::NotAvailable(_))
+    }
+
     pub(crate) fn is_available(self) -> bool {
         self == Health::Available
     }

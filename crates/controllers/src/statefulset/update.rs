@@ -5,7 +5,7 @@
 //! OrderedReady and for native sets without a budget the order is kept, unless the set opts in to unblocking.
 
 use super::claims::Growth;
-use super::plan::Plan;
+use super::plan::{Plan, Slot};
 use crate::shared::budget::Budget;
 use crate::shared::health::{Health, since};
 use crate::shared::occupant::Occupant;
@@ -51,15 +51,15 @@ impl Plan<'_> {
         !opted_in && spec.rolling.as_ref().is_none_or(|r| r.max_unavailable.is_none())
     }
 
-    /// The update's budget, charged with every slot that is unavailable now.
-    fn update_budget(&self) -> Budget {
+    /// How many pods the update may make unavailable.
+    fn budget_limit(&self) -> IntOrPercent {
         let spec = &self.view.set.spec;
         let declared = spec
             .rolling
             .as_ref()
             .and_then(|r| r.max_unavailable)
             .unwrap_or(IntOrPercent::Int(1));
-        let limit = match (
+        match (
             spec.is_monotonic(),
             self.is_advanced(),
             spec.switches.ordered_max_unavailable,
@@ -68,13 +68,49 @@ impl Plan<'_> {
             // An Advanced set under OrderedReady may not name more than 1, except by opting in to batches.
             (true, true, None) => IntOrPercent::Int(1),
             _ => declared,
-        };
-        let mut budget = Budget::new(limit, spec.replicas);
+        }
+    }
+
+    /// The update's budget, charged with every slot that is unavailable now.
+    fn update_budget(&self) -> Budget {
+        let mut budget = Budget::new(self.budget_limit(), self.view.set.spec.replicas);
         for index in (0..self.slots.len()).filter(|index| !self.is_costly(*index)) {
             budget.charge(|| self.name(self.slots[index].ordinal));
         }
         budget.charge_others(self.left_out);
         budget
+    }
+
+    /// The update's budget, charged with every slot whose pod is not ready. A pod that is ready and not available yet costs none of the
+    /// budget of what is available; but it serves, and when all pods are so, as after `minReadySeconds` was raised, they are not to go all
+    /// at once.
+    fn serving_budget(&self) -> Budget {
+        let mut budget = Budget::new(self.budget_limit(), self.view.set.spec.replicas);
+        let is_ready = |slot: &Slot| slot.occupant.as_ref().is_some_and(|o| !o.doomed && o.health.is_ready());
+        for slot in self.slots.iter().filter(|slot| !is_ready(slot)) {
+            budget.charge(|| self.name(slot.ordinal));
+        }
+        budget.charge_others(self.left_out);
+        budget
+    }
+
+    /// Whether the pod of a slot is ready, and not available yet.
+    fn serves_young(&self, index: usize) -> bool {
+        let occupant = self.slots[index].occupant.as_ref();
+        occupant.is_some_and(|o| matches!(o.health, Health::NotAvailable(_)))
+    }
+
+    /// Whether the pod of a slot may go as far as the pods that are ready are concerned. If not, that is said.
+    fn may_go_ready(&mut self, index: usize, serving: &Budget) -> bool {
+        if !self.serves_young(index) || serving.left() > 0 {
+            return true;
+        }
+        let cause = WaitCause::UpdateBudget {
+            budget: serving.limit(),
+            used_by: serving.used_by(),
+        };
+        self.pass.wait(self.name(self.slots[index].ordinal), cause, None);
+        false
     }
 
     /// Whether replacing the pod of a slot uses the budget: it is available, and none of its claims is on the way to a new size.
@@ -134,9 +170,18 @@ impl Plan<'_> {
         let (costly, free): (Vec<usize>, Vec<usize>) = targets.into_iter().partition(|index| {
             self.is_costly(*index) && !(self.is_old_and(*index, |_| true) && self.changes_gently(*index))
         });
+        let mut serving = self.serving_budget();
         for index in free {
-            if self.needs_work(index) {
-                self.replace(index);
+            if !self.needs_work(index) {
+                continue;
+            }
+            let serves = self.serves_young(index) && !self.changes_gently(index);
+            if serves && !self.may_go_ready(index, &serving) {
+                continue;
+            }
+            let ordinal = self.slots[index].ordinal;
+            if self.replace(index) && serves {
+                serving.charge(|| self.name(ordinal));
             }
         }
         for index in costly {
@@ -321,7 +366,7 @@ impl Plan<'_> {
         if !occupants.any(|o| o.labels.is_specified) || self.view.set.spec.is_stopped(Area::Update) {
             return;
         }
-        let mut budget = self.update_budget();
+        let (mut budget, mut serving) = (self.update_budget(), self.serving_budget());
         for index in (0..self.slots.len()).rev() {
             let Some(occupant) = &self.slots[index].occupant else {
                 continue;
@@ -343,7 +388,14 @@ impl Plan<'_> {
                 continue;
             }
             // What waits for its next attempt takes nothing from the budget.
-            if self.delete_slot(index, Report::Delete) && is_available {
+            let serves = self.serves_young(index);
+            if !self.may_go_ready(index, &serving) || !self.delete_slot(index, Report::Delete) {
+                continue;
+            }
+            if serves {
+                serving.charge(|| name.clone());
+            }
+            if is_available {
                 budget.charge(|| name);
             }
         }

@@ -140,8 +140,8 @@ impl Sight<'_> {
                 last + 1
             )
         })?;
-        // What is not available costs nothing, and waits for nobody.
-        let is_up = |pod: &PodRecord| is_available(pod, set, self.now);
+        // What serves nobody costs nothing, and waits for nobody; what is ready, and not available yet, waits for such only.
+        let cost = |pod: &PodRecord| i32::from(self.serves(pod)) + i32::from(is_available(pod, set, self.now));
         // While the API server is asked whether it accepts pods of the revision, or has refused them, none goes for one that is made anew;
         // changes in place go on (ruling 31).
         let is_untried = decision.waits.iter().any(|wait| {
@@ -151,14 +151,25 @@ impl Sight<'_> {
             )
         });
         let is_gentle = |pod: &PodRecord| is_undisturbed(decision, &pod.meta.key);
-        let last_up = waiting
-            .iter()
-            .rposition(|(_, pod)| is_taken(pod) && is_up(pod) && !is_gentle(pod));
+        let last_of = |least: i32| {
+            let counts = |pod: &PodRecord| cost(pod) >= least && (least == 0 || !is_gentle(pod));
+            waiting.iter().rposition(|(_, pod)| is_taken(pod) && counts(pod))
+        };
+        let last_of = [last_of(0), last_of(1), last_of(2)].map(Option::unwrap_or_default);
+        // What can only be made anew, where that is not allowed, starves no other (rule 4.2).
+        let is_barred = |pod: &PodRecord| {
+            let barred = |cause: &WaitCause| matches!(cause, WaitCause::InPlaceNotPossible { .. });
+            decision
+                .waits
+                .iter()
+                .any(|w| *w.subject == *pod.name() && barred(&w.cause))
+        };
         let passed = waiting.iter().enumerate().find(|(index, (ordinal, pod))| {
-            let is_before = *index < if is_up(pod) { last_up.unwrap_or(0) } else { last };
+            let is_before = last_of[usize::try_from(cost(pod)).unwrap_or(0)] > *index;
             let is_held = state(pod) == "PreparingDelete"
                 || leaves_first(decision, &pod.meta.key)
                 || is_untried
+                || is_barred(pod)
                 || self.waits_alone(*ordinal)
                 || self.has_to_grow(pod.name());
             is_before && !is_taken(pod) && !is_held && !is_to_be_made_again(pod, set)

@@ -19,6 +19,7 @@ use flotilla_model::{
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A decision with what it was made from.
 pub(crate) struct Sight<'a> {
@@ -128,6 +129,31 @@ impl Sight<'_> {
         let pod = self.reader.pod(&key)?;
         let fits = self.set.spec.selector.matches(|label| pod.label(label));
         Some(pod).filter(|pod| fits && pod.meta.is_controlled_by(&self.set.meta.uid))
+    }
+
+    /// Whether a pod is ready, and nothing keeps it out of service, for however long.
+    pub(super) fn serves(&self, pod: &PodRecord) -> bool {
+        let is_ready = !pod.is_terminating() && pod.available_in(Duration::ZERO, self.now).is_some();
+        let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
+        is_ready && gate.is_none_or(|gate| gate.is_true) && matches!(state(pod), "Normal" | "")
+    }
+
+    /// Pods that are ready, and not available yet, serve: of these, too, no more go than the budget allows (no pod is taken down for
+    /// nothing).
+    fn takes_few_that_serve(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
+        let set = self.set;
+        let wanted = wanted(set);
+        let is_wanted = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).is_some_and(|o| wanted.contains(&o));
+        let go = deleted.iter().filter(|pod| is_wanted(pod) && self.serves(pod)).count();
+        if go == 0 || set.spec.update == UpdateKind::Recreate || is_classic(set) {
+            return Ok(());
+        }
+        let serve = |ordinal: &&i64| self.pod(**ordinal).is_some_and(|pod| self.serves(pod));
+        let down = wanted.len() - wanted.iter().filter(serve).count();
+        let budget = budget_of(set);
+        require(go + down <= budget, "2 budget, of pods that are ready", || {
+            format!("{go} pods that serve go while {down} do not; the budget is {budget}")
+        })
     }
 
     fn is_up(&self, ordinal: i64) -> bool {
@@ -335,6 +361,7 @@ impl Sight<'_> {
             .filter_map(|pod| Some((place(pod)?, is_available(pod, set, self.now))))
             .collect();
         places.sort_unstable();
+        self.takes_few_that_serve(deleted)?;
         let costly = places.iter().filter(|(_, available)| *available).count();
         let Some(first) = places.iter().find(|(_, available)| *available).map(|(place, _)| *place) else {
             return Ok(());

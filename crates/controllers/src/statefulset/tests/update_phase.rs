@@ -1,6 +1,6 @@
 //! Replacing old pods: order, budget, partition, deletion on request (rules 2.5, 2.6, 3.7, 3.8).
 
-use crate::testing::{Cluster, advanced, brief, native, pod};
+use crate::testing::{Cluster, NOW, advanced, brief, native, pod};
 use flotilla_model::WaitCause;
 use flotilla_model::records::Phase;
 use serde_json::{Value, json};
@@ -381,4 +381,40 @@ fn ruling_18_a_special_pod_that_differs_in_resources_only_counts_as_updated() {
         "an unreadable selector matches nothing"
     );
     assert_eq!(unreadable.events.len(), 2);
+}
+
+/// Seen: minReadySeconds was raised together with the template, and all pods, ready and serving, went at once.
+#[test]
+fn rule_3_7_of_pods_that_are_ready_and_not_available_yet_no_more_go_than_the_budget_allows() {
+    let young = |name: usize| old(&format!("web-{name}")).ready_since(NOW - 20);
+    let set = |policy: Value| {
+        let set = advanced(4)
+            .rolling(json!({"maxUnavailable": 2, "minReadySeconds": 60}))
+            .rolling(policy);
+        set.pod(young(0)).pod(young(1)).pod(young(2))
+    };
+    let plain = || json!({"maxUnavailable": 2, "minReadySeconds": 60});
+    for (what, cluster, expected) in [
+        ("all serve", set(plain()).pod(young(3)), &["-web-3", "-web-2"][..]),
+        (
+            "one serves nobody, and goes for nothing",
+            set(plain()).pod(old("web-3").unready()),
+            &["-web-3", "-web-2"],
+        ),
+        (
+            "the budget is used up",
+            set(json!({"maxUnavailable": 1, "minReadySeconds": 60})).pod(old("web-3").terminating()),
+            &NOTHING,
+        ),
+    ] {
+        assert_eq!(brief(&cluster.decide()), expected, "{what}");
+    }
+    let specified = |name: usize| asked(&format!("web-{name}")).ready_since(NOW - 20);
+    let kept = json!({"maxUnavailable": 1, "minReadySeconds": 60, "partition": 3});
+    let cluster = advanced(3)
+        .rolling(kept)
+        .pod(specified(0))
+        .pod(specified(1))
+        .pod(specified(2));
+    assert_eq!(brief(&cluster.decide()), ["-web-2"], "asked for by label");
 }
