@@ -7,6 +7,7 @@ use crate::testing::{Cluster, NOW, PodFixture, at, claim, clones, owner, pod, se
 use flotilla_api::names;
 use flotilla_model::decision::{Body, Command, Report, Scope};
 use flotilla_model::records::Phase;
+use flotilla_model::set::MOST_PODS;
 use flotilla_model::{Change, Controller as _, Decision, Failure, Interner, NodeRecord, OwnerRef, Resource, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -814,4 +815,25 @@ fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
         let with_some = pods(set(), "5o 5n 5x 2d").decide();
         assert_eq!(created(&with_some).len() as i64, rest, "{replicas}");
     }
+}
+
+/// Stored under a definition without our bound, as Go's managers bring it.
+#[test]
+fn ruling_26_more_replicas_than_a_set_may_have_count_as_those_and_that_is_told() {
+    let cluster = clones(1).spec("/replicas", json!(i32::MAX)).spec(
+        "/updateStrategy/rollingUpdate",
+        json!({"maxSurge": 1, "maxUnavailable": 0}),
+    );
+    let cluster = pods(cluster, "1o");
+    assert_eq!(cluster.record().spec.replicas, MOST_PODS);
+    let decision = cluster.decide();
+    assert_eq!(done(&cluster, &decision).created, 1_000);
+    let is_told = |w: &flotilla_model::Wait| matches!(&w.cause, WaitCause::FieldUnreadable { path, .. } if path == "spec.replicas");
+    let told = decision.events.iter().any(|e| e.message.contains("spec.replicas"));
+    assert!(
+        told,
+        "{:?} {:?}",
+        decision.events,
+        decision.waits.iter().find(|w| is_told(w))
+    );
 }

@@ -32,7 +32,7 @@ impl Reader<'_> {
             in_place_grace: self.in_place_grace(),
         };
         SetSpec {
-            replicas: self.count("spec.replicas", "/replicas", 1, Area::Scale),
+            replicas: self.replicas(),
             start: 0,
             reserved: IntervalSet::default(),
             selector: self.selector(),
