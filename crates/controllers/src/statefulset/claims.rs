@@ -248,6 +248,11 @@ impl Plan<'_> {
         matches!(self.look_at_growth(pod).0, Growth::NeedsRestart)
     }
 
+    /// Whether what the growth of a pod's claims asks for now uses the budget, whatever else changes with it (rule 3.9).
+    pub(super) fn growth_is_costly(&self, pod: &PodRecord) -> bool {
+        matches!(self.look_at_growth(pod).0, Growth::Needed(_) | Growth::NeedsRestart)
+    }
+
     fn look_at_growth(&self, pod: &PodRecord) -> (Growth, Vec<(String, WaitCause)>) {
         let view = self.view;
         let (mut commands, mut waits) = (Vec::new(), Vec::new());

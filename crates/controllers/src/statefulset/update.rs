@@ -203,10 +203,10 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether the change of a slot's pod takes it out of nothing, and its volumes do not ask for it to be made again.
+    /// Whether the change of a slot's pod takes it out of nothing, and nothing has to be done for its volumes that counts.
     fn changes_gently(&mut self, index: usize) -> bool {
         let pod = self.slots[index].occupant.as_ref().map(|o| o.pod.clone());
-        self.is_gentle(index) && !pod.is_some_and(|pod| self.needs_restart(&pod))
+        self.is_gentle(index) && !pod.is_some_and(|pod| self.growth_is_costly(&pod))
     }
 
     /// Whether the pod of a slot has to be replaced, or its claims have to grow.

@@ -1,8 +1,8 @@
 //! Growth of volumes whose file systems follow later, and growth that is taken back (rule 3.9, rulings 16 and 35).
 
 use super::storage::growing;
-use crate::testing::{Cluster, NOW, at, brief, claim, pod};
-use flotilla_model::records::Phase;
+use crate::testing::{Cluster, NOW, at, brief, claim, container_status, pod};
+use flotilla_model::records::{Phase, Resources};
 use flotilla_model::{Decision, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -183,4 +183,54 @@ fn rule_3_9_a_claim_on_its_way_out_does_not_grow_and_says_so() {
         let waits: Vec<_> = decision.waits.iter().map(|w| (&*w.subject, &w.cause)).collect();
         assert_eq!(waits, [("data-web-1", &WaitCause::ClaimTerminating)], "{state}");
     }
+}
+
+/// Seen: beside a change that needs no restart all claims were asked to grow at once, which cannot be taken back.
+#[test]
+fn rule_3_9_growth_keeps_the_budget_also_beside_a_change_without_a_restart() {
+    let with = |cpu: &str| {
+        let mut template = crate::testing::template("v2");
+        template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        template
+    };
+    let small = |name: &str| claim(name).class("fast");
+    let set = |new: &str, claims| {
+        let mut set = growing(claims).no_revisions().spec("/template", with(new));
+        set.own_pods.clear();
+        let of = Resources {
+            cpu_request_millis: Some(1000),
+            ..Resources::default()
+        };
+        let sized = |name: &str| {
+            pod(name).revision("old").mounts(&["data"]).detailed(|d| {
+                Arc::make_mut(&mut d.spec).containers[0].resources = of;
+                let mut status = container_status("v2");
+                status.resources = Some(of);
+                d.statuses = Box::new([Some(status)]);
+            })
+        };
+        let set = set
+            .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1}))
+            .revision_of("old", 1, &with("1"))
+            .pod(sized("web-0"))
+            .pod(sized("web-1"));
+        if new == "1" {
+            set
+        } else {
+            set.revision_of("new", 2, &with(new))
+        }
+    };
+    for (what, cpu) in [("size alone", "1"), ("size and resources", "2")] {
+        let before = set(cpu, [small("data-web-0"), small("data-web-1")]);
+        assert_eq!(brief(&before.decide()), ["~claim data-web-1"], "{what}: one at a time");
+        let growing = small("data-web-1").size(20).capacity(10);
+        let under_way = set(cpu, [small("data-web-0"), growing]);
+        assert_eq!(brief(&under_way.decide()), NOTHING, "{what}: the next waits for it");
+    }
+    let grown = set("2", [small("data-web-0"), small("data-web-1").size(20)]);
+    assert_eq!(
+        brief(&grown.decide()),
+        ["~claim data-web-0", "~pod web-1", "~pod web-1"],
+        "who has grown is changed at once, which costs nothing: a note, and the resources"
+    );
 }
