@@ -8,7 +8,7 @@ use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{canonical, canonical_quantity};
-use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, SetKind, containers_meta};
+use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, SetKind, Timestamp, containers_meta};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,15 +47,12 @@ impl<'v> Plan<'v> {
                 continue;
             }
             let scope = Scope::Named(pod.map_or_else(|| self.name_of(id), |pod| pod.name().to_owned()));
-            // One whose creation is held back is tried again under the same name. Should none be wanted by then, the claim goes.
-            let held = self.pass.hints.repeated.get(&scope);
-            if let Some(held) = held.filter(|held| pod.is_none() && held.attempt == Report::Create) {
-                let until = held.retry_at.since(self.pass.moment.now);
+            // One whose creation was refused, or is held back, is tried again under the same name. Should none be wanted by then, the claim goes.
+            if pod.is_none()
+                && let Some(retry_at) = self.creation_is_due(&scope)
+            {
+                let until = retry_at.since(self.pass.moment.now);
                 self.pass.wake_within(until.max(SOON));
-                continue;
-            }
-            // So is one whose creation was refused.
-            if self.pass.hints.failures.contains_key(&scope) {
                 continue;
             }
             match pod {
@@ -70,6 +67,16 @@ impl<'v> Plan<'v> {
             }
         }
         self.write_claims(commands);
+    }
+
+    /// When the creation of a pod is tried again, if it was refused or is held back.
+    fn creation_is_due(&self, scope: &Scope) -> Option<Timestamp> {
+        let hints = &self.pass.hints;
+        let mut known = [&hints.repeated, &hints.failures]
+            .into_iter()
+            .filter_map(|all| all.get(scope));
+        let creation = known.find(|failure| failure.attempt == Report::Create)?;
+        Some(creation.retry_at)
     }
 
     /// Gives the claims of a pod whose deletion is part of this plan to the pod, so that they go with it (rules 14.7 and 15.5). That
