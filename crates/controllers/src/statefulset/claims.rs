@@ -3,6 +3,7 @@
 use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim::{self, Fit, Keeper};
+use crate::shared::identity::{Membership, membership};
 use crate::shared::revision;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::{ClaimTemplate, PodUpdatePolicy, SetSpec};
@@ -46,7 +47,7 @@ impl Plan<'_> {
         if spec.claim_templates.is_empty() && self.view.members.iter().all(|m| m.pod.volumes.is_none()) {
             return;
         }
-        let former = self.former_templates();
+        let former = self.former_templates().clone();
         let mut differences = Vec::new();
         for slot in &mut self.slots {
             let Some(occupant) = slot.occupant.as_mut() else {
@@ -57,7 +58,7 @@ impl Plan<'_> {
             let made_with_these = claim::was_made_with(pod, &spec.claim_templates);
             occupant.storage_differs = match made_with_these {
                 Some(made_with_these) => !made_with_these,
-                None => lacking.is_some() || has_leftover(pod, &spec, &former),
+                None => lacking.is_some() || leftovers(pod, &spec, &former).next().is_some(),
             };
             let is_changed = occupant.labels.is_updated && made_with_these == Some(true);
             if let Some(template) = lacking.filter(|_| is_changed) {
@@ -75,18 +76,14 @@ impl Plan<'_> {
     }
 
     /// Names of templates that recorded revisions had and that the set has no more.
-    fn former_templates(&self) -> BTreeSet<Arc<str>> {
-        let names = self
-            .pass
-            .revisions
-            .history
-            .iter()
-            .flat_map(|r| claim::recorded_names(r));
-        let today = &self.view.set.spec.claim_templates;
-        names
-            .filter(|name| today.iter().all(|t| *t.name != **name))
-            .map(Arc::from)
-            .collect()
+    fn former_templates(&self) -> &Arc<BTreeSet<Arc<str>>> {
+        self.former_templates.get_or_init(|| {
+            let history = self.pass.revisions.history.iter();
+            let names = history.flat_map(|r| claim::recorded_names(r));
+            let today = &self.view.set.spec.claim_templates;
+            let names = names.filter(|name| today.iter().all(|t| *t.name != **name));
+            Arc::new(names.map(Arc::from).collect())
+        })
     }
 
     /// Says that somebody changed a pod as it was made: it is left so.
@@ -173,37 +170,81 @@ impl Plan<'_> {
         claim::owners_to_set(found, &keeper, &ours).map(|owners| claim::set_owners(found, &owners))
     }
 
-    /// Gives the claims of a pod their owners; `condemned` pods take theirs along where the policy says so.
+    /// Gives the claims of a pod their owners; `condemned` pods take theirs along where the policy says so. They are those of today's templates,
+    /// and those that it mounts of templates that the set has no more.
     pub(super) fn keep_claims_of(&mut self, ordinal: i64, pod: &Arc<PodRecord>, condemned: bool) {
         let view = self.view;
+        let spec = &view.set.spec;
+        let today = spec.claim_templates.iter().map(|t| &*t.name);
+        let templates = today.chain(leftovers(pod, spec, self.former_templates()));
         let mut commands = Vec::new();
-        for template in &view.set.spec.claim_templates {
+        for template in templates {
             let found = view
-                .claim(&claim::claim_name(template, pod.name()))
+                .claim(&format!("{template}-{}", pod.name()))
                 .filter(|c| c.meta.deleted.is_none());
             if let Some(found) = found {
                 commands.extend(self.keep_claim(found, pod.name(), Some(pod), condemned));
             }
         }
-        if commands.is_empty() {
+        if !commands.is_empty() && !self.holds_owners_back(ordinal) {
+            self.pass.write_claims(&Scope::Slot(ordinal), commands);
+        }
+    }
+
+    /// Whether owners of a slot's claims are not written yet, since something was refused there a moment ago.
+    fn holds_owners_back(&mut self, ordinal: i64) -> bool {
+        let (scope, pod) = (Scope::Slot(ordinal), self.name(ordinal));
+        if self.slots.binary_search_by_key(&ordinal, |s| s.ordinal).is_ok() {
+            self.pass.is_backing_off_from_patches(&scope, &pod)
+        } else {
+            self.pass.is_backing_off(&scope, &pod)
+        }
+    }
+
+    /// Where claims are to outlive the set, takes it off those that still name it and that no step has come by: their pod was scaled away, or
+    /// is yet to be made, or mounts them no more. They would go with the set, whenever it is deleted (table 1.4.4). None is given to it so:
+    /// what has no pod is kept.
+    pub(super) fn let_claims_go(&mut self) {
+        let view = self.view;
+        let owned = view.claims();
+        if view.set.spec.retention.delete_with_set || owned.is_empty() {
             return;
         }
-        let scope = Scope::Slot(ordinal);
-        let stays = self.slots.binary_search_by_key(&ordinal, |s| s.ordinal).is_ok();
-        let is_held_back = if stays {
-            self.pass.is_backing_off_from_patches(&scope, pod.name())
-        } else {
-            self.pass.is_backing_off(&scope, pod.name())
+        let written = self.pass.stages.claims.iter().map(|c| c.command.key().name.as_str());
+        let written: BTreeSet<&str> = written.collect();
+        let ours = std::slice::from_ref(&view.owner);
+        let patch = |claim: &Arc<ClaimRecord>| {
+            let is_left = claim.meta.deleted.is_none() && !written.contains(claim.meta.key.name.as_str());
+            let ordinal = self.ordinal_of(claim).filter(|_| is_left)?;
+            let owners = claim::owners_to_set(claim, &Keeper::Nobody, ours)?;
+            Some((ordinal, claim::set_owners(claim, &owners)))
         };
-        if !is_held_back {
-            self.pass.write_claims(&scope, commands);
+        let patches: Vec<_> = owned.iter().filter_map(patch).collect();
+        for (ordinal, command) in patches {
+            if !self.holds_owners_back(ordinal) {
+                self.pass.write_claims(&Scope::Slot(ordinal), [command]);
+            }
         }
+    }
+
+    /// The ordinal of the pod for which a claim was made from a template of the set, if it was: from one of today's, or from one that a recorded
+    /// revision had.
+    fn ordinal_of(&self, claim: &ClaimRecord) -> Option<i64> {
+        let today = self.view.set.spec.claim_templates.iter().map(|t| &t.name);
+        let mut templates = today.chain(&**self.former_templates());
+        templates.find_map(|template| {
+            let pod = claim.meta.key.name.strip_prefix(&**template)?.strip_prefix('-')?;
+            match membership(self.view.set.name(), pod) {
+                Membership::Member(ordinal) => Some(ordinal),
+                Membership::Unusable | Membership::Stranger => None,
+            }
+        })
     }
 
     /// Keeps owners and, where opted in, labels of the claims of wanted pods.
     pub(super) fn tend_claims(&mut self) {
         let view = self.view;
-        if view.set.spec.claim_templates.is_empty() {
+        if view.set.spec.claim_templates.is_empty() && self.former_templates().is_empty() {
             return;
         }
         for index in 0..self.slots.len() {
@@ -390,12 +431,17 @@ impl Plan<'_> {
     }
 }
 
-/// Whether a pod has a volume of a claim template that is no more.
-fn has_leftover(pod: &PodRecord, spec: &SetSpec, former: &BTreeSet<Arc<str>>) -> bool {
+/// Names of claim templates that are no more, and of which a pod has volumes.
+fn leftovers<'p>(
+    pod: &'p PodRecord,
+    spec: &'p SetSpec,
+    former: &'p BTreeSet<Arc<str>>,
+) -> impl Iterator<Item = &'p str> {
     let volumes = pod.volumes.iter().flat_map(|list| &**list);
     volumes
         .filter(|v| v.claim.is_none() && former.contains(&v.volume))
-        .any(|v| !template_mounts(&spec.template, &v.volume, pod.name()))
+        .map(|v| &*v.volume)
+        .filter(|volume| !template_mounts(&spec.template, volume, pod.name()))
 }
 
 /// Whether the pod template itself has this volume, with a claim that happens to be named like one made from a claim template.

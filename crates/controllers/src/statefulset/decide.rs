@@ -40,6 +40,7 @@ pub fn decide(view: &View<'_>) -> Decision {
         plan.update();
     }
     plan.tend_condemned_claims();
+    plan.let_claims_go();
     plan.tend_courses();
     // Pods that are being adopted count: they are ours by the time the revision would go. So do those that are being released, until they
     // are: they may come back.

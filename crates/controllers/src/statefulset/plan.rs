@@ -50,6 +50,8 @@ pub(super) struct Plan<'v> {
     pub(super) old_pods: OnceCell<usize>,
     /// First index above all pods that stay at the current revision; looked for once, where somebody asks.
     pub(super) frontier: OnceCell<usize>,
+    /// Names of claim templates that the set has no more; looked for once, where somebody asks.
+    pub(super) former_templates: OnceCell<Arc<BTreeSet<Arc<str>>>>,
 }
 
 impl<'v> Plan<'v> {
@@ -64,6 +66,7 @@ impl<'v> Plan<'v> {
             scales_down: false,
             old_pods: OnceCell::new(),
             frontier: OnceCell::new(),
+            former_templates: OnceCell::new(),
         };
         plan.seat();
         plan

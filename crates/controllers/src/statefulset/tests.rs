@@ -6,6 +6,7 @@
 //! | [`revisions`] | 1.1.2, 1.1.5 (collisions), 1.1.6, 1.1.7, 1.1.8 | 8.6 (record of claim templates), 8.19 (history limit) |
 //! | [`claiming`] | 1.2.4, 1.3.4, 1.6, 1.8 (no second deletion) | 8.10 (claims that go) |
 //! | [`storage`] | 1.4.1, 1.4.4, 2.3 step 8, 3.9 | 8.6, 8.10, 8.14 (owners) |
+//! | [`retention`] | 1.4.4 (claims of old templates, claims without a pod) | |
 //! | [`growth`] | 3.9 (file systems, by policy; growth taken back) | |
 //! | [`claim_changes`] | ruling 11 | 8.6 (claims before pods, records) |
 //! | [`changed_by_others`] | 1.4.2 (what webhooks change) | 8.6 |
@@ -39,6 +40,7 @@ mod kubelet;
 mod lifecycle;
 mod properties;
 mod replica_phase;
+mod retention;
 mod revisions;
 mod sizes;
 mod status;

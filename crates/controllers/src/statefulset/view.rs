@@ -134,6 +134,11 @@ impl<'a> View<'a> {
             .pod(&self.set.meta.key.sibling(pod_name(self.set.name(), ordinal)))
     }
 
+    /// Claims that go with the set.
+    pub fn claims(&self) -> &'a [Arc<ClaimRecord>] {
+        self.reader.claims_of(self.set.as_owner())
+    }
+
     /// A claim in the set's namespace.
     pub fn claim(&self, name: &str) -> Option<&Arc<ClaimRecord>> {
         self.reader.claim(&self.set.meta.key.sibling(name))

@@ -12,18 +12,18 @@ use std::sync::Arc;
 
 const NOTHING: [&str; 0] = [];
 
-fn with_claims(replicas: i32) -> Cluster {
+pub(super) fn with_claims(replicas: i32) -> Cluster {
     advanced(replicas)
         .claim_templates(&["data"])
         .status("/currentRevision", json!("new"))
 }
 
-fn mounted(name: &str, revision: &str) -> crate::testing::PodFixture {
+pub(super) fn mounted(name: &str, revision: &str) -> crate::testing::PodFixture {
     pod(name).revision(revision).mounts(&["data"])
 }
 
 /// The body of the only command on claims.
-fn on_claim(decision: &Decision) -> Option<Value> {
+pub(super) fn on_claim(decision: &Decision) -> Option<Value> {
     decision.commands().find_map(|c| match &c.command {
         Command::Create {
             resource: Resource::Claims,
