@@ -7,6 +7,7 @@ use super::pod::LabelReader;
 use super::view::View;
 use crate::shared::claim::{self, Fit};
 use crate::shared::conditions::{self, Wanted};
+use crate::shared::occupant::Occupant;
 use crate::shared::revision::Revisions;
 use flotilla_model::{Report, Scope, SetKind, StatusWrite, Wait};
 use serde_json::{Map, Value, json};
@@ -62,7 +63,14 @@ pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
         status.insert("volumeClaims".to_owned(), claim_counts(plan));
         status.insert("unusedVolumeClaims".to_owned(), unused_claims(plan));
     }
-    let wanted = conditions_of(view, Some(plan), &plan.pass.waits, complete);
+    // Pods at the update revision may have to be made again still, for claims of templates that came later.
+    let is_over = complete
+        && !plan
+            .slots
+            .iter()
+            .filter_map(|s| s.occupant.as_ref())
+            .any(Occupant::is_old);
+    let wanted = conditions_of(view, Some(plan), &plan.pass.waits, is_over);
     conditions::put_conditions(&mut status, view.moment(), wanted);
     conditions::write(view.moment(), status)
 }

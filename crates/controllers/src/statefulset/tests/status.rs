@@ -1,6 +1,6 @@
 //! The status: counts, completion, conditions (rules 2.2, 2.8, 3.2, 3.10).
 
-use crate::testing::{Cluster, NOW, advanced, at, brief, native, pod};
+use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
 use flotilla_model::records::Phase;
 use flotilla_model::{Report, Scope};
 use serde_json::{Value, json};
@@ -453,6 +453,27 @@ fn rule_3_10_paused_on_delete_and_complete_are_told() {
     let mut done = advanced(1).pods([0], "new");
     done.set["status"] = written(paused).set["status"].clone();
     assert_eq!(reason(&done), Some(json!("RolloutComplete")));
+}
+
+/// Pods that are at the update revision and lack the claim of a template that came later are made again still.
+#[test]
+fn rules_3_10_and_8_6_a_rollout_of_claim_templates_is_complete_when_all_pods_have_their_claims() {
+    let before = written(advanced(1).rolling(json!({"paused": true})).pods([0], "old")).set["status"].clone();
+    let reason = |mounts: &[&str]| {
+        let mut set = advanced(1)
+            .claim_templates(&["data", "logs"])
+            .pod(pod("web-0").revision("new").mounts(mounts))
+            .claim(claim("data-web-0"));
+        set.set["status"] = before.clone();
+        set = set.status("/currentRevision", json!("new"));
+        let decision = set.decide();
+        let words = brief(&decision);
+        (words, condition(&set, "Progressing").map(|c| c["reason"].clone()))
+    };
+    let (words, told) = reason(&["data"]);
+    assert_eq!(words, ["+claim logs-web-0"], "its pod goes when that is there");
+    assert_eq!(told, Some(json!("RolloutInProgress")));
+    assert_eq!(reason(&["data", "logs"]).1, Some(json!("RolloutComplete")));
 }
 
 #[test]
