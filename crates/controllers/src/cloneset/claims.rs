@@ -98,7 +98,8 @@ impl<'v> Plan<'v> {
     /// Takes back claims of pods that stay after all: they were given to the pod for a deletion that was never made.
     pub(super) fn spare_claims(&mut self) {
         let (view, owner) = (self.view, &self.view.owner);
-        if view.claims.is_empty() && view.set.spec.claim_templates.is_empty() {
+        let mounts_some = |member: &Member| member.pod().volumes.is_some();
+        if view.claims.is_empty() && view.set.spec.claim_templates.is_empty() && !self.members.iter().any(mounts_some) {
             // Most sets have no claims, and are not looked through for any.
             return;
         }

@@ -269,6 +269,25 @@ fn rules_14_7_and_15_5_the_claim_of_a_pod_that_stays_after_all_is_taken_back() {
     }
 }
 
+/// Also where that was the last claim that the set had, of a template that it has no more.
+#[test]
+fn rule_15_5_the_last_claim_of_a_set_without_templates_is_taken_back() {
+    let mounting = one(&name(0), "n").mounts(&["data"]);
+    let given = claim("data-web-b0000")
+        .of_clone("b0000")
+        .owners(vec![pod_owner(&name(0))]);
+    let set = |pod: PodFixture| {
+        clones(1)
+            .spec("/scaleStrategy/enablePVCReuse", json!(true))
+            .pod(pod)
+            .claim(given.clone())
+    };
+    assert_eq!(
+        said(&set(mounting).decide()),
+        ["claims: ~PersistentVolumeClaim data-web-b0000"]
+    );
+}
+
 /// A pod that was adopted may have any name: the label says which claims are its.
 #[test]
 fn rules_11_and_15_4_a_claim_belongs_to_the_pod_with_its_id_whatever_its_name() {
