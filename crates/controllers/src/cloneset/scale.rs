@@ -106,14 +106,15 @@ impl Plan<'_> {
     }
 
     /// Whether pods are about to be taken (rule 11): how many are missing, and of which revision, is known when they are here. Whom we
-    /// failed to take is not waited for.
+    /// failed to take is not waited for, nor who does not stay taken.
     fn takes_pods(&self) -> bool {
-        let has_failed = |pod: &PodRecord| {
+        let hints = &self.pass.hints;
+        let may_come = |pod: &PodRecord| {
             let scope = Scope::Named(pod.name().to_owned());
-            self.pass.hints.failures.contains_key(&scope)
+            !hints.failures.contains_key(&scope) && !hints.repeated.contains_key(&scope)
         };
         let mut coming = self.view.to_adopt.iter().filter(|pod| !pod.is_terminal());
-        coming.any(|pod| !has_failed(pod))
+        coming.any(|pod| may_come(pod))
     }
 
     fn say_that_creation_is_limited(&mut self) {

@@ -717,6 +717,42 @@ fn rule_11_who_names_the_set_is_promoted_and_orphans_are_taken_only_on_request()
     );
 }
 
+/// Somebody lets it go again and again. Its own pods are wanted all the same.
+#[test]
+fn rules_11_and_14_3_who_is_not_taken_for_now_holds_up_neither_new_pods_nor_those_that_come_back() {
+    let hook = json!({"labelsHandler": {"hold": "yes"}});
+    let set = || {
+        let set = clones(3).spec("/lifecycle/preDelete", hook.clone());
+        let set = pods(set.annotation(names::ADOPT_ORPHANS, "true"), "1n 1dn");
+        set.pod(one("web-alone", "n").orphan())
+    };
+    assert_eq!(said(&set().decide()), ["claim: ~Pod web-alone"], "it is waited for");
+    let failure = Failure::follow(
+        None,
+        Report::Silent,
+        Failure::REPEATED.to_owned(),
+        "no".to_owned(),
+        at(NOW),
+    );
+    for why in ["refused", "held back"] {
+        let mut set = set();
+        let hints = &mut set.hints;
+        let list = if why == "refused" {
+            &mut hints.failures
+        } else {
+            &mut hints.repeated
+        };
+        list.insert(Scope::Named("web-alone".into()), failure.clone());
+        let decision = set.decide();
+        let words = said(&decision);
+        assert!(
+            words.contains(&"in-place: ~Pod web-b0001".to_owned()),
+            "{why}: {words:?}"
+        );
+        assert_eq!(created(&decision).len(), 1, "{why}: {words:?}");
+    }
+}
+
 /// Nothing else wakes the set, since the pod is not its any more when it goes.
 #[test]
 fn rules_10_9_and_15_4_names_and_claims_are_looked_at_when_a_pod_that_was_let_go_is_gone() {
