@@ -76,7 +76,7 @@ impl Plan<'_> {
     }
 
     /// Names of templates that recorded revisions had and that the set has no more.
-    fn former_templates(&self) -> &Arc<BTreeSet<Arc<str>>> {
+    pub(super) fn former_templates(&self) -> &Arc<BTreeSet<Arc<str>>> {
         self.former_templates.get_or_init(|| {
             let history = self.pass.revisions.history.iter();
             let names = history.flat_map(|r| claim::recorded_names(r));

@@ -11,7 +11,7 @@ use crate::shared::occupant::Occupant;
 use crate::shared::revision::Revisions;
 use flotilla_model::{Report, Scope, SetKind, StatusWrite, Wait};
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How many unused claims the status names at most.
 const UNUSED_CLAIMS_TOLD: usize = 100;
@@ -203,14 +203,13 @@ fn claim_counts(plan: &Plan<'_>) -> Value {
 /// Names of claims that were made from templates the set no longer has, and that no pod uses any more: nobody but the user can know
 /// whether they may go (8.6).
 fn unused_claims(plan: &Plan<'_>) -> Value {
-    let has = |name: &str| plan.view.set.spec.claim_templates.iter().any(|t| &*t.name == name);
-    let recorded = plan.pass.revisions.history.iter();
-    let recorded = recorded.flat_map(|r| claim::recorded_names(r));
-    let removed: BTreeSet<&str> = recorded.filter(|name| !has(name)).collect();
+    let removed = plan.former_templates();
     let mut unused = Vec::new();
     for slot in plan.slots.iter().filter(|_| !removed.is_empty()) {
         let pod = plan.name(slot.ordinal);
-        let claims = removed.iter().map(|template| (*template, format!("{template}-{pod}")));
+        let claims = removed
+            .iter()
+            .map(|template| (&**template, format!("{template}-{pod}")));
         let is_used = |volume: &str, claim: &str| slot.occupant.as_ref().is_some_and(|o| o.pod.mounts(volume, claim));
         unused.extend(claims.filter_map(|(volume, claim)| {
             (plan.view.claim(&claim).is_some() && !is_used(volume, &claim)).then_some(claim)
