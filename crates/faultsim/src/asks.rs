@@ -1,5 +1,5 @@
 //! What sets ask for beside replicas, budget and partition: which ordinals are theirs, how many pods may start at
-//! once, and which are to be made again.
+//! once, which are to be made again, and whether claims go with their set.
 //!
 //! By luck of its own: everything else of a seed is the same with and without it.
 
@@ -57,6 +57,8 @@ pub enum Act {
     Unordered(Option<Priority>),
     /// A label that decides which pods go first.
     Mark(i64, Mark),
+    /// Claims go with the set, or outlive it.
+    TakeClaims(bool),
 }
 
 impl Entry {
@@ -119,6 +121,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut
     items.extend(scaling(seed, wanted, set));
     items.extend(made_again(seed, wanted, set.kind));
     items.extend(unordered::by_chance(seed, wanted, set));
+    items.extend(retention(seed, wanted, set));
     items
 }
 
@@ -204,6 +207,21 @@ fn made_again(seed: u64, wanted: &Wanted, kind: SetKind) -> Vec<Item> {
         .collect()
 }
 
+/// Users who change their minds about what becomes of the claims when the set is deleted, and scale meanwhile: some claims have no pod then.
+fn retention(seed: u64, wanted: &Wanted, set: &SetPlan) -> Vec<Item> {
+    let mut rng = Rng::with_seed(seed ^ 0x0e7a_1e55);
+    if !comes(&mut rng, wanted, FaultKind::Users, 4) || !set.claims {
+        return Vec::new();
+    }
+    let replicas = rng.i64(0..6);
+    let mut items = vec![by_users(&mut rng, UserAct::Scale(replicas))];
+    for _ in 0..rng.usize(1..3) {
+        let act = Act::TakeClaims(rng.bool());
+        items.push(by_users(&mut rng, UserAct::Ask(act)));
+    }
+    items
+}
+
 /// Whether users have asked for a pod to be made again (rule 3.8).
 pub(crate) fn is_to_be_made_again(pod: &PodRecord, set: &SetRecord) -> bool {
     set.kind == SetKind::Advanced && pod.label(SPECIFIED_DELETE).is_some()
@@ -224,6 +242,10 @@ impl World {
                 json!({"scaleStrategy": share.map(|share| json!({"maxUnavailable": share.to_json()}))})
             }
             Act::Start(ordinal) => json!({"ordinals": {"start": ordinal}}),
+            Act::TakeClaims(with_set) => {
+                let word = if *with_set { "Delete" } else { "Retain" };
+                json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": word}})
+            }
         };
         let set = self.schedule.set.kind.resource();
         self.edit(set, &Self::set_key(), &json!({"spec": body}));

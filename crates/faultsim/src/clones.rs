@@ -191,6 +191,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     switches(&mut set, &mut items, seed, wanted);
     items.extend(refusals(seed, wanted));
     items.extend(stubborn::by_chance(seed, wanted));
+    items.extend(stubborn::of_claims(seed, wanted));
     items.extend(tenants::by_chance(seed, wanted));
     items.sort_by_key(|item| item.at_ms);
     Schedule {

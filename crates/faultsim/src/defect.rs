@@ -116,6 +116,8 @@ pub enum Defect {
     OwnEarly,
     /// Pods that are scaled away leave their claims, whatever the policy says.
     LeaveClaims,
+    /// Claims that have no pod keep the set as their owner, whatever the policy says.
+    KeepOwners,
     /// Images change together with resources, and not after them.
     ImageBeforeResize,
     /// Reserved ordinals are used.
@@ -148,7 +150,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 62] = [
+    pub const ALL: [Defect; 63] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -197,6 +199,7 @@ impl Defect {
         Defect::QuotaProves,
         Defect::OwnEarly,
         Defect::LeaveClaims,
+        Defect::KeepOwners,
         Defect::ImageBeforeResize,
         Defect::ForgetReserved,
         Defect::ForgetStart,
@@ -296,7 +299,7 @@ impl Defect {
                     status.desired["passes"] = json!(status.resource_version);
                 }
             }
-            Defect::OwnEarly | Defect::LeaveClaims => claims::spoil(self, decision, reader, set),
+            Defect::OwnEarly | Defect::LeaveClaims | Defect::KeepOwners => claims::spoil(self, decision, reader, set),
             _ => in_place::spoil(self, decision),
         }
     }

@@ -204,7 +204,7 @@ pub enum Fault {
     Away(u64),
     /// Webhooks of others add a claim to what new pods mount, or swap their claims, for so long.
     Volumes(bool, u64),
-    /// Requests to change the pod of a slot are refused with this code, for so long.
+    /// Requests to change the pod of a slot, or claims, are refused with this code, for so long.
     Refuse(i64, Refused, u16, u64),
 }
 
@@ -459,6 +459,7 @@ impl Schedule {
         items.extend(storage::by_chance(seed, wanted, &mut set));
         items.extend(asks::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(stubborn::by_chance(seed, wanted));
+        items.extend(stubborn::of_claims(seed, wanted));
         items.extend(tenants::by_chance(seed, wanted));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.

@@ -168,6 +168,7 @@ impl Controller for Spy {
                 let altered = Altered::of(reader, seen, claims_seen(defect, reader, &set));
                 let mut decision = self.inner.reconcile(&altered, key, context)?;
                 defect.spoil(&mut decision, reader, &set);
+                defect.forget(&mut decision, context.hints);
                 decision
             }
             (Some(defect), _) => {

@@ -6,7 +6,7 @@ use crate::clones::SPECIFIED_DELETE;
 use crate::clones::truth::INSTANCE_ID;
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::CloneSpec;
-use flotilla_model::{ClaimRecord, Decision, PodRecord, Reader, Resource, SetRecord, Share};
+use flotilla_model::{ClaimRecord, Decision, Hints, PodRecord, Reader, Resource, SetRecord, Share};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub enum CloneDefect {
     KeepNames,
     /// Claims of deleted pods stay, although they are not to be used again.
     KeepClaims,
+    /// What was refused of a claim is forgotten when it is to be tried again.
+    ForgetRefusedClaims,
     /// A pod that is ready counts as available at once.
     NoMinReady,
     /// Claims are made after the pods that mount them, if at all.
@@ -89,13 +91,14 @@ pub enum CloneDefect {
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 36] = [
+    pub const ALL: [CloneDefect; 37] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
         CloneDefect::KeepSpecified,
         CloneDefect::KeepNames,
         CloneDefect::KeepClaims,
+        CloneDefect::ForgetRefusedClaims,
         CloneDefect::NoMinReady,
         CloneDefect::NoClaims,
         CloneDefect::NoBrake,
@@ -155,6 +158,26 @@ impl CloneDefect {
         }
         spec.clones = Some(Box::<CloneSpec>::new(clones));
         altered
+    }
+
+    /// What it makes of what was refused before.
+    pub(crate) fn forget(self, decision: &mut Decision, hints: &Hints) {
+        if self != CloneDefect::ForgetRefusedClaims {
+            return;
+        }
+        for stage in &mut decision.stages {
+            stage.commands.retain(|c| {
+                let is_of_claim =
+                    c.command.resource() == Resource::Claims && !matches!(c.command, Command::Create { .. });
+                if !is_of_claim || !hints.failures.contains_key(&c.scope) {
+                    return true;
+                }
+                let hints = decision.hints.get_or_insert_with(|| hints.clone());
+                hints.failures.remove(&c.scope);
+                false
+            });
+        }
+        decision.stages.retain(|stage| !stage.commands.is_empty());
     }
 
     /// What it makes of a decision.

@@ -16,8 +16,33 @@ pub(super) fn spoil(defect: Defect, decision: &mut Decision, reader: &dyn Reader
                 stage.commands.retain(|c| !gives_to_pod(&c.command));
             }
         }
+        Defect::KeepOwners => {
+            let has_pod = |command: &Command| {
+                let pod = command.key().name.split_once('-').map_or("", |(_, pod)| pod);
+                reader.pod(&command.key().sibling(pod)).is_some()
+            };
+            for stage in &mut decision.stages {
+                stage
+                    .commands
+                    .retain(|c| !leaves_all(&c.command) || has_pod(&c.command));
+            }
+        }
         _ => {}
     }
+}
+
+/// Whether a patch takes all its owners off a claim.
+fn leaves_all(command: &Command) -> bool {
+    let Command::Patch {
+        resource: Resource::Claims,
+        body,
+        ..
+    } = command
+    else {
+        return false;
+    };
+    let owners = body.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+    owners.is_some_and(Vec::is_empty)
 }
 
 fn gives_to_pod(command: &Command) -> bool {

@@ -2,6 +2,7 @@
 
 use super::{partition_of, place_of, unordered, wanted};
 use crate::storage::is_grown;
+use crate::tenants;
 use flotilla_engine::wire::Object;
 use flotilla_model::{Resource, SetKind, SetRecord};
 use flotilla_sim::server::Server;
@@ -36,8 +37,16 @@ pub(super) fn counted(server: &Server, kind: SetKind, set: &SetRecord) -> Result
     Ok(())
 }
 
-/// Every wanted pod has its claims, and they belong to whom the policy says (invariant 6, table 1.4.4).
+/// Every wanted pod has its claims, and they belong to whom the policy says (invariant 6, table 1.4.4); where claims are to outlive the set,
+/// none goes with it, whether or not it has a pod.
 pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
+    if !set.spec.retention.delete_with_set {
+        let all = tenants::all(server, Resource::Claims).filter_map(|s| s.object.as_ref().map(Object::meta));
+        let mut kept = all.filter(|meta| meta.deleted.is_none());
+        if let Some(meta) = kept.find(|meta| meta.is_controlled_by(&set.meta.uid)) {
+            return Err(format!("claim {} goes with the set, and should not", meta.key.name));
+        }
+    }
     let counted = unordered::is_unordered(set).then(|| unordered::targets(server, set));
     for ordinal in wanted(set) {
         let place = place_of(ordinal, set).unwrap_or(0);
