@@ -10,7 +10,7 @@ mod repeats;
 pub(crate) use altered::Altered;
 pub(crate) use in_place::{empty, says};
 
-use crate::judge::{is_available, ordinal_in};
+use crate::judge::{is_at_nothing, is_available, ordinal_in};
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord, Timestamp};
 use serde_json::json;
@@ -60,6 +60,8 @@ pub enum Defect {
     DropNewest,
     /// The update revision becomes the current one as soon as it exists.
     PromoteEarly,
+    /// The update revision becomes the current one when the set is scaled to nothing, whatever the partition.
+    PromoteAtNothing,
     /// No condition says what is in the way.
     SilentWait,
     /// The hook is not looked at before a pod is updated in place.
@@ -171,6 +173,7 @@ impl Defect {
         Defect::ForgetHistory,
         Defect::DropNewest,
         Defect::PromoteEarly,
+        Defect::PromoteAtNothing,
         Defect::SilentWait,
         Defect::NoUpdateHook,
         Defect::NoDeleteHook,
@@ -280,13 +283,8 @@ impl Defect {
             Defect::UpdateLowestFirst => update_lowest_first(decision, reader, set, now),
             Defect::ForgetHistory => forget_history(decision, reader, set),
             Defect::DropNewest => drop_newest(decision, reader, set),
-            Defect::PromoteEarly => {
-                if let Some(status) = &mut decision.status
-                    && let Some(update) = status.desired.get("updateRevision").cloned()
-                {
-                    status.desired["currentRevision"] = update;
-                }
-            }
+            Defect::PromoteEarly => promote(decision),
+            Defect::PromoteAtNothing if is_at_nothing(set) && says_nothing_is_left(decision) => promote(decision),
             Defect::MakeAgainAtOnce => asks::make_again_at_once(decision, reader, set),
             Defect::RestartForAnyFileSystem => claims::restart_for_any_file_system(decision, reader, set),
             Defect::KeepFailedPods => {
@@ -427,6 +425,21 @@ fn drop_newest(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
             uid.clone_from(&newest.meta.uid);
         }
     }
+}
+
+/// The update revision becomes the current one in what the status says.
+pub(crate) fn promote(decision: &mut Decision) {
+    if let Some(status) = &mut decision.status
+        && let Some(update) = status.desired.get("updateRevision").cloned()
+    {
+        status.desired["currentRevision"] = update;
+    }
+}
+
+/// Whether the status says that there are no pods.
+pub(crate) fn says_nothing_is_left(decision: &Decision) -> bool {
+    let status = decision.status.as_ref();
+    status.is_some_and(|status| status.desired["replicas"] == 0)
 }
 
 /// A claim goes with each pod that is scaled away.

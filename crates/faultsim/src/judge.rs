@@ -24,7 +24,7 @@ pub(crate) use truth::{Judge, Scene, Writing};
 use crate::in_place::{
     GATE, awaits_restart, changes_resources_alone, has_note, is_in_service, lacks, runs_what_is_asked, state,
 };
-use flotilla_model::{PodRecord, SetRecord, Timestamp};
+use flotilla_model::{PodRecord, SetRecord, Share, Timestamp};
 use std::fmt;
 
 /// Something that must not be.
@@ -128,6 +128,16 @@ pub(crate) fn budget_of(set: &SetRecord) -> usize {
 /// How many pods the partition names, or keeps.
 pub(crate) fn partition_of(set: &SetRecord) -> usize {
     usize::try_from(set.spec.partition()).unwrap_or(0)
+}
+
+/// Whether a set asks for no pods, and has a partition for those to come, also one in percent, of which nothing is nothing: then no
+/// revision is promoted (rules 3.10 and 21.2).
+pub(crate) fn is_at_nothing(set: &SetRecord) -> bool {
+    let is_named = match &set.spec.clones {
+        Some(clones) => !matches!(clones.partition, Share::Int(0) | Share::Percent(0)),
+        None => set.spec.partition() > 0,
+    };
+    set.spec.replicas == 0 && is_named
 }
 
 /// Whether the update of a set walks from the top and stops at the first pod that is unavailable (rule 2.5, classic).

@@ -81,6 +81,11 @@ impl Share {
         }
     }
 
+    /// Whether it is nothing of any total.
+    pub fn is_zero(self) -> bool {
+        matches!(self, Share::Int(0) | Share::Percent(0))
+    }
+
     /// How many of `total` a partition keeps: rounded up, but a percentage below 100 leaves at least one to be updated.
     pub fn kept_of(self, total: i32) -> i32 {
         let kept = self.ceil_of(total).clamp(0, total.max(0));

@@ -109,7 +109,7 @@ pub enum WaitCause {
     },
     /// The partition keeps pods on the old revision.
     Partition {
-        /// How many.
+        /// How many; 0 where there are none, and the next would be at it.
         kept: usize,
     },
     /// The update is paused.
@@ -535,6 +535,7 @@ impl fmt::Display for WaitCause {
                     short_list(used_by)
                 )
             }
+            WaitCause::Partition { kept: 0 } => f.write_str("the partition keeps the old revision for pods to come"),
             WaitCause::Partition { kept } => write!(f, "the partition keeps {kept} on the old revision"),
             WaitCause::Paused => f.write_str("the update is paused"),
             WaitCause::OnDelete { old } => write!(f, "{old} old, replaced when they are deleted"),

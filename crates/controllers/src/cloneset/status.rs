@@ -35,7 +35,7 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     let counts = count(members.map(|m| (m.pod(), m.is_new(), m.is_available())));
     let wanted = plan.asked.replicas;
     let is_whole = counts.updated == counts.total && counts.total == wanted;
-    let current = if is_whole {
+    let current = if is_whole && !plan.pass.is_held_at_nothing() {
         &plan.pass.update
     } else {
         &plan.pass.current
@@ -184,7 +184,8 @@ fn progressing(plan: &Plan<'_>, counts: Counts, is_complete: bool) -> (Option<Wa
     if view.set.spec.is_paused() {
         return (Some(say("True", "CloneSetPaused", "CloneSet is paused", false)), None);
     }
-    if expected < plan.asked.replicas && expected <= counts.updated_available {
+    let is_reached = expected < plan.asked.replicas && expected <= counts.updated_available;
+    if is_reached || plan.pass.is_held_at_nothing() {
         let text = "CloneSet has been paused due to partition ready";
         return (Some(say("True", "ProgressPartitionAvailable", text, false)), None);
     }

@@ -214,9 +214,11 @@ impl Plan<'_> {
 
     /// Old pods that the partition keeps are waited for by nobody, and that is said.
     fn say_what_the_partition_keeps(&mut self, diff: &Diff) {
-        let updates = self.asked.updates && self.asked.partition > 0 && diff.forward == 0;
+        let is_held_at_nothing = self.pass.is_held_at_nothing();
+        let has_partition = self.asked.partition > 0 || is_held_at_nothing;
+        let updates = self.asked.updates && has_partition && diff.forward == 0;
         let old = self.members.iter().filter(|m| m.is_plain() && !m.is_new()).count();
-        if updates && old > 0 {
+        if updates && (old > 0 || is_held_at_nothing) {
             let subject = self.view.set.name().to_owned();
             self.pass.wait(subject, WaitCause::Partition { kept: old }, None);
         }

@@ -303,6 +303,14 @@ impl<'v> Pass<'v> {
         self.waits.push(Wait { subject, cause, since });
     }
 
+    /// Whether no pods are wanted, and there is a partition for those that will be. What is true of all pods is true of none: it would
+    /// make the update revision the current one, and the partition would keep nothing back when the set is scaled up again (rules 3.10
+    /// and 21.2).
+    pub(crate) fn is_held_at_nothing(&self) -> bool {
+        let spec = &self.moment.set.spec;
+        spec.replicas == 0 && spec.has_partition() && self.current.meta.uid != self.update.meta.uid
+    }
+
     /// Each wait once.
     pub(crate) fn merge_waits(&mut self) {
         waits::merge(&mut self.waits);

@@ -42,12 +42,13 @@ pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
     let counts = count(view, &mut reader, &plan.in_flight());
     let mut status = Map::new();
     let complete = is_complete(plan, counts);
-    let current = if complete {
+    let is_promoted = complete && !plan.pass.is_held_at_nothing();
+    let current = if is_promoted {
         plan.pass.update.name()
     } else {
         plan.pass.current.name()
     };
-    let current_count = if complete { counts.updated } else { counts.current };
+    let current_count = if is_promoted { counts.updated } else { counts.current };
     put_counts(
         &mut status,
         view,

@@ -407,6 +407,7 @@ impl Plan<'_> {
         if spec.update != UpdateKind::RollingUpdate || spec.partition() == 0 {
             return;
         }
+        let is_held_at_nothing = self.pass.is_held_at_nothing();
         let is_old = |slot: &&super::plan::Slot| slot.occupant.as_ref().is_some_and(|o| !o.labels.is_updated);
         let kept = if self.is_unordered() {
             let partition = usize::try_from(spec.partition()).unwrap_or(0);
@@ -414,7 +415,7 @@ impl Plan<'_> {
         } else {
             self.slots[..self.window_start()].iter().filter(is_old).count()
         };
-        if kept > 0 {
+        if kept > 0 || is_held_at_nothing {
             self.pass
                 .wait(self.view.set.name().to_owned(), WaitCause::Partition { kept }, None);
         }

@@ -4,6 +4,8 @@ mod hooks;
 
 use crate::clones::SPECIFIED_DELETE;
 use crate::clones::truth::INSTANCE_ID;
+use crate::defect::{promote, says_nothing_is_left};
+use crate::judge::is_at_nothing;
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::CloneSpec;
 use flotilla_model::{ClaimRecord, Decision, Hints, PodRecord, Reader, Resource, SetRecord, Share};
@@ -35,6 +37,8 @@ pub enum CloneDefect {
     NoBrake,
     /// The update revision becomes the current one as soon as it exists.
     PromoteEarly,
+    /// The update revision becomes the current one when the set is scaled to nothing, whatever the partition.
+    PromoteAtNothing,
     /// Deletes carry a UID that nobody has seen.
     DeleteUnseen,
     /// One pod is deleted that nobody asked for.
@@ -103,6 +107,7 @@ impl CloneDefect {
         CloneDefect::NoClaims,
         CloneDefect::NoBrake,
         CloneDefect::PromoteEarly,
+        CloneDefect::PromoteAtNothing,
         CloneDefect::DeleteUnseen,
         CloneDefect::DeleteForNothing,
         CloneDefect::RestlessStatus,
@@ -210,13 +215,8 @@ impl CloneDefect {
                 !(c.resource() == Resource::Claims && matches!(c, Command::Create { .. }))
             }),
             CloneDefect::NoBrake => update_all(decision, reader, set),
-            CloneDefect::PromoteEarly => {
-                if let Some(status) = &mut decision.status
-                    && let Some(update) = status.desired.get("updateRevision").cloned()
-                {
-                    status.desired["currentRevision"] = update;
-                }
-            }
+            CloneDefect::PromoteEarly => promote(decision),
+            CloneDefect::PromoteAtNothing if is_at_nothing(set) && says_nothing_is_left(decision) => promote(decision),
             CloneDefect::SilentWait => decision.waits.clear(),
             CloneDefect::DeleteForNothing => delete_for_nothing(decision, reader, set),
             CloneDefect::RestlessStatus => {

@@ -1,6 +1,7 @@
 //! What must be true of a CloneSet in the end (rules 13.12, 15, 20 and 21).
 
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
+use crate::judge::is_at_nothing;
 use crate::tenants;
 use flotilla_engine::wire::Object;
 use flotilla_model::set::UpdateKind;
@@ -145,7 +146,7 @@ fn status(set: &SetRecord, pods: &[&Arc<PodRecord>], new: usize, updated: &Revis
     }
     // The other way round it may be: after a rollback the current revision is that of the template, and the partition keeps others. That
     // none is promoted early is judged when the status is written.
-    if new == active && set.status_text("currentRevision") != updated.name() {
+    if new == active && set.status_text("currentRevision") != updated.name() && !is_at_nothing(set) {
         return Err("status.currentRevision is old although all pods are updated".to_owned());
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::settled_claims::{claims, counted};
 use super::truth::{pod_of, revision_of, set_of};
-use super::{Verdict, is_available, ordinal_in, partition_of, place_of, require, unordered, wanted};
+use super::{Verdict, is_at_nothing, is_available, ordinal_in, partition_of, place_of, require, unordered, wanted};
 use crate::asks::is_to_be_made_again;
 use crate::tenants;
 use flotilla_model::set::UpdateKind;
@@ -132,7 +132,7 @@ fn status(set: &SetRecord, pods: &[&Arc<PodRecord>], updated: &RevisionRecord, c
     if set.status_text("updateRevision") != updated.name() {
         return Err("status.updateRevision is not the template's revision".to_owned());
     }
-    if complete && current != updated.name() {
+    if complete && current != updated.name() && !is_at_nothing(set) {
         return Err("status.currentRevision is old although all pods are updated".to_owned());
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! Writes to claims, revisions and the set itself, judged by what really is.
 
 use super::truth::{Judge, Scene, Writing, revision_of, set_of};
-use super::{Verdict, ordinal_in, place_of, require};
+use super::{Verdict, is_at_nothing, ordinal_in, place_of, require};
 use crate::storage::claim_written;
 use flotilla_engine::wire::Object;
 use flotilla_model::{ClaimRecord, Meta, OwnerRef, RevisionRecord, SetRecord};
@@ -130,6 +130,11 @@ impl Judge {
         if was.is_empty() || was == is {
             return Ok(());
         }
+        // What is true of all pods is true of none; the partition is for those to come. A revision that is gone is nobody's any more.
+        let is_held = is_at_nothing(after) && scene.revisions_of(&after.meta.uid).any(|r| r.name() == was);
+        require(!is_held, "3.10 completion", || {
+            format!("{is} becomes the current revision while there is no pod, and a partition for those to come")
+        })?;
         let other = match &self.clones {
             Some(clones) => clones.another_revision(after, scene, is),
             None => another_revision(after, scene, is),

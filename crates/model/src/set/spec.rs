@@ -307,6 +307,14 @@ impl SetSpec {
         self.rolling.as_ref().map_or(0, |r| r.partition)
     }
 
+    /// Whether there is a partition that is not zero, as it is written: also a percentage that is nothing of no replicas.
+    pub fn has_partition(&self) -> bool {
+        match &self.clones {
+            Some(clones) => !clones.partition.is_zero(),
+            None => self.partition() != 0,
+        }
+    }
+
     /// Whether the update phase is paused.
     pub fn is_paused(&self) -> bool {
         self.rolling.as_ref().is_some_and(|r| r.paused)

@@ -1,5 +1,6 @@
 //! Counts, revisions and conditions (rules 4, 12 and 21).
 
+use super::scaling::created;
 use super::{name, one, pods, said};
 use crate::testing::{Cluster, NOW, at, clones};
 use flotilla_api::names;
@@ -63,6 +64,42 @@ fn rule_21_2_the_current_revision_follows_when_all_pods_are_updated() {
     assert_eq!(current("2n"), "web-old", "one is missing");
     assert_eq!(current("2n 1o"), "web-old");
     assert_eq!(current("4n"), "web-old", "one is too many");
+}
+
+/// A percentage of nothing holds back what it holds back of something: back at five, the canary goes on where it was.
+#[test]
+fn rules_13_8_and_21_2_a_partition_holds_through_a_night_at_no_replicas() {
+    for partition in [json!(4), json!("80%")] {
+        let set = |replicas| {
+            clones(replicas)
+                .spec("/updateStrategy/rollingUpdate/partition", partition.clone())
+                .spec("/progressDeadlineSeconds", json!(60))
+        };
+        let night = status(&set(0));
+        assert_eq!(night["currentRevision"], "web-old", "partition {partition}");
+        let told = condition(&night, "Progressing").expect("a condition");
+        assert_eq!(
+            told["reason"], "ProgressPartitionAvailable",
+            "it does not time out overnight"
+        );
+        let morning = set(5).status("/currentRevision", night["currentRevision"].clone());
+        let made = created(&morning.decide());
+        let revision = |pod: &&Value| pod["metadata"]["labels"][names::REVISION_LABEL] == "web-old";
+        assert_eq!(
+            (made.len(), made.iter().filter(revision).count()),
+            (5, 4),
+            "partition {partition}"
+        );
+        // Once promoted, there is nothing that it could hold back.
+        let promoted = status(&set(0).status("/currentRevision", json!("web-new")));
+        let told = condition(&promoted, "Progressing").expect("a condition");
+        assert_eq!(told["reason"], "CloneSetAvailable");
+    }
+    for partition in [json!(0), json!("0%")] {
+        let set = clones(0).spec("/updateStrategy/rollingUpdate/partition", partition.clone());
+        assert_eq!(status(&set)["currentRevision"], "web-new", "partition {partition}");
+    }
+    assert_eq!(status(&clones(0))["currentRevision"], "web-new");
 }
 
 #[test]

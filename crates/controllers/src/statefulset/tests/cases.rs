@@ -142,6 +142,11 @@ impl Case {
         }
     }
 
+    /// Whether the set has a partition, whatever it keeps.
+    pub(super) fn has_partition(&self) -> bool {
+        self.partition > 0 && matches!(self.strategy, Style::Rolling | Style::Paused | Style::Unordered)
+    }
+
     /// Whether the update phase is at rest by the user's will.
     pub(super) fn is_paused(&self) -> bool {
         self.strategy == Style::Paused && self.advanced

@@ -223,6 +223,31 @@ fn rules_3_10_and_8_7_completion_asks_for_all_wanted_pods_updated_and_available(
     assert_eq!(promoted["currentReplicas"], json!(2));
 }
 
+/// "Zero pods exist" promotes nothing that a partition holds back: back at five, the canary goes on where it was.
+#[test]
+fn rules_3_6_and_3_10_a_partition_holds_through_a_night_at_no_replicas() {
+    let partitioned = |of: fn(i32) -> Cluster, replicas| of(replicas).rolling(json!({"partition": 4}));
+    for of in [advanced, native] {
+        let night = partitioned(of, 0);
+        let current = desired(&night)["currentRevision"].clone();
+        assert_eq!(current, json!("old"));
+        let morning = partitioned(of, 5)
+            .spec("/podManagementPolicy", json!("Parallel"))
+            .status("/currentRevision", current);
+        assert_eq!(
+            brief(&morning.decide()),
+            ["+web-0@old", "+web-1@old", "+web-2@old", "+web-3@old", "+web-4@new"]
+        );
+    }
+    // It says what holds it back, and not that it goes on for ever.
+    let stored = json!([{"type": "Progressing", "status": "True", "reason": "RolloutInProgress"}]);
+    let told = condition(&partitioned(advanced, 0).status("/conditions", stored), "Progressing").expect("a condition");
+    assert_eq!(told["reason"], json!("PartitionReached"));
+    // Nothing to hold back: nothing that waits.
+    let same = partitioned(advanced, 0).status("/currentRevision", json!("new"));
+    assert_eq!(same.decide().waits, []);
+}
+
 #[test]
 fn problem_8_7_current_replicas_counts_pods_of_the_current_revision_only() {
     let status = desired(
