@@ -15,7 +15,7 @@ pub fn decide(view: &View<'_>) -> Decision {
         // Pods and claims of a deleted set go by garbage collection (rule 10). Of one that cannot be read nothing is done.
         let waits = view.moment().unreadable_fields();
         return Decision {
-            status: Some(status::without_plan(view, None)),
+            status: Some(status::without_plan(view)),
             waits,
             ..Decision::default()
         };
@@ -30,7 +30,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     let revisions = revision::resolve(owner, view.revisions.clone(), labels, |name| view.revision_named(name));
     let Some(update) = revisions.update.clone() else {
         let mut decision = view.moment().create_revision_first(&revisions);
-        decision.status = Some(status::without_plan(view, Some(&revisions)));
+        status::without_revision(view, &revisions, &mut decision);
         return decision;
     };
     let mut plan = Plan::new(view, revisions, update);

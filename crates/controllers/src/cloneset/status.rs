@@ -7,7 +7,7 @@ use crate::shared::conditions::{self, Wanted};
 use crate::shared::lifecycle::State;
 use crate::shared::revision::{self, Revisions};
 use flotilla_model::records::Phase;
-use flotilla_model::{PodRecord, Report, Scope, StatusWrite, Timestamp};
+use flotilla_model::{Command, Decision, PodRecord, Report, Scope, StatusWrite, Timestamp, Wait, WaitCause};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -53,13 +53,7 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     let stuck = conditions::troubles(&plan.pass, STUCK);
     wanted.extend(stuck.or_else(|| conditions::recovered(view.moment(), STUCK, "Recovered")));
     let (progressing, wake) = progressing(plan, counts, is_complete);
-    // Equal status and reason leave it alone, whatever words somebody else put beside them.
-    let text = |field: &str| conditions::stored(view.moment(), PROGRESSING)?.get(field)?.as_str();
-    wanted.extend(
-        progressing.filter(|want| {
-            want.is_renewed || text("status") != Some(want.status) || text("reason") != Some(want.reason)
-        }),
-    );
+    wanted.extend(progressing.filter(|want| is_news(view, want)));
     if let Some(delay) = wake {
         plan.pass.wake_within(delay);
     }
@@ -70,8 +64,77 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     conditions::write(view.moment(), status)
 }
 
-/// The status where no plan was made: the set is being deleted, cannot be read, or has no update revision yet.
-pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>) -> StatusWrite {
+/// The status where no plan was made: the set is being deleted, or cannot be read.
+pub(super) fn without_plan(view: &View<'_>) -> StatusWrite {
+    conditions_only(view, counted(view), Vec::new())
+}
+
+/// The status where there is no update revision yet, with what is in the way of it: everything else rests on it. Rule 4 and invariant 12.
+pub(super) fn without_revision(view: &View<'_>, revisions: &Revisions, decision: &mut Decision) {
+    let mut status = counted(view);
+    conditions::put_collisions(&mut status, view.moment(), revisions.collision_count);
+    // The generation counts as observed once its revision exists.
+    status.remove("observedGeneration");
+    let mut wanted = Vec::new();
+    if let Some(failed) = in_the_way_of_revision(view, &decision.waits) {
+        wanted.push(failed);
+        let (progressing, wake) = progressing_without_revision(view, revisions);
+        wanted.extend(progressing);
+        if let Some(delay) = wake {
+            decision.wake_within(delay);
+        }
+    }
+    decision.status = Some(conditions_only(view, status, wanted));
+}
+
+fn conditions_only(view: &View<'_>, mut status: Map<String, Value>, mut wanted: Vec<Wanted>) -> StatusWrite {
+    wanted.extend(conditions::invalid_spec(view.moment()));
+    conditions::put_conditions(&mut status, view.moment(), wanted);
+    conditions::write(view.moment(), status)
+}
+
+/// That the update revision was refused, or has been waited for long enough to be told.
+fn in_the_way_of_revision(view: &View<'_>, waits: &[Wait]) -> Option<Wanted> {
+    let moment = view.moment();
+    let kind = conditions::failed_update(view.set.kind);
+    let is_of_today = view.hints.generation == view.set.generation;
+    let failures = view.hints.failures.iter();
+    let failures = failures.filter(|(scope, _)| is_of_today && matches!(scope, Scope::Object));
+    let is_told = |w: &&Wait| w.cause == WaitCause::RevisionLeaving && conditions::has_lasted(moment, view.hints, w);
+    conditions::refused(moment, kind, failures).or_else(|| {
+        let wait = waits.iter().find(is_told)?;
+        Some(Wanted {
+            kind,
+            status: "True",
+            reason: "RevisionLeaving",
+            message: conditions::in_words(wait),
+            is_renewed: false,
+        })
+    })
+}
+
+/// Condition Progressing while the update revision cannot be made: a rollout has begun, and its deadline counts (rules 21.3 and 21.4).
+fn progressing_without_revision(view: &View<'_>, revisions: &Revisions) -> (Option<Wanted>, Option<Duration>) {
+    let Some(deadline) = view.clones.progress_deadline else {
+        return (None, None);
+    };
+    let (wanted, wake) = if view.set.spec.is_paused() {
+        (progress("True", "CloneSetPaused", "CloneSet is paused"), None)
+    } else {
+        let made = revisions.commands.iter().find(|c| matches!(c, Command::Create { .. }));
+        let name = made.map(|c| c.key().name.as_str());
+        let name = name.or_else(|| revisions.leaving.as_ref().map(|former| former.name()));
+        against_the_clock(
+            view,
+            deadline,
+            was_at_rest(view),
+            name.unwrap_or_else(|| view.set.name()),
+        )
+    };
+    (is_news(view, &wanted).then_some(wanted), wake)
+}
+
+fn counted(view: &View<'_>) -> Map<String, Value> {
     let update = view.set.status_text("updateRevision");
     let known = |pod| {
         let is_new = PodRecord::revision(pod).is_some_and(|label| revision::names_it(view.set.name(), update, label));
@@ -87,14 +150,7 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>) -> St
     let mut status = Map::new();
     let asked = Asked::of(&view.set.spec, &view.clones, false);
     put_counts(&mut status, view, counts, &asked);
-    if let Some(revisions) = revisions {
-        conditions::put_collisions(&mut status, view.moment(), revisions.collision_count);
-        // The generation counts as observed once its revision exists.
-        status.remove("observedGeneration");
-    }
-    let wanted = conditions::invalid_spec(view.moment()).into_iter().collect();
-    conditions::put_conditions(&mut status, view.moment(), wanted);
-    conditions::write(view.moment(), status)
+    status
 }
 
 /// Rule 21.1: ready whatever the lifecycle says.
@@ -161,55 +217,68 @@ fn is_of_scaling(plan: &Plan<'_>, scope: &Scope, attempt: Report) -> Option<bool
     }
 }
 
-/// Condition Progressing (rules 21.3 and 21.4), and when to look again. Programs compare its messages (ruling 32).
+/// Condition Progressing (rules 21.3 and 21.4), and when to look again.
 fn progressing(plan: &Plan<'_>, counts: Counts, is_complete: bool) -> (Option<Wanted>, Option<Duration>) {
     let view = plan.view;
     let Some(deadline) = view.clones.progress_deadline else {
         return (None, None);
     };
-    let say = |status, reason, message: &str, is_renewed| Wanted {
+    let expected = plan.asked.replicas - plan.asked.partition;
+    let is_reached = expected < plan.asked.replicas && expected <= counts.updated_available;
+    let at_rest = if is_complete {
+        progress("True", "CloneSetAvailable", "CloneSet is available")
+    } else if view.set.spec.is_paused() {
+        progress("True", "CloneSetPaused", "CloneSet is paused")
+    } else if is_reached || plan.pass.is_held_at_nothing() {
+        let text = "CloneSet has been paused due to partition ready";
+        progress("True", "ProgressPartitionAvailable", text)
+    } else {
+        let (wanted, wake) = against_the_clock(view, deadline, has_progressed(plan, counts), plan.pass.update.name());
+        return (Some(wanted), wake);
+    };
+    (Some(at_rest), None)
+}
+
+/// What Progressing says. Programs compare its messages (ruling 32).
+fn progress(status: &'static str, reason: &'static str, message: &str) -> Wanted {
+    Wanted {
         kind: PROGRESSING,
         status,
         reason,
         message: message.to_owned(),
+        is_renewed: false,
+    }
+}
+
+/// Whether Progressing is to be written: equal status and reason leave it alone, whatever words somebody else put beside them.
+fn is_news(view: &View<'_>, wanted: &Wanted) -> bool {
+    let text = |field: &str| conditions::stored(view.moment(), PROGRESSING)?.get(field)?.as_str();
+    wanted.is_renewed || text("status") != Some(wanted.status) || text("reason") != Some(wanted.reason)
+}
+
+/// A rollout to a revision that is on its way: whether it has run out of time, and when to look again.
+fn against_the_clock(
+    view: &View<'_>,
+    deadline: Duration,
+    has_progressed: bool,
+    revision: &str,
+) -> (Wanted, Option<Duration>) {
+    let on_its_way = |is_renewed| Wanted {
         is_renewed,
+        ..progress("True", "CloneSetUpdated", "CloneSet is progressing")
     };
-    let expected = plan.asked.replicas - plan.asked.partition;
-    if is_complete {
-        return (
-            Some(say("True", "CloneSetAvailable", "CloneSet is available", false)),
-            None,
-        );
-    }
-    if view.set.spec.is_paused() {
-        return (Some(say("True", "CloneSetPaused", "CloneSet is paused", false)), None);
-    }
-    let is_reached = expected < plan.asked.replicas && expected <= counts.updated_available;
-    if is_reached || plan.pass.is_held_at_nothing() {
-        let text = "CloneSet has been paused due to partition ready";
-        return (Some(say("True", "ProgressPartitionAvailable", text, false)), None);
-    }
-    let Some(since) = last_progress(view).filter(|_| !has_progressed(plan, counts)) else {
-        return (
-            Some(say("True", "CloneSetUpdated", "CloneSet is progressing", true)),
-            Some(deadline + AFTER_DEADLINE),
-        );
+    let Some(since) = last_progress(view).filter(|_| !has_progressed) else {
+        return (on_its_way(true), Some(deadline + AFTER_DEADLINE));
     };
     let lasted = view.now.since(since.max(view.observing_since));
     let stored = conditions::stored(view.moment(), PROGRESSING);
     let is_told = stored.and_then(|c| c.get("status")).and_then(Value::as_str) == Some("False");
     if lasted > deadline || is_told {
-        let text = format!(
-            "CloneSet revision {} has timed out progressing",
-            plan.pass.update.name()
-        );
-        return (Some(say("False", "ProgressDeadlineExceeded", &text, false)), None);
+        let text = format!("CloneSet revision {revision} has timed out progressing");
+        return (progress("False", "ProgressDeadlineExceeded", &text), None);
     }
     let wake = deadline.saturating_sub(lasted) + AFTER_DEADLINE;
-    (
-        Some(say("True", "CloneSetUpdated", "CloneSet is progressing", false)),
-        Some(wake),
-    )
+    (on_its_way(false), Some(wake))
 }
 
 /// When there last was progress, as the stored condition says.
@@ -218,25 +287,26 @@ fn last_progress(view: &View<'_>) -> Option<Timestamp> {
     condition.get("lastUpdateTime")?.as_str()?.parse().ok()
 }
 
+/// Whether Progressing says that nothing was to be done (rule 21.4).
+fn was_at_rest(view: &View<'_>) -> bool {
+    let stored = conditions::stored(view.moment(), PROGRESSING);
+    let reason = stored.and_then(|c| c.get("reason")).and_then(Value::as_str);
+    matches!(
+        reason,
+        Some("CloneSetAvailable" | "CloneSetPaused" | "ProgressPartitionAvailable")
+    )
+}
+
 /// Whether anything has moved since the stored status, or a rollout begins (rule 21.4).
 fn has_progressed(plan: &Plan<'_>, counts: Counts) -> bool {
     let set = &plan.view.set;
-    let stored = conditions::stored(plan.view.moment(), PROGRESSING);
-    let reason = stored
-        .and_then(|c| c.get("reason"))
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let was_at_rest = matches!(
-        reason,
-        "CloneSetAvailable" | "CloneSetPaused" | "ProgressPartitionAvailable"
-    );
     let rises = [
         ("updatedReplicas", counts.updated),
         ("updatedReadyReplicas", counts.updated_ready),
         ("updatedAvailableReplicas", counts.updated_available),
     ];
     let old_before = set.status_count("replicas") - set.status_count("updatedReplicas");
-    was_at_rest
+    was_at_rest(plan.view)
         || set.status_text("updateRevision") != plan.pass.update.name()
         || rises.iter().any(|(field, now)| *now > set.status_count(field))
         || counts.total - counts.updated < old_before

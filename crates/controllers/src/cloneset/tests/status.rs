@@ -2,10 +2,10 @@
 
 use super::scaling::created;
 use super::{name, one, pods, said};
-use crate::testing::{Cluster, NOW, at, clones};
+use crate::testing::{Cluster, NOW, at, clones, owner};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Report, Scope};
-use flotilla_model::{Failure, Resource, RevisionRecord};
+use flotilla_model::{Failure, OwnerRef, Resource, RevisionRecord, Timestamp};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -319,6 +319,119 @@ fn rule_12_1_a_new_revision_records_the_claims_and_comes_first() {
 }
 
 /// The count of collisions is in the status, and not lowered.
+/// A rolled-out set whose next revision cannot be recorded, as a quota on `count/controllerrevisions.apps` forbids it.
+fn unrecorded(refused_since: Timestamp) -> Cluster {
+    let template = crate::testing::template("v3");
+    let set = pods(clones(2).spec("/template", template), "2n").status("/currentRevision", json!("web-new"));
+    let mut set = set
+        .status("/updateRevision", json!("web-new"))
+        .status(
+            "/conditions",
+            json!([{"type": "Progressing", "status": "True", "reason": "CloneSetAvailable",
+            "lastUpdateTime": at(NOW - 9000).to_string(), "message": "CloneSet is available"}]),
+        )
+        .spec("/progressDeadlineSeconds", json!(600));
+    let words = "exceeded quota: revisions".to_owned();
+    let mut failure = Failure::follow(
+        None,
+        Report::Silent,
+        Failure::QUOTA_EXCEEDED.into(),
+        words,
+        refused_since,
+    );
+    failure.retry_at = at(NOW + 30);
+    set.hints.failures.insert(Scope::Object, failure);
+    set
+}
+
+#[test]
+fn rule_4_and_invariant_12_a_revision_that_cannot_be_recorded_is_told() {
+    let set = unrecorded(at(NOW));
+    let told = status(&set);
+    let failed = condition(&told, "FailedUpdate").expect("a condition");
+    assert_eq!(
+        (&failed["status"], &failed["reason"]),
+        (&json!("True"), &json!("QuotaExceeded"))
+    );
+    assert!(
+        failed["message"]
+            .as_str()
+            .is_some_and(|m| m.contains("exceeded quota: revisions")),
+        "{failed}"
+    );
+    // Rule 21.4: a rollout begins, and has its time.
+    let progressing = condition(&told, "Progressing").expect("a condition");
+    assert_eq!(
+        (&progressing["status"], &progressing["reason"]),
+        (&json!("True"), &json!("CloneSetUpdated"))
+    );
+    assert_eq!(progressing["lastUpdateTime"], json!(at(NOW).to_string()));
+    // Told once: the next pass changes nothing.
+    let again = set.clone().status("/conditions", told["conditions"].clone());
+    assert_eq!(status(&again)["conditions"], Value::Null);
+    let mut late = unrecorded(at(NOW)).status("/conditions", told["conditions"].clone());
+    late.now = at(NOW + 700);
+    late.hints
+        .failures
+        .get_mut(&Scope::Object)
+        .expect("the failure")
+        .retry_at = at(NOW + 730);
+    let progressing = condition(&status(&late), "Progressing").expect("a condition");
+    assert_eq!(
+        (&progressing["status"], &progressing["reason"]),
+        (&json!("False"), &json!("ProgressDeadlineExceeded"))
+    );
+    assert!(late.decide().wake_after.is_some());
+    // Nothing is promised of a set that is not refused anything, nor told after an edit.
+    let mut edited = unrecorded(at(NOW));
+    edited.hints.failures.clear();
+    assert_eq!(status(&edited)["conditions"], Value::Null);
+    // Once it is recorded, it is over.
+    let there = edited
+        .revision_of("web-third", 3, &crate::testing::template("v3"))
+        .status("/conditions", told["conditions"].clone());
+    assert_eq!(
+        condition(&status(&there), "FailedUpdate").expect("a condition")["status"],
+        "False"
+    );
+}
+
+/// The revision of a former set of the name is not gone: nothing is refused, and the set waits all the same.
+#[test]
+fn rule_4_and_invariant_12_a_revision_that_is_waited_for_is_told_after_a_minute() {
+    let fresh = pods(clones(2).spec("/template", crate::testing::template("v3")), "2n");
+    let made = fresh.decide();
+    let mut commands = made.commands().map(|c| &c.command);
+    let create = commands.find(|c| {
+        matches!(
+            c,
+            Command::Create {
+                resource: Resource::Revisions,
+                ..
+            }
+        )
+    });
+    let name = create.expect("a new revision").key().name.to_string();
+    let former = owner("apps.kruise.io/v1beta1", "CloneSet", "web", "a former web");
+    let former = OwnerRef {
+        controller: true,
+        ..former
+    };
+    let leaving = |age: i64| {
+        let template = crate::testing::template("v3");
+        let mut set = fresh.clone().revision_record(&name, 3, &template, Some(former.clone()));
+        set.set["metadata"]["creationTimestamp"] = json!(at(NOW - age).to_string());
+        set
+    };
+    assert_eq!(status(&leaving(59))["conditions"], Value::Null);
+    let failed = condition(&status(&leaving(61)), "FailedUpdate").expect("a condition");
+    assert_eq!(failed["reason"], "RevisionLeaving");
+    assert!(
+        failed["message"].as_str().is_some_and(|m| m.contains(&name)),
+        "{failed}"
+    );
+}
+
 #[test]
 fn rule_4_collisions_are_counted() {
     let counted = clones(1).status("/collisionCount", json!(3));
