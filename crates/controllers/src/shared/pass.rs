@@ -19,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How many notes are remembered that are not the case any more.
+const MOST_REMEMBERED: usize = 64;
+
 /// The set, and the moment at which it is looked at.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment<'v> {
@@ -535,8 +538,15 @@ impl<'v> Pass<'v> {
             let message = format!("{} holds {}, and {}", problem.path, problem.found, problem.rule);
             self.event_once(true, "UnreadableField", message);
         }
-        if self.waits.is_empty() {
-            // Nothing is in the way any more: should it come back, it is told again. What is the case now has just been told.
+        self.forget_what_was_told();
+    }
+
+    /// What is the case now has just been told and stays known. What is not is forgotten once nothing is in the way that nobody asked for:
+    /// should it come back, it is told again. In the course of a rollout it may come and go from pass to pass, and is kept so that it is
+    /// told once; but not without end (ruling 5).
+    fn forget_what_was_told(&mut self) {
+        let is_over = self.waits.iter().all(|wait| wait.cause.is_intended());
+        if is_over || self.hints.reported.len() > self.told.len() + MOST_REMEMBERED {
             self.hints.reported.retain(|text| self.told.contains(text));
         }
     }

@@ -556,3 +556,48 @@ fn rule_3_4_unreadable_fields_are_a_condition_that_recovers() {
         Some(json!("False"))
     );
 }
+
+/// Hints that the passes over one set after another leave behind, and what they tell.
+fn told_in_turn(sets: impl IntoIterator<Item = Cluster>) -> (flotilla_model::Hints, Vec<String>) {
+    let (mut hints, mut told) = (flotilla_model::Hints::default(), Vec::new());
+    for set in sets {
+        let decision = set.hints(hints.clone()).decide();
+        told.extend(decision.events.into_iter().map(|note| note.message));
+        hints = decision.hints.unwrap_or(hints);
+    }
+    (hints, told)
+}
+
+#[test]
+fn ruling_5_what_was_told_is_forgotten_when_only_what_was_asked_for_is_waited_for() {
+    // A canary that stays for long.
+    let set = |n: usize| {
+        let set = advanced(2).rolling(json!({"partition": 2})).pods([0, 1], "old");
+        if n == 0 {
+            set
+        } else {
+            set.annotation("flotilla.rs/unblock", &format!("value-{n}"))
+        }
+    };
+    let (hints, _) = told_in_turn((0..2_000).map(set));
+    assert_eq!(hints.reported.len(), 1, "what is so still");
+    let (_, told) = told_in_turn([1, 1, 0, 1].map(set));
+    assert_eq!(told.len(), 2, "told once, and anew when it is so again: {told:?}");
+}
+
+#[test]
+fn ruling_5_what_was_told_is_bounded_while_something_is_in_the_way() {
+    let set = |n: usize| {
+        let set = advanced(2).pods([0], "old").pod(pod("web-1").revision("new").unready());
+        set.annotation("flotilla.rs/unblock", &format!("value-{n}"))
+    };
+    assert!(!set(0).decide().waits.is_empty());
+    let (hints, _) = told_in_turn((0..2_000).map(set));
+    assert!(
+        hints.reported.len() <= 65,
+        "{} notes are kept for one set",
+        hints.reported.len()
+    );
+    let (_, told) = told_in_turn([1, 2, 1].map(set));
+    assert_eq!(told.len(), 2, "what comes and goes in a rollout is told once: {told:?}");
+}
