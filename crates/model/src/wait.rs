@@ -5,6 +5,7 @@ mod words;
 
 use self::words::{labelled, seconds, short_list};
 use crate::time::Timestamp;
+use flotilla_api::names;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -57,6 +58,11 @@ pub enum WaitCause {
         key: String,
         /// Containers that have to be up before; none if the key should be there already.
         behind: Vec<String>,
+    },
+    /// The pod is ready, and its label says that it is in a state of its lifecycle in which it does not count.
+    LifecycleState {
+        /// What the label says.
+        state: String,
     },
     /// The pod is ready, but not yet for as long as is asked.
     PodNotAvailable {
@@ -321,6 +327,7 @@ impl WaitCause {
             WaitCause::PodNotReady { .. } | WaitCause::ContainerCannotStart { .. } | WaitCause::PodStarting => {
                 "readiness"
             }
+            WaitCause::LifecycleState { .. } => "lifecycle",
             WaitCause::PodNotAvailable { .. } => "minReadySeconds",
             WaitCause::RevisionLeaving => "one revision per template",
             WaitCause::PodTerminating { .. } | WaitCause::NameTaken { .. } => "one pod per name",
@@ -456,6 +463,12 @@ impl WaitCause {
     /// What the user can do about a hook, a launch barrier or an update in place.
     fn advice_in_place(&self, subject: &str) -> Option<String> {
         Some(match self {
+            WaitCause::LifecycleState { .. } => {
+                format!(
+                    "if nobody else takes the label off: kubectl label pod {subject} {}-",
+                    names::LIFECYCLE_STATE_LABEL
+                )
+            }
             WaitCause::HookHolds { markers, .. } => {
                 format!(
                     "whoever owns the hook has to take away {} from pod {subject}",

@@ -70,6 +70,7 @@ pub(crate) fn cause(pod: &PodRecord, health: Health) -> WaitCause {
         Health::Terminating => WaitCause::PodTerminating {
             node: pod.node.as_deref().map(str::to_owned),
         },
+        Health::NotReady if let Some(state) = state_in_the_way(pod) => WaitCause::LifecycleState { state },
         Health::Ended | Health::NotReady | Health::Available => match &pod.trouble {
             Some(trouble) if let Some(barrier) = held_at_barrier(pod, trouble) => barrier,
             Some(trouble) if !trouble.container.is_empty() => WaitCause::ContainerCannotStart {
@@ -88,6 +89,13 @@ pub(crate) fn cause(pod: &PodRecord, health: Health) -> WaitCause {
             },
         },
     }
+}
+
+/// The state that keeps a pod from counting although it is ready (rule 1.5): neither its kubelet nor its logs say anything of it.
+fn state_in_the_way(pod: &PodRecord) -> Option<String> {
+    let state = pod.label(names::LIFECYCLE_STATE_LABEL)?;
+    let is_in_the_way = pod.is_running_and_ready() && !State::of(pod).is_normal();
+    is_in_the_way.then(|| state.to_owned())
 }
 
 /// Since when a pod has been as it is.

@@ -339,7 +339,11 @@ impl<'v> Pass<'v> {
         if let Health::NotAvailable(left) = health {
             self.wake_within(left);
         }
-        self.wait(pod.name().to_owned(), cause(pod, health), Some(since(pod, health)));
+        let cause = cause(pod, health);
+        // Labels have no time of their own, and how long the pod has been ready says nothing of them.
+        let is_dated = !matches!(cause, WaitCause::LifecycleState { .. });
+        let since = is_dated.then(|| since(pod, health));
+        self.wait(pod.name().to_owned(), cause, since);
     }
 
     pub(crate) fn wake_within(&mut self, delay: Duration) {

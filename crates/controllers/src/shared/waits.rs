@@ -3,7 +3,7 @@
 use flotilla_model::{Wait, WaitCause};
 
 /// Leaves out what two steps of a pass have said alike, as whoever updates a pod and whoever goes on with it wait for the same hook; and
-/// that a pod is not ready, where another wait says what keeps it out of service.
+/// that a pod is not ready, or in which state it is, where another wait says what keeps it out of service.
 pub(crate) fn merge(waits: &mut Vec<Wait>) {
     let mut order: Vec<usize> = (0..waits.len()).collect();
     order.sort_by(|&a, &b| waits[a].subject.cmp(&waits[b].subject));
@@ -21,9 +21,13 @@ pub(crate) fn merge(waits: &mut Vec<Wait>) {
     waits.retain(|_| is_kept.next().unwrap_or(true));
 }
 
-/// Whether it says that a pod is not ready, and nothing else.
+/// Whether it says that a pod is not ready or does not count, and nothing of what for.
 fn is_bare(cause: &WaitCause) -> bool {
-    matches!(cause, WaitCause::PodNotReady { reason, message } if reason.is_empty() && message.is_empty())
+    match cause {
+        WaitCause::PodNotReady { reason, message } => reason.is_empty() && message.is_empty(),
+        WaitCause::LifecycleState { .. } => true,
+        _ => false,
+    }
 }
 
 /// Whether it says for what a pod has been taken out of service.
@@ -59,6 +63,9 @@ mod tests {
         let restart = || WaitCause::InPlaceRestart {
             container: "main".to_owned(),
         };
+        let updating = || WaitCause::LifecycleState {
+            state: "Updating".to_owned(),
+        };
         let wait = |(subject, cause): (&str, WaitCause)| Wait {
             subject: subject.to_owned(),
             cause,
@@ -70,6 +77,9 @@ mod tests {
             ("web-1", bare()),
             ("web-2", unscheduled()),
             ("web-2", restart()),
+            ("web-3", updating()),
+            ("web-3", restart()),
+            ("web-4", updating()),
             ("web-0", restart()),
             ("web-1", bare()),
         ]
@@ -81,6 +91,8 @@ mod tests {
             ("web-1", bare()),
             ("web-2", unscheduled()),
             ("web-2", restart()),
+            ("web-3", restart()),
+            ("web-4", updating()),
         ];
         assert_eq!(waits, expected.map(wait));
     }

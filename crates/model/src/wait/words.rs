@@ -1,6 +1,7 @@
 //! What is said of claims, refusals, hooks, updates in place and CloneSets, and how lists and durations are said.
 
 use super::WaitCause;
+use flotilla_api::names;
 use std::fmt;
 use std::time::Duration;
 
@@ -63,6 +64,13 @@ impl WaitCause {
     /// What is said of a hook, a launch barrier or an update in place.
     fn fmt_in_place(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            WaitCause::LifecycleState { state } => {
+                let label = names::LIFECYCLE_STATE_LABEL;
+                write!(
+                    f,
+                    "is ready, and does not count as available because of its label {label}={state}"
+                )
+            }
             WaitCause::HookLacks { hook, markers } => write!(f, "hook {hook} waits for {}", short_list(markers)),
             WaitCause::HookHolds {
                 hook,

@@ -325,3 +325,33 @@ fn why_the_order_waits() {
         WaitCause::ScaleDownBehindUnhealthy { pod: "web-0".into() }
     );
 }
+
+/// A label that somebody put on, or a controller of theirs: the pod serves, and its logs say nothing of it.
+#[test]
+fn why_a_ready_pod_does_not_count_is_the_state_that_its_label_names() {
+    use flotilla_api::names::LIFECYCLE_STATE_LABEL as STATE;
+    let drained = || pod("web-2").revision("old").label(STATE, "Draining");
+    let advanced = rolled_out(advanced(3)).pods([0, 1], "old").pod(drained());
+    let clones = ["web-0", "web-1"]
+        .into_iter()
+        .fold(crate::testing::clones(3), |set, name| {
+            set.pod(pod(name).revision("web-old"))
+        });
+    let clones = clones.pod(drained().revision("web-old"));
+    for set in [advanced, clones] {
+        let waits = on(&set, "web-2");
+        let [wait] = &waits[..] else { panic!("{waits:?}") };
+        let state = "Draining".to_owned();
+        assert_eq!(wait.cause, WaitCause::LifecycleState { state });
+        let text = wait.cause.to_string();
+        assert!(text.contains("lifecycle.apps.kruise.io/state=Draining"), "{text}");
+        let advice = wait.cause.advice("web-2").expect("advice");
+        assert!(
+            advice.contains("kubectl label pod web-2 lifecycle.apps.kruise.io/state-"),
+            "{advice}"
+        );
+    }
+    // Neither what does not serve, nor what a hook explains.
+    let broken = rolled_out(crate::testing::advanced(1)).pod(pod("web-0").label(STATE, "Draining").unready());
+    assert!(matches!(only(&broken, "web-0").cause, WaitCause::PodNotReady { .. }));
+}
