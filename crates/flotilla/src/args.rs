@@ -401,7 +401,8 @@ pub enum RolloutCommand {
     Resume(RolloutTarget),
     /// Go back to an earlier revision.
     Undo(RolloutUndoArgs),
-    /// Replace all pods with the same template.
+    /// Replace all pods with the same template, as the update strategy does it. Refused, with what to do instead, where it replaces none: under
+    /// OnDelete, and where pods are changed in place.
     Restart(RolloutTarget),
     /// List the revisions.
     History(RolloutTarget),

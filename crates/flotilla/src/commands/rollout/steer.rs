@@ -6,7 +6,8 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::Found;
-use flotilla_model::SetKind;
+use flotilla_api::names;
+use flotilla_model::{Selector, SetKind};
 use serde_json::{Value, json};
 
 /// Annotation that keeps a native set's partition while it is paused.
@@ -56,7 +57,7 @@ pub async fn resume(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error
     tell(of, &found, "resumed", Value::Null)
 }
 
-/// Replaces all pods: the template is changed in an annotation that nothing reads, as kubectl does.
+/// Replaces all pods: the template is changed in an annotation that nothing reads, as kubectl does. Refused where that replaces none.
 pub async fn restart(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
     let found = find(cluster, of).await?;
     if found.kind != SetKind::Native && is_paused(&found) {
@@ -66,6 +67,7 @@ pub async fn restart(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Erro
         );
         return Err(Error::NotPossible(message));
     }
+    refuse_unless_restart_replaces(&found)?;
     let at = clock::now().to_string();
     let body = json!({"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: at}}}}});
     write(cluster, &found, body).await?;
@@ -97,6 +99,49 @@ fn refuse_unless_rolling(found: &Found) -> Result<(), Error> {
     Err(Error::NotPossible(message))
 }
 
+/// An annotation of the template replaces no pod under OnDelete, nor where pods are changed in place: there it is patched, and nothing
+/// restarts.
+fn refuse_unless_restart_replaces(found: &Found) -> Result<(), Error> {
+    let text = |pointer: &str| found.object.pointer(pointer).and_then(Value::as_str);
+    let refuse = |reason: &str| {
+        Err(Error::NotPossible(format!(
+            "failed to restart {}: {reason}",
+            found.display()
+        )))
+    };
+    if text("/spec/updateStrategy/type") == Some("OnDelete") {
+        return refuse(
+            "its update strategy is OnDelete, which replaces no pod by itself; delete the pods when it suits you",
+        );
+    }
+    let annotations = found.object.pointer("/metadata/annotations");
+    let update_type = annotations.and_then(|all| all.get(names::UPDATE_TYPE)?.as_str());
+    let policy = text("/spec/updateStrategy/rollingUpdate/podUpdatePolicy").unwrap_or_default();
+    let is_in_place = found.kind != SetKind::Native && matches!(policy, "InPlaceIfPossible" | "InPlaceOnly");
+    if !is_in_place || update_type == Some("Recreate") {
+        return Ok(());
+    }
+    let selector = found.object.pointer("/spec/selector").and_then(Selector::from_json);
+    let selector = selector.map_or_else(|| "SELECTOR".to_owned(), |selector| selector.to_string());
+    let has_claims = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
+    let claims = found
+        .object
+        .pointer("/spec/volumeClaimTemplates")
+        .is_some_and(has_claims);
+    // Those of a StatefulSet are the next pod's (rule 15.5 of CloneSets).
+    let warning = if claims && found.kind == SetKind::Clone {
+        "; their claims go with them"
+    } else {
+        ""
+    };
+    refuse(&format!(
+        "with podUpdatePolicy {policy} its pods are changed in place, and a change that restarts nothing would restart none of them; mark those \
+         that are to be made again, which is done within maxUnavailable{warning}: kubectl label pods --namespace {} --selector '{selector}' {}=true",
+        found.key.namespace,
+        names::SPECIFIED_DELETE_LABEL
+    ))
+}
+
 fn is_paused(found: &Found) -> bool {
     found.object.pointer("/spec/updateStrategy/rollingUpdate/paused") == Some(&json!(true))
 }
@@ -117,4 +162,58 @@ fn remembered(found: &Found) -> Option<i64> {
         .as_str()?
         .parse()
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flotilla_model::ObjectKey;
+
+    fn refusal(kind: SetKind, annotations: &Value, strategy: &Value) -> Option<String> {
+        let object = json!({
+            "metadata": {"annotations": annotations},
+            "spec": {
+                "selector": {"matchLabels": {"app": "web"}}, "updateStrategy": strategy,
+                "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
+            },
+        });
+        let key = ObjectKey::new("ns", "web");
+        let refused = refuse_unless_restart_replaces(&Found { kind, key, object }).err()?;
+        Some(refused.to_string())
+    }
+
+    #[test]
+    fn a_restart_is_refused_where_it_would_replace_no_pod() {
+        let plain = json!({});
+        let rolling = |policy: &str| json!({"type": "RollingUpdate", "rollingUpdate": {"podUpdatePolicy": policy}});
+        let policy_alone = json!({"rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible"}});
+        for kind in [SetKind::Native, SetKind::Advanced, SetKind::Clone] {
+            assert_eq!(refusal(kind, &plain, &json!(null)), None);
+            assert_eq!(refusal(kind, &plain, &rolling("ReCreate")), None);
+            let told = refusal(kind, &plain, &json!({"type": "OnDelete"})).expect("refused");
+            assert!(told.contains("OnDelete") && told.contains("delete"), "{told}");
+        }
+        for kind in [SetKind::Advanced, SetKind::Clone] {
+            for strategy in [
+                rolling("InPlaceIfPossible"),
+                rolling("InPlaceOnly"),
+                policy_alone.clone(),
+            ] {
+                let told = refusal(kind, &plain, &strategy).expect("refused");
+                let command =
+                    "kubectl label pods --namespace ns --selector 'app=web' apps.kruise.io/specified-delete=true";
+                assert!(
+                    told.contains("podUpdatePolicy InPlace") && told.contains(command),
+                    "{told}"
+                );
+                assert_eq!(told.contains("their claims"), kind == SetKind::Clone, "{told}");
+            }
+        }
+        let recreate = json!({"flotilla.rs/update-type": "Recreate"});
+        assert_eq!(
+            refusal(SetKind::Advanced, &recreate, &policy_alone),
+            None,
+            "all pods go"
+        );
+    }
 }
