@@ -4,6 +4,7 @@ use super::fill::Flow;
 use super::plan::Plan;
 use super::status;
 use super::view::View;
+use crate::shared::occupant::Occupant;
 use crate::shared::revision;
 use flotilla_model::Decision;
 use flotilla_model::set::{Area, UpdateKind};
@@ -87,11 +88,12 @@ impl Plan<'_> {
     fn remember(&mut self) {
         let spec = &self.view.set.spec;
         if spec.scale_max_unavailable.is_some() {
-            let wanted = |ordinal: &i64| self.pass.hints.held.contains(*ordinal);
-            let settled = self.slots.iter().filter(|s| {
-                let doomed = s.occupant.as_ref().is_some_and(|o| o.doomed && o.health.is_available());
-                s.is_available() || doomed || wanted(&s.ordinal)
-            });
+            // A pod that is leaving may be one that was not wanted for a while: then its slot starts anew.
+            let holds = |o: &Occupant| o.health.is_available() || !o.pod.is_terminating() && self.was_up(&o.pod);
+            let settled = self
+                .slots
+                .iter()
+                .filter(|s| s.occupant.as_ref().is_some_and(holds) || self.pass.hints.held.contains(s.ordinal));
             self.pass.hints.held = settled.map(|s| s.ordinal).collect();
         }
         if spec.switches.paused_keeps_revision {

@@ -85,28 +85,31 @@ impl Plan<'_> {
         }
     }
 
-    /// Slots on their way up for the first time use the scaling budget, each once.
+    /// Slots on their way up for the first time use the scaling budget, each once. A pod that is about to be taken is on its way up in its
+    /// slot, too.
     fn charge_starting(&self, budget: &mut Budget) {
-        let name = |slot: &Slot| self.name(slot.ordinal);
-        // A pod that leaves after it was up is no start, even if the hints that said so are lost; whether it was ready for long enough it does
-        // not tell.
-        let was_up = |pod: &PodRecord| pod.has_been_ready && self.view.set.spec.min_ready.is_zero();
-        let is_leaving = |o: &crate::shared::occupant::Occupant| o.health == Health::Terminating && was_up(&o.pod);
-        let starting = self.slots.iter().filter(|s| {
-            s.occupant.as_ref().is_some_and(|o| !is_leaving(o))
-                && !s.is_available()
-                && !self.pass.hints.held.contains(s.ordinal)
-        });
-        starting.for_each(|slot| budget.charge(|| name(slot)));
-        // A pod that is about to be taken is on its way up in its slot, too.
-        let adopted = self.slots.iter().filter(|slot| slot.occupant.is_none()).filter(|slot| {
-            let name = name(slot);
+        let (min_ready, now) = (self.view.set.spec.min_ready, self.view.now);
+        let is_adopted_down = |name: &str| {
             let pod = self.view.to_adopt.iter().find(|pod| pod.name() == name);
-            let (min_ready, now) = (self.view.set.spec.min_ready, self.view.now);
-            pod.is_some_and(|pod| !Health::of(pod, true, min_ready, now).is_available())
-                && !self.pass.hints.held.contains(slot.ordinal)
+            pod.is_some_and(|pod| !Health::of(pod, true, min_ready, now).is_available() && !self.was_up(pod))
+        };
+        let starting = self.slots.iter().filter(|slot| match &slot.occupant {
+            Some(occupant) => !slot.is_available() && !self.was_up(&occupant.pod),
+            None => !self.view.to_adopt.is_empty() && is_adopted_down(&self.name(slot.ordinal)),
         });
-        adopted.for_each(|slot| budget.charge(|| name(slot)));
+        let first = starting.filter(|slot| !self.pass.hints.held.contains(slot.ordinal));
+        first.for_each(|slot| budget.charge(|| self.name(slot.ordinal)));
+    }
+
+    /// Whether a pod that is not available says itself that it was, and so has held its slot: hints may be lost without harm, and an empty
+    /// slot must not wait for a pod that broke long ago. Whether it was ready for long enough it does not tell, nor whether it was before
+    /// its hooks let it in.
+    pub(super) fn was_up(&self, pod: &PodRecord) -> bool {
+        let let_in = pod.detail.as_ref().and_then(|detail| lifecycle::since_state(detail));
+        let since_let_in = let_in.is_none_or(|at| pod.ready.is_true || pod.ready.since > Some(at));
+        // The state of one that leaves says how it goes, not how it came.
+        let was_in = pod.is_terminating() || State::of(pod).is_normal() && since_let_in;
+        pod.has_been_ready && self.view.set.spec.min_ready.is_zero() && was_in
     }
 
     /// Keeps the record of failed starts (rule 8.5).

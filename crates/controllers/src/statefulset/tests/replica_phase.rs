@@ -1,6 +1,7 @@
 //! Filling slots and scaling down (rules 2.3, 2.4, 3.4, 3.5, 3.6).
 
-use crate::testing::{Cluster, NOW, advanced, brief, native, pod};
+use crate::testing::{Cluster, NOW, PodFixture, advanced, brief, native, pod};
+use flotilla_api::names;
 use flotilla_model::records::Phase;
 use flotilla_model::set::IntervalSet;
 use flotilla_model::{Hints, Report, Scope, WaitCause};
@@ -131,6 +132,35 @@ fn rule_3_5_slots_emptied_by_the_update_are_no_business_of_the_scaling_budget() 
         ["+web-2@new"],
         "without memory: as if for the first time, one at a time"
     );
+}
+
+#[test]
+fn rule_3_5_a_slot_without_memory_is_filled_although_a_pod_that_was_up_is_broken() {
+    let set = rolled_out(advanced(5)).spec("/scaleStrategy/maxUnavailable", json!(1));
+    let others = set.pods([0, 2, 3], "new");
+    let broken = |pod: PodFixture| pod.revision("new").unready_since(NOW - 3600);
+    for (what, cluster, comes) in [
+        ("broken", others.clone().pod(broken(pod("web-1"))), true),
+        (
+            "broken and about to be taken",
+            others.clone().pod(broken(pod("web-1")).orphan()),
+            true,
+        ),
+        ("leaving", others.clone().pod(broken(pod("web-1")).terminating()), true),
+        (
+            "never up",
+            others.clone().pod(broken(pod("web-1")).never_ready()),
+            false,
+        ),
+        (
+            "ready, and not let in by its hook",
+            others.pod(broken(pod("web-1")).label(names::LIFECYCLE_STATE_LABEL, "PreparingNormal")),
+            false,
+        ),
+    ] {
+        let said = brief(&cluster.decide());
+        assert_eq!(said.contains(&"+web-4@new".to_owned()), comes, "{what}: {said:?}");
+    }
 }
 
 #[test]
