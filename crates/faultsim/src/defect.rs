@@ -130,6 +130,8 @@ pub enum Defect {
     ScaleDownUnread,
     /// However many pods are on their way up, all others follow at once.
     ScaleAtOnce,
+    /// That a pod was up is known from memory alone: one that is broken counts as on its way up, once that is lost.
+    UpByMemoryAlone,
     /// That a pod is to be made again is not seen.
     ForgetMadeAgain,
     /// All pods that are to be made again go at once.
@@ -208,6 +210,7 @@ impl Defect {
         Defect::ForgetStart,
         Defect::ScaleDownUnread,
         Defect::ScaleAtOnce,
+        Defect::UpByMemoryAlone,
         Defect::ForgetMadeAgain,
         Defect::MakeAgainAtOnce,
         Defect::RepeatAtOnce,

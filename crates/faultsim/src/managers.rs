@@ -115,6 +115,7 @@ impl World {
         let seed = self.schedule.seed;
         let (defect, clone_defect, is_told) = (self.defect, self.clone_defect, self.trace.is_on());
         let holds_repetitions = self.keeps_guard || !defect.is_some_and(Defect::turns_guard_off);
+        let calm_in_ms = self.schedule.calm_at_ms().saturating_sub(self.now_ms);
         let manager = &mut self.managers[index];
         if manager.core.is_some() {
             return;
@@ -143,6 +144,7 @@ impl World {
             defect,
             clone_defect,
             is_told,
+            forgets_until: now + Duration::from_millis(calm_in_ms),
         };
         manager.core = Some(Core::new(options, vec![Box::new(spy)], now));
         self.say(|| format!("manager {index} starts as {}", identity(life)));

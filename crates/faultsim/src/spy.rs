@@ -81,6 +81,8 @@ pub(crate) struct Spy {
     pub(crate) clone_defect: Option<CloneDefect>,
     /// Whether decisions are put into words.
     pub(crate) is_told: bool,
+    /// Until then, by its manager's clock, it forgets everything now and then.
+    pub(crate) forgets_until: Timestamp,
 }
 
 impl Spy {
@@ -107,8 +109,15 @@ impl Spy {
                 _ => None,
             }));
             accepted.extend(context.hints.accepted.iter().cloned());
-        } else if !context.entropy.is_multiple_of(8) || context.hints.accepted.is_empty() {
-            return None;
+        } else {
+            // What was refused, or is held back, the core goes by as well: that goes with its manager.
+            let forgets = context.now < self.forgets_until && context.entropy.is_multiple_of(8);
+            return forgets.then(|| Hints {
+                generation: context.hints.generation,
+                failures: context.hints.failures.clone(),
+                repeated: context.hints.repeated.clone(),
+                ..Hints::default()
+            });
         }
         Some(Hints {
             accepted,

@@ -38,6 +38,13 @@ pub(super) fn without_wish(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
     Arc::new(altered)
 }
 
+/// A pod that is not ready does not say that it was.
+pub(super) fn as_if_never_up(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
+    let mut altered = (**pod).clone();
+    altered.has_been_ready &= pod.ready.is_true || pod.is_terminating();
+    Arc::new(altered)
+}
+
 /// All that are to be made again go, whatever the budget says.
 pub(super) fn make_again_at_once(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
     let goes = |pod: &&Arc<PodRecord>| is_to_be_made_again(pod, set) && !pod.is_terminating();

@@ -246,6 +246,7 @@ impl Pods {
             Defect::ResizeUsesBudget => down_while_resized,
             Defect::JudgeByVolumes => without_origin,
             Defect::ForgetMadeAgain => super::asks::without_wish,
+            Defect::UpByMemoryAlone => super::asks::as_if_never_up,
             Defect::OwnersByUid => Arc::clone,
             _ => return None,
         };

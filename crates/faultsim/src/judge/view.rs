@@ -97,6 +97,7 @@ impl Sight<'_> {
         leaves_for_a_reason(self, decision)?;
         self.claims_go_with_pods(decision)?;
         self.budget_is_used(decision)?;
+        self.scale_budget_is_used(decision)?;
         self.restarts_for_a_reason(&deleted)?;
         self.scale_down(&deleted)?;
         self.keeps_as_many_as_it_should(&made)?;
@@ -119,6 +120,25 @@ impl Sight<'_> {
             let is_up = pod.is_some_and(|pod| is_in_service(pod) && is_available(pod, self.set, self.now));
             require(is_touched || !is_up || self.has_to_grow(name), "8.18 budget", || {
                 format!("the budget is said to be used up by {name}, which is available")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What is said to use the budget of scaling is on its way up for the first time: not a pod that was up and is broken, whatever is
+    /// remembered of it (rule 3.5, ruling 5).
+    fn scale_budget_is_used(&self, decision: &Decision) -> Verdict {
+        let users = decision.waits.iter().filter_map(|wait| match &wait.cause {
+            WaitCause::ScaleBudget { used_by, .. } => Some(used_by),
+            _ => None,
+        });
+        for name in users.flatten() {
+            let pod = self.reader.pod(&self.set.meta.key.sibling(name.as_str()));
+            // With hooks, a pod may have been ready without being let in.
+            let tells = self.set.spec.min_ready.is_zero() && self.set.spec.lifecycle.is_empty();
+            let was_up = tells && pod.is_some_and(|pod| pod.has_been_ready);
+            require(!was_up, "3.5 scale budget", || {
+                format!("the budget of scaling is said to be used up by {name}, which was up")
             })?;
         }
         Ok(())
