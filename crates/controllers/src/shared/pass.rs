@@ -222,8 +222,8 @@ pub(crate) struct Pass<'v> {
     pub(crate) troubles: Vec<Trouble>,
     /// Whether revisions are accepted, as far as this pass has asked.
     pub(crate) acceptances: BTreeMap<String, Acceptance>,
-    /// What old revisions differ in from the target, as far as it was asked.
-    pub(crate) differences: BTreeMap<String, Result<UpdateSpec, String>>,
+    /// What old revisions differ in from the target, as far as it was asked; with resources left out, or not.
+    pub(crate) differences: BTreeMap<(String, bool), Result<UpdateSpec, String>>,
 }
 
 impl<'v> Pass<'v> {

@@ -15,8 +15,9 @@ use flotilla_api::names;
 use flotilla_model::decision::{Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
+use flotilla_model::template::without_resources;
 use flotilla_model::{PodRecord, RevisionRecord, SetKind, SetRecord, WaitCause};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,7 +113,9 @@ impl Pass<'_> {
     /// What a pod lacks to be at the update revision: the difference of the two templates, and what an earlier update left to do.
     fn change_of(&mut self, occupant: &Occupant, detail: &PodDetail) -> Result<UpdateSpec, String> {
         let pod = &occupant.pod;
-        let mut spec = self.difference(pod.revision().unwrap_or_default())?;
+        let selectors = &self.moment.set.spec.special_pods;
+        let is_special = selectors.iter().any(|s| s.matches(|key| pod.label(key)));
+        let mut spec = self.difference(pod.revision().unwrap_or_default(), is_special)?;
         if let Some(left) = occupant.progress.as_ref().and_then(|p| p.left_to_do()) {
             spec.take_over(&left);
         }
@@ -120,17 +123,18 @@ impl Pass<'_> {
         if spec.changes_environment() && lacks_update_gate(Some(detail)) {
             return Err(format!("its environment {ONLY_OUT_OF_SERVICE}"));
         }
-        let selectors = &self.moment.set.spec.special_pods;
-        if selectors.iter().any(|s| s.matches(|key| pod.label(key))) {
-            // A special pod keeps its own resources.
+        if is_special {
+            // Also what was to come before it was special.
             spec.changes.resources.clear();
         }
         Ok(spec)
     }
 
-    /// The difference of a revision to the update revision; worked out once a pass.
-    fn difference(&mut self, revision: &str) -> Result<UpdateSpec, String> {
-        if let Some(known) = self.differences.get(revision) {
+    /// The difference of a revision to the update revision; worked out once a pass. A special pod keeps its own resources: whether they
+    /// could change in place, too, is nothing to it.
+    fn difference(&mut self, revision: &str, keeps_resources: bool) -> Result<UpdateSpec, String> {
+        let key = (revision.to_owned(), keeps_resources);
+        if let Some(known) = self.differences.get(&key) {
             return known.clone();
         }
         let set = self.moment.set;
@@ -145,10 +149,14 @@ impl Pass<'_> {
             .clone()
             .unwrap_or_else(|| self.moment.set.spec.template.clone());
         let difference = match old {
+            Some(old) if keeps_resources => {
+                let bare = |template: &Value| without_resources(template.clone());
+                eligible::compare(&bare(&old), &bare(&new))
+            }
             Some(old) => eligible::compare(&old, &new),
             None => Err(format!("its revision {revision} does not exist any more")),
         };
-        self.differences.insert(revision.to_owned(), difference.clone());
+        self.differences.insert(key, difference.clone());
         difference
     }
 

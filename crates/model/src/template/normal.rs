@@ -89,10 +89,10 @@ pub fn normal_form(template: &Value) -> Value {
     normal
 }
 
-/// A normal form with the resources of all containers left out.
-pub fn without_resources(mut normal: Value) -> Value {
+/// A template, in normal form or as it was written, with the resources of all containers left out.
+pub fn without_resources(mut template: Value) -> Value {
     for list in ["containers", "initContainers"] {
-        let containers = normal
+        let containers = template
             .pointer_mut(&format!("/spec/{list}"))
             .and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten() {
@@ -101,7 +101,7 @@ pub fn without_resources(mut normal: Value) -> Value {
             }
         }
     }
-    normal
+    template
 }
 
 /// Defaults that depend on another field.

@@ -229,26 +229,70 @@ fn rule_4_6_a_refused_resize_that_was_noted_is_given_up() {
 }
 
 #[test]
-fn ruling_18_a_special_pod_keeps_its_resources() {
-    let with = |image: &str, cpu: &str| {
+fn ruling_18_a_special_pod_keeps_its_resources_also_those_that_could_not_change_in_place() {
+    let with = |image: &str, resources: Value| {
         let mut t = template(image);
-        t["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        t["spec"]["containers"][0]["resources"] = resources;
         t
     };
-    let cluster = in_place(1)
-        .spec("/template", with("v2", "2"))
+    let old = with("v1", json!({"requests": {"cpu": "1"}}));
+    let guaranteed = json!({"cpu": "2", "memory": "1Gi"});
+    for (what, resources) in [
+        ("more", json!({"requests": {"cpu": "2"}})),
+        ("added", json!({"requests": {"cpu": "1", "memory": "1Gi"}})),
+        ("another class", json!({"requests": guaranteed, "limits": guaranteed})),
+        (
+            "of another kind",
+            json!({"requests": {"cpu": "1"}, "limits": {"ephemeral-storage": "1Gi"}}),
+        ),
+        ("removed", json!({})),
+    ] {
+        for policy_name in ["InPlaceIfPossible", "InPlaceOnly"] {
+            let new = with("v2", resources.clone());
+            let cluster = policy(advanced(1), policy_name)
+                .spec("/template", new.clone())
+                .spec("/specialPodsSelectors", json!([{"matchLabels": {"special": "1"}}]))
+                .no_revisions()
+                .revision_of("old", 1, &old)
+                .revision_of("new", 2, &new)
+                .pod(seen("web-0", "old", "v1").label("special", "1"));
+            let decision = cluster.decide();
+            let (found, told) = (patches(&decision), brief(&decision));
+            assert_eq!(
+                found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
+                ["unready", "in-place"],
+                "{what}, {policy_name}: the image alone, and no resize: {told:?}"
+            );
+            assert!(!state_of(&found[1].3).resources, "{what}, {policy_name}");
+        }
+    }
+}
+
+#[test]
+fn ruling_18_other_pods_of_the_revision_are_made_again_for_their_resources() {
+    let with = |image: &str, resources: Value| {
+        let mut t = template(image);
+        t["spec"]["containers"][0]["resources"] = resources;
+        t
+    };
+    let (old, new) = (
+        with("v1", json!({"requests": {"cpu": "1"}})),
+        with("v2", json!({"requests": {"cpu": "1", "memory": "1Gi"}})),
+    );
+    let cluster = policy(advanced(2), "InPlaceIfPossible")
+        .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2}))
+        .spec("/template", new.clone())
         .spec("/specialPodsSelectors", json!([{"matchLabels": {"special": "1"}}]))
         .no_revisions()
-        .revision_of("old", 1, &with("v1", "1"))
-        .revision_of("new", 2, &with("v2", "2"))
-        .pod(seen("web-0", "old", "v1").label("special", "1"));
-    let found = patches(&cluster.decide());
-    assert_eq!(
-        found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
-        ["unready", "in-place"],
-        "no resize"
+        .revision_of("old", 1, &old)
+        .revision_of("new", 2, &new)
+        .pod(seen("web-0", "old", "v1"))
+        .pod(seen("web-1", "old", "v1").label("special", "1"));
+    let said = brief(&cluster.decide());
+    assert!(
+        said.contains(&"-web-0".to_owned()) && !said.contains(&"-web-1".to_owned()),
+        "{said:?}"
     );
-    assert!(!state_of(&found[1].3).resources);
 }
 
 #[test]
