@@ -144,6 +144,10 @@ impl PodFixture {
         self.labels.insert(key.to_owned(), value.to_owned());
         self
     }
+    pub(crate) fn without_label(mut self, key: &str) -> Self {
+        self.labels.remove(key);
+        self
+    }
     /// With what updates in place look at, one container `main` to begin with.
     pub(crate) fn detailed(mut self, change: impl FnOnce(&mut PodDetail)) -> Self {
         let mut known = self
@@ -229,6 +233,15 @@ impl PodFixture {
                 claim: None,
             })
             .collect();
+        self.record.volumes = Some(Arc::new(list));
+        self
+    }
+    /// With a volume from a claim that is not named after the pod.
+    pub(crate) fn mounting(mut self, volume: &str, claim: &str) -> Self {
+        let list = vec![VolumeClaim {
+            volume: volume.into(),
+            claim: Some(claim.into()),
+        }];
         self.record.volumes = Some(Arc::new(list));
         self
     }

@@ -8,18 +8,31 @@ use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{canonical, canonical_quantity};
-use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, SetKind, Timestamp, containers_meta};
+use flotilla_model::{
+    ClaimRecord, PodRecord, Report, Resource, RevisionRecord, SetKind, Timestamp, Uid, containers_meta,
+};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// When to look again at what should be over by then.
-const SOON: Duration = Duration::from_secs(1);
+pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// The id that a claim shares with its pod.
 pub(super) fn id_of(claim: &ClaimRecord) -> Option<&str> {
     claim.meta.labels.get(names::INSTANCE_ID_LABEL)
+}
+
+/// Whether a claim of ours is a pod's, by its id or by a mount.
+fn has(pod: &PodRecord, claim: &ClaimRecord) -> bool {
+    let mounts = || pod.claims().any(|(_, name)| *name == *claim.meta.key.name);
+    id_of(claim).is_some_and(|id| pod.label(names::INSTANCE_ID_LABEL) == Some(id) || mounts())
+}
+
+/// Whether a pod is there to stay, as far as it goes: it has neither ended nor begun to go.
+fn is_active(pod: &PodRecord) -> bool {
+    !pod.is_terminal() && !pod.is_terminating()
 }
 
 /// Deletes a claim as it was seen: not one that was let go, or that a new pod has taken, while this was on its way.
@@ -43,7 +56,7 @@ impl<'v> Plan<'v> {
         for claim in &self.view.claims {
             let Some(id) = id_of(claim) else { continue };
             let pod = self.holder_of(claim, id);
-            if pod.is_some_and(|pod| !pod.is_terminal() && !pod.is_terminating()) {
+            if pod.is_some_and(|pod| is_active(pod)) {
                 continue;
             }
             let scope = Scope::Named(pod.map_or_else(|| self.name_of(id), |pod| pod.name().to_owned()));
@@ -80,22 +93,37 @@ impl<'v> Plan<'v> {
     }
 
     /// Gives the claims of a pod whose deletion is part of this plan to the pod, so that they go with it (rules 14.7 and 15.5). That
-    /// comes before the deletion: whatever happens between the two, no claim is left that looks as if it might be used again.
+    /// comes before the deletion: whatever happens between the two, no claim is left that looks as if it might be used again. What
+    /// another pod has that is there to stay, as the original of a copy does, does not go: it goes with the last of them.
     pub(super) fn condemn_claims(&mut self, scope: &Scope, pod: &PodRecord) {
-        let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|_| !self.hands_over(pod)) else {
+        if self.hands_over(pod) {
             return;
-        };
-        let claims = self.claims_with(id).iter();
-        // One that was given before is written to once more: what would take it back, and is still on its way, fails from now on.
-        let given = self.view.claims_of_pod(pod).iter();
-        let given = given
-            .filter(|claim| claim.meta.deleted.is_none())
-            .map(|claim| claim::take(claim));
-        let commands: Vec<Command> = claims.map(|claim| self.give_to(claim, pod)).chain(given).collect();
+        }
+        let set = &self.view.set.meta.uid;
+        let mut commands = Vec::new();
+        for claim in self.claims_of(pod) {
+            if self.others_with(claim, pod).next().is_some() {
+                continue;
+            }
+            if claim.meta.is_controlled_by(set) {
+                commands.push(self.give_to(claim, pod));
+            } else if claim.meta.is_controlled_by(&pod.meta.uid) {
+                // One that was given before is written to once more: what would take it back, and is still on its way, fails from now on.
+                commands.push(claim::take(claim));
+            }
+        }
         self.pass.write_claims(scope, commands);
     }
 
-    /// Takes back claims of pods that stay after all: they were given to the pod for a deletion that was never made.
+    /// Whether a pod has a claim that another has, too, which this plan deletes. Which of the two deletions fails nobody knows yet, so that
+    /// the claim can go with neither: the pod is deleted when the other is known to go.
+    pub(super) fn goes_after_another(&self, pod: &PodRecord) -> bool {
+        let goes = |other: &Arc<PodRecord>| self.deleted.contains(&other.meta.uid);
+        let claims = || self.claims_of(pod).into_iter();
+        !self.deleted.is_empty() && claims().any(|claim| self.others_with(claim, pod).any(goes))
+    }
+
+    /// Takes back claims of pods that stay after all: they were given to a pod for a deletion that was never made, or that of another pod.
     pub(super) fn spare_claims(&mut self) {
         let (view, owner) = (self.view, &self.view.owner);
         let mounts_some = |member: &Member| member.pod().volumes.is_some();
@@ -103,15 +131,21 @@ impl<'v> Plan<'v> {
             // Most sets have no claims, and are not looked through for any.
             return;
         }
+        let going: BTreeSet<&Uid> = self
+            .to_go
+            .iter()
+            .map(|&index| &self.members[index].pod().meta.uid)
+            .collect();
         let mut commands = Vec::new();
-        let stays = |(index, member)| (!self.to_go.contains(&index)).then_some(member);
-        for member in self.members.iter().enumerate().filter_map(stays) {
-            let uid = &member.pod().meta.uid;
-            let is_of_pod = |claim: &&Arc<ClaimRecord>| {
-                claim.meta.deleted.is_none() && id_of(claim) == member.pod().label(names::INSTANCE_ID_LABEL)
+        for pod in &view.pods {
+            let stays = is_active(pod) && !going.contains(&pod.meta.uid);
+            let is_wanted = |claim: &&Arc<ClaimRecord>| {
+                let is_live = claim.meta.deleted.is_none();
+                is_live && (stays && has(pod, claim) || self.others_with(claim, pod).next().is_some())
             };
-            for claim in view.claims_of_pod(member.pod()).iter().filter(is_of_pod) {
-                commands.push((member.scope(), claim::hand_to(claim, uid, owner)));
+            for claim in view.claims_of_pod(pod).iter().filter(is_wanted) {
+                let scope = Scope::Named(pod.name().to_owned());
+                commands.push((scope, claim::hand_to(claim, &pod.meta.uid, owner)));
             }
         }
         for (scope, command) in commands {
@@ -145,35 +179,80 @@ impl<'v> Plan<'v> {
     /// The pod with this id, in whatever phase. Its label says which it is: one that was adopted may have any name. A pod that was let go
     /// may lack the label, and has its name still.
     fn holder(&self, id: &str) -> Option<&'v Arc<PodRecord>> {
-        let by_id = self.pods_by_id.get_or_init(|| {
-            let pods = self.view.pods_that_may_hold_claims();
-            let labelled = pods.filter_map(|pod| Some((pod.label(names::INSTANCE_ID_LABEL)?, pod)));
-            // Of two with one id, that which is there to stay.
-            let mut by_id = BTreeMap::new();
-            for (id, pod) in labelled {
-                let is_active = !pod.is_terminal() && !pod.is_terminating();
-                if is_active || !by_id.contains_key(id) {
-                    by_id.insert(id, pod);
-                }
-            }
-            by_id
-        });
-        by_id.get(id).copied().or_else(|| self.view.pod(&self.name_of(id)))
+        let labelled = self.pods_with(id);
+        // Of two with one id, that which is there to stay.
+        let stays = labelled.iter().rev().find(|pod| is_active(pod));
+        let found = stays.or_else(|| labelled.first()).copied();
+        found.or_else(|| self.view.pod(&self.name_of(id)))
     }
 
     /// The pod of a claim with this id: also one that mounts it and stays, whatever its label says, as that of a pod that was adopted.
     fn holder_of(&self, claim: &ClaimRecord, id: &str) -> Option<&'v Arc<PodRecord>> {
-        let is_active = |pod: &&Arc<PodRecord>| !pod.is_terminal() && !pod.is_terminating();
         let holder = self.holder(id);
-        if holder.is_some_and(|pod| is_active(&pod)) {
+        if holder.is_some_and(|pod| is_active(pod)) {
             return holder;
         }
-        let by_mount = self.pods_by_claim.get_or_init(|| {
-            let active = self.view.pods_that_may_hold_claims().filter(is_active);
-            let claims = active.flat_map(|pod| pod.claims().map(move |(_, claim)| (claim, pod)));
-            claims.collect()
+        self.pods_mounting(claim).last().copied().or(holder)
+    }
+
+    /// Pods that are there to stay, other than this one, and have a claim of ours by their id or by a mount: copies of a pod are such.
+    fn others_with(&self, claim: &ClaimRecord, pod: &PodRecord) -> impl Iterator<Item = &'v Arc<PodRecord>> {
+        let labelled = id_of(claim).map(|id| (self.pods_with(id), self.pods_mounting(claim)));
+        let all = labelled
+            .into_iter()
+            .flat_map(|(labelled, mounting)| labelled.iter().chain(mounting));
+        let uid = pod.meta.uid.clone();
+        all.copied()
+            .filter(move |other| is_active(other) && other.meta.uid != uid)
+    }
+
+    /// Pods that may hold claims and have this id, in whatever phase.
+    fn pods_with(&self, id: &str) -> &[&'v Arc<PodRecord>] {
+        let by_id = self.pods_by_id.get_or_init(|| {
+            let mut by_id = BTreeMap::<_, Vec<_>>::new();
+            for pod in self.view.pods_that_may_hold_claims() {
+                if let Some(id) = pod.label(names::INSTANCE_ID_LABEL) {
+                    by_id.entry(id).or_default().push(pod);
+                }
+            }
+            by_id
         });
-        by_mount.get(claim.meta.key.name.as_str()).copied().or(holder)
+        by_id.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// Pods that are there to stay and mount a claim.
+    fn pods_mounting(&self, claim: &ClaimRecord) -> &[&'v Arc<PodRecord>] {
+        let by_claim = self.pods_by_claim.get_or_init(|| {
+            let mut by_claim = BTreeMap::<_, Vec<_>>::new();
+            for pod in self.view.pods_that_may_hold_claims().filter(|pod| is_active(pod)) {
+                for (_, claim) in pod.claims() {
+                    by_claim.entry(claim).or_default().push(pod);
+                }
+            }
+            by_claim
+        });
+        by_claim.get(claim.meta.key.name.as_str()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Claims with an id that are a pod's, whoever they belong to now: those with its own, and those that it mounts, whatever its label
+    /// says.
+    fn claims_of(&self, pod: &PodRecord) -> Vec<&'v Arc<ClaimRecord>> {
+        let view = self.view;
+        let id = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty());
+        let by_id = id.map_or(&[][..], |id| self.claims_with(id)).iter().copied();
+        // Others may be mounted by all pods.
+        let is_ours = |claim: &&Arc<ClaimRecord>| {
+            let owner = claim.meta.controller();
+            let of_us_or_a_pod = owner.is_some_and(|o| o.uid == view.set.meta.uid || *o.kind == *Resource::Pods.kind());
+            of_us_or_a_pod && id_of(claim).is_some()
+        };
+        let mounted = pod.claims();
+        let mounted = mounted.filter_map(|(_, name)| view.claim(&name).filter(is_ours));
+        let mut claims: Vec<_> = by_id.chain(mounted).chain(view.claims_of_pod(pod)).collect();
+        claims.retain(|claim| claim.meta.deleted.is_none());
+        claims.sort_by_key(|claim| &claim.meta.key.name);
+        claims.dedup_by_key(|claim| &claim.meta.uid);
+        claims
     }
 
     /// Makes claims that a pod which has not started is missing, as those of StatefulSets are made (rule 1.4.3): the pod came after its

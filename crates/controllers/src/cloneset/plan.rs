@@ -12,7 +12,7 @@ use crate::shared::revision::{self, Revisions};
 use flotilla_api::names;
 use flotilla_model::decision::Scope;
 use flotilla_model::set::Area;
-use flotilla_model::{ClaimRecord, Labels, PodRecord, RevisionRecord};
+use flotilla_model::{ClaimRecord, Labels, PodRecord, RevisionRecord, Uid};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -79,6 +79,9 @@ impl Member {
     }
 }
 
+/// Pods by what they have; copies of a pod have the same.
+pub(super) type PodsBy<'v, K> = BTreeMap<K, Vec<&'v Arc<PodRecord>>>;
+
 /// Claims by the id that they share with their pod.
 pub(super) type ClaimsById<'v> = BTreeMap<&'v str, Vec<&'v Arc<ClaimRecord>>>;
 
@@ -94,9 +97,11 @@ pub(super) struct Plan<'v> {
     /// Looked through once, where somebody asks.
     pub(super) claims_by_id: OnceCell<ClaimsById<'v>>,
     /// Pods by their id, looked through once, where somebody asks.
-    pub(super) pods_by_id: OnceCell<BTreeMap<&'v str, &'v Arc<PodRecord>>>,
+    pub(super) pods_by_id: OnceCell<PodsBy<'v, &'v str>>,
     /// Pods that stay by the names of claims that they mount, looked through once, where somebody asks.
-    pub(super) pods_by_claim: OnceCell<BTreeMap<String, &'v Arc<PodRecord>>>,
+    pub(super) pods_by_claim: OnceCell<PodsBy<'v, String>>,
+    /// Pods whose deletion is one of the commands of this plan.
+    pub(super) deleted: BTreeSet<Uid>,
     /// Pods were made or deleted, so that the update waits for the next pass (rule 14.8).
     pub(super) has_scaled: bool,
 }
@@ -116,6 +121,7 @@ impl<'v> Plan<'v> {
             claims_by_id: OnceCell::new(),
             pods_by_id: OnceCell::new(),
             pods_by_claim: OnceCell::new(),
+            deleted: BTreeSet::new(),
             has_scaled: false,
         }
     }

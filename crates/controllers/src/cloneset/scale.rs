@@ -1,6 +1,6 @@
 //! Step *scale*: pods are taken back, made and deleted (rules 13.8 to 13.10, 14 and 15).
 
-use super::claims::missing_volume;
+use super::claims::{SOON, missing_volume};
 use super::diff::Diff;
 use super::marks;
 use super::plan::{Member, Plan};
@@ -412,13 +412,17 @@ impl Plan<'_> {
         chosen
     }
 
-    /// Deletes a pod with its claims, once no hook holds it. `false` if it is backing off from a refusal.
+    /// Deletes a pod with its claims, once no hook holds it. `false` if it is backing off from a refusal, or goes after another.
     fn take_away(&mut self, index: usize) -> bool {
-        let member = &mut self.members[index];
-        let scope = member.scope();
-        if self.pass.is_backing_off(&scope, member.occupant.pod.name()) {
+        let scope = self.members[index].scope();
+        if self.pass.is_backing_off(&scope, self.members[index].name()) {
             return false;
         }
+        if self.goes_after_another(self.members[index].pod()) {
+            self.pass.wake_within(SOON);
+            return false;
+        }
+        let member = &mut self.members[index];
         member.occupant.doomed = true;
         let pod = member.occupant.pod.clone();
         let only_as_seen = !member.occupant.health.is_available();
@@ -427,6 +431,7 @@ impl Plan<'_> {
         self.has_scaled |= self.pass.stages.len() > issued;
         if is_deleted {
             self.condemn_claims(&scope, &pod);
+            self.deleted.insert(pod.meta.uid.clone());
         }
         true
     }

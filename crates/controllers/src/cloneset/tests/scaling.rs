@@ -24,7 +24,7 @@ pub(super) fn created(decision: &Decision) -> Vec<Value> {
     bodies.collect()
 }
 
-fn deleted(decision: &Decision) -> Vec<String> {
+pub(super) fn deleted(decision: &Decision) -> Vec<String> {
     let pods = decision.commands().filter_map(|c| match &c.command {
         Command::Delete {
             resource: Resource::Pods,

@@ -1,0 +1,176 @@
+//! Pods that users have copied, and labels that they took off: whose claims are whose (rules 14.7, 15.4 and 15.5).
+
+use super::scaling::{deleted, pod_owner};
+use super::{name, one, said};
+use crate::testing::{Cluster, PodFixture, claim, clones};
+use flotilla_api::names;
+use flotilla_model::decision::Command;
+use flotilla_model::records::Phase;
+use flotilla_model::{Decision, Resource};
+use serde_json::{Value, json};
+
+/// Names of those to whom a decision gives a claim.
+fn given(decision: &Decision, claim: &str) -> Vec<Value> {
+    let owners = decision.commands().filter_map(|c| match &c.command {
+        Command::Patch {
+            resource: Resource::Claims,
+            key,
+            body,
+            ..
+        } if key.name.as_str() == claim => body.pointer("/metadata/ownerReferences/0/name").cloned(),
+        _ => None,
+    });
+    owners.collect()
+}
+
+fn claims_deleted(decision: &Decision) -> usize {
+    let commands = decision.commands().map(|c| &c.command);
+    let deletes = |c: &Command| {
+        matches!(
+            c,
+            Command::Delete {
+                resource: Resource::Claims,
+                ..
+            }
+        )
+    };
+    commands.filter(|c| deletes(c)).count()
+}
+
+fn set(replicas: i32, reuses: bool) -> Cluster {
+    without_claim(replicas, reuses).claim(claim("data-web-b0000").of_clone("b0000"))
+}
+
+fn without_claim(replicas: i32, reuses: bool) -> Cluster {
+    clones(replicas)
+        .status("/currentRevision", json!("web-new"))
+        .claim_templates(&["data"])
+        .spec("/scaleStrategy/enablePVCReuse", json!(reuses))
+        .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!("100%"))
+}
+
+fn original() -> PodFixture {
+    one(&name(0), "n").mounts(&["data"])
+}
+
+/// As `kubectl get -o json`, another name and `kubectl create` make it: labels, owner and volumes are those of the original.
+fn copy(marks: &str) -> PodFixture {
+    one("web-debug", marks)
+        .label(names::INSTANCE_ID_LABEL, "b0000")
+        .mounting("data", "data-web-b0000")
+}
+
+/// A claim goes with the last pod that has it: whichever is one too many, the other runs on it.
+#[test]
+fn rules_14_7_and_15_5_no_claim_goes_with_a_pod_while_another_that_stays_has_it() {
+    let by_id_alone = || one("web-debug", "nx").label(names::INSTANCE_ID_LABEL, "b0000");
+    let by_mount_alone = || copy("nx").label(names::INSTANCE_ID_LABEL, "zzzzz");
+    for reuses in [false, true] {
+        for (what, original, copy, goes) in [
+            ("a copy", original(), copy("nx"), "web-debug"),
+            ("its id alone", original(), by_id_alone(), "web-debug"),
+            ("its claim alone", original(), by_mount_alone(), "web-debug"),
+            (
+                "a copy that is better",
+                one(&name(0), "nx").mounts(&["data"]),
+                copy("n"),
+                "web-b0000",
+            ),
+            (
+                "a copy that has ended",
+                original(),
+                copy("n!").phase(Phase::Failed),
+                "web-debug",
+            ),
+            (
+                "a copy of nobody",
+                one(&name(0), "n!").mounts(&["data"]),
+                copy("n").orphan(),
+                "web-b0000",
+            ),
+        ] {
+            let decision = set(1, reuses).pod(original).pod(copy).decide();
+            assert_eq!(deleted(&decision), [goes], "{what}, reuse {reuses}");
+            assert_eq!(
+                given(&decision, "data-web-b0000"),
+                [] as [Value; 0],
+                "{what}, reuse {reuses}"
+            );
+            assert_eq!(claims_deleted(&decision), 0, "{what}, reuse {reuses}");
+        }
+    }
+}
+
+/// It may have been given to the copy before the original was seen, or for a deletion that was never made.
+#[test]
+fn rules_14_7_and_15_5_a_claim_that_was_given_to_one_of_two_pods_is_taken_back_for_the_other() {
+    let of_copy = || {
+        claim("data-web-b0000")
+            .of_clone("b0000")
+            .owners(vec![pod_owner("web-debug")])
+    };
+    for (what, copy) in [
+        ("goes", copy("nx")),
+        ("has gone", copy("nx").terminating()),
+        ("has ended", copy("nx").phase(Phase::Failed)),
+    ] {
+        let decision = without_claim(1, true)
+            .claim(of_copy())
+            .pod(original())
+            .pod(copy)
+            .decide();
+        assert_eq!(
+            given(&decision, "data-web-b0000"),
+            [json!("web")],
+            "{what}: {:?}",
+            said(&decision)
+        );
+    }
+}
+
+/// Which of two deletions in one pass is refused nobody knows: the claim would go with the other, and the pod that stays runs on it.
+#[test]
+fn rules_14_7_and_15_5_of_two_pods_with_one_claim_one_goes_after_the_other_and_takes_it_along() {
+    let first = set(0, true).pod(original()).pod(copy("n")).decide();
+    let gone = deleted(&first);
+    assert_eq!(gone.len(), 1, "{:?}", said(&first));
+    assert_eq!(given(&first, "data-web-b0000"), [] as [Value; 0]);
+    assert!(
+        first.wake_after.is_some(),
+        "nothing else need happen for the other to go"
+    );
+    let last = if gone[0] == "web-debug" {
+        set(0, true).pod(original()).pod(copy("n").terminating())
+    } else {
+        set(0, true).pod(original().terminating()).pod(copy("n"))
+    };
+    let second = last.decide();
+    assert_eq!(deleted(&second).len(), 1, "{:?}", said(&second));
+    assert_eq!(given(&second, "data-web-b0000").len(), 1, "{:?}", said(&second));
+    assert_ne!(deleted(&second), gone);
+}
+
+/// Whose claim it is, is known by the mount. Under reuse the next pod would take the id and find the data.
+#[test]
+fn rule_15_5_the_claim_of_a_pod_goes_with_it_whatever_its_label_says() {
+    let stripped = |id: &str| original().label(names::INSTANCE_ID_LABEL, id);
+    let unlabelled = original().detailed(|_| {});
+    for (what, pod) in [
+        ("empty", stripped("")),
+        ("another", stripped("zzzzz")),
+        ("none", unlabelled.without_label(names::INSTANCE_ID_LABEL)),
+    ] {
+        let goes = set(0, true).pod(pod.clone()).decide();
+        assert_eq!(deleted(&goes), [name(0)], "{what}");
+        assert_eq!(given(&goes, "data-web-b0000"), [json!(name(0))], "{what}");
+        let of_pod = claim("data-web-b0000")
+            .of_clone("b0000")
+            .owners(vec![pod_owner(&name(0))]);
+        let stays = without_claim(1, true).claim(of_pod).pod(pod).decide();
+        assert_eq!(
+            given(&stays, "data-web-b0000"),
+            [json!("web")],
+            "{what}: it stays after all"
+        );
+    }
+}
