@@ -7,6 +7,10 @@
 //! Where names are made up, as those of a CloneSet's pods, the made-up part is left out, and requests count when they are refused: a
 //! thousand equal pods are no repetition, one that is refused under ever new names is. One pass counts once, however many it asks for.
 //!
+//! Such an object may also be accepted each time, and deleted as soon as it is there. One that we delete within seconds of its creation,
+//! decided for the same generation of the set, did not last: that counts for the set, once a pass, and all that it makes under made-up
+//! names waits as a repetition does. What others do to new objects, as schedulers and nodes always do, changes nothing about it.
+//!
 //! What the server was too busy for does not count, where it says how long to wait (429): then that is the pace.
 //!
 //! What others do to the object makes repetitions legitimate again, but no quicker than twice a second; so does an edit of the set,
@@ -35,6 +39,9 @@ const REMEMBERED_MAX: usize = 16_384;
 /// What was not used for this long may be forgotten.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(180);
 
+/// What we delete so soon after we made it did not last.
+const SHORT_LIVED: Duration = Duration::from_secs(10);
+
 /// A repetition that may not be sent yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
@@ -54,8 +61,8 @@ struct Sent {
     last: Timestamp,
     times: u32,
     refusal: Option<Box<(String, String)>>,
-    /// The last pass in which one of many was refused.
-    refused_in: Option<u64>,
+    /// The last pass in which one of many was refused, or did not last.
+    counted_in: Option<u64>,
 }
 
 impl Sent {
@@ -65,7 +72,16 @@ impl Sent {
             last: now,
             times: 0,
             refusal: None,
-            refused_in: None,
+            counted_in: None,
+        }
+    }
+
+    /// One of many came to nothing in a pass, however many there were.
+    fn count_in(&mut self, pass: u64, now: Timestamp) {
+        if self.counted_in != Some(pass) {
+            self.counted_in = Some(pass);
+            self.times = self.times.saturating_add(1);
+            self.last = now;
         }
     }
 
@@ -92,6 +108,10 @@ pub struct Repeats {
     sent: Aging<u64, Sent>,
     /// When others last changed an object that we wrote to, if they did.
     changed: Aging<ObjectDigest, Option<Timestamp>>,
+    /// Objects under made-up names that were made a moment ago: for whom, and when.
+    born: Aging<ObjectDigest, (u64, Timestamp)>,
+    /// For whom such objects did not last.
+    undone: Aging<u64, Sent>,
     held: u64,
 }
 
@@ -111,11 +131,14 @@ impl Repeats {
         if sent.is_long_ago(now) {
             *sent = Sent::new(now);
         }
-        if let Some(hold) = sent.hold(now) {
+        let undone = self.undone.get_mut(&request.author).filter(|_| request.is_one_of_many);
+        if let Some(hold) = sent.hold(now).or_else(|| undone.and_then(|undone| undone.hold(now))) {
             self.held += 1;
             return Err(hold);
         }
-        if !request.is_one_of_many {
+        if request.is_one_of_many {
+            *self.born.entry_or(request.target, now, (request.author, now)) = (request.author, now);
+        } else {
             sent.times = sent.times.saturating_add(1);
             sent.last = now;
         }
@@ -124,16 +147,17 @@ impl Repeats {
 
     /// What became of a request of this pass.
     pub fn answered(&mut self, request: Fingerprint, outcome: &Outcome, pass: u64, now: Timestamp) {
+        if request.is_deletion && *outcome == Outcome::Done {
+            self.deleted(request, pass, now);
+        }
         let Some(sent) = self.sent.get_mut(&request.request) else {
             return;
         };
         match outcome {
             Outcome::Rejected { reason, message, .. } => {
                 sent.refusal = Some(Box::new((reason.clone(), message.clone())));
-                if request.is_one_of_many && sent.refused_in != Some(pass) {
-                    sent.refused_in = Some(pass);
-                    sent.times = sent.times.saturating_add(1);
-                    sent.last = now;
+                if request.is_one_of_many {
+                    sent.count_in(pass, now);
                 }
             }
             // The server was too busy for it and says when to try again: the limiter keeps to that pace.
@@ -144,6 +168,20 @@ impl Repeats {
             Outcome::Done if request.is_one_of_many => sent.times = sent.times.min(2),
             _ if request.is_one_of_many => {}
             _ => sent.refusal = None,
+        }
+    }
+
+    /// An object is deleted, which may be one that was made a moment ago for the same set, as it still is.
+    fn deleted(&mut self, request: Fingerprint, pass: u64, now: Timestamp) {
+        let born = self.born.get_mut(&request.target).copied();
+        let did_not_last =
+            born.is_some_and(|(author, made_at)| author == request.author && now < made_at + SHORT_LIVED);
+        if did_not_last {
+            let undone = self.undone.entry_or(request.author, now, Sent::new(now));
+            if undone.is_long_ago(now) {
+                *undone = Sent::new(now);
+            }
+            undone.count_in(pass, now);
         }
     }
 

@@ -20,14 +20,20 @@ impl ObjectDigest {
     }
 }
 
-/// Names a write: what it does to which object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Names a write: what it does to which object. Two are equal that are the same request.
+#[derive(Clone, Copy, Debug)]
 pub struct Fingerprint {
     pub(super) object: ObjectDigest,
     pub(super) request: u64,
     /// It makes one of many equal objects, whose name is made up. That there are more of them is no repetition; that one is refused after
     /// the other is.
     pub(super) is_one_of_many: bool,
+    /// What it is written to; that may not be there yet.
+    pub(super) target: ObjectDigest,
+    /// It deletes its target.
+    pub(super) is_deletion: bool,
+    /// For what it was decided, as that was asked for then.
+    pub(super) author: u64,
 }
 
 /// For what a request was decided.
@@ -40,6 +46,14 @@ pub struct Author<'a> {
     /// Its generation: after an edit, everything is asked for anew.
     pub generation: i64,
 }
+
+impl PartialEq for Fingerprint {
+    fn eq(&self, other: &Self) -> bool {
+        (self.object, self.request) == (other.object, other.request)
+    }
+}
+
+impl Eq for Fingerprint {}
 
 impl Fingerprint {
     /// What others have to change for a repetition to make sense.
@@ -81,10 +95,15 @@ impl Fingerprint {
         } else {
             ObjectDigest::of(author.resource, author.key)
         };
+        let mut hasher = DefaultHasher::new();
+        (author.resource, author.key, author.generation).hash(&mut hasher);
         Some(Fingerprint {
             object,
             request: words.hasher.finish(),
             is_one_of_many: !made_up.is_empty() && matches!(call, Call::Write(Command::Create { .. })),
+            target: ObjectDigest::of(resource, key),
+            is_deletion: matches!(call, Call::Write(Command::Delete { .. })),
+            author: hasher.finish(),
         })
     }
 }

@@ -341,3 +341,92 @@ fn what_is_refused_under_ever_new_names_is_a_repetition() {
     repeats.changed_by_others(set, at(120_001));
     assert_eq!(repeats.send(next, at(120_001)), Ok(()));
 }
+
+fn unmake(id: &str) -> Call {
+    Call::Write(Command::Delete {
+        resource: Resource::Pods,
+        key: key(&format!("web-{id}")),
+        uid: Uid::new(id),
+        resource_version: Some(1),
+        report: Report::Delete,
+    })
+}
+
+/// A set whose controller makes two pods under new names and deletes them, as soon as it may: how often it made some, and the longest wait.
+fn churn(repeats: &mut Repeats, seconds: i64, lives_ms: i64, generation: impl Fn(u64) -> i64) -> (usize, u32) {
+    let (mut made, mut most, mut pass, mut now) = (0, 0, 0, 0);
+    while now < seconds * 1000 {
+        pass += 1;
+        let ids = [format!("a{pass}"), format!("b{pass}")];
+        let decided = |call: &Call| digest(call, generation(pass));
+        // Others act on each new pod: a scheduler and a node.
+        repeats.changed_by_others(ObjectDigest::of(Resource::AdvancedSets, &key("web")), at(now));
+        let mut lived = Vec::new();
+        for id in &ids {
+            let request = decided(&make(id, "v1"));
+            match repeats.send(request, at(now)) {
+                Ok(()) => {
+                    repeats.answered(request, &Outcome::Done, pass, at(now));
+                    lived.push(id);
+                }
+                Err(hold) => most = most.max(hold.times),
+            }
+        }
+        made += usize::from(!lived.is_empty());
+        now += lives_ms;
+        pass += 1;
+        for id in lived {
+            let request = digest(&unmake(id), generation(pass));
+            repeats
+                .send(request, at(now))
+                .expect("nothing keeps a pod from being deleted");
+            repeats.answered(request, &Outcome::Done, pass, at(now));
+        }
+        now += 10;
+    }
+    (made, most)
+}
+
+/// Seen: a template with the label that asks for a pod's deletion. Each pod was accepted, and deleted at once: 1,532 writes a second.
+#[test]
+fn pods_under_made_up_names_that_are_deleted_at_once_are_made_ever_more_slowly() {
+    for lives_ms in [10, 1_000, 5_000] {
+        let (made, most) = churn(&mut Repeats::default(), 600, lives_ms, |_| 1);
+        assert!(
+            (12..=20).contains(&made),
+            "{made} times in ten minutes, each for {lives_ms} ms"
+        );
+        assert!(most >= 9, "{most}");
+    }
+    // Those that live for a while are made at the pace at which they go.
+    let (made, most) = churn(&mut Repeats::default(), 600, 15_000, |_| 1);
+    assert_eq!((made, most), (40, 0));
+}
+
+/// Scaled up and down, again and again: each time somebody asked for it.
+#[test]
+fn pods_that_an_edit_of_their_set_made_too_many_do_not_slow_down_others() {
+    let (made, most) = churn(&mut Repeats::default(), 10, 10, |pass| {
+        i64::try_from(pass).expect("few")
+    });
+    assert_eq!((made, most), (500, 0));
+}
+
+#[test]
+fn thousands_of_new_pods_and_the_deletion_of_old_ones_are_no_churn() {
+    let mut repeats = Repeats::default();
+    let old: Vec<String> = (0..1_500).map(|n| format!("old{n}")).collect();
+    for id in &old {
+        repeats.send(digest(&make(id, "v1"), 1), at(0)).expect("a new pod");
+    }
+    // An update: as many new ones, and the old ones go.
+    for (n, id) in old.iter().enumerate() {
+        let now = at(1_000 + i64::try_from(n).expect("few"));
+        let pass = u64::try_from(n).expect("few");
+        for call in [make(&format!("new{n}"), "v2"), unmake(id)] {
+            let request = digest(&call, 2);
+            repeats.send(request, now).expect("wanted");
+            repeats.answered(request, &Outcome::Done, pass, now);
+        }
+    }
+}
