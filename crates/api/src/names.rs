@@ -142,3 +142,15 @@ pub const FINISHED_PODS: &str = "flotilla.rs/finished-pods";
 pub const CLAIM_TAKEN_AT: &str = "flotilla.rs/taken-at-version";
 /// Annotation of a pod: the update, and nobody else, asked for it to be deleted.
 pub const REPLACED_BY_UPDATE: &str = "flotilla.rs/replaced-by-update";
+
+/// Labels and annotations of a pod by which one pod is asked for something, or its own course is noted: no template gives them to all.
+pub const OF_ONE_POD: [&str; 8] = [
+    SPECIFIED_DELETE_LABEL,
+    LIFECYCLE_STATE_LABEL,
+    LIFECYCLE_TIMESTAMP,
+    REPLACED_BY_UPDATE,
+    IN_PLACE_STATE,
+    IN_PLACE_STATE_LEGACY,
+    IN_PLACE_GRACE,
+    IN_PLACE_GRACE_LEGACY,
+];

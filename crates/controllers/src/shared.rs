@@ -19,3 +19,4 @@ pub mod revision;
 pub mod routing;
 pub(crate) mod trial;
 pub(crate) mod waits;
+pub(crate) mod withheld;

@@ -13,6 +13,7 @@ use crate::shared::inplace::state::whole_seconds;
 use crate::shared::lifecycle::{self, State};
 use crate::shared::readiness::{self, PRE_DELETE};
 use crate::shared::revision;
+use crate::shared::withheld;
 use flotilla_api::names;
 use flotilla_model::decision::{PodDraft, Report, Scope, ScopedCommand};
 use flotilla_model::set::{Area, ClaimTemplate};
@@ -309,6 +310,7 @@ impl Plan<'_> {
         PodDraft {
             key: set.meta.key.sibling(name),
             generate_name: format!("{}-", set.name()).into(),
+            withheld: withheld::from(&template, &spec.selector),
             template,
             labels,
             annotations: vec![(names::LIFECYCLE_TIMESTAMP, whole_seconds(self.view.now))],

@@ -10,9 +10,11 @@
 //! | [`scaling`] | 11, 14, 15, 18 | #1099, #1433, #313, #1872, #925, #947, #892, repeated events |
 //! | [`updating`] | 12.3, 16, 17, 19 | #1536, #1485, #1156, #676, #2177, #632, repeated marks |
 //! | [`status`] | 12, 21 | #1545, #1549, #1153, deadlines that begin in the past, conditions and collisions that are not stored |
+//! | [`births`] | 14.1, 14.3; 8.5 | pods that are made and deleted, or end, without end |
 //! | [`copies`] | 14.7, 15.4, 15.5 | copies of pods, labels that were taken off |
 //! | [`properties`] | invariant 13.12 | |
 
+mod births;
 mod claims;
 mod copies;
 mod gates;

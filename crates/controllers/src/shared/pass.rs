@@ -10,6 +10,7 @@ use crate::shared::readiness::PRE_DELETE;
 use crate::shared::revision::{self, Revisions};
 use crate::shared::trial::Acceptance;
 use crate::shared::waits;
+use crate::shared::withheld;
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::set::Area;
 use flotilla_model::{
@@ -542,6 +543,7 @@ impl<'v> Pass<'v> {
             let message = format!("{} holds {}, and {}", problem.path, problem.found, problem.rule);
             self.event_once(true, "UnreadableField", message);
         }
+        self.note_withheld();
         self.forget_what_was_told();
     }
 
@@ -552,6 +554,17 @@ impl<'v> Pass<'v> {
         let is_over = self.waits.iter().all(|wait| wait.cause.is_intended());
         if is_over || self.hints.reported.len() > self.told.len() + MOST_REMEMBERED {
             self.hints.reported.retain(|text| self.told.contains(text));
+        }
+    }
+
+    /// What pods do not get from their template is told once.
+    fn note_withheld(&mut self) {
+        let spec = &self.moment.set.spec;
+        for key in withheld::from(&spec.template, &spec.selector) {
+            let message = format!(
+                "{key} of the template is not given to pods: it says something of one pod, and would hold for each"
+            );
+            self.event_once(true, "TemplateKeyIgnored", message);
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::shared::budget::Budget;
 use crate::shared::health::Health;
 use crate::shared::inplace::state::whole_seconds;
 use crate::shared::lifecycle::State;
+use crate::shared::withheld;
 use crate::shared::{claim, lifecycle, readiness};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, PatchKind, PodDraft, Report, Scope, ScopedCommand};
@@ -296,6 +297,7 @@ impl Plan<'_> {
         PodDraft {
             key: self.key(&name),
             generate_name: format!("{}-", set.name()).into(),
+            withheld: withheld::from(&template, &set.spec.selector),
             template,
             labels,
             annotations,

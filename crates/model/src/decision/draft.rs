@@ -15,6 +15,8 @@ pub struct PodDraft {
     pub generate_name: Arc<str>,
     /// The pod template, whole: what we do not know of it reaches the pod all the same.
     pub template: Arc<Value>,
+    /// Labels and annotations of the template that the pod does not get.
+    pub withheld: Vec<&'static str>,
     /// Labels beyond the template's; these win.
     pub labels: Vec<(&'static str, String)>,
     /// Annotations beyond the template's; these win.
@@ -63,10 +65,12 @@ impl PodDraft {
 
     fn metadata(&self) -> Value {
         let from_template = |field: &str| {
-            self.template
-                .pointer(&format!("/metadata/{field}"))
-                .filter(|v| !v.is_null())
-                .cloned()
+            let found = self.template.pointer(&format!("/metadata/{field}"));
+            let mut found = found.filter(|v| !v.is_null()).cloned()?;
+            if let Some(entries) = found.as_object_mut() {
+                entries.retain(|key, _| !self.withheld.contains(&key.as_str()));
+            }
+            Some(found)
         };
         let mut labels = from_template("labels").unwrap_or_else(|| json!({}));
         for (key, value) in &self.labels {
@@ -156,6 +160,7 @@ mod tests {
         PodDraft {
             key: ObjectKey::new("ns", "web-1"),
             generate_name: "web-".into(),
+            withheld: Vec::new(),
             template: Arc::new(json!({
                 "metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}, "creationTimestamp": null},
                 "spec": {"newField": {"x": 1}, "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]},

@@ -2,6 +2,7 @@
 //! metadata everything (rule 4.1).
 
 use super::{Changes, UpdateSpec};
+use crate::shared::withheld;
 use flotilla_model::containers_meta::{Source, source_of};
 use flotilla_model::template::in_place::{Changed, Comparable, ContainerChange, container_changes};
 use serde_json::{Map, Value, json};
@@ -35,7 +36,9 @@ fn compare_metadata(old: &Value, new: &Value, spec: &mut UpdateSpec) {
             let map = template
                 .pointer(&format!("/metadata/{field}"))
                 .and_then(Value::as_object);
-            map.cloned().unwrap_or_default()
+            let mut map = map.cloned().unwrap_or_default();
+            map.retain(|key, _| !withheld::is_of_one_pod(key));
+            map
         };
         let (before, after) = (at(old), at(new));
         let mut changed = Map::new();

@@ -2,6 +2,8 @@
 
 use super::world::World;
 use crate::testing::{Cluster, NOW, advanced, at, brief, native, pod, template};
+use flotilla_api::names;
+use flotilla_model::decision::{Body, Command};
 use flotilla_model::records::Phase;
 use flotilla_model::{Report, WaitCause};
 use serde_json::json;
@@ -170,4 +172,37 @@ fn problem_8_19_what_go_panicked_on_is_only_a_default() {
         .spec("/revisionHistoryLimit", json!(null))
         .pods([0], "new");
     assert_eq!(brief(&defaulted.decide()), NOTHING);
+}
+
+/// Each pod would be deleted as soon as it is ready, and made again.
+#[test]
+fn rule_3_5_no_pod_is_born_to_be_deleted() {
+    let mut marked = template("v2");
+    marked["metadata"]["labels"][names::SPECIFIED_DELETE_LABEL] = json!("true");
+    marked["metadata"]["labels"][names::LIFECYCLE_STATE_LABEL] = json!("PreparingDelete");
+    let set = advanced(2).spec("/template", marked.clone()).no_revisions();
+    let decision = set.revision_of("new", 1, &marked).decide();
+    let made = decision.commands().filter_map(|c| match &c.command {
+        Command::Create {
+            body: Body::Pod(pod), ..
+        } => Some(pod.render()),
+        _ => None,
+    });
+    let made: Vec<_> = made.collect();
+    assert!(!made.is_empty());
+    for pod in made {
+        let labels = &pod["metadata"]["labels"];
+        assert_eq!(
+            (
+                &labels[names::SPECIFIED_DELETE_LABEL],
+                &labels[names::LIFECYCLE_STATE_LABEL]
+            ),
+            (&json!(null), &json!(null))
+        );
+    }
+    assert!(
+        decision.events.iter().any(|e| e.reason == "TemplateKeyIgnored"),
+        "{:?}",
+        decision.events
+    );
 }

@@ -247,6 +247,7 @@ fn clone_pod(id: &str, hash: &str) -> PodDraft {
     PodDraft {
         key: key(&format!("web-{id}")),
         generate_name: "web-".into(),
+        withheld: Vec::new(),
         template: Arc::new(json!({})),
         labels: vec![
             ("apps.kruise.io/cloneset-instance-id", id.to_owned()),
