@@ -154,7 +154,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 64] = [
+    pub const ALL: [Defect; 65] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,

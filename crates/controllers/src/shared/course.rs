@@ -96,10 +96,17 @@ impl Pass<'_> {
                 let mut target = course.target(self);
                 let keep_ready = &self.moment.set.spec.switches.keep_ready;
                 let step = if target.supports_resize {
-                    spec.first_step(&course.detail, state.is_resizing(&course.detail))
+                    spec.first_step(&course.detail, &state)
                 } else {
                     spec.clone()
                 };
+                if step.is_empty()
+                    && let Some(container) = state.restarts_first(&course.detail)
+                {
+                    let container = container.clone();
+                    let since = Some(state.last_change());
+                    self.wait(course.name(), WaitCause::InPlaceRestart { container }, since);
+                }
                 if !state.kept_ready && step.leaves_service(&course.detail, keep_ready) {
                     target.is_out_of_service = true;
                     let revision = state.revision.clone();

@@ -14,9 +14,10 @@ pub mod progress;
 pub mod state;
 mod tested;
 
-use flotilla_model::records::{ContainerSpec, PodDetail, Resources};
+use flotilla_model::records::{ContainerSpec, ContainerStatus, PodDetail, Resources};
 use flotilla_model::template::{parse_bytes, parse_millis};
 use serde_json::{Map, Value, json};
+use state::State;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels and annotations that a container's environment refers to, with their new values.
@@ -60,20 +61,49 @@ impl Changes {
         !self.images.is_empty() || !self.ref_metadata.is_empty()
     }
 
-    /// Hands what restarts containers over to `later`, so that only resources are left. Whether there was any. A container that does not
-    /// run has nothing to wait for: it gets its resources when it starts, for which it may need the new image.
+    /// The next step: the next batch, in which no restart and no change of resources of one container meet (ruling 37). `under_way` is what
+    /// has been begun.
+    pub(super) fn step(&self, detail: &PodDetail, under_way: &State) -> Step {
+        let (mut now, mut rest) = batch::split(self, detail);
+        let is_held = now.put_off_lowered_memory(&mut rest, detail, under_way);
+        let resizes = is_held || !now.resources.is_empty() || under_way.is_resizing(detail);
+        let is_put_off = resizes && now.put_off_restarts(&mut rest, detail);
+        Step {
+            now,
+            rest,
+            is_split: is_held || is_put_off,
+        }
+    }
+
+    /// Hands over to `later` the resources of containers that are just restarting, where they lower memory: a kubelet refuses that, and
+    /// does not try again. Whether there were any.
+    fn put_off_lowered_memory(&mut self, later: &mut Changes, detail: &PodDetail, under_way: &State) -> bool {
+        let meets_restart = |name: &String, change: &mut Value| {
+            let (spec, status) = detail.container(name)?;
+            (under_way.is_restarting(name, detail) && lowers_memory(spec, status, change)).then_some(())
+        };
+        let held: Vec<_> = self
+            .resources
+            .extract_if(.., |name, change| meets_restart(name, change).is_some())
+            .collect();
+        let is_held = !held.is_empty();
+        later.resources.extend(held);
+        is_held
+    }
+
+    /// Hands what restarts running containers over to `later`, so that of these only resources are left. Whether there was any. A
+    /// container that does not run has nothing to wait for: it gets its resources when it starts, for which it may need the new image.
     fn put_off_restarts(&mut self, later: &mut Changes, detail: &PodDetail) -> bool {
-        let mut names = self.images.keys().chain(self.ref_metadata.keys());
         let runs = |name: &String| {
             let status = detail.container(name).and_then(|(_, status)| status);
             status.is_some_and(|status| status.started_at.is_some())
         };
-        if !self.restarts_anyway() || !names.all(runs) {
-            return false;
-        }
-        later.images.append(&mut self.images);
-        later.ref_metadata.append(&mut self.ref_metadata);
-        true
+        let images: Vec<_> = self.images.extract_if(.., |name, _| runs(name)).collect();
+        let refs: Vec<_> = self.ref_metadata.extract_if(.., |name, _| runs(name)).collect();
+        let is_put_off = !images.is_empty() || !refs.is_empty();
+        later.images.extend(images);
+        later.ref_metadata.extend(refs);
+        is_put_off
     }
 
     /// Leaves out resources that the pod's spec has already.
@@ -122,6 +152,16 @@ pub(crate) fn overlay(base: &mut Value, over: &Value) {
     }
 }
 
+/// One step of changes.
+pub(super) struct Step {
+    /// What comes now; may be nothing.
+    now: Changes,
+    /// What comes later.
+    rest: Changes,
+    /// Something of the same batch has to wait for what comes now, or for what is under way.
+    is_split: bool,
+}
+
 /// What an update in place does to a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpdateSpec {
@@ -153,16 +193,14 @@ impl UpdateSpec {
         }
     }
 
-    /// Its first step: where that changes resources, these alone, and nothing that restarts containers while other resources are still on
-    /// their way (`is_resizing`; ruling 37).
-    pub fn first_step(&self, detail: &PodDetail, is_resizing: bool) -> UpdateSpec {
-        let (mut changes, mut rest) = batch::split(&self.changes, detail);
-        let waits = (is_resizing || !changes.resources.is_empty()) && changes.put_off_restarts(&mut rest, detail);
-        if changes.restarts_anyway() || changes.resources.is_empty() && !waits {
+    /// Its first step, if that restarts nothing: resources alone, or nothing while what was begun is `under_way` (ruling 37). Else all of it.
+    pub fn first_step(&self, detail: &PodDetail, under_way: &State) -> UpdateSpec {
+        let Step { now, is_split, .. } = self.changes.step(detail, under_way);
+        if now.restarts_anyway() || now.resources.is_empty() && !is_split {
             return self.clone();
         }
         UpdateSpec {
-            changes,
+            changes: now,
             ..UpdateSpec::default()
         }
     }
@@ -218,6 +256,20 @@ fn restarts_for(spec: &ContainerSpec, change: &Value) -> bool {
             .any(|list| change.get(list).is_some_and(|l| l.get(resource).is_some()))
     };
     spec.restarts_for_cpu && touches("cpu") || spec.restarts_for_memory && touches("memory")
+}
+
+/// Whether a container gets less memory than it has, or is about to have.
+fn lowers_memory(spec: &ContainerSpec, status: Option<&ContainerStatus>, change: &Value) -> bool {
+    let known = || {
+        let given = status.and_then(|status| status.resources.as_ref());
+        given.into_iter().chain([&spec.resources])
+    };
+    let lowers = |list: &str, of: fn(&Resources) -> Option<i64>| {
+        let wanted = change.pointer(&format!("/{list}/memory")).and_then(Value::as_str);
+        let wanted = wanted.and_then(parse_bytes).and_then(|n| i64::try_from(n).ok());
+        wanted.is_some_and(|wanted| known().filter_map(of).any(|known| wanted < known))
+    };
+    lowers("limits", |r| r.memory_limit_bytes) || lowers("requests", |r| r.memory_request_bytes)
 }
 
 /// Whether resources have these amounts of cpu and memory.

@@ -217,7 +217,7 @@ impl Pass<'_> {
         if !occupant.health.is_available() || has_grace || !self.moment.supports_resize {
             return false;
         }
-        let first = spec.first_step(detail, carried.is_resizing(detail));
+        let first = spec.first_step(detail, carried);
         !first.leaves_service(detail, &settings.switches.keep_ready)
     }
 

@@ -4,12 +4,13 @@
 
 use super::state::{Before, State, whole_seconds};
 use super::tested::Tested;
-use super::{Changes, UpdateSpec, batch, overlay, ref_metadata_patch};
+use super::{Changes, Step, UpdateSpec, batch, overlay, ref_metadata_patch};
 use flotilla_api::names;
 use flotilla_model::decision::{PatchKind, Report, Subresource};
 use flotilla_model::records::PodDetail;
 use flotilla_model::{Command, PodRecord, Resource, Timestamp};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// What of a pod is written.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,13 +50,17 @@ impl Target<'_> {
     }
 
     /// Changes the containers of one batch, and notes the rest in the state. Of one that changes resources and more, the resources come
-    /// first, alone, and so do those that an update before it has asked for: a kubelet refuses to lower the memory of a container that is
-    /// just restarting (ruling 37).
+    /// first, and so do those that an update before it has asked for: a kubelet refuses to lower the memory of a container that is just
+    /// restarting (ruling 37).
     pub fn next_batch(&self, mut state: State, changes: &Changes, mut metadata: Value) -> Writes {
-        let (mut now, mut rest) = batch::split(changes, self.detail);
+        let Step { now, rest, is_split } = if self.supports_resize {
+            changes.step(self.detail, &state)
+        } else {
+            let (now, rest) = batch::split(changes, self.detail);
+            let is_split = false;
+            Step { now, rest, is_split }
+        };
         let by_resize = self.supports_resize && !now.resources.is_empty();
-        let is_resizing = self.supports_resize && state.is_resizing(self.detail);
-        let is_split = (by_resize || is_resizing) && now.put_off_restarts(&mut rest, self.detail);
         for name in now.images.keys() {
             let status = self.detail.container(name).and_then(|(_, status)| status);
             let superseded = state
@@ -71,8 +76,15 @@ impl Target<'_> {
             );
         }
         let names: Vec<String> = now.containers().into_iter().map(str::to_owned).collect();
-        let waits_for_none = rest.is_empty() || is_split;
-        state.required_ready = if waits_for_none { Vec::new() } else { names.clone() };
+        // Who changed in an earlier step of the same batch.
+        let earlier = state.batches.last().filter(|_| state.required_ready.is_empty());
+        let earlier = earlier.map_or(Vec::new(), |(_, earlier)| earlier.clone());
+        state.required_ready = if rest.is_empty() || is_split {
+            Vec::new()
+        } else {
+            let all: BTreeSet<String> = earlier.into_iter().chain(names.clone()).collect();
+            all.into_iter().collect()
+        };
         // A resize that has to be asked for again is the same batch; the note would grow with each time.
         let is_further = state.batches.last().is_none_or(|(_, last)| *last != names);
         if is_further && !names.is_empty() {

@@ -30,27 +30,27 @@ pub fn batch(pod: &PodRecord, detail: &PodDetail, state: &State) -> Result<(), M
     if !revision::label_names(pod, &state.revision) {
         return Err(Missing::OtherRevision);
     }
-    let runtime = detail
-        .annotations
-        .get(names::RUNTIME_CONTAINERS_META)
-        .map(|text| RuntimeMeta(containers_meta::parse(text)));
     if state.env_from_metadata {
-        environments(pod, detail, runtime.as_ref())?;
+        environments(pod, detail, RuntimeMeta::of_pod(detail).as_ref())?;
     }
     if state.resources {
         resources(detail, &state.asked)?;
     }
-    if runtime.is_some_and(|meta| {
+    // A container whose image is to change once more is not waited for: what it was asked for before may never start.
+    let is_superseded = |name: &String| state.next.images.contains_key(name);
+    let first = restarting(detail, state).find(|name| !is_superseded(name));
+    first.map_or(Ok(()), |name| Err(Missing::Restart(name.clone())))
+}
+
+/// Containers that have yet to restart with another image: those whose change has not arrived, unless the node's agent knows all to have
+/// been started from the spec as it is.
+pub fn restarting<'s>(detail: &'s PodDetail, state: &'s State) -> impl Iterator<Item = &'s String> {
+    let all_started = RuntimeMeta::of_pod(detail).is_some_and(|meta| {
         detail
             .containers()
             .all(|(spec, status)| meta.started_from(spec, status))
-    }) {
-        return Ok(());
-    }
-    // A container whose image is to change once more is not waited for: what it was asked for before may never start.
-    let is_superseded = |name: &String| state.next.images.contains_key(name);
-    let first = not_arrived(detail, state).find(|name| !is_superseded(name));
-    first.map_or(Ok(()), |name| Err(Missing::Restart(name.clone())))
+    });
+    not_arrived(detail, state).filter(move |_| !all_started)
 }
 
 /// Containers whose change of image has not arrived yet.
@@ -229,6 +229,11 @@ fn says_done(detail: &PodDetail) -> bool {
 struct RuntimeMeta(Vec<ContainerMeta>);
 
 impl RuntimeMeta {
+    fn of_pod(detail: &PodDetail) -> Option<Self> {
+        let text = detail.annotations.get(names::RUNTIME_CONTAINERS_META)?;
+        Some(RuntimeMeta(containers_meta::parse(text)))
+    }
+
     fn of(&self, name: &str) -> Option<&ContainerMeta> {
         self.0.iter().find(|c| c.name == *name)
     }

@@ -182,6 +182,17 @@ impl State {
         self.resources && complete::resources(detail, &self.asked).is_err()
     }
 
+    /// Whether a container runs that is about to restart with another image.
+    pub fn is_restarting(&self, name: &str, detail: &PodDetail) -> bool {
+        let runs = detail.container(name).and_then(|(_, status)| status?.started_at);
+        runs.is_some() && complete::restarting(detail, self).any(|other| other == name)
+    }
+
+    /// A container whose restart has to come before its resources can change any further.
+    pub fn restarts_first(&self, detail: &PodDetail) -> Option<&String> {
+        self.next.resources.keys().find(|name| self.is_restarting(name, detail))
+    }
+
     /// When its last batch began.
     pub fn last_change(&self) -> Timestamp {
         self.batches

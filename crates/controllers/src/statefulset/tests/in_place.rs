@@ -1,6 +1,7 @@
 //! Updates in place: which writes, in which stages, and in every state (rules 4.1 to 4.7, 8.12, 8.18, 8.19).
 
 mod completion;
+mod containers;
 mod grace;
 mod late;
 mod notes;

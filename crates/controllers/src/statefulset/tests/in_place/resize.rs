@@ -1,9 +1,9 @@
 //! Changes of cpu and memory (rules 4.3, 4.4, 4.6 and 8.18).
 
 use super::super::refused;
-use super::{STATE, in_place, note, patches, policy, seen, state_of, told};
+use super::{STATE, in_place, note, out, patches, policy, seen, state_of, told};
 use crate::shared::inplace::state::State as InPlaceState;
-use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, template};
+use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, detail, pod, template};
 use flotilla_api::names;
 use flotilla_model::decision::Command;
 use flotilla_model::records::{ResizePending, Resources};
@@ -709,4 +709,105 @@ fn ruling_37_the_image_of_a_container_that_does_not_run_waits_for_nothing() {
         begun[1].3["spec"]["containers"],
         json!([{"name": "main", "image": "v2"}])
     );
+}
+
+/// Two containers; `main` runs, and is to have another image and less memory.
+#[test]
+fn ruling_37_the_resize_of_a_container_that_runs_comes_first_though_another_is_down() {
+    let with = |main: &str, side: &str, memory: &str| {
+        json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
+            {"name": "main", "image": main, "resources": {"limits": {"memory": memory}, "requests": {"memory": "64Mi"}}},
+            {"name": "side", "image": side},
+        ]}})
+    };
+    let (old, new) = (with("v1", "s1", "512Mi"), with("v2", "s2", "256Mi"));
+    for side_runs in [true, false] {
+        let fixture = pod("web-0").revision("old").detailed(|d| {
+            *d = detail(&[("main", None), ("side", None)]);
+            let spec = Arc::make_mut(&mut d.spec);
+            spec.containers[1].image = "s1".into();
+            spec.containers[0].resources = of_memory(512);
+            let (mut main, mut side) = (container_status("v1"), container_status("s1"));
+            main.resources = Some(of_memory(512));
+            if !side_runs {
+                (side.started_at, side.is_ready, side.restart_count) = (None, false, 12);
+            }
+            d.statuses = Box::new([Some(main), Some(side)]);
+        });
+        let cluster = in_place(1)
+            .spec("/template", new.clone())
+            .no_revisions()
+            .revision_of("old", 1, &old)
+            .revision_of("new", 2, &new)
+            .pod(if side_runs {
+                fixture
+            } else {
+                fixture.unready_since(NOW - 3600)
+            });
+        let found = patches(&cluster.decide());
+        let images = found.iter().filter(|(_, _, part, _)| part.is_empty());
+        let images: Vec<_> = images
+            .flat_map(|(.., body)| body["spec"]["containers"].as_array().cloned().unwrap_or_default())
+            .collect();
+        let side = [json!({"name": "side", "image": "s2"})];
+        let expected = if side_runs { &[][..] } else { &side };
+        assert_eq!(images, expected, "side runs: {side_runs}; the image of main waits");
+        assert!(asks_for_resources(&found), "side runs: {side_runs}");
+    }
+}
+
+/// The image of an update is on its way when the next lowers memory: its container is about to restart.
+#[test]
+fn ruling_37_memory_is_not_lowered_while_a_container_is_about_to_restart() {
+    let with = |memory: &str| {
+        let mut t = template("v2");
+        t["spec"]["containers"][0]["resources"] = json!({"limits": {"memory": memory}, "requests": {"memory": "64Mi"}});
+        t
+    };
+    let going = |revision: &str, note: &InPlaceState, runs: Option<&str>| {
+        let fixture = out(seen("web-0", revision, "v2")).annotated(STATE, &note.to_text());
+        fixture.detailed(|d| {
+            Arc::make_mut(&mut d.spec).containers[0].resources = of_memory(512);
+            let mut status = container_status(runs.unwrap_or("v1"));
+            status.resources = Some(of_memory(512));
+            status.started_at = status.started_at.filter(|_| runs.is_some());
+            d.statuses = Box::new([Some(status)]);
+        })
+    };
+    for (what, memory, runs, resizes) in [
+        ("less", "256Mi", Some("v1"), false),
+        ("more", "1Gi", Some("v1"), true),
+        ("less, once it has restarted", "256Mi", Some("v2"), true),
+        ("less, and it is down", "256Mi", None, true),
+    ] {
+        let set = |pod: PodFixture| {
+            let set = in_place(1).spec("/template", with(memory)).no_revisions();
+            let set = set.revision_of("new", 2, &with("512Mi"));
+            set.revision_of("newer", 3, &with(memory)).pod(pod)
+        };
+        let found = patches(&set(going("new", &note("new", 2), runs)).decide());
+        assert_eq!(asks_for_resources(&found), resizes, "{what}: {found:#?}");
+        if resizes {
+            continue;
+        }
+        let noted = state_of(&found[0].3);
+        let waiting = set(going("newer", &noted, runs)).decide();
+        assert!(patches(&waiting).is_empty(), "{what}");
+        let is_told = |w: &flotilla_model::Wait| matches!(w.cause, WaitCause::InPlaceRestart { .. });
+        assert!(waiting.waits.iter().any(is_told), "{what}: {:?}", waiting.waits);
+        let then = patches(&set(going("newer", &noted, Some("v2"))).decide());
+        assert!(asks_for_resources(&then), "{what}, and has restarted: {then:#?}");
+    }
+}
+
+fn asks_for_resources(found: &[(&'static str, String, &'static str, Value)]) -> bool {
+    found.iter().any(|(_, _, part, _)| *part == "resize")
+}
+
+fn of_memory(mebibytes: i64) -> Resources {
+    Resources {
+        memory_request_bytes: Some(64 << 20),
+        memory_limit_bytes: Some(mebibytes << 20),
+        ..Resources::default()
+    }
 }
