@@ -9,7 +9,7 @@ use flotilla_api::names;
 use flotilla_model::decision::{Command, Subresource};
 use flotilla_model::records::{GateCondition, PodDetail, Resources};
 use flotilla_model::template::parse_bytes;
-use flotilla_model::{Decision, Hints, Labels, Memo, PodRecord, Resource};
+use flotilla_model::{Decision, Hints, Labels, Memo, PodRecord, Resource, Scope};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -447,6 +447,11 @@ impl Story {
                     self.node.apply(*subresource, body, self.now);
                     if self.dice.one_in(12) {
                         break;
+                    }
+                }
+                Command::Try { .. } => {
+                    if let Scope::Acceptance(revision) = &scoped.scope {
+                        self.hints.accepted.insert(revision.clone());
                     }
                 }
                 Command::Delete { .. } => return Err(format!("it is made again: {:#?}", self.log)),
