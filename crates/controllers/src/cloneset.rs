@@ -16,6 +16,7 @@ mod order;
 mod plan;
 mod rank;
 mod scale;
+mod starts;
 pub mod status;
 mod update;
 pub mod view;

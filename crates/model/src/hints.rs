@@ -36,7 +36,7 @@ pub struct Hints {
     pub repeated: BTreeMap<Scope, Failure>,
     /// Slots whose pod has been available, or was taken away by our own update: filling them again is replacement, not scale-out.
     pub held: IntervalSet,
-    /// Failed starts, by ordinal.
+    /// Failed starts, by ordinal; where names are made up, of all pods together.
     pub starts: BTreeMap<i64, Starts>,
     /// The revision each slot's pod had when last seen, where it may be wanted again.
     pub last_revision: BTreeMap<i64, SmolStr>,
@@ -130,7 +130,7 @@ impl Failure {
     }
 }
 
-/// How the pods of one slot have ended lately.
+/// How the pods of one slot, or of a set without slots, have ended lately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Starts {
     /// Pods in a row that ended within their first minute.
@@ -142,6 +142,9 @@ pub struct Starts {
 }
 
 impl Starts {
+    /// How long a pod must have been there for its end not to count.
+    pub const WITHIN: Duration = FAILED_START_WITHIN;
+
     /// A pod created at `created` was found ended at `now`. `None` if it ran long enough for this not to be a failed start.
     pub fn follow(previous: Option<&Starts>, created: Timestamp, now: Timestamp) -> Option<Starts> {
         if let Some(same) = previous.filter(|s| s.last_created == created) {

@@ -43,6 +43,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.take_marks_off();
     let counts = plan.counts();
     let diff = Diff::of(&plan.asked, &counts);
+    plan.note_starts();
     plan.create(&diff);
     plan.delete(&diff);
     plan.spare_claims();

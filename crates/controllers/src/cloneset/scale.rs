@@ -90,6 +90,9 @@ impl Plan<'_> {
             self.pass
                 .wait(pod.name().to_owned(), WaitCause::PodTerminating { node }, None);
         }
+        if create > 0 && self.waits_for_next_start() {
+            return;
+        }
         let create = create.min(MOST_CREATIONS);
         // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
         let old = diff.create_old.min(create);
