@@ -137,13 +137,14 @@ fn refused(intent: &Intent, refusal: &Refusal) -> Outcome {
         return Outcome::Stale;
     }
     match (status.code, intent) {
-        // The name is looked at last, when everything else has passed.
-        (_, Intent::Try) if status.reason == "AlreadyExists" => Outcome::Done,
         // A webhook that has side effects is not asked on trial, and fails the request instead.
         (400, Intent::Try) if status.message.contains("does not support dry run") => {
             rejected(Failure::NO_DRY_RUN, status)
         }
-        (409, Intent::Create { exists_is_fine: true }) if status.reason == "AlreadyExists" => Outcome::Done,
+        // Of a trial, too: the name is looked at last, when everything else has passed.
+        (409, Intent::Create { exists_is_fine: true } | Intent::Try) if status.reason == "AlreadyExists" => {
+            Outcome::Done
+        }
         (404, Intent::Change(_) | Intent::Delete(_) | Intent::Read) if is_not_served(status) => {
             rejected("NotServed", status)
         }
