@@ -84,39 +84,7 @@ impl Pass<'_> {
                 }
             }
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
-                if state.awaits_resize() {
-                    let message = untaken(self.moment.set.kind);
-                    let since = Some(state.last_change());
-                    self.wait(course.name(), WaitCause::InPlaceResize { message }, since);
-                }
-                let spec = UpdateSpec {
-                    changes: state.next.clone(),
-                    ..UpdateSpec::default()
-                };
-                let mut target = course.target(self);
-                let keep_ready = &self.moment.set.spec.switches.keep_ready;
-                let step = if target.supports_resize {
-                    spec.first_step(&course.detail, &state)
-                } else {
-                    spec.clone()
-                };
-                if step.is_empty()
-                    && let Some(container) = state.restarts_first(&course.detail)
-                {
-                    let container = container.clone();
-                    let since = Some(state.last_change());
-                    self.wait(course.name(), WaitCause::InPlaceRestart { container }, since);
-                }
-                if !state.kept_ready && step.leaves_service(&course.detail, keep_ready) {
-                    target.is_out_of_service = true;
-                    let revision = state.revision.clone();
-                    let writes = target.next_batch(state, &spec.changes, json!({}));
-                    self.leave_again(scope, course, &revision);
-                    self.write(scope, writes);
-                } else {
-                    let writes = target.next_batch(state, &spec.changes, json!({}));
-                    self.write(scope, writes);
-                }
+                self.begin_next_batch(scope, course, state)
             }
             (Stage::NextBatch(containers), _) => {
                 self.wait(course.name(), WaitCause::InPlaceBatch { containers }, None);
@@ -130,6 +98,43 @@ impl Pass<'_> {
                 self.transition(scope, course);
             }
             (Stage::Done, _) => self.transition(scope, course),
+        }
+    }
+
+    /// The containers that come next, since all before them are ready.
+    fn begin_next_batch(&mut self, scope: &Scope, course: &Course, state: InPlaceState) {
+        if state.awaits_resize() {
+            let message = untaken(self.moment.set.kind);
+            let since = Some(state.last_change());
+            self.wait(course.name(), WaitCause::InPlaceResize { message }, since);
+        }
+        let spec = UpdateSpec {
+            changes: state.next.clone(),
+            ..UpdateSpec::default()
+        };
+        let mut target = course.target(self);
+        let keep_ready = &self.moment.set.spec.switches.keep_ready;
+        let step = if target.supports_resize {
+            spec.first_step(&course.detail, &state)
+        } else {
+            spec.clone()
+        };
+        if step.is_empty()
+            && let Some(container) = state.restarts_first(&course.detail)
+        {
+            let container = container.clone();
+            let since = Some(state.last_change());
+            self.wait(course.name(), WaitCause::InPlaceRestart { container }, since);
+        }
+        if !state.kept_ready && step.leaves_service(&course.detail, keep_ready) {
+            target.is_out_of_service = true;
+            let revision = state.revision.clone();
+            let writes = target.next_batch(state, &spec.changes, json!({}));
+            self.leave_again(scope, course, &revision);
+            self.write(scope, writes);
+        } else {
+            let writes = target.next_batch(state, &spec.changes, json!({}));
+            self.write(scope, writes);
         }
     }
 

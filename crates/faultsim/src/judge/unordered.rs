@@ -144,32 +144,19 @@ impl Sight<'_> {
         let cost = |pod: &PodRecord| i32::from(self.serves(pod)) + i32::from(is_available(pod, set, self.now));
         // While the API server is asked whether it accepts pods of the revision, or has refused them, none goes for one that is made anew;
         // changes in place go on (ruling 31).
-        let is_untried = decision.waits.iter().any(|wait| {
-            matches!(
-                wait.cause,
-                WaitCause::RevisionUntried | WaitCause::RevisionUnproven { .. } | WaitCause::RevisionRefused { .. }
-            )
-        });
+        let is_untried = decision.waits.iter().any(|wait| is_of_trial(&wait.cause));
         let is_gentle = |pod: &PodRecord| is_undisturbed(decision, &pod.meta.key);
         let last_of = |least: i32| {
             let counts = |pod: &PodRecord| cost(pod) >= least && (least == 0 || !is_gentle(pod));
             waiting.iter().rposition(|(_, pod)| is_taken(pod) && counts(pod))
         };
         let last_of = [last_of(0), last_of(1), last_of(2)].map(Option::unwrap_or_default);
-        // What can only be made anew, where that is not allowed, starves no other (rule 4.2).
-        let is_barred = |pod: &PodRecord| {
-            let barred = |cause: &WaitCause| matches!(cause, WaitCause::InPlaceNotPossible { .. });
-            decision
-                .waits
-                .iter()
-                .any(|w| *w.subject == *pod.name() && barred(&w.cause))
-        };
         let passed = waiting.iter().enumerate().find(|(index, (ordinal, pod))| {
             let is_before = last_of[usize::try_from(cost(pod)).unwrap_or(0)] > *index;
             let is_held = state(pod) == "PreparingDelete"
                 || leaves_first(decision, &pod.meta.key)
                 || is_untried
-                || is_barred(pod)
+                || is_barred(decision, pod)
                 || self.waits_alone(*ordinal)
                 || self.has_to_grow(pod.name());
             is_before && !is_taken(pod) && !is_held && !is_to_be_made_again(pod, set)
@@ -182,6 +169,21 @@ impl Sight<'_> {
             )
         })
     }
+}
+
+/// Whether it is not known, or not so, that the API server accepts pods of the revision.
+fn is_of_trial(cause: &WaitCause) -> bool {
+    matches!(
+        cause,
+        WaitCause::RevisionUntried | WaitCause::RevisionUnproven { .. } | WaitCause::RevisionRefused { .. }
+    )
+}
+
+/// Whether a pod could only be made anew, and that is not allowed: it starves no other (rule 4.2).
+fn is_barred(decision: &Decision, pod: &PodRecord) -> bool {
+    let barred = |cause: &WaitCause| matches!(cause, WaitCause::InPlaceNotPossible { .. });
+    let mut waits = decision.waits.iter();
+    waits.any(|wait| *wait.subject == *pod.name() && barred(&wait.cause))
 }
 
 /// Whether a decision leaves a pod in service: it changes what needs no restart, and uses no budget (rule 8.18).

@@ -96,13 +96,17 @@ impl Sight<'_> {
         }
         leaves_for_a_reason(self, decision)?;
         self.claims_go_with_pods(decision)?;
-        self.budget_is_used(decision)?;
-        self.scale_budget_is_used(decision)?;
+        self.budgets_are_used(decision)?;
         self.restarts_for_a_reason(&deleted)?;
         self.scale_down(&deleted)?;
         self.keeps_as_many_as_it_should(&made)?;
         self.takes_those_that_go_first(decision, &deleted, &begun)?;
         self.update(&deleted, &begun)
+    }
+
+    fn budgets_are_used(&self, decision: &Decision) -> Verdict {
+        self.budget_is_used(decision)?;
+        self.scale_budget_is_used(decision)
     }
 
     /// What is said to use the update's budget is not available, or goes down by this very decision: not a pod whose resources change

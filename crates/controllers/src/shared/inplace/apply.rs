@@ -61,20 +61,7 @@ impl Target<'_> {
             Step { now, rest, is_split }
         };
         let by_resize = self.supports_resize && !now.resources.is_empty();
-        for name in now.images.keys() {
-            let status = self.detail.container(name).and_then(|(_, status)| status);
-            let superseded = state
-                .before
-                .remove(name)
-                .map_or_else(Vec::new, |before| before.superseded);
-            state.before.insert(
-                name.clone(),
-                Before {
-                    superseded,
-                    ..Before::of(status)
-                },
-            );
-        }
+        self.note_what_runs(&mut state, &now);
         let names: Vec<String> = now.containers().into_iter().map(str::to_owned).collect();
         // Who changed in an earlier step of the same batch.
         let earlier = state.batches.last().filter(|_| state.required_ready.is_empty());
@@ -124,6 +111,24 @@ impl Target<'_> {
             self.patch(None, patch, report)
         });
         Writes { pod, resize }
+    }
+
+    /// Notes what runs in the containers whose images change, so that it is seen when they have restarted.
+    fn note_what_runs(&self, state: &mut State, now: &Changes) {
+        for name in now.images.keys() {
+            let status = self.detail.container(name).and_then(|(_, status)| status);
+            let superseded = state
+                .before
+                .remove(name)
+                .map_or_else(Vec::new, |before| before.superseded);
+            state.before.insert(
+                name.clone(),
+                Before {
+                    superseded,
+                    ..Before::of(status)
+                },
+            );
+        }
     }
 
     /// Notes an update whose containers change when the grace period has ended.
