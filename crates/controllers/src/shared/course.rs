@@ -84,7 +84,7 @@ impl Pass<'_> {
                 }
             }
             (Stage::NextBatch(unready), Some(state)) if unready.is_empty() => {
-                self.begin_next_batch(scope, course, state)
+                self.begin_next_batch(scope, course, state);
             }
             (Stage::NextBatch(containers), _) => {
                 self.wait(course.name(), WaitCause::InPlaceBatch { containers }, None);

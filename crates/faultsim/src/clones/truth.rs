@@ -474,11 +474,17 @@ impl Writes {
     }
 
     /// Rules 14.7, 15.4 and 15.5: a claim goes only when its pod goes or is gone; with reuse only for those that managers delete.
-    pub(crate) fn claim_changed(&self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
+    pub(crate) fn claim_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
         let by_manager = matches!(entry.actor, Actor::Manager(_));
         let writing = scene.writing.filter(|writing| by_manager && !writing.is_late);
         let before = entry.before.as_ref().and_then(|stored| stored.object.as_ref());
         let after = entry.after.as_ref().and_then(|stored| stored.object.as_ref());
+        if let (true, None, Some(Object::Claim(claim))) = (by_manager, before, after) {
+            // Whatever pod had this id before: what is on this claim is nobody's yet.
+            let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
+            let is_of = |pod: &String| pod.rsplit_once('-').is_some_and(|(_, of)| of == id);
+            self.deleted.retain(|pod| !is_of(pod));
+        }
         let (Some(writing), Some(Object::Claim(claim))) = (writing, before) else {
             return Ok(());
         };

@@ -340,9 +340,11 @@ impl Judge {
         // that it became ready only when it was leaving is not seen on it.
         let has_left =
             |other: &PodRecord| other.is_terminating() && other.has_been_ready && set.spec.min_ready.is_zero();
+        // One whose labels do not fit any more is about to be let go, and not the set's to wait for.
+        let is_let_go = |other: &PodRecord| !set.spec.selector.matches(|key| other.label(key));
         let starting = others
             .iter()
-            .filter(|other| !self.can_seem_up(other, scene.now) && !has_left(other));
+            .filter(|other| !self.can_seem_up(other, scene.now) && !has_left(other) && !is_let_go(other));
         let starting = starting.map(|other| other.meta.uid.clone()).collect();
         self.growth.created(pod, set, &starting)?;
         if set.spec.is_monotonic() {

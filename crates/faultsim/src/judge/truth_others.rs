@@ -32,7 +32,7 @@ impl Judge {
     }
 
     pub(super) fn claim_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
-        if let Some(clones) = &self.clones {
+        if let Some(clones) = &mut self.clones {
             return clones.claim_changed(entry, scene);
         }
         let Some(after) = &entry.after else {
