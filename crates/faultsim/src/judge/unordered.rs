@@ -5,7 +5,7 @@ use super::view::Sight;
 use super::{Verdict, is_available, ordinal_in, partition_of, place_of, require, wanted};
 use crate::asks::is_to_be_made_again;
 use crate::defect::says;
-use crate::in_place::{GATE, HOOK_GATE, new_image, new_state, state};
+use crate::in_place::{GATE, HOOK_GATE, awaits_restart, new_image, new_revision, new_state, state};
 use flotilla_model::set::{PriorityStrategy, PriorityTerm, UpdateKind};
 use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, WaitCause};
 use flotilla_sim::server::Server;
@@ -127,7 +127,7 @@ impl Sight<'_> {
         waiting.sort_by_key(|(_, pod)| rank(pod));
         let is_taken = |pod: &PodRecord| {
             let goes = deleted.iter().any(|other| other.meta.uid == pod.meta.uid) || begun.contains(&pod.meta.key);
-            goes && !is_to_be_made_again(pod, set)
+            goes && !is_to_be_made_again(pod, set) && !goes_on(decision, pod)
         };
         let Some(last) = waiting.iter().rposition(|(_, pod)| is_taken(pod)) else {
             return Ok(());
@@ -169,6 +169,16 @@ impl Sight<'_> {
             )
         })
     }
+}
+
+/// Whether a decision goes on with an update that was begun, whatever the set asks for by now: that takes no place of another.
+fn goes_on(decision: &Decision, pod: &PodRecord) -> bool {
+    let is_new = |command: &Command| match command {
+        Command::Patch { body, .. } => new_revision(body).is_some_and(|new| Some(new) != pod.revision()),
+        _ => true,
+    };
+    let mut on_it = decision.commands().filter(|c| *c.command.key() == pod.meta.key);
+    awaits_restart(pod) && !on_it.any(|c| is_new(&c.command))
 }
 
 /// Whether it is not known, or not so, that the API server accepts pods of the revision.
