@@ -199,6 +199,9 @@ impl Plan<'_> {
             }
             if self.replace(index) {
                 budget.charge(|| self.name(ordinal));
+            } else if self.view.set.spec.is_monotonic() && self.pass.held_back.contains(&Scope::Slot(ordinal)) {
+                // Where pods go in order, those below wait for one that was refused (ruling 2).
+                return;
             }
         }
     }

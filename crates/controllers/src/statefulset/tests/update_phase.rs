@@ -418,3 +418,17 @@ fn rule_3_7_of_pods_that_are_ready_and_not_available_yet_no_more_go_than_the_bud
         .pod(specified(2));
     assert_eq!(brief(&cluster.decide()), ["-web-2"], "asked for by label");
 }
+
+/// Seen: a claim's owner was refused of each pod, and the lowest, whose turn to be tried came first, went before those above it.
+#[test]
+fn ruling_2_where_pods_go_in_order_those_below_wait_for_one_that_was_refused() {
+    let set = native(3).rolling(json!({"maxUnavailable": 3})).pods(0..3, "old");
+    let refused = |set: Cluster| {
+        let scope = flotilla_model::Scope::Slot(2);
+        super::refused(set, scope, flotilla_model::Report::Silent, "Forbidden")
+    };
+    let in_order = set.clone().spec("/podManagementPolicy", json!("OrderedReady"));
+    assert_eq!(brief(&refused(in_order).decide()), NOTHING);
+    let parallel = set.spec("/podManagementPolicy", json!("Parallel"));
+    assert_eq!(brief(&refused(parallel).decide()), ["-web-1", "-web-0"]);
+}
