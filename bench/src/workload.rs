@@ -7,7 +7,7 @@ use flotilla_e2e::api::{Objects, number};
 use flotilla_e2e::{Api, Kind, clones, sets};
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::io::clock::Clock;
-use flotilla_model::{Controller, Decision, Hints, ObjectKey, PassContext, SetKind};
+use flotilla_model::{Controller, Decision, Hints, ObjectKey, PassContext, Reader, SetKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -89,9 +89,15 @@ fn unordered(mut set: Value, name: &str) -> Value {
     set
 }
 
-/// What Flotilla would do now for the set of this key.
+/// What Flotilla would do now for the set of this key. It asks the API server about no revision beforehand: bare clients are given
+/// bodies that are known to be accepted.
 pub(crate) fn look(kind: SetKind, cache: &Cache, key: &ObjectKey, clock: &Clock) -> Decision {
-    let (hints, now) = (Hints::default(), clock.now());
+    let mut hints = Hints::default();
+    if let Some(set) = cache.set(kind, key) {
+        let revisions = cache.revisions_of(set.as_owner());
+        hints.accepted = revisions.iter().map(|revision| revision.name().to_owned()).collect();
+    }
+    let now = clock.now();
     let context = PassContext {
         now,
         observing_since: now - Duration::from_secs(3600),
