@@ -1,12 +1,15 @@
 //! Events for users: collected here, off the path of the passes, and sent with low priority.
 //!
 //! The first few notes with one reason about one object are sent one by one; further ones within the same window become a single
-//! event whose count rises. A repeated note raises the count of its event, at intervals. A full queue drops notes and counts them:
-//! nothing waits for an event.
+//! event whose count rises. A repeated note raises the count of its event, at intervals. Nothing waits for an event: where too many wait
+//! to be sent, some are dropped and counted. Namespaces take turns, and those drop first that want to tell most, and ordinary notes before
+//! warnings; so neither a flood of notes nor a webhook that hangs keeps another namespace from being told what is wrong with it.
 
 use flotilla_model::{EventNote, ObjectKey, Resource, Timestamp, Uid};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Different notes with one reason about one object that are sent one by one within a [`WINDOW`].
@@ -19,8 +22,9 @@ const REPEAT_EVERY: Duration = Duration::from_secs(30);
 const SERIES_MAX: usize = 4096;
 /// Calls waiting to be sent at most.
 const QUEUE_MAX: usize = 512;
-/// Calls in flight at most.
-const IN_FLIGHT_MAX: usize = 2;
+/// Calls in flight at most, and those of one namespace.
+const IN_FLIGHT_MAX: usize = 64;
+const IN_FLIGHT_OF_NAMESPACE_MAX: usize = 2;
 /// The API server refuses longer notes.
 const NOTE_BYTES_MAX: usize = 1024;
 
@@ -66,6 +70,27 @@ pub enum EventCall {
     },
 }
 
+impl EventCall {
+    /// The event, by its own name.
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            EventCall::Create(event) => event.regarding.key.sibling(event.name.as_str()),
+            EventCall::Repeat { key, .. } => key.clone(),
+        }
+    }
+
+    fn namespace(&self) -> &Arc<str> {
+        match self {
+            EventCall::Create(event) => &event.regarding.key.namespace,
+            EventCall::Repeat { key, .. } => &key.namespace,
+        }
+    }
+
+    fn is_warning(&self) -> bool {
+        matches!(self, EventCall::Create(event) if event.note.warning)
+    }
+}
+
 /// One event and its repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Text {
@@ -88,11 +113,28 @@ struct Series {
     told_count: u32,
 }
 
+/// The calls of one namespace.
+#[derive(Debug, Default)]
+struct Lane {
+    queue: VecDeque<EventCall>,
+    in_flight: usize,
+}
+
+impl Lane {
+    fn may_send(&self) -> bool {
+        !self.queue.is_empty() && self.in_flight < IN_FLIGHT_OF_NAMESPACE_MAX
+    }
+}
+
 /// Collects notes and hands out the calls that tell them.
 #[derive(Debug, Default)]
 pub struct Events {
     series: BTreeMap<SeriesKey, Series>,
-    queue: VecDeque<EventCall>,
+    /// What waits to be sent, and what is on its way, by namespace.
+    lanes: BTreeMap<Arc<str>, Lane>,
+    /// The namespace whose call was sent last.
+    latest: Option<Arc<str>>,
+    queued: usize,
     in_flight: usize,
     /// When the next count is to be brought up to date.
     repeat_at: Option<Timestamp>,
@@ -104,7 +146,6 @@ impl Events {
     /// Takes a note about an object.
     pub fn note(&mut self, regarding: &Regarding, mut note: EventNote, now: Timestamp) {
         truncate(&mut note.message);
-        self.forget_old(now);
         let id = self.series_of(regarding, &note);
         if let Some(series) = self.series.get_mut(&id) {
             series.count += 1;
@@ -114,9 +155,8 @@ impl Events {
             self.repeat_at = Some(self.repeat_at.map_or(repeat_at, |known| known.min(repeat_at)));
             return;
         }
-        if self.queue.len() >= QUEUE_MAX || self.series.len() >= SERIES_MAX {
-            self.dropped += 1;
-            return;
+        if self.series.len() >= SERIES_MAX {
+            self.forget_oldest();
         }
         self.made += 1;
         let name = self.name_of(regarding, now);
@@ -130,12 +170,44 @@ impl Events {
             told_count: 1,
         };
         self.series.insert(id, series);
-        self.queue.push_back(EventCall::Create(NewEvent {
+        self.push(EventCall::Create(NewEvent {
             name,
             regarding: regarding.clone(),
             note,
             at: now,
         }));
+        if self.queued > QUEUE_MAX {
+            self.drop_one();
+        }
+    }
+
+    fn push(&mut self, call: EventCall) {
+        self.queued += 1;
+        let lane = self.lanes.entry(call.namespace().clone()).or_default();
+        lane.queue.push_back(call);
+    }
+
+    /// Drops the latest call, if there is one that is no warning, of the namespace with the most calls that wait.
+    fn drop_one(&mut self) {
+        let Some(lane) = self.lanes.values_mut().max_by_key(|lane| lane.queue.len()) else {
+            return;
+        };
+        let ordinary = lane.queue.iter().rposition(|call| !call.is_warning());
+        let Some(call) = lane
+            .queue
+            .remove(ordinary.unwrap_or(lane.queue.len().saturating_sub(1)))
+        else {
+            return;
+        };
+        self.queued -= 1;
+        self.dropped += 1;
+        self.forget(&call);
+    }
+
+    /// Forgets the series of a call that nobody was told of, so that its next note makes a new event.
+    fn forget(&mut self, call: &EventCall) {
+        let key = call.key();
+        self.series.retain(|_, series| series.event != key);
     }
 
     /// The series that a note belongs to: its own text's while there are few, else the combined one of its reason.
@@ -159,10 +231,19 @@ impl Events {
         format!("{}.{:x}{:04x}", regarding.key.name, now.as_millis(), self.made & 0xffff)
     }
 
-    fn forget_old(&mut self, now: Timestamp) {
-        if self.series.len() >= SERIES_MAX / 2 {
-            self.series.retain(|_, series| now.since(series.last) < WINDOW);
-        }
+    /// Forgets the half of all series that was noted least lately: should their notes come again, they are new events.
+    fn forget_oldest(&mut self) {
+        let mut times: Vec<Timestamp> = self.series.values().map(|series| series.last).collect();
+        times.sort_unstable();
+        let Some(median) = times.get(times.len() / 2).copied() else {
+            return;
+        };
+        let mut same = times.len() / 2 - times.partition_point(|time| *time < median);
+        self.series.retain(|_, series| {
+            let is_older = series.last < median || (series.last == median && same > 0);
+            same -= usize::from(is_older && series.last == median);
+            !is_older
+        });
     }
 
     /// The next call to send, if one is due and few enough are in flight. Tell [`Events::answered`] when it is over.
@@ -170,12 +251,24 @@ impl Events {
         if self.in_flight >= IN_FLIGHT_MAX {
             return None;
         }
-        if self.queue.is_empty() && self.repeat_at.is_some_and(|at| at <= now) {
+        if self.queued == 0 && self.repeat_at.is_some_and(|at| at <= now) {
             self.queue_repeats(now);
         }
-        let call = self.queue.pop_front()?;
-        self.in_flight += 1;
+        let namespace = self.next_namespace()?;
+        let lane = self.lanes.get_mut(&namespace)?;
+        let call = lane.queue.pop_front()?;
+        lane.in_flight += 1;
+        (self.queued, self.in_flight) = (self.queued - 1, self.in_flight + 1);
+        self.latest = Some(namespace);
         Some(call)
+    }
+
+    /// The one after that whose call was sent last, of those that may send one.
+    fn next_namespace(&self) -> Option<Arc<str>> {
+        let after = self.latest.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.lanes.range((after, Bound::Unbounded));
+        let mut in_turn = later.chain(&self.lanes).filter(|(_, lane)| lane.may_send());
+        in_turn.next().map(|(namespace, _)| namespace.clone())
     }
 
     fn queue_repeats(&mut self, now: Timestamp) {
@@ -185,14 +278,18 @@ impl Events {
             .series
             .values_mut()
             .filter(|s| s.count > s.told_count && now >= s.told_at + REPEAT_EVERY);
+        let mut calls = Vec::new();
         for series in due.take(QUEUE_MAX) {
             (series.told_at, series.told_count) = (now, series.count);
-            self.queue.push_back(EventCall::Repeat {
+            calls.push(EventCall::Repeat {
                 key: series.event.clone(),
                 count: series.count,
                 at: series.last,
                 note: series.latest.clone(),
             });
+        }
+        for call in calls {
+            self.push(call);
         }
         self.repeat_at = self
             .series
@@ -205,13 +302,15 @@ impl Events {
     /// A call is over. One that failed is not repeated; its series is forgotten, so that the next note makes a new event.
     pub fn answered(&mut self, call: &EventCall, succeeded: bool) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        if let Some(lane) = self.lanes.get_mut(call.namespace()) {
+            lane.in_flight = lane.in_flight.saturating_sub(1);
+            if lane.in_flight == 0 && lane.queue.is_empty() {
+                self.lanes.remove(call.namespace());
+            }
+        }
         if !succeeded {
             self.dropped += 1;
-            let name = match call {
-                EventCall::Create(event) => event.name.as_str(),
-                EventCall::Repeat { key, .. } => key.name.as_str(),
-            };
-            self.series.retain(|_, series| series.event.name != name);
+            self.forget(call);
         }
     }
 
@@ -220,8 +319,8 @@ impl Events {
         if self.in_flight >= IN_FLIGHT_MAX {
             return None;
         }
-        if !self.queue.is_empty() {
-            return Some(now);
+        if self.queued > 0 {
+            return self.next_namespace().map(|_| now);
         }
         self.repeat_at
     }
@@ -303,6 +402,94 @@ mod tests {
             drain(&mut events, at(30_000))[..],
             [EventCall::Repeat { count: 3, .. }]
         ));
+    }
+
+    fn of(namespace: &str) -> Regarding {
+        Regarding {
+            key: ObjectKey::new(namespace, "web"),
+            uid: Uid::new(namespace),
+            ..regarding()
+        }
+    }
+
+    #[test]
+    fn a_namespace_whose_events_hang_keeps_no_other_from_being_told() {
+        let mut events = Events::default();
+        for i in 0..5 {
+            events.note(&of("hangs"), note(&format!("{i}")), at(0));
+        }
+        let hanging: Vec<_> = std::iter::from_fn(|| events.next_call(at(0))).collect();
+        assert_eq!(hanging.len(), IN_FLIGHT_OF_NAMESPACE_MAX);
+        assert_eq!(events.next_wake(at(0)), None, "nothing may be sent before an answer");
+        events.note(&of("other"), note("x"), at(1));
+        assert_eq!(events.next_wake(at(1)), Some(at(1)));
+        let told = events.next_call(at(1)).expect("the other's");
+        assert_eq!(&**told.namespace(), "other");
+        for call in hanging {
+            events.answered(&call, false);
+        }
+        assert_eq!(drain(&mut events, at(2)).len(), 3);
+        events.answered(&told, true);
+        assert!(events.lanes.is_empty());
+    }
+
+    #[test]
+    fn namespaces_take_turns() {
+        let mut events = Events::default();
+        for i in 0..4 {
+            for namespace in ["a", "b", "c"] {
+                events.note(&of(namespace), note(&format!("{i}")), at(0));
+            }
+        }
+        let calls = drain(&mut events, at(0));
+        let namespaces: Vec<&str> = calls.iter().map(|call| &**call.namespace()).collect();
+        assert_eq!(namespaces, ["a", "b", "c"].repeat(4));
+    }
+
+    #[test]
+    fn a_flood_drops_its_own_notes_and_warnings_last() {
+        let mut events = Events::default();
+        let warning = |message: &str| EventNote {
+            warning: true,
+            reason: "FailedCreate",
+            ..note(message)
+        };
+        events.note(&of("quiet"), note("tells"), at(0));
+        for n in 0..2 * QUEUE_MAX {
+            let pod = Regarding {
+                uid: Uid::new(&format!("u{n}")),
+                ..of("floods")
+            };
+            let told = if n % 8 == 7 { warning("refused") } else { note("made") };
+            events.note(&pod, told, at(1));
+        }
+        events.note(&of("late"), warning("refused"), at(2));
+        let calls = drain(&mut events, at(3));
+        assert_eq!(calls.len(), QUEUE_MAX);
+        let count = |namespace: &str| calls.iter().filter(|call| &**call.namespace() == namespace).count();
+        assert_eq!((count("quiet"), count("late")), (1, 1));
+        assert_eq!(
+            calls.iter().filter(|call| call.is_warning()).count(),
+            2 * QUEUE_MAX / 8 + 1
+        );
+        assert_eq!(events.dropped(), u64::try_from(QUEUE_MAX).expect("small") + 2);
+    }
+
+    #[test]
+    fn a_flood_of_objects_is_forgotten_so_that_the_latest_note_is_told() {
+        let mut events = Events::default();
+        for n in 0..2 * SERIES_MAX {
+            let pod = Regarding {
+                uid: Uid::new(&format!("u{n}")),
+                ..of("floods")
+            };
+            events.note(&pod, note("made"), at(1));
+            drain(&mut events, at(1));
+        }
+        assert!(events.series.len() <= SERIES_MAX);
+        events.note(&of("late"), note("refused"), at(2));
+        assert_eq!(drain(&mut events, at(2)).len(), 1);
+        assert_eq!(events.dropped(), 0);
     }
 
     #[test]
