@@ -52,7 +52,7 @@ impl Core {
                 match &ticket {
                     Ticket::Read(resource, object) => {
                         let read = self.absorb_read(*resource, object, answer, known, now);
-                        self.read_answered((id, &key), &ticket, (*resource, object), read);
+                        self.read_answered((id, &key), &ticket, (*resource, object), read, now);
                     }
                     Ticket::Guard(guard) => self.guard_answered(id, guard, answer, known, now),
                     Ticket::Command { .. } | Ticket::Status(..) => {
@@ -70,11 +70,13 @@ impl Core {
         ticket: &Ticket,
         (resource, object): (Resource, &ObjectKey),
         read: Result<bool, Trouble>,
+        now: Timestamp,
     ) {
         if read.is_ok() {
             self.settled(key, resource, object);
         }
         if let Some(active) = self.passes.get_mut(&pass) {
+            active.progresses(now);
             active.pass.read_done(ticket, read.map(|_| true));
         }
     }
@@ -86,6 +88,7 @@ impl Core {
         };
         let read = self.absorb_read(guard.resource, &guard.key, answer, known, now);
         if let Some(active) = self.passes.get_mut(&pass) {
+            active.progresses(now);
             active
                 .pass
                 .read_done(&Ticket::Guard(guard.clone()), read.map(|_| holds));
@@ -150,6 +153,7 @@ impl Core {
             self.events.note(&active.regarding, note, now);
         }
         if let Some(active) = self.passes.get_mut(&pass) {
+            active.progresses(now);
             active.pass.write_done(ticket, &outcome, now);
         }
     }

@@ -162,7 +162,7 @@ impl Core {
     /// Stops beginning anything: passes end with what is on its way, then the lease is released. See [`Core::is_stopped`].
     pub fn begin_shutdown(&mut self) {
         self.draining = true;
-        self.queue.close();
+        self.turns.close();
         for active in self.passes.values_mut() {
             active.pass.stop();
         }

@@ -5,11 +5,15 @@
 //! little (at first by one each, later by one per window), and a 429 or a lost answer halves it, at most once per round trip. While
 //! a `Retry-After` runs nothing is sent at all.
 //!
-//! A 429 that is not the server's own, but an admission webhook's or about one object, says nothing of other namespaces: one that had such
-//! an answer has a window of its own under the common one until that has grown as wide, and a pause of its own.
+//! What goes wrong in one namespace slows down no other:
+//! - A 429 that is not the server's own, but an admission webhook's or about one object, concerns its namespace, which from then on has a
+//!   window of its own under the common one until that has grown as wide, and a pause of its own.
+//! - A write that is not answered for [`SLOW_AFTER`], which is what a webhook that hangs looks like, takes no place in the common window any
+//!   more, and neither do others of its namespace for the next [`SLOW_FOR`]. Slow namespaces share places of their own, as many as the
+//!   common window has at most. So whoever hangs holds up others for [`SLOW_AFTER`], once.
 
 use flotilla_model::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,16 +21,32 @@ use std::time::Duration;
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A longer `Retry-After` is not believed: a proxy's mistake must not stop us for hours.
 pub(super) const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
-
 /// How long the narrower window of a namespace that nobody writes to is remembered.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
+/// An answer that takes longer is slow. Under load an API server takes tenths of a second; webhooks may take 30 s.
+pub(super) const SLOW_AFTER: Duration = Duration::from_secs(1);
+/// How long a namespace counts as slow after its last slow write: longer than any webhook may take, and than a refusal backs off.
+const SLOW_FOR: Duration = Duration::from_secs(120);
 
 /// The window of writes in flight, and those of namespaces.
 #[derive(Debug)]
 pub struct Limiter {
     all: Window,
-    /// Of namespaces that were asked for fewer requests, until they have recovered.
-    namespaces: BTreeMap<Arc<str>, Window>,
+    /// Those that have writes in flight, or were asked for fewer, or are slow.
+    namespaces: BTreeMap<Arc<str>, Namespace>,
+    /// Writes that take a place in the common window, by when they become slow.
+    in_common: BTreeMap<(Timestamp, u64), Arc<str>>,
+    /// Writes that take none.
+    apart: BTreeSet<u64>,
+    next_id: u64,
+}
+
+/// What is known of writes to one namespace.
+#[derive(Debug)]
+struct Namespace {
+    /// As wide as the common one may ever be, as long as nobody asked for less.
+    window: Window,
+    slow_until: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,10 +69,18 @@ struct Window {
 /// A write in flight. Give it back to [`Limiter::finish`].
 #[derive(Debug)]
 pub struct Permit {
+    id: u64,
     taken_at: Timestamp,
-    namespace: Option<Arc<str>>,
-    /// Whether the window of the namespace counts it.
-    counts_there: bool,
+    namespace: Arc<str>,
+}
+
+/// What is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Anything that a decision wants.
+    Command,
+    /// A status: small, and it says why the rest waits, so no pause or window of its namespace holds it up.
+    Status,
 }
 
 /// Why a write may not be sent now.
@@ -60,7 +88,7 @@ pub struct Permit {
 pub enum Hold {
     /// Too much is in flight, or the server has asked for a pause.
     Server,
-    /// Too much of this namespace is in flight.
+    /// Too much of this namespace, or of slow ones, is in flight.
     Namespace,
     /// Writes to this namespace pause until then.
     Pause(Timestamp),
@@ -80,79 +108,179 @@ pub enum Load {
 }
 
 impl Limiter {
-    /// Starts with `start` writes in flight and never exceeds `max`; both at least one.
+    /// Starts with `start` writes in flight and never exceeds `max`; both at least one. Slow ones come on top, `max` at most.
     pub fn new(start: usize, max: usize) -> Self {
         Limiter {
             all: Window::new(start, max),
             namespaces: BTreeMap::new(),
+            in_common: BTreeMap::new(),
+            apart: BTreeSet::new(),
+            next_id: 0,
         }
     }
 
-    /// A permit to send one write now, to an object in this namespace; without one, only the common window counts.
+    /// A permit to send one write now, to an object in this namespace.
     ///
     /// # Errors
     /// What has no room for it.
-    pub fn take(&mut self, namespace: Option<&Arc<str>>, now: Timestamp) -> Result<Permit, Hold> {
-        if !self.all.has_room(now) {
+    pub fn take(&mut self, namespace: &Arc<str>, write: Write, now: Timestamp) -> Result<Permit, Hold> {
+        self.notice_slow(now);
+        if self.all.quiet_until(now).is_some() {
             return Err(Hold::Server);
         }
-        let own = namespace.and_then(|namespace| self.namespaces.get_mut(namespace));
-        let counts_there = own.is_some();
-        if let Some(window) = own {
-            if let Some(until) = window.quiet_until(now) {
-                return Err(Hold::Pause(until));
-            }
-            if !window.has_room(now) {
-                return Err(Hold::Namespace);
-            }
-            window.take(now);
+        let (max, apart) = (self.all.max, self.apart.len());
+        let is_slow = self.is_slow(namespace, now);
+        let share = if is_slow { self.share_of_slow(now) } else { max };
+        let known = self
+            .namespaces
+            .entry(namespace.clone())
+            .or_insert_with(|| Namespace::new(max));
+        let held = if write == Write::Status {
+            None
+        } else if let Some(until) = known.window.quiet_until(now) {
+            Some(Hold::Pause(until))
+        } else {
+            let is_full = known.window.in_flight >= share || !known.window.has_room(now);
+            is_full.then_some(Hold::Namespace)
+        };
+        let held = held.or_else(|| match is_slow {
+            true => (apart >= max).then_some(Hold::Namespace),
+            false => (!self.all.has_room(now)).then_some(Hold::Server),
+        });
+        if let Some(hold) = held {
+            self.forget(namespace, now);
+            return Err(hold);
         }
-        self.all.take(now);
+        known.window.take(now);
+        self.next_id += 1;
+        if is_slow {
+            self.apart.insert(self.next_id);
+        } else {
+            self.all.take(now);
+            self.in_common
+                .insert((now + SLOW_AFTER, self.next_id), namespace.clone());
+        }
         Ok(Permit {
+            id: self.next_id,
             taken_at: now,
-            namespace: namespace.cloned(),
-            counts_there,
+            namespace: namespace.clone(),
         })
+    }
+
+    /// How many writes a slow namespace may have in flight: half of the places, divided among all that are slow.
+    fn share_of_slow(&self, now: Timestamp) -> usize {
+        let slow = self.namespaces.values().filter(|known| known.is_slow(now)).count();
+        (self.all.max / 2 / slow.max(1)).max(1)
+    }
+
+    /// Writes that were not answered in time give up their place in the common window, as long as there is room apart.
+    pub fn notice_slow(&mut self, now: Timestamp) {
+        while let Some(oldest) = self.in_common.first_entry().filter(|entry| entry.key().0 <= now) {
+            if self.apart.len() >= self.all.max {
+                return;
+            }
+            let ((_, id), namespace) = oldest.remove_entry();
+            self.apart.insert(id);
+            self.all.give_back();
+            self.mark_slow(&namespace, now);
+        }
+    }
+
+    fn mark_slow(&mut self, namespace: &str, now: Timestamp) {
+        let Some(known) = self.namespaces.get_mut(namespace) else {
+            return;
+        };
+        let is_new = !known.is_slow(now);
+        known.slow_until = Some(now + SLOW_FOR);
+        if is_new {
+            self.forget_old(now);
+        }
+    }
+
+    /// When [`Limiter::notice_slow`] next has something to do.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        let has_room = self.apart.len() < self.all.max;
+        let oldest = self.in_common.first_key_value().filter(|_| has_room);
+        oldest.map(|((slow_at, _), _)| *slow_at)
+    }
+
+    /// Whether writes to this namespace were slow lately.
+    pub fn is_slow(&self, namespace: &str, now: Timestamp) -> bool {
+        self.namespaces.get(namespace).is_some_and(|known| known.is_slow(now))
     }
 
     /// The write is not sent after all.
     pub fn give_back(&mut self, unused: Permit) {
-        self.all.give_back();
-        let own = unused.namespace.filter(|_| unused.counts_there);
-        if let Some(window) = own.and_then(|namespace| self.namespaces.get_mut(&namespace)) {
-            window.give_back();
+        if self.leaves_common(&unused) {
+            self.all.give_back();
         }
+        if let Some(known) = self.namespaces.get_mut(&unused.namespace) {
+            known.window.give_back();
+        }
+        self.forget(&unused.namespace, unused.taken_at);
     }
 
     /// The write is over.
     pub fn finish(&mut self, permit: Permit, load: Load, now: Timestamp) {
+        self.notice_slow(now);
         let Permit {
-            taken_at,
-            namespace,
-            counts_there,
-        } = permit;
-        // For the server it was answered like any other.
-        let of_all = match load {
-            Load::ThrottledHere(_) => Load::Answered,
-            other => other,
-        };
-        self.all.finish(taken_at, of_all, now);
-        let Some(namespace) = namespace else { return };
-        if matches!(load, Load::ThrottledHere(_)) && !self.namespaces.contains_key(&namespace) {
-            self.namespaces.retain(|_, window| !window.is_at_rest(now));
-            let window = Window::new(self.all.width, self.all.max);
-            self.namespaces.insert(namespace.clone(), window);
+            taken_at, namespace, ..
+        } = &permit;
+        let was_slow = !self.leaves_common(&permit);
+        match load {
+            // That a slow namespace's write was lost tells nothing of others; what the server says of itself does.
+            Load::Answered | Load::ThrottledHere(_) | Load::Lost if was_slow => {}
+            Load::Throttled(retry_after) if was_slow => self.all.throttled(*taken_at, retry_after, now),
+            // For the server it was answered like any other.
+            Load::ThrottledHere(_) => self.all.finish(*taken_at, Load::Answered, now),
+            other => self.all.finish(*taken_at, other, now),
         }
-        let Some(window) = self.namespaces.get_mut(&namespace) else {
+        let Some(known) = self.namespaces.get_mut(namespace) else {
             return;
         };
-        if !counts_there {
-            // Sent before it had a window of its own; `finish` takes it out again.
-            window.in_flight += 1;
+        let is_about_it = matches!(load, Load::ThrottledHere(_)) || (was_slow && load == Load::Lost);
+        if is_about_it {
+            known.window.width = known.window.width.min(self.all.width);
         }
-        window.finish(taken_at, load, now);
-        if window.width >= self.all.width && window.in_flight == 0 && window.quiet_until(now).is_none() {
-            self.namespaces.remove(&namespace);
+        let of_namespace = if is_about_it { load } else { Load::Answered };
+        known.window.finish(*taken_at, of_namespace, now);
+        if was_slow && now >= *taken_at + SLOW_AFTER {
+            self.mark_slow(namespace, now);
+        }
+        if is_about_it {
+            self.forget_old(now);
+        }
+        self.forget(namespace, now);
+    }
+
+    /// Whether the write took a place in the common window, which it gives up; if not, it took one apart.
+    fn leaves_common(&mut self, permit: &Permit) -> bool {
+        self.apart.remove(&permit.id);
+        self.in_common
+            .remove(&(permit.taken_at + SLOW_AFTER, permit.id))
+            .is_some()
+    }
+
+    /// Forgets a namespace of which there is nothing to know.
+    fn forget(&mut self, namespace: &Arc<str>, now: Timestamp) {
+        let width = self.all.width;
+        let is_ordinary = |known: &Namespace| {
+            let has_recovered = known.window.width >= width || known.window.is_at_rest(now);
+            known.window.in_flight == 0
+                && has_recovered
+                && known.window.quiet_until(now).is_none()
+                && !known.is_slow(now)
+        };
+        if self.namespaces.get(namespace).is_some_and(is_ordinary) {
+            self.namespaces.remove(namespace);
+        }
+    }
+
+    /// Forgets all namespaces of which there is nothing to know any more.
+    fn forget_old(&mut self, now: Timestamp) {
+        let names: Vec<Arc<str>> = self.namespaces.keys().cloned().collect();
+        for name in names {
+            self.forget(&name, now);
         }
     }
 
@@ -161,14 +289,27 @@ impl Limiter {
         self.all.quiet_until(now)
     }
 
-    /// Writes that may be in flight now.
+    /// Writes that may be in flight now, slow ones not counted.
     pub fn window(&self) -> usize {
         self.all.width
     }
 
-    /// Writes that are in flight now.
+    /// Writes that are in flight now, slow ones included.
     pub fn in_flight(&self) -> usize {
-        self.all.in_flight
+        self.all.in_flight + self.apart.len()
+    }
+}
+
+impl Namespace {
+    fn new(max: usize) -> Self {
+        Namespace {
+            window: Window::new(max, max),
+            slow_until: None,
+        }
+    }
+
+    fn is_slow(&self, now: Timestamp) -> bool {
+        self.slow_until.is_some_and(|until| now < until)
     }
 }
 
@@ -196,10 +337,9 @@ impl Window {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Whether it can be forgotten.
+    /// Whether it was halved so long ago that it means nothing any more.
     fn is_at_rest(&self, now: Timestamp) -> bool {
-        let is_old = self.halved_at.is_none_or(|at| now >= at + FORGOTTEN_AFTER);
-        is_old && self.in_flight == 0 && self.quiet_until(now).is_none()
+        self.halved_at.is_none_or(|at| now >= at + FORGOTTEN_AFTER)
     }
 
     fn take(&mut self, now: Timestamp) {
@@ -216,12 +356,16 @@ impl Window {
             Load::Answered if was_full => self.widen(),
             Load::Answered => {}
             Load::Throttled(retry_after) | Load::ThrottledHere(retry_after) => {
-                let pause = retry_after.unwrap_or(DEFAULT_RETRY_AFTER).min(LONGEST_RETRY_AFTER);
-                self.quiet_until = self.quiet_until.max(Some(now + pause));
-                self.halve(taken_at, now);
+                self.throttled(taken_at, retry_after, now);
             }
             Load::Lost => self.halve(taken_at, now),
         }
+    }
+
+    fn throttled(&mut self, taken_at: Timestamp, retry_after: Option<Duration>, now: Timestamp) {
+        let pause = retry_after.unwrap_or(DEFAULT_RETRY_AFTER).min(LONGEST_RETRY_AFTER);
+        self.quiet_until = self.quiet_until.max(Some(now + pause));
+        self.halve(taken_at, now);
     }
 
     fn widen(&mut self) {
@@ -261,7 +405,7 @@ mod tests {
     }
 
     fn fill(limiter: &mut Limiter, now: i64) -> Vec<Permit> {
-        std::iter::from_fn(|| limiter.take(Some(&ns("a")), at(now)).ok()).collect()
+        std::iter::from_fn(|| limiter.take(&ns("a"), Write::Command, at(now)).ok()).collect()
     }
 
     #[test]
@@ -274,7 +418,7 @@ mod tests {
         }
         assert!(limiter.window() <= 10, "{}", limiter.window());
         let before = limiter.window();
-        let permit = limiter.take(Some(&ns("a")), at(9)).unwrap();
+        let permit = limiter.take(&ns("a"), Write::Command, at(9)).unwrap();
         limiter.finish(permit, Load::Answered, at(9));
         assert_eq!(limiter.window(), before, "an idle window says nothing about the server");
     }
@@ -297,7 +441,7 @@ mod tests {
     fn answers_that_never_met_a_full_window_do_not_widen_it() {
         let mut limiter = Limiter::new(4, 64);
         let permits: Vec<_> = (0..3)
-            .filter_map(|_| limiter.take(Some(&ns("a")), at(0)).ok())
+            .filter_map(|_| limiter.take(&ns("a"), Write::Command, at(0)).ok())
             .collect();
         for permit in permits {
             limiter.finish(permit, Load::Answered, at(5));
@@ -314,7 +458,7 @@ mod tests {
             limiter.finish(permit, Load::Throttled(Some(Duration::from_secs(2))), at(5));
         }
         assert_eq!(limiter.window(), 8);
-        assert!(limiter.take(Some(&ns("a")), at(2004)).is_err());
+        assert!(limiter.take(&ns("a"), Write::Command, at(2004)).is_err());
         assert_eq!(limiter.quiet_until(at(2004)), Some(at(2005)));
         assert_eq!(fill(&mut limiter, 2005).len(), 8);
     }
@@ -328,13 +472,13 @@ mod tests {
             }
         }
         assert_eq!(limiter.window(), 1);
-        assert!(limiter.take(Some(&ns("a")), at(100)).is_ok());
+        assert!(limiter.take(&ns("a"), Write::Command, at(100)).is_ok());
     }
 
     #[test]
     fn after_trouble_it_grows_by_one_per_window() {
         let mut limiter = Limiter::new(8, 64);
-        let permit = limiter.take(Some(&ns("a")), at(0)).unwrap();
+        let permit = limiter.take(&ns("a"), Write::Command, at(0)).unwrap();
         limiter.finish(permit, Load::Lost, at(1));
         assert_eq!(limiter.window(), 4);
         for round in 1..=4 {
@@ -348,9 +492,9 @@ mod tests {
     #[test]
     fn an_absurd_retry_after_is_not_believed() {
         let mut limiter = Limiter::new(1, 1);
-        let permit = limiter.take(Some(&ns("a")), at(0)).unwrap();
+        let permit = limiter.take(&ns("a"), Write::Command, at(0)).unwrap();
         limiter.finish(permit, Load::Throttled(Some(Duration::from_secs(86_400))), at(0));
-        assert!(limiter.take(Some(&ns("a")), at(60_000)).is_ok());
+        assert!(limiter.take(&ns("a"), Write::Command, at(60_000)).is_ok());
     }
 
     #[test]
@@ -361,8 +505,11 @@ mod tests {
             limiter.finish(permit, Load::ThrottledHere(Some(Duration::from_secs(2))), at(5));
         }
         assert!(limiter.window() >= 8 && limiter.quiet_until(at(6)).is_none());
-        assert_eq!(limiter.take(Some(&ns("a")), at(6)).unwrap_err(), Hold::Pause(at(2005)));
-        let other = limiter.take(Some(&ns("b")), at(6)).unwrap();
+        assert_eq!(
+            limiter.take(&ns("a"), Write::Command, at(6)).unwrap_err(),
+            Hold::Pause(at(2005))
+        );
+        let other = limiter.take(&ns("b"), Write::Command, at(6)).unwrap();
         limiter.finish(other, Load::Answered, at(7));
         // Afterwards fewer at once, and more and more while they are answered.
         let mut widths = Vec::new();
@@ -375,5 +522,91 @@ mod tests {
         }
         assert!(widths[0] <= 8, "{widths:?}");
         assert!(limiter.namespaces.is_empty(), "it has recovered: {widths:?}");
+    }
+    fn take(limiter: &mut Limiter, namespace: &str, now: i64) -> Result<Permit, Hold> {
+        limiter.take(&ns(namespace), Write::Command, at(now))
+    }
+
+    #[test]
+    fn what_is_not_answered_for_a_second_leaves_the_common_window() {
+        let mut limiter = Limiter::new(8, 16);
+        let hanging = fill(&mut limiter, 0);
+        assert_eq!(hanging.len(), 8);
+        assert_eq!(take(&mut limiter, "b", 999).unwrap_err(), Hold::Server);
+        assert_eq!(limiter.next_wake(), Some(at(1_000)));
+        let other = take(&mut limiter, "b", 1_000).expect("room for others");
+        limiter.finish(other, Load::Answered, at(1_001));
+        assert!(limiter.is_slow("a", at(1_001)) && !limiter.is_slow("b", at(1_001)));
+        // Half of 16 is for slow ones: they are used up.
+        assert_eq!(take(&mut limiter, "a", 1_001).unwrap_err(), Hold::Namespace);
+        let window = limiter.window();
+        for permit in hanging {
+            limiter.finish(permit, Load::Lost, at(30_000));
+        }
+        assert_eq!(
+            limiter.window(),
+            window,
+            "what hangs elsewhere says nothing of the server"
+        );
+        let again = take(&mut limiter, "a", 30_001).expect("one place, since it was lost again and again");
+        assert_eq!(limiter.in_common.len(), 0, "and not in the common window");
+        limiter.finish(again, Load::Answered, at(30_002));
+        assert!(
+            !limiter.is_slow("a", at(150_001)),
+            "after two minutes without trouble it is like any other"
+        );
+    }
+
+    #[test]
+    fn slow_namespaces_share_what_there_is_for_them() {
+        let mut limiter = Limiter::new(64, 64);
+        let names: Vec<String> = (0..4).map(|n| format!("slow-{n}")).collect();
+        let mut permits: Vec<Permit> = names
+            .iter()
+            .filter_map(|name| take(&mut limiter, name, 0).ok())
+            .collect();
+        limiter.notice_slow(at(1_000));
+        for name in &names {
+            permits.extend(std::iter::from_fn(|| take(&mut limiter, name, 1_000).ok()));
+        }
+        assert_eq!(permits.len(), 32);
+        let status = limiter.take(&ns("slow-0"), Write::Status, at(1_000));
+        permits.push(status.expect("a status says why the rest waits"));
+        assert_eq!(fill(&mut limiter, 1_000).len(), 64, "all of the common window");
+    }
+
+    #[test]
+    fn when_the_server_itself_is_slow_the_number_of_writes_stays_bounded() {
+        let mut limiter = Limiter::new(64, 64);
+        let mut permits = Vec::new();
+        for now in 0..100 {
+            for n in 0..1_000 {
+                permits.extend(take(&mut limiter, &format!("n{n}"), now * 1_000).ok());
+            }
+        }
+        assert_eq!((permits.len(), limiter.in_flight()), (128, 128));
+        for permit in permits {
+            limiter.finish(permit, Load::Throttled(None), at(200_000));
+        }
+        assert_eq!(limiter.in_flight(), 0);
+        assert_eq!(limiter.quiet_until(at(200_000)), Some(at(201_000)));
+        assert_eq!(limiter.window(), 32);
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_namespaces_that_are_like_any_other() {
+        let mut limiter = Limiter::new(64, 64);
+        for n in 0..1_000 {
+            let permit = take(&mut limiter, &format!("n{n}"), n).unwrap();
+            limiter.finish(permit, Load::Answered, at(n));
+        }
+        assert_eq!((limiter.namespaces.len(), limiter.in_common.len()), (0, 0));
+        let slow = take(&mut limiter, "slow", 2_000).unwrap();
+        limiter.finish(slow, Load::Answered, at(5_000));
+        assert_eq!(limiter.namespaces.len(), 1);
+        let later = take(&mut limiter, "slow too", 200_000).unwrap();
+        limiter.finish(later, Load::Answered, at(203_000));
+        let names: Vec<&str> = limiter.namespaces.keys().map(|name| &**name).collect();
+        assert_eq!(names, ["slow too"]);
     }
 }

@@ -25,6 +25,7 @@ mod running;
 pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod turns;
 mod watching;
 
 pub use options::CoreOptions;
@@ -38,12 +39,13 @@ use lease::Elector;
 use limiter::{Limiter, Permit};
 use metrics::Metrics;
 use pass::Ticket;
-use queue::{Backoff, Priority, Queue};
+use queue::Priority;
 use refusals::Refusals;
 use repeats::{Fingerprint, ObjectDigest, Repeats};
 use request::{Call, Request, RequestId};
 use running::ActivePass;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use turns::Turns;
 use watching::Freshness;
 
 /// What is worked on: a controller, by its place in the list of controllers, and the object's key.
@@ -118,7 +120,7 @@ pub struct Core {
     /// What is known of the cluster.
     pub cache: Cache,
     /// Which key is next.
-    queue: Queue<QueueKey>,
+    turns: Turns,
     memory: BTreeMap<QueueKey, Memory>,
     passes: BTreeMap<u64, ActivePass>,
     /// Passes in the order in which they may send next.
@@ -172,9 +174,9 @@ impl Core {
             resync_at: now + options.resync_period,
             elector,
             options,
+            turns: Turns::new(controllers.len()),
             controllers,
             cache: Cache::default(),
-            queue: Queue::new(Backoff::default()),
             memory: BTreeMap::new(),
             passes: BTreeMap::new(),
             rotation: VecDeque::new(),
@@ -228,18 +230,16 @@ impl Core {
     pub fn next_wake(&self, now: Timestamp) -> Option<Timestamp> {
         let election = self.elector.as_ref().and_then(Elector::next_wake);
         let fence = self.leading_since.and(self.elector.as_ref()).and_then(Elector::fence);
-        let queue = self
-            .queue
-            .next_ready()
-            .filter(|_| self.caught_up && !self.draining && self.passes.len() < self.options.workers);
+        let turn = self.next_turn(now).filter(|_| self.caught_up && !self.draining);
         let passes = self.passes.values().filter_map(ActivePass::next_wake).min();
-        let limiter = self.limiter.quiet_until(now).filter(|_| !self.passes.is_empty());
+        let limiter = self.limiter.quiet_until(now).or(self.limiter.next_wake());
+        let limiter = limiter.filter(|_| !self.passes.is_empty());
         let resync = self.caught_up.then_some(self.resync_at);
         let start = (!self.watching).then(|| self.started + std::time::Duration::from_secs(2));
         let wakes = [
             election,
             fence,
-            queue,
+            turn,
             passes,
             limiter,
             resync,
@@ -281,7 +281,7 @@ impl Core {
             let interval = self.options.pass_interval + self.interval_for_pods(&key);
             memory.last_pass.map_or(now, |last| now.max(last + interval))
         });
-        self.queue.add_at(key, priority, at, now);
+        self.turns.of(&key).add_at(key, priority, at, now);
     }
 
     /// What the pods of a key add to the time between two passes over it.
@@ -339,11 +339,6 @@ impl Core {
     /// Counters.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
-    }
-
-    /// The queue, for its numbers.
-    pub fn queue(&self) -> &Queue<QueueKey> {
-        &self.queue
     }
 
     /// The window of writes, for its numbers.

@@ -58,7 +58,7 @@ impl CoreOptions {
             writes_in_flight_max: 256,
             status_interval: Duration::from_millis(250),
             pass_interval: Duration::from_millis(20),
-            pass_interval_per_pod: Duration::from_micros(100),
+            pass_interval_per_pod: Duration::from_micros(150),
             pass_slice: Duration::from_secs(5),
             observation_period: Duration::from_secs(15),
             foreign_pause: Duration::from_secs(600),

@@ -80,15 +80,6 @@ impl Task {
             },
         }
     }
-
-    /// Whether it changes something, and so waits for the limiter.
-    pub fn is_write(&self) -> bool {
-        match self {
-            Task::Read(..) | Task::Guard(_) => false,
-            Task::Command(scoped) => !matches!(scoped.command, Command::Read { .. }),
-            Task::Status(_) => true,
-        }
-    }
 }
 
 /// Which step a pass is in, or has just ended.
@@ -234,6 +225,11 @@ impl Pass {
         }?;
         self.in_flight += 1;
         Some(task)
+    }
+
+    /// Whether it has sent writes of which it does not know what became.
+    pub fn awaits_write(&self) -> bool {
+        self.step != Step::Settling && self.in_flight > 0
     }
 
     /// Puts back a write that may not be sent now.

@@ -1,4 +1,4 @@
-//! The passes: starting them, asking the controller between their steps, sending what they want, and concluding.
+//! The passes: asking the controller between their steps, sending what they want, and concluding. Whose turn is next stands in `turns`.
 
 use super::events::Regarding;
 use super::limiter::{self, Permit};
@@ -13,6 +13,7 @@ use flotilla_model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Equal requests in a row that no event tells of: an answer may be lost, and a conflict take a few turns.
 const REPETITIONS_UNTOLD: u32 = 3;
@@ -21,17 +22,21 @@ const REPETITIONS_UNTOLD: u32 = 3;
 #[derive(Debug)]
 pub(super) struct ActivePass {
     pub(super) pass: Pass,
-    key: QueueKey,
+    pub(super) key: QueueKey,
     pub(super) regarding: Regarding,
     priority: Priority,
     started: Timestamp,
+    /// When something was last sent or answered.
+    last_progress: Timestamp,
+    /// It has waited for an answer to a write for so long that it takes no turn of others any more.
+    pub(super) only_waits: bool,
     /// Of the object when it was looked at.
     generation: i64,
     /// When it stops starting commands.
     cut_at: Timestamp,
     acting: bool,
     /// That moment has come; only what is on its way is still awaited.
-    is_cut: bool,
+    pub(super) is_cut: bool,
     /// From the latest look.
     status: Option<StatusWrite>,
     wake_after: Option<std::time::Duration>,
@@ -49,7 +54,19 @@ pub(super) struct ActivePass {
 
 impl ActivePass {
     pub(super) fn next_wake(&self) -> Option<Timestamp> {
-        (self.acting && !self.is_cut).then_some(self.cut_at)
+        let cut = (self.acting && !self.is_cut).then_some(self.cut_at);
+        let waits = (self.pass.awaits_write() && !self.only_waits).then(|| self.last_progress + limiter::SLOW_AFTER);
+        cut.into_iter().chain(waits).min()
+    }
+
+    pub(super) fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    /// Something was sent for it, or answered.
+    pub(super) fn progresses(&mut self, now: Timestamp) {
+        self.last_progress = now;
+        self.only_waits = false;
     }
 }
 
@@ -63,9 +80,10 @@ enum Look {
 impl Core {
     /// Starts, feeds and ends passes until nothing more can be done at `now`.
     pub(super) fn run_passes(&mut self, now: Timestamp) {
+        self.limiter.notice_slow(now);
         loop {
-            self.start_passes(now);
             self.cut_passes(now);
+            self.start_passes(now);
             self.send_tasks(now);
             let ended: Vec<(u64, Step)> = self
                 .passes
@@ -81,22 +99,8 @@ impl Core {
         }
     }
 
-    fn start_passes(&mut self, now: Timestamp) {
-        while self.leads() && !self.draining && self.passes.len() < self.options.workers {
-            let Some(handout) = self.queue.pop(now) else { return };
-            self.metrics.queue_latency.observe(handout.waited);
-            match self.held_back(&handout.key, now) {
-                Some(until) => {
-                    self.queue.done(&handout.key, now);
-                    self.queue.add_at(handout.key, handout.priority, until, now);
-                }
-                None => self.start_pass(handout, now),
-            }
-        }
-    }
-
     /// Until when a native set is not acted on: at the start, and while somebody else acts on it.
-    fn held_back(&mut self, key: &QueueKey, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn held_back(&mut self, key: &QueueKey, now: Timestamp) -> Option<Timestamp> {
         if self.controllers[key.controller].resource() != Resource::NativeSets {
             return None;
         }
@@ -106,7 +110,7 @@ impl Core {
         paused.max((now < observed).then_some(observed))
     }
 
-    fn start_pass(&mut self, handout: Handout<QueueKey>, now: Timestamp) {
+    pub(super) fn start_pass(&mut self, handout: Handout<QueueKey>, now: Timestamp) {
         let Handout { key, priority, .. } = handout;
         let resource = self.controllers[key.controller].resource();
         let uid = self.cache.uid_of(resource, &key.key);
@@ -122,6 +126,8 @@ impl Core {
             key,
             priority,
             started: now,
+            last_progress: now,
+            only_waits: false,
             cut_at: now + self.options.pass_slice,
             generation: 0,
             acting: false,
@@ -172,6 +178,9 @@ impl Core {
             active.pass.cut();
             active.is_cut = true;
         }
+        for active in self.passes.values_mut().filter(|active| !active.only_waits) {
+            active.only_waits = active.pass.awaits_write() && now >= active.last_progress + limiter::SLOW_AFTER;
+        }
     }
 
     /// Sends what passes want, one request of each in turn, so that a big one does not hold up the small ones.
@@ -192,13 +201,8 @@ impl Core {
     /// Whether the task was sent; if it had to wait it is with its pass again.
     fn send_task(&mut self, id: u64, task: Task, now: Timestamp) -> bool {
         let mut permit: Option<Permit> = None;
-        if task.is_write() {
-            // A status is small, and says why the rest waits: no namespace's pause holds it up.
-            let namespace = match &task {
-                Task::Command(scoped) => Some(&scoped.command.key().namespace),
-                Task::Read(..) | Task::Guard(_) | Task::Status(_) => None,
-            };
-            match self.limiter.take(namespace, now) {
+        if let Some((namespace, write)) = written_to(&task) {
+            match self.limiter.take(namespace, write, now) {
                 Ok(taken) => permit = Some(taken),
                 Err(hold) => {
                     self.put_back(id, task, hold);
@@ -225,6 +229,9 @@ impl Core {
             }
             self.hold_back(id, &ticket, &call, hold, now);
             return true;
+        }
+        if let Some(active) = self.passes.get_mut(&id) {
+            active.progresses(now);
         }
         let purpose = Purpose::Pass {
             id,
@@ -446,7 +453,7 @@ impl Core {
     }
 
     fn forget(&mut self, active: ActivePass, now: Timestamp) {
-        self.queue.forget(&active.key);
+        self.turns.of(&active.key).forget(&active.key);
         self.unsettled.remove(&active.key);
         self.refusals.forget(&active.key);
         if let Some(uid) = self.memory.remove(&active.key).and_then(|memory| memory.uid) {
@@ -458,7 +465,8 @@ impl Core {
     fn conclude(&mut self, active: ActivePass, now: Timestamp) {
         // Whatever the controller makes of it, it is asked again when what was held back may be sent.
         for held in active.held.values() {
-            self.queue
+            self.turns
+                .of(&active.key)
                 .add_at(active.key.clone(), Priority::Live, held.retry_at, now);
         }
         let result = match active.pass.trouble().cloned() {
@@ -474,9 +482,14 @@ impl Core {
     fn failed(&mut self, active: &ActivePass, trouble: &Trouble, now: Timestamp) {
         self.last_trouble = Some((active.key.clone(), trouble.message.clone()));
         match trouble.retry_at {
-            Some(at) => self.queue.add_at(active.key.clone(), active.priority, at, now),
+            Some(at) => self
+                .turns
+                .of(&active.key)
+                .add_at(active.key.clone(), active.priority, at, now),
             None => {
-                self.queue.add_failed(active.key.clone(), active.priority, now);
+                self.turns
+                    .of(&active.key)
+                    .add_failed(active.key.clone(), active.priority, now);
             }
         }
     }
@@ -497,23 +510,23 @@ impl Core {
         };
         let wake = active.wake_after.map(|after| soonest.max(now + after));
         for at in [retry, wake, active.status_due].into_iter().flatten() {
-            self.queue.add_at(key.clone(), Priority::Live, at, now);
+            self.turns.of(key).add_at(key.clone(), Priority::Live, at, now);
         }
         if active.pass.is_stale() {
-            self.queue.add_failed(key.clone(), Priority::Live, now);
+            self.turns.of(key).add_failed(key.clone(), Priority::Live, now);
             return "stale";
         }
         if active.pass.is_unfinished() {
-            self.queue.add_failed(key.clone(), Priority::Live, now);
+            self.turns.of(key).add_failed(key.clone(), Priority::Live, now);
             return "unfinished";
         }
-        self.queue.forget(key);
+        self.turns.of(key).forget(key);
         if active.pass.wrote() || active.pass.was_cut() || active.finds_more {
             // At once for a small set; what pods do meanwhile is then one pass for a large one.
             let at = now
                 .max(active.started + self.interval_for_pods(key))
                 .max(active.held_until.unwrap_or(now));
-            self.queue.add_at(key.clone(), Priority::Live, at, now);
+            self.turns.of(key).add_at(key.clone(), Priority::Live, at, now);
         }
         if active.pass.rejected().is_empty() {
             "success"
@@ -525,14 +538,15 @@ impl Core {
     fn end(&mut self, active: &ActivePass, result: &'static str, now: Timestamp) {
         let controller = self.controllers[active.key.controller].name();
         self.metrics.pass(controller, result, now.since(active.started));
-        self.queue.done(&active.key, now);
+        self.turns.of(&active.key).done(&active.key, now);
     }
 
     /// We no longer lead: passes end where they are. Their keys wait until we lead again; late answers still reach the cache.
     pub(super) fn abandon_passes(&mut self, now: Timestamp) {
         self.rotation.clear();
+        self.turns.take_back(now);
         for (_, active) in std::mem::take(&mut self.passes) {
-            self.queue.add(active.key.clone(), active.priority, now);
+            self.turns.of(&active.key).add(active.key.clone(), active.priority, now);
             self.end(&active, "abandoned", now);
         }
     }
@@ -545,6 +559,16 @@ fn put_failed_last(stages: &mut [Stage], failures: &BTreeMap<Scope, Failure>) {
         stage
             .commands
             .sort_by_key(|command| failures.get(&command.scope).map(|failure| failure.retry_at));
+    }
+}
+
+/// What the limiter has to know of a task that changes something.
+fn written_to(task: &Task) -> Option<(&Arc<str>, limiter::Write)> {
+    match task {
+        Task::Read(..) | Task::Guard(_) => None,
+        Task::Command(scoped) if matches!(scoped.command, Command::Read { .. }) => None,
+        Task::Command(scoped) => Some((&scoped.command.key().namespace, limiter::Write::Command)),
+        Task::Status(write) => Some((&write.key.namespace, limiter::Write::Status)),
     }
 }
 

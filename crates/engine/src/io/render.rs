@@ -3,6 +3,7 @@
 use super::manager::Beside;
 use crate::core::Core;
 use crate::core::metrics::{BUCKETS_SECONDS, Histogram};
+use crate::core::queue::Queue;
 use flotilla_model::{Resource, Timestamp};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
@@ -99,12 +100,12 @@ fn counters(core: &Core) -> Vec<(&'static str, &'static str, Vec<Sample<u64>>)> 
         (
             "workqueue_adds",
             "Keys added to the queue, merged ones included",
-            one(core.queue().adds()),
+            one(core.turns().queues().map(Queue::adds).sum()),
         ),
         (
             "workqueue_retries",
             "Keys added again after a failure",
-            one(core.queue().retries()),
+            one(core.turns().queues().map(Queue::retries).sum()),
         ),
         ("reconcile", "Passes by result", passes.collect()),
         ("reconcile_panics", "Panics caught in controllers", one(metrics.panics)),
@@ -150,23 +151,23 @@ fn gauges(core: &Core, now: Timestamp) -> Vec<(&'static str, &'static str, Vec<S
         rows.map(|r| (vec![("resource", r.to_string())], gauge(pick(core.cache.sizes(*r)))))
             .collect::<Vec<_>>()
     };
-    let unfinished = core.queue().locked().map(|(_, since)| now.since(since).as_millis());
-    let longest = unfinished.max().and_then(|ms| i64::try_from(ms).ok()).unwrap_or(0);
+    let oldest = core.oldest_pass().map_or(0, |since| now.since(since).as_millis());
+    let longest = i64::try_from(oldest).unwrap_or(i64::MAX);
     vec![
         (
             "workqueue_depth",
             "Keys that wait for their turn",
-            one(gauge(core.queue().depth())),
+            one(gauge(core.turns().depth())),
         ),
         (
             "workqueue_delayed",
             "Keys that wait for their time",
-            one(gauge(core.queue().delayed())),
+            one(gauge(core.turns().queues().map(Queue::delayed).sum())),
         ),
         (
             "workqueue_active",
             "Keys being processed",
-            one(gauge(core.queue().active())),
+            one(gauge(core.passes_in_progress())),
         ),
         (
             "workqueue_longest_running_milliseconds",

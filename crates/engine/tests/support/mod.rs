@@ -145,8 +145,12 @@ impl World {
     }
 
     pub fn change_pod(&mut self, name: &str, change: impl FnOnce(&mut PodRecord)) {
+        self.change_pod_of(&key(name), change);
+    }
+
+    fn change_pod_of(&mut self, key: &ObjectKey, change: impl FnOnce(&mut PodRecord)) {
         let version = self.next_version();
-        let pod = self.pods.get_mut(&key(name)).expect("the pod exists");
+        let pod = self.pods.get_mut(key).expect("the pod exists");
         pod.meta.resource_version = version;
         change(pod);
         self.news
@@ -154,8 +158,12 @@ impl World {
     }
 
     pub fn make_ready(&mut self, name: &str) {
+        self.make_ready_of(&key(name));
+    }
+
+    fn make_ready_of(&mut self, key: &ObjectKey) {
         let since = at(self.now);
-        self.change_pod(name, |pod| {
+        self.change_pod_of(key, |pod| {
             pod.phase = Phase::Running;
             pod.ready = ReadyCondition {
                 is_true: true,
@@ -221,7 +229,7 @@ impl World {
         };
         self.news.push_back(WatchEvent::Upsert(object.clone()));
         if self.is_quick && resource == Resource::Pods {
-            self.make_ready(&key.name.clone());
+            self.make_ready_of(key);
         }
         Answer::Object(object)
     }

@@ -3,7 +3,7 @@
 
 use clap::{Arg, ArgMatches, Command, Error};
 
-const WORKERS: &str = "passes over all kinds share --workers";
+const WORKERS: &str = "--workers says it, for each kind";
 const NO_KIND: &str = "there is no controller of that kind here";
 const NO_EXPECTATIONS: &str = "nothing is expected: what was written is known at once";
 
