@@ -8,7 +8,8 @@
 //! with many requests each fall behind a client with a connection for each request. Here a further connection is opened when those
 //! that are open are busy, up to `CONNECTIONS_MAX`. `flotilla-bench create` shows the difference.
 //!
-//! Without much to do, requests take turns on a few: should one connection hang, what is asked once more goes to another.
+//! Without much to do, a few take turns, each for a moment: should one connection hang, what is asked once more goes to another, and what
+//! is asked in one burst shares a connection, so that it costs few system calls.
 
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
@@ -20,13 +21,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tower::{BoxError, Service, ServiceBuilder};
 
 /// Connections over HTTP/2 at most. Each is opened when it is first needed.
 const CONNECTIONS_MAX: usize = 16;
-/// Connections on which requests take turns while none of them is busy.
+/// Connections that take turns while none of them is busy.
 const CONNECTIONS_IN_TURN: usize = 4;
+/// How long a turn is: longer than a burst of requests, shorter than any wait before something is asked once more.
+const TURN: Duration = Duration::from_millis(20);
 /// A connection on which so many answers are awaited is busy: a request goes to another, as long as there is one that is not.
 const BUSY: usize = 16;
 
@@ -56,13 +59,14 @@ pub fn connect(config: Config) -> Result<Client, String> {
     Ok(Client::new(service, config.default_namespace))
 }
 
-type Http = HttpClient<TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnector>>, Body>;
+type Connector = TimeoutConnector<hyper_rustls::HttpsConnector<HttpConnector>>;
+type Http = HttpClient<Connector, Body>;
 
 /// Several clients, each with a connection of its own.
 #[derive(Clone)]
 struct Connections {
     all: Arc<[Connection]>,
-    turn: Arc<AtomicUsize>,
+    since: Instant,
 }
 
 struct Connection {
@@ -96,24 +100,24 @@ impl Drop for Awaited {
 
 impl Connections {
     fn new(config: &Config) -> Result<Self, String> {
-        let connection = |_| {
-            Ok(Connection {
-                client: http_client(config)?,
-                load: Arc::default(),
-            })
+        // One for all of them: the second and later connections resume the session of the first, which saves both sides most of a handshake.
+        let connector = connector(config)?;
+        let connection = |_| Connection {
+            client: http_client(connector.clone()),
+            load: Arc::default(),
         };
-        let all = (0..CONNECTIONS_MAX).map(connection).collect::<Result<_, String>>()?;
+        let all = (0..CONNECTIONS_MAX).map(connection).collect();
         Ok(Connections {
             all,
-            turn: Arc::default(),
+            since: Instant::now(),
         })
     }
 }
 
-/// The connection for the next request: the one whose turn it is, else the first that is not busy, else the one with the fewest awaited
+/// The connection for a request in this turn: the one whose turn it is, else the first that is not busy, else the one with the fewest awaited
 /// answers.
-fn choose(turn: usize, loads: impl Iterator<Item = usize> + Clone) -> usize {
-    let turn = turn % CONNECTIONS_IN_TURN;
+fn choose(turn: u128, loads: impl Iterator<Item = usize> + Clone) -> usize {
+    let turn = usize::try_from(turn % CONNECTIONS_IN_TURN as u128).unwrap_or(0);
     if loads.clone().nth(turn).is_some_and(|load| load < BUSY) {
         return turn;
     }
@@ -133,7 +137,7 @@ impl Service<http::Request<Body>> for Connections {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let turn = self.since.elapsed().as_nanos() / TURN.as_nanos();
         let connection = &self.all[choose(turn, self.all.iter().map(|c| c.load.get()))];
         let awaited = connection.load.add();
         let answer = connection.client.request(request);
@@ -145,7 +149,7 @@ impl Service<http::Request<Body>> for Connections {
     }
 }
 
-fn http_client(config: &Config) -> Result<Http, String> {
+fn connector(config: &Config) -> Result<Connector, String> {
     let tls = config.rustls_client_config().map_err(|e| e.to_string())?;
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
@@ -164,26 +168,30 @@ fn http_client(config: &Config) -> Result<Http, String> {
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
-    Ok(HttpClient::builder(TokioExecutor::new())
+    Ok(connector)
+}
+
+fn http_client(connector: Connector) -> Http {
+    HttpClient::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_keep_alive_while_idle(true)
         .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .build(connector))
+        .build(connector)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn chosen(turn: usize, loads: &[usize]) -> usize {
+    fn chosen(turn: u128, loads: &[usize]) -> usize {
         choose(turn, loads.iter().copied())
     }
 
     #[test]
-    fn requests_take_turns_so_that_a_second_try_goes_another_way() {
+    fn connections_take_turns_so_that_a_second_try_goes_another_way() {
         let turns: Vec<usize> = (0..6).map(|turn| chosen(turn, &[0, 0, 1, 0, 0, 0])).collect();
         assert_eq!(turns, [0, 1, 2, 3, 0, 1]);
     }
