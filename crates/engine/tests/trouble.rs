@@ -6,7 +6,7 @@ use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::lease::LeaseOptions;
 use flotilla_engine::core::request::{Answer, Call};
 use flotilla_engine::core::{Core, CoreOptions, Effect};
-use flotilla_model::{Command, Resource, SetKind};
+use flotilla_model::{Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind};
 use std::time::Duration;
 use support::{World, at, key, refuse, refuse_with};
 
@@ -280,4 +280,62 @@ fn the_end_finishes_what_is_on_its_way_and_gives_the_lease_back() {
         Some(""),
         "the lease is free"
     );
+}
+
+/// The controller, which panics when it is told of a pod of this name.
+struct Panics(StatefulSetController, &'static str);
+
+impl Controller for Panics {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn resource(&self) -> Resource {
+        self.0.resource()
+    }
+
+    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        let is_about = |pod: &Option<std::sync::Arc<flotilla_model::PodRecord>>| {
+            pod.as_ref().is_some_and(|pod| pod.name() == self.1)
+        };
+        assert!(
+            !matches!(change, Change::Pod(old, new) if is_about(old) || is_about(new)),
+            "a defect"
+        );
+        self.0.route(change, reader, keys);
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        self.0.reconcile(reader, key, context)
+    }
+}
+
+#[test]
+fn a_panic_over_whom_a_change_concerns_costs_some_seconds_and_nobody_else_anything() {
+    let options = CoreOptions {
+        resources: vec![
+            Resource::NativeSets,
+            Resource::Pods,
+            Resource::Claims,
+            Resource::Revisions,
+            Resource::StorageClasses,
+        ],
+        observation_period: Duration::ZERO,
+        ..CoreOptions::new("one")
+    };
+    let controller = Panics(StatefulSetController::new(SetKind::Native), "web-1");
+    let mut core = Core::new(options, vec![Box::new(controller)], at(0));
+    let mut world = World::quick();
+    world.put_set("web", 4, "app:v1");
+    world.put_set("other", 4, "app:v1");
+    run(&mut world, &mut core, 5_000, true, |_| None);
+    let names: Vec<String> = world.pod_names().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        names.iter().filter(|name| name.starts_with("other")).count(),
+        4,
+        "{names:?}"
+    );
+    run(&mut world, &mut core, 60_000, true, |_| None);
+    assert_eq!(world.pod_names().len(), 8);
+    assert!(core.metrics().panics > 0);
 }

@@ -7,6 +7,7 @@ use flotilla_model::{
     Change, ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Interner, NodeRecord, ObjectKey, Owner, PodRecord,
     Reader, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Uid,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Everything that is known of the cluster.
@@ -157,11 +158,21 @@ impl Cache {
     ///
     /// If the bytes are not such an object.
     pub fn read(&mut self, resource: Resource, encoding: Encoding, bytes: &Bytes) -> Result<Object, Unreadable> {
-        match known_pod(&self.pods, resource, encoding, bytes) {
+        let (pods, interner) = (&self.pods, &mut self.interner);
+        // Whoever may store objects chooses these bytes. Should any of them make a decoder panic, one object is not read, and all others are.
+        // The interner only ever gains whole entries.
+        let read = catch_unwind(AssertUnwindSafe(|| match known_pod(pods, resource, encoding, bytes) {
             Some((pod, version)) if pod.meta.resource_version == version => Ok(Object::Pod(pod.clone())),
-            Some((pod, _)) => wire::decode_again(encoding, bytes, pod, &mut self.interner),
-            None => wire::decode(resource, encoding, bytes, &mut self.interner),
-        }
+            Some((pod, _)) => wire::decode_again(encoding, bytes, pod, interner),
+            None => wire::decode(resource, encoding, bytes, interner),
+        }));
+        read.unwrap_or_else(|_| {
+            Err(Unreadable {
+                resource,
+                key: None,
+                reason: "the decoder panicked; this is a defect of Flotilla".into(),
+            })
+        })
     }
 
     /// Takes in that an object exists and is like this.

@@ -45,8 +45,13 @@ use repeats::{Fingerprint, ObjectDigest, Repeats};
 use request::{Call, Request, RequestId};
 use running::ActivePass;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 use turns::Turns;
 use watching::Freshness;
+
+/// When everything is looked at after a controller panicked over whom a change concerns.
+const LOOK_AFTER_PANIC: Duration = Duration::from_secs(10);
 
 /// What is worked on: a controller, by its place in the list of controllers, and the object's key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,7 +240,7 @@ impl Core {
         let limiter = self.limiter.quiet_until(now).or(self.limiter.next_wake());
         let limiter = limiter.filter(|_| !self.passes.is_empty());
         let resync = self.caught_up.then_some(self.resync_at);
-        let start = (!self.watching).then(|| self.started + std::time::Duration::from_secs(2));
+        let start = (!self.watching).then(|| self.started + Duration::from_secs(2));
         let wakes = [
             election,
             fence,
@@ -262,7 +267,14 @@ impl Core {
         }
         let mut keys = Vec::new();
         for index in 0..self.controllers.len() {
-            self.controllers[index].route(&change, &self.cache, &mut keys);
+            let controller = &self.controllers[index];
+            // Controllers are pure: a panic leaves nothing half done behind but some of the keys.
+            let routed = catch_unwind(AssertUnwindSafe(|| controller.route(&change, &self.cache, &mut keys)));
+            if routed.is_err() {
+                // Whom the change concerns nobody knows: before long everything is looked at.
+                self.metrics.panics += 1;
+                self.resync_at = self.resync_at.min(now + LOOK_AFTER_PANIC);
+            }
             let resource = self.controllers[index].resource();
             for key in keys.drain(..) {
                 if by_others {
@@ -285,7 +297,7 @@ impl Core {
     }
 
     /// What the pods of a key add to the time between two passes over it.
-    fn interval_for_pods(&self, key: &QueueKey) -> std::time::Duration {
+    fn interval_for_pods(&self, key: &QueueKey) -> Duration {
         let owner = |uid| Owner {
             namespace: &key.key.namespace,
             kind: self.controllers[key.controller].resource().kind(),
