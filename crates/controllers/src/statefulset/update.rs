@@ -290,7 +290,8 @@ impl Plan<'_> {
     }
 
     /// Opt-in unblocking (rule 8.1): the first old pod of the partition window that has been bad for long enough is replaced although
-    /// the order would wait for it. One at a time; never a pod of the update revision, which may just be starting.
+    /// the order would wait for it. One at a time; never a pod of the update revision, which may just be starting. One that is ready, and
+    /// not available yet, serves: it goes as everywhere only where the budget has room for one that does not.
     pub(super) fn unblock(&mut self) -> bool {
         let spec = self.view.set.spec.clone();
         let Some(after) = spec.switches.unblock_after else {
@@ -302,8 +303,12 @@ impl Plan<'_> {
         if !applies || self.slots.iter().any(|s| s.occupant.as_ref().is_some_and(is_going)) {
             return false;
         }
+        let may_take_one_that_serves = self.serving_budget().left() > 0;
         for index in self.window_start()..self.slots.len() {
             if !self.is_old_and(index, |available| !available) {
+                continue;
+            }
+            if self.serves_young(index) && !may_take_one_that_serves && !self.changes_gently(index) {
                 continue;
             }
             let Some(occupant) = &self.slots[index].occupant else {

@@ -91,6 +91,23 @@ fn problem_8_1_never_ready_goes_at_once_one_at_a_time_and_never_the_update_revis
 }
 
 #[test]
+fn problem_8_1_a_pod_that_serves_is_not_broken_and_goes_only_where_the_others_serve_too() {
+    for set in [
+        advanced(3).rolling(json!({"minReadySeconds": 60})),
+        native(3).spec("/minReadySeconds", json!(60)),
+    ] {
+        let on = set
+            .ordered()
+            .annotation("flotilla.rs/unblock", "broken-first")
+            .annotation("flotilla.rs/unblock-after-seconds", "0");
+        let starting = on.clone().pods([0], "old").pod(old("web-1").ready_since(NOW - 20));
+        assert_eq!(brief(&starting.decide()), NOTHING, "web-2 is still to come");
+        let never = on.pods([0, 2], "old").pod(old("web-1").ready_since(NOW - 20));
+        assert_eq!(brief(&never.decide()), ["-web-1"], "all others serve");
+    }
+}
+
+#[test]
 fn problem_8_1_the_classic_walk_of_a_parallel_set_is_unblocked_too() {
     let set = native(3)
         .pod(old("web-0").unready_since(NOW - 90))
