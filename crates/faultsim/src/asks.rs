@@ -6,6 +6,7 @@
 use crate::clones::SPECIFIED_DELETE;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted, What};
+use crate::switches::{self, Flip, Switch};
 use crate::unordered::{self, Mark, Priority};
 use fastrand::Rng;
 use flotilla_model::{PodRecord, Resource, SetKind, SetRecord};
@@ -20,6 +21,8 @@ pub struct Asks {
     pub scale_budget: Option<Share>,
     /// Its update takes pods in another order than that of their ordinals.
     pub unordered: Option<Priority>,
+    /// Switches that are on.
+    pub switches: Vec<(Switch, &'static str)>,
 }
 
 /// An entry of `reserveOrdinals`.
@@ -59,6 +62,8 @@ pub enum Act {
     Mark(i64, Mark),
     /// Claims go with the set, or outlive it.
     TakeClaims(bool),
+    /// A pause, or a switch.
+    Flip(Flip),
 }
 
 impl Entry {
@@ -112,6 +117,9 @@ impl Asks {
         if let Some(priority) = self.unordered {
             set["spec"]["updateStrategy"]["rollingUpdate"]["unorderedUpdate"] = priority.to_json();
         }
+        for (switch, value) in &self.switches {
+            set["metadata"]["annotations"][switch.key()] = json!(value);
+        }
     }
 }
 
@@ -122,6 +130,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut
     items.extend(made_again(seed, wanted, set.kind));
     items.extend(unordered::by_chance(seed, wanted, set));
     items.extend(retention(seed, wanted, set));
+    items.extend(switches::by_chance(seed, wanted, set));
     items
 }
 
@@ -235,6 +244,7 @@ impl World {
                 let labels = json!({"metadata": {"labels": {SPECIFIED_DELETE: "true"}}});
                 return self.edit(Resource::Pods, &self.pod_key(*ordinal), &labels);
             }
+            Act::Flip(flip) => return self.flip(*flip),
             Act::Unordered(priority) => return self.reorder(*priority),
             Act::Mark(ordinal, mark) => return self.mark_pod(*ordinal, *mark),
             Act::Reserve(entries) => json!({"reserveOrdinals": list(entries)}),
@@ -253,6 +263,7 @@ impl World {
 
     /// At the end users mend what nobody can read: they are told of it.
     pub(crate) fn users_mend_what_they_ask(&mut self) {
+        self.users_mend_switches();
         let Some(set) = self.cluster.server.get(Resource::AdvancedSets, &Self::set_key()) else {
             return;
         };

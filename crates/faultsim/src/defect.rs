@@ -6,6 +6,7 @@ mod asks;
 mod claims;
 mod in_place;
 mod repeats;
+mod switches;
 
 pub(crate) use altered::Altered;
 pub(crate) use in_place::{empty, says};
@@ -150,11 +151,31 @@ pub enum Defect {
     NoPriority,
     /// Of the pods that an unordered update has to keep, one is not.
     KeepOneLess,
+    /// That the update is paused is not seen.
+    ForgetPause,
+    /// A set whose update is paused makes no pods either.
+    PauseAll,
+    /// While the update is paused, pods come back as the partition says, whatever users ask for.
+    ForgetKeptRevision,
+    /// Broken old pods are replaced although the order would wait for them, and nobody asked for that.
+    UnblockAnyway,
+    /// They are not, although users ask for it.
+    NeverUnblock,
+    /// Under OrderedReady three pods are updated at once, whoever asked for that.
+    BatchAnyway,
+    /// Scaling down waits for no pod that stays, and nobody asked for that.
+    IgnoreUnhealthy,
+    /// It does, although users ask for the contrary.
+    HeedUnhealthy,
+    /// A set that is to recreate its pods rolls.
+    RollRecreate,
+    /// Nobody says that a switch cannot be read.
+    SilentNonsense,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 65] = [
+    pub const ALL: [Defect; 75] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -220,6 +241,16 @@ impl Defect {
         Defect::UpdatingAnyway,
         Defect::NoPriority,
         Defect::KeepOneLess,
+        Defect::ForgetPause,
+        Defect::PauseAll,
+        Defect::ForgetKeptRevision,
+        Defect::UnblockAnyway,
+        Defect::NeverUnblock,
+        Defect::BatchAnyway,
+        Defect::IgnoreUnhealthy,
+        Defect::HeedUnhealthy,
+        Defect::RollRecreate,
+        Defect::SilentNonsense,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
@@ -288,6 +319,7 @@ impl Defect {
             Defect::DropNewest => drop_newest(decision, reader, set),
             Defect::PromoteEarly => promote(decision),
             Defect::PromoteAtNothing if is_at_nothing(set) && says_nothing_is_left(decision) => promote(decision),
+            Defect::PauseAll => switches::pause_all(decision, set),
             Defect::MakeAgainAtOnce => asks::make_again_at_once(decision, reader, set),
             Defect::RestartForAnyFileSystem => claims::restart_for_any_file_system(decision, reader, set),
             Defect::KeepFailedPods => {

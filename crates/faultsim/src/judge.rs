@@ -13,6 +13,7 @@ mod refused;
 pub(crate) mod repetition;
 pub(crate) mod settled;
 mod settled_claims;
+pub(crate) mod switched;
 mod truth;
 mod truth_others;
 mod unordered;
@@ -24,6 +25,7 @@ pub(crate) use truth::{Judge, Scene, Writing};
 use crate::in_place::{
     GATE, awaits_restart, changes_resources_alone, has_note, is_in_service, lacks, runs_what_is_asked, state,
 };
+use crate::switches::ordered_budget;
 use flotilla_model::{PodRecord, SetRecord, Share, Timestamp};
 use std::fmt;
 
@@ -119,6 +121,9 @@ pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timesta
 
 /// How many pods an update may have unavailable (rules 2.5 and 3.7). The schedules know no percentages.
 pub(crate) fn budget_of(set: &SetRecord) -> usize {
+    if let Some(opted_in) = ordered_budget(set) {
+        return opted_in;
+    }
     match set.spec.rolling.as_ref().and_then(|r| r.max_unavailable) {
         Some(flotilla_model::IntOrPercent::Int(max)) => usize::try_from(max).unwrap_or(1).max(1),
         _ => 1,
@@ -143,5 +148,5 @@ pub(crate) fn is_at_nothing(set: &SetRecord) -> bool {
 /// Whether the update of a set walks from the top and stops at the first pod that is unavailable (rule 2.5, classic).
 pub(crate) fn is_classic(set: &SetRecord) -> bool {
     let named = set.spec.rolling.as_ref().and_then(|r| r.max_unavailable);
-    set.kind == flotilla_model::SetKind::Native && named.is_none()
+    set.kind == flotilla_model::SetKind::Native && named.is_none() && ordered_budget(set).is_none()
 }

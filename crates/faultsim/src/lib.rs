@@ -20,6 +20,7 @@ pub mod search;
 mod spy;
 pub mod storage;
 pub mod stubborn;
+pub mod switches;
 mod tenants;
 mod trace;
 pub mod unordered;

@@ -68,13 +68,15 @@ pub enum FaultKind {
     Tenants,
     /// The partition of an Advanced set counts its pods, and users say which of them are to be updated first.
     Unordered,
+    /// Updates are paused, and switches turned on and off, also to what nobody can read.
+    Switches,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 20] = [
+    pub const ALL: [FaultKind; 21] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -95,6 +97,7 @@ impl FaultKind {
         FaultKind::Refusal,
         FaultKind::Tenants,
         FaultKind::Unordered,
+        FaultKind::Switches,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -110,6 +113,7 @@ impl FaultKind {
                 | FaultKind::Scaling
                 | FaultKind::MadeAgain
                 | FaultKind::Unordered
+                | FaultKind::Switches
         )
     }
 

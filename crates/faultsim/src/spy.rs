@@ -6,6 +6,7 @@
 use crate::clones::defect::{CloneDefect, claims_seen};
 use crate::clones::view;
 use crate::defect::{Altered, Defect};
+use crate::judge::switched::Seen;
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, history};
 use crate::words;
@@ -39,6 +40,8 @@ struct Known {
     news: Vec<(String, Verdict)>,
     /// What the last decision waits for.
     waits: Vec<Wait>,
+    /// Which revisions pods had when they were seen last.
+    seen: Seen,
 }
 
 /// The last decisions of one manager.
@@ -64,6 +67,15 @@ impl Decisions {
     pub(crate) fn say_why(&self, pod: Option<&str>) -> bool {
         let concerns = |wait: &Wait| !wait.cause.is_intended() && pod.is_none_or(|pod| wait.subject == pod);
         self.lock().waits.iter().any(concerns)
+    }
+
+    /// Which revisions pods had when earlier passes saw them, unless that is forgotten now.
+    fn seen(&self, forgets: bool) -> Seen {
+        let mut known = self.lock();
+        if forgets {
+            known.seen.forget();
+        }
+        known.seen.clone()
     }
 
     /// What was decided since this was asked last.
@@ -187,17 +199,21 @@ impl Controller for Spy {
                 decision
             }
         };
+        let forgets = hints.as_ref().is_some_and(|hints| hints.last_revision.is_empty());
+        let seen = self.decisions.seen(forgets);
         let sight = Sight {
             set: &set,
             reader,
             now: context.now,
             hints: context.hints,
+            seen: &seen,
         };
         let verdict = match self.kind {
             SetKind::Clone => view::judge(&sight, &decision),
             SetKind::Native | SetKind::Advanced => sight.judge(&decision),
         };
         let verdict = verdict.and_then(|()| history::in_order(&sight, &decision));
+        self.decisions.lock().seen.note(&set, reader);
         self.remember(&set, &decision, context.now, verdict);
         Some(decision)
     }

@@ -221,6 +221,9 @@ impl World {
         }
         let cannot_start = |pod: &PodRecord| pod.trouble.as_ref().is_some_and(|t| t.reason == "ImagePullBackOff");
         for (key, _) in self.pods_where(|pod| cannot_start(pod) && !pod.is_terminating()) {
+            if self.is_left_to_the_manager(&key.name) {
+                continue;
+            }
             // It was there a moment ago.
             let _ = self
                 .cluster

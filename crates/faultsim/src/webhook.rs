@@ -5,6 +5,7 @@ use crate::defect::Defect;
 use crate::judge::Violation;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, Fault, FaultKind, Item, Wanted, What};
+use crate::switches::are_spoiled;
 use crate::tenants;
 use fastrand::Rng;
 use flotilla_admission::{
@@ -154,14 +155,15 @@ impl World {
     /// A user changes the set, or makes it, if `old` is not there. What users do here is always right, so nothing of it may be refused, but
     /// a template of which no API server would accept a pod.
     pub(crate) fn store_set(&mut self, old: Option<&Value>, new: Value) {
+        let is_spoiled = Self::breaks_template(old, &new) || are_spoiled(old, &new);
         let value = match self.admitted_set(old, &new) {
-            Ok(_) if self.webhook_answers() && Self::breaks_template(old, &new) => {
-                let what = "a template of which no API server accepts a pod is accepted".to_owned();
+            Ok(_) if self.webhook_answers() && is_spoiled => {
+                let what = "a template of which no API server accepts a pod, or an unreadable switch, is accepted";
                 return self.fail(Err(Violation::new("7.3 validation", what)));
             }
             Ok(value) => value,
             // An edit that is refused is an edit less.
-            Err(_) if Self::breaks_template(old, &new) => return,
+            Err(_) if is_spoiled => return,
             Err(violation) => return self.fail(Err(violation)),
         };
         let (resource, server) = (self.schedule.set.kind.resource(), &mut self.cluster.server);

@@ -1,6 +1,6 @@
 //! What a controller with a defect sees: its set, pods, claims and revisions, some of them altered.
 
-use super::{Defect, asks, in_place};
+use super::{Defect, asks, in_place, switches};
 use crate::tenants::as_named;
 use flotilla_model::set::PodManagement;
 use flotilla_model::{
@@ -79,6 +79,7 @@ impl<'a> Altered<'a> {
             Defect::LoseOldTemplates => revisions = in_place::without_old_templates(inner, set),
             _ => {
                 asks::alter_set(defect, spec);
+                switches::alter_set(defect, spec);
                 in_place::alter_set(defect, spec, inner.pods_of(set.as_owner()));
             }
         }

@@ -99,7 +99,12 @@ fn updates(set: &SetRecord, pods: &[&Arc<PodRecord>], updated: &RevisionRecord) 
         let place = ordinal_in(pod.name(), set.name())
             .and_then(|o| place_of(o, set))
             .unwrap_or(0);
-        if is_old && !is_unordered && place >= partition && set.spec.update == UpdateKind::RollingUpdate {
+        let has_to_be_new = match set.spec.update {
+            UpdateKind::RollingUpdate => !is_unordered && place >= partition,
+            UpdateKind::Recreate => true,
+            UpdateKind::OnDelete => false,
+        };
+        if is_old && has_to_be_new {
             return Err(format!("{} is at an old revision", pod.name()));
         }
         is_complete &= !is_old;

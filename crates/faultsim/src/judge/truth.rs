@@ -417,7 +417,7 @@ impl Judge {
         };
         let other = others.iter().find(|(_, key)| is_above(key));
         require(
-            other.is_none() || !set.spec.is_monotonic(),
+            other.is_none() || !set.spec.is_monotonic() || set.spec.update == UpdateKind::Recreate,
             "3 ordered scale-down",
             || format!("{} is deleted while {other:?} is still on its way out", pod.name()),
         )?;
@@ -472,10 +472,13 @@ impl Judge {
         let set = &writing.decided.set;
         let (spec, name) = (&set.spec, pod.name());
         require(
-            spec.update == UpdateKind::RollingUpdate && !spec.is_paused(),
+            spec.update != UpdateKind::OnDelete && !spec.is_paused(),
             "2.5 update",
             || format!("{name} is taken down, and the set is not to be updated"),
         )?;
+        if spec.update == UpdateKind::Recreate {
+            return Ok(());
+        }
         let partition = partition_of(set);
         if unordered::is_unordered(set) {
             self.leaves_as_many_as_it_should(pod, writing, scene)?;

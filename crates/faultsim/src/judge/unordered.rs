@@ -6,6 +6,7 @@ use super::{Verdict, is_available, ordinal_in, partition_of, place_of, require, 
 use crate::asks::is_to_be_made_again;
 use crate::defect::says;
 use crate::in_place::{GATE, HOOK_GATE, awaits_restart, new_image, new_revision, new_state, state};
+use crate::switches::Switch;
 use flotilla_model::set::{PriorityStrategy, PriorityTerm, UpdateKind};
 use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, WaitCause};
 use flotilla_sim::server::Server;
@@ -70,7 +71,8 @@ impl Sight<'_> {
     pub(super) fn keeps_as_many_as_it_should(&self, made: &[&str]) -> Verdict {
         let set = self.set;
         let (current, update) = (set.status_text("currentRevision"), set.spec.template_digest);
-        if made.is_empty() || !is_unordered(set) || self.digest_of(current).is_none() {
+        let comes_as_it_was = set.spec.is_paused() && Switch::KeepRevision.is_on(set);
+        if made.is_empty() || !is_unordered(set) || comes_as_it_was || self.digest_of(current).is_none() {
             return Ok(());
         }
         let is_kept = |pod: &&Arc<PodRecord>| self.is_old(pod) && state(pod) != "PreparingUpdate";

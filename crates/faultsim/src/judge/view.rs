@@ -1,5 +1,6 @@
 //! Decisions, judged by what their controller saw.
 
+use super::switched::Seen;
 use super::{
     Verdict, Violation, budget_of, is_available, is_classic, needs, ordinal_in, partition_of, place_of, require,
     unordered, wanted,
@@ -11,6 +12,7 @@ use crate::in_place::{
     notes_restart, state,
 };
 use crate::storage::{is_grown, may_restart};
+use crate::switches::Switch;
 use flotilla_model::decision::{Scope, Subresource};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
@@ -29,6 +31,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) now: Timestamp,
     /// What earlier passes remembered.
     pub(crate) hints: &'a Hints,
+    /// Which revisions pods had when earlier passes saw them.
+    pub(crate) seen: &'a Seen,
 }
 
 impl Sight<'_> {
@@ -101,6 +105,7 @@ impl Sight<'_> {
         self.scale_down(&deleted)?;
         self.keeps_as_many_as_it_should(&made)?;
         self.takes_those_that_go_first(decision, &deleted, &begun)?;
+        self.heeds_switches(decision, &deleted, &begun)?;
         self.update(&deleted, &begun)
     }
 
@@ -180,7 +185,7 @@ impl Sight<'_> {
         })
     }
 
-    fn is_up(&self, ordinal: i64) -> bool {
+    pub(super) fn is_up(&self, ordinal: i64) -> bool {
         self.pod(ordinal)
             .is_some_and(|pod| is_available(pod, self.set, self.now))
     }
@@ -291,7 +296,7 @@ impl Sight<'_> {
     /// Below the partition the current revision, elsewhere the update revision (rules 2.4 and 3.6).
     fn revision_of_new_pod(&self, pod: &str, place: usize, revision: &str) -> Verdict {
         let spec = &self.set.spec;
-        if unordered::is_unordered(self.set) {
+        if self.comes_as_it_was(pod, revision)? || unordered::is_unordered(self.set) {
             return Ok(());
         }
         let is_updated = self.digest_of(revision) == Some(spec.template_digest);
@@ -340,7 +345,13 @@ impl Sight<'_> {
             let ordinal = ordinal_in(pod.name(), set.name());
             ordinal.filter(|ordinal| place_of(*ordinal, set).is_none())
         };
-        let going: Vec<i64> = deleted.iter().filter_map(|pod| unwanted(pod)).collect();
+        // Recreate lets all old ones go at once, also those that are not wanted (rule 2.6).
+        let goes_in_order = |pod: &PodRecord| set.spec.update != UpdateKind::Recreate || !self.is_old(pod);
+        let going: Vec<i64> = deleted
+            .iter()
+            .filter(|pod| goes_in_order(pod))
+            .filter_map(|pod| unwanted(pod))
+            .collect();
         let is_read = |path: &str| !set.spec.problems.iter().any(|problem| problem.path.starts_with(path));
         require(
             going.is_empty() || is_read("spec.reserveOrdinals"),
@@ -359,6 +370,7 @@ impl Sight<'_> {
             || format!("ordinals {going:?} go while the highest that is not wanted is {highest:?}"),
         )?;
         let unwell = wanted(set).into_iter().find(|ordinal| !self.is_up(*ordinal));
+        let unwell = unwell.filter(|_| !Switch::IgnoreUnhealthy.is_on(set));
         require(unwell.is_none(), "2.3(9) ordered scale-down", || {
             format!(
                 "ordinal {} goes while {unwell:?}, which is wanted, is not available",
@@ -379,7 +391,9 @@ impl Sight<'_> {
     fn update(&self, deleted: &[&Arc<PodRecord>], begun: &BTreeSet<&ObjectKey>) -> Verdict {
         let set = self.set;
         let place = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set));
-        let updated = deleted.iter().filter(|pod| !pod.is_terminal());
+        // Recreate knows no budget: old and new never overlap.
+        let is_rolled = |pod: &PodRecord| set.spec.update != UpdateKind::Recreate || !self.is_old(pod);
+        let updated = deleted.iter().filter(|pod| !pod.is_terminal() && is_rolled(pod));
         let mut places: Vec<(usize, bool)> = updated
             .clone()
             .filter_map(|pod| Some((place(pod)?, is_available(pod, set, self.now))))

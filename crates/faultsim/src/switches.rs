@@ -1,0 +1,262 @@
+//! Sets that are paused, and whose users turn switches on and off, which are annotations: also to values that nobody can read, which
+//! they mend in the end.
+//!
+//! By luck of its own: everything else of a seed is the same with and without it.
+
+use crate::asks::{self, by_users, comes};
+use crate::run::World;
+use crate::schedule::{Fault, FaultKind, Item, SetPlan, UserAct, Wanted, What};
+use fastrand::Rng;
+use flotilla_engine::wire::Object;
+use flotilla_model::{SetKind, SetRecord};
+use flotilla_sim::nodes::Ailment;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A switch of a StatefulSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// Old pods that are broken are replaced although the order would wait for them (rule 8.1).
+    Unblock,
+    /// How many seconds they must have been bad.
+    UnblockAfter,
+    /// The budget of an update under OrderedReady (rule 3.7).
+    OrderedBudget,
+    /// While the update is paused, pods come back at the revision that they had (rule 3.6).
+    KeepRevision,
+    /// All old pods go before the first new one comes (rule 2.6).
+    Recreate,
+    /// Scaling down waits for no pod that stays (rule 8.4).
+    IgnoreUnhealthy,
+}
+
+/// What users do to the switches of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flip {
+    /// Its update is paused, or goes on.
+    Pause(bool),
+    /// A switch holds another value, or is not there any more.
+    Turn(Switch, Option<&'static str>),
+}
+
+impl Switch {
+    const ALL: [Switch; 6] = [
+        Switch::Unblock,
+        Switch::UnblockAfter,
+        Switch::OrderedBudget,
+        Switch::KeepRevision,
+        Switch::Recreate,
+        Switch::IgnoreUnhealthy,
+    ];
+
+    /// The key of its annotation.
+    pub(crate) fn key(self) -> &'static str {
+        match self {
+            Switch::Unblock => "flotilla.rs/unblock",
+            Switch::UnblockAfter => "flotilla.rs/unblock-after-seconds",
+            Switch::OrderedBudget => "flotilla.rs/ordered-max-unavailable",
+            Switch::KeepRevision => "flotilla.rs/paused-keeps-revision",
+            Switch::Recreate => "flotilla.rs/update-type",
+            Switch::IgnoreUnhealthy => "flotilla.rs/scale-down",
+        }
+    }
+
+    /// What users turn it to.
+    fn values(self) -> &'static [&'static str] {
+        match self {
+            Switch::Unblock => &["broken-first"],
+            Switch::UnblockAfter => &["0", "20", "45"],
+            Switch::OrderedBudget => &["2", "3", "50%", "10%"],
+            Switch::KeepRevision => &["true"],
+            Switch::Recreate => &["Recreate"],
+            Switch::IgnoreUnhealthy => &["ignore-unhealthy"],
+        }
+    }
+
+    /// What nobody can read.
+    fn nonsense(self) -> &'static str {
+        match self {
+            Switch::Unblock => "Broken-First",
+            Switch::UnblockAfter => "soon",
+            Switch::OrderedBudget => "0",
+            Switch::KeepRevision => "yes",
+            Switch::Recreate => "recreate",
+            Switch::IgnoreUnhealthy => "true",
+        }
+    }
+
+    /// What it holds, if it is there and can be read: what cannot be read counts as absent.
+    pub(crate) fn value(self, set: &SetRecord) -> Option<&str> {
+        let text = set.annotations.get(self.key())?.as_str()?;
+        self.values().contains(&text).then_some(text)
+    }
+
+    /// Whether it is on.
+    pub(crate) fn is_on(self, set: &SetRecord) -> bool {
+        self.value(set).is_some()
+    }
+
+    /// The switches of a set that hold what nobody can read.
+    pub(crate) fn unreadable(set: &SetRecord) -> impl Iterator<Item = Switch> {
+        Switch::ALL
+            .into_iter()
+            .filter(|switch| set.annotations.get(switch.key()).is_some() && !switch.is_on(set))
+    }
+
+    /// By chance: on, off, or what cannot be read.
+    fn turned(self, rng: &mut Rng) -> Flip {
+        let values = self.values();
+        let value = match rng.u8(0..7) {
+            0..=3 => Some(values[rng.usize(0..values.len())]),
+            4 => Some(self.nonsense()),
+            _ => None,
+        };
+        Flip::Turn(self, value)
+    }
+}
+
+/// How long a pod must have been bad before it is replaced although the order would wait, if it was ready before.
+pub(crate) fn unblock_after(set: &SetRecord) -> Duration {
+    let seconds = Switch::UnblockAfter.value(set).and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(60))
+}
+
+/// The budget that a set under OrderedReady has asked for by its switch: of a percentage, rounded down, and at least 1.
+pub(crate) fn ordered_budget(set: &SetRecord) -> Option<usize> {
+    let text = Switch::OrderedBudget.value(set).filter(|_| set.spec.is_monotonic())?;
+    let count = match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<i64>().ok()? * i64::from(set.spec.replicas) / 100,
+        None => text.parse().ok()?,
+    };
+    usize::try_from(count.max(1)).ok()
+}
+
+/// Whether somebody turns a switch to what nobody can read, which webhooks have to refuse.
+pub(crate) fn are_spoiled(old: Option<&Value>, new: &Value) -> bool {
+    let held = |set: &Value, switch: Switch| set["metadata"]["annotations"][switch.key()].clone();
+    Switch::ALL.into_iter().any(|switch| {
+        let now = held(new, switch);
+        now == switch.nonsense() && old.is_none_or(|old| held(old, switch) != now)
+    })
+}
+
+/// What of a seed sets and users ask for by switches, and what makes them matter.
+pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<Item> {
+    let mut rng = Rng::with_seed(seed ^ 0x0005_171c);
+    if !comes(&mut rng, wanted, FaultKind::Switches, 5) {
+        return Vec::new();
+    }
+    // Where pods are changed in place, or their volumes grow, is no place for a strategy that makes them all again.
+    let is_plain = set.in_place.is_none() && set.storage.is_none() && set.asks.unordered.is_none() && !set.on_delete;
+    let switches: Vec<Switch> = Switch::ALL
+        .into_iter()
+        .filter(|switch| is_plain || *switch != Switch::Recreate)
+        .collect();
+    for switch in &switches {
+        if rng.u8(0..3) == 0 {
+            let values = switch.values();
+            set.asks.switches.push((*switch, values[rng.usize(0..values.len())]));
+        }
+    }
+    let mut items = Vec::new();
+    for _ in 0..rng.usize(1..5) {
+        let flip = switches[rng.usize(0..switches.len())].turned(&mut rng);
+        items.push(by_users(&mut rng, UserAct::Ask(asks::Act::Flip(flip))));
+    }
+    // Native sets cannot be paused, and OnDelete has no place for it.
+    if set.kind == SetKind::Advanced && !set.on_delete && rng.u8(0..3) > 0 {
+        items.extend(pauses(&mut rng));
+    }
+    for _ in 0..rng.usize(1..5) {
+        items.push(disturbance(&mut rng));
+    }
+    items
+}
+
+/// A pause, most often one that ends while there are still faults.
+fn pauses(rng: &mut Rng) -> Vec<Item> {
+    let begins_at_ms = rng.u64(3_000..40_000);
+    let ends_at_ms = begins_at_ms + rng.u64(2_000..30_000);
+    let pause = |at_ms, is_paused| Item {
+        at_ms,
+        what: What::User(UserAct::Ask(asks::Act::Flip(Flip::Pause(is_paused)))),
+        seed: 0,
+    };
+    let mut items = vec![pause(begins_at_ms, true)];
+    if rng.u8(0..4) > 0 {
+        items.push(pause(ends_at_ms, false));
+    }
+    items
+}
+
+/// What shows whether a switch is heeded: broken pods, pods that go, and other numbers of them.
+fn disturbance(rng: &mut Rng) -> Item {
+    let ordinal = rng.i64(0..6);
+    match rng.u8(0..7) {
+        0 | 1 => by_users(rng, UserAct::Scale(ordinal + 1)),
+        2 => by_users(rng, UserAct::DeletePod(ordinal, true)),
+        3 | 4 => {
+            let act = UserAct::Image(rng.u32(1..4), rng.bool());
+            by_users(rng, act)
+        }
+        _ => {
+            let ailment = [Ailment::CrashLoop, Ailment::SlowStart][rng.usize(0..2)];
+            let lasts_ms = [15_000, 40_000][rng.usize(0..2)];
+            Item {
+                what: What::Fault(Fault::Pod(ordinal, ailment, lasts_ms)),
+                ..by_users(rng, UserAct::MindHooks)
+            }
+        }
+    }
+}
+
+impl World {
+    /// A user pauses the update, or turns a switch.
+    pub(crate) fn flip(&mut self, flip: Flip) {
+        let body = match flip {
+            Flip::Pause(is_paused) => {
+                json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": is_paused}}}})
+            }
+            Flip::Turn(switch, value) => json!({"metadata": {"annotations": {switch.key(): value}}}),
+        };
+        self.edit(self.schedule.set.kind.resource(), &Self::set_key(), &body);
+    }
+
+    fn set_as_stored(&self) -> Option<&SetRecord> {
+        let resource = self.schedule.set.kind.resource();
+        match self.cluster.server.get(resource, &Self::set_key())?.object.as_ref()? {
+            Object::Set(set) => Some(set),
+            _ => None,
+        }
+    }
+
+    /// At the end nothing is paused, and switches hold what can be read, or are not there.
+    pub(crate) fn users_mend_switches(&mut self) {
+        let Some(set) = self.set_as_stored() else { return };
+        let is_paused = set.spec.is_paused();
+        let spoiled: Vec<Switch> = Switch::unreadable(set).collect();
+        if is_paused {
+            self.flip(Flip::Pause(false));
+        }
+        for switch in spoiled {
+            let value = self.rng.bool().then_some(switch.values()[0]);
+            self.flip(Flip::Turn(switch, value));
+        }
+    }
+
+    /// Whether a pod that cannot start is none of the users' business: a switch says that the manager replaces it, or takes it away.
+    pub(crate) fn is_left_to_the_manager(&self, pod: &str) -> bool {
+        let Some(set) = self.set_as_stored().filter(|set| set.spec.is_monotonic()) else {
+            return false;
+        };
+        let ordinal = crate::judge::ordinal_in(pod, set.name());
+        let is_wanted = ordinal.is_some_and(|ordinal| crate::judge::place_of(ordinal, set).is_some());
+        let switch = if is_wanted {
+            Switch::Unblock
+        } else {
+            Switch::IgnoreUnhealthy
+        };
+        // Under OnDelete nobody is updated.
+        switch.is_on(set) && !(is_wanted && self.schedule.set.on_delete)
+    }
+}
