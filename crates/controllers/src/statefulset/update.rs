@@ -298,8 +298,8 @@ impl Plan<'_> {
             return false;
         };
         let applies = spec.update == UpdateKind::RollingUpdate && !spec.is_paused() && !spec.is_stopped(Area::Update);
-        // Also what this pass goes on with already.
-        let is_going = |o: &Occupant| o.doomed || o.is_dealt_with || o.health == Health::Terminating;
+        // Also what this pass goes on with already, and what has ended on its way out.
+        let is_going = |o: &Occupant| o.doomed || o.is_dealt_with || o.pod.is_terminating();
         if !applies || self.slots.iter().any(|s| s.occupant.as_ref().is_some_and(is_going)) {
             return false;
         }

@@ -85,6 +85,11 @@ fn problem_8_1_never_ready_goes_at_once_one_at_a_time_and_never_the_update_revis
             .pod(old("web-0").terminating())
             .pod(old("web-1").never_ready());
         assert_eq!(brief(&one_goes.decide()), NOTHING);
+        let one_has_ended = on
+            .clone()
+            .pod(old("web-0").never_ready())
+            .pod(old("web-1").phase(Phase::Failed).terminating());
+        assert_eq!(brief(&one_has_ended.decide()), NOTHING, "it is still on its way out");
         let starting = on.pod(pod("web-0").revision("new").never_ready()).pods([1], "old");
         assert_eq!(brief(&starting.decide()), NOTHING);
     }
