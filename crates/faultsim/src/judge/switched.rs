@@ -36,9 +36,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// A manager may forget at any time (ruling 5).
+    /// A manager may forget at any time (ruling 5), and may also remember what it knew before a pass that came to nothing.
     pub(crate) fn forget(&mut self) {
-        self.slots.clear();
+        for last in self.slots.values_mut() {
+            last.is_noted = false;
+        }
     }
 
     /// A pass has seen this.
@@ -143,7 +145,8 @@ impl Sight<'_> {
         let mut lower = wanted(set).into_iter().take_while(|ordinal| *ordinal < missing);
         let waits_in_order = set.spec.is_monotonic() && lower.any(|ordinal| !self.is_up(ordinal));
         // Its claims, the budget of scaling, what was refused: all that is said.
-        let is_explained = decision.waits.iter().any(|wait| wait.subject == key.name);
+        let of_it = |subject: &str| subject == key.name || subject.ends_with(&format!("-{}", key.name));
+        let is_explained = decision.waits.iter().any(|wait| of_it(&wait.subject));
         require(is_made || waits_in_order || is_explained, RULE_PAUSED, || {
             format!(
                 "{} is missing, is not made, and nothing that it waits for is said",
