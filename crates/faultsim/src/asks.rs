@@ -4,6 +4,7 @@
 //! By luck of its own: everything else of a seed is the same with and without it.
 
 use crate::clones::SPECIFIED_DELETE;
+use crate::deadline;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted, What};
 use crate::switches::{self, Flip, Switch};
@@ -131,6 +132,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut
     items.extend(unordered::by_chance(seed, wanted, set));
     items.extend(retention(seed, wanted, set));
     items.extend(switches::by_chance(seed, wanted, set));
+    items.extend(deadline::by_chance(seed, wanted, set));
     items
 }
 

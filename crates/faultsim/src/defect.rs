@@ -171,11 +171,17 @@ pub enum Defect {
     RollRecreate,
     /// Nobody says that a switch cannot be read.
     SilentNonsense,
+    /// A pod whose update in place has a deadline is made again at once.
+    RecreateEarly,
+    /// A pod whose update in place is overdue stays as it is, whatever users ask for.
+    NeverRecreate,
+    /// Nobody says that an update in place is overdue.
+    SilentDeadline,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 75] = [
+    pub const ALL: [Defect; 78] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -251,6 +257,9 @@ impl Defect {
         Defect::HeedUnhealthy,
         Defect::RollRecreate,
         Defect::SilentNonsense,
+        Defect::RecreateEarly,
+        Defect::NeverRecreate,
+        Defect::SilentDeadline,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.

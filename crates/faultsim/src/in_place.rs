@@ -391,6 +391,12 @@ fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
     if !awaits_restart(pod) {
         annotations.get(GRACE_NOTE)?;
     }
+    began(pod)
+}
+
+/// When the update in place began that a pod has noted last.
+pub(crate) fn began(pod: &PodRecord) -> Option<Timestamp> {
+    let annotations = &pod.detail.as_ref()?.annotations;
     let note: Value = serde_json::from_str(annotations.get(STATE_NOTE)?).ok()?;
     note["updateTimestamp"].as_str()?.parse().ok()
 }
@@ -460,7 +466,7 @@ fn has_its_resources(pod: &PodRecord) -> bool {
 }
 
 /// Whether all containers of a pod run, as far as is known.
-fn runs(pod: &PodRecord) -> bool {
+pub(crate) fn runs(pod: &PodRecord) -> bool {
     let mut statuses = pod.detail.iter().flat_map(|detail| detail.statuses.iter());
     statuses.all(|status| status.as_ref().is_some_and(|status| status.started_at.is_some()))
 }

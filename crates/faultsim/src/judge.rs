@@ -9,6 +9,7 @@
 mod growth;
 pub(crate) mod history;
 pub(crate) mod needs;
+mod overdue;
 mod refused;
 pub(crate) mod repetition;
 pub(crate) mod settled;

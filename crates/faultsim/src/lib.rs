@@ -7,6 +7,7 @@
 
 pub mod asks;
 pub mod clones;
+mod deadline;
 pub mod defect;
 mod event;
 pub mod in_place;

@@ -70,13 +70,15 @@ pub enum FaultKind {
     Unordered,
     /// Updates are paused, and switches turned on and off, also to what nobody can read.
     Switches,
+    /// Updates in place have a deadline, on a budget of one.
+    Deadline,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 21] = [
+    pub const ALL: [FaultKind; 22] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -98,6 +100,7 @@ impl FaultKind {
         FaultKind::Tenants,
         FaultKind::Unordered,
         FaultKind::Switches,
+        FaultKind::Deadline,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -114,6 +117,7 @@ impl FaultKind {
                 | FaultKind::MadeAgain
                 | FaultKind::Unordered
                 | FaultKind::Switches
+                | FaultKind::Deadline
         )
     }
 
@@ -127,6 +131,7 @@ impl FaultKind {
                 | FaultKind::Scaling
                 | FaultKind::MadeAgain
                 | FaultKind::Unordered
+                | FaultKind::Deadline
         )
     }
 }
@@ -441,7 +446,7 @@ impl Schedule {
         };
         kinds.retain(|kind| !kind.has_own_luck());
         kinds.retain(|kind| !kind.is_of_advanced_sets() || set.kind == SetKind::Advanced);
-        if kinds.contains(&FaultKind::InPlace) {
+        if kinds.contains(&FaultKind::InPlace) || wanted.faults.contains(&FaultKind::Deadline) {
             set.in_place = Some(InPlace::by_chance(&mut rng));
             set.on_delete = false;
         }

@@ -206,6 +206,7 @@ impl Controller for Spy {
             reader,
             now: context.now,
             hints: context.hints,
+            observing_since: context.observing_since,
             seen: &seen,
         };
         let verdict = match self.kind {

@@ -28,6 +28,10 @@ pub enum Switch {
     Recreate,
     /// Scaling down waits for no pod that stays (rule 8.4).
     IgnoreUnhealthy,
+    /// How many seconds an update in place may take before that is told (rule 8.12).
+    Deadline,
+    /// What is done then.
+    DeadlineAction,
 }
 
 /// What users do to the switches of a set.
@@ -40,13 +44,15 @@ pub enum Flip {
 }
 
 impl Switch {
-    const ALL: [Switch; 6] = [
+    const ALL: [Switch; 8] = [
         Switch::Unblock,
         Switch::UnblockAfter,
         Switch::OrderedBudget,
         Switch::KeepRevision,
         Switch::Recreate,
         Switch::IgnoreUnhealthy,
+        Switch::Deadline,
+        Switch::DeadlineAction,
     ];
 
     /// The key of its annotation.
@@ -58,6 +64,8 @@ impl Switch {
             Switch::KeepRevision => "flotilla.rs/paused-keeps-revision",
             Switch::Recreate => "flotilla.rs/update-type",
             Switch::IgnoreUnhealthy => "flotilla.rs/scale-down",
+            Switch::Deadline => "flotilla.rs/in-place-deadline-seconds",
+            Switch::DeadlineAction => "flotilla.rs/in-place-deadline-action",
         }
     }
 
@@ -70,6 +78,8 @@ impl Switch {
             Switch::KeepRevision => &["true"],
             Switch::Recreate => &["Recreate"],
             Switch::IgnoreUnhealthy => &["ignore-unhealthy"],
+            Switch::Deadline => &["10", "3", "30"],
+            Switch::DeadlineAction => &["recreate", "report"],
         }
     }
 
@@ -78,10 +88,11 @@ impl Switch {
         match self {
             Switch::Unblock => "Broken-First",
             Switch::UnblockAfter => "soon",
-            Switch::OrderedBudget => "0",
+            Switch::OrderedBudget | Switch::Deadline => "0",
             Switch::KeepRevision => "yes",
             Switch::Recreate => "recreate",
             Switch::IgnoreUnhealthy => "true",
+            Switch::DeadlineAction => "Recreate",
         }
     }
 
@@ -103,8 +114,14 @@ impl Switch {
             .filter(|switch| set.annotations.get(switch.key()).is_some() && !switch.is_on(set))
     }
 
+    /// One of the values that it may hold.
+    pub(crate) fn by_chance(self, rng: &mut Rng) -> &'static str {
+        let values = self.values();
+        values[rng.usize(0..values.len())]
+    }
+
     /// By chance: on, off, or what cannot be read.
-    fn turned(self, rng: &mut Rng) -> Flip {
+    pub(crate) fn turned(self, rng: &mut Rng) -> Flip {
         let values = self.values();
         let value = match rng.u8(0..7) {
             0..=3 => Some(values[rng.usize(0..values.len())]),
@@ -131,6 +148,11 @@ pub(crate) fn ordered_budget(set: &SetRecord) -> Option<usize> {
     usize::try_from(count.max(1)).ok()
 }
 
+/// How long an update in place may take before that is told, if that is limited.
+pub(crate) fn in_place_deadline(set: &SetRecord) -> Option<Duration> {
+    Some(Duration::from_secs(Switch::Deadline.value(set)?.parse().ok()?))
+}
+
 /// Whether somebody turns a switch to what nobody can read, which webhooks have to refuse.
 pub(crate) fn are_spoiled(old: Option<&Value>, new: &Value) -> bool {
     let held = |set: &Value, switch: Switch| set["metadata"]["annotations"][switch.key()].clone();
@@ -150,6 +172,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
     let is_plain = set.in_place.is_none() && set.storage.is_none() && set.asks.unordered.is_none() && !set.on_delete;
     let switches: Vec<Switch> = Switch::ALL
         .into_iter()
+        .filter(|switch| !matches!(switch, Switch::Deadline | Switch::DeadlineAction))
         .filter(|switch| is_plain || *switch != Switch::Recreate)
         .collect();
     for switch in &switches {

@@ -23,6 +23,11 @@ pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec) {
         Defect::HeedUnhealthy => switches.scale_down_ignores_unhealthy = false,
         Defect::RollRecreate if spec.update == UpdateKind::Recreate => spec.update = UpdateKind::RollingUpdate,
         Defect::SilentNonsense => spec.problems.retain(|p| !p.path.starts_with("metadata.annotations")),
+        Defect::RecreateEarly if switches.in_place_deadline.is_some() => {
+            switches.in_place_deadline = Some(Duration::ZERO);
+        }
+        Defect::NeverRecreate => switches.deadline_recreates = false,
+        Defect::SilentDeadline => switches.in_place_deadline = None,
         _ => {}
     }
 }

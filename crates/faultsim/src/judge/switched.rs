@@ -88,10 +88,11 @@ impl Sight<'_> {
         self.waits_for_its_turn(deleted, begun)?;
         self.recreates_all_at_once(decision, deleted)?;
         self.scales_down_heedlessly(decision, deleted)?;
+        self.minds_the_deadline(decision)?;
         self.tells_what_cannot_be_read(decision)
     }
 
-    fn place_of_pod(&self, pod: &PodRecord) -> Option<usize> {
+    pub(super) fn place_of_pod(&self, pod: &PodRecord) -> Option<usize> {
         ordinal_in(pod.name(), self.set.name()).and_then(|ordinal| place_of(ordinal, self.set))
     }
 

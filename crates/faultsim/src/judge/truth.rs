@@ -2,7 +2,7 @@
 
 use super::growth::Growth;
 use super::{
-    Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, partition_of, place_of, require,
+    Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, overdue, partition_of, place_of, require,
     unordered, wanted,
 };
 use crate::asks::is_to_be_made_again;
@@ -450,9 +450,12 @@ impl Judge {
             // By whatever strategy, and also while that is paused.
             return self.uses_budget(pod, (ordinal, place), writing, scene);
         }
-        require(is_old || restarts || self.is_given_up(pod), "2.5 update", || {
-            format!("{name} is deleted, and is wanted and up to date")
-        })?;
+        let is_late = overdue::may_be_made_again(pod, set, writing.decided.now);
+        require(
+            is_old || restarts || is_late || self.is_given_up(pod),
+            "2.5 update",
+            || format!("{name} is deleted, and is wanted and up to date"),
+        )?;
         let may_recreate = !self.in_place.is_some_and(|in_place| in_place.only);
         require(may_recreate, "4.2 InPlaceOnly", || {
             format!("{name} is deleted for an update")

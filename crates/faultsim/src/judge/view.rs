@@ -2,8 +2,8 @@
 
 use super::switched::Seen;
 use super::{
-    Verdict, Violation, budget_of, is_available, is_classic, needs, ordinal_in, partition_of, place_of, require,
-    unordered, wanted,
+    Verdict, Violation, budget_of, is_available, is_classic, needs, ordinal_in, overdue, partition_of, place_of,
+    require, unordered, wanted,
 };
 use crate::asks::is_to_be_made_again;
 use crate::defect::says;
@@ -31,6 +31,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) now: Timestamp,
     /// What earlier passes remembered.
     pub(crate) hints: &'a Hints,
+    /// Since when the manager has been watching.
+    pub(crate) observing_since: Timestamp,
     /// Which revisions pods had when earlier passes saw them.
     pub(crate) seen: &'a Seen,
 }
@@ -216,7 +218,9 @@ impl Sight<'_> {
                 .is_some()
         };
         for pod in deleted {
-            let is_asked_for = is_to_be_made_again(pod, self.set) || self.is_given_up(pod);
+            let is_asked_for = is_to_be_made_again(pod, self.set)
+                || self.is_given_up(pod)
+                || overdue::may_be_made_again(pod, self.set, self.now);
             if pod.is_terminal() || !is_wanted(pod) || self.is_old(pod) || is_asked_for || !self.set.spec.expand_claims
             {
                 continue;
