@@ -15,7 +15,7 @@ const TOLD: &str = "InPlaceUpdateStuck";
 
 /// How long ago the update in place of a pod began that has noted one, and neither waits for anything else nor goes.
 fn noted_for(pod: &PodRecord, now: Timestamp, not_before: Timestamp) -> Option<Duration> {
-    let is_over = pod.is_terminal() || pod.is_terminating() || is_in_grace(pod) || awaits_restart(pod);
+    let is_over = pod.is_terminal() || pod.is_terminating() || is_in_grace(pod);
     let began = began(pod).filter(|_| !is_over)?;
     Some(now.since(began.max(not_before)))
 }
@@ -25,7 +25,8 @@ pub(super) fn may_be_made_again(pod: &PodRecord, set: &SetRecord, now: Timestamp
     let deadline = in_place_deadline(set).filter(|_| Switch::DeadlineAction.value(set) == Some("recreate"));
     // What is pulled in vain has the name of the image already, and does not run. One that its hook has held since then may have come to
     // its end meanwhile: it goes nevertheless.
-    let is_unfinished = !runs_what_is_asked(pod) || !runs(pod) || state(pod) == "PreparingDelete";
+    let is_unfinished =
+        !runs_what_is_asked(pod) || !runs(pod) || awaits_restart(pod) || state(pod) == "PreparingDelete";
     let lasted = noted_for(pod, now, Timestamp::from_millis(0)).filter(|_| is_unfinished);
     deadline
         .zip(lasted)
@@ -62,7 +63,8 @@ impl Sight<'_> {
         let pods = self.reader.pods_of(set.as_owner()).iter();
         let overdue = pods.filter(|pod| {
             let fits = set.spec.selector.matches(|label| pod.label(label)) && self.place_of_pod(pod).is_some();
-            let lasted = noted_for(pod, self.now, self.observing_since).filter(|_| !runs_what_is_asked(pod));
+            let lasted = noted_for(pod, self.now, self.observing_since)
+                .filter(|_| !runs_what_is_asked(pod) && !awaits_restart(pod));
             fits && lasted.is_some_and(|lasted| lasted >= deadline)
         });
         for pod in overdue.filter(|_| knows_template) {
