@@ -49,8 +49,11 @@ impl Sight<'_> {
             .into_iter()
             .flatten()
             .find(|c| c["type"] == TOLD && c["status"] == "True");
+        // Before the revision is there, a pass looks at no pod.
+        let knows = self.reader.revisions_of(set.as_owner()).iter();
+        let knows_template = knows.clone().any(|r| r.digest == set.spec.template_digest);
         let Some(deadline) = in_place_deadline(set) else {
-            let is_computed = said.is_some() && decision.status.is_some();
+            let is_computed = said.is_some() && knows_template;
             return require(told.is_none() || !is_computed, RULE, || {
                 format!(
                     "there is no deadline, and {TOLD} says: {}",
@@ -58,8 +61,6 @@ impl Sight<'_> {
                 )
             });
         };
-        let knows = self.reader.revisions_of(set.as_owner()).iter();
-        let knows_template = knows.clone().any(|r| r.digest == set.spec.template_digest);
         let pods = self.reader.pods_of(set.as_owner()).iter();
         let overdue = pods.filter(|pod| {
             let fits = set.spec.selector.matches(|label| pod.label(label)) && self.place_of_pod(pod).is_some();
