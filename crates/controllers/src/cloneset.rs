@@ -27,7 +27,10 @@ mod tests;
 use crate::shared::routing;
 use flotilla_api::names;
 use flotilla_model::set::CloneSpec;
-use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind};
+use flotilla_model::{
+    Change, ClaimRecord, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind, SetRecord,
+};
+use std::sync::Arc;
 
 /// What is decided for all CloneSets together, by feature gates and flags of the manager (ruling 33). All off is the default.
 // Each is a gate of its own, not a part of a state.
@@ -83,15 +86,24 @@ fn sets_for_orphan(pod: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
     concerned.map(|set| set.meta.key.clone()).collect()
 }
 
-/// Sets that have something to do with a pod that is gone and was not theirs any more: they ask for its deletion, so that its name can be
-/// taken out (rule 10.9), or made it, so that its claims are without a pod (rule 15.4).
-fn sets_missing(gone: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
-    let id = gone.label(names::INSTANCE_ID_LABEL).unwrap_or_default();
-    let maker = gone.name().strip_suffix(id).and_then(|name| name.strip_suffix('-'));
-    let sets = reader.sets_in(KIND, &gone.meta.key.namespace);
+/// Sets that have something to do with a pod that is gone, or has lost its id, and was not theirs: they ask for its deletion, so that its
+/// name can be taken out (rule 10.9), made it, or own claims that it had, as a copy may, so that these are without a pod (rule 15.4).
+fn sets_missing(lost: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
+    let id = lost.label(names::INSTANCE_ID_LABEL).unwrap_or_default();
+    let maker = lost.name().strip_suffix(id).and_then(|name| name.strip_suffix('-'));
+    let has_claim_of = |set: &SetRecord| {
+        let is_ours = |name: String| {
+            let claim = reader.claim(&lost.meta.key.sibling(name));
+            claim.is_some_and(|claim| claim.meta.is_controlled_by(&set.meta.uid))
+        };
+        let has_id = |claim: &Arc<ClaimRecord>| claim.meta.labels.get(names::INSTANCE_ID_LABEL) == Some(id);
+        lost.claims().any(|(_, name)| is_ours(name))
+            || !id.is_empty() && reader.claims_of(set.as_owner()).iter().any(has_id)
+    };
+    let sets = reader.sets_in(KIND, &lost.meta.key.namespace);
     let concerned = sets.iter().filter(|set| {
-        let named = set.spec.clones.iter().flat_map(|clones| &clones.pods_to_delete);
-        maker == Some(set.name()) || named.into_iter().any(|name| *name == *gone.name())
+        let mut named = set.spec.clones.iter().flat_map(|clones| &clones.pods_to_delete);
+        maker == Some(set.name()) || named.any(|name| *name == *lost.name()) || has_claim_of(set)
     });
     concerned.map(|set| set.meta.key.clone()).collect()
 }
@@ -99,8 +111,10 @@ fn sets_missing(gone: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
 fn route_pod(old: Option<&PodRecord>, new: Option<&PodRecord>, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
     let before = old.and_then(|pod| routing::owner_key(KIND, &pod.meta, reader));
     let after = new.and_then(|pod| routing::owner_key(KIND, &pod.meta, reader));
-    if let Some(gone) = old.filter(|_| before.is_none() && new.is_none()) {
-        keys.extend(sets_missing(gone, reader));
+    let id = |pod: &PodRecord| pod.label(names::INSTANCE_ID_LABEL).map(str::to_owned);
+    let is_lost = |old: &&PodRecord| before.is_none() && new.is_none_or(|new| id(new) != id(old));
+    if let Some(lost) = old.filter(is_lost) {
+        keys.extend(sets_missing(lost, reader));
     }
     if before != after {
         keys.extend(before);

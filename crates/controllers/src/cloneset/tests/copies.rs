@@ -2,12 +2,14 @@
 
 use super::scaling::{deleted, pod_owner};
 use super::{name, one, said};
+use crate::cloneset::CloneSetController;
 use crate::testing::{Cluster, PodFixture, claim, clones};
 use flotilla_api::names;
 use flotilla_model::decision::Command;
 use flotilla_model::records::Phase;
-use flotilla_model::{Decision, Resource};
+use flotilla_model::{Change, Controller, Decision, Resource};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Names of those to whom a decision gives a claim.
 fn given(decision: &Decision, claim: &str) -> Vec<Value> {
@@ -173,4 +175,40 @@ fn rule_15_5_the_claim_of_a_pod_goes_with_it_whatever_its_label_says() {
             "{what}: it stays after all"
         );
     }
+}
+
+/// Nothing else tells the set that its claim is without a pod.
+#[test]
+fn rule_15_4_claims_are_looked_at_when_a_pod_of_nobody_that_has_them_is_gone_or_gets_another_id() {
+    let told = |old: PodFixture, new: Option<PodFixture>| {
+        let mut cluster = set(1, false);
+        cluster.record = Some(cluster.record());
+        let built = |pod: PodFixture| Arc::new(pod.orphan().build("web"));
+        let change = Change::Pod(Some(built(old)), new.map(built));
+        let mut keys = Vec::new();
+        CloneSetController::default().route(&change, &cluster, &mut keys);
+        keys.into_iter().map(|key| key.name.to_string()).collect::<Vec<_>>()
+    };
+    let by_mount_alone = || one("web-debug", "n").mounting("data", "data-web-b0000");
+    let by_id_alone = || one("web-debug", "n").label(names::INSTANCE_ID_LABEL, "b0000");
+    let stranger = || {
+        one("web-other", "n")
+            .label(names::INSTANCE_ID_LABEL, "c0000")
+            .mounting("data", "theirs")
+    };
+    for (what, pod) in [
+        ("a copy", copy("n")),
+        ("by its claim", by_mount_alone()),
+        ("by its id", by_id_alone()),
+    ] {
+        assert_eq!(told(pod, None), ["web"], "{what}");
+    }
+    let another = || one("web-debug", "n").label(names::INSTANCE_ID_LABEL, "zzzzz");
+    assert_eq!(told(by_id_alone(), Some(another())), ["web"], "it has another id");
+    assert_eq!(told(stranger(), None), [] as [&str; 0]);
+    assert_eq!(
+        told(by_id_alone(), Some(by_id_alone())),
+        [] as [&str; 0],
+        "it is as it was"
+    );
 }
