@@ -3,6 +3,7 @@
 //! They come only where they are asked for (`--kind clone`), so that the seeds of StatefulSets stay what they were.
 
 mod claims;
+pub(crate) mod copies;
 mod course;
 pub mod defect;
 pub(crate) mod settled;
@@ -71,6 +72,8 @@ pub enum Act {
     Env(u32),
     /// Updates in place where that is possible, or always by making pods again.
     Policy(bool),
+    /// A copy of a pod, or another id.
+    Copies(copies::Act),
 }
 
 impl ClonePlan {
@@ -193,6 +196,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(stubborn::by_chance(seed, wanted));
     items.extend(stubborn::of_claims(seed, wanted));
     items.extend(tenants::by_chance(seed, wanted));
+    items.extend(copies::by_chance(seed, wanted, &mut set));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,
@@ -327,6 +331,7 @@ impl World {
                 let policy = if *in_place { "InPlaceIfPossible" } else { "ReCreate" };
                 self.edit(Resource::CloneSets, &set, &rolling(json!({"podUpdatePolicy": policy})));
             }
+            Act::Copies(act) => self.copy(act),
             Act::Pause(paused) => self.edit(Resource::CloneSets, &set, &rolling(json!({"paused": paused}))),
         }
     }

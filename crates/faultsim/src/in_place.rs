@@ -1,5 +1,6 @@
 //! Sets whose pods are updated in place, and users who mind their hooks.
 
+use crate::clones::copies::is_copy;
 use crate::judge::{Verdict, require};
 use crate::run::World;
 use crate::tenants;
@@ -364,7 +365,8 @@ pub(crate) fn in_course(
     }
     let Some(plan) = plan else { return Ok(()) };
     let marks = plan.hook.is_some_and(|hook| hook.before_update && hook.leaves_service);
-    let begins = state(before) == "PreparingUpdate" && state(after) == "Updating";
+    // A copy has its state from its original, and nobody has prepared it.
+    let begins = state(before) == "PreparingUpdate" && state(after) == "Updating" && !is_copy(name);
     require(!(marks && begins && is_let_serve(before)), "4.8 hooks", || {
         format!("{name} was held by its hook, which takes it out of service, and serves")
     })?;

@@ -4,6 +4,7 @@
 //! it runs carries its own seed, so that leaving one out does not change the luck of the others.
 
 mod chance;
+mod words;
 
 pub(crate) use chance::item;
 
@@ -72,6 +73,8 @@ pub enum FaultKind {
     Switches,
     /// Updates in place have a deadline, on a budget of one.
     Deadline,
+    /// Users copy pods of a CloneSet, and change the ids by which pods and claims belong together.
+    Copies,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
@@ -101,6 +104,7 @@ impl FaultKind {
         FaultKind::Unordered,
         FaultKind::Switches,
         FaultKind::Deadline,
+        FaultKind::Copies,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -118,7 +122,13 @@ impl FaultKind {
                 | FaultKind::Unordered
                 | FaultKind::Switches
                 | FaultKind::Deadline
+                | FaultKind::Copies
         )
+    }
+
+    /// Only CloneSets know of it.
+    pub(crate) fn is_of_clone_sets(self) -> bool {
+        matches!(self, FaultKind::Copies)
     }
 
     /// Native sets do not know of it, and CloneSets draw it by luck of its own.
@@ -424,7 +434,8 @@ pub struct Wanted {
 impl Schedule {
     /// The schedule of a seed.
     pub fn of_seed(seed: u64, wanted: &Wanted) -> Self {
-        if wanted.kind == Some(SetKind::Clone) {
+        let is_of_clones = wanted.kind.is_none() && wanted.faults.iter().any(|kind| kind.is_of_clone_sets());
+        if wanted.kind == Some(SetKind::Clone) || is_of_clones {
             return clones::schedule(seed, wanted);
         }
         let mut rng = Rng::with_seed(seed);
@@ -501,7 +512,8 @@ impl Schedule {
 
     /// Whether it ever asks for an image that cannot be pulled.
     pub fn has_bad_images(&self) -> bool {
-        let is_bad = |item: &Item| matches!(item.what, What::User(UserAct::Image(_, false)));
+        let is_bad =
+            |item: &Item| matches!(item.what, What::User(UserAct::Image(_, false)));
         self.items.iter().any(is_bad)
     }
 }
@@ -535,55 +547,5 @@ pub(crate) fn rollout(rng: &mut Rng) -> Item {
         at_ms: rng.u64(5_000..30_000),
         what: What::User(UserAct::Image(2, true)),
         seed: 0,
-    }
-}
-
-impl fmt::Display for Schedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SetPlan {
-            kind,
-            replicas,
-            start,
-            ordered,
-            on_delete,
-            max_unavailable,
-            partition,
-            min_ready_s,
-            claims,
-            retention: (with_set, with_pod),
-            in_place,
-            storage,
-            asks,
-            clones,
-        } = &self.set;
-        let order = if *ordered { "OrderedReady" } else { "Parallel" };
-        write!(f, "{kind:?} set of {replicas} pods from {start} on, {order}, ")?;
-        match max_unavailable {
-            _ if *on_delete => write!(f, "OnDelete")?,
-            Some(max) => write!(f, "maxUnavailable {max}, partition {partition}")?,
-            None => write!(f, "no budget named, partition {partition}")?,
-        }
-        write!(f, ", minReadySeconds {min_ready_s}")?;
-        if *claims {
-            write!(f, ", claims that go with the set: {with_set}, with the pod: {with_pod}")?;
-        }
-        if let Some(in_place) = in_place {
-            write!(f, ", {in_place:?}")?;
-        }
-        if let Some(storage) = storage {
-            write!(f, ", {storage:?} growth")?;
-        }
-        if *asks != Asks::default() {
-            write!(f, ", {asks:?}")?;
-        }
-        if let Some(clones) = clones {
-            write!(f, ", {clones:?}")?;
-        }
-        if self.has_webhook {
-            write!(f, ", with webhooks")?;
-        }
-        let skews = &self.skews_ms[..self.managers];
-        writeln!(f, "; {} managers, clocks ahead by {skews:?} ms", self.managers)?;
-        self.items.iter().try_for_each(|item| writeln!(f, "{item}"))
     }
 }

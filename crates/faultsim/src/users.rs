@@ -216,6 +216,7 @@ impl World {
             }
         }
         self.users_make_anew_what_cannot_change();
+        self.users_drop_copies_that_cannot_run();
         if !self.schedule.has_bad_images() || !(self.schedule.set.ordered || self.schedule.set.on_delete) {
             return;
         }

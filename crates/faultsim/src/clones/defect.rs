@@ -1,5 +1,6 @@
 //! Defects of CloneSets that can be planted. As those of StatefulSets: never in the manager's code, but in what a controller sees or says.
 
+mod copies;
 mod hooks;
 
 use crate::clones::SPECIFIED_DELETE;
@@ -91,11 +92,17 @@ pub enum CloneDefect {
     LoseKeptClaims,
     /// A new pod waits in PreparingNormal, though it has no hook to wait for.
     PrepareAnyway,
+    /// The claims of a pod go with it although another pod has them, too.
+    SweepShared,
+    /// A new pod gets the id of a pod that is there.
+    IdOfAnother,
+    /// Claims go with their pod only where the ids of both say so.
+    KeepMounted,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 38] = [
+    pub const ALL: [CloneDefect; 41] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -134,6 +141,9 @@ impl CloneDefect {
         CloneDefect::LoseKeptClaims,
         CloneDefect::ReplaceAnyway,
         CloneDefect::PrepareAnyway,
+        CloneDefect::SweepShared,
+        CloneDefect::IdOfAnother,
+        CloneDefect::KeepMounted,
     ];
 
     /// What the controller sees of the set.
@@ -227,6 +237,7 @@ impl CloneDefect {
             _ => {
                 self.spoil_deletions(decision, set);
                 hooks::spoil(self, decision, reader, set);
+                copies::spoil(self, decision, reader, set);
             }
         }
     }

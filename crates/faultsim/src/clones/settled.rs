@@ -1,5 +1,7 @@
 //! What must be true of a CloneSet in the end (rules 13.12, 15, 20 and 21).
 
+use crate::clones::copies;
+use crate::clones::truth::INSTANCE_ID;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::judge::is_at_nothing;
 use crate::tenants;
@@ -7,7 +9,6 @@ use flotilla_engine::wire::Object;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{ClaimRecord, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, Timestamp};
 use flotilla_sim::server::Server;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Says what is not as it should be, or nothing. `may_be_left` says whether a claim may be without a pod, `conditions` whether one complains.
@@ -152,7 +153,7 @@ fn status(set: &SetRecord, pods: &[&Arc<PodRecord>], new: usize, updated: &Revis
     Ok(())
 }
 
-/// Each pod has its claim, and no claim of the set is left without a pod unless a new one may take it.
+/// Each pod has the claims that it mounts, and no claim of the set is left without a pod unless a new one may take it.
 fn claims(
     server: &Server,
     set: &SetRecord,
@@ -162,25 +163,40 @@ fn claims(
     if set.spec.claim_templates.is_empty() {
         return Ok(());
     }
-    let all = tenants::all(server, Resource::Claims).filter_map(|s| match s.object.as_ref() {
+    let claims = tenants::all(server, Resource::Claims).filter_map(|s| match s.object.as_ref() {
         Some(Object::Claim(claim)) => Some(claim),
         _ => None,
     });
+    let claims: Vec<&Arc<ClaimRecord>> = claims.collect();
     // Also pods that were let go: their claims stay (rule 11).
-    let known = tenants::all(server, Resource::Pods).filter_map(|s| s.object.as_ref().map(Object::meta));
-    let names: BTreeSet<String> = known.map(|meta| format!("data-{}", meta.key.name)).collect();
-    let own: Vec<&Arc<ClaimRecord>> = all.filter(|c| c.meta.is_controlled_by(&set.meta.uid)).collect();
-    let has = |name: &String| own.iter().any(|claim| claim.meta.key.name.as_str() == name.as_str());
-    let active = pods
-        .iter()
-        .filter(|pod| !pod.is_terminal())
-        .map(|pod| format!("data-{}", pod.name()));
-    if let Some(lacking) = active.into_iter().find(|name| !has(name)) {
-        return Err(format!("there is no {lacking} of the set"));
+    let all = tenants::all(server, Resource::Pods).filter_map(|s| match s.object.as_ref() {
+        Some(Object::Pod(pod)) => Some(pod),
+        _ => None,
+    });
+    let all: Vec<&Arc<PodRecord>> = all.collect();
+    // One on its way out stays as long as it is mounted: it went with a pod of which this one is a copy.
+    let is_there = |name: &str| {
+        let mut named = claims.iter().filter(|claim| claim.meta.key.name.as_str() == name);
+        named.any(|claim| claim.meta.is_controlled_by(&set.meta.uid) || claim.meta.deleted.is_some())
+    };
+    for pod in pods.iter().filter(|pod| !pod.is_terminal()) {
+        let mut mounted: Vec<String> = pod.claims().map(|(_, claim)| claim).collect();
+        if mounted.is_empty() && !copies::has_another_id(pod) {
+            mounted.push(format!("data-{}", pod.name()));
+        }
+        if let Some(lacking) = mounted.iter().find(|name| !is_there(name)) {
+            return Err(format!("there is no {lacking} of the set"));
+        }
     }
-    let is_stray =
-        |claim: &&&Arc<ClaimRecord>| !names.contains(claim.meta.key.name.as_str()) && !may_be_left(claim, set);
-    match own.iter().find(is_stray) {
+    let is_stray = |claim: &&&Arc<ClaimRecord>| {
+        let is_named = |pod: &PodRecord| claim.meta.key.name.as_str().strip_prefix("data-") == Some(pod.name());
+        // Without an id nobody knows whose it was.
+        claim.meta.is_controlled_by(&set.meta.uid)
+            && claim.meta.labels.get(INSTANCE_ID).is_some_and(|id| !id.is_empty())
+            && !all.iter().any(|pod| is_named(pod) || copies::has(pod, claim))
+            && !may_be_left(claim, set)
+    };
+    match claims.iter().find(is_stray) {
         Some(stray) => Err(format!("claim {} has no pod", stray.meta.key.name)),
         None => Ok(()),
     }

@@ -3,6 +3,7 @@
 //! As with StatefulSets, a manager answers for what managers have done, and for what the preconditions of its writes make certain. What
 //! users and nodes do it may not have seen, however long ago that was: a pod that they took away may still seem to be there.
 
+use crate::clones::copies::{Mingled, has, has_another_id};
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::{Change, InPlace, Restarts, awaits_restart, is_in_grace, lacks_resources, state, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
@@ -57,6 +58,8 @@ pub(crate) struct Writes {
     deleted: BTreeSet<String>,
     /// Names of pods that managers have marked in order to make them again.
     replaced: BTreeSet<String>,
+    /// What users have mixed up.
+    mingled: Mingled,
     /// Pods that the API server has refused other resources.
     pub(crate) resize_refused: BTreeSet<ObjectKey>,
 }
@@ -149,6 +152,7 @@ impl Writes {
             None => Ok(()),
         };
         self.learn(step, writing.is_some());
+        self.mingled.see_pod(step.1);
         verdict
     }
 
@@ -181,7 +185,8 @@ impl Writes {
             || format!("{name} has the id {id:?}"),
         )?;
         let mut others = scene.pods().filter(|other| other.meta.uid != pod.meta.uid);
-        let twin = others.find(|other| other.label(INSTANCE_ID) == id);
+        // An id that others wrote may not have been seen.
+        let twin = others.find(|other| other.label(INSTANCE_ID) == id && !has_another_id(other));
         require(twin.is_none(), "15.1 id", || {
             format!("{name} has the id of {}", twin.map_or("", |p| p.name()))
         })?;
@@ -209,6 +214,7 @@ impl Writes {
         require(pod.meta.is_controlled_by(&set.meta.uid), "11 ownership", || {
             format!("{name} is not the set's, and is deleted")
         })?;
+        self.takes_along(pod, set, scene)?;
         if pod.is_terminal() {
             return Ok(());
         }
@@ -425,6 +431,7 @@ impl Writes {
             (
                 pod.meta.controller().map(|o| o.uid.clone()),
                 pod.label("app").map(str::to_owned),
+                pod.label(INSTANCE_ID).map(str::to_owned),
             )
         };
         let is_moved = before.is_some_and(|before| whose(before) != whose(pod));
@@ -485,6 +492,9 @@ impl Writes {
             let is_of = |pod: &String| pod.rsplit_once('-').is_some_and(|(_, of)| of == id);
             self.deleted.retain(|pod| !is_of(pod));
         }
+        if let (false, Some(Object::Claim(was)), Some(Object::Claim(is))) = (by_manager, before, after) {
+            self.mingled.see_claim(was, is);
+        }
         let (Some(writing), Some(Object::Claim(claim))) = (writing, before) else {
             return Ok(());
         };
@@ -498,9 +508,10 @@ impl Writes {
         })?;
         let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
         let pod = format!("{}-{id}", set.name());
-        let there = scene.pods_of(&set.meta.uid).find(|p| p.name() == pod && is_active(p));
-        require(!there.is_some_and(|p| self.must_know(p)), "15.4 claims", || {
-            format!("{name} is deleted while {pod} stays")
+        let is_its = |p: &PodRecord| (p.name() == pod || has(p, claim)) && is_active(p) && self.must_know(p);
+        let there = scene.pods_of(&set.meta.uid).find(|p| is_its(p));
+        require(there.is_none(), "15.4 claims", || {
+            format!("{name} is deleted while {} stays", there.map_or("", |p| p.name()))
         })?;
         let spec = set.spec.clones.as_deref();
         let keeps = spec.is_some_and(|spec| spec.switches.keep_claims_on_recreate);
@@ -532,7 +543,7 @@ impl Writes {
             .as_deref()
             .is_some_and(|spec| spec.switches.keep_claims_on_recreate);
         require(
-            !(is_given && is_replaced && keeps),
+            !(is_given && is_replaced && keeps) || self.mingled.knows(claim),
             "15.5 claims of pods that are made again",
             || {
                 format!(
@@ -552,7 +563,8 @@ impl Writes {
         let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
         let pod = format!("{}-{id}", set.name());
         let keeps = spec.switches.keep_claims_on_recreate;
-        keeps && self.replaced.contains(&pod) || (keeps || spec.reuses_claims) && !self.deleted.contains(&pod)
+        let may_be_another = self.mingled.knows(claim) || !self.deleted.contains(&pod);
+        keeps && self.replaced.contains(&pod) || (keeps || spec.reuses_claims) && may_be_another
     }
 
     /// Whether every manager must know of a pod, and that it is the set's.

@@ -195,6 +195,7 @@ impl Clones<'_> {
                 format!("{} is made for somebody else", key.name)
             })?;
             needs::new_pod(set, draft)?;
+            self.is_of_its_own(draft)?;
             for (volume, claim) in &draft.claims {
                 let key = set.meta.key.sibling(claim.as_str());
                 let is_there = claims.contains(&key) || self.sight.reader.claim(&key).is_some();
