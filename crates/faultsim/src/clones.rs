@@ -11,6 +11,7 @@ pub(crate) mod truth;
 pub(crate) mod view;
 
 use crate::asks::Asks;
+use crate::containers;
 use crate::event::Life;
 use crate::in_place::InPlace;
 use crate::judge::{Verdict, require};
@@ -92,7 +93,7 @@ impl ClonePlan {
     }
 
     /// As it may be where pods are updated in place: none that may only be changed in place is surged for.
-    fn fitting(mut self, in_place: InPlace, rng: &mut Rng) -> Self {
+    pub(crate) fn fitting(mut self, in_place: InPlace, rng: &mut Rng) -> Self {
         if in_place.only {
             (self.surge, self.unavailable) = (0, self.unavailable.max(1));
         }
@@ -161,6 +162,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         claims: rng.u8(0..2) == 0,
         retention: (false, false),
         in_place: None,
+        more_containers: 0,
         storage: None,
         asks: Asks::default(),
         clones: Some(ClonePlan::by_chance(&mut rng)),
@@ -191,6 +193,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         }
     }
     in_place(&mut set, &mut items, seed, wanted);
+    items.extend(containers::by_chance(seed, wanted, false, &mut set));
     switches(&mut set, &mut items, seed, wanted);
     items.extend(refusals(seed, wanted));
     items.extend(stubborn::by_chance(seed, wanted));

@@ -123,6 +123,8 @@ pub enum Defect {
     KeepOwners,
     /// Images change together with resources, and not after them.
     ImageBeforeResize,
+    /// Of containers of a pod only the first is changed in place.
+    FirstContainerAlone,
     /// Reserved ordinals are used.
     ForgetReserved,
     /// Ordinals begin with 0, whatever their start.
@@ -233,6 +235,7 @@ impl Defect {
         Defect::LeaveClaims,
         Defect::KeepOwners,
         Defect::ImageBeforeResize,
+        Defect::FirstContainerAlone,
         Defect::ForgetReserved,
         Defect::ForgetStart,
         Defect::ScaleDownUnread,
@@ -263,7 +266,7 @@ impl Defect {
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 22] = [
+    pub const OF_CLONES: [Defect; 23] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -281,6 +284,7 @@ impl Defect {
         Defect::NoTrial,
         Defect::QuotaProves,
         Defect::ImageBeforeResize,
+        Defect::FirstContainerAlone,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
         Defect::OwnersByUid,

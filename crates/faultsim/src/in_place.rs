@@ -191,18 +191,6 @@ impl World {
                 .patch(Actor::User, Resource::Pods, &key, (PatchKind::Merge, &patch));
         }
     }
-
-    /// The pods' only container with another image, or other resources, and everything else as it is.
-    pub(crate) fn changed_container(&self, change: impl Fn(&mut Value)) -> Value {
-        let set = self
-            .cluster
-            .server
-            .get(self.schedule.set.kind.resource(), &Self::set_key());
-        let known = set.and_then(|s| s.value().pointer("/spec/template/spec/containers/0").cloned());
-        let mut container = known.unwrap_or_else(|| json!({"name": "main", "image": "app:v1"}));
-        change(&mut container);
-        container
-    }
 }
 
 /// The text that a JSON patch puts at a path, if it is not empty.
@@ -222,9 +210,23 @@ pub(crate) fn new_state(body: &Value) -> Option<&str> {
     adds(body, STATE_PATH)
 }
 
-/// The image that a JSON patch gives to a pod.
+/// Whether an operation of a JSON patch gives a container of a pod an image; with which.
+fn image_in(operation: &Value) -> Option<&str> {
+    let path = operation["path"].as_str()?.strip_prefix("/spec/containers/")?;
+    let is_image = operation["op"] != "test" && path.ends_with("/image");
+    operation["value"].as_str().filter(|_| is_image)
+}
+
+/// Which containers a JSON patch gives an image.
+fn places_of_new_images(body: &Value) -> BTreeSet<usize> {
+    let given = body.as_array().into_iter().flatten().filter(|o| image_in(o).is_some());
+    let paths = given.filter_map(|o| o["path"].as_str()?.split('/').nth(3)?.parse().ok());
+    paths.collect()
+}
+
+/// An image that a JSON patch gives to a pod.
 pub(crate) fn new_image(body: &Value) -> Option<&str> {
-    adds(body, "/spec/containers/0/image")
+    body.as_array().into_iter().flatten().find_map(image_in)
 }
 
 /// Whether a JSON patch of a pod brings it to another revision, or prepares it for that or for its deletion.
@@ -455,16 +457,11 @@ pub(crate) fn noted(body: &Value) -> Option<&str> {
     adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-state")
 }
 
-/// Whether the kubelet has given the containers the resources that the pod asks for. What does not run gets them when it starts.
-fn has_its_resources(pod: &PodRecord) -> bool {
-    let is_given = |(spec, status): (&ContainerSpec, Option<&ContainerStatus>)| {
-        let running = status.filter(|status| status.started_at.is_some());
-        let given = running.and_then(|status| status.resources.as_ref());
-        given.is_none_or(|given| given.cpu_request_millis == spec.resources.cpu_request_millis)
-    };
-    pod.detail
-        .as_ref()
-        .is_none_or(|detail| detail.containers().all(is_given))
+/// Whether the kubelet has given a container the resources that its pod asks for. What does not run gets them when it starts.
+fn has_its_resources((spec, status): (&ContainerSpec, Option<&ContainerStatus>)) -> bool {
+    let running = status.filter(|status| status.started_at.is_some());
+    let given = running.and_then(|status| status.resources.as_ref());
+    given.is_none_or(|given| *given == spec.resources)
 }
 
 /// Whether all containers of a pod run, as far as is known.
@@ -473,11 +470,16 @@ pub(crate) fn runs(pod: &PodRecord) -> bool {
     statuses.all(|status| status.as_ref().is_some_and(|status| status.started_at.is_some()))
 }
 
-/// A patch changes images only of a pod that was seen with all resources that it is to have (ruling 37).
+/// A patch changes images only after the resources that the same update brings, and only of containers that were seen with all resources
+/// that they are to have, whatever update asked for these (ruling 37). What others wait for since an update before does not hold it up.
 pub(crate) fn comes_after_resources(pod: &PodRecord, body: &Value) -> Verdict {
+    let changed = places_of_new_images(body);
     let asks_for_more = noted(body).is_some_and(|note| note.contains("nextContainerResources"));
-    let is_early = !has_its_resources(pod) || asks_for_more && runs(pod);
-    require(new_image(body).is_none() || !is_early, "ruling 37", || {
+    let is_same_update = new_revision(body).is_none_or(|revision| pod.revision() == Some(revision));
+    let containers = pod.detail.iter().flat_map(|detail| detail.containers()).enumerate();
+    let mut awaited = containers.filter(|(place, _)| is_same_update || changed.contains(place));
+    let is_early = !awaited.all(|(_, container)| has_its_resources(container)) || asks_for_more && runs(pod);
+    require(changed.is_empty() || !is_early, "ruling 37", || {
         format!(
             "the images of {} are changed before it has its new resources",
             pod.name()
@@ -564,19 +566,28 @@ fn another_note(server: &Server, pod: &PodRecord, value: &Value) -> Option<Strin
     ))
 }
 
-/// In what a pod's container is not that of its revision, whatever its label says.
+/// In what a container of a pod is not that of its revision, whatever the pod's label says.
 fn another_container(server: &Server, pod: &PodRecord, value: &Value) -> Option<String> {
     let revision = pod.meta.key.sibling(pod.revision()?);
     let revision = server.get(Resource::Revisions, &revision)?.value();
-    for field in ["image", "resources/requests/cpu"] {
-        let path = format!("/spec/containers/0/{field}");
-        let wanted = revision.pointer(&format!("/data/spec/template{path}"));
-        let found = value.pointer(&path);
-        if wanted != found {
-            return Some(format!(
-                "{} has {field} {found:?}, and its revision {wanted:?}",
-                pod.name()
-            ));
+    let templates = revision.pointer("/data/spec/template/spec/containers")?.as_array()?;
+    for (place, template) in templates.iter().enumerate() {
+        let container = &value["spec"]["containers"][place];
+        for field in [
+            "/image",
+            "/resources/requests/cpu",
+            "/resources/requests/memory",
+            "/resources/limits/memory",
+            "/env/0/value",
+        ] {
+            let (wanted, found) = (template.pointer(field), container.pointer(field));
+            if wanted != found {
+                let name = pod.name();
+                let container = &template["name"];
+                return Some(format!(
+                    "container {container} of {name} has {field} {found:?}, and its revision {wanted:?}"
+                ));
+            }
         }
     }
     None

@@ -8,6 +8,7 @@
 pub mod asks;
 pub mod clones;
 mod deadline;
+pub mod containers;
 pub mod defect;
 mod event;
 pub mod in_place;

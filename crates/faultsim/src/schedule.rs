@@ -10,6 +10,7 @@ pub(crate) use chance::item;
 
 use crate::asks::{self, Asks};
 use crate::clones::{self, ClonePlan};
+use crate::containers;
 use crate::in_place::InPlace;
 pub use crate::refusals::Refusal;
 use crate::refusals::refusals;
@@ -75,6 +76,8 @@ pub enum FaultKind {
     Deadline,
     /// Users copy pods of a CloneSet, and change the ids by which pods and claims belong together.
     Copies,
+    /// Pods that are updated in place have several containers, and users edit some of them.
+    Containers,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
@@ -105,6 +108,7 @@ impl FaultKind {
         FaultKind::Switches,
         FaultKind::Deadline,
         FaultKind::Copies,
+        FaultKind::Containers,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -123,6 +127,7 @@ impl FaultKind {
                 | FaultKind::Switches
                 | FaultKind::Deadline
                 | FaultKind::Copies
+                | FaultKind::Containers
         )
     }
 
@@ -142,6 +147,7 @@ impl FaultKind {
                 | FaultKind::MadeAgain
                 | FaultKind::Unordered
                 | FaultKind::Deadline
+                | FaultKind::Containers
         )
     }
 }
@@ -173,6 +179,8 @@ pub enum UserAct {
     Ask(asks::Act),
     /// What only users of CloneSets do.
     Clone(clones::Act),
+    /// Edit several containers.
+    Containers(containers::Act),
     /// So many Gi of storage for each pod.
     Storage(u64),
     /// Put a label and an annotation on the claim of a pod.
@@ -335,6 +343,8 @@ pub struct SetPlan {
     pub retention: (bool, bool),
     /// How pods are updated in place, if they are.
     pub in_place: Option<InPlace>,
+    /// How many containers there are beside the first.
+    pub more_containers: usize,
     /// What the driver of its volumes can do, if they grow.
     pub storage: Option<Storage>,
     /// What else it asks for.
@@ -399,6 +409,7 @@ impl SetPlan {
         if let Some(in_place) = self.in_place {
             in_place.complete(&mut set, self.kind);
         }
+        containers::complete(self.more_containers, &mut set);
         set
     }
 }
@@ -477,6 +488,7 @@ impl Schedule {
         let has_webhook = absences.is_some();
         items.extend(absences.into_iter().flatten());
         items.extend(storage::by_chance(seed, wanted, &mut set));
+        items.extend(containers::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(asks::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(stubborn::by_chance(seed, wanted));
         items.extend(stubborn::of_claims(seed, wanted));
@@ -513,7 +525,7 @@ impl Schedule {
     /// Whether it ever asks for an image that cannot be pulled.
     pub fn has_bad_images(&self) -> bool {
         let is_bad =
-            |item: &Item| matches!(item.what, What::User(UserAct::Image(_, false)));
+            |item: &Item| matches!(item.what, What::User(UserAct::Image(_, false))) || containers::is_bad(&item.what);
         self.items.iter().any(is_bad)
     }
 }
@@ -535,6 +547,7 @@ fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
         claims: rng.u8(0..3) == 0,
         retention: (rng.bool(), rng.bool()),
         in_place: None,
+        more_containers: 0,
         storage: None,
         asks: Asks::default(),
         clones: None,

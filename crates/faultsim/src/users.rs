@@ -105,6 +105,7 @@ impl World {
                     &json!({"metadata": {"ownerReferences": null}}),
                 );
             }
+            UserAct::Containers(edits) => self.edit_containers(edits),
             UserAct::Storage(gi) => self.ask_for_storage(*gi),
             UserAct::MarkClaim(ordinal) => self.mark_claim(*ordinal),
             UserAct::Ask(act) => self.ask(act),
@@ -123,9 +124,8 @@ impl World {
     }
 
     pub(crate) fn change_template(&mut self, change: impl Fn(&mut Value)) {
-        let template = json!({"spec": {"containers": [self.changed_container(change)]}});
-        let set = self.schedule.set.kind.resource();
-        self.edit(set, &Self::set_key(), &json!({"spec": {"template": template}}));
+        let containers = self.changed_containers(change);
+        self.store_containers(&containers);
     }
 
     fn delete_set(&mut self, orphaning: Orphaning) {
@@ -176,6 +176,7 @@ impl World {
         self.create_set();
         if self.schedule.has_bad_images() {
             self.change_template(|container| container["image"] = json!("app:v9"));
+            self.users_mend_containers();
             self.act(&UserAct::Partition(0));
         }
         self.users_take_growth_back();

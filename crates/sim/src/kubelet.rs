@@ -128,6 +128,12 @@ impl Cluster {
         let wall = json!(self.wall());
         status["observedGeneration"] = value["metadata"]["generation"].clone();
         c::set_readiness(value, &mut status, &wall);
+        let mut containers = c::each(&value["spec"]["containers"]);
+        if containers.any(|container| c::resized(container, c::status_of(&status, &container["name"])).is_some()) {
+            // Of one that ran before; nobody else looks at it.
+            let delay_ms = self.between(self.nodes.pace.see_ms.clone());
+            self.plan_pod(delay_ms, pod, PodStep::Sync);
+        }
         self.write_status(pod, value, status);
         let delay_ms = self.between(self.nodes.pace.ready_ms.clone());
         self.plan_pod(delay_ms, pod, PodStep::Ready);

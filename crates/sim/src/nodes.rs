@@ -367,7 +367,12 @@ impl Cluster {
             container["ready"] = json!(container["state"]["running"].is_object());
         }
         status["observedGeneration"] = value["metadata"]["generation"].clone();
-        c::set_readiness(value, &mut status, &json!(self.wall()));
+        let wall = json!(self.wall());
+        // What runs gets its resources meanwhile, too.
+        if c::begin_resize(value, &mut status, &wall) {
+            c::finish_resize(value, &mut status, &wall);
+        }
+        c::set_readiness(value, &mut status, &wall);
         self.write_status(pod, value, status);
         self.plan_pod(again_ms, pod, PodStep::Start);
     }

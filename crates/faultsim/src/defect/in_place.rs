@@ -23,6 +23,7 @@ pub(super) fn spoil(defect: Defect, decision: &mut Decision) {
         Defect::GatesAnyway => return with_gates(decision, &[GATE, HOOK_GATE]),
         Defect::UpdatingAnyway => return show_updates(decision),
         Defect::ImageBeforeResize => return put_nothing_off(decision),
+        Defect::FirstContainerAlone => return leave_others(decision),
         Defect::PutBackUntested => return untest(decision, &|part| part == Some(Subresource::Status)),
         Defect::ChangeUntested => return untest(decision, &|part| part != Some(Subresource::Status)),
         _ => return,
@@ -137,6 +138,25 @@ fn put_nothing_off(decision: &mut Decision) {
         let image = note.and_then(|note| Some(note.get("nextContainerImages")?["main"].clone()));
         if let (Some(image), Some(operations)) = (image, body.as_array_mut()) {
             operations.push(json!({"op": "add", "path": "/spec/containers/0/image", "value": image}));
+        }
+    }
+}
+
+/// Patches of containers beside the first are left out.
+fn leave_others(decision: &mut Decision) {
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        if let Command::Patch {
+            resource: Resource::Pods,
+            body,
+            ..
+        } = &mut scoped.command
+            && let Some(operations) = body.as_array_mut()
+        {
+            operations.retain(|operation| {
+                let path = operation["path"].as_str().unwrap_or_default();
+                let container = path.strip_prefix("/spec/containers/");
+                container.is_none_or(|rest| rest.starts_with("0/"))
+            });
         }
     }
 }

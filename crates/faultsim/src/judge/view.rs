@@ -8,8 +8,8 @@ use super::{
 use crate::asks::is_to_be_made_again;
 use crate::defect::says;
 use crate::in_place::{
-    GATE, adds, begins_update, comes_after_resources, is_in_service, lacks_resources, new_image, new_revision,
-    notes_restart, state,
+    GATE, adds, begins_update, changes_resources_alone, comes_after_resources, is_in_service, lacks_resources,
+    new_image, new_revision, notes_restart, state,
 };
 use crate::storage::{is_grown, may_restart};
 use crate::switches::Switch;
@@ -166,7 +166,10 @@ impl Sight<'_> {
     pub(super) fn serves(&self, pod: &PodRecord) -> bool {
         let is_ready = !pod.is_terminating() && pod.available_in(Duration::ZERO, self.now).is_some();
         let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
-        is_ready && gate.is_none_or(|gate| gate.is_true) && matches!(state(pod), "Normal" | "")
+        // Where a hook follows an update, other resources show in its state, too, and take nobody out of service (rule 8.18).
+        let is_resized = || state(pod) == "Updating" && changes_resources_alone(pod);
+        let is_in_state = matches!(state(pod), "Normal" | "") || is_resized();
+        is_ready && gate.is_none_or(|gate| gate.is_true) && is_in_state
     }
 
     /// Pods that are ready, and not available yet, serve: of these, too, no more go than the budget allows (no pod is taken down for

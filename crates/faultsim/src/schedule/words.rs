@@ -18,6 +18,7 @@ impl fmt::Display for Schedule {
             claims,
             retention: (with_set, with_pod),
             in_place,
+            more_containers,
             storage,
             asks,
             clones,
@@ -35,6 +36,9 @@ impl fmt::Display for Schedule {
         }
         if let Some(in_place) = in_place {
             write!(f, ", {in_place:?}")?;
+        }
+        if *more_containers > 0 {
+            write!(f, ", {} containers", more_containers + 1)?;
         }
         if let Some(storage) = storage {
             write!(f, ", {storage:?} growth")?;
