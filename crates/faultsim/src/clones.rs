@@ -21,6 +21,7 @@ use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
 use crate::stubborn;
 use crate::tenants;
+use crate::theirs;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use serde_json::{Value, json};
@@ -199,6 +200,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(stubborn::by_chance(seed, wanted));
     items.extend(stubborn::of_claims(seed, wanted));
     items.extend(tenants::by_chance(seed, wanted));
+    items.extend(theirs::by_chance(seed, wanted, &mut set));
     items.extend(copies::by_chance(seed, wanted, &mut set));
     items.sort_by_key(|item| item.at_ms);
     Schedule {

@@ -125,6 +125,12 @@ pub enum Defect {
     ImageBeforeResize,
     /// Of containers of a pod only the first is changed in place.
     FirstContainerAlone,
+    /// With an owner of a claim the finalizers of others go.
+    TakeFinalizers,
+    /// With an owner of a claim the owners of others go.
+    TakeOwners,
+    /// Claims that somebody raised by hand are asked to shrink.
+    ShrinkRaised,
     /// Reserved ordinals are used.
     ForgetReserved,
     /// Ordinals begin with 0, whatever their start.
@@ -236,6 +242,9 @@ impl Defect {
         Defect::KeepOwners,
         Defect::ImageBeforeResize,
         Defect::FirstContainerAlone,
+        Defect::TakeFinalizers,
+        Defect::TakeOwners,
+        Defect::ShrinkRaised,
         Defect::ForgetReserved,
         Defect::ForgetStart,
         Defect::ScaleDownUnread,
@@ -266,7 +275,7 @@ impl Defect {
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 23] = [
+    pub const OF_CLONES: [Defect; 26] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -285,6 +294,9 @@ impl Defect {
         Defect::QuotaProves,
         Defect::ImageBeforeResize,
         Defect::FirstContainerAlone,
+        Defect::TakeFinalizers,
+        Defect::TakeOwners,
+        Defect::ShrinkRaised,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
         Defect::OwnersByUid,
@@ -344,6 +356,9 @@ impl Defect {
                 if let Some(status) = &mut decision.status {
                     status.desired["passes"] = json!(status.resource_version);
                 }
+            }
+            Defect::TakeFinalizers | Defect::TakeOwners | Defect::ShrinkRaised => {
+                claims::take_theirs(self, decision, reader, set);
             }
             Defect::OwnEarly | Defect::LeaveClaims | Defect::KeepOwners => claims::spoil(self, decision, reader, set),
             _ => in_place::spoil(self, decision),

@@ -24,6 +24,7 @@ pub mod storage;
 pub mod stubborn;
 pub mod switches;
 mod tenants;
+pub mod theirs;
 mod trace;
 pub mod unordered;
 mod users;

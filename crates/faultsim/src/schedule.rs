@@ -17,6 +17,7 @@ use crate::refusals::refusals;
 use crate::storage::{self, Storage};
 use crate::stubborn::{self, Refused};
 use crate::tenants;
+use crate::theirs;
 use crate::webhook::absences;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
@@ -78,13 +79,15 @@ pub enum FaultKind {
     Copies,
     /// Pods that are updated in place have several containers, and users edit some of them.
     Containers,
+    /// Others put finalizers and owners of their own on claims, and raise them by hand.
+    Claims,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 22] = [
+    pub const ALL: [FaultKind; 23] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -109,6 +112,7 @@ impl FaultKind {
         FaultKind::Deadline,
         FaultKind::Copies,
         FaultKind::Containers,
+        FaultKind::Claims,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -128,6 +132,7 @@ impl FaultKind {
                 | FaultKind::Deadline
                 | FaultKind::Copies
                 | FaultKind::Containers
+                | FaultKind::Claims
         )
     }
 
@@ -181,6 +186,8 @@ pub enum UserAct {
     Clone(clones::Act),
     /// Edit several containers.
     Containers(containers::Act),
+    /// What others do to claims.
+    Claim(theirs::Act),
     /// So many Gi of storage for each pod.
     Storage(u64),
     /// Put a label and an annotation on the claim of a pod.
@@ -493,6 +500,7 @@ impl Schedule {
         items.extend(stubborn::by_chance(seed, wanted));
         items.extend(stubborn::of_claims(seed, wanted));
         items.extend(tenants::by_chance(seed, wanted));
+        items.extend(theirs::by_chance(seed, wanted, &mut set));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
             items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_) | UserAct::Template(_))));

@@ -9,6 +9,7 @@ use crate::defect::{Altered, Defect};
 use crate::judge::switched::Seen;
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, history};
+use crate::theirs;
 use crate::words;
 use flotilla_model::decision::Scope;
 use flotilla_model::{
@@ -215,6 +216,7 @@ impl Controller for Spy {
         };
         let verdict = verdict.and_then(|()| history::in_order(&sight, &decision));
         self.decisions.lock().seen.note(&set, reader);
+        let verdict = verdict.and_then(|()| theirs::nothing_shrinks(reader, &decision));
         self.remember(&set, &decision, context.now, verdict);
         Some(decision)
     }

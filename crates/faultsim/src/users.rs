@@ -105,6 +105,7 @@ impl World {
                     &json!({"metadata": {"ownerReferences": null}}),
                 );
             }
+            UserAct::Claim(act) => self.act_on_claims(*act),
             UserAct::Containers(edits) => self.edit_containers(edits),
             UserAct::Storage(gi) => self.ask_for_storage(*gi),
             UserAct::MarkClaim(ordinal) => self.mark_claim(*ordinal),
@@ -218,6 +219,7 @@ impl World {
         }
         self.users_make_anew_what_cannot_change();
         self.users_drop_copies_that_cannot_run();
+        self.others_let_claims_go();
         if !self.schedule.has_bad_images() || !(self.schedule.set.ordered || self.schedule.set.on_delete) {
             return;
         }

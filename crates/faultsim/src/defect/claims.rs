@@ -123,3 +123,64 @@ pub(super) fn restart_for_any_file_system(decision: &mut Decision, reader: &dyn 
         ..Stage::default()
     });
 }
+
+/// What others have on claims goes: their owners with ours, their finalizers, or what they asked for beyond the template.
+pub(super) fn take_theirs(defect: Defect, decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        let Command::Patch {
+            resource: Resource::Claims,
+            body,
+            ..
+        } = &mut scoped.command
+        else {
+            continue;
+        };
+        match defect {
+            Defect::TakeFinalizers if body.pointer("/metadata/ownerReferences").is_some() => {
+                body["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
+            }
+            Defect::TakeOwners => {
+                if let Some(owners) = body
+                    .pointer_mut("/metadata/ownerReferences")
+                    .and_then(Value::as_array_mut)
+                {
+                    owners.retain(|owner| owner["kind"] != "ConfigMap");
+                }
+            }
+            _ => {}
+        }
+    }
+    if defect != Defect::ShrinkRaised {
+        return;
+    }
+    let asked = set.spec.claim_templates.first();
+    let Some(asked) = asked.and_then(|t| t.requested_bytes) else {
+        return;
+    };
+    let mounted = reader.pods_of(set.as_owner()).iter().flat_map(|pod| pod.claims());
+    let mounted = mounted.filter_map(|(_, name)| reader.claim(&set.meta.key.sibling(name)));
+    let commands = mounted
+        .filter(|claim| claim.requested_bytes > asked)
+        .map(|claim| ScopedCommand {
+            scope: Scope::Named(claim.meta.key.name.to_string()),
+            command: Command::Patch {
+                resource: Resource::Claims,
+                key: claim.meta.key.clone(),
+                uid: claim.meta.uid.clone(),
+                subresource: None,
+                kind: PatchKind::Merge,
+                body: json!({"spec": {"resources": {"requests": {"storage": asked.to_string()}}}}),
+                resource_version: Some(claim.meta.resource_version),
+                guard: None,
+                report: Report::Update,
+            },
+        });
+    let planted: Vec<ScopedCommand> = commands.collect();
+    if !planted.is_empty() {
+        decision.stages.push(Stage {
+            name: "planted",
+            commands: planted,
+            ..Stage::default()
+        });
+    }
+}

@@ -3,6 +3,7 @@
 use super::{partition_of, place_of, unordered, wanted};
 use crate::storage::is_grown;
 use crate::tenants;
+use crate::theirs::is_theirs;
 use flotilla_engine::wire::Object;
 use flotilla_model::{Resource, SetKind, SetRecord};
 use flotilla_sim::server::Server;
@@ -86,7 +87,7 @@ pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
                     "claim {name} goes with the set: {goes_with_set}, and should not be so"
                 ));
             }
-            if let Some(other) = owners.iter().find(|o| o.uid != set.meta.uid) {
+            if let Some(other) = owners.iter().find(|o| o.uid != set.meta.uid && !is_theirs(o)) {
                 return Err(format!("claim {name} belongs to {} {}", other.kind, other.name));
             }
         }

@@ -3,6 +3,7 @@
 use super::truth::{Judge, Scene, Writing, revision_of, set_of};
 use super::{Verdict, is_at_nothing, ordinal_in, place_of, require};
 use crate::storage::claim_written;
+use crate::theirs;
 use flotilla_engine::wire::Object;
 use flotilla_model::{ClaimRecord, Meta, OwnerRef, RevisionRecord, SetRecord};
 use flotilla_sim::server::{Actor, Entry};
@@ -32,6 +33,9 @@ impl Judge {
     }
 
     pub(super) fn claim_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
+        if let (Actor::Manager(_), Some(before), Some(after)) = (entry.actor, &entry.before, &entry.after) {
+            theirs::stay(&before.value(), &after.value())?;
+        }
         if let Some(clones) = &mut self.clones {
             return clones.claim_changed(entry, scene);
         }
