@@ -6,6 +6,7 @@ mod claims;
 pub(crate) mod copies;
 mod course;
 pub mod defect;
+pub(crate) mod older;
 pub(crate) mod settled;
 pub(crate) mod truth;
 pub(crate) mod view;
@@ -76,6 +77,8 @@ pub enum Act {
     Policy(bool),
     /// A copy of a pod, or another id.
     Copies(copies::Act),
+    /// Everything gets the forms of an older manager.
+    Older(older::Forms),
 }
 
 impl ClonePlan {
@@ -202,6 +205,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(tenants::by_chance(seed, wanted));
     items.extend(theirs::by_chance(seed, wanted, &mut set));
     items.extend(copies::by_chance(seed, wanted, &mut set));
+    items.extend(older::by_chance(seed, wanted, &set));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,
@@ -337,6 +341,7 @@ impl World {
                 self.edit(Resource::CloneSets, &set, &rolling(json!({"podUpdatePolicy": policy})));
             }
             Act::Copies(act) => self.copy(act),
+            Act::Older(forms) => self.give_older_forms(*forms),
             Act::Pause(paused) => self.edit(Resource::CloneSets, &set, &rolling(json!({"paused": paused}))),
         }
     }

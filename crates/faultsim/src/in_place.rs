@@ -1,12 +1,13 @@
 //! Sets whose pods are updated in place, and users who mind their hooks.
 
 use crate::clones::copies::is_copy;
+use crate::clones::older::{full, revision_of};
 use crate::judge::{Verdict, require};
 use crate::run::World;
 use crate::tenants;
 use fastrand::Rng;
 use flotilla_engine::wire::Object;
-use flotilla_model::records::{ContainerSpec, ContainerStatus};
+use flotilla_model::records::{ContainerSpec, ContainerStatus, PodDetail};
 use flotilla_model::set as model;
 use flotilla_model::{PatchKind, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Actor, Server, Stored};
@@ -260,11 +261,18 @@ pub(crate) fn lacks(hook: Option<&model::Hook>, pod: &PodRecord) -> bool {
     })
 }
 
+/// A note of an update in place; older ones have no prefix (section 5).
+fn note_in<'d>(detail: &'d PodDetail, key: &str) -> Option<&'d str> {
+    let plain = key.strip_prefix("apps.kruise.io/").unwrap_or(key);
+    let annotations = &detail.annotations;
+    annotations.get(key).or_else(|| annotations.get(plain))
+}
+
 /// Whether a pod is in the grace period of the revision that it has.
 pub(crate) fn is_in_grace(pod: &PodRecord) -> bool {
-    let note = pod.detail.as_ref().and_then(|d| d.annotations.get(GRACE_NOTE));
+    let note = pod.detail.as_ref().and_then(|d| note_in(d, GRACE_NOTE));
     let note = note.and_then(|note| serde_json::from_str::<Value>(note).ok());
-    note.is_some_and(|note| note["revision"].as_str() == pod.revision())
+    note.is_some_and(|note| note["revision"].as_str().map(full) == revision_of(pod))
 }
 
 /// Whether a pod can come from one template to another in place (rule 4.1): images, resources and metadata alone differ.
@@ -333,7 +341,7 @@ impl Change {
             is_held: is_known && is_let_serve(before) && !is_let_serve(after),
             comes_back: is_known && !is_in_service(before) && is_in_service(after),
             puts_off: is_known && !awaits_restart(before) && awaits_restart(after),
-            revision: before.revision() != after.revision(),
+            revision: revision_of(before) != revision_of(after),
             prepares: state(before) != state(after) && ["PreparingUpdate", "PreparingDelete"].contains(&state(after)),
         }
     }
@@ -391,9 +399,9 @@ pub(crate) fn in_course(
 
 /// When a pod's grace period began, if it has one, or had one before its new resources were asked for.
 fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
-    let annotations = &pod.detail.as_ref()?.annotations;
+    let detail = pod.detail.as_ref()?;
     if !awaits_restart(pod) {
-        annotations.get(GRACE_NOTE)?;
+        note_in(detail, GRACE_NOTE)?;
     }
     began(pod)
 }
@@ -402,19 +410,18 @@ fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
 pub(crate) fn began(pod: &PodRecord) -> Option<Timestamp> {
     let annotations = &pod.detail.as_ref()?.annotations;
     let note: Value = serde_json::from_str(annotations.get(STATE_NOTE)?).ok()?;
+    let note: Value = serde_json::from_str(note_in(detail, STATE_NOTE)?).ok()?;
     note["updateTimestamp"].as_str()?.parse().ok()
 }
 
 /// Whether a pod says of itself that it was updated in place.
 pub(crate) fn has_note(pod: &PodRecord) -> bool {
-    pod.detail
-        .as_ref()
-        .is_some_and(|d| d.annotations.get(STATE_NOTE).is_some())
+    pod.detail.as_ref().is_some_and(|d| note_in(d, STATE_NOTE).is_some())
 }
 
 /// Whether the update that a pod has noted changes resources and nothing else.
 pub(crate) fn changes_resources_alone(pod: &PodRecord) -> bool {
-    let note = pod.detail.as_ref().and_then(|d| d.annotations.get(STATE_NOTE));
+    let note = pod.detail.as_ref().and_then(|d| note_in(d, STATE_NOTE));
     let note: Option<Value> = note.and_then(|text| serde_json::from_str(text).ok());
     note.is_some_and(|note| {
         let says = |flag: &str| note[flag] == true;
@@ -431,7 +438,7 @@ pub(crate) fn puts_off_restart(note: &str) -> bool {
 
 /// Whether containers of a pod are still to restart for an update that has begun. It serves, and uses the budget.
 pub(crate) fn awaits_restart(pod: &PodRecord) -> bool {
-    let note = pod.detail.as_ref().and_then(|d| d.annotations.get(STATE_NOTE));
+    let note = pod.detail.as_ref().and_then(|d| note_in(d, STATE_NOTE));
     let Some(note) = note.filter(|note| puts_off_restart(note)) else {
         return false;
     };
@@ -443,7 +450,7 @@ pub(crate) fn awaits_restart(pod: &PodRecord) -> bool {
 
 /// Whether other resources are still to be asked for, for the revision that a pod's label names already.
 pub(crate) fn lacks_resources(pod: &PodRecord) -> bool {
-    let note = pod.detail.as_ref().and_then(|d| d.annotations.get(STATE_NOTE));
+    let note = pod.detail.as_ref().and_then(|d| note_in(d, STATE_NOTE));
     note.is_some_and(|note| note.contains("nextContainerResources"))
 }
 
@@ -475,7 +482,7 @@ pub(crate) fn runs(pod: &PodRecord) -> bool {
 pub(crate) fn comes_after_resources(pod: &PodRecord, body: &Value) -> Verdict {
     let changed = places_of_new_images(body);
     let asks_for_more = noted(body).is_some_and(|note| note.contains("nextContainerResources"));
-    let is_same_update = new_revision(body).is_none_or(|revision| pod.revision() == Some(revision));
+    let is_same_update = new_revision(body).is_none_or(|revision| revision_of(pod) == Some(full(revision)));
     let containers = pod.detail.iter().flat_map(|detail| detail.containers()).enumerate();
     let mut awaited = containers.filter(|(place, _)| is_same_update || changed.contains(place));
     let is_early = !awaited.all(|(_, container)| has_its_resources(container)) || asks_for_more && runs(pod);
@@ -537,7 +544,7 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
         if state(pod) != "Normal" {
             return Err(format!("{name} is in state {}", state(pod)));
         }
-        if detail.annotations.get(GRACE_NOTE).is_some() {
+        if note_in(detail, GRACE_NOTE).is_some() {
             return Err(format!("{name} has a grace period that never ends"));
         }
         for (gate, condition) in [(GATE, &detail.in_place_ready), (HOOK_GATE, &detail.kruise_ready)] {
@@ -552,7 +559,7 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
 /// Which annotation of its revision's template a pod does not have.
 fn another_note(server: &Server, pod: &PodRecord, value: &Value) -> Option<String> {
     let revision = server
-        .get(Resource::Revisions, &pod.meta.key.sibling(pod.revision()?))?
+        .get(Resource::Revisions, &pod.meta.key.sibling(revision_of(pod)?))?
         .value();
     let wanted = revision
         .pointer("/data/spec/template/metadata/annotations")?
@@ -568,7 +575,7 @@ fn another_note(server: &Server, pod: &PodRecord, value: &Value) -> Option<Strin
 
 /// In what a container of a pod is not that of its revision, whatever the pod's label says.
 fn another_container(server: &Server, pod: &PodRecord, value: &Value) -> Option<String> {
-    let revision = pod.meta.key.sibling(pod.revision()?);
+    let revision = pod.meta.key.sibling(revision_of(pod)?);
     let revision = server.get(Resource::Revisions, &revision)?.value();
     let templates = revision.pointer("/data/spec/template/spec/containers")?.as_array()?;
     for (place, template) in templates.iter().enumerate() {

@@ -81,13 +81,15 @@ pub enum FaultKind {
     Containers,
     /// Others put finalizers and owners of their own on claims, and raise them by hand.
     Claims,
+    /// Pods and revisions of a CloneSet are as an older manager wrote them, and are taken over.
+    Older,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 23] = [
+    pub const ALL: [FaultKind; 24] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -113,6 +115,7 @@ impl FaultKind {
         FaultKind::Copies,
         FaultKind::Containers,
         FaultKind::Claims,
+        FaultKind::Older,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -133,12 +136,13 @@ impl FaultKind {
                 | FaultKind::Copies
                 | FaultKind::Containers
                 | FaultKind::Claims
+                | FaultKind::Older
         )
     }
 
     /// Only CloneSets know of it.
     pub(crate) fn is_of_clone_sets(self) -> bool {
-        matches!(self, FaultKind::Copies)
+        matches!(self, FaultKind::Copies | FaultKind::Older)
     }
 
     /// Native sets do not know of it, and CloneSets draw it by luck of its own.

@@ -3,6 +3,7 @@
 //! A request that is checked against the true state of the cluster is checked against the specification that its decision has seen:
 //! nobody can know of an edit before being told. Planted defects alter what the controller sees or says here.
 
+use crate::clones::defect::older;
 use crate::clones::defect::{CloneDefect, claims_seen};
 use crate::clones::view;
 use crate::defect::{Altered, Defect};
@@ -188,6 +189,7 @@ impl Controller for Spy {
             (None, Some(defect)) => {
                 let seen = defect.altered(&set, reader.pods_of(set.as_owner()));
                 let altered = Altered::of(reader, seen, claims_seen(defect, reader, &set));
+                let altered = altered.with_pods(older::pods_seen(defect, reader, &set));
                 let mut decision = self.inner.reconcile(&altered, key, context)?;
                 defect.spoil(&mut decision, reader, &set);
                 defect.forget(&mut decision, context.hints);

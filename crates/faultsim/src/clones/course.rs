@@ -1,5 +1,6 @@
 //! Updates in place and hooks in decisions about a CloneSet, judged by what their controller saw (rules 14.2, 14.7, 14.8, 16.3, 16.5 and 19).
 
+use super::older::{full, revision_of};
 use super::view::Clones;
 use crate::defect::says;
 use crate::in_place::{
@@ -88,9 +89,9 @@ impl Clones<'_> {
     /// Whether a pod comes to where it is brought without being made again (rules 4.1 and 16.5).
     pub(super) fn can_go_in_place(&self, pod: &PodRecord) -> bool {
         let spec = &self.sight.set.spec;
-        let own = pod
-            .revision()
-            .and_then(|name| self.revision(name))
+        let own = revision_of(pod);
+        let own = own
+            .and_then(|name| self.revision(&name))
             .and_then(|r| r.template.as_deref());
         let is_asked_for = spec.pod_update_policy() != PodUpdatePolicy::ReCreate && pod.detail.is_some();
         let target = self
@@ -132,10 +133,12 @@ impl Clones<'_> {
         require(!is_in_grace(pod), "16.3 candidates", || {
             format!("{name} is updated in its grace period")
         })?;
-        let revision = new_revision(patch.body);
-        require(revision.is_none() || revision == self.target(), "4.3 revision", || {
-            format!("{name} is changed to {revision:?}, and not to {:?}", self.target())
-        })?;
+        let revision = new_revision(patch.body).map(full);
+        require(
+            revision.is_none() || revision.as_deref() == self.target(),
+            "4.3 revision",
+            || format!("{name} is changed to {revision:?}, and not to {:?}", self.target()),
+        )?;
         let is_changed = revision.is_some();
         let is_held = state(pod) != "Updating" && holds(spec.lifecycle.in_place_update.as_ref(), pod);
         require(!(is_changed && is_held), "4.2 hooks", || {

@@ -2,6 +2,7 @@
 
 mod copies;
 mod hooks;
+pub(crate) mod older;
 
 use crate::clones::SPECIFIED_DELETE;
 use crate::clones::truth::INSTANCE_ID;
@@ -98,11 +99,13 @@ pub enum CloneDefect {
     IdOfAnother,
     /// Claims go with their pod only where the ids of both say so.
     KeepMounted,
+    /// A label with the hash alone of a revision names none.
+    FullNamesOnly,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 41] = [
+    pub const ALL: [CloneDefect; 42] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -144,6 +147,7 @@ impl CloneDefect {
         CloneDefect::SweepShared,
         CloneDefect::IdOfAnother,
         CloneDefect::KeepMounted,
+        CloneDefect::FullNamesOnly,
     ];
 
     /// What the controller sees of the set.

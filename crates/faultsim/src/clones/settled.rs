@@ -1,6 +1,7 @@
 //! What must be true of a CloneSet in the end (rules 13.12, 15, 20 and 21).
 
 use crate::clones::copies;
+use crate::clones::older::revision_of;
 use crate::clones::truth::INSTANCE_ID;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::judge::is_at_nothing;
@@ -62,7 +63,7 @@ fn revision(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Resul
     }
     let is_unused = |r: &&&Arc<RevisionRecord>| {
         let is_named = r.name() == newest.name() || r.name() == set.status_text("currentRevision");
-        !is_named && !pods.iter().any(|pod| pod.revision() == Some(r.name()))
+        !is_named && !pods.iter().any(|pod| revision_of(pod).as_deref() == Some(r.name()))
     };
     let (unused, limit) = (own.iter().filter(is_unused).count(), set.spec.history_limit);
     match limit {
@@ -109,7 +110,7 @@ fn members(
     }
     let new = active
         .iter()
-        .filter(|pod| pod.revision() == Some(updated.name()))
+        .filter(|pod| revision_of(pod).as_deref() == Some(updated.name()))
         .count();
     let kept = usize::try_from(clones.partition.kept_of(set.spec.replicas)).unwrap_or(0);
     let is_updated = set.spec.update == UpdateKind::OnDelete || set.spec.is_paused() || wanted - new <= kept;
@@ -190,8 +191,9 @@ fn claims(
     }
     let is_stray = |claim: &&&Arc<ClaimRecord>| {
         let is_named = |pod: &PodRecord| claim.meta.key.name.as_str().strip_prefix("data-") == Some(pod.name());
-        // Without an id nobody knows whose it was.
-        claim.meta.is_controlled_by(&set.meta.uid)
+        // Without an id nobody knows whose it was; one on its way out is not held up by the set.
+        claim.meta.deleted.is_none()
+            && claim.meta.is_controlled_by(&set.meta.uid)
             && claim.meta.labels.get(INSTANCE_ID).is_some_and(|id| !id.is_empty())
             && !all.iter().any(|pod| is_named(pod) || copies::has(pod, claim))
             && !may_be_left(claim, set)

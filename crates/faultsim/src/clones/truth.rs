@@ -4,6 +4,7 @@
 //! users and nodes do it may not have seen, however long ago that was: a pod that they took away may still seem to be there.
 
 use crate::clones::copies::{Mingled, has, has_another_id};
+use crate::clones::older::revision_of;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::{Change, InPlace, Restarts, awaits_restart, is_in_grace, lacks_resources, state, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
@@ -91,7 +92,7 @@ fn is_deletion((before, after): Step<'_>) -> bool {
 }
 
 fn is_old(pod: &PodRecord, set: &SetRecord, scene: &Scene<'_>) -> bool {
-    let revision = pod.revision().map(|revision| set.meta.key.sibling(revision));
+    let revision = revision_of(pod).map(|revision| set.meta.key.sibling(revision));
     revision.and_then(|key| scene.digest_of(&key)) != Some(set.spec.template_digest)
 }
 
@@ -339,9 +340,9 @@ impl Writes {
             unheld(self.in_place, before, false)?;
         }
         if change.revision {
-            let revision = after.revision().unwrap_or_default();
+            let revision = revision_of(after).unwrap_or_default();
             let goes_back = spec.switches.partition_rollback && revision == set.status_text("currentRevision");
-            let fits = goes_back || scene.is_of_template(revision, set);
+            let fits = goes_back || scene.is_of_template(&revision, set);
             require(fits, "4.3 revision", || {
                 format!("{name} is changed to {revision}, which is not the update revision")
             })?;
@@ -575,7 +576,8 @@ impl Writes {
     /// A pod that all managers must know of, and that has another revision (rule 21.2).
     pub(crate) fn another_revision(&self, set: &SetRecord, scene: &Scene<'_>, revision: &str) -> Option<String> {
         let mut pods = scene.pods_of(&set.meta.uid);
-        let other = pods.find(|pod| self.must_know(pod) && is_active(pod) && pod.revision() != Some(revision));
+        let other =
+            pods.find(|pod| self.must_know(pod) && is_active(pod) && revision_of(pod).as_deref() != Some(revision));
         other.map(|pod| pod.name().to_owned())
     }
 }

@@ -2,6 +2,7 @@
 //! more from the specification.
 
 use super::course::Patch;
+use super::older::revision_of;
 use super::truth::is_marked;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::lacks_resources;
@@ -105,7 +106,7 @@ fn count(n: usize) -> i32 {
 
 impl Clones<'_> {
     fn is_new(&self, pod: &PodRecord) -> bool {
-        pod.revision().is_some() && pod.revision() == self.update.as_deref()
+        pod.revision().is_some() && revision_of(pod) == self.update
     }
 
     /// Whether a pod's label says already what its resources will never be: the API server has refused them (ruling 37).

@@ -106,6 +106,12 @@ impl<'a> Altered<'a> {
             own_claims,
         }
     }
+
+    /// With these pods of its set, if they are not seen as they are.
+    pub(crate) fn with_pods(mut self, pods: Option<Vec<Arc<PodRecord>>>) -> Self {
+        self.pods = pods.map(in_place::Pods::of);
+        self
+    }
 }
 
 impl Reader for Altered<'_> {

@@ -278,6 +278,10 @@ impl Pods {
         Some(Pods { all })
     }
 
+    pub(super) fn of(all: Vec<Arc<PodRecord>>) -> Self {
+        Pods { all }
+    }
+
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Arc<PodRecord>> {
         self.all.iter().find(|pod| pod.meta.key == *key)
     }

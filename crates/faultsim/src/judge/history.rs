@@ -2,6 +2,7 @@
 
 use super::view::Sight;
 use super::{Verdict, require};
+use crate::clones::older::revision_of;
 use flotilla_model::{Command, Decision, PodRecord, Resource, RevisionRecord, Scope};
 use std::sync::Arc;
 
@@ -68,7 +69,7 @@ fn enough_are_left(sight: &Sight<'_>, goes: &impl Fn(&RevisionRecord) -> bool) -
     };
     let is_used = |revision: &RevisionRecord| {
         let is_newest = revision.digest == set.spec.template_digest && !has_twin(revision);
-        let mut labels = own().filter_map(|pod| pod.revision());
+        let mut labels = own().filter_map(|pod| revision_of(pod));
         is_newest
             || set.status_text("currentRevision") == revision.name()
             || labels.any(|label| label == revision.name())

@@ -2,6 +2,7 @@
 
 use super::truth::{Judge, Scene, Writing, revision_of, set_of};
 use super::{Verdict, is_at_nothing, ordinal_in, place_of, require};
+use crate::clones::older;
 use crate::storage::claim_written;
 use crate::theirs;
 use flotilla_engine::wire::Object;
@@ -85,7 +86,7 @@ impl Judge {
         let may_be_unknown =
             |pod: &flotilla_model::PodRecord| self.clones.as_ref().is_some_and(|clones| !clones.must_know(pod));
         let mut pods = scene.pods_of(&set.meta.uid);
-        let user = pods.find(|pod| pod.revision() == Some(name) && !may_be_unknown(pod));
+        let user = pods.find(|pod| older::revision_of(pod).as_deref() == Some(name) && !may_be_unknown(pod));
         require(user.is_none(), "1.1.8 history", || {
             format!(
                 "revision {name} is dropped while {} has it",
