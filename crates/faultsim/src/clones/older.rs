@@ -19,6 +19,8 @@ const SET: &str = "web";
 
 /// Which of their forms objects get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Independent draws, not a state.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Forms {
     /// Of every so many pods one keeps the full name of its revision as label; the others have the hash alone.
     one_full_of: usize,
