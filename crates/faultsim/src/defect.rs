@@ -189,7 +189,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 78] = [
+    pub const ALL: [Defect; 82] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,

@@ -408,9 +408,7 @@ fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
 
 /// When the update in place began that a pod has noted last.
 pub(crate) fn began(pod: &PodRecord) -> Option<Timestamp> {
-    let annotations = &pod.detail.as_ref()?.annotations;
-    let note: Value = serde_json::from_str(annotations.get(STATE_NOTE)?).ok()?;
-    let note: Value = serde_json::from_str(note_in(detail, STATE_NOTE)?).ok()?;
+    let note: Value = serde_json::from_str(note_in(pod.detail.as_ref()?, STATE_NOTE)?).ok()?;
     note["updateTimestamp"].as_str()?.parse().ok()
 }
 

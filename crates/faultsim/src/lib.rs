@@ -7,8 +7,8 @@
 
 pub mod asks;
 pub mod clones;
-mod deadline;
 pub mod containers;
+mod deadline;
 pub mod defect;
 mod event;
 pub mod in_place;

@@ -89,7 +89,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 24] = [
+    pub const ALL: [FaultKind; 26] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
