@@ -7,6 +7,7 @@ use flotilla_engine::core::events::EventCall;
 use flotilla_engine::core::request::{Answer, Call};
 use flotilla_engine::core::{Core, CoreOptions, Effect};
 use flotilla_engine::wire::Object;
+use flotilla_model::template::Template;
 use flotilla_model::{Command, ObjectKey, Resource, SetKind};
 use serde_json::json;
 use std::sync::Arc;
@@ -194,8 +195,8 @@ fn who_names_the_owner_of_another_namespace_is_none_of_its_own() {
     let mut revision = revision.clone();
     revision.meta.key = ObjectKey::new("b", "web-evil");
     revision.number += 1;
-    revision.template = Some(Arc::new(
-        json!({"spec": {"containers": [{"name": "main", "image": "evil"}]}}),
+    revision.template = Some(Template::new(
+        &json!({"spec": {"containers": [{"name": "main", "image": "evil"}]}}),
     ));
     world.store(Object::Pod(Arc::new(pod)));
     world.store(Object::Revision(Arc::new(revision)));

@@ -102,7 +102,7 @@ impl Memory for Cache<'_> {
         let in_use = |key: &ObjectKey| match &self.server.get(Resource::Revisions, key)?.object {
             Some(Object::Revision(revision)) => Some(RevisionInUse {
                 name: Arc::from(key.name.as_str()),
-                template: revision.template.clone()?,
+                template: revision.template.as_ref()?.tree(),
             }),
             _ => None,
         };

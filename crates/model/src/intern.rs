@@ -4,13 +4,32 @@
 //! of each. It keeps only what somebody still uses: when it has doubled since the last sweep, entries that nobody holds go.
 
 use crate::meta::{Labels, OwnerRef, Uid};
+use crate::packed::text_of;
 use crate::records::{DetailSpec, VolumeClaim};
-use std::collections::{BTreeSet, HashSet};
+use crate::template::{Digest, Remembered, Template};
+use serde_json::Value;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 /// Smallest number of entries at which a sweep is worth its time.
 const SWEEP_AT_LEAST: usize = 1024;
+
+/// The template that a text means.
+pub(crate) struct Meant {
+    pub(crate) template: Template,
+    /// Its tree, if that had to be made.
+    pub(crate) tree: Option<Arc<Value>>,
+}
+
+/// What a text is in which a template stands: the same text means another template as another thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// The template itself.
+    Bare,
+    /// The `data` of a revision.
+    RevisionData,
+}
 
 /// One copy of every string and of every list that records share.
 #[derive(Debug, Default)]
@@ -22,6 +41,8 @@ pub struct Interner {
     volumes: BTreeSet<Arc<Vec<VolumeClaim>>>,
     specs: BTreeSet<Arc<DetailSpec>>,
     lists: BTreeSet<Arc<[Arc<str>]>>,
+    /// By digests of texts that mean them: several texts may mean the same one.
+    templates: HashMap<(Form, Digest), Remembered, BuildHasherDefault<DefaultHasher>>,
     sweep_at: usize,
 }
 
@@ -99,9 +120,50 @@ impl Interner {
         shared
     }
 
+    /// The shared copy of a template.
+    pub fn template(&mut self, template: &Value) -> Template {
+        let text = text_of(template);
+        let meant = (Form::Bare, Digest::of_bytes(text.as_bytes()));
+        self.known_template(&meant)
+            .unwrap_or_else(|| self.keep_template(meant, Template::of(template, text.as_bytes())))
+    }
+
+    /// The shared copy of the template that a text means, with its tree if that had to be made. A text that is known is not read again;
+    /// `None` if there is no template in it.
+    pub(crate) fn template_in<E>(
+        &mut self,
+        form: Form,
+        text: &[u8],
+        read: impl FnOnce(&[u8]) -> Result<Option<Value>, E>,
+    ) -> Result<Option<Meant>, E> {
+        let said = (form, Digest::of_bytes(text));
+        if let Some(known) = self.known_template(&said) {
+            return Ok(Some(Meant {
+                template: known,
+                tree: None,
+            }));
+        }
+        let Some(tree) = read(text)? else { return Ok(None) };
+        let template = self.template(&tree);
+        Ok(Some(Meant {
+            template: self.keep_template(said, template),
+            tree: Some(Arc::new(tree)),
+        }))
+    }
+
+    fn known_template(&self, key: &(Form, Digest)) -> Option<Template> {
+        self.templates.get(key).and_then(Remembered::get)
+    }
+
+    fn keep_template(&mut self, key: (Form, Digest), template: Template) -> Template {
+        self.sweep_if_due();
+        self.templates.insert(key, template.weak());
+        template
+    }
+
     /// How many entries are held.
     pub fn len(&self) -> usize {
-        let lists = self.owners.len() + self.volumes.len() + self.specs.len() + self.lists.len();
+        let lists = self.owners.len() + self.volumes.len() + self.specs.len() + self.lists.len() + self.templates.len();
         self.strings.len() + self.labels.len() + lists
     }
 
@@ -116,6 +178,7 @@ impl Interner {
         self.volumes.retain(|v| Arc::strong_count(v) > 1);
         self.specs.retain(|s| Arc::strong_count(s) > 1);
         self.lists.retain(|l| Arc::strong_count(l) > 1);
+        self.templates.retain(|_, t| t.is_held());
         self.labels.retain(|l| !l.is_unshared());
         self.strings.retain(|s| Arc::strong_count(s) > 1);
         self.sweep_at = (self.len() * 2).max(SWEEP_AT_LEAST);

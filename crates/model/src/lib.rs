@@ -12,6 +12,7 @@ pub mod int_or_percent;
 pub mod intern;
 pub mod memo;
 pub mod meta;
+pub mod packed;
 pub mod reader;
 pub mod records;
 pub mod resource;
@@ -20,6 +21,7 @@ pub mod set;
 pub mod template;
 pub mod time;
 pub mod wait;
+pub mod weight;
 
 pub use controller::{Change, Controller, PassContext};
 pub use decision::{
@@ -31,6 +33,7 @@ pub use int_or_percent::{IntOrPercent, Share};
 pub use intern::Interner;
 pub use memo::Memo;
 pub use meta::{Labels, Meta, ObjectKey, Owner, OwnerRef, Uid};
+pub use packed::Packed;
 pub use reader::Reader;
 pub use records::{
     ClaimRecord, ConfigMapRecord, ImagePullJobRecord, NodeRecord, PodRecord, Record, RevisionRecord, StorageClassRecord,

@@ -12,13 +12,14 @@ mod spec;
 
 pub use clone::{CloneSpec, CloneSwitches};
 pub use ordinals::{IntervalSet, Ordinals, parse_reserved};
-pub use read::read_set;
+pub use read::{TEMPLATE_BYTES_MAX, read_set, read_set_text};
 pub use spec::{
     Area, ClaimTemplate, FieldProblem, Hook, Lifecycle, MOST_PODS, PodManagement, PodUpdatePolicy, PreDownload,
     PriorityStrategy, PriorityTerm, Retention, RollingUpdate, SetSpec, Switches, UpdateKind,
 };
 
 use crate::meta::{Meta, Owner};
+use crate::packed::Packed;
 use crate::resource::Resource;
 use serde_json::Value;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ pub struct SetRecord {
     /// The stored status, whole: what it says and we do not know is kept.
     pub status: Arc<Value>,
     /// The set's annotations; revisions carry a copy (rule 1.1.3).
-    pub annotations: Arc<Value>,
+    pub annotations: Packed,
     /// Field managers that wrote the status subresource, in order of name. Who is not us is another controller.
     pub status_writers: Arc<[Arc<str>]>,
 }

@@ -82,7 +82,7 @@ impl Memory for Knowledge {
         let in_use = |revision: &Arc<RevisionRecord>| {
             Some(RevisionInUse {
                 name: revision.name().into(),
-                template: revision.template.clone()?,
+                template: revision.template.as_ref()?.tree(),
             })
         };
         Some(known.into_iter().flatten().filter_map(in_use).collect())

@@ -358,14 +358,14 @@ impl<'v> Plan<'v> {
 
 /// A volume that containers of a revision mount and that neither its template nor any claim template gives them (rule 12.5).
 pub(super) fn missing_volume(revision: &RevisionRecord, templates: &[ClaimTemplate]) -> Option<String> {
-    let template = revision.template.as_deref()?;
+    let template = revision.template.as_ref()?.tree();
     let volumes = template.pointer("/spec/volumes").and_then(Value::as_array);
     let has = |name: &str| {
         let mut volumes = volumes.into_iter().flatten();
         volumes.any(|v| v.get("name").and_then(Value::as_str) == Some(name))
             || templates.iter().any(|t| *t.name == *name)
     };
-    let mounted = claim::mounts(template);
+    let mounted = claim::mounts(&template);
     mounted.into_iter().find(|name| !has(name)).map(str::to_owned)
 }
 

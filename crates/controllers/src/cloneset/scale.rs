@@ -298,8 +298,9 @@ impl Plan<'_> {
         let claims = claims.collect();
         let id = name.rsplit_once('-').map_or("", |(_, id)| id).to_owned();
         let set = &self.view.set;
-        let template = revision.template.clone().unwrap_or_else(|| set.spec.template.clone());
-        let state = lifecycle::of_new(&set.spec.lifecycle, &template);
+        let template = revision.template.as_ref().unwrap_or(&set.spec.template);
+        let tree = template.tree();
+        let state = lifecycle::of_new(&set.spec.lifecycle, &tree);
         let (label, _) = revision::labels(SetKind::Clone, revision);
         let hash = revision::short(&label).to_owned();
         let is_short = self.view.defaults.short_hash && revision::is_named(set.name(), revision, &hash);
@@ -313,8 +314,8 @@ impl Plan<'_> {
         PodDraft {
             key: set.meta.key.sibling(name),
             generate_name: format!("{}-", set.name()).into(),
-            withheld: withheld::from(&template, &spec.selector),
-            template,
+            withheld: withheld::of(template, &spec.selector),
+            template: tree,
             labels,
             annotations: vec![(names::LIFECYCLE_TIMESTAMP, whole_seconds(self.view.now))],
             gates: readiness::gates_of_new(set),

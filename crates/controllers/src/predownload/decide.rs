@@ -124,8 +124,9 @@ impl<'v> Plan<'v> {
         let (Some(old), Some(new)) = (&current.template, &update.template) else {
             return Verdict::NotNow;
         };
-        let wanted = job::wanted(old, update);
-        if wanted.is_empty() || !for_recreation && eligible::compare(old, new).is_err() {
+        let (old, new) = (old.tree(), new.tree());
+        let wanted = job::wanted(&old, update);
+        if wanted.is_empty() || !for_recreation && eligible::compare(&old, &new).is_err() {
             return Verdict::Never;
         }
         Verdict::Pull(wanted)

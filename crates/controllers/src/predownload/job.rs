@@ -4,7 +4,7 @@ use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::decision::Body;
 use flotilla_model::int_or_percent::Share;
-use flotilla_model::template::revision_hash;
+use flotilla_model::template::{Template, revision_hash};
 use flotilla_model::{Command, ObjectKey, OwnerRef, Report, Resource, RevisionRecord, SetRecord};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -38,10 +38,12 @@ pub(super) struct Wanted {
 pub(super) fn wanted(current: &Value, update: &RevisionRecord) -> Vec<Wanted> {
     let mut taken = BTreeSet::new();
     let mut jobs = Vec::new();
-    let Some(template) = &update.template else { return jobs };
+    let Some(template) = update.template.as_ref().map(Template::tree) else {
+        return jobs;
+    };
     for (list, at, mark) in PLACES {
         let known = entries(current, list, at);
-        for (entry, image) in entries(template, list, at) {
+        for (entry, image) in entries(&template, list, at) {
             if known.contains(&(entry, image)) {
                 continue;
             }
@@ -96,7 +98,8 @@ pub(super) fn create(set: &SetRecord, owner: &OwnerRef, update: &RevisionRecord,
 }
 
 fn body(set: &SetRecord, owner: &OwnerRef, update: &RevisionRecord, (key, image): (&ObjectKey, &str)) -> Value {
-    let template = update.template.as_deref().unwrap_or(&Value::Null);
+    let template = update.template.as_ref().map(Template::tree);
+    let template = template.as_deref().unwrap_or(&Value::Null);
     let hash = revision::short(update.name());
     let mut labels = texts(template, "/metadata/labels");
     labels.insert(names::REVISION_HASH_LABEL.to_owned(), json!(hash));

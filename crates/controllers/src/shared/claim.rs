@@ -5,6 +5,7 @@ use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::records::Phase;
 use flotilla_model::set::ClaimTemplate;
+use flotilla_model::template::Template;
 use flotilla_model::{
     ClaimRecord, Command, ObjectKey, OwnerRef, PodRecord, Report, Resource, RevisionRecord, Selector, SetKind, Uid,
     WaitCause, containers_meta,
@@ -137,7 +138,8 @@ pub fn templates_of<'t>(
         Some(record) => Cow::Owned(recorded(record)),
         None if kind == SetKind::Native => Cow::Borrowed(today),
         None => {
-            let mounted = mounts(revision.template.as_deref().unwrap_or(&Value::Null));
+            let template = revision.template.as_ref().map(Template::tree);
+            let mounted = mounts(template.as_deref().unwrap_or(&Value::Null));
             Cow::Owned(today.iter().filter(|t| mounted.contains(&&*t.name)).cloned().collect())
         }
     }

@@ -560,7 +560,7 @@ impl<'v> Pass<'v> {
     /// What pods do not get from their template is told once.
     fn note_withheld(&mut self) {
         let spec = &self.moment.set.spec;
-        for key in withheld::from(&spec.template, &spec.selector) {
+        for key in withheld::of(&spec.template, &spec.selector) {
             let message = format!(
                 "{key} of the template is not given to pods: it says something of one pod, and would hold for each"
             );

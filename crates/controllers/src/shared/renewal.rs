@@ -15,7 +15,7 @@ use flotilla_api::names;
 use flotilla_model::decision::{Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
-use flotilla_model::template::without_resources;
+use flotilla_model::template::{Template, without_resources};
 use flotilla_model::{PodRecord, RevisionRecord, SetKind, SetRecord, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -142,12 +142,13 @@ impl Pass<'_> {
         let is_it =
             |r: &&Arc<RevisionRecord>| r.name() == revision || is_clone && revision::is_named(set.name(), r, revision);
         let found = self.revisions.history.iter().find(is_it);
-        let old = found.and_then(|r| r.template.clone());
+        let old = found.and_then(|r| r.template.as_ref()).map(Template::tree);
         let new = self
             .target
             .template
-            .clone()
-            .unwrap_or_else(|| self.moment.set.spec.template.clone());
+            .as_ref()
+            .unwrap_or(&self.moment.set.spec.template)
+            .tree();
         let difference = match old {
             Some(old) if keeps_resources => {
                 let bare = |template: &Value| without_resources(template.clone());

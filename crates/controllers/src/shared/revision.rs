@@ -4,10 +4,10 @@ use crate::shared::adoption;
 use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::set::ClaimTemplate;
-use flotilla_model::template::{Digest, canonical, encoded, payload, revision_hash, revision_name};
+use flotilla_model::template::{Digest, Template, canonical, encoded, payload, revision_hash, revision_name};
 use flotilla_model::{
-    Command, Labels, ObjectKey, OwnerRef, PodRecord, Reader, Report, Resource, RevisionRecord, Selector, SetKind,
-    SetRecord, Uid,
+    Command, Labels, ObjectKey, OwnerRef, Packed, PodRecord, Reader, Report, Resource, RevisionRecord, Selector,
+    SetKind, SetRecord, Uid,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -33,11 +33,11 @@ pub struct Owner<'a> {
     /// Which revisions Kubernetes' own controllers and OpenKruise would find.
     pub selector: &'a Selector,
     /// The live template.
-    pub template: &'a Value,
+    pub template: &'a Template,
     /// Digest of its normal form.
     pub digest: Digest,
     /// Annotations of the owner, copied to new revisions.
-    pub annotations: &'a Value,
+    pub annotations: &'a Packed,
     /// Claim templates to record beside the template, if there are any.
     pub claim_templates: &'a [ClaimTemplate],
     /// The hash of these, for kinds that record it beside them (rule 12.4 of CloneSets).
@@ -222,7 +222,8 @@ pub fn relabel(owner: &Owner<'_>, revision: &RevisionRecord) -> Option<Command> 
 }
 
 fn template_labels(owner: &Owner<'_>) -> Value {
-    let labels = owner.template.pointer("/metadata/labels");
+    let template = owner.template.tree();
+    let labels = template.pointer("/metadata/labels");
     labels.filter(|l| l.is_object()).cloned().unwrap_or_else(|| json!({}))
 }
 
@@ -256,9 +257,9 @@ fn create(owner: &Owner<'_>, name: &str, hash: &str, number: i64) -> Command {
 /// itself; templates of custom resources it stores as they were written.
 fn data(owner: &Owner<'_>) -> Value {
     if owner.resource == Resource::NativeSets {
-        payload(owner.template)
+        payload(&owner.template.tree())
     } else {
-        payload(&encoded(owner.template))
+        payload(&encoded(&owner.template.tree()))
     }
 }
 
@@ -344,7 +345,7 @@ fn annotate(revision: &RevisionRecord, annotations: &Value) -> Command {
 
 /// The owner's annotations, and our record of the claim templates where there is room for it.
 fn annotations(owner: &Owner<'_>) -> Value {
-    let mut annotations = owner.annotations.as_object().cloned().unwrap_or_else(Map::new);
+    let mut annotations = owner.annotations.tree().as_object().cloned().unwrap_or_else(Map::new);
     if let Some(hash) = owner.claim_hash {
         annotations.insert(names::CLAIM_TEMPLATES_HASH.to_owned(), json!(hash));
     }

@@ -5,11 +5,20 @@
 
 use flotilla_api::names;
 use flotilla_model::Selector;
+use flotilla_model::template::Template;
 use serde_json::Value;
 
 /// Labels and annotations of a template that its pods do not get. A label by which the set knows its pods stays, whatever it means: pods
 /// without it would not be the set's.
-pub(crate) fn from(template: &Value, selector: &Selector) -> Vec<&'static str> {
+pub(crate) fn of(template: &Template, selector: &Selector) -> Vec<&'static str> {
+    if template.asks_what_is_of_one_pod() {
+        from(&template.tree(), selector)
+    } else {
+        Vec::new()
+    }
+}
+
+fn from(template: &Value, selector: &Selector) -> Vec<&'static str> {
     let fields = |field: &str| {
         template
             .pointer(&format!("/metadata/{field}"))

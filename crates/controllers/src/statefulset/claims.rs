@@ -441,7 +441,7 @@ fn leftovers<'p>(
     volumes
         .filter(|v| v.claim.is_none() && former.contains(&v.volume))
         .map(|v| &*v.volume)
-        .filter(|volume| !template_mounts(&spec.template, volume, pod.name()))
+        .filter(|volume| !template_mounts(&spec.template.tree(), volume, pod.name()))
 }
 
 /// Whether the pod template itself has this volume, with a claim that happens to be named like one made from a claim template.

@@ -275,7 +275,8 @@ impl Plan<'_> {
     /// The pod of a slot, as it is made from a revision.
     pub(super) fn draft_pod(&self, ordinal: i64, name: String, revision: &Arc<RevisionRecord>) -> PodDraft {
         let set = &self.view.set;
-        let template = revision.template.clone().unwrap_or_else(|| set.spec.template.clone());
+        let template = revision.template.as_ref().unwrap_or(&set.spec.template);
+        let tree = template.tree();
         let templates = self.claim_templates_of(revision);
         let claims = templates
             .iter()
@@ -290,15 +291,15 @@ impl Plan<'_> {
         let mut annotations = Vec::new();
         if !set.spec.lifecycle.is_empty() {
             // Where there are no hooks the label stays away, which counts as Normal and saves a write in every update in place.
-            let state = lifecycle::of_new(&set.spec.lifecycle, &template);
+            let state = lifecycle::of_new(&set.spec.lifecycle, &tree);
             labels.push((names::LIFECYCLE_STATE_LABEL, state.name().to_owned()));
             annotations.push((names::LIFECYCLE_TIMESTAMP, whole_seconds(self.view.now)));
         }
         PodDraft {
             key: self.key(&name),
             generate_name: format!("{}-", set.name()).into(),
-            withheld: withheld::from(&template, &set.spec.selector),
-            template,
+            withheld: withheld::of(template, &set.spec.selector),
+            template: tree,
             labels,
             annotations,
             gates: readiness::gates_of_new(set),

@@ -29,6 +29,8 @@ pub struct Cache {
     lacks_resize: bool,
     /// Images can be pulled ahead.
     pub(super) knows_image_pull_jobs: bool,
+    /// No controller looks after native sets: templates of their revisions are not kept.
+    leaves_native_sets: bool,
 }
 
 /// Calls one method on the store of a resource, whatever it holds; the second arm answers for resources that are not cached.
@@ -150,6 +152,14 @@ impl Tell for NodeRecord {
 }
 
 impl Cache {
+    /// An empty one, for controllers that leave native sets alone or do not.
+    pub(super) fn new(leaves_native_sets: bool) -> Self {
+        Cache {
+            leaves_native_sets,
+            ..Cache::default()
+        }
+    }
+
     /// Reads an object of `resource`. A pod that is in the cache at the same version is taken from there: the answer to a write and the
     /// watch both tell of it, and the whole of a pod costs many times as much to read as its name and version. Of one that is there at
     /// another version, what its spec said is.
@@ -166,13 +176,19 @@ impl Cache {
             Some((pod, _)) => wire::decode_again(encoding, bytes, pod, interner),
             None => wire::decode(resource, encoding, bytes, interner),
         }));
-        read.unwrap_or_else(|_| {
+        let mut read = read.unwrap_or_else(|_| {
             Err(Unreadable {
                 resource,
                 key: None,
                 reason: "the decoder panicked; this is a defect of Flotilla".into(),
             })
-        })
+        });
+        if let Ok(Object::Revision(revision)) = &mut read
+            && self.leaves_native_sets
+        {
+            leave_native(revision);
+        }
+        read
     }
 
     /// Takes in that an object exists and is like this.
@@ -268,6 +284,17 @@ fn known_pod<'a>(
     let (key, uid, version) = wire::identity(encoding, bytes)?;
     let known = pods.get(&key)?;
     (known.meta.uid == uid).then_some((known, version))
+}
+
+/// Lets go of what only the controller of native sets reads of their revisions. The digest stays: a native set that becomes an Advanced one
+/// knows its revisions by it. Once they are nobody's, which they become on the way, they are read anew.
+fn leave_native(revision: &mut Arc<RevisionRecord>) {
+    let owner = revision.meta.controller();
+    let is_native =
+        owner.is_some_and(|o| &*o.kind == SetKind::Native.resource().kind() && &*o.api_version == "apps/v1");
+    if is_native && let Some(revision) = Arc::get_mut(revision) {
+        (revision.template, revision.claim_templates) = (None, None);
+    }
 }
 
 impl Reader for Cache {

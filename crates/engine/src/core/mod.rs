@@ -162,6 +162,7 @@ pub struct Core {
 impl Core {
     /// A manager with these controllers that begins at `now`.
     pub fn new(options: CoreOptions, controllers: Vec<Box<dyn Controller>>, now: Timestamp) -> Self {
+        let leaves_native_sets = controllers.iter().all(|c| c.resource() != Resource::NativeSets);
         let identity = options.identity.clone();
         let elector = options
             .lease
@@ -181,7 +182,7 @@ impl Core {
             options,
             turns: Turns::new(controllers.len()),
             controllers,
-            cache: Cache::default(),
+            cache: Cache::new(leaves_native_sets),
             memory: BTreeMap::new(),
             passes: BTreeMap::new(),
             rotation: VecDeque::new(),

@@ -4,14 +4,25 @@
 use super::meta::Identity;
 use super::{Object, claim, config_map, image_pull_job, node, pod, revision, set_kind, storage_class};
 use bytes::Bytes;
-use flotilla_model::set::read_set;
+use flotilla_model::set::{read_set, read_set_text};
+use flotilla_model::weight::{DEEPEST, weight};
 use flotilla_model::{Interner, ObjectKey, Resource, Uid};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 
+/// How much memory the tree of an object may take. Sets are read part by part, and built-in kinds in JSON only where a server speaks no
+/// protobuf.
+const LARGEST_TREE_BYTES: usize = 10 << 20;
+
 pub(super) fn decode(resource: Resource, bytes: &Bytes, interner: &mut Interner) -> Result<Object, String> {
+    if let Some(kind) = set_kind(resource) {
+        return read_set_text(kind, bytes, interner).map(|set| Object::Set(Arc::new(set)));
+    }
+    if weight(bytes, DEEPEST) > LARGEST_TREE_BYTES {
+        return Err("it would take too much memory".to_owned());
+    }
     let value: Value = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     read(resource, &value, interner)
 }

@@ -94,6 +94,11 @@ struct OwnerReference {
 }
 
 impl ObjectMeta {
+    /// The kind of the owner that manages the object.
+    pub(crate) fn controller_kind(&self) -> Option<&str> {
+        self.owners.iter().find(|o| o.controller).map(|o| &*o.kind)
+    }
+
     /// The record's part. Labels that `keep` refuses are left out.
     pub(crate) fn into_meta(self, interner: &mut Interner, keep: impl Fn(&str, &str) -> bool) -> Result<Meta, String> {
         if self.name.is_empty() || self.uid.is_empty() {

@@ -3,9 +3,10 @@
 use super::meta::Metadata;
 use bytes::Bytes;
 use flotilla_api::names;
-use flotilla_model::{Interner, RevisionRecord};
+use flotilla_model::{Interner, Meta, RevisionRecord, SetKind};
 use prost::Message;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// `apps/v1` ControllerRevision.
 #[derive(Clone, PartialEq, Message)]
@@ -28,29 +29,70 @@ pub(crate) struct RawExtension {
 
 impl Revision {
     pub(crate) fn into_record(self, interner: &mut Interner) -> Result<RevisionRecord, String> {
-        let metadata = Metadata::from_protobuf(self.metadata)?;
-        let data = match self.data.filter(|d| !d.raw.is_empty()) {
-            Some(data) => serde_json::from_slice(&data.raw).map_err(|e| format!("data is not JSON: {e}"))?,
-            None => Value::Null,
-        };
-        record(metadata, self.number, &data, interner)
+        let parts = Parts::of(Metadata::from_protobuf(self.metadata)?, interner)?;
+        let data = self.data.map(|data| data.raw).filter(|_| !parts.is_of_others());
+        let Parts { meta, claims, .. } = parts;
+        let record = RevisionRecord::from_text(
+            meta,
+            self.number,
+            &data.unwrap_or_default(),
+            claims.as_deref(),
+            interner,
+        );
+        let claim_hash = parts.claim_hash;
+        record
+            .map(|record| RevisionRecord { claim_hash, ..record })
+            .map_err(|e| format!("data is not JSON: {e}"))
     }
 }
 
 /// The record of a revision in JSON.
 pub(super) fn from_json(value: &Value, interner: &mut Interner) -> Result<RevisionRecord, String> {
+    let parts = Parts::of(Metadata::from_json(value)?, interner)?;
+    let data = value
+        .get("data")
+        .filter(|_| !parts.is_of_others())
+        .unwrap_or(&Value::Null);
     let number = value.get("revision").and_then(Value::as_i64).unwrap_or(0);
-    let data = value.get("data").unwrap_or(&Value::Null);
-    record(Metadata::from_json(value)?, number, data, interner)
+    let Parts {
+        meta,
+        claims,
+        claim_hash,
+    } = parts;
+    let record = RevisionRecord::shared(meta, number, data, claims.as_deref(), interner);
+    Ok(RevisionRecord { claim_hash, ..record })
 }
 
-fn record(metadata: Metadata, number: i64, data: &Value, interner: &mut Interner) -> Result<RevisionRecord, String> {
-    let claim_templates = metadata.annotations.get(names::CLAIM_TEMPLATES).map(String::as_str);
-    let claim_hash = metadata.annotations.get(names::CLAIM_TEMPLATES_HASH);
-    let claim_hash = claim_hash.map(|hash| interner.string(hash));
-    let meta = metadata.object.into_meta(interner, |_, _| true)?;
-    Ok(RevisionRecord {
-        claim_hash,
-        ..RevisionRecord::new(meta, number, data, claim_templates)
-    })
+/// What a revision says besides its data.
+struct Parts {
+    meta: Meta,
+    claims: Option<String>,
+    claim_hash: Option<Arc<str>>,
+}
+
+impl Parts {
+    /// Of a revision of others its name is what matters, which nobody else can have, and whose it is; once it is nobody's, it is read anew.
+    fn of(mut metadata: Metadata, interner: &mut Interner) -> Result<Self, String> {
+        let claims = metadata.annotations.remove(names::CLAIM_TEMPLATES);
+        let claim_hash = metadata.annotations.get(names::CLAIM_TEMPLATES_HASH);
+        let claim_hash = claim_hash.map(|hash| interner.string(hash));
+        let is_of_others = metadata.object.controller_kind().is_some_and(is_other_kind);
+        let meta = metadata.object.into_meta(interner, |_, _| !is_of_others)?;
+        Ok(Parts {
+            meta,
+            claims: claims.filter(|_| !is_of_others),
+            claim_hash: claim_hash.filter(|_| !is_of_others),
+        })
+    }
+
+    fn is_of_others(&self) -> bool {
+        self.meta.controller().is_some_and(|owner| is_other_kind(&owner.kind))
+    }
+}
+
+/// Whether no controller of ours looks into revisions of an owner of this kind, whatever its group: DaemonSets, and kinds that are not
+/// Kubernetes'.
+fn is_other_kind(kind: &str) -> bool {
+    let kinds = [SetKind::Native, SetKind::Advanced, SetKind::Clone].map(|kind| kind.resource().kind());
+    !kinds.contains(&kind)
 }

@@ -92,14 +92,14 @@ impl Clones<'_> {
         let own = revision_of(pod);
         let own = own
             .and_then(|name| self.revision(&name))
-            .and_then(|r| r.template.as_deref());
+            .and_then(|r| r.template.as_ref());
         let is_asked_for = spec.pod_update_policy() != PodUpdatePolicy::ReCreate && pod.detail.is_some();
         let target = self
             .target()
             .filter(|_| self.back > 0)
             .and_then(|name| self.revision(name));
-        let target = target.and_then(|r| r.template.as_deref()).unwrap_or(&spec.template);
-        is_asked_for && own.is_some_and(|own| can_go_in_place(own, target))
+        let target = target.and_then(|r| r.template.as_ref()).unwrap_or(&spec.template);
+        is_asked_for && own.is_some_and(|own| can_go_in_place(&own.tree(), &target.tree()))
     }
 
     /// All of it.

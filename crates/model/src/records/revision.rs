@@ -1,7 +1,9 @@
 //! What is kept of a ControllerRevision.
 
+use crate::intern::{Form, Interner};
 use crate::meta::Meta;
-use crate::template::Digest;
+use crate::template::{Digest, Template};
+use crate::weight::weight;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -12,8 +14,9 @@ pub struct RevisionRecord {
     pub meta: Meta,
     /// `revision`: higher is newer.
     pub number: i64,
-    /// The pod template in `data`, without the patch directive. `None` if `data` has none (a revision of another kind of owner).
-    pub template: Option<Arc<Value>>,
+    /// The pod template in `data`, without the patch directive. `None` if `data` has none (a revision of another kind of owner), or one
+    /// that is too large to be read.
+    pub template: Option<Template>,
     /// Digest of the template's normal form: equal digests mean templates that make the same pods.
     pub digest: Digest,
     /// The same with container resources left out (special pods).
@@ -24,26 +27,64 @@ pub struct RevisionRecord {
     pub claim_hash: Option<Arc<str>>,
 }
 
+/// What `data` of a revision, or a record of claim templates, may take in memory while it is read. More than for the [template of a
+/// set](crate::set::TEMPLATE_BYTES_MAX): its revisions have some fields more.
+const READ_BYTES_MAX: usize = crate::set::TEMPLATE_BYTES_MAX / 2 * 3;
+/// How many levels it may have, for the same reason.
+const DEEPEST: usize = 110;
+
 impl RevisionRecord {
-    /// Builds the record from the object's metadata and fields; digests are computed once, here.
+    /// Builds the record from the object's metadata and fields.
     pub fn new(meta: Meta, number: i64, data: &Value, claim_templates: Option<&str>) -> Self {
-        let template = data.pointer("/spec/template").map(|template| {
-            let mut template = template.clone();
-            if let Some(object) = template.as_object_mut() {
-                object.remove("$patch");
+        let template = template_of(data).map(|template| Template::new(&template));
+        RevisionRecord::of(meta, number, template, claim_templates)
+    }
+
+    /// The same, with the copy of the template that others share.
+    pub fn shared(meta: Meta, number: i64, data: &Value, claims: Option<&str>, interner: &mut Interner) -> Self {
+        let template = template_of(data).map(|template| interner.template(&template));
+        RevisionRecord::of(meta, number, template, claims)
+    }
+
+    /// The same from the text of `data`, which is read only if it is not known. Empty text is no data.
+    ///
+    /// # Errors
+    ///
+    /// If it is no JSON.
+    pub fn from_text(
+        meta: Meta,
+        number: i64,
+        data: &[u8],
+        claims: Option<&str>,
+        interner: &mut Interner,
+    ) -> Result<Self, serde_json::Error> {
+        let read = |text: &[u8]| {
+            if text.is_empty() || weight(text, DEEPEST) > READ_BYTES_MAX {
+                return Ok(None);
             }
-            Arc::new(template)
-        });
-        let normal = template.as_deref().map_or(Value::Null, crate::template::normal_form);
+            serde_json::from_slice(text).map(|data| template_of(&data))
+        };
+        let found = interner.template_in(Form::RevisionData, data, read)?;
+        Ok(RevisionRecord::of(
+            meta,
+            number,
+            found.map(|meant| meant.template),
+            claims,
+        ))
+    }
+
+    fn of(meta: Meta, number: i64, template: Option<Template>, claims: Option<&str>) -> Self {
+        let nothing = || Digest::of(&Value::Null);
+        let claims = claims.filter(|text| weight(text.as_bytes(), DEEPEST) <= READ_BYTES_MAX);
         RevisionRecord {
             meta,
             number,
-            digest: Digest::of(&normal),
-            digest_without_resources: Digest::of(&crate::template::without_resources(normal)),
+            digest: template.as_ref().map_or_else(nothing, Template::digest),
+            digest_without_resources: template
+                .as_ref()
+                .map_or_else(nothing, Template::digest_without_resources),
             template,
-            claim_templates: claim_templates
-                .and_then(|text| serde_json::from_str(text).ok())
-                .map(Arc::new),
+            claim_templates: claims.and_then(|text| serde_json::from_str(text).ok()).map(Arc::new),
             claim_hash: None,
         }
     }
@@ -52,4 +93,13 @@ impl RevisionRecord {
     pub fn name(&self) -> &str {
         &self.meta.key.name
     }
+}
+
+/// The template in the `data` of a revision, without the patch directive.
+fn template_of(data: &Value) -> Option<Value> {
+    let mut template = data.pointer("/spec/template")?.clone();
+    if let Some(object) = template.as_object_mut() {
+        object.remove("$patch");
+    }
+    Some(template)
 }

@@ -3,6 +3,9 @@
 mod clone;
 mod in_place;
 mod pre_download;
+mod text;
+
+pub use text::{TEMPLATE_BYTES_MAX, read_set_text};
 
 use super::ordinals::{IntervalSet, parse_reserved};
 use super::spec::{
@@ -13,11 +16,12 @@ use super::{SetKind, SetRecord};
 use crate::int_or_percent::IntOrPercent;
 use crate::intern::Interner;
 use crate::meta::{Meta, ObjectKey, Uid};
+use crate::packed::Packed;
 use crate::selector::Selector;
-use crate::template::{Digest, normal_form, without_resources};
+use crate::template::Template;
 use crate::time::Timestamp;
 use flotilla_api::names;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,39 +29,73 @@ use std::time::Duration;
 const DEFAULT_UNBLOCK_AFTER: Duration = Duration::from_secs(60);
 /// Revisions kept by default.
 const DEFAULT_HISTORY_LIMIT: usize = 10;
+/// Where templates stand.
+const TEMPLATE: &str = "spec.template";
 /// How much of a bad value a message repeats, in characters.
 const LONGEST_QUOTE: usize = 60;
 
 /// Reads a set of the given kind. `None` only if the metadata has no name, UID or version, which no API server sends.
 pub fn read_set(kind: SetKind, object: &Value, interner: &mut Interner) -> Option<SetRecord> {
-    let meta = read_meta(object.get("metadata")?, interner)?;
-    let annotations = object
-        .pointer("/metadata/annotations")
-        .cloned()
-        .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-    let reader = Reader::new(kind, object, &annotations);
-    let spec = match kind {
-        SetKind::Clone => reader.clone_set(),
-        SetKind::Native | SetKind::Advanced => reader.spec(),
+    let spec = object.get("spec").cloned().unwrap_or(Value::Null);
+    let template = spec.get("template").cloned().unwrap_or(Value::Null);
+    let metadata = object.get("metadata")?;
+    let entries = metadata.get("managedFields").and_then(Value::as_array);
+    let parts = Parts {
+        template: interner.template(&template),
+        tree: Arc::new(template),
+        spec,
+        writers: status_writers(entries.into_iter().flatten(), interner),
+        metadata: metadata.clone(),
+        status: object.get("status").cloned().unwrap_or(Value::Null),
+        problems: Vec::new(),
     };
-    Some(SetRecord {
-        meta,
-        generation: object
-            .pointer("/metadata/generation")
-            .and_then(Value::as_i64)
-            .unwrap_or(0),
-        kind,
-        spec: Arc::new(spec),
-        status: Arc::new(
-            object
-                .get("status")
-                .filter(|s| s.is_object())
-                .cloned()
-                .unwrap_or_else(|| serde_json::json!({})),
-        ),
-        annotations: Arc::new(annotations),
-        status_writers: status_writers(object, interner),
-    })
+    parts.into_record(kind, interner)
+}
+
+/// What is read of a set, part by part.
+struct Parts {
+    metadata: Value,
+    writers: Arc<[Arc<str>]>,
+    /// Whether or not its template stands there, too.
+    spec: Value,
+    template: Template,
+    tree: Arc<Value>,
+    status: Value,
+    /// What of it is not read.
+    problems: Vec<FieldProblem>,
+}
+
+impl Parts {
+    fn into_record(mut self, kind: SetKind, interner: &mut Interner) -> Option<SetRecord> {
+        let meta = read_meta(&self.metadata, interner)?;
+        let mut taken = |field: &str| self.metadata.get_mut(field).map_or(Value::Null, Value::take);
+        let (generation, annotations) = (taken("generation"), taken("annotations"));
+        let annotations = if annotations.is_null() {
+            Value::Object(Map::new())
+        } else {
+            annotations
+        };
+        let status = self.status.take();
+        let writers = self.writers.clone();
+        let reader = Reader::new(kind, &self, &annotations);
+        let spec = match kind {
+            SetKind::Clone => reader.clone_set(),
+            SetKind::Native | SetKind::Advanced => reader.spec(),
+        };
+        Some(SetRecord {
+            meta,
+            generation: generation.as_i64().unwrap_or(0),
+            kind,
+            spec: Arc::new(spec),
+            status: Arc::new(if status.is_object() {
+                status
+            } else {
+                Value::Object(Map::new())
+            }),
+            annotations: Packed::new(&annotations),
+            status_writers: writers,
+        })
+    }
 }
 
 /// Metadata from its JSON form.
@@ -101,13 +139,8 @@ pub(crate) fn read_meta(metadata: &Value, interner: &mut Interner) -> Option<Met
 }
 
 /// Who wrote the status subresource, from managedFields.
-fn status_writers(object: &Value, interner: &mut Interner) -> Arc<[Arc<str>]> {
-    let entries = object
-        .pointer("/metadata/managedFields")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
+fn status_writers<'e>(entries: impl Iterator<Item = &'e Value>, interner: &mut Interner) -> Arc<[Arc<str>]> {
     let mut writers: Vec<Arc<str>> = entries
-        .iter()
         .filter(|entry| entry.get("subresource").and_then(Value::as_str) == Some("status"))
         .filter_map(|entry| Some(interner.string(entry.get("manager")?.as_str()?)))
         .collect();
@@ -119,24 +152,23 @@ fn status_writers(object: &Value, interner: &mut Interner) -> Arc<[Arc<str>]> {
 /// Reads one spec, collecting problems on the way.
 struct Reader<'a> {
     kind: SetKind,
-    spec: &'a Value,
+    parts: &'a Parts,
     annotations: &'a Value,
     problems: Vec<FieldProblem>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(kind: SetKind, object: &'a Value, annotations: &'a Value) -> Self {
+    fn new(kind: SetKind, parts: &'a Parts, annotations: &'a Value) -> Self {
         Reader {
             kind,
-            spec: object.get("spec").unwrap_or(&Value::Null),
+            parts,
             annotations,
-            problems: Vec::new(),
+            problems: parts.problems.clone(),
         }
     }
 
     fn spec(mut self) -> SetSpec {
-        let template = self.template();
-        let normal = normal_form(&template);
+        self.check_template();
         let switches = self.switches();
         let mut update = self.update_kind();
         if self.annotation(names::UPDATE_TYPE).is_some() {
@@ -171,25 +203,30 @@ impl<'a> Reader<'a> {
             special_pods: self.special_pods(),
             clones: None,
             pre_download: self.pre_download(),
-            template_digest: Digest::of(&normal),
-            template_digest_without_resources: Digest::of(&without_resources(normal)),
-            template,
+            template_digest: self.parts.template.digest(),
+            template_digest_without_resources: self.parts.template.digest_without_resources(),
+            template: self.parts.template.clone(),
             switches,
             problems: self.problems,
         }
     }
 
-    fn template(&mut self) -> Arc<Value> {
-        let template = Arc::new(self.spec.get("template").cloned().unwrap_or(Value::Null));
-        if !template.get("spec").is_some_and(Value::is_object) {
-            self.problem("spec.template", &template, "must be a pod template", Area::Everything);
+    /// Whether a part was left out since it is too large. That is told already, and what it says nobody knows.
+    fn is_left_out(&self, path: &str) -> bool {
+        let mut left_out = self.parts.problems.iter().map(|p| &*p.path);
+        left_out.any(|left| left == path || left == "spec")
+    }
+
+    fn check_template(&mut self) {
+        let template = &self.parts.tree;
+        if !self.is_left_out(TEMPLATE) && !template.get("spec").is_some_and(Value::is_object) {
+            self.problem(TEMPLATE, template, "must be a pod template", Area::Everything);
         }
-        template
     }
 
     /// The value at a JSON pointer below `spec`; null counts as absent.
     fn at(&self, pointer: &str) -> Option<&'a Value> {
-        self.spec.pointer(pointer).filter(|v| !v.is_null())
+        self.parts.spec.pointer(pointer).filter(|v| !v.is_null())
     }
 
     fn annotation(&self, key: &str) -> Option<&'a str> {
@@ -272,8 +309,9 @@ impl<'a> Reader<'a> {
         let value = self.at("/selector").unwrap_or(&Value::Null);
         match Selector::from_json(value).filter(|s| !s.is_empty()) {
             Some(selector) => {
-                let labels = self.spec.pointer("/template/metadata/labels");
-                if !selector.matches(|key| labels.and_then(|l| l.get(key)).and_then(Value::as_str)) {
+                let labels = self.parts.tree.pointer("/metadata/labels");
+                let is_matched = selector.matches(|key| labels.and_then(|l| l.get(key)).and_then(Value::as_str));
+                if !is_matched && !self.is_left_out(TEMPLATE) {
                     self.problem(
                         "spec.selector",
                         value,
@@ -283,6 +321,7 @@ impl<'a> Reader<'a> {
                 }
                 selector
             }
+            None if self.is_left_out("spec.selector") => Selector::default(),
             None => {
                 self.problem(
                     "spec.selector",

@@ -3,7 +3,7 @@
 use super::ordinals::{IntervalSet, Ordinals};
 use crate::int_or_percent::{IntOrPercent, Share};
 use crate::selector::Selector;
-use crate::template::{Digest, parse_bytes};
+use crate::template::{Digest, Template, parse_bytes};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -261,7 +261,7 @@ pub struct SetSpec {
     /// Pods that keep their own container resources (`specialPodsSelectors`).
     pub special_pods: Vec<Selector>,
     /// The pod template, whole.
-    pub template: Arc<Value>,
+    pub template: Template,
     /// Digest of the template's normal form.
     pub template_digest: Digest,
     /// The same without container resources.

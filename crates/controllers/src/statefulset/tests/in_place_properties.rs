@@ -165,7 +165,8 @@ proptest! {
             let runs = seen.statuses[0].as_ref().map(|s| s.image.clone());
             prop_assert_eq!(runs.as_ref(), Some(&seen.spec.containers[0].image));
             if pod.revision() == Some(update.as_str()) {
-                let wanted = world.set().spec.template.pointer("/spec/containers/0/image").and_then(serde_json::Value::as_str);
+                let template = world.set().spec.template.tree();
+                let wanted = template.pointer("/spec/containers/0/image").and_then(serde_json::Value::as_str);
                 prop_assert_eq!(Some(&*seen.spec.containers[0].image), wanted);
             } else {
                 old += 1;

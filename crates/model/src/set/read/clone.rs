@@ -5,10 +5,8 @@ use crate::int_or_percent::Share;
 use crate::set::IntervalSet;
 use crate::set::clone::{CloneSpec, CloneSwitches};
 use crate::set::spec::{Area, PodManagement, Retention, RollingUpdate, SetSpec, Switches, UpdateKind};
-use crate::template::{Digest, normal_form, without_resources};
 use flotilla_api::names;
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// `maxUnavailable` of a set that does not say: 20%.
@@ -20,8 +18,7 @@ const PRIORITY: (&str, &str) = (
 
 impl Reader<'_> {
     pub(super) fn clone_set(mut self) -> SetSpec {
-        let template = self.template();
-        let normal = normal_form(&template);
+        self.check_template();
         let update = self.clone_update_kind();
         let rolling = RollingUpdate {
             partition: 0,
@@ -48,11 +45,11 @@ impl Reader<'_> {
             claim_templates: self.claim_templates(),
             lifecycle: self.lifecycle(),
             special_pods: Vec::new(),
-            clones: Some(Box::new(self.clones(&template))),
+            clones: Some(Box::new(self.clones())),
             pre_download: self.pre_download(),
-            template_digest: Digest::of(&normal),
-            template_digest_without_resources: Digest::of(&without_resources(normal)),
-            template,
+            template_digest: self.parts.template.digest(),
+            template_digest_without_resources: self.parts.template.digest_without_resources(),
+            template: self.parts.template.clone(),
             switches: Switches {
                 in_place_deadline: self.in_place_deadline(),
                 deadline_recreates: self.deadline_recreates(),
@@ -64,7 +61,7 @@ impl Reader<'_> {
         }
     }
 
-    fn clones(&mut self, template: &Arc<Value>) -> CloneSpec {
+    fn clones(&mut self) -> CloneSpec {
         CloneSpec {
             partition: self
                 .share("updateStrategy.rollingUpdate.partition", Area::Update)
@@ -82,7 +79,7 @@ impl Reader<'_> {
             reuses_claims: self.flag("/scaleStrategy/enablePVCReuse"),
             excludes_preparing_delete: self.flag("/scaleStrategy/excludePreparingDelete"),
             progress_deadline: self.progress_deadline(),
-            spread_over: spread_over(template),
+            spread_over: spread_over(&self.parts.tree),
             switches: self.clone_switches(),
         }
     }

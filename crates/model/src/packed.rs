@@ -1,0 +1,208 @@
+//! JSON documents that are kept for long and read seldom.
+//!
+//! A tree of `serde_json` takes some thirteen times the memory of its text, and manifests are texts that repeat themselves. So what a record
+//! keeps of a template is its text, deflated; whoever reads it gets a tree, and the trees that were read last are remembered, by each
+//! thread for itself, since a pass asks for the same one again and again. Nothing but time depends on what is remembered.
+
+use crate::weight::{DEEPEST, weight};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+/// Shorter texts are kept as they are: deflated they would hardly be shorter, and take as many blocks.
+const DEFLATED_FROM: usize = 512;
+/// How much memory the remembered trees of a thread may take, the last few apart.
+const REMEMBERED_BYTES: usize = 2 << 20;
+/// As many trees are remembered however large they are: those that one pass reads.
+const ALWAYS_REMEMBERED: usize = 3;
+
+/// A JSON document as text. Copies share it.
+#[derive(Clone)]
+pub struct Packed(Arc<Text>);
+
+#[derive(PartialEq)]
+enum Text {
+    Plain(Box<[u8]>),
+    Deflated { bytes: Box<[u8]>, length: usize },
+}
+
+impl Packed {
+    /// The same document, to be kept.
+    pub fn new(value: &Value) -> Self {
+        Packed::of_text(text_of(value).as_bytes())
+    }
+
+    /// Of the text of a [`Value`].
+    pub(crate) fn of_text(text: &[u8]) -> Self {
+        Packed(Arc::new(deflated(text).unwrap_or_else(|| Text::Plain(text.into()))))
+    }
+
+    /// The document. It was made from one, so there is nothing in it that could not be read.
+    pub fn tree(&self) -> Arc<Value> {
+        if let Some(tree) = TREES.with_borrow_mut(|trees| trees.find(self)) {
+            return tree;
+        }
+        let text = self.0.text();
+        let tree: Arc<Value> = Arc::new(serde_json::from_slice(&text).expect("the text of a value"));
+        self.remember(&tree, &text);
+        tree
+    }
+
+    /// Remembers the tree of this text, which somebody has at hand and will soon ask for.
+    pub(crate) fn remember(&self, tree: &Arc<Value>, text: &[u8]) {
+        let weight = weight(text, DEEPEST);
+        TREES.with_borrow_mut(|trees| trees.add(self.clone(), tree.clone(), weight));
+    }
+
+    /// How many bytes it takes, and how many its text has.
+    pub fn sizes(&self) -> (usize, usize) {
+        match &*self.0 {
+            Text::Plain(bytes) => (bytes.len(), bytes.len()),
+            Text::Deflated { bytes, length } => (bytes.len(), *length),
+        }
+    }
+}
+
+/// The text of a value, keys sorted.
+pub(crate) fn text_of(value: &Value) -> String {
+    // Twice as fast as `Display`, and as infallible: a `Value` has no keys but strings.
+    serde_json::to_string(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// The text deflated, if it is worth it.
+fn deflated(text: &[u8]) -> Option<Text> {
+    if text.len() < DEFLATED_FROM {
+        return None;
+    }
+    let mut bytes = vec![0; text.len()];
+    let mut compress = Compress::new(Compression::fast(), false);
+    // It does not end where there is no room, which is where nothing is gained.
+    let ended = compress.compress(text, &mut bytes, FlushCompress::Finish).ok()?;
+    if ended != Status::StreamEnd {
+        return None;
+    }
+    bytes.truncate(usize::try_from(compress.total_out()).ok()?);
+    Some(Text::Deflated {
+        bytes: bytes.into(),
+        length: text.len(),
+    })
+}
+
+impl Text {
+    fn text(&self) -> std::borrow::Cow<'_, [u8]> {
+        match self {
+            Text::Plain(bytes) => (&**bytes).into(),
+            Text::Deflated { bytes, length } => {
+                let mut text = vec![0; *length];
+                let ended = Decompress::new(false).decompress(bytes, &mut text, FlushDecompress::Finish);
+                assert!(
+                    matches!(ended, Ok(Status::StreamEnd)),
+                    "what was deflated can be inflated"
+                );
+                text.into()
+            }
+        }
+    }
+}
+
+impl PartialEq for Packed {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.tree(), f)
+    }
+}
+
+thread_local! {
+    static TREES: RefCell<Trees> = RefCell::default();
+}
+
+/// The trees that were asked for last, the latest first.
+#[derive(Default)]
+struct Trees {
+    known: VecDeque<(Packed, Arc<Value>, usize)>,
+    weight: usize,
+}
+
+impl Trees {
+    fn find(&mut self, packed: &Packed) -> Option<Arc<Value>> {
+        let place = self.known.iter().position(|(of, ..)| Arc::ptr_eq(&of.0, &packed.0))?;
+        let entry = self.known.remove(place)?;
+        let tree = entry.1.clone();
+        self.known.push_front(entry);
+        Some(tree)
+    }
+
+    fn add(&mut self, packed: Packed, tree: Arc<Value>, weight: usize) {
+        self.weight += weight;
+        self.known.push_front((packed, tree, weight));
+        while self.known.len() > ALWAYS_REMEMBERED && self.weight > REMEMBERED_BYTES {
+            if let Some((.., weight)) = self.known.pop_back() {
+                self.weight -= weight;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn document(name: usize, entries: usize) -> Value {
+        let env = |n: usize| json!({"name": format!("VARIABLE_{n}"), "value": format!("value {n} of {name}")});
+        json!({"spec": {"number": 0.1, "containers": [{"env": (0..entries).map(env).collect::<Vec<_>>()}]}})
+    }
+
+    #[test]
+    fn a_document_is_read_as_it_was_kept() {
+        for entries in [0, 3, 20, 5000] {
+            let value = document(1, entries);
+            let packed = Packed::new(&value);
+            assert_eq!(*packed.tree(), value, "{entries}");
+            let (kept, text) = packed.sizes();
+            assert!(entries < 20 || kept * 3 < text, "{kept} of {text}");
+            assert_eq!(packed, Packed::new(&value));
+            assert_ne!(packed, Packed::new(&document(2, entries + 1)));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_deflated_is_kept_as_it_is() {
+        let noise: String = (0..4000_u32)
+            .filter_map(|n| char::from_u32(n.wrapping_mul(2_654_435_761) >> 11))
+            .collect();
+        let value = json!(noise);
+        assert_eq!(*Packed::new(&value).tree(), value);
+    }
+
+    #[test]
+    fn only_so_many_trees_are_remembered_and_the_last_ones_always() {
+        let all: Vec<Packed> = (0..100).map(|name| Packed::new(&document(name, 200))).collect();
+        let first = all[0].tree();
+        assert!(Arc::ptr_eq(&first, &all[0].tree()), "remembered");
+        for packed in &all[1..] {
+            packed.tree();
+        }
+        assert!(!Arc::ptr_eq(&first, &all[0].tree()), "forgotten");
+        let weight = TREES.with_borrow(|trees| trees.weight);
+        assert!(weight <= REMEMBERED_BYTES, "{weight}");
+        let large: Vec<Packed> = (0..ALWAYS_REMEMBERED)
+            .map(|name| Packed::new(&document(name, 20_000)))
+            .collect();
+        let trees: Vec<_> = large.iter().map(Packed::tree).collect();
+        for (packed, tree) in large.iter().zip(&trees) {
+            assert!(Arc::ptr_eq(tree, &packed.tree()));
+        }
+        all[1].tree();
+        let weight = TREES.with_borrow(|trees| trees.known.len());
+        assert_eq!(weight, ALWAYS_REMEMBERED, "room is made at once");
+    }
+}
