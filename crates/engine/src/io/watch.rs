@@ -8,7 +8,7 @@ use super::requests::encoding_of;
 use super::versions::Versions;
 use crate::wire::watch::{Frame, Frames};
 use crate::wire::{Encoding, split_list};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use flotilla_model::{Resource, Timestamp};
 use http::header::ACCEPT;
 use http::{Request, Response, StatusCode};
@@ -20,8 +20,16 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-/// Objects per page of a list. One page is held in memory at a time.
-const PAGE: usize = 500;
+/// How many objects the first page of a list has: nobody knows yet how large they are.
+const FIRST_PAGE: usize = 20;
+/// How many a page has at most.
+const LARGEST_PAGE: usize = 500;
+/// How many times as many as on the page before.
+const PAGE_GROWTH: usize = 4;
+/// How many bytes a page is meant to have, going by the objects of the page before. A few pages of each kind may be in memory at once.
+const PAGE_BYTES: usize = 512 << 10;
+/// A page that is larger is not read to its end: fewer objects are asked for. One object alone may have any size.
+const PAGE_BYTES_MAX: usize = 8 << 20;
 /// A list page that takes longer has failed.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The server ends a watch after this long, so that watches spread over its replicas again.
@@ -165,10 +173,15 @@ impl Watcher {
     /// Brings the whole collection, page by page, and returns its version.
     async fn list(&self) -> Result<u64, End> {
         self.tell(Feed::Began(self.clock.now())).await?;
-        let mut token = String::new();
+        let (mut token, mut limit) = (String::new(), FIRST_PAGE);
         loop {
-            let (encoding, body) = self.page_in_time(&token).await?;
+            let Some((encoding, body)) = self.page_in_time(&token, limit).await? else {
+                limit = (limit / (2 * PAGE_GROWTH)).max(1);
+                continue;
+            };
             let list = split_list(encoding, &body).map_err(End::Failed)?;
+            limit = next_limit(limit, body.len(), list.items.len());
+            drop(body);
             self.tell(Feed::Page(encoding, list.items)).await?;
             if list.continue_token.is_empty() {
                 self.tell(Feed::Ended(list.resource_version)).await?;
@@ -179,9 +192,9 @@ impl Watcher {
     }
 
     /// A page, in whichever version of the kind the server knows.
-    async fn page_in_time(&self, token: &str) -> Result<(Encoding, Bytes), End> {
+    async fn page_in_time(&self, token: &str, limit: usize) -> Result<Option<(Encoding, Bytes)>, End> {
         let page = async || {
-            let page = timeout(LIST_TIMEOUT, self.page(token)).await;
+            let page = timeout(LIST_TIMEOUT, self.page(token, limit)).await;
             page.unwrap_or_else(|_| Err(End::Failed("listing: no answer in time".into())))
         };
         match page().await {
@@ -196,17 +209,25 @@ impl Watcher {
         }
     }
 
-    async fn page(&self, token: &str) -> Result<(Encoding, Bytes), End> {
+    /// So many objects from where the last page ended; `None` if these are too large to be read at once.
+    async fn page(&self, token: &str, limit: usize) -> Result<Option<(Encoding, Bytes)>, End> {
         // No resourceVersion: the answer is at least as new as the moment of asking.
-        let mut query = format!("limit={PAGE}");
+        let mut query = format!("limit={limit}");
         if !token.is_empty() {
             query.push_str("&continue=");
             query.push_str(&percent_encoded(token));
         }
         let response = self.get(&query, Encoding::accepted(self.resource).0).await?;
         let encoding = encoding_of(response.headers());
-        let body = response.into_body().collect_bytes().await;
-        Ok((encoding, body.map_err(|e| End::Failed(format!("listing: {e}")))?))
+        let (mut body, mut page) = (response.into_body(), BytesMut::new());
+        while let Some(piece) = body.frame().await {
+            let piece = piece.map_err(|e| End::Failed(format!("listing: {e}")))?;
+            page.extend_from_slice(piece.data_ref().unwrap_or(&Bytes::new()));
+            if limit > 1 && page.len() > PAGE_BYTES_MAX {
+                return Ok(None);
+            }
+        }
+        Ok(Some((encoding, page.freeze())))
     }
 
     /// Brings what happens after `version`, which it moves along, until the server closes the watch.
@@ -287,6 +308,12 @@ impl Watcher {
             }
         }
     }
+}
+
+/// How many objects to ask for after a page of these.
+fn next_limit(limit: usize, bytes: usize, objects: usize) -> usize {
+    let fitting = PAGE_BYTES * objects.max(1) / bytes.max(1);
+    fitting.min(limit * PAGE_GROWTH).clamp(1, LARGEST_PAGE)
 }
 
 /// Delays that double up to a cap, each shortened by chance, so that watches do not come back in step.

@@ -98,6 +98,37 @@ async fn run_for(resource: Resource, answers: Vec<Said>, count: usize) -> (Vec<S
     (told, asked)
 }
 
+/// A page of objects of this size.
+fn large_list(more: &str, names: &[&str], bytes: usize) -> Said {
+    let (code, text) = list(10, more, names);
+    let padded = format!(r#""status":{{"text":"{}"}},"metadata":{{"name""#, "x".repeat(bytes));
+    (code, text.replace(r#""metadata":{"name""#, &padded))
+}
+
+#[tokio::test]
+async fn pages_of_small_objects_grow_and_pages_of_large_ones_shrink() {
+    let small = ["a", "b", "c", "d"];
+    let mut answers = vec![list(10, "2", &small); 4];
+    answers.extend([
+        large_list("2", &small, 1_400_000),
+        large_list("2", &["e", "f"], 300_000),
+        list(10, "", &["g"]),
+    ]);
+    let (told, asked) = run(answers, 9).await;
+    assert_eq!(told[8], "listed at 10");
+    let limits = asked.iter().take(7).filter_map(|query| query.split(['=', '&']).nth(1));
+    assert_eq!(limits.collect::<Vec<_>>(), ["20", "80", "320", "500", "500", "1", "1"]);
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_large_is_asked_for_again_with_fewer_objects() {
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    let answers = vec![large_list("", &names, 1_400_000), list(10, "", &["a"])];
+    let (told, asked) = run(answers, 3).await;
+    assert_eq!(told, ["began", "1 items", "listed at 10"]);
+    assert_eq!(asked[..2], ["limit=20", "limit=2"]);
+}
+
 #[tokio::test]
 async fn pages_then_a_watch_that_goes_on_where_it_ended() {
     let bookmark = json!({"type": "BOOKMARK", "object": set("", 15)});
@@ -112,8 +143,8 @@ async fn pages_then_a_watch_that_goes_on_where_it_ended() {
         told,
         ["began", "2 items", "1 items", "listed at 10", "2 events", "1 events"]
     );
-    assert_eq!(asked[0], "limit=500");
-    assert_eq!(asked[1], "limit=500&continue=to%2Fken");
+    assert_eq!(asked[0], "limit=20");
+    assert_eq!(asked[1], "limit=80&continue=to%2Fken");
     assert!(
         asked[2].contains("watch=1") && asked[2].contains("resourceVersion=10&"),
         "{}",
@@ -134,7 +165,7 @@ async fn a_version_that_is_too_old_leads_to_a_new_list() {
             told,
             ["began", "1 items", "listed at 10", "began", "0 items", "listed at 30"]
         );
-        assert_eq!(asked[2], "limit=500", "a fresh list, not one at the old version");
+        assert_eq!(asked[2], "limit=20", "a fresh list, not one at the old version");
     }
 }
 
