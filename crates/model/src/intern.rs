@@ -3,7 +3,7 @@
 //! Ten thousand pods of one set repeat the same namespace, node names, labels and owner. An [`Interner`] hands out one copy
 //! of each. It keeps only what somebody still uses: when it has doubled since the last sweep, entries that nobody holds go.
 
-use crate::meta::{Labels, OwnerRef, Uid};
+use crate::meta::{Labels, ObjectKey, OwnerRef, Uid};
 use crate::packed::text_of;
 use crate::records::{DetailSpec, VolumeClaim};
 use crate::template::{Digest, Remembered, Template};
@@ -43,6 +43,8 @@ pub struct Interner {
     lists: BTreeSet<Arc<[Arc<str>]>>,
     /// By digests of texts that mean them: several texts may mean the same one.
     templates: HashMap<(Form, Digest), Remembered, BuildHasherDefault<DefaultHasher>>,
+    /// By who owns them: the template that its others are like.
+    typical: HashMap<ObjectKey, Remembered, BuildHasherDefault<DefaultHasher>>,
     sweep_at: usize,
 }
 
@@ -120,18 +122,26 @@ impl Interner {
         shared
     }
 
-    /// The shared copy of a template.
-    pub fn template(&mut self, template: &Value) -> Template {
+    /// The shared copy of a template. Those of one owner have most in common, and are kept so.
+    pub fn template(&mut self, owner: &ObjectKey, template: &Value) -> Template {
         let text = text_of(template);
         let meant = (Form::Bare, Digest::of_bytes(text.as_bytes()));
-        self.known_template(&meant)
-            .unwrap_or_else(|| self.keep_template(meant, Template::of(template, text.as_bytes())))
+        if let Some(known) = self.known_template(&meant) {
+            return known;
+        }
+        let typical = self.typical.get(owner).and_then(Remembered::get);
+        let template = Template::of(template, text.as_bytes(), typical.as_ref());
+        if typical.is_none() {
+            self.typical.insert(owner.clone(), template.weak());
+        }
+        self.keep_template(meant, template)
     }
 
     /// The shared copy of the template that a text means, with its tree if that had to be made. A text that is known is not read again;
     /// `None` if there is no template in it.
     pub(crate) fn template_in<E>(
         &mut self,
+        owner: &ObjectKey,
         form: Form,
         text: &[u8],
         read: impl FnOnce(&[u8]) -> Result<Option<Value>, E>,
@@ -144,7 +154,7 @@ impl Interner {
             }));
         }
         let Some(tree) = read(text)? else { return Ok(None) };
-        let template = self.template(&tree);
+        let template = self.template(owner, &tree);
         Ok(Some(Meant {
             template: self.keep_template(said, template),
             tree: Some(Arc::new(tree)),
@@ -163,7 +173,12 @@ impl Interner {
 
     /// How many entries are held.
     pub fn len(&self) -> usize {
-        let lists = self.owners.len() + self.volumes.len() + self.specs.len() + self.lists.len() + self.templates.len();
+        let lists = self.owners.len()
+            + self.volumes.len()
+            + self.specs.len()
+            + self.lists.len()
+            + self.templates.len()
+            + self.typical.len();
         self.strings.len() + self.labels.len() + lists
     }
 
@@ -179,6 +194,7 @@ impl Interner {
         self.specs.retain(|s| Arc::strong_count(s) > 1);
         self.lists.retain(|l| Arc::strong_count(l) > 1);
         self.templates.retain(|_, t| t.is_held());
+        self.typical.retain(|_, t| t.is_held());
         self.labels.retain(|l| !l.is_unshared());
         self.strings.retain(|s| Arc::strong_count(s) > 1);
         self.sweep_at = (self.len() * 2).max(SWEEP_AT_LEAST);

@@ -5,8 +5,9 @@
 //! thread for itself, since a pass asks for the same one again and again. Nothing but time depends on what is remembered.
 
 use crate::weight::{DEEPEST, weight};
-use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,8 +15,10 @@ use std::sync::Arc;
 
 /// Shorter texts are kept as they are: deflated they would hardly be shorter, and take as many blocks.
 const DEFLATED_FROM: usize = 512;
+/// Longer ones are no help to others: deflating looks back no farther.
+const HELPFUL_UP_TO: usize = 32 << 10;
 /// How much memory the remembered trees of a thread may take, the last few apart.
-const REMEMBERED_BYTES: usize = 2 << 20;
+const REMEMBERED_BYTES: usize = 1 << 20;
 /// As many trees are remembered however large they are: those that one pass reads.
 const ALWAYS_REMEMBERED: usize = 3;
 
@@ -23,21 +26,33 @@ const ALWAYS_REMEMBERED: usize = 3;
 #[derive(Clone)]
 pub struct Packed(Arc<Text>);
 
-#[derive(PartialEq)]
 enum Text {
     Plain(Box<[u8]>),
-    Deflated { bytes: Box<[u8]>, length: usize },
+    Deflated {
+        /// What must be inflated first.
+        after: Option<Packed>,
+        bytes: Box<[u8]>,
+        length: usize,
+    },
 }
 
 impl Packed {
     /// The same document, to be kept.
     pub fn new(value: &Value) -> Self {
-        Packed::of_text(text_of(value).as_bytes())
+        Packed::of_text(text_of(value).as_bytes(), None)
     }
 
-    /// Of the text of a [`Value`].
-    pub(crate) fn of_text(text: &[u8]) -> Self {
-        Packed(Arc::new(deflated(text).unwrap_or_else(|| Text::Plain(text.into()))))
+    /// Of the text of a [`Value`]. What it has in common with a document that is like it, it takes from there.
+    pub(crate) fn of_text(text: &[u8], like: Option<&Packed>) -> Self {
+        let after = like.filter(|like| like.is_helpful());
+        Packed(Arc::new(
+            deflated(text, after).unwrap_or_else(|| Text::Plain(text.into())),
+        ))
+    }
+
+    /// Whether others may be deflated after it: one that is deflated after another itself is not.
+    fn is_helpful(&self) -> bool {
+        matches!(&*self.0, Text::Deflated { after: None, length, .. } if *length <= HELPFUL_UP_TO)
     }
 
     /// The document. It was made from one, so there is nothing in it that could not be read.
@@ -61,7 +76,7 @@ impl Packed {
     pub fn sizes(&self) -> (usize, usize) {
         match &*self.0 {
             Text::Plain(bytes) => (bytes.len(), bytes.len()),
-            Text::Deflated { bytes, length } => (bytes.len(), *length),
+            Text::Deflated { bytes, length, .. } => (bytes.len(), *length),
         }
     }
 }
@@ -73,37 +88,71 @@ pub(crate) fn text_of(value: &Value) -> String {
 }
 
 /// The text deflated, if it is worth it.
-fn deflated(text: &[u8]) -> Option<Text> {
+fn deflated(text: &[u8], after: Option<&Packed>) -> Option<Text> {
     if text.len() < DEFLATED_FROM {
         return None;
     }
-    let mut bytes = vec![0; text.len()];
     let mut compress = Compress::new(Compression::fast(), false);
-    // It does not end where there is no room, which is where nothing is gained.
-    let ended = compress.compress(text, &mut bytes, FlushCompress::Finish).ok()?;
-    if ended != Status::StreamEnd {
-        return None;
+    if let Some(after) = after {
+        // The same stream as its own, so that what follows there can refer to it.
+        let before = after.0.text();
+        let mut own = vec![0; before.len() + FLUSH_BYTES];
+        deflate(&mut compress, &before, &mut own)?;
     }
-    bytes.truncate(usize::try_from(compress.total_out()).ok()?);
+    let mut bytes = vec![0; text.len()];
+    let length = deflate(&mut compress, text, &mut bytes)?;
     Some(Text::Deflated {
-        bytes: bytes.into(),
+        after: after.cloned(),
+        bytes: bytes[..length].into(),
         length: text.len(),
     })
 }
 
+/// What ends a part of a stream takes besides, at most.
+const FLUSH_BYTES: usize = 64;
+
+/// How many bytes the next part of a stream takes; `None` if it does not fit. A part ends with whole bytes, and others may follow.
+fn deflate(compress: &mut Compress, text: &[u8], bytes: &mut [u8]) -> Option<usize> {
+    let (read, written) = (compress.total_in(), compress.total_out());
+    compress.compress(text, bytes, FlushCompress::Sync).ok()?;
+    let is_whole = usize::try_from(compress.total_in() - read) == Ok(text.len());
+    let length = usize::try_from(compress.total_out() - written).ok()?;
+    // Where the room is used up, something may not have been written.
+    (is_whole && length < bytes.len()).then_some(length)
+}
+
+/// The next part of a stream, which has so many bytes.
+fn inflate(decompress: &mut Decompress, bytes: &[u8], length: usize) -> Vec<u8> {
+    let mut text = vec![0; length];
+    let written = decompress.total_out();
+    let outcome = decompress.decompress(bytes, &mut text, FlushDecompress::Sync);
+    let is_whole = usize::try_from(decompress.total_out() - written) == Ok(length);
+    assert!(outcome.is_ok() && is_whole, "what was deflated can be inflated");
+    text
+}
+
 impl Text {
-    fn text(&self) -> std::borrow::Cow<'_, [u8]> {
+    fn text(&self) -> Cow<'_, [u8]> {
         match self {
             Text::Plain(bytes) => (&**bytes).into(),
-            Text::Deflated { bytes, length } => {
-                let mut text = vec![0; *length];
-                let ended = Decompress::new(false).decompress(bytes, &mut text, FlushDecompress::Finish);
-                assert!(
-                    matches!(ended, Ok(Status::StreamEnd)),
-                    "what was deflated can be inflated"
-                );
-                text.into()
+            Text::Deflated { after, bytes, length } => {
+                let mut decompress = Decompress::new(false);
+                if let Some(Text::Deflated { bytes, length, .. }) = after.as_ref().map(|after| &*after.0) {
+                    inflate(&mut decompress, bytes, *length);
+                }
+                inflate(&mut decompress, bytes, *length).into()
             }
+        }
+    }
+}
+
+impl PartialEq for Text {
+    /// What they say, whatever that was deflated after.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Text::Plain(a), Text::Plain(b)) => a == b,
+            (Text::Deflated { length: a, .. }, Text::Deflated { length: b, .. }) if a != b => false,
+            _ => self.text() == other.text(),
         }
     }
 }
@@ -172,6 +221,23 @@ mod tests {
             assert_eq!(packed, Packed::new(&value));
             assert_ne!(packed, Packed::new(&document(2, entries + 1)));
         }
+    }
+
+    #[test]
+    fn what_is_like_another_takes_little_besides() {
+        let first = Packed::new(&document(1, 40));
+        for (entries, like) in [(41, &first), (400, &first), (39, &Packed::new(&json!("short")))] {
+            let value = document(1, entries);
+            let text = text_of(&value);
+            let packed = Packed::of_text(text.as_bytes(), Some(like));
+            assert_eq!(*packed.tree(), value, "{entries}");
+            assert_eq!(packed, Packed::new(&value), "whatever it was deflated after");
+            let third = Packed::of_text(text_of(&document(1, 42)).as_bytes(), Some(&packed));
+            assert_eq!(*third.tree(), document(1, 42));
+        }
+        let text = text_of(&document(1, 41));
+        let (kept, _) = Packed::of_text(text.as_bytes(), Some(&first)).sizes();
+        assert!(kept < 150, "{kept} bytes for one entry more");
     }
 
     #[test]

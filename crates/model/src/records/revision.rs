@@ -1,7 +1,7 @@
 //! What is kept of a ControllerRevision.
 
 use crate::intern::{Form, Interner};
-use crate::meta::Meta;
+use crate::meta::{Meta, ObjectKey};
 use crate::template::{Digest, Template};
 use crate::weight::weight;
 use serde_json::Value;
@@ -42,7 +42,7 @@ impl RevisionRecord {
 
     /// The same, with the copy of the template that others share.
     pub fn shared(meta: Meta, number: i64, data: &Value, claims: Option<&str>, interner: &mut Interner) -> Self {
-        let template = template_of(data).map(|template| interner.template(&template));
+        let template = template_of(data).map(|template| interner.template(&owner_of(&meta), &template));
         RevisionRecord::of(meta, number, template, claims)
     }
 
@@ -64,7 +64,7 @@ impl RevisionRecord {
             }
             serde_json::from_slice(text).map(|data| template_of(&data))
         };
-        let found = interner.template_in(Form::RevisionData, data, read)?;
+        let found = interner.template_in(&owner_of(&meta), Form::RevisionData, data, read)?;
         Ok(RevisionRecord::of(
             meta,
             number,
@@ -93,6 +93,12 @@ impl RevisionRecord {
     pub fn name(&self) -> &str {
         &self.meta.key.name
     }
+}
+
+/// Whose templates it is like: its owner's, or else those of its own name.
+fn owner_of(meta: &Meta) -> ObjectKey {
+    let name = meta.controller().map_or(&*meta.key.name, |owner| &*owner.name);
+    meta.key.sibling(name)
 }
 
 /// The template in the `data` of a revision, without the patch directive.

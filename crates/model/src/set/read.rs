@@ -39,9 +39,10 @@ pub fn read_set(kind: SetKind, object: &Value, interner: &mut Interner) -> Optio
     let spec = object.get("spec").cloned().unwrap_or(Value::Null);
     let template = spec.get("template").cloned().unwrap_or(Value::Null);
     let metadata = object.get("metadata")?;
+    let owner = key_of(|field| metadata.get(field).and_then(Value::as_str));
     let entries = metadata.get("managedFields").and_then(Value::as_array);
     let parts = Parts {
-        template: interner.template(&template),
+        template: interner.template(&owner, &template),
         tree: Arc::new(template),
         spec,
         writers: status_writers(entries.into_iter().flatten(), interner),
@@ -50,6 +51,11 @@ pub fn read_set(kind: SetKind, object: &Value, interner: &mut Interner) -> Optio
         problems: Vec::new(),
     };
     parts.into_record(kind, interner)
+}
+
+/// Namespace and name.
+fn key_of<'a>(text: impl Fn(&str) -> Option<&'a str>) -> ObjectKey {
+    ObjectKey::new(text("namespace").unwrap_or_default(), text("name").unwrap_or_default())
 }
 
 /// What is read of a set, part by part.

@@ -27,14 +27,14 @@ struct Kept {
 impl Template {
     /// From its JSON form. Digests are computed once, here.
     pub fn new(template: &Value) -> Self {
-        Template::of(template, text_of(template).as_bytes())
+        Template::of(template, text_of(template).as_bytes(), None)
     }
 
-    /// The same, where the text is known.
-    pub(crate) fn of(template: &Value, text: &[u8]) -> Self {
+    /// The same, where the text is known, and perhaps a template that is like it.
+    pub(crate) fn of(template: &Value, text: &[u8], like: Option<&Template>) -> Self {
         let normal = normal_form(template);
         Template(Arc::new(Kept {
-            packed: Packed::of_text(text),
+            packed: Packed::of_text(text, like.map(|like| &like.0.packed)),
             digest: Digest::of(&normal),
             digest_without_resources: Digest::of(&without_resources(normal)),
             asks_what_is_of_one_pod: asks_what_is_of_one_pod(template),

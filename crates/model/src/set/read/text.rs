@@ -1,6 +1,9 @@
 //! Reading a set from its text, without making a tree of what is known or not needed, nor of what would become too large.
 
-use super::{Area, FieldProblem, Interner, Parts, SetKind, SetRecord, TEMPLATE, Template, Value, status_writers};
+use super::{
+    Area, FieldProblem, Interner, ObjectKey, Parts, SetKind, SetRecord, TEMPLATE, Template, Value, key_of,
+    status_writers,
+};
 use crate::intern::{Form, Meant};
 use crate::weight::weight;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
@@ -65,7 +68,8 @@ pub fn read_set_text(kind: SetKind, text: &[u8], interner: &mut Interner) -> Res
     }
     let spec = object.get("spec").map_or("null", RawValue::get);
     let (spec, template) = limits.spec(spec).map_err(said)?;
-    let (template, tree) = limits.template(template, interner).map_err(said)?;
+    let owner = key_of(|field| metadata.get(field).and_then(Value::as_str));
+    let (template, tree) = limits.template(&owner, template, interner).map_err(said)?;
     let status = match object.get("status") {
         Some(status) => limits
             .tree("status".to_owned(), status, FIELD_BYTES_MAX)
@@ -147,6 +151,7 @@ impl Limits {
     /// The template with its tree; null if there is none, or if it is too large.
     fn template(
         &mut self,
+        owner: &ObjectKey,
         raw: Option<&RawValue>,
         interner: &mut Interner,
     ) -> Result<(Template, Arc<Value>), serde_json::Error> {
@@ -158,9 +163,9 @@ impl Limits {
             other => other,
         };
         let text = text.unwrap_or("null").as_bytes();
-        let found = interner.template_in(Form::Bare, text, |text| serde_json::from_slice(text).map(Some))?;
+        let found = interner.template_in(owner, Form::Bare, text, |text| serde_json::from_slice(text).map(Some))?;
         let Some(Meant { template, tree }) = found else {
-            return Ok((interner.template(&Value::Null), Arc::new(Value::Null)));
+            return Ok((interner.template(owner, &Value::Null), Arc::new(Value::Null)));
         };
         let tree = match tree {
             Some(tree) => {
