@@ -97,9 +97,10 @@ impl Switch {
     }
 
     /// What it holds, if it is there and can be read: what cannot be read counts as absent.
-    pub(crate) fn value(self, set: &SetRecord) -> Option<&str> {
-        let text = set.annotations.get(self.key())?.as_str()?;
-        self.values().contains(&text).then_some(text)
+    pub(crate) fn value(self, set: &SetRecord) -> Option<&'static str> {
+        let annotations = set.annotations.tree();
+        let text = annotations.get(self.key())?.as_str()?;
+        self.values().iter().copied().find(|value| *value == text)
     }
 
     /// Whether it is on.
@@ -111,7 +112,7 @@ impl Switch {
     pub(crate) fn unreadable(set: &SetRecord) -> impl Iterator<Item = Switch> {
         Switch::ALL
             .into_iter()
-            .filter(|switch| set.annotations.get(switch.key()).is_some() && !switch.is_on(set))
+            .filter(|switch| set.annotations.tree().get(switch.key()).is_some() && !switch.is_on(set))
     }
 
     /// One of the values that it may hold.

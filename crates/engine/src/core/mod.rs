@@ -23,6 +23,7 @@ pub mod repeats;
 pub mod request;
 mod running;
 pub mod store;
+mod task;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod turns;

@@ -5,15 +5,14 @@ use super::limiter::{self, Permit};
 use super::pass::{Pass, Step, Task, Ticket, Trouble};
 use super::queue::{Handout, Priority};
 use super::repeats::{Author, Fingerprint, Hold};
-use super::request::{Call, StatusPatch};
+use super::request::Call;
+use super::task::{call_of, written_to};
 use super::{Core, Memory, Purpose, QueueKey, written_object};
 use flotilla_model::{
-    Command, Decision, EventNote, Failure, Hints, PassContext, Reader, Resource, Scope, Stage, StatusWrite, Timestamp,
-    Uid,
+    Decision, EventNote, Failure, Hints, PassContext, Reader, Resource, Scope, Stage, StatusWrite, Timestamp, Uid,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 /// Equal requests in a row that no event tells of: an answer may be lost, and a conflict take a few turns.
 const REPETITIONS_UNTOLD: u32 = 3;
@@ -560,41 +559,6 @@ fn put_failed_last(stages: &mut [Stage], failures: &BTreeMap<Scope, Failure>) {
             .commands
             .sort_by_key(|command| failures.get(&command.scope).map(|failure| failure.retry_at));
     }
-}
-
-/// What the limiter has to know of a task that changes something.
-fn written_to(task: &Task) -> Option<(&Arc<str>, limiter::Write)> {
-    match task {
-        Task::Read(..) | Task::Guard(_) => None,
-        Task::Command(scoped) if matches!(scoped.command, Command::Read { .. }) => None,
-        Task::Command(scoped) => Some((&scoped.command.key().namespace, limiter::Write::Command)),
-        Task::Status(write) => Some((&write.key.namespace, limiter::Write::Status)),
-    }
-}
-
-/// The request that carries a task out.
-fn call_of(task: Task) -> Option<Call> {
-    Some(match task {
-        Task::Read(resource, key) => Call::Get { resource, key },
-        Task::Guard(guard) => Call::Get {
-            resource: guard.resource,
-            key: guard.key,
-        },
-        Task::Command(scoped) => match scoped.command {
-            Command::Read { resource, key } => Call::Get { resource, key },
-            command @ (Command::Create { .. }
-            | Command::Patch { .. }
-            | Command::Delete { .. }
-            | Command::Try { .. }) => Call::Write(command),
-        },
-        Task::Status(write) => Call::Status(StatusPatch {
-            status: write.diff()?,
-            resource: write.resource,
-            key: write.key,
-            uid: write.uid,
-            resource_version: write.resource_version,
-        }),
-    })
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
