@@ -476,9 +476,15 @@ pub(crate) fn runs(pod: &PodRecord) -> bool {
 }
 
 /// A patch changes images only after the resources that the same update brings, and only of containers that were seen with all resources
-/// that they are to have, whatever update asked for these (ruling 37). What others wait for since an update before does not hold it up.
+/// that they are to have, whatever update asked for these (ruling 37). What others wait for since an update before does not hold it up, and
+/// a container that does not run restarts from nothing, and may need the image to run at all.
 pub(crate) fn comes_after_resources(pod: &PodRecord, body: &Value) -> Verdict {
-    let changed = places_of_new_images(body);
+    let mut changed = places_of_new_images(body);
+    let statuses = pod.detail.iter().flat_map(|detail| detail.statuses.iter());
+    let running: Vec<bool> = statuses
+        .map(|status| status.as_ref().is_some_and(|s| s.started_at.is_some()))
+        .collect();
+    changed.retain(|place| running.get(*place) == Some(&true));
     let asks_for_more = noted(body).is_some_and(|note| note.contains("nextContainerResources"));
     let is_same_update = new_revision(body).is_none_or(|revision| revision_of(pod) == Some(full(revision)));
     let containers = pod.detail.iter().flat_map(|detail| detail.containers()).enumerate();

@@ -33,7 +33,7 @@ const BASE: Duration = Duration::from_millis(500);
 /// The longest wait between two equal requests.
 const CAP: Duration = Duration::from_secs(60);
 /// A request that was not sent for so long counts as new; also one that was not sent for twice the wait that it had reached.
-const QUIET: Duration = Duration::from_secs(30);
+const QUIET: Duration = Duration::from_secs(60);
 /// Requests remembered at most are twice as many.
 const REMEMBERED_MAX: usize = 16_384;
 /// What was not used for this long may be forgotten.
