@@ -2,9 +2,12 @@
 
 mod clone;
 mod in_place;
+mod metadata;
 mod pre_download;
 mod text;
 
+pub(crate) use metadata::read_meta;
+use metadata::status_writers;
 pub use text::{TEMPLATE_BYTES_MAX, read_set_text};
 
 use super::ordinals::{IntervalSet, parse_reserved};
@@ -15,11 +18,10 @@ use super::spec::{
 use super::{SetKind, SetRecord};
 use crate::int_or_percent::IntOrPercent;
 use crate::intern::Interner;
-use crate::meta::{Meta, ObjectKey, Uid};
+use crate::meta::ObjectKey;
 use crate::packed::Packed;
 use crate::selector::Selector;
 use crate::template::Template;
-use crate::time::Timestamp;
 use flotilla_api::names;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -102,57 +104,6 @@ impl Parts {
             status_writers: writers,
         })
     }
-}
-
-/// Metadata from its JSON form.
-pub(crate) fn read_meta(metadata: &Value, interner: &mut Interner) -> Option<Meta> {
-    let text = |field: &str| metadata.get(field).and_then(Value::as_str);
-    let time = |field: &str| text(field).and_then(|t| t.parse::<Timestamp>().ok());
-    let labels = metadata.get("labels").and_then(Value::as_object);
-    let owners = metadata
-        .get("ownerReferences")
-        .and_then(Value::as_array)
-        .map_or(&[][..], Vec::as_slice);
-    let owners = owners.iter().filter_map(|owner| {
-        let text = |field: &str| owner.get(field).and_then(Value::as_str);
-        let flag = |field: &str| owner.get(field).and_then(Value::as_bool).unwrap_or(false);
-        Some(interner.owner(
-            text("apiVersion")?,
-            text("kind")?,
-            text("name")?,
-            text("uid")?,
-            (flag("controller"), flag("blockOwnerDeletion")),
-        ))
-    });
-    let owners = owners.collect();
-    Some(Meta {
-        key: ObjectKey {
-            namespace: interner.string(text("namespace").unwrap_or_default()),
-            name: text("name")?.into(),
-        },
-        uid: Uid::new(text("uid")?),
-        resource_version: text("resourceVersion")?.parse().ok()?,
-        created: time("creationTimestamp").unwrap_or_default(),
-        deleted: time("deletionTimestamp"),
-        labels: interner.labels(
-            labels
-                .into_iter()
-                .flatten()
-                .filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))),
-        ),
-        owners: interner.owners(owners),
-    })
-}
-
-/// Who wrote the status subresource, from managedFields.
-fn status_writers<'e>(entries: impl Iterator<Item = &'e Value>, interner: &mut Interner) -> Arc<[Arc<str>]> {
-    let mut writers: Vec<Arc<str>> = entries
-        .filter(|entry| entry.get("subresource").and_then(Value::as_str) == Some("status"))
-        .filter_map(|entry| Some(interner.string(entry.get("manager")?.as_str()?)))
-        .collect();
-    writers.sort();
-    writers.dedup();
-    writers.into()
 }
 
 /// Reads one spec, collecting problems on the way.
