@@ -4,11 +4,14 @@
 //! By luck of its own: everything else of a seed is the same with and without it.
 
 use crate::asks::{by_users, comes};
-use crate::in_place::InPlace;
+use crate::clones::older::{full, revision_of};
+use crate::in_place::{InPlace, new_revision, noted, places_of_new_images, runs};
+use crate::judge::{Verdict, require};
 use crate::run::World;
 use crate::schedule::{FaultKind, Item, SetPlan, UserAct, Wanted, What};
 use fastrand::Rng;
-use flotilla_model::SetKind;
+use flotilla_model::records::{ContainerSpec, ContainerStatus};
+use flotilla_model::{PodRecord, SetKind};
 use serde_json::{Value, json};
 
 /// Containers beside the first.
@@ -156,4 +159,40 @@ impl World {
         let set = self.schedule.set.kind.resource();
         self.edit(set, &Self::set_key(), &json!({"spec": {"template": template}}));
     }
+}
+
+/// Whether the kubelet has given a container the resources that its pod asks for. What does not run gets them when it starts.
+fn has_its_resources((spec, status): (&ContainerSpec, Option<&ContainerStatus>)) -> bool {
+    let running = status.filter(|status| status.started_at.is_some());
+    let given = running.and_then(|status| status.resources.as_ref());
+    given.is_none_or(|given| *given == spec.resources)
+}
+
+/// Whether the kubelet has given all containers of a pod the resources that they ask for.
+pub(crate) fn has_all_its_resources(pod: &PodRecord) -> bool {
+    let mut containers = pod.detail.iter().flat_map(|detail| detail.containers());
+    containers.all(has_its_resources)
+}
+
+/// A patch changes images only after the resources that the same update brings, and only of containers that were seen with all resources
+/// that they are to have, whatever update asked for these (ruling 37). What others wait for since an update before does not hold it up, and
+/// a container that does not run restarts from nothing, and may need the image to run at all.
+pub(crate) fn comes_after_resources(pod: &PodRecord, body: &Value) -> Verdict {
+    let mut changed = places_of_new_images(body);
+    let statuses = pod.detail.iter().flat_map(|detail| detail.statuses.iter());
+    let running: Vec<bool> = statuses
+        .map(|status| status.as_ref().is_some_and(|s| s.started_at.is_some()))
+        .collect();
+    changed.retain(|place| running.get(*place) == Some(&true));
+    let asks_for_more = noted(body).is_some_and(|note| note.contains("nextContainerResources"));
+    let is_same_update = new_revision(body).is_none_or(|revision| revision_of(pod) == Some(full(revision)));
+    let containers = pod.detail.iter().flat_map(|detail| detail.containers()).enumerate();
+    let mut awaited = containers.filter(|(place, _)| is_same_update || changed.contains(place));
+    let is_early = !awaited.all(|(_, container)| has_its_resources(container)) || asks_for_more && runs(pod);
+    require(changed.is_empty() || !is_early, "ruling 37", || {
+        format!(
+            "the images of {} are changed before it has its new resources",
+            pod.name()
+        )
+    })
 }

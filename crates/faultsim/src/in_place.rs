@@ -7,7 +7,7 @@ use crate::run::World;
 use crate::tenants;
 use fastrand::Rng;
 use flotilla_engine::wire::Object;
-use flotilla_model::records::{ContainerSpec, ContainerStatus, PodDetail};
+use flotilla_model::records::PodDetail;
 use flotilla_model::set as model;
 use flotilla_model::{PatchKind, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid};
 use flotilla_sim::server::{Actor, Server, Stored};
@@ -219,7 +219,7 @@ fn image_in(operation: &Value) -> Option<&str> {
 }
 
 /// Which containers a JSON patch gives an image.
-fn places_of_new_images(body: &Value) -> BTreeSet<usize> {
+pub(crate) fn places_of_new_images(body: &Value) -> BTreeSet<usize> {
     let given = body.as_array().into_iter().flatten().filter(|o| image_in(o).is_some());
     let paths = given.filter_map(|o| o["path"].as_str()?.split('/').nth(3)?.parse().ok());
     paths.collect()
@@ -462,40 +462,10 @@ pub(crate) fn noted(body: &Value) -> Option<&str> {
     adds(body, "/metadata/annotations/apps.kruise.io~1inplace-update-state")
 }
 
-/// Whether the kubelet has given a container the resources that its pod asks for. What does not run gets them when it starts.
-fn has_its_resources((spec, status): (&ContainerSpec, Option<&ContainerStatus>)) -> bool {
-    let running = status.filter(|status| status.started_at.is_some());
-    let given = running.and_then(|status| status.resources.as_ref());
-    given.is_none_or(|given| *given == spec.resources)
-}
-
 /// Whether all containers of a pod run, as far as is known.
 pub(crate) fn runs(pod: &PodRecord) -> bool {
     let mut statuses = pod.detail.iter().flat_map(|detail| detail.statuses.iter());
     statuses.all(|status| status.as_ref().is_some_and(|status| status.started_at.is_some()))
-}
-
-/// A patch changes images only after the resources that the same update brings, and only of containers that were seen with all resources
-/// that they are to have, whatever update asked for these (ruling 37). What others wait for since an update before does not hold it up, and
-/// a container that does not run restarts from nothing, and may need the image to run at all.
-pub(crate) fn comes_after_resources(pod: &PodRecord, body: &Value) -> Verdict {
-    let mut changed = places_of_new_images(body);
-    let statuses = pod.detail.iter().flat_map(|detail| detail.statuses.iter());
-    let running: Vec<bool> = statuses
-        .map(|status| status.as_ref().is_some_and(|s| s.started_at.is_some()))
-        .collect();
-    changed.retain(|place| running.get(*place) == Some(&true));
-    let asks_for_more = noted(body).is_some_and(|note| note.contains("nextContainerResources"));
-    let is_same_update = new_revision(body).is_none_or(|revision| revision_of(pod) == Some(full(revision)));
-    let containers = pod.detail.iter().flat_map(|detail| detail.containers()).enumerate();
-    let mut awaited = containers.filter(|(place, _)| is_same_update || changed.contains(place));
-    let is_early = !awaited.all(|(_, container)| has_its_resources(container)) || asks_for_more && runs(pod);
-    require(changed.is_empty() || !is_early, "ruling 37", || {
-        format!(
-            "the images of {} are changed before it has its new resources",
-            pod.name()
-        )
-    })
 }
 
 /// Whether all containers that the kubelet has told of run what is asked for. That the image is another than before, which is all that

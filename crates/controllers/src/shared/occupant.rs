@@ -71,6 +71,19 @@ impl Occupant {
         self.progress.as_ref().is_some_and(|p| p.is_in_flight())
     }
 
+    /// Whether it is ready and nothing keeps it out of service, however long that lasts: also before it is available, and where its update
+    /// in place has begun and does not take it out yet.
+    pub(crate) fn serves(&self) -> bool {
+        let gate = self
+            .pod
+            .detail
+            .as_ref()
+            .and_then(|detail| detail.in_place_ready.as_ref());
+        let is_let_in = gate.is_none_or(|gate| gate.is_true) && State::of(&self.pod).is_normal();
+        let is_there = !self.doomed && !self.pod.is_terminating() && self.pod.is_running_and_ready();
+        is_there && (self.health.is_ready() || is_let_in)
+    }
+
     /// Whether it is there and nothing takes it away.
     pub(crate) fn stays(&self) -> bool {
         self.is_replaceable() && State::of(&self.pod) != State::PreparingDelete

@@ -92,7 +92,8 @@ impl Plan<'_> {
         let (min_ready, now) = (self.view.set.spec.min_ready, self.view.now);
         let is_adopted_down = |name: &str| {
             let pod = self.view.to_adopt.iter().find(|pod| pod.name() == name);
-            pod.is_some_and(|pod| !Health::of(pod, true, min_ready, now).is_available() && !self.was_up(pod))
+            let is_up = |pod: &PodRecord| Health::of(pod, State::of(pod).is_normal(), min_ready, now).is_available();
+            pod.is_some_and(|pod| !is_up(pod) && !self.was_up(pod))
         };
         let starting = self.slots.iter().filter(|slot| match &slot.occupant {
             Some(occupant) => !slot.is_available() && !self.was_up(&occupant.pod),

@@ -7,7 +7,7 @@
 use super::claims::Growth;
 use super::plan::{Plan, Slot};
 use crate::shared::budget::Budget;
-use crate::shared::health::{Health, since};
+use crate::shared::health::since;
 use crate::shared::occupant::Occupant;
 use crate::shared::ordering::rank;
 use flotilla_model::decision::{Report, Scope};
@@ -81,23 +81,23 @@ impl Plan<'_> {
         budget
     }
 
-    /// The update's budget, charged with every slot whose pod is not ready. A pod that is ready and not available yet costs none of the
-    /// budget of what is available; but it serves, and when all pods are so, as after `minReadySeconds` was raised, they are not to go all
-    /// at once.
+    /// The update's budget, charged with every slot whose pod does not serve. A pod that is ready and not available yet, or in an update in
+    /// place that does not take it out of service yet, costs none of the budget of what is available; but it serves, and when all pods are
+    /// so, as after `minReadySeconds` was raised, they are not to go all at once.
     fn serving_budget(&self) -> Budget {
         let mut budget = Budget::new(self.budget_limit(), self.view.set.spec.replicas);
-        let is_ready = |slot: &Slot| slot.occupant.as_ref().is_some_and(|o| !o.doomed && o.health.is_ready());
-        for slot in self.slots.iter().filter(|slot| !is_ready(slot)) {
+        let serves = |slot: &Slot| slot.occupant.as_ref().is_some_and(Occupant::serves);
+        for slot in self.slots.iter().filter(|slot| !serves(slot)) {
             budget.charge(|| self.name(slot.ordinal));
         }
         budget.charge_others(self.left_out);
         budget
     }
 
-    /// Whether the pod of a slot is ready, and not available yet.
+    /// Whether the pod of a slot serves, and does not count as available.
     fn serves_young(&self, index: usize) -> bool {
         let occupant = self.slots[index].occupant.as_ref();
-        occupant.is_some_and(|o| matches!(o.health, Health::NotAvailable(_)))
+        occupant.is_some_and(|o| o.serves() && !o.health.is_available())
     }
 
     /// Whether the pod of a slot may go as far as the pods that are ready are concerned. If not, that is said.

@@ -2,7 +2,8 @@
 
 use super::view::Sight;
 use super::{Verdict, partition_of, place_of, require, unordered};
-use crate::in_place::{awaits_restart, began, is_in_grace, runs, runs_what_is_asked, state};
+use crate::containers::has_all_its_resources;
+use crate::in_place::{awaits_restart, began, is_in_grace, is_in_service, runs, runs_what_is_asked, state};
 use crate::switches::{Switch, in_place_deadline};
 use flotilla_model::decision::Scope;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
@@ -23,10 +24,15 @@ fn noted_for(pod: &PodRecord, now: Timestamp, not_before: Timestamp) -> Option<D
 /// Whether a pod that is up to date may be made again, since its update did not end in time.
 pub(super) fn may_be_made_again(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> bool {
     let deadline = in_place_deadline(set).filter(|_| Switch::DeadlineAction.value(set) == Some("recreate"));
-    // What is pulled in vain has the name of the image already, and does not run. One that its hook has held since then may have come to
-    // its end meanwhile: it goes nevertheless.
-    let is_unfinished =
-        !runs_what_is_asked(pod) || !runs(pod) || awaits_restart(pod) || state(pod) == "PreparingDelete";
+    // What is pulled in vain has the name of the image already, and does not run; a node that has no room gives no resources; and what
+    // came of a restart may not be known yet, so that the pod is still out of service. One that its hook has held since then may have come
+    // to its end meanwhile: it goes nevertheless.
+    let is_unfinished = !runs_what_is_asked(pod)
+        || !is_in_service(pod)
+        || !runs(pod)
+        || !has_all_its_resources(pod)
+        || awaits_restart(pod)
+        || state(pod) == "PreparingDelete";
     let lasted = noted_for(pod, now, Timestamp::from_millis(0)).filter(|_| is_unfinished);
     deadline
         .zip(lasted)

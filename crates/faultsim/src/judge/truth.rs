@@ -446,7 +446,8 @@ impl Judge {
         let restarts = claims
             .copied()
             .any(|since| may_restart(set, pod, since, writing.decided.now));
-        if is_to_be_made_again(pod, set) {
+        let goes_with_all = is_old && spec.update == UpdateKind::Recreate && !spec.is_paused();
+        if is_to_be_made_again(pod, set) && !goes_with_all {
             // By whatever strategy, and also while that is paused.
             return self.uses_budget(pod, (ordinal, place), writing, scene);
         }

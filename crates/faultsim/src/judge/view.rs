@@ -6,10 +6,11 @@ use super::{
     require, unordered, wanted,
 };
 use crate::asks::is_to_be_made_again;
+use crate::containers::comes_after_resources;
 use crate::defect::says;
 use crate::in_place::{
-    GATE, adds, begins_update, changes_resources_alone, comes_after_resources, is_in_service, lacks_resources,
-    new_image, new_revision, notes_restart, state,
+    GATE, adds, begins_update, changes_resources_alone, is_in_service, lacks_resources, new_image, new_revision,
+    notes_restart, state,
 };
 use crate::storage::{is_grown, may_restart};
 use crate::switches::Switch;

@@ -197,6 +197,17 @@ fn rule_3_5_a_pod_that_is_being_adopted_is_on_its_way_up_too() {
     let set = rolled_out(advanced(3)).spec("/scaleStrategy/maxUnavailable", json!(1));
     let starting = set.clone().pod(pod("web-0").revision("new").never_ready().orphan());
     assert!(!brief(&starting.decide()).iter().any(|c| c.starts_with('+')));
+    let held_by_its_hook = set.clone().pod(
+        pod("web-0")
+            .revision("new")
+            .orphan()
+            .label("lifecycle.apps.kruise.io/state", "Updated"),
+    );
+    assert_eq!(
+        brief(&held_by_its_hook.decide()),
+        brief(&starting.decide()),
+        "it is ready, and not let in"
+    );
     let up = set.pod(pod("web-0").revision("new").orphan());
     assert!(brief(&up.decide()).iter().any(|c| c == "+web-1@new"));
 }

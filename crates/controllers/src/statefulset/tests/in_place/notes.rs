@@ -168,3 +168,26 @@ fn hand_over_in_every_state_restarts_nothing_twice() {
         }
     }
 }
+
+#[test]
+fn rule_2_5_a_pod_that_still_serves_in_its_update_goes_only_where_the_others_serve() {
+    let waits = note("new", 5)
+        .to_text()
+        .replacen('{', r#"{"nextContainerImages":{"main":"v3"},"#, 1);
+    let begun = || {
+        seen("web-1", "new", "v2")
+            .annotated(STATE, &waits)
+            .label(names::SPECIFIED_DELETE_LABEL, "true")
+    };
+    let broken = seen("web-0", "new", "v2").never_ready();
+    assert_eq!(
+        brief(&in_place(2).pod(begun()).pod(seen("web-0", "new", "v2")).decide()),
+        ["-web-1"]
+    );
+    let two_down = in_place(2).pod(begun()).pod(broken).decide();
+    assert!(
+        !brief(&two_down).contains(&"-web-1".to_owned()),
+        "{:?}",
+        brief(&two_down)
+    );
+}
