@@ -135,8 +135,9 @@ fn environments(pod: &PodRecord, detail: &PodDetail, meta: Option<&RuntimeMeta>)
     Ok(())
 }
 
-/// Whether the kubelet has carried out the last change of resources, by value; what it does not report does not count. Where it is known
-/// what was `asked` for, that alone is waited for, and only while the pod's spec has it still: the rest is of others.
+/// Whether the kubelet has carried out the last change of resources, by value; what it does not report does not count, nor what it says of a
+/// container that does not run: that gets its resources when it starts, for which it may need another image first. Where it is known what
+/// was `asked` for, that alone is waited for, and only while the pod's spec has it still: the rest is of others.
 pub fn resources(detail: &PodDetail, asked: &BTreeMap<String, Value>) -> Result<(), Missing> {
     if !asked.is_empty() && is_over(detail, asked) {
         return Ok(());
@@ -152,7 +153,8 @@ pub fn resources(detail: &PodDetail, asked: &BTreeMap<String, Value>) -> Result<
     let unseen = detail.observed_generation > 0 && detail.observed_generation < detail.generation;
     let differs = detail
         .containers()
-        .any(|(spec, status)| match status.and_then(|s| s.resources.as_ref()) {
+        .filter_map(|(spec, status)| Some((spec, status.filter(|status| status.started_at.is_some())?)))
+        .any(|(spec, status)| match status.resources.as_ref() {
             Some(actual) => !agrees(&spec.resources, actual),
             None => false,
         });

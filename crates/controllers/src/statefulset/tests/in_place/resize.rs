@@ -78,6 +78,31 @@ fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
     );
 }
 
+/// Its kubelet gives it the resources when it starts, and it cannot start with the image that it has.
+#[test]
+fn ruling_37_a_container_that_cannot_start_waits_with_its_image_for_no_resources() {
+    let state = InPlaceState {
+        resources: true,
+        before: std::collections::BTreeMap::default(),
+        ..note("new", 5)
+    };
+    let next = state
+        .to_text()
+        .replacen('{', r#"{"nextContainerImages":{"main":"v2"},"#, 1);
+    let stopped = sized("web-0", "new", 2000, 1000).detailed(|d| {
+        for status in d.statuses.iter_mut().flatten() {
+            status.started_at = None;
+        }
+    });
+    let runs = sized("web-0", "new", 2000, 1000);
+    let images = |pod: PodFixture| {
+        let cluster = resizing(1, "InPlaceIfPossible").pod(out(pod).annotated(STATE, &next));
+        let found = patches(&cluster.decide());
+        found.iter().any(|(stage, ..)| *stage == "in-place")
+    };
+    assert_eq!((images(stopped), images(runs)), (true, false));
+}
+
 #[test]
 fn rule_4_4_a_resize_that_restarts_leaves_service() {
     let mut fixture = sized("web-0", "old", 1000, 1000);
