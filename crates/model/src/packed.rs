@@ -19,6 +19,8 @@ const DEFLATED_FROM: usize = 512;
 const HELPFUL_UP_TO: usize = 32 << 10;
 /// How much memory the remembered trees of a thread may take, the last few apart.
 const REMEMBERED_BYTES: usize = 1 << 20;
+/// What a remembered tree takes besides: its entry, and the blocks of what is shared.
+const ENTRY_BYTES: usize = 512;
 /// As many trees are remembered however large they are: those that one pass reads.
 const ALWAYS_REMEMBERED: usize = 3;
 
@@ -190,6 +192,7 @@ impl Trees {
     }
 
     fn add(&mut self, packed: Packed, tree: Arc<Value>, weight: usize) {
+        let weight = weight + ENTRY_BYTES;
         self.weight += weight;
         self.known.push_front((packed, tree, weight));
         while self.known.len() > ALWAYS_REMEMBERED && self.weight > REMEMBERED_BYTES {
@@ -270,5 +273,14 @@ mod tests {
         all[1].tree();
         let weight = TREES.with_borrow(|trees| trees.known.len());
         assert_eq!(weight, ALWAYS_REMEMBERED, "room is made at once");
+    }
+
+    #[test]
+    fn small_trees_are_not_remembered_without_end() {
+        for _ in 0..2 * REMEMBERED_BYTES / ENTRY_BYTES {
+            Packed::new(&json!({})).tree();
+        }
+        let known = TREES.with_borrow(|trees| trees.known.len());
+        assert!(known <= REMEMBERED_BYTES / ENTRY_BYTES, "{known}");
     }
 }

@@ -27,9 +27,12 @@ pub struct RevisionRecord {
     pub claim_hash: Option<Arc<str>>,
 }
 
-/// What `data` of a revision, or a record of claim templates, may take in memory while it is read. More than for the [template of a
-/// set](crate::set::TEMPLATE_BYTES_MAX): its revisions have some fields more.
-const READ_BYTES_MAX: usize = crate::set::TEMPLATE_BYTES_MAX / 2 * 3;
+/// What `data` of a revision may take in memory while it is read. What we write must be read again, or the set would be given one
+/// revision after the other: the defaults that we fill in make up to eight times as much of a
+/// [template](crate::set::TEMPLATE_BYTES_MAX), where it is a list of empty containers.
+const DATA_BYTES_MAX: usize = 16 * crate::set::TEMPLATE_BYTES_MAX;
+/// The same for the record of claim templates, to which nothing is added.
+const CLAIMS_BYTES_MAX: usize = crate::set::TEMPLATE_BYTES_MAX;
 /// How many levels it may have, for the same reason.
 const DEEPEST: usize = 110;
 
@@ -59,7 +62,7 @@ impl RevisionRecord {
         interner: &mut Interner,
     ) -> Result<Self, serde_json::Error> {
         let read = |text: &[u8]| {
-            if text.is_empty() || weight(text, DEEPEST) > READ_BYTES_MAX {
+            if text.is_empty() || weight(text, DEEPEST) > DATA_BYTES_MAX {
                 return Ok(None);
             }
             serde_json::from_slice(text).map(|data| template_of(&data))
@@ -75,7 +78,7 @@ impl RevisionRecord {
 
     fn of(meta: Meta, number: i64, template: Option<Template>, claims: Option<&str>) -> Self {
         let nothing = || Digest::of(&Value::Null);
-        let claims = claims.filter(|text| weight(text.as_bytes(), DEEPEST) <= READ_BYTES_MAX);
+        let claims = claims.filter(|text| weight(text.as_bytes(), DEEPEST) <= CLAIMS_BYTES_MAX);
         RevisionRecord {
             meta,
             number,

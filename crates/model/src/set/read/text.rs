@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub const TEMPLATE_BYTES_MAX: usize = 4 << 20;
 /// The same of any other field.
 const FIELD_BYTES_MAX: usize = 2 << 20;
-/// The same of all of them together, the template included.
+/// The same of all of them together, the template included, the status not.
 const SET_BYTES_MAX: usize = 6 << 20;
 /// How many levels of lists and maps a field may have.
 const DEEPEST: usize = 100;
@@ -70,6 +70,8 @@ pub fn read_set_text(kind: SetKind, text: &[u8], interner: &mut Interner) -> Res
     let (spec, template) = limits.spec(spec).map_err(said)?;
     let owner = key_of(|field| metadata.get(field).and_then(Value::as_str));
     let (template, tree) = limits.template(&owner, template, interner).map_err(said)?;
+    // Whatever else is large: a status that was not read would be written anew, without what others say there.
+    limits.left = FIELD_BYTES_MAX;
     let status = match object.get("status") {
         Some(status) => limits
             .tree("status".to_owned(), status, FIELD_BYTES_MAX)
