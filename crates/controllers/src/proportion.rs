@@ -200,7 +200,7 @@ fn is_in_proportion(what: &str, situation: impl Fn(usize) -> Cluster) {
     let look = |cluster: &Cluster| {
         let begun = spent();
         black_box(cluster.pass());
-        spent() - begun
+        spent().saturating_sub(begun)
     };
     let mut fastest = [Duration::MAX; 2];
     for _ in 0..LOOKS {

@@ -86,9 +86,10 @@ impl Slow {
                 .filter(|first| first.key().0 <= self.world.now)
             {
                 let request = due.remove();
-                let answer = match hangs(&request.call) {
-                    true => timed_out(),
-                    false => self.world.call(&request.call),
+                let answer = if hangs(&request.call) {
+                    timed_out()
+                } else {
+                    self.world.call(&request.call)
                 };
                 self.core.answer(request.id, answer, at(self.world.now));
             }
@@ -180,4 +181,89 @@ fn many_namespaces_that_hang_leave_room_for_others_too() {
         slow.run_for(2_500, hangs);
     }
     assert!(worst <= 50, "{worst} ms");
+}
+
+#[test]
+fn a_namespace_that_is_no_longer_slow_waits_for_no_other() {
+    let mut slow = Slow::new();
+    let hangs = creates_pods_of("bad");
+    let good = ObjectKey::new("good", "web");
+    slow.world.put_set_of("Parallel", &good, 1, "app:v1");
+    slow.run_for(5_000, hangs);
+    for n in 0..300 {
+        let key = ObjectKey::new("bad", format!("bad-{n}"));
+        slow.world.put_set_of("Parallel", &key, 20, "app:v1");
+    }
+    slow.run_for(5_000, hangs);
+    // One write to the good namespace takes long, once.
+    slow.world.put_set_of("Parallel", &good, 2, "app:v1");
+    slow.run_for(1_500, |call| hangs(call) || creates_pods_of("good")(call));
+    println!(
+        "{} depth {} passes {} pod {}",
+        slow.world.now,
+        slow.core.turns().depth(),
+        slow.core.passes_in_progress(),
+        slow.world.pods.contains_key(&ObjectKey::new("good", "web-1"))
+    );
+    slow.run_for(30_000, hangs);
+    println!(
+        "{} depth {} passes {}",
+        slow.world.now,
+        slow.core.turns().depth(),
+        slow.core.passes_in_progress()
+    );
+    assert!(slow.world.pods.contains_key(&ObjectKey::new("good", "web-1")));
+    let begin = slow.world.now;
+    slow.world.put_set_of("Parallel", &good, 3, "app:v1");
+    let newest = ObjectKey::new("good", "web-2");
+    let mut long = None;
+    for _ in 0..120 {
+        slow.run_for(5_000, hangs);
+        println!(
+            "{} depth {} passes {}",
+            slow.world.now,
+            slow.core.turns().depth(),
+            slow.core.passes_in_progress()
+        );
+        if slow.world.pods.contains_key(&newest) {
+            long = Some(slow.world.now - begin);
+            break;
+        }
+    }
+    println!("made after {long:?} ms");
+    assert!(long.is_some_and(|ms| ms < 120_000), "{long:?}");
+}
+
+#[test]
+fn reads_that_hang_take_no_more_than_the_workers() {
+    use flotilla_engine::wire::Object;
+    use flotilla_model::{Meta, RevisionRecord, Uid};
+    let mut slow = Slow::new();
+    let hangs = |call: &Call| matches!(call, Call::Get { .. });
+    for n in 0..400 {
+        let name = format!("s{n}");
+        let key = ObjectKey::new(format!("n{n}"), &*name);
+        let meta = Meta {
+            key: key.sibling(format!("{name}-orphan")),
+            uid: Uid::new(&name),
+            resource_version: 1,
+            created: at(0),
+            deleted: None,
+            labels: [("app", &*name)].into_iter().collect(),
+            owners: None,
+        };
+        let data = serde_json::json!({"spec": {"template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "app:v1"}]}}}});
+        slow.world
+            .store(Object::Revision(std::sync::Arc::new(RevisionRecord::new(
+                meta, 1, &data, None,
+            ))));
+        slow.world.put_set_of("Parallel", &key, 1, "app:v1");
+    }
+    let mut most = (0, 0);
+    for _ in 0..60 {
+        slow.run_for(500, hangs);
+        most = most.max((slow.core.passes_in_progress(), slow.pending.len()));
+    }
+    println!("passes and requests in flight: {most:?}");
+    assert!(most.0 <= 16, "{most:?}");
 }

@@ -177,9 +177,10 @@ impl Cache {
             None => wire::decode(resource, encoding, bytes, interner),
         }));
         let mut read = read.unwrap_or_else(|_| {
+            let identity = catch_unwind(|| wire::identity(encoding, bytes)).ok().flatten();
             Err(Unreadable {
                 resource,
-                key: None,
+                key: identity.map(|(key, ..)| key),
                 reason: "the decoder panicked; this is a defect of Flotilla".into(),
             })
         });
@@ -222,6 +223,11 @@ impl Cache {
     /// A list of a kind begins.
     pub fn begin_list(&mut self, resource: Resource) {
         on_store!(mut self, resource, store => store.begin_list(), else ());
+    }
+
+    /// A list of a kind names an object that cannot be read.
+    pub fn names(&mut self, resource: Resource, key: &ObjectKey) {
+        on_store!(mut self, resource, store => store.names(key), else ());
     }
 
     /// That list has ended; what it did not name is gone.

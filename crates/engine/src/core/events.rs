@@ -12,6 +12,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How soon those counts are looked at again that wait for other calls of their namespace.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Different notes with one reason about one object that are sent one by one within a [`WINDOW`].
 const INDIVIDUAL_MAX: usize = 10;
 /// A note that comes again within this time belongs to the same event.
@@ -23,7 +25,7 @@ const SERIES_MAX: usize = 4096;
 /// Calls waiting to be sent at most.
 const QUEUE_MAX: usize = 512;
 /// Calls in flight at most, and those of one namespace.
-const IN_FLIGHT_MAX: usize = 64;
+const IN_FLIGHT_MAX: usize = 256;
 const IN_FLIGHT_OF_NAMESPACE_MAX: usize = 2;
 /// The API server refuses longer notes.
 const NOTE_BYTES_MAX: usize = 1024;
@@ -187,12 +189,15 @@ impl Events {
         lane.queue.push_back(call);
     }
 
-    /// Drops the latest call, if there is one that is no warning, of the namespace with the most calls that wait.
+    /// Drops the latest call of the namespace with the most calls that wait: one that is no warning, if any namespace has such a call.
     fn drop_one(&mut self) {
-        let Some(lane) = self.lanes.values_mut().max_by_key(|lane| lane.queue.len()) else {
+        let is_ordinary = |call: &EventCall| !call.is_warning();
+        let size = |lane: &Lane| (lane.queue.iter().any(is_ordinary), lane.queue.len());
+        let Some((namespace, lane)) = self.lanes.iter_mut().max_by_key(|(_, lane)| size(lane)) else {
             return;
         };
-        let ordinary = lane.queue.iter().rposition(|call| !call.is_warning());
+        let namespace = namespace.clone();
+        let ordinary = lane.queue.iter().rposition(is_ordinary);
         let Some(call) = lane
             .queue
             .remove(ordinary.unwrap_or(lane.queue.len().saturating_sub(1)))
@@ -201,7 +206,16 @@ impl Events {
         };
         self.queued -= 1;
         self.dropped += 1;
+        self.leave(&namespace);
         self.forget(&call);
+    }
+
+    /// Forgets a namespace of which nothing waits or is on its way.
+    fn leave(&mut self, namespace: &str) {
+        let is_empty = |lane: &Lane| lane.in_flight == 0 && lane.queue.is_empty();
+        if self.lanes.get(namespace).is_some_and(is_empty) {
+            self.lanes.remove(namespace);
+        }
     }
 
     /// Forgets the series of a call that nobody was told of, so that its next note makes a new event.
@@ -251,7 +265,7 @@ impl Events {
         if self.in_flight >= IN_FLIGHT_MAX {
             return None;
         }
-        if self.queued == 0 && self.repeat_at.is_some_and(|at| at <= now) {
+        if self.repeat_at.is_some_and(|at| at <= now) {
             self.queue_repeats(now);
         }
         let namespace = self.next_namespace()?;
@@ -274,12 +288,19 @@ impl Events {
     fn queue_repeats(&mut self, now: Timestamp) {
         self.series
             .retain(|_, series| series.count > series.told_count || now.since(series.last) < WINDOW);
+        // Where calls wait already, one more would wait behind them, and be out of date by then.
+        let lanes = &self.lanes;
+        let has_room = |series: &Series| {
+            lanes
+                .get(&series.event.namespace)
+                .is_none_or(|lane| lane.queue.is_empty())
+        };
         let due = self
             .series
             .values_mut()
-            .filter(|s| s.count > s.told_count && now >= s.told_at + REPEAT_EVERY);
+            .filter(|s| s.count > s.told_count && now >= s.told_at + REPEAT_EVERY && has_room(s));
         let mut calls = Vec::new();
-        for series in due.take(QUEUE_MAX) {
+        for series in due.take(QUEUE_MAX.saturating_sub(self.queued)) {
             (series.told_at, series.told_count) = (now, series.count);
             calls.push(EventCall::Repeat {
                 key: series.event.clone(),
@@ -295,7 +316,7 @@ impl Events {
             .series
             .values()
             .filter(|s| s.count > s.told_count)
-            .map(|s| s.told_at + REPEAT_EVERY)
+            .map(|s| (s.told_at + REPEAT_EVERY).max(now + LOOK_AGAIN))
             .min();
     }
 
@@ -304,10 +325,8 @@ impl Events {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(lane) = self.lanes.get_mut(call.namespace()) {
             lane.in_flight = lane.in_flight.saturating_sub(1);
-            if lane.in_flight == 0 && lane.queue.is_empty() {
-                self.lanes.remove(call.namespace());
-            }
         }
+        self.leave(call.namespace());
         if !succeeded {
             self.dropped += 1;
             self.forget(call);
@@ -319,10 +338,7 @@ impl Events {
         if self.in_flight >= IN_FLIGHT_MAX {
             return None;
         }
-        if self.queued > 0 {
-            return self.next_namespace().map(|_| now);
-        }
-        self.repeat_at
+        self.next_namespace().map(|_| now).or(self.repeat_at)
     }
 
     /// Notes that no event tells of: too many at once, or refused.
@@ -523,5 +539,97 @@ mod tests {
         let mut text = "ä".repeat(2000);
         truncate(&mut text);
         assert!(text.len() <= NOTE_BYTES_MAX && text.ends_with('…'));
+    }
+
+    #[test]
+    fn what_hangs_in_one_namespace_holds_up_no_count_of_another() {
+        let mut events = Events::default();
+        for _ in 0..3 {
+            events.note(&of("b"), note("again"), at(0));
+        }
+        assert_eq!(drain(&mut events, at(0)).len(), 1);
+        // Four notes of a: two are on their way and hang, two wait.
+        for n in 0..4 {
+            events.note(&of("a"), note(&format!("{n}")), at(1));
+        }
+        while events.next_call(at(1)).is_some() {}
+        assert_eq!(events.next_wake(at(2)), Some(at(30_000)), "b has a count to tell");
+        assert!(matches!(events.next_call(at(30_000)), Some(EventCall::Repeat { .. })));
+    }
+
+    /// HARM 2
+    #[test]
+    fn a_namespace_whose_events_hang_keeps_no_other_from_being_told_again() {
+        let mut events = Events::default();
+        events.note(&of("quiet"), note("pod is refused"), at(0));
+        let first = events.next_call(at(0)).expect("told");
+        events.answered(&first, true);
+        // A neighbour's webhook hangs for events; he has more than two to tell all the time.
+        for i in 0..5 {
+            events.note(&of("hangs"), note(&format!("{i}")), at(0));
+        }
+        let mut hanging: VecDeque<_> = std::iter::from_fn(|| events.next_call(at(0))).collect();
+        let mut told = 0;
+        for minute in 1..60 {
+            let now = at(minute * 60_000);
+            // The quiet one goes on failing, and so does he.
+            events.note(&of("quiet"), note("pod is refused"), now);
+            while let Some(call) = hanging.pop_front() {
+                events.answered(&call, false);
+                events.note(&of("hangs"), note(&format!("{minute} {}", hanging.len())), now);
+            }
+            while let Some(call) = events.next_call(now) {
+                if &**call.namespace() == "quiet" {
+                    told += 1;
+                    events.answered(&call, true);
+                } else {
+                    hanging.push_back(call);
+                }
+            }
+        }
+        assert!(told > 0, "an hour long nobody is told that it goes on");
+    }
+
+    /// HARM 3
+    #[test]
+    fn many_namespaces_that_hang_keep_no_other_from_being_told() {
+        let mut events = Events::default();
+        for i in 0..40 {
+            for n in 0..3 {
+                events.note(&of(&format!("hangs-{i}")), note(&format!("{n}")), at(0));
+            }
+        }
+        while events.next_call(at(0)).is_some() {}
+        events.note(
+            &of("quiet"),
+            EventNote {
+                warning: true,
+                ..note("pod is refused")
+            },
+            at(1),
+        );
+        assert!(events.next_call(at(25_000)).is_some(), "for half a minute");
+    }
+
+    /// HARM 4
+    #[test]
+    fn the_warning_of_the_quiet_one_is_not_what_is_dropped() {
+        let mut events = Events::default();
+        for i in 0..QUEUE_MAX {
+            events.note(&of(&format!("flood-{i}")), note("ordinary"), at(0));
+        }
+        events.note(
+            &of("quiet"),
+            EventNote {
+                warning: true,
+                ..note("pod is refused")
+            },
+            at(1),
+        );
+        let waits = events.lanes.get("quiet").is_some_and(|lane| !lane.queue.is_empty());
+        assert!(
+            waits,
+            "512 ordinary notes of others wait, and the one warning was dropped"
+        );
     }
 }

@@ -9,8 +9,8 @@
 //! - A 429 that is not the server's own, but an admission webhook's or about one object, concerns its namespace, which from then on has a
 //!   window of its own under the common one until that has grown as wide, and a pause of its own.
 //! - A write that is not answered for [`SLOW_AFTER`], which is what a webhook that hangs looks like, takes no place in the common window any
-//!   more, and neither do others of its namespace for the next [`SLOW_FOR`]. Slow namespaces share places of their own, as many as the
-//!   common window has at most. So whoever hangs holds up others for [`SLOW_AFTER`], once.
+//!   more, and neither do others of its namespace, until so many in a row were answered quickly, or for the next [`SLOW_FOR`]. Slow
+//!   namespaces share places of their own, as many as the common window has. So whoever hangs holds up others for [`SLOW_AFTER`], once.
 
 use flotilla_model::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,10 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 pub(super) const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// How long a namespace counts as slow after its last slow write: longer than any webhook may take, and than a refusal backs off.
 const SLOW_FOR: Duration = Duration::from_secs(120);
+/// After so many commands in a row that were answered in time it counts as slow no more: then it was the server that hesitated, once.
+const QUICK_ENOUGH: u32 = 16;
+/// A slow namespace may have so many in flight, however many others are slow.
+const SHARE_AT_LEAST: usize = 4;
 
 /// The window of writes in flight, and those of namespaces.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ struct Namespace {
     /// As wide as the common one may ever be, as long as nobody asked for less.
     window: Window,
     slow_until: Option<Timestamp>,
+    /// Commands answered in time since the last one that was slow.
+    quick: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +78,7 @@ pub struct Permit {
     id: u64,
     taken_at: Timestamp,
     namespace: Arc<str>,
+    write: Write,
 }
 
 /// What is to be written.
@@ -128,7 +135,7 @@ impl Limiter {
         if self.all.quiet_until(now).is_some() {
             return Err(Hold::Server);
         }
-        let (max, apart) = (self.all.max, self.apart.len());
+        let (max, width, apart) = (self.all.max, self.all.width, self.apart.len());
         let is_slow = self.is_slow(namespace, now);
         let share = if is_slow { self.share_of_slow(now) } else { max };
         let known = self
@@ -143,9 +150,13 @@ impl Limiter {
             let is_full = known.window.in_flight >= share || !known.window.has_room(now);
             is_full.then_some(Hold::Namespace)
         };
-        let held = held.or_else(|| match is_slow {
-            true => (apart >= max).then_some(Hold::Namespace),
-            false => (!self.all.has_room(now)).then_some(Hold::Server),
+        let held = held.or_else(|| {
+            if is_slow {
+                // What the server says of itself narrows these, too.
+                (apart >= width).then_some(Hold::Namespace)
+            } else {
+                (!self.all.has_room(now)).then_some(Hold::Server)
+            }
         });
         if let Some(hold) = held {
             self.forget(namespace, now);
@@ -164,13 +175,14 @@ impl Limiter {
             id: self.next_id,
             taken_at: now,
             namespace: namespace.clone(),
+            write,
         })
     }
 
-    /// How many writes a slow namespace may have in flight: half of the places, divided among all that are slow.
+    /// How many writes a slow namespace may have in flight: half of the window, divided among all that are slow.
     fn share_of_slow(&self, now: Timestamp) -> usize {
         let slow = self.namespaces.values().filter(|known| known.is_slow(now)).count();
-        (self.all.max / 2 / slow.max(1)).max(1)
+        (self.all.width / 2 / slow.max(1)).max(SHARE_AT_LEAST)
     }
 
     /// Writes that were not answered in time give up their place in the common window, as long as there is room apart.
@@ -191,7 +203,7 @@ impl Limiter {
             return;
         };
         let is_new = !known.is_slow(now);
-        known.slow_until = Some(now + SLOW_FOR);
+        (known.slow_until, known.quick) = (Some(now + SLOW_FOR), 0);
         if is_new {
             self.forget_old(now);
         }
@@ -244,8 +256,13 @@ impl Limiter {
         }
         let of_namespace = if is_about_it { load } else { Load::Answered };
         known.window.finish(*taken_at, of_namespace, now);
-        if was_slow && now >= *taken_at + SLOW_AFTER {
+        if now >= *taken_at + SLOW_AFTER {
             self.mark_slow(namespace, now);
+        } else if was_slow && permit.write == Write::Command {
+            known.quick += 1;
+            if known.quick >= QUICK_ENOUGH {
+                known.slow_until = None;
+            }
         }
         if is_about_it {
             self.forget_old(now);
@@ -305,6 +322,7 @@ impl Namespace {
         Namespace {
             window: Window::new(max, max),
             slow_until: None,
+            quick: 0,
         }
     }
 
@@ -608,5 +626,52 @@ mod tests {
         limiter.finish(later, Load::Answered, at(203_000));
         let names: Vec<&str> = limiter.namespaces.keys().map(|name| &**name).collect();
         assert_eq!(names, ["slow too"]);
+    }
+
+    #[test]
+    fn what_the_server_says_of_itself_narrows_what_slow_namespaces_send() {
+        let mut limiter = Limiter::new(64, 64);
+        let names: Vec<String> = (0..200).map(|n| format!("n{n}")).collect();
+        let mut now = 0;
+        for round in 0..8 {
+            let permits: Vec<Permit> = names.iter().filter_map(|n| take(&mut limiter, n, now).ok()).collect();
+            // As many that are slow as others.
+            assert!(
+                permits.len() <= 2 * limiter.window(),
+                "round {round}: {}",
+                permits.len()
+            );
+            now += 1_500;
+            limiter.notice_slow(at(now));
+            for permit in permits {
+                limiter.finish(permit, Load::Throttled(Some(Duration::from_secs(1))), at(now));
+            }
+            now += 1_001;
+        }
+    }
+
+    #[test]
+    fn one_hiccup_of_the_server_does_not_serialise_a_namespace() {
+        let mut limiter = Limiter::new(128, 256);
+        let names: Vec<String> = (0..128).map(|n| format!("n{n}")).collect();
+        let permits: Vec<Permit> = names.iter().filter_map(|n| take(&mut limiter, n, 0).ok()).collect();
+        assert_eq!(permits.len(), 128);
+        limiter.notice_slow(at(1_000));
+        for permit in permits {
+            limiter.finish(permit, Load::Answered, at(1_100));
+        }
+        let mut widest = 0;
+        for now in (2_000..120_000).step_by(50) {
+            let permits: Vec<Permit> = std::iter::from_fn(|| take(&mut limiter, "n0", now).ok()).collect();
+            widest = widest.max(permits.len());
+            for permit in permits {
+                limiter.finish(permit, Load::Answered, at(now + 10));
+            }
+        }
+        assert!(
+            widest > 1,
+            "at most {widest} in flight for two minutes, window {}",
+            limiter.window()
+        );
     }
 }

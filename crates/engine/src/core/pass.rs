@@ -82,6 +82,17 @@ impl Task {
     }
 }
 
+impl Task {
+    /// Whether it changes something.
+    fn is_write(&self) -> bool {
+        match self {
+            Task::Read(..) | Task::Guard(_) => false,
+            Task::Command(scoped) => !matches!(scoped.command, Command::Read { .. }),
+            Task::Status(_) => true,
+        }
+    }
+}
+
 /// Which step a pass is in, or has just ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -158,6 +169,8 @@ enum GuardState {
 pub struct Pass {
     step: Step,
     in_flight: usize,
+    /// Those of them that write something.
+    writes_in_flight: usize,
     reads: VecDeque<(Resource, ObjectKey)>,
     stages: VecDeque<Stage>,
     running: Running,
@@ -185,6 +198,7 @@ impl Pass {
         Pass {
             step: Step::Settling,
             in_flight: 0,
+            writes_in_flight: 0,
             reads: unsettled.into_iter().collect(),
             stages: VecDeque::new(),
             running: Running::default(),
@@ -224,17 +238,19 @@ impl Pass {
             Step::Reporting => self.status.take().map(Task::Status),
         }?;
         self.in_flight += 1;
+        self.writes_in_flight += usize::from(task.is_write());
         Some(task)
     }
 
     /// Whether it has sent writes of which it does not know what became.
     pub fn awaits_write(&self) -> bool {
-        self.step != Step::Settling && self.in_flight > 0
+        self.writes_in_flight > 0
     }
 
     /// Puts back a write that may not be sent now.
     pub fn put_back(&mut self, task: Task) {
         self.in_flight -= 1;
+        self.writes_in_flight -= usize::from(task.is_write());
         match task {
             Task::Read(resource, key) => self.reads.push_front((resource, key)),
             Task::Guard(guard) => self.guards.retain(|(known, _)| *known != guard),
@@ -249,6 +265,7 @@ impl Pass {
     /// A write is not sent now, since it would be a repetition: its scope waits, and whatever else there is to do goes on.
     pub fn hold_back(&mut self, ticket: &Ticket) {
         self.in_flight -= 1;
+        self.writes_in_flight -= 1;
         if let Ticket::Command { scope, .. } = ticket {
             self.running.started -= 1;
             self.cancel(scope.clone());
@@ -381,6 +398,7 @@ impl Pass {
     /// A command or status write had this outcome at `now`.
     pub fn write_done(&mut self, ticket: &Ticket, outcome: &Outcome, now: Timestamp) {
         self.in_flight -= 1;
+        self.writes_in_flight -= 1;
         let scope = match ticket {
             Ticket::Command { scope, .. } => Some(scope.clone()),
             Ticket::Status(..) | Ticket::Read(..) | Ticket::Guard(_) => None,
@@ -515,5 +533,33 @@ mod tests {
         pass.write_done(&first.ticket(), &Outcome::Unknown("no answer".into()), at(0));
         assert_eq!(pass.next_task(), None, "no pod is created whose claim was not");
         assert_eq!(pass.ended(), Some(Step::Acting));
+    }
+
+    #[test]
+    fn a_guard_is_no_write() {
+        let guarded = ScopedCommand {
+            scope: Scope::Slot(0),
+            command: Command::Create {
+                resource: Resource::Pods,
+                key: key("web-0"),
+                body: Body::Json(Arc::new(json!({}))),
+                exists_is_fine: false,
+                guard: Some(Guard {
+                    resource: Resource::AdvancedSets,
+                    key: key("web"),
+                    uid: flotilla_model::Uid::new("u"),
+                }),
+                report: Report::Create,
+            },
+        };
+        let mut pass = Pass::new([]);
+        pass.act(vec![Stage {
+            name: "x",
+            commands: vec![guarded],
+            all_or_stop: false,
+            slow_start: false,
+        }]);
+        assert!(matches!(pass.next_task(), Some(Task::Guard(_))));
+        assert!(!pass.awaits_write(), "it has sent a read only");
     }
 }

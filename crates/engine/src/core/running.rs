@@ -18,6 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const REPETITIONS_UNTOLD: u32 = 3;
 
 /// A pass in progress.
+// Facts about a life that are independent of each other.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Debug)]
 pub(super) struct ActivePass {
     pub(super) pass: Pass,
@@ -35,7 +37,7 @@ pub(super) struct ActivePass {
     cut_at: Timestamp,
     acting: bool,
     /// That moment has come; only what is on its way is still awaited.
-    pub(super) is_cut: bool,
+    is_cut: bool,
     /// From the latest look.
     status: Option<StatusWrite>,
     wake_after: Option<std::time::Duration>,
@@ -56,6 +58,11 @@ impl ActivePass {
         let cut = (self.acting && !self.is_cut).then_some(self.cut_at);
         let waits = (self.pass.awaits_write() && !self.only_waits).then(|| self.last_progress + limiter::SLOW_AFTER);
         cut.into_iter().chain(waits).min()
+    }
+
+    /// Whether it may yet send something: else it only waits for what is on its way.
+    pub(super) fn may_send(&self) -> bool {
+        !self.only_waits || self.acting && !self.is_cut
     }
 
     pub(super) fn started(&self) -> Timestamp {

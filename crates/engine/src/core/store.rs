@@ -245,6 +245,14 @@ impl<R: Stored> Store<R> {
         self.listed = Some(HashSet::default());
     }
 
+    /// The list names an object that cannot be read: what was known of it stays.
+    pub fn names(&mut self, key: &ObjectKey) {
+        let known = self.get(key).map(|record| record.meta().uid.clone());
+        if let (Some(listed), Some(uid)) = (&mut self.listed, known) {
+            listed.insert(uid);
+        }
+    }
+
     /// The list has ended and shows the collection at `version`. Removes what it did not name, unless that is newer.
     pub fn end_list(&mut self, version: u64) -> Vec<Changed<R>> {
         let Some(listed) = self.listed.take() else {

@@ -11,7 +11,9 @@ use super::QueueKey;
 use super::queue::{Backoff, Handout, Queue};
 use super::running::ActivePass;
 use flotilla_model::Timestamp;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
 
 /// The queues of all controllers.
 #[derive(Debug)]
@@ -25,8 +27,32 @@ pub struct Turns {
 #[derive(Debug)]
 struct Lane {
     queue: Queue<QueueKey>,
-    /// Keys of slow namespaces whose turn has come while others of such use what is there for them.
-    put_off: VecDeque<Handout<QueueKey>>,
+    /// Keys of slow namespaces whose turn has come while others of such use what is there for them, by namespace: these take turns.
+    put_off: BTreeMap<Arc<str>, VecDeque<Handout<QueueKey>>>,
+    /// The namespace of the last of them that began.
+    latest: Option<Arc<str>>,
+}
+
+impl Lane {
+    fn put_off(&mut self, handout: Handout<QueueKey>) {
+        let namespace = handout.key.key.namespace.clone();
+        self.put_off.entry(namespace).or_default().push_back(handout);
+    }
+
+    /// The first of those that were put off whose namespace is wanted, of the namespaces after the one whose turn was last.
+    fn take_put_off(&mut self, is_wanted: impl Fn(&str) -> bool) -> Option<Handout<QueueKey>> {
+        let after = self.latest.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let in_turn = self.put_off.range((after, Bound::Unbounded)).chain(&self.put_off);
+        let (namespace, _) = in_turn.into_iter().find(|(namespace, _)| is_wanted(namespace))?;
+        let namespace = namespace.clone();
+        let waiting = self.put_off.get_mut(&namespace)?;
+        let handout = waiting.pop_front();
+        if waiting.is_empty() {
+            self.put_off.remove(&namespace);
+        }
+        self.latest = Some(namespace);
+        handout
+    }
 }
 
 impl Turns {
@@ -34,7 +60,8 @@ impl Turns {
     pub(super) fn new(controllers: usize) -> Self {
         let lane = || Lane {
             queue: Queue::new(Backoff::default()),
-            put_off: VecDeque::new(),
+            put_off: BTreeMap::new(),
+            latest: None,
         };
         Turns {
             lanes: std::iter::repeat_with(lane).take(controllers).collect(),
@@ -54,7 +81,7 @@ impl Turns {
 
     /// Keys that wait for their turn now, delayed ones not counted.
     pub fn depth(&self) -> usize {
-        let depth = |lane: &Lane| lane.queue.depth() + lane.put_off.len();
+        let depth = |lane: &Lane| lane.queue.depth() + lane.put_off.values().map(VecDeque::len).sum::<usize>();
         self.lanes.iter().map(depth).sum()
     }
 
@@ -68,7 +95,7 @@ impl Turns {
     /// Keys whose turn had come, but whose passes did not begin, wait in their queues again.
     pub(super) fn take_back(&mut self, now: Timestamp) {
         for lane in &mut self.lanes {
-            for Handout { key, priority, .. } in std::mem::take(&mut lane.put_off) {
+            for Handout { key, priority, .. } in std::mem::take(&mut lane.put_off).into_values().flatten() {
                 lane.queue.add(key.clone(), priority, now);
                 lane.queue.done(&key, now);
             }
@@ -116,15 +143,17 @@ impl Core {
         }
         let has_room_for_slow = busy.slow < (self.options.workers / 2).max(1);
         let lane = &mut self.turns.lanes[controller];
-        if has_room_for_slow && let Some(handout) = lane.put_off.pop_front() {
+        // Whoever is not slow any more waits for no other.
+        let may_begin = |namespace: &str| has_room_for_slow || !self.limiter.is_slow(namespace, now);
+        if let Some(handout) = lane.take_put_off(may_begin) {
             return Some(handout);
         }
         loop {
             let handout = lane.queue.pop(now)?;
-            if has_room_for_slow || !self.limiter.is_slow(&handout.key.key.namespace, now) {
+            if may_begin(&handout.key.key.namespace) {
                 return Some(handout);
             }
-            lane.put_off.push_back(handout);
+            lane.put_off(handout);
         }
     }
 
@@ -136,7 +165,7 @@ impl Core {
             .filter(|active| active.key.controller == controller)
         {
             busy.workers += usize::from(!active.only_waits);
-            let is_slow = !active.is_cut && self.limiter.is_slow(&active.key.key.namespace, now);
+            let is_slow = active.may_send() && self.limiter.is_slow(&active.key.key.namespace, now);
             busy.slow += usize::from(is_slow);
         }
         busy

@@ -90,7 +90,12 @@ impl Core {
                 self.route(change, origin, now);
             }
             WatchEvent::Bookmark(resource, version) => self.cache.bookmark(resource, version),
-            WatchEvent::Unreadable(what) => *self.metrics.unreadable.entry(what.resource).or_default() += 1,
+            WatchEvent::Unreadable(what) => {
+                if let Some(key) = &what.key {
+                    self.cache.names(what.resource, key);
+                }
+                *self.metrics.unreadable.entry(what.resource).or_default() += 1;
+            }
             WatchEvent::Missing(resource) => self.kind(resource).missing = true,
         }
     }

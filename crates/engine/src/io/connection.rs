@@ -11,6 +11,7 @@
 //! Without much to do, a few take turns, each for a moment: should one connection hang, what is asked once more goes to another, and what
 //! is asked in one burst shares a connection, so that it costs few system calls.
 
+use super::clock::Clock;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
@@ -21,15 +22,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tower::{BoxError, Service, ServiceBuilder};
 
 /// Connections over HTTP/2 at most. Each is opened when it is first needed.
 const CONNECTIONS_MAX: usize = 16;
 /// Connections that take turns while none of them is busy.
 const CONNECTIONS_IN_TURN: usize = 4;
-/// How long a turn is: longer than a burst of requests, shorter than any wait before something is asked once more.
-const TURN: Duration = Duration::from_millis(20);
+/// How long a turn is: longer than a burst of requests, shorter than any wait before something is asked once more; and such that what was
+/// given up after 30 s or 60 s does not meet the same connection.
+const TURN_MS: i64 = 29;
 /// A connection on which so many answers are awaited is busy: a request goes to another, as long as there is one that is not.
 const BUSY: usize = 16;
 
@@ -66,7 +68,7 @@ type Http = HttpClient<Connector, Body>;
 #[derive(Clone)]
 struct Connections {
     all: Arc<[Connection]>,
-    since: Instant,
+    clock: Arc<Clock>,
 }
 
 struct Connection {
@@ -109,15 +111,15 @@ impl Connections {
         let all = (0..CONNECTIONS_MAX).map(connection).collect();
         Ok(Connections {
             all,
-            since: Instant::now(),
+            clock: Arc::new(Clock::new()),
         })
     }
 }
 
 /// The connection for a request in this turn: the one whose turn it is, else the first that is not busy, else the one with the fewest awaited
 /// answers.
-fn choose(turn: u128, loads: impl Iterator<Item = usize> + Clone) -> usize {
-    let turn = usize::try_from(turn % CONNECTIONS_IN_TURN as u128).unwrap_or(0);
+fn choose(turn: i64, loads: impl Iterator<Item = usize> + Clone) -> usize {
+    let turn = usize::try_from(turn).unwrap_or(0) % CONNECTIONS_IN_TURN;
     if loads.clone().nth(turn).is_some_and(|load| load < BUSY) {
         return turn;
     }
@@ -137,7 +139,7 @@ impl Service<http::Request<Body>> for Connections {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let turn = self.since.elapsed().as_nanos() / TURN.as_nanos();
+        let turn = self.clock.now().as_millis() / TURN_MS;
         let connection = &self.all[choose(turn, self.all.iter().map(|c| c.load.get()))];
         let awaited = connection.load.add();
         let answer = connection.client.request(request);
@@ -186,7 +188,7 @@ fn http_client(connector: Connector) -> Http {
 mod tests {
     use super::*;
 
-    fn chosen(turn: u128, loads: &[usize]) -> usize {
+    fn chosen(turn: i64, loads: &[usize]) -> usize {
         choose(turn, loads.iter().copied())
     }
 

@@ -26,8 +26,9 @@ const FIRST_PAGE: usize = 20;
 const LARGEST_PAGE: usize = 500;
 /// How many times as many as on the page before.
 const PAGE_GROWTH: usize = 4;
-/// How many bytes a page is meant to have, going by the objects of the page before. A few pages of each kind may be in memory at once.
-const PAGE_BYTES: usize = 512 << 10;
+/// How many bytes a page is meant to have, going by the objects of the page before. A few pages of each kind may be in memory at once; and a
+/// list must end before its continue token is too old, some minutes after it began.
+const PAGE_BYTES: usize = 4 << 20;
 /// A page that is larger is not read to its end: fewer objects are asked for. One object alone may have any size.
 const PAGE_BYTES_MAX: usize = 8 << 20;
 /// A list page that takes longer has failed.

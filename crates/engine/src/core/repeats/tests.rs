@@ -138,8 +138,8 @@ fn an_edit_of_the_set_lets_everything_go_at_once() {
 fn what_was_not_sent_for_a_while_counts_as_new() {
     let mut repeats = Repeats::default();
     sent_at(&mut repeats, &[author(1)], 0, 5);
-    let moments = sent_at(&mut repeats, &[author(1)], 40_000, 2);
-    assert_eq!(moments, [40_000, 40_010, 40_510, 41_510]);
+    let moments = sent_at(&mut repeats, &[author(1)], 70_000, 2);
+    assert_eq!(moments, [70_000, 70_010, 70_510, 71_510]);
 }
 
 #[test]

@@ -111,13 +111,13 @@ async fn pages_of_small_objects_grow_and_pages_of_large_ones_shrink() {
     let mut answers = vec![list(10, "2", &small); 4];
     answers.extend([
         large_list("2", &small, 1_400_000),
-        large_list("2", &["e", "f"], 300_000),
+        large_list("2", &["e", "f"], 3_000_000),
         list(10, "", &["g"]),
     ]);
     let (told, asked) = run(answers, 9).await;
     assert_eq!(told[8], "listed at 10");
     let limits = asked.iter().take(7).filter_map(|query| query.split(['=', '&']).nth(1));
-    assert_eq!(limits.collect::<Vec<_>>(), ["20", "80", "320", "500", "500", "1", "1"]);
+    assert_eq!(limits.collect::<Vec<_>>(), ["20", "80", "320", "500", "500", "2", "1"]);
 }
 
 #[tokio::test]
