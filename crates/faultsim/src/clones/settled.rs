@@ -90,6 +90,9 @@ fn members(
         if pod.label(SPECIFIED_DELETE).is_some() {
             return Err(format!("{} was asked to be deleted", pod.name()));
         }
+        if pod.label("pod-template-hash").is_none() {
+            return Err(format!("{} does not say of which template it is", pod.name()));
+        }
         let state = pod.label(LIFECYCLE_STATE);
         if pod.is_terminating()
             || !pod.is_available(set.spec.min_ready, now)

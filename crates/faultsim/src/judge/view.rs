@@ -18,7 +18,7 @@ use flotilla_model::decision::{Scope, Subresource};
 use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
-    Body, Command, Decision, Hints, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, WaitCause,
+    Body, Command, Decision, Hints, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, Uid, WaitCause,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -75,17 +75,7 @@ impl Sight<'_> {
                     uid,
                     resource_version,
                     ..
-                } => {
-                    let seen = self.reader.pod(key);
-                    let seen =
-                        seen.filter(|p| p.meta.uid == *uid && Some(p.meta.resource_version) == *resource_version);
-                    let Some(pod) = seen else {
-                        return require(false, "1.6 preconditions", || {
-                            format!("{} is deleted as it was not seen", key.name)
-                        });
-                    };
-                    deleted.push(pod);
-                }
+                } => deleted.push(self.as_seen(key, uid, *resource_version)?),
                 Command::Patch {
                     resource: Resource::Pods,
                     key,
@@ -110,6 +100,18 @@ impl Sight<'_> {
         self.takes_those_that_go_first(decision, &deleted, &begun)?;
         self.heeds_switches(decision, &deleted, &begun)?;
         self.update(&deleted, &begun)
+    }
+
+    /// The pod that is deleted, if it was seen as the deletion names it.
+    fn as_seen(&self, key: &ObjectKey, uid: &Uid, version: Option<u64>) -> Result<&Arc<PodRecord>, Violation> {
+        let seen = self.reader.pod(key);
+        let seen = seen.filter(|pod| pod.meta.uid == *uid && Some(pod.meta.resource_version) == version);
+        seen.ok_or_else(|| {
+            Violation::new(
+                "1.6 preconditions",
+                format!("{} is deleted as it was not seen", key.name),
+            )
+        })
     }
 
     fn budgets_are_used(&self, decision: &Decision) -> Verdict {
