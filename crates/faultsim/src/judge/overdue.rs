@@ -3,7 +3,9 @@
 use super::view::Sight;
 use super::{Verdict, partition_of, place_of, require, unordered};
 use crate::containers::has_all_its_resources;
-use crate::in_place::{awaits_restart, began, is_in_grace, is_in_service, runs, runs_what_is_asked, state};
+use crate::in_place::{
+    awaits_restart, began, is_in_grace, is_in_service, lacks_resources, runs, runs_what_is_asked, state,
+};
 use crate::switches::{Switch, in_place_deadline};
 use flotilla_model::decision::Scope;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
@@ -31,6 +33,7 @@ pub(super) fn may_be_made_again(pod: &PodRecord, set: &SetRecord, now: Timestamp
         || !is_in_service(pod)
         || !runs(pod)
         || !has_all_its_resources(pod)
+        || lacks_resources(pod)
         || awaits_restart(pod)
         || state(pod) == "PreparingDelete";
     let lasted = noted_for(pod, now, Timestamp::from_millis(0)).filter(|_| is_unfinished);
