@@ -337,6 +337,12 @@ impl<'v> Plan<'v> {
         self.pass.hints.awaited = awaited;
     }
 
+    /// Whether a pod on its way out mounts a claim, whatever its label says: as long as it is there, no other can have it.
+    pub(super) fn is_being_left(&self, claim: &ClaimRecord) -> bool {
+        let mut leaving = self.view.pods.iter().filter(|pod| pod.is_terminating());
+        leaving.any(|pod| pod.claims().any(|(_, name)| *name == *claim.meta.key.name))
+    }
+
     /// Ids of claims that no pod has: new pods take these first (rule 15.3), and of these what was waited for.
     pub(super) fn free_ids(&self) -> Vec<String> {
         let clones = &self.view.clones;
@@ -346,7 +352,8 @@ impl<'v> Plan<'v> {
         let mut free = BTreeMap::new();
         for claim in &self.view.claims {
             if let Some(id) = id_of(claim) {
-                *free.entry(id).or_insert(true) &= self.holder_of(claim, id).is_none();
+                let is_free = self.holder_of(claim, id).is_none() && !self.is_being_left(claim);
+                *free.entry(id).or_insert(true) &= is_free;
             }
         }
         let free = free.into_iter().filter(|(_, is_free)| *is_free);

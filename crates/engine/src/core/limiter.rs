@@ -8,9 +8,9 @@
 //! What goes wrong in one namespace slows down no other:
 //! - A 429 that is not the server's own, but an admission webhook's or about one object, concerns its namespace, which from then on has a
 //!   window of its own under the common one until that has grown as wide, and a pause of its own.
-//! - A write that is not answered for [`SLOW_AFTER`], which is what a webhook that hangs looks like, takes no place in the common window any
-//!   more, and neither do others of its namespace, until so many in a row were answered quickly, or for the next [`SLOW_FOR`]. Slow
-//!   namespaces share places of their own, as many as the common window has. So whoever hangs holds up others for [`SLOW_AFTER`], once.
+//! - A write that is not answered for a second, which is what a webhook that hangs looks like, takes no place in the common window any
+//!   more, and neither do others of its namespace, until sixteen in a row were answered quickly, or for two minutes. Slow
+//!   namespaces share places of their own, as many as the common window has. So whoever hangs holds up others for a second, once.
 
 use flotilla_model::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,10 +1,8 @@
 //! Whose turn it is: which key of which controller is worked on next.
 //!
 //! Each controller has a queue and workers of its own, and controllers take turns. A pass takes a worker while it has something to do or to
-//! send; one that has waited for [`SLOW_AFTER`] for the answer to a write takes none. What is slow in one namespace, such as a webhook that
+//! send; one that has waited for a second for the answer to a write takes none. What is slow in one namespace, such as a webhook that
 //! hangs, would yet take all workers for that long again and again: so slow namespaces together have half of them at most.
-//!
-//! [`SLOW_AFTER`]: super::limiter::SLOW_AFTER
 
 use super::Core;
 use super::QueueKey;

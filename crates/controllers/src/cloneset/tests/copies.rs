@@ -212,3 +212,11 @@ fn rule_15_4_claims_are_looked_at_when_a_pod_of_nobody_that_has_them_is_gone_or_
         "it is as it was"
     );
 }
+
+#[test]
+fn rule_15_3_an_id_is_not_free_while_a_copy_that_leaves_mounts_its_claim() {
+    let is_taken = |cluster: Cluster| said(&cluster.decide()).contains(&"create: +Pod web-b0000".to_owned());
+    let leaving = copy("n").label(names::INSTANCE_ID_LABEL, "zzzzz").terminating();
+    assert!(is_taken(set(2, true)));
+    assert!(!is_taken(set(2, true).pod(leaving)));
+}
