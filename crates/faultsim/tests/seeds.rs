@@ -106,7 +106,7 @@ fn named_in(cell: &str, kind: Option<SetKind>) -> Schedule {
     let (seed, faults) = cell.split_once(' ').unwrap_or((cell, ""));
     let is_named = |kind: &&FaultKind| {
         let name = kind.to_possible_value().expect("a name");
-        faults.split(' ').any(|word| word == name.get_name())
+        faults.split(' ').any(|word| word.trim_matches('`') == name.get_name())
     };
     let wanted = Wanted {
         faults: FaultKind::ALL.iter().filter(is_named).copied().collect(),
