@@ -51,8 +51,18 @@ impl Clones<'_> {
                 format!("{} is to go, and {pod} stays", key.name)
             })?;
         }
+        // One that was some other pod's by its label goes by itself, and at once.
+        let gone = decision.commands().filter_map(|c| match &c.command {
+            Command::Delete {
+                resource: Resource::Claims,
+                key,
+                ..
+            } => Some(key),
+            _ => None,
+        });
+        let gone: BTreeSet<&ObjectKey> = gone.collect();
         for name in deleted {
-            self.goes_with_its_claims(name, &given, &taken_back)?;
+            self.goes_with_its_claims(name, (&given, &gone), &taken_back)?;
         }
         Ok(())
     }
@@ -73,7 +83,7 @@ impl Clones<'_> {
     fn goes_with_its_claims(
         &self,
         pod: &str,
-        given: &BTreeSet<(&ObjectKey, &str)>,
+        (given, gone): (&BTreeSet<(&ObjectKey, &str)>, &BTreeSet<&ObjectKey>),
         taken_back: &BTreeSet<&ObjectKey>,
     ) -> Verdict {
         let (set, reader) = (self.sight.set, self.sight.reader);
@@ -110,7 +120,10 @@ impl Clones<'_> {
         let is_labelled = |claim: &ClaimRecord| claim.meta.labels.get(INSTANCE_ID).is_some_and(|id| !id.is_empty());
         let claims = reader.claims_of(set.as_owner()).iter();
         let mut own = claims.filter(|claim| claim.meta.deleted.is_none() && is_labelled(claim) && has(pod, claim));
-        let left = own.find(|claim| !given.contains(&(&claim.meta.key, pod.name())) && other_with(claim).is_none());
+        let left = own.find(|claim| {
+            let goes = gone.contains(&claim.meta.key) || given.contains(&(&claim.meta.key, pod.name()));
+            !goes && other_with(claim).is_none()
+        });
         require(left.is_none(), "14.7 claims go with their pod", || {
             let name = left.map_or("", |claim| &claim.meta.key.name);
             format!("{} is deleted, and its claim {name} stays", pod.name())
