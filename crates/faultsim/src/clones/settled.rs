@@ -34,6 +34,14 @@ pub(crate) fn look(
             _ => None,
         })
         .collect();
+    // What is done when it is gone is still to come: its name and its claims are looked at then (rules 10.9 and 15.4).
+    let mut of_nobody = tenants::all(server, Resource::Pods).filter_map(|s| match s.object.as_ref() {
+        Some(Object::Pod(pod)) if pod.meta.controller().is_none() => Some(pod),
+        _ => None,
+    });
+    if let Some(leaving) = of_nobody.find(|pod| pod.is_terminating()) {
+        return Err(format!("{} is nobody's, and on its way out", leaving.name()));
+    }
     let updated = revision(server, set, &pods)?;
     let new = members(server, set, &pods, &updated, now)?;
     status(set, &pods, new, &updated)?;
