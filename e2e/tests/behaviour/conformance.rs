@@ -255,6 +255,8 @@ async fn the_scale_subresource_works(api: Api, kind: Kind, ns: String) {
         "an autoscaler finds the pods"
     );
     scale["spec"]["replicas"] = json!(2);
+    // Whatever its status says by now, as `kubectl scale` does.
+    scale["metadata"]["resourceVersion"] = json!(null);
     api.put(&scale_path, &scale).await;
     ready(&api, &ns, 2).await;
     assert_eq!(number(&api.read(&kind.set(&ns, "web")).await, "/spec/replicas"), 2);
