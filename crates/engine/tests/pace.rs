@@ -3,12 +3,11 @@
 mod support;
 
 use flotilla_controllers::statefulset::StatefulSetController;
-use flotilla_engine::core::{Core, CoreOptions};
+use flotilla_engine::core::Core;
 use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use support::{World, at, key};
+use support::{World, at, key, options};
 
 /// The controller, with its looks counted.
 struct Counted(StatefulSetController, Arc<AtomicUsize>);
@@ -42,16 +41,7 @@ impl Bench {
     /// A set of so many pods, all ready, and a manager without a lease that has nothing left to do.
     fn settled(replicas: i32) -> Self {
         let looks = Arc::new(AtomicUsize::new(0));
-        let options = CoreOptions {
-            resources: vec![
-                Resource::NativeSets,
-                Resource::Pods,
-                Resource::Claims,
-                Resource::Revisions,
-            ],
-            observation_period: Duration::ZERO,
-            ..CoreOptions::new("a")
-        };
+        let options = options("a");
         let controller = Counted(StatefulSetController::new(SetKind::Native), looks.clone());
         let mut bench = Bench {
             world: World::quick(),

@@ -4,26 +4,13 @@
 mod support;
 
 use flotilla_controllers::statefulset::StatefulSetController;
-use flotilla_engine::core::lease::LeaseOptions;
 use flotilla_engine::core::request::{Answer, Call, Request};
-use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_engine::core::{Core, Effect};
 use flotilla_model::{Command, Resource, SetKind};
-use std::time::Duration;
-use support::{World, at, key};
+use support::{World, at, key, options_with_lease};
 
 fn core() -> Core {
-    let options = CoreOptions {
-        lease: Some(LeaseOptions::new("flotilla-system", "flotilla-manager")),
-        resources: vec![
-            Resource::NativeSets,
-            Resource::Pods,
-            Resource::Claims,
-            Resource::Revisions,
-            Resource::StorageClasses,
-        ],
-        observation_period: Duration::ZERO,
-        ..CoreOptions::new("hand")
-    };
+    let options = options_with_lease("hand");
     Core::new(
         options,
         vec![Box::new(StatefulSetController::new(SetKind::Native))],

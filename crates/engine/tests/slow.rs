@@ -7,8 +7,7 @@ use flotilla_engine::core::request::{Answer, Call, Request};
 use flotilla_engine::core::{Core, CoreOptions, Effect};
 use flotilla_model::{Command, ObjectKey, Resource, SetKind};
 use std::collections::BTreeMap;
-use std::time::Duration;
-use support::{World, at, refuse_with};
+use support::{World, at, options, refuse_with};
 
 /// For how long a webhook may hang: the API server does not wait longer.
 const HANGS_MS: i64 = 30_000;
@@ -29,15 +28,8 @@ struct Slow {
 impl Slow {
     fn new() -> Self {
         let options = CoreOptions {
-            resources: vec![
-                Resource::NativeSets,
-                Resource::Pods,
-                Resource::Claims,
-                Resource::Revisions,
-            ],
-            observation_period: Duration::ZERO,
             workers: 8,
-            ..CoreOptions::new("one")
+            ..options("one")
         };
         let controller = StatefulSetController::new(SetKind::Native);
         Slow {

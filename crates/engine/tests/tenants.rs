@@ -5,26 +5,17 @@ mod support;
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::events::EventCall;
 use flotilla_engine::core::request::{Answer, Call};
-use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_engine::core::{Core, Effect};
 use flotilla_engine::wire::Object;
 use flotilla_model::template::Template;
 use flotilla_model::{Command, ObjectKey, Resource, SetKind};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{World, at, key, refuse_with};
+use support::{World, at, key, options, refuse_with};
 
 fn core() -> Core {
-    let options = CoreOptions {
-        resources: vec![
-            Resource::NativeSets,
-            Resource::Pods,
-            Resource::Claims,
-            Resource::Revisions,
-        ],
-        observation_period: Duration::ZERO,
-        ..CoreOptions::new("one")
-    };
+    let options = options("one");
     let controller = StatefulSetController::new(SetKind::Native);
     Core::new(options, vec![Box::new(controller)], at(0))
 }

@@ -3,26 +3,14 @@
 mod support;
 
 use flotilla_controllers::statefulset::StatefulSetController;
-use flotilla_engine::core::lease::LeaseOptions;
 use flotilla_engine::core::request::{Answer, Call};
-use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_engine::core::{Core, Effect};
 use flotilla_model::{Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind};
 use std::time::Duration;
-use support::{World, at, key, refuse, refuse_with};
+use support::{World, at, key, options, options_with_lease, refuse, refuse_with};
 
 fn core(identity: &str, now: i64) -> Core {
-    let options = CoreOptions {
-        lease: Some(LeaseOptions::new("flotilla-system", "flotilla-manager")),
-        resources: vec![
-            Resource::NativeSets,
-            Resource::Pods,
-            Resource::Claims,
-            Resource::Revisions,
-            Resource::StorageClasses,
-        ],
-        observation_period: Duration::ZERO,
-        ..CoreOptions::new(identity)
-    };
+    let options = options_with_lease(identity);
     let controller = StatefulSetController::new(SetKind::Native);
     Core::new(options, vec![Box::new(controller)], at(now))
 }
@@ -312,17 +300,7 @@ impl Controller for Panics {
 
 #[test]
 fn a_panic_over_whom_a_change_concerns_costs_some_seconds_and_nobody_else_anything() {
-    let options = CoreOptions {
-        resources: vec![
-            Resource::NativeSets,
-            Resource::Pods,
-            Resource::Claims,
-            Resource::Revisions,
-            Resource::StorageClasses,
-        ],
-        observation_period: Duration::ZERO,
-        ..CoreOptions::new("one")
-    };
+    let options = options("one");
     let controller = Panics(StatefulSetController::new(SetKind::Native), "web-1");
     let mut core = Core::new(options, vec![Box::new(controller)], at(0));
     let mut world = World::quick();

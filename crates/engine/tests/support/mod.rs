@@ -2,9 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses another part of it")]
 #![allow(missing_docs, reason = "test support")]
 
-use flotilla_engine::core::lease::{LeaseCall, LeaseRecord, LeaseReply, LeaseSpec};
+use flotilla_engine::core::lease::{LeaseCall, LeaseOptions, LeaseRecord, LeaseReply, LeaseSpec};
 use flotilla_engine::core::request::{Answer, Call, Refusal, StatusPatch};
-use flotilla_engine::core::{Core, Effect, WatchEvent};
+use flotilla_engine::core::{Core, CoreOptions, Effect, WatchEvent};
 use flotilla_engine::wire::status::Status;
 use flotilla_engine::wire::{self, Encoding, Object};
 use flotilla_model::decision::{Body, PodDraft};
@@ -16,6 +16,7 @@ use flotilla_model::{
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A moment of virtual time, in milliseconds.
 pub fn at(millis: i64) -> Timestamp {
@@ -24,6 +25,29 @@ pub fn at(millis: i64) -> Timestamp {
 
 pub fn key(name: &str) -> ObjectKey {
     ObjectKey::new("ns", name)
+}
+
+/// A manager that watches what native sets need, and acts on them at once.
+pub fn options(identity: &str) -> CoreOptions {
+    CoreOptions {
+        resources: vec![
+            Resource::NativeSets,
+            Resource::Pods,
+            Resource::Claims,
+            Resource::Revisions,
+            Resource::StorageClasses,
+        ],
+        observation_period: Duration::ZERO,
+        ..CoreOptions::new(identity)
+    }
+}
+
+/// The same, which writes only while it holds a lease.
+pub fn options_with_lease(identity: &str) -> CoreOptions {
+    CoreOptions {
+        lease: Some(LeaseOptions::new("flotilla-system", "flotilla-manager")),
+        ..options(identity)
+    }
 }
 
 #[derive(Default)]
