@@ -26,8 +26,12 @@ pub(super) fn id_of(claim: &ClaimRecord) -> Option<&str> {
 
 /// Whether a claim of ours is a pod's, by its id or by a mount.
 fn has(pod: &PodRecord, claim: &ClaimRecord) -> bool {
-    let mounts = || pod.claims().any(|(_, name)| *name == *claim.meta.key.name);
-    id_of(claim).is_some_and(|id| pod.label(names::INSTANCE_ID_LABEL) == Some(id) || mounts())
+    id_of(claim).is_some_and(|id| pod.label(names::INSTANCE_ID_LABEL) == Some(id) || mounts(pod, claim))
+}
+
+/// Whether a pod mounts a claim, whosever that is.
+fn mounts(pod: &PodRecord, claim: &ClaimRecord) -> bool {
+    pod.claims().any(|(_, name)| *name == *claim.meta.key.name)
 }
 
 /// Whether a pod is there to stay, as far as it goes: it has neither ended nor begun to go.
@@ -141,7 +145,9 @@ impl<'v> Plan<'v> {
             let stays = is_active(pod) && !going.contains(&pod.meta.uid);
             let is_wanted = |claim: &&Arc<ClaimRecord>| {
                 let is_live = claim.meta.deleted.is_none();
-                is_live && (stays && has(pod, claim) || self.others_with(claim, pod).next().is_some())
+                // Only we give claims to pods that mount them by name, so one without an id, which users took off, was ours, too.
+                let is_its_own = has(pod, claim) || mounts(pod, claim);
+                is_live && (stays && is_its_own || self.others_with(claim, pod).next().is_some())
             };
             for claim in view.claims_of_pod(pod).iter().filter(is_wanted) {
                 let scope = Scope::Named(pod.name().to_owned());
@@ -340,7 +346,7 @@ impl<'v> Plan<'v> {
     /// Whether a pod on its way out mounts a claim, whatever its label says: as long as it is there, no other can have it.
     pub(super) fn is_being_left(&self, claim: &ClaimRecord) -> bool {
         let mut leaving = self.view.pods.iter().filter(|pod| pod.is_terminating());
-        leaving.any(|pod| pod.claims().any(|(_, name)| *name == *claim.meta.key.name))
+        leaving.any(|pod| mounts(pod, claim))
     }
 
     /// Ids of claims that no pod has: new pods take these first (rule 15.3), and of these what was waited for.

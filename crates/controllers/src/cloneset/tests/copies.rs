@@ -3,7 +3,7 @@
 use super::scaling::{deleted, pod_owner};
 use super::{name, one, said};
 use crate::cloneset::CloneSetController;
-use crate::testing::{Cluster, PodFixture, claim, clones};
+use crate::testing::{ClaimFixture, Cluster, PodFixture, claim, clones};
 use flotilla_api::names;
 use flotilla_model::decision::Command;
 use flotilla_model::records::Phase;
@@ -127,6 +127,23 @@ fn rules_14_7_and_15_5_a_claim_that_was_given_to_one_of_two_pods_is_taken_back_f
             "{what}: {:?}",
             said(&decision)
         );
+    }
+}
+
+/// It is mounted by name; and without the set as its owner it would go with the pod, whoever deletes that.
+#[test]
+fn rule_15_5_a_claim_whose_id_users_took_off_is_taken_back_when_its_pod_stays() {
+    let of_pod = |claim: ClaimFixture| claim.owners(vec![pod_owner(&name(0))]);
+    for (what, of, wanted) in [
+        ("its own", "data-web-b0000", vec![json!("web")]),
+        (
+            "one that it does not mount, as of an ephemeral volume",
+            "web-b0000-cache",
+            vec![],
+        ),
+    ] {
+        let decision = without_claim(1, true).claim(of_pod(claim(of))).pod(original()).decide();
+        assert_eq!(given(&decision, of), wanted, "{what}: {:?}", said(&decision));
     }
 }
 
