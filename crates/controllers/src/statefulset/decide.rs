@@ -6,8 +6,8 @@ use super::status;
 use super::view::View;
 use crate::shared::occupant::Occupant;
 use crate::shared::revision;
-use flotilla_model::Decision;
 use flotilla_model::set::{Area, UpdateKind};
+use flotilla_model::{Decision, Hints};
 
 /// Decides what to do for the set of `view`.
 pub fn decide(view: &View<'_>) -> Decision {
@@ -66,6 +66,7 @@ fn status_only(view: &View<'_>) -> Decision {
     let waits = view.moment().unreadable_fields();
     Decision {
         status: Some(status::without_plan(view, None, &waits)),
+        hints: with_what_pods_have(view),
         waits,
         ..Decision::default()
     }
@@ -75,7 +76,29 @@ fn status_only(view: &View<'_>) -> Decision {
 fn create_revision_first(view: &View<'_>, revisions: &revision::Revisions) -> Decision {
     let mut decision = view.moment().create_revision_first(revisions);
     decision.status = Some(status::without_plan(view, Some(revisions), &decision.waits));
+    decision.hints = with_what_pods_have(view);
     decision
+}
+
+/// What a pass remembers that comes to no plan: whoever pauses the update next wants the pods as this pass has seen them.
+fn with_what_pods_have(view: &View<'_>) -> Option<Hints> {
+    let mut hints = view.hints.clone();
+    note_last_revisions(&mut hints, view);
+    (hints != *view.hints).then_some(hints)
+}
+
+/// Notes which revision the pod of each slot has, where users want it back at that (rule 3.6).
+fn note_last_revisions(hints: &mut Hints, view: &View<'_>) {
+    if !view.set.spec.switches.paused_keeps_revision {
+        return;
+    }
+    let known = &mut hints.last_revision;
+    known.retain(|ordinal, _| view.ordinals.contains(*ordinal));
+    for member in view.members.iter().filter(|m| view.ordinals.contains(m.ordinal)) {
+        if let Some(revision) = member.pod.revision() {
+            known.insert(member.ordinal, revision.into());
+        }
+    }
 }
 
 impl Plan<'_> {
@@ -96,17 +119,6 @@ impl Plan<'_> {
                 .filter(|s| s.occupant.as_ref().is_some_and(holds) || self.pass.hints.held.contains(s.ordinal));
             self.pass.hints.held = settled.map(|s| s.ordinal).collect();
         }
-        if spec.switches.paused_keeps_revision {
-            let wanted = &self.view.ordinals;
-            self.pass
-                .hints
-                .last_revision
-                .retain(|ordinal, _| wanted.contains(*ordinal));
-            for slot in &self.slots {
-                if let Some(revision) = slot.occupant.as_ref().and_then(|o| o.pod.revision()) {
-                    self.pass.hints.last_revision.insert(slot.ordinal, revision.into());
-                }
-            }
-        }
+        note_last_revisions(&mut self.pass.hints, self.view);
     }
 }

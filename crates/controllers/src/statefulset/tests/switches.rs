@@ -245,6 +245,20 @@ fn rule_3_6_paused_keeps_the_revision_that_a_pod_had() {
     );
 }
 
+/// A manager that starts looks at a new template first, and makes its revision; what it saw of the pods meanwhile counts.
+#[test]
+fn rule_3_6_the_revision_of_a_pod_is_known_from_the_first_look() {
+    let asks = |set: Cluster| set.annotation("flotilla.rs/paused-keeps-revision", "true");
+    let unrecorded = advanced(2).no_revisions().revision("old", 1, "v1");
+    let first = asks(unrecorded).pods([0, 1], "old").decide();
+    assert_eq!(brief(&first), ["+revision"], "nothing can be planned yet");
+    let hints = first.hints.expect("what was seen is remembered");
+    let gone = asks(advanced(2).rolling(json!({"paused": true})))
+        .pods([0], "old")
+        .hints(hints);
+    assert_eq!(brief(&gone.decide()), ["+web-1@old"]);
+}
+
 #[test]
 fn problem_8_4_scale_down_may_opt_out_of_waiting() {
     for set in both(1) {
