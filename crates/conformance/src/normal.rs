@@ -73,17 +73,12 @@ impl Symbols {
     fn replace(&mut self, value: &mut Value, field: &str) {
         match value {
             Value::Object(fields) => {
-                if is_of_list(fields)
-                    && let Some((_, version)) = version_in(fields)
+                if let Some(row) = version_of_only_row(fields)
+                    && let Some(Value::Object(metadata)) = fields.get_mut("metadata")
                 {
-                    let symbol = if version < self.newest {
-                        "<older-version-of-list>"
-                    } else {
-                        "<version-of-list>"
-                    };
-                    self.newest = self.newest.max(version);
-                    fields.insert("resourceVersion".to_owned(), symbol.into());
+                    self.replace_version_of_list(metadata, row);
                 }
+                self.replace_version_of_list(fields, self.newest);
                 // Keys of managed fields quote UIDs and names.
                 for (name, mut value) in std::mem::take(fields) {
                     // Of a part that was picked out, the name is a pointer.
@@ -109,6 +104,22 @@ impl Symbols {
             }
             Value::String(text) => *text = self.text(text),
             _ => {}
+        }
+    }
+
+    /// Says of the version in the metadata of a list whether it is older than it may be.
+    fn replace_version_of_list(&mut self, metadata: &mut Map<String, Value>, at_least: u64) {
+        if is_of_list(metadata)
+            && let Some((_, version)) = version_in(metadata)
+        {
+            let is_older = version < at_least;
+            let symbol = if is_older {
+                "<older-version-of-list>"
+            } else {
+                "<version-of-list>"
+            };
+            self.newest = self.newest.max(version);
+            metadata.insert("resourceVersion".to_owned(), symbol.into());
         }
     }
 
@@ -139,6 +150,15 @@ fn version_in(metadata: &Map<String, Value>) -> Option<(&str, u64)> {
     let text = metadata.get("resourceVersion")?.as_str()?;
     let version = text.parse().ok().filter(|version| *version > 0)?;
     Some((text, version))
+}
+
+/// The version of the object in a table of one row. The table may be of a list, or of that object alone, and then has its version, however
+/// far the store has got meanwhile.
+fn version_of_only_row(table: &Map<String, Value>) -> Option<u64> {
+    let rows = table.get("rows").and_then(Value::as_array)?;
+    let [row] = rows.as_slice() else { return None };
+    let metadata = row.pointer("/object/metadata")?.as_object()?;
+    Some(version_in(metadata)?.1)
 }
 
 /// Whether these are the metadata of a list. Its version is the one that the whole store has reached, by anybody's writes, so that two lists
@@ -195,5 +215,29 @@ mod tests {
             symbols.normalise(old)["metadata"]["resourceVersion"],
             "<older-version-of-list>"
         );
+    }
+    #[test]
+    fn a_table_of_one_object_has_its_version_and_a_list_that_of_the_store() {
+        let row =
+            |version: &str| json!({"cells": ["a"], "object": {"metadata": {"name": "a", "resourceVersion": version}}});
+        let seen = |table: &str, rows: &[Value]| {
+            let mut symbols = Symbols::new("script-7");
+            symbols.normalise(json!({"metadata": {"resourceVersion": "1300"}, "items": []}));
+            let table = json!({"kind": "Table", "metadata": {"resourceVersion": table}, "rows": rows});
+            symbols.normalise(table)["metadata"]["resourceVersion"].clone()
+        };
+        assert_eq!(
+            seen("1200", &[row("1200")]),
+            "<version-of-list>",
+            "others have written since"
+        );
+        assert_eq!(
+            seen("1199", &[row("1200")]),
+            "<older-version-of-list>",
+            "older than what it shows"
+        );
+        assert_eq!(seen("1200", &[row("1200"), row("1100")]), "<older-version-of-list>");
+        assert_eq!(seen("1301", &[row("1200"), row("1100")]), "<version-of-list>");
+        assert_eq!(seen("1200", &[]), "<older-version-of-list>");
     }
 }
