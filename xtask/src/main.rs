@@ -31,6 +31,8 @@ enum Verb {
     /// The seeded simulator of faults; `cargo xtask sim --help` lists its options.
     #[command(disable_help_flag = true)]
     Sim(sim::Args),
+    /// The suites against a real control plane, again and again: which of them fails how often.
+    Soak(test::soak::Args),
     /// Everything that CI runs.
     Test(test::Args),
 }
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Verb::Demo => demo::run(),
         Verb::Generate(verb) => generate::run(&verb),
         Verb::Sim(args) => sim::run(&args),
+        Verb::Soak(args) => test::soak::run(&args),
         Verb::Test(args) => test::run(&args),
     };
     match done {

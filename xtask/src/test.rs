@@ -3,6 +3,7 @@
 mod executables;
 mod programs;
 mod schedule;
+pub(crate) mod soak;
 
 use crate::sim;
 use anyhow::{Context, Result, bail, ensure};
