@@ -5,7 +5,10 @@ mod support;
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::request::{Answer, Call};
 use flotilla_engine::core::{Core, Effect};
-use flotilla_model::{Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind};
+use flotilla_model::{
+    Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind, Timestamp,
+};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{World, at, key, options, options_with_lease, refuse, refuse_with};
 
@@ -316,4 +319,52 @@ fn a_panic_over_whom_a_change_concerns_costs_some_seconds_and_nobody_else_anythi
     run(&mut world, &mut core, 60_000, true, |_| None);
     assert_eq!(world.pod_names().len(), 8);
     assert!(core.metrics().panics > 0);
+}
+
+/// The controller, which notes since when each pass believes that somebody has been watching.
+struct Watched(StatefulSetController, Arc<Mutex<Vec<Timestamp>>>);
+
+impl Controller for Watched {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn resource(&self) -> Resource {
+        self.0.resource()
+    }
+
+    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        self.0.route(change, reader, keys);
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        self.1.lock().unwrap().push(context.observing_since);
+        self.0.reconcile(reader, key, context)
+    }
+}
+
+/// A standby knows everything and may do nothing: what a deadline waits for could not go on either.
+#[test]
+fn ruling_21_deadlines_do_not_run_while_nobody_leads() {
+    let (mut world, mut first) = (World::quick(), core("one", 0));
+    world.put_set("web", 1, "app:v1");
+    run(&mut world, &mut first, 5_000, true, |_| None);
+    drop(first);
+    let died = world.now;
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let controller = Watched(StatefulSetController::new(SetKind::Native), noted.clone());
+    let mut standby = Core::new(options_with_lease("two"), vec![Box::new(controller)], at(died));
+    run(&mut world, &mut standby, 5_000, true, |_| None);
+    assert!(!standby.holds_lease(at(world.now)) && noted.lock().unwrap().is_empty());
+    let mut took_over = None;
+    while took_over.is_none() {
+        run(&mut world, &mut standby, 100, true, |_| None);
+        took_over = standby.holds_lease(at(world.now)).then_some(world.now);
+        assert!(world.now < died + 60_000, "it never leads");
+    }
+    run(&mut world, &mut standby, 5_000, true, |_| None);
+    let noted = noted.lock().unwrap();
+    let since = noted.first().expect("it looks at the set");
+    assert!(*since > at(took_over.unwrap_or_default() - 200), "{since:?}");
+    assert!(noted.iter().all(|other| other == since), "{noted:?}");
 }

@@ -61,7 +61,7 @@ impl Change {
 pub struct PassContext<'a> {
     /// The one clock value of the pass.
     pub now: Timestamp,
-    /// Since when this process has been watching; deadlines do not run before.
+    /// Since when this process has been watching, and could have acted; deadlines do not run before.
     pub observing_since: Timestamp,
     /// A number that differs from pass to pass: the only source of jitter or random choice.
     pub entropy: u64,

@@ -106,6 +106,13 @@ impl Core {
         }
     }
 
+    /// Since when this process sees what happens, and may do something about it: a standby that takes over gives whatever waited for a
+    /// leader its time (ruling 21).
+    pub(super) fn acting_since(&self) -> Timestamp {
+        let leading = self.leading_since.unwrap_or(self.observing_since);
+        leading.max(self.observing_since)
+    }
+
     fn cease_to_lead(&mut self, now: Timestamp) {
         self.leading_since = None;
         self.caught_up = false;

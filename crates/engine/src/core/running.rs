@@ -390,7 +390,7 @@ impl Core {
         let hints = self.memory.get(key).map_or(&nothing, |memory| &memory.hints);
         let context = PassContext {
             now,
-            observing_since: self.observing_since,
+            observing_since: self.acting_since(),
             entropy: mix(self.options.seed.wrapping_add(self.next_request)),
             hints,
         };
