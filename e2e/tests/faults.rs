@@ -1,5 +1,7 @@
 //! What happens when things break: each scenario with a cluster of its own, one after the other.
 
+#[path = "faults/hanging.rs"]
+mod hanging;
 #[path = "faults/idle.rs"]
 mod idle;
 #[path = "faults/in_place.rs"]
@@ -37,6 +39,10 @@ fn main() -> ExitCode {
             outages::api_server_and_etcd_restart_during_a_scale_out,
         ),
         trial("only_the_lease_holder_writes", leaders::only_the_lease_holder_writes),
+        trial(
+            "a_webhook_of_a_tenant_that_hangs",
+            hanging::a_webhook_of_a_tenant_that_hangs,
+        ),
         trial("a_settled_cluster_gets_no_write", idle::a_settled_cluster_gets_no_write),
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
