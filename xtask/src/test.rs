@@ -11,7 +11,7 @@ use executables::{Executable, list_command, listed};
 use flotilla_localcluster::{end_abandoned, real_node_unavailable, workspace};
 use programs::{Console, Programs};
 use schedule::{Load, Ran, Step, clock, step};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -305,9 +305,18 @@ fn build_release(console: &mut Console) -> Result<PathBuf> {
 
 /// Builds what clusters run. In a process of its own, which can be ended with what it has started.
 fn build_part(console: &mut Console, part: &str) -> Result<()> {
-    let mut command = Command::new(std::env::current_exe().context("failed to find our own executable")?);
+    let own = std::env::current_exe().context("failed to find our own executable")?;
+    let mut command = Command::new(where_it_is_now(&own));
     command.args(["cluster", "build", part]);
     console.run(command)
+}
+
+/// Where the executable is that was started from `path`: cargo replaces it when it links it anew, as it does for tests that are built with
+/// other features of libraries, and Linux then says of the one that runs that it is deleted.
+fn where_it_is_now(path: &Path) -> PathBuf {
+    let text = path.to_string_lossy();
+    text.strip_suffix(" (deleted)")
+        .map_or_else(|| path.to_owned(), PathBuf::from)
 }
 
 #[cfg(test)]
@@ -324,6 +333,13 @@ mod tests {
             assert!(before.insert(step.name), "{}", step.name);
         }
         assert!(before.len() > 20);
+    }
+
+    #[test]
+    fn an_executable_that_was_linked_anew_is_found() {
+        let found = |path: &str| where_it_is_now(Path::new(path)).to_string_lossy().into_owned();
+        assert_eq!(found("/a/target/debug/xtask"), "/a/target/debug/xtask");
+        assert_eq!(found("/a/target/debug/xtask (deleted)"), "/a/target/debug/xtask");
     }
 
     #[test]
