@@ -338,7 +338,7 @@ impl Controller for Watched {
     }
 
     fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
-        self.1.lock().unwrap().push(context.observing_since);
+        self.1.lock().expect("nobody panicked").push(context.observing_since);
         self.0.reconcile(reader, key, context)
     }
 }

@@ -8,19 +8,23 @@
 //! with many requests each fall behind a client with a connection for each request. Here a further connection is opened when those
 //! that are open are busy, up to `CONNECTIONS_MAX`. `flotilla-bench create` shows the difference.
 //!
+//! Which version the server speaks is known from the first answer. From then on a connection that is not open yet is opened once, and all that is
+//! to go over it waits for that: a client that does not know opens one for each request of a burst, and throws all but one of them away.
+//!
 //! Without much to do, a few take turns, each for a moment: should one connection hang, what is asked once more goes to another, and what
 //! is asked in one burst shares a connection, so that it costs few system calls.
 
 use super::clock::Clock;
+use http::Version;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
-use hyper_util::client::legacy::{Client as HttpClient, connect::HttpConnector};
+use hyper_util::client::legacy::{Builder, Client as HttpClient, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tower::{BoxError, Service, ServiceBuilder};
@@ -67,7 +71,11 @@ type Http = HttpClient<Connector, Body>;
 /// Several clients, each with a connection of its own.
 #[derive(Clone)]
 struct Connections {
+    /// For either version: until it is known, and where the server does not speak HTTP/2.
+    either: Http,
+    /// For HTTP/2, which the server speaks.
     all: Arc<[Connection]>,
+    speaks_http2: Arc<AtomicBool>,
     clock: Arc<Clock>,
 }
 
@@ -105,12 +113,14 @@ impl Connections {
         // One for all of them: the second and later connections resume the session of the first, which saves both sides most of a handshake.
         let connector = connector(config)?;
         let connection = |_| Connection {
-            client: http_client(connector.clone()),
+            client: http_client().http2_only(true).build(connector.clone()),
             load: Arc::default(),
         };
         let all = (0..CONNECTIONS_MAX).map(connection).collect();
         Ok(Connections {
+            either: http_client().build(connector.clone()),
             all,
+            speaks_http2: Arc::default(),
             clock: Arc::new(Clock::new()),
         })
     }
@@ -139,6 +149,15 @@ impl Service<http::Request<Body>> for Connections {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let speaks_http2 = self.speaks_http2.clone();
+        if !speaks_http2.load(Ordering::Relaxed) {
+            let answer = self.either.request(request);
+            return Box::pin(async move {
+                let answer = answer.await?;
+                speaks_http2.store(answer.version() == Version::HTTP_2, Ordering::Relaxed);
+                Ok(answer)
+            });
+        }
         let turn = self.clock.now().as_millis() / TURN_MS;
         let connection = &self.all[choose(turn, self.all.iter().map(|c| c.load.get()))];
         let awaited = connection.load.add();
@@ -146,6 +165,10 @@ impl Service<http::Request<Body>> for Connections {
         Box::pin(async move {
             let answer = answer.await;
             drop(awaited);
+            if answer.is_err() {
+                // Whoever answers at this address next may be another one.
+                speaks_http2.store(false, Ordering::Relaxed);
+            }
             answer
         })
     }
@@ -173,15 +196,16 @@ fn connector(config: &Config) -> Result<Connector, String> {
     Ok(connector)
 }
 
-fn http_client(connector: Connector) -> Http {
-    HttpClient::builder(TokioExecutor::new())
+fn http_client() -> Builder {
+    let mut builder = HttpClient::builder(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         .http2_keep_alive_interval(PING_INTERVAL)
         .http2_keep_alive_timeout(PING_TIMEOUT)
         .http2_keep_alive_while_idle(true)
         .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .build(connector)
+        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES);
+    builder
 }
 
 #[cfg(test)]
