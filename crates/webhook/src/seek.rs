@@ -5,8 +5,9 @@ use futures::future::BoxFuture;
 use http::{Method, Request, header};
 use serde_json::Value;
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long the answer may take; then it stays unknown.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -14,6 +15,56 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 /// How many objects are looked at; of what is beyond these, the API server tells the number.
 const OBJECTS_MAX: usize = 500;
+
+/// How many questions there may be at once, after a while without any.
+const QUESTIONS_MAX: u32 = 50;
+/// How often one more is allowed.
+const QUESTION_EVERY: Duration = Duration::from_millis(100);
+
+/// How many questions may still be asked. Whoever reaches the port can have us ask the API server with our credentials, and waits for nothing:
+/// so many that admission needs them, and not so many that the API server, or the share that it gives us, is used up by strangers. What is not
+/// asked stays unknown, as when there is no answer.
+#[derive(Debug)]
+struct Ration(Mutex<Account>);
+
+#[derive(Debug)]
+struct Account {
+    /// The moment up to which questions were paid for; those that were saved up are before now.
+    paid_until: Instant,
+    /// Whether it was told that there are too many; not again until one is allowed.
+    is_told: bool,
+}
+
+/// Whether a question may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    /// It may, and counts.
+    Granted,
+    /// There were too many; `is_news` for the first of these.
+    UsedUp { is_news: bool },
+}
+
+impl Ration {
+    fn new() -> Self {
+        Ration(Mutex::new(Account {
+            paid_until: Instant::now() - QUESTION_EVERY * QUESTIONS_MAX,
+            is_told: false,
+        }))
+    }
+
+    fn take(&self) -> Share {
+        let now = Instant::now();
+        // A moment is whole whatever panicked while it was held.
+        let mut account = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = account.paid_until.max(now - QUESTION_EVERY * QUESTIONS_MAX) + QUESTION_EVERY;
+        if next <= now {
+            (account.paid_until, account.is_told) = (next, false);
+            return Share::Granted;
+        }
+        let is_news = !std::mem::replace(&mut account.is_told, true);
+        Share::UsedUp { is_news }
+    }
+}
 
 /// What nobody remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +82,16 @@ pub(crate) enum Sought {
         version: String,
         plural: String,
     },
+}
+
+impl Sought {
+    /// That nobody could tell.
+    fn unknown(&self) -> Answer {
+        match self {
+            Sought::Pod { .. } => Answer::Pod(Found::Unknown),
+            Sought::Objects { .. } => Answer::Objects(Counted::Unknown),
+        }
+    }
 }
 
 /// What the API server says of it.
@@ -145,22 +206,25 @@ fn could_be_a_name(text: &str) -> bool {
     text.bytes().next().is_some_and(is_plain) && text.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.'))
 }
 
-/// Asks with this client.
+/// Asks with this client, within a ration.
 pub(crate) fn lookup(client: kube::Client) -> Lookup {
+    let ration = Arc::new(Ration::new());
     Arc::new(move |sought| {
-        let client = client.clone();
+        let (client, ration) = (client.clone(), ration.clone());
         Box::pin(async move {
-            let asked = tokio::time::timeout(PATIENCE, read(&client, &sought)).await;
-            let why = match asked {
-                Ok(Ok(answer)) => return answer,
-                Ok(Err(why)) => why.to_string(),
-                Err(_) => format!("no answer within {PATIENCE:?}"),
+            let why = match ration.take() {
+                Share::UsedUp { is_news: false } => return sought.unknown(),
+                Share::UsedUp { is_news: true } => {
+                    "too many such questions; those that follow are not asked, and not told".to_owned()
+                }
+                Share::Granted => match tokio::time::timeout(PATIENCE, read(&client, &sought)).await {
+                    Ok(Ok(answer)) => return answer,
+                    Ok(Err(why)) => why.to_string(),
+                    Err(_) => format!("no answer within {PATIENCE:?}"),
+                },
             };
             tracing::warn!(%why, ?sought, "failed to look up what admission was asked about");
-            match sought {
-                Sought::Pod { .. } => Answer::Pod(Found::Unknown),
-                Sought::Objects { .. } => Answer::Objects(Counted::Unknown),
-            }
+            sought.unknown()
         })
     })
 }
@@ -212,6 +276,19 @@ mod tests {
     use super::*;
     use flotilla_admission::Nothing;
     use serde_json::json;
+
+    #[tokio::test(start_paused = true)]
+    async fn strangers_cannot_have_us_ask_without_end() {
+        let ration = Ration::new();
+        let asked = || (0..1000).filter(|_| ration.take() == Share::Granted).count();
+        assert_eq!(asked(), QUESTIONS_MAX as usize, "a burst");
+        assert_eq!(asked(), 0);
+        assert_eq!(ration.take(), Share::UsedUp { is_news: false }, "told once");
+        tokio::time::advance(QUESTION_EVERY * 7).await;
+        assert_eq!(asked(), 7, "one at a time after that");
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(asked(), QUESTIONS_MAX as usize, "no more than a burst is saved up");
+    }
 
     /// Rule 6: one name is looked up; others that nobody remembers stay unknown.
     #[test]
