@@ -77,6 +77,8 @@ pub(crate) fn arguments(container: &Value, http_address: &str) -> Vec<String> {
     let given = given.filter_map(Value::as_str).map(|arg| {
         if arg.starts_with("--http-address=") {
             format!("--http-address={http_address}")
+        } else if arg.starts_with("--health-address=") {
+            "--health-address=none".to_owned()
         } else {
             arg.to_owned()
         }

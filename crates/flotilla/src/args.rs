@@ -74,7 +74,7 @@ pub struct ClusterArgs {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the controllers.
-    Manager(ManagerArgs),
+    Manager(Box<ManagerArgs>),
     /// Run the agent of a node: it lets updates in place change the environment that containers take from labels and annotations.
     #[command(after_long_help = agent::AGENT)]
     Agent(AgentArgs),
@@ -143,6 +143,10 @@ pub struct ManagerArgs {
     /// Address of /metrics, /healthz and /readyz; `none` for no server.
     #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS", value_parser = address)]
     pub http_address: HttpAddress,
+    /// Address of /healthz and /readyz alone, for probes of kubelets: whoever holds the connections of --http-address does not come
+    /// between. `none` for no such server.
+    #[arg(long, default_value = "none", value_name = "ADDRESS", value_parser = address)]
+    pub health_address: HttpAddress,
     /// Where to serve admission and conversion for the API server over HTTPS; `none` for nowhere. Default: 0.0.0.0:9443 inside a pod,
     /// none outside of one.
     ///

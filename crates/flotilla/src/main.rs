@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 
 async fn run(args: Args) -> Result<Exit, error::Error> {
     match args.command {
-        Command::Manager(manager) => commands::manager::run(&args.cluster, manager).await,
+        Command::Manager(manager) => commands::manager::run(&args.cluster, *manager).await,
         Command::Agent(agent) => commands::agent::run(&args.cluster, agent).await,
         Command::Crds(args) => commands::crds::run(&args),
         Command::Install(install) => commands::install::run(&args.cluster, install).await,

@@ -40,6 +40,8 @@ pub const PART_OF: &str = "flotilla";
 pub const WEBHOOK_PORT: u16 = 9443;
 /// Port of metrics, health and readiness in a manager's pod.
 pub const HTTP_PORT: u16 = 8080;
+/// Port of health and readiness alone, which kubelets ask.
+pub const HEALTH_PORT: u16 = 8081;
 /// Name of the agents: ServiceAccount, DaemonSet, role and its binding.
 pub const AGENT: &str = "flotilla-agent";
 /// Name of the policy that holds an agent to the pods of its node.

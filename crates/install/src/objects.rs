@@ -5,7 +5,7 @@ use crate::marks::{self, Comments};
 use crate::permissions::{Scope, role_of_manager};
 use crate::settings::{Condition, Options};
 use crate::yaml::{self, Form};
-use crate::{HTTP_PORT, LEASE, NAME, PART_OF, PART_OF_LABEL, WEBHOOK_PORT, WEBHOOK_SERVICE, workload};
+use crate::{HEALTH_PORT, HTTP_PORT, LEASE, NAME, PART_OF, PART_OF_LABEL, WEBHOOK_PORT, WEBHOOK_SERVICE, workload};
 use serde_json::{Value, json};
 
 /// An object of an installation, with its marks.
@@ -207,9 +207,9 @@ fn network_policy() -> Value {
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [
                 {
-                    "$why": "Metrics, health and readiness. Who asks cannot be told by labels: kubelets are no pods, and nobody knows where \
-                             Prometheus runs.",
-                    "ports": [{"port": HTTP_PORT, "protocol": "TCP"}],
+                    "$why": "Metrics on the first, and health alone on the second. Who asks cannot be told by labels: nobody knows where \
+                             Prometheus runs, and kubelets are no pods.",
+                    "ports": [{"port": HTTP_PORT, "protocol": "TCP"}, {"port": HEALTH_PORT, "protocol": "TCP"}],
                 },
                 {"$if:webhooks": {
                     "$why": "Webhooks. API servers are no pods either.",

@@ -1,7 +1,7 @@
 //! The managers' pods.
 
 use crate::objects::{labels, selector};
-use crate::{HTTP_PORT, NAME, WEBHOOK_PORT};
+use crate::{HEALTH_PORT, HTTP_PORT, NAME, WEBHOOK_PORT};
 use serde_json::{Value, json};
 
 /// The Deployment of the managers.
@@ -58,7 +58,7 @@ fn container() -> Value {
     let from_field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let probe = |path: &str, failures: u8| {
         json!({
-            "httpGet": {"path": path, "port": "http"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures,
+            "httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures,
         })
     };
     json!({
@@ -68,6 +68,7 @@ fn container() -> Value {
         "args": [
             "manager",
             format!("--http-address=0.0.0.0:{HTTP_PORT}"),
+            format!("--health-address=0.0.0.0:{HEALTH_PORT}"),
             "--log-format=json",
             "--log=${log}",
             {"$if:nativeStatefulSet": "--native-statefulset"},
@@ -80,6 +81,7 @@ fn container() -> Value {
         "env": [from_field("POD_NAME", "metadata.name"), from_field("POD_NAMESPACE", "metadata.namespace")],
         "ports": [
             {"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"},
+            {"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
             {"$if:webhooks": {"name": "webhooks", "containerPort": WEBHOOK_PORT, "protocol": "TCP"}},
         ],
         "resources": "${resources}",

@@ -81,7 +81,7 @@ pub async fn run(options: Options, client: kube::Client) -> Result<(), Error> {
     let mut tasks = JoinSet::new();
     if let Some(address) = options.address {
         let listener = http::bind(address).await.map_err(|e| Error::Serve(address, e))?;
-        tasks.spawn(http::serve(listener, queries.clone()));
+        tasks.spawn(http::serve(listener, http::Pages::All, queries.clone()));
     }
     let shutdown = async move {
         tokio::select! {

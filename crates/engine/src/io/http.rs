@@ -39,8 +39,17 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
+/// What is served at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Metrics, health and readiness.
+    All,
+    /// Health and readiness alone: where kubelets ask, with connections that nobody takes from them who is after metrics.
+    Probes,
+}
+
 /// Serves until dropped.
-pub async fn serve(listener: TcpListener, queries: mpsc::Sender<Query>) {
+pub async fn serve(listener: TcpListener, pages: Pages, queries: mpsc::Sender<Query>) {
     let connections = Connections::new(PATIENCE);
     loop {
         let stream = match listener.accept().await {
@@ -59,7 +68,7 @@ pub async fn serve(listener: TcpListener, queries: mpsc::Sender<Query>) {
             let service = service_fn(|request| {
                 let (asking, queries) = (asker.asks(), queries.clone());
                 async move {
-                    let answered = answer(request, queries).await;
+                    let answered = answer(request, pages, queries).await;
                     drop(asking);
                     answered
                 }
@@ -78,9 +87,13 @@ pub async fn serve(listener: TcpListener, queries: mpsc::Sender<Query>) {
     }
 }
 
-async fn answer(request: Request<Incoming>, queries: mpsc::Sender<Query>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(
+    request: Request<Incoming>,
+    pages: Pages,
+    queries: mpsc::Sender<Query>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(match request.uri().path() {
-        "/metrics" => match ask(&queries, Query::Metrics).await {
+        "/metrics" if pages == Pages::All => match ask(&queries, Query::Metrics).await {
             Some(text) => response(StatusCode::OK, render_type(), text),
             None => stuck(),
         },
@@ -96,7 +109,10 @@ async fn answer(request: Request<Incoming>, queries: mpsc::Sender<Query>) -> Res
         _ => response(
             StatusCode::NOT_FOUND,
             PLAIN,
-            "try /metrics, /healthz or /readyz\n".into(),
+            match pages {
+                Pages::All => "try /metrics, /healthz or /readyz\n".into(),
+                Pages::Probes => "try /healthz or /readyz; metrics are served on the port of --http-address\n".into(),
+            },
         ),
     })
 }
@@ -142,11 +158,42 @@ mod tests {
     use tokio::net::TcpStream;
 
     #[tokio::test]
+    async fn where_kubelets_ask_there_are_no_metrics() {
+        let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (queries, mut asked) = mpsc::channel(1);
+        let serving = tokio::spawn(serve(listener, Pages::Probes, queries));
+        let loops = tokio::spawn(async move {
+            while let Some(query) = asked.recv().await {
+                match query {
+                    Query::Readiness(reply) => reply.send(vec!["the lease".to_owned()]).unwrap(),
+                    Query::Health(reply) => reply.send(()).unwrap(),
+                    Query::Metrics(_) => panic!("nobody asks for metrics here"),
+                }
+            }
+        });
+        for (path, expected) in [
+            ("/healthz", "200 OK"),
+            ("/readyz", "503 Service Unavailable"),
+            ("/metrics", "404 Not Found"),
+        ] {
+            let mut probe = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nHost: flotilla\r\nConnection: close\r\n\r\n");
+            probe.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            probe.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{path}: {answer}");
+        }
+        serving.abort();
+        loops.abort();
+    }
+
+    #[tokio::test]
     async fn a_probe_is_answered_whoever_else_is_connected_and_silent() {
         let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (queries, mut asked) = mpsc::channel(1);
-        let serving = tokio::spawn(serve(listener, queries));
+        let serving = tokio::spawn(serve(listener, Pages::All, queries));
         let loops = tokio::spawn(async move {
             while let Some(query) = asked.recv().await {
                 if let Query::Health(reply) = query {

@@ -5,7 +5,7 @@
 
 use super::clock::Clock;
 use super::fence::Fence;
-use super::http::{self, Query};
+use super::http::{self, Pages, Query};
 use super::requests::{Asked, Raw, read, send};
 use super::versions::Versions;
 use super::watch::{Feed, Watcher};
@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
 
 /// Pages and batches waiting to be taken in, all kinds together.
 const FEED_MAX: usize = 8;
@@ -52,6 +53,8 @@ pub struct ManagerOptions {
     pub namespace: Option<String>,
     /// Where to serve metrics and health; nowhere if `None`.
     pub http_address: Option<SocketAddr>,
+    /// Where to serve health once more, and nothing else; nowhere if `None`.
+    pub health_address: Option<SocketAddr>,
     /// Until when this process may write; shared with whoever else does.
     pub fence: Fence,
     /// What else runs in this process, if anything does.
@@ -73,9 +76,18 @@ pub trait Beside: Send + Sync {
 /// Why the manager could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address for metrics and health is not to be had.
-    #[error("cannot serve metrics and health on {0}: {1}; choose another with --http-address")]
-    Serve(SocketAddr, #[source] std::io::Error),
+    /// An address is not to be had: which, what it is for, and the option that names it.
+    #[error("cannot serve {purpose} on {address}: {source}; choose another address with {option}")]
+    Serve {
+        /// The address.
+        address: SocketAddr,
+        /// What was to be served there.
+        purpose: &'static str,
+        /// The option that names it.
+        option: &'static str,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// No signals.
     #[error("cannot listen for signals: {0}")]
     Signals(#[source] std::io::Error),
@@ -102,24 +114,29 @@ pub async fn run(
         require_namespace(&client, &lease.key.namespace).await?;
     }
     let (queries, asked) = mpsc::channel(QUERIES_MAX);
-    let server = match options.http_address {
-        Some(address) => Some(tokio::spawn(http::serve(
-            http::bind(address).await.map_err(|e| Error::Serve(address, e))?,
-            queries,
-        ))),
-        None => None,
-    };
+    // Ends with this function.
+    let mut servers = JoinSet::new();
+    for (address, pages, purpose, option) in [
+        (options.http_address, Pages::All, "metrics and health", "--http-address"),
+        (options.health_address, Pages::Probes, "health", "--health-address"),
+    ] {
+        let Some(address) = address else { continue };
+        let listener = http::bind(address).await.map_err(|source| Error::Serve {
+            address,
+            purpose,
+            option,
+            source,
+        })?;
+        servers.spawn(http::serve(listener, pages, queries.clone()));
+    }
+    drop(queries);
     let shutdown = async move {
         tokio::select! {
             _ = stop.recv() => {}
             _ = interrupt.recv() => {}
         }
     };
-    let ended = Shell::new(options, controllers, client).run(asked, shutdown).await;
-    if let Some(server) = server {
-        server.abort();
-    }
-    ended
+    Shell::new(options, controllers, client).run(asked, shutdown).await
 }
 
 /// A missing namespace would otherwise look like an election that never ends. Any other answer is left to the election.
@@ -160,7 +177,7 @@ struct Shell {
     versions: Versions,
     /// Tells each kind's task to list.
     wanted: BTreeMap<Resource, watch::Sender<u64>>,
-    watchers: tokio::task::JoinSet<()>,
+    watchers: JoinSet<()>,
     was_leading: bool,
 }
 
@@ -171,7 +188,7 @@ impl Shell {
         let (feed_to, feeds) = mpsc::channel(FEED_MAX);
         let (answer_to, answers) = mpsc::channel(ANSWERS_MAX);
         let versions = Versions::default();
-        let (mut wanted, mut watchers) = (BTreeMap::new(), tokio::task::JoinSet::new());
+        let (mut wanted, mut watchers) = (BTreeMap::new(), JoinSet::new());
         for resource in core.resources() {
             let (want, wants) = watch::channel(0);
             wanted.insert(resource, want);

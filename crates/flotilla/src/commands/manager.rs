@@ -46,6 +46,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
         core: core_options(&args, gates),
         namespace: cluster_args.namespace.clone(),
         http_address: args.http_address.0,
+        health_address: args.health_address.0,
         fence,
         beside: webhooks.clone().map(|webhooks| webhooks as Arc<dyn Beside>),
     };
@@ -197,7 +198,7 @@ mod tests {
     fn parsed(words: &[&str]) -> ManagerArgs {
         let all = ["flotilla", "manager"].iter().chain(words);
         match Args::try_parse_from(all).unwrap().command {
-            Command::Manager(args) => args,
+            Command::Manager(args) => *args,
             other => panic!("{other:?}"),
         }
     }

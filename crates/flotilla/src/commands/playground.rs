@@ -117,6 +117,7 @@ async fn manage(cluster: ClusterArgs) -> Result<(), Error> {
         workers: 8,
         max_writes_in_flight: 64,
         http_address: HttpAddress(None),
+        health_address: HttpAddress(None),
         webhook_address: None,
         webhook_service: None,
         webhook_url: None,
@@ -136,6 +137,7 @@ async fn manage(cluster: ClusterArgs) -> Result<(), Error> {
         core: manager::core_options(&args, Gates::default()),
         namespace: None,
         http_address: None,
+        health_address: None,
         fence: Fence::default(),
         beside: None,
     };
