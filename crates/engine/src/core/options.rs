@@ -19,11 +19,11 @@ pub struct CoreOptions {
     pub writes_in_flight_start: usize,
     /// Writes in flight at most.
     pub writes_in_flight_max: usize,
-    /// Between two writes of one object's status that change nothing but counts.
+    /// Between two writes of one object's status that change nothing but counts, at least; longer by `pass_interval_per_pod` for each pod.
     pub status_interval: Duration,
     /// Between the starts of two passes over one key that changes ask for, at least.
     pub pass_interval: Duration,
-    /// How much longer for each pod of the key. A pass costs some tenths of a microsecond for each, so this bounds the share of a core
+    /// How much longer for each pod of the key, and between two such writes of status. A pass costs some tenths of a microsecond for each, so this bounds the share of a core
     /// that one set can take, however large it is and however busy its pods are.
     pub pass_interval_per_pod: Duration,
     /// For how long a pass starts commands before it looks again.

@@ -374,14 +374,20 @@ impl Core {
         let pass = &active.pass;
         let failed = !pass.rejected().is_empty() || pass.trouble().is_some() || !active.held.is_empty();
         let went_well = pass.wrote() && !pass.is_stale() && !failed;
-        let last_status = self.memory.get(&active.key).and_then(|memory| memory.last_status);
-        let has_told = last_status.is_some_and(|last| now < last + self.options.status_interval);
+        let has_told = self.status_due(&active.key).is_some_and(|due| now < due);
         went_well && has_told && !self.draining
+    }
+
+    /// When the next status may be written that changes nothing but counts; `None` where none was written yet. Later for a large set, as its
+    /// passes are: a pass that may tell something looks a second time for it.
+    fn status_due(&self, key: &QueueKey) -> Option<Timestamp> {
+        let last = self.memory.get(key)?.last_status?;
+        Some(last + self.options.status_interval + self.interval_for_pods(key))
     }
 
     /// Until when a status that changes nothing but counts is put off.
     fn put_off(&self, key: &QueueKey, status: &StatusWrite, now: Timestamp) -> Option<Timestamp> {
-        let due = self.memory.get(key)?.last_status? + self.options.status_interval;
+        let due = self.status_due(key)?;
         (now < due && status.only_counts_differ() && !self.draining).then_some(due)
     }
 
