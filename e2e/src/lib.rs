@@ -4,6 +4,7 @@
 
 pub mod api;
 pub mod audit;
+pub mod balancer;
 pub mod clock;
 pub mod clones;
 pub mod jobs;

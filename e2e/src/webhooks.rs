@@ -134,7 +134,7 @@ pub async fn registered(api: &Api, port: u16) {
 }
 
 /// Whether a pod under our kind would get its gate, and a set its defaults.
-async fn asks(api: &Api) -> bool {
+pub async fn asks(api: &Api) -> bool {
     let pod = pod("probe", Some("apps.kruise.io/v1beta1"));
     let dry = |collection: String| format!("{collection}?dryRun=All");
     let made = api

@@ -6,6 +6,8 @@ mod away;
 mod certificates;
 #[path = "webhook/requests.rs"]
 mod requests;
+#[path = "webhook/restart.rs"]
+mod restart;
 
 use flotilla_e2e::{Api, suite};
 use flotilla_localcluster::Cluster;
@@ -76,6 +78,7 @@ fn trials(lab: &Lab) -> Vec<Trial> {
         certificates::registrations_are_put_back,
         certificates::two_managers_serve_and_one_writes,
         certificates::can_come_from_a_directory,
+        restart::of_both_replicas_fails_no_admission,
     );
     trials
 }

@@ -160,6 +160,11 @@ pub struct ManagerArgs {
     /// Address by which the API server finds the webhooks without a service, for a manager outside of the cluster.
     #[arg(long, value_name = "https://HOST:PORT", value_parser = webhook_url, conflicts_with = "webhook_service")]
     pub webhook_url: Option<WebhookUrl>,
+    /// How many seconds longer than the controllers the webhooks are served when the manager is asked to end: the API server goes on asking
+    /// until it hears that another replica is the one to ask. A second signal ends it at once. Default: 5 where a service leads here, 0
+    /// where the API server knows the address by --webhook-url.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=300))]
+    pub webhook_linger_seconds: Option<u64>,
     /// Directory with tls.crt, tls.key and ca.crt for the webhooks, read again when they change. Without it they are made, and kept in
     /// the Secret flotilla-webhook-certificates of the lease's namespace.
     #[arg(long, value_name = "DIR")]

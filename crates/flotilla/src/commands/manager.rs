@@ -20,10 +20,13 @@ use flotilla_webhook::{Options, Place, Webhooks};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Where webhooks are served inside a pod, and the service that leads there.
 const WEBHOOK_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
 const WEBHOOK_SERVICE: &str = "flotilla-webhook";
+/// How long the news of a replica that ends takes, through endpoints and whatever routes by them, to who asks.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// Runs until SIGTERM, or until something fails that cannot heal.
 pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, Error> {
@@ -53,10 +56,38 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
     let ended = run_manager(options, controllers(&args, gates), client).await;
     // Last, since the API server asks until it hears that another replica is the one to ask.
     if let Some(webhooks) = webhooks {
+        if ended.is_ok() {
+            let is_behind_service = args.webhook_url.is_none();
+            let default = if is_behind_service { LINGER } else { Duration::ZERO };
+            linger(args.webhook_linger_seconds.map_or(default, Duration::from_secs)).await;
+        }
         webhooks.stop();
     }
     ended.map_err(|e| Error::Manager(e.to_string()))?;
     Ok(Exit::Done)
+}
+
+/// Waits so long, or until we are asked to end once more.
+async fn linger(time: Duration) {
+    if time.is_zero() {
+        return;
+    }
+    tracing::info!(
+        seconds = time.as_secs(),
+        "going on to serve webhooks, until the API server asks another replica"
+    );
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => signal.recv().await,
+            // Then only time ends it.
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        _ = terminated => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
 }
 
 /// What gates and flags of OpenKruise's manager ask for; those that change nothing are named in the log.

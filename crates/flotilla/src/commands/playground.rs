@@ -121,6 +121,7 @@ async fn manage(cluster: ClusterArgs) -> Result<(), Error> {
         webhook_address: None,
         webhook_service: None,
         webhook_url: None,
+        webhook_linger_seconds: None,
         tls_dir: None,
         certificate_seconds: None,
         // There is nobody else.
