@@ -141,13 +141,13 @@ pub struct ManagerArgs {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub max_writes_in_flight: u16,
     /// Address of /metrics, /healthz and /readyz; `none` for no server.
-    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS", value_parser = address)]
+    #[arg(long, default_value = ":8080", value_name = "ADDRESS", value_parser = address)]
     pub http_address: HttpAddress,
     /// Address of /healthz and /readyz alone, for probes of kubelets: whoever holds the connections of --http-address does not come
     /// between. `none` for no such server.
     #[arg(long, default_value = "none", value_name = "ADDRESS", value_parser = address)]
     pub health_address: HttpAddress,
-    /// Where to serve admission and conversion for the API server over HTTPS; `none` for nowhere. Default: 0.0.0.0:9443 inside a pod,
+    /// Where to serve admission and conversion for the API server over HTTPS; `none` for nowhere. Default: :9443 inside a pod,
     /// none outside of one.
     ///
     /// Whoever holds the lease makes the certificates and tells the API server where webhooks are served. What was registered once
@@ -209,9 +209,14 @@ fn address(text: &str) -> Result<HttpAddress, String> {
     if text == "none" {
         return Ok(HttpAddress(None));
     }
-    match text.parse() {
+    // Only a port, as Go's programs take it: all addresses of either family.
+    let (all, port) = ("[::]", text.strip_prefix(':'));
+    match port.map_or_else(|| text.parse(), |port| format!("{all}:{port}").parse()) {
         Ok(address) => Ok(HttpAddress(Some(address))),
-        Err(_) => Err("must be an IP address with a port, such as 127.0.0.1:8080, or none".to_owned()),
+        Err(_) => Err(
+            "must be an IP address with a port, such as 127.0.0.1:8080, a port alone, such as :8080, or none"
+                .to_owned(),
+        ),
     }
 }
 

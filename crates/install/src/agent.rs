@@ -195,7 +195,7 @@ fn container() -> Value {
         "name": "agent",
         "image": "${image}",
         "imagePullPolicy": "${imagePullPolicy}",
-        "args": ["agent", format!("--addr=0.0.0.0:{AGENT_PORT}"), "--log-format=json", "--log=${log}"],
+        "args": ["agent", format!("--addr=:{AGENT_PORT}"), "--log-format=json", "--log=${log}"],
         "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "ports": [{"name": "http", "containerPort": AGENT_PORT, "protocol": "TCP"}],
         "resources": "${agentResources}",

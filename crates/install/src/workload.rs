@@ -67,8 +67,8 @@ fn container() -> Value {
         "imagePullPolicy": "${imagePullPolicy}",
         "args": [
             "manager",
-            format!("--http-address=0.0.0.0:{HTTP_PORT}"),
-            format!("--health-address=0.0.0.0:{HEALTH_PORT}"),
+            format!("--http-address=:{HTTP_PORT}"),
+            format!("--health-address=:{HEALTH_PORT}"),
             "--log-format=json",
             "--log=${log}",
             {"$if:nativeStatefulSet": "--native-statefulset"},

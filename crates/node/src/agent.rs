@@ -80,7 +80,7 @@ pub async fn run(options: Options, client: kube::Client) -> Result<(), Error> {
     let (queries, asked) = mpsc::channel(QUERIES_MAX);
     let mut tasks = JoinSet::new();
     if let Some(address) = options.address {
-        let listener = http::bind(address).await.map_err(|e| Error::Serve(address, e))?;
+        let listener = http::bind(address).map_err(|e| Error::Serve(address, e))?;
         tasks.spawn(http::serve(listener, http::Pages::All, queries.clone()));
     }
     let shutdown = async move {

@@ -9,6 +9,7 @@ use crate::review::{self, Answer, Hook, Unreadable};
 use crate::seek::{Lookup, Seeking};
 use bytes::{Bytes, BytesMut};
 use flotilla_admission::Memory;
+use flotilla_engine::io::listen;
 use flotilla_engine::io::patience::{Connection, Connections, Patience, Silence};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -134,7 +135,7 @@ pub(crate) struct Server {
 impl Server {
     /// Takes the address and begins to serve. Connections fail until there is a certificate to show.
     pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> std::io::Result<(Self, SocketAddr)> {
-        let listener = TcpListener::bind(address)?;
+        let listener = listen::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let tls = TlsAcceptor::from(Arc::new(tls_config(shared.clone()).map_err(std::io::Error::other)?));

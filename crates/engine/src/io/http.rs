@@ -1,5 +1,6 @@
 //! Metrics, health and readiness over HTTP.
 
+use super::listen;
 use super::patience::{Connections, Patience, Silence};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -34,9 +35,14 @@ pub enum Query {
 /// How long an answer may be on its way once another connection needs the room.
 const GOODBYE_MAX: Duration = Duration::from_secs(1);
 
-/// Takes the address.
-pub async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    TcpListener::bind(address).await
+/// Takes the address; see [`listen::bind`].
+///
+/// # Errors
+/// If it is not to be had.
+pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = listen::bind(address)?;
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener)
 }
 
 /// What is served at an address.
@@ -159,7 +165,7 @@ mod tests {
 
     #[tokio::test]
     async fn where_kubelets_ask_there_are_no_metrics() {
-        let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let (queries, mut asked) = mpsc::channel(1);
         let serving = tokio::spawn(serve(listener, Pages::Probes, queries));
@@ -190,7 +196,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_probe_is_answered_whoever_else_is_connected_and_silent() {
-        let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
+        let listener = bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let (queries, mut asked) = mpsc::channel(1);
         let serving = tokio::spawn(serve(listener, Pages::All, queries));

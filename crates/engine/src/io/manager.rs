@@ -121,7 +121,7 @@ pub async fn run(
         (options.health_address, Pages::Probes, "health", "--health-address"),
     ] {
         let Some(address) = address else { continue };
-        let listener = http::bind(address).await.map_err(|source| Error::Serve {
+        let listener = http::bind(address).map_err(|source| Error::Serve {
             address,
             purpose,
             option,

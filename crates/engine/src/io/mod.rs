@@ -5,6 +5,7 @@ pub mod connection;
 mod discovery;
 pub mod fence;
 pub mod http;
+pub mod listen;
 pub mod manager;
 pub mod patience;
 mod render;

@@ -19,7 +19,7 @@ pub struct AgentArgs {
     #[arg(long, env = "NODE_NAME", default_value = "", value_name = "NAME")]
     pub node_name: String,
     /// Address of /metrics, /healthz and /readyz; `none` for no server.
-    #[arg(long, default_value = ":10221", value_name = "ADDRESS", value_parser = address)]
+    #[arg(long, default_value = ":10221", value_name = "ADDRESS", value_parser = super::address)]
     pub addr: HttpAddress,
     /// Where a container runtime listens, as unix:///PATH; may be repeated. Without it, sockets of known runtimes are looked for below
     /// /run/host-cri and /run.
@@ -40,14 +40,6 @@ pub struct AgentArgs {
     /// How to log.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
-}
-
-/// As elsewhere, or only a port, as OpenKruise's agent takes it.
-fn address(text: &str) -> Result<HttpAddress, String> {
-    match text.strip_prefix(':') {
-        Some(port) => super::address(&format!("0.0.0.0:{port}")),
-        None => super::address(text),
-    }
 }
 
 fn endpoint(text: &str) -> Result<String, String> {
@@ -73,7 +65,7 @@ mod tests {
     #[test]
     fn flags_of_the_former_agent_are_taken() {
         let args = parsed(&["--addr=:7", "--socket-file=c.sock", "--containermeta-workers=2"]).unwrap();
-        assert_eq!(args.addr.0.unwrap().to_string(), "0.0.0.0:7");
+        assert_eq!(args.addr.0.unwrap().to_string(), "[::]:7");
         assert_eq!(
             (args.socket_file.as_deref(), args.containermeta_workers),
             (Some("c.sock"), 2)

@@ -17,13 +17,13 @@ use flotilla_engine::io::manager::{Beside, ManagerOptions, run as run_manager};
 use flotilla_model::{Controller, Resource, SetKind};
 use flotilla_webhook::certificates::Lifetimes;
 use flotilla_webhook::{Options, Place, Webhooks};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Where webhooks are served inside a pod, and the service that leads there.
-const WEBHOOK_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 9443);
+const WEBHOOK_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 9443);
 const WEBHOOK_SERVICE: &str = "flotilla-webhook";
 /// How long the news of a replica that ends takes, through endpoints and whatever routes by them, to who asks.
 const LINGER: Duration = Duration::from_secs(5);
@@ -240,7 +240,7 @@ mod tests {
         let options = |words: &[&str], is_in_pod| webhook_options(&parsed(words), None, is_in_pod);
         assert!(options(&[], false).unwrap().is_none());
         let inside = options(&["--lease-namespace=ns"], true).unwrap().unwrap();
-        assert_eq!(inside.address.to_string(), "0.0.0.0:9443");
+        assert_eq!(inside.address.to_string(), "[::]:9443");
         assert_eq!(inside.place.host(), "flotilla-webhook.ns.svc");
         assert!(options(&["--webhook-address=none"], true).unwrap().is_none());
         let url = ["--webhook-address=127.0.0.1:0", "--webhook-url=https://127.0.0.1:9443"];
