@@ -198,7 +198,8 @@ impl<'v> Plan<'v> {
         if holder.is_some_and(|pod| is_active(pod)) {
             return holder;
         }
-        self.pods_mounting(claim).last().copied().or(holder)
+        let mut mounting = self.pods_mounting(claim).iter().rev().copied();
+        mounting.find(|pod| is_active(pod)).or(holder)
     }
 
     /// Pods that are there to stay, other than this one, and have a claim of ours by their id or by a mount: copies of a pod are such.
@@ -226,11 +227,11 @@ impl<'v> Plan<'v> {
         by_id.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Pods that are there to stay and mount a claim.
+    /// Pods that may hold claims and mount this one, in whatever phase.
     fn pods_mounting(&self, claim: &ClaimRecord) -> &[&'v Arc<PodRecord>] {
         let by_claim = self.pods_by_claim.get_or_init(|| {
             let mut by_claim = BTreeMap::<_, Vec<_>>::new();
-            for pod in self.view.pods_that_may_hold_claims().filter(|pod| is_active(pod)) {
+            for pod in self.view.pods_that_may_hold_claims() {
                 for (_, claim) in pod.claims() {
                     by_claim.entry(claim).or_default().push(pod);
                 }
@@ -343,10 +344,10 @@ impl<'v> Plan<'v> {
         self.pass.hints.awaited = awaited;
     }
 
-    /// Whether a pod on its way out mounts a claim, whatever its label says: as long as it is there, no other can have it.
-    pub(super) fn is_being_left(&self, claim: &ClaimRecord) -> bool {
-        let mut leaving = self.view.pods.iter().filter(|pod| pod.is_terminating());
-        leaving.any(|pod| mounts(pod, claim))
+    /// Whether any pod mounts a claim, in whatever phase, whatever its label says and whether it is ours or nobody's: as long as it is there,
+    /// no other can have it (rule 15.3).
+    pub(super) fn is_mounted(&self, claim: &ClaimRecord) -> bool {
+        !self.pods_mounting(claim).is_empty()
     }
 
     /// Ids of claims that no pod has: new pods take these first (rule 15.3), and of these what was waited for.
@@ -358,7 +359,7 @@ impl<'v> Plan<'v> {
         let mut free = BTreeMap::new();
         for claim in &self.view.claims {
             if let Some(id) = id_of(claim) {
-                let is_free = self.holder_of(claim, id).is_none() && !self.is_being_left(claim);
+                let is_free = self.holder_of(claim, id).is_none() && !self.is_mounted(claim);
                 *free.entry(id).or_insert(true) &= is_free;
             }
         }

@@ -154,7 +154,7 @@ impl Plan<'_> {
             let mut found = self
                 .templates()
                 .filter_map(|t| self.view.claim(&claim::claim_name(t, name)));
-            found.all(|found| claim::about_to_go(found, name).is_none() && !self.is_being_left(found))
+            found.all(|found| claim::about_to_go(found, name).is_none() && !self.is_mounted(found))
         };
         let refused = self.refused().filter(keeps_claims);
         let free = self.free_ids().into_iter().map(|id| self.name_of(&id));

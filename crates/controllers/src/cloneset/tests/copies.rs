@@ -236,4 +236,13 @@ fn rule_15_3_an_id_is_not_free_while_a_copy_that_leaves_mounts_its_claim() {
     let leaving = copy("n").label(names::INSTANCE_ID_LABEL, "zzzzz").terminating();
     assert!(is_taken(set(2, true)));
     assert!(!is_taken(set(2, true).pod(leaving)));
+    // In whatever phase, and also where it is nobody's.
+    let ended = || copy("n").label(names::INSTANCE_ID_LABEL, "zzzzz").phase(Phase::Failed);
+    for (what, pod) in [
+        ("ours, ended", ended()),
+        ("nobody's, ended", ended().orphan()),
+        ("nobody's, on its way out", ended().orphan().terminating()),
+    ] {
+        assert!(!is_taken(set(2, true).pod(pod)), "{what}");
+    }
 }
