@@ -363,7 +363,8 @@ impl Clones<'_> {
             format!("{begun} pods go back, and {} are to", self.back)
         })?;
         require(
-            goes_back || old - (begun - again) >= self.asked.partition,
+            // Users may have raised the partition since; what is done again makes no old pod new.
+            goes_back || begun == again || old - (begun - again) >= self.asked.partition,
             RULE_PARTITION,
             || {
                 format!(
