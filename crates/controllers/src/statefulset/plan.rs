@@ -44,8 +44,8 @@ pub(super) struct Plan<'v> {
     pub(super) condemned: Vec<(i64, Occupant)>,
     /// Ordinals of condemned pods that this pass deletes.
     pub(super) deleted: BTreeSet<i64>,
-    /// Scaling down goes on: nothing blocks it, though it may be another pod's turn.
-    pub(super) scales_down: bool,
+    /// Ordinals of condemned pods whose turn has come: nothing but their own hook keeps them.
+    pub(super) in_turn: BTreeSet<i64>,
     /// Pods that are not at the update revision; counted once, where somebody asks.
     pub(super) old_pods: OnceCell<usize>,
     /// First index above all pods that stay at the current revision; looked for once, where somebody asks.
@@ -63,7 +63,7 @@ impl<'v> Plan<'v> {
             left_out: 0,
             condemned: Vec::new(),
             deleted: BTreeSet::new(),
-            scales_down: false,
+            in_turn: BTreeSet::new(),
             old_pods: OnceCell::new(),
             frontier: OnceCell::new(),
             former_templates: OnceCell::new(),

@@ -3,7 +3,7 @@
 use super::fill::Flow;
 use super::plan::Plan;
 use crate::shared::health::Health;
-use crate::shared::lifecycle::State;
+use crate::shared::lifecycle::{self, State};
 use flotilla_model::decision::{Report, Scope};
 use flotilla_model::set::Area;
 use flotilla_model::{PodRecord, WaitCause};
@@ -20,7 +20,6 @@ impl Plan<'_> {
             return Flow::Blocked;
         }
         if !spec.is_monotonic() {
-            self.scales_down = true;
             for index in (0..self.condemned.len()).rev() {
                 self.condemn(index);
             }
@@ -40,7 +39,6 @@ impl Plan<'_> {
             self.pass.wait(name, WaitCause::ScaleDownBehindUnhealthy { pod }, None);
             return Flow::Blocked;
         }
-        self.scales_down = true;
         self.condemn(highest);
         Flow::Blocked
     }
@@ -57,6 +55,7 @@ impl Plan<'_> {
     pub(super) fn condemn(&mut self, index: usize) {
         let (ordinal, occupant) = &mut self.condemned[index];
         let (ordinal, pod) = (*ordinal, occupant.pod.clone());
+        self.in_turn.insert(ordinal);
         if pod.is_terminating() {
             self.pass.wait_for(&pod, Health::Terminating);
         } else if !self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
@@ -77,14 +76,18 @@ impl Plan<'_> {
             return;
         }
         let goes_with_pod = spec.retention.delete_with_pod;
+        let hook = spec.lifecycle.pre_delete.clone();
+        let hook = hook.as_ref();
         for index in 0..self.condemned.len() {
             let (ordinal, pod) = (self.condemned[index].0, self.condemned[index].1.pod.clone());
             let is_deleted = self.deleted.contains(&ordinal);
-            if pod.is_terminating() && goes_with_pod && !self.scales_down {
+            // We would have deleted it by now: its turn has come, and its hook lets it go.
+            let is_due = self.in_turn.contains(&ordinal) && lifecycle::held_by(hook, &pod).is_empty();
+            if pod.is_terminating() && goes_with_pod && !is_due {
                 // It may be one that scaling down took away before it was blocked.
                 continue;
             }
-            let takes_them_along = is_deleted || pod.is_terminating() && self.scales_down;
+            let takes_them_along = is_deleted || pod.is_terminating() && is_due;
             self.keep_claims_of(ordinal, &pod, takes_them_along);
         }
     }

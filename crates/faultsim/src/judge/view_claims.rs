@@ -2,6 +2,7 @@
 
 use super::view::Sight;
 use super::{Verdict, ordinal_in, require};
+use crate::in_place::holds;
 use flotilla_model::{ClaimRecord, Command, Decision, ObjectKey, OwnerRef, PodRecord, Resource};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,13 @@ impl Sight<'_> {
             require(stays.is_none(), RULE, || {
                 format!("{} is to go with {owner}, which stays", claim.name)
             })?;
+            let early = pod.filter(|pod| !deleted.contains(&pod.meta.key) && !self.is_due(pod));
+            require(early.is_none(), RULE, || {
+                format!(
+                    "{} is to go with {owner}, whose turn has not come: others delete it",
+                    claim.name
+                )
+            })?;
         }
         if !self.set.spec.retention.delete_with_pod {
             return Ok(());
@@ -43,6 +51,19 @@ impl Sight<'_> {
             })?;
         }
         Ok(())
+    }
+
+    /// Whether scaling down would take this pod away now: under OrderedReady it is the highest that is not wanted, and its hook lets it go.
+    fn is_due(&self, pod: &PodRecord) -> bool {
+        let set = self.set;
+        let ordinal = |pod: &PodRecord| ordinal_in(pod.name(), set.name());
+        let others = self.reader.pods_of(set.as_owner()).iter();
+        let is_above = |other: &&Arc<PodRecord>| {
+            let fits = set.spec.selector.matches(|label| other.label(label));
+            fits && !self.is_wanted(other) && ordinal(other) > ordinal(pod)
+        };
+        let is_next = !set.spec.is_monotonic() || others.filter(is_above).count() == 0;
+        is_next && !holds(set.spec.lifecycle.pre_delete.as_ref(), pod)
     }
 
     fn is_wanted(&self, pod: &PodRecord) -> bool {

@@ -4,6 +4,7 @@ use super::claiming::told;
 use super::refused;
 use crate::shared::adoption::controller_ref;
 use crate::testing::{Cluster, NOW, advanced, brief, claim, native, owner, pod, set_uid};
+use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::records::Phase;
 use flotilla_model::{Change, Decision, OwnerRef, Report, Resource, SetKind, StorageClassRecord, Uid, WaitCause};
@@ -196,6 +197,46 @@ fn rule_1_4_4_only_a_pod_that_scaling_down_takes_away_takes_its_claims_along() {
             brief(&goes_on(web_2().terminating(), false)),
             ["~claim data-web-2"],
             "it would have been the next"
+        );
+    }
+    // The turn of web-2 has come, which its hook holds, or which hangs on its node; that of web-1, which others delete, has not.
+    let hooked = |set: Cluster| set.spec("/lifecycle/preDelete", json!({"labelsHandler": {"hold": "yes"}}));
+    let held = || {
+        web_2()
+            .label("hold", "yes")
+            .detailed(|_| {})
+            .label(names::LIFECYCLE_STATE_LABEL, "PreparingDelete")
+    };
+    let drained = |web_2| {
+        let set = hooked(advanced(1).ordered())
+            .status("/currentRevision", json!("new"))
+            .spec("/persistentVolumeClaimRetentionPolicy", json!({"whenScaled": "Delete"}));
+        let pods = set
+            .pod(mounted("web-0", "new"))
+            .pod(mounted("web-1", "new").detailed(|_| {}).terminating());
+        pods.pod(web_2)
+            .claim_templates(&["data"])
+            .claim(claim("data-web-1"))
+            .claim(claim("data-web-2"))
+            .decide()
+    };
+    for (what, web_2) in [
+        ("held", held()),
+        ("on its way out", web_2().detailed(|_| {}).terminating()),
+    ] {
+        let commands = brief(&drained(web_2));
+        assert!(
+            !commands.contains(&"~claim data-web-1".to_owned()),
+            "web-2 is {what}: {commands:?}"
+        );
+    }
+    // Nor has that of one that its own hook holds, whatever the order.
+    for set in [advanced(1), advanced(1).ordered()] {
+        let both = condemned(hooked(set).pod(mounted("web-0", "new")), held().terminating(), false).decide();
+        assert!(
+            !brief(&both).contains(&"~claim data-web-2".to_owned()),
+            "{:?}",
+            brief(&both)
         );
     }
     // Wanted again, before it went.
