@@ -154,3 +154,34 @@ pub const OF_ONE_POD: [&str; 8] = [
     IN_PLACE_GRACE,
     IN_PLACE_GRACE_LEGACY,
 ];
+/// Annotation of a native set that is paused: the partition that it goes back to.
+pub const PARTITION_BEFORE_PAUSE: &str = "flotilla.rs/partition-before-pause";
+
+/// Annotations that somebody may set on a set, or that tools of OpenKruise leave there. Any other under our own name does nothing.
+pub const ANNOTATIONS: [&str; 25] = [
+    UNBLOCK,
+    UNBLOCK_AFTER_SECONDS,
+    ORDERED_MAX_UNAVAILABLE,
+    PAUSED_KEEPS_REVISION,
+    UPDATE_TYPE,
+    SCALE_DOWN,
+    CLAIM_LABELS,
+    IN_PLACE_DEADLINE_SECONDS,
+    IN_PLACE_DEADLINE_ACTION,
+    KEEP_READY_CONTAINERS,
+    RESIZE_WAIT_SECONDS,
+    HUB_FIELDS,
+    SKIP_UNREACHABLE,
+    PRE_DOWNLOAD_RECREATE,
+    NODE_FAILURE_POLICY,
+    PRE_DOWNLOAD_PARALLELISM,
+    PRE_DOWNLOAD_TIMEOUT,
+    PRE_DOWNLOAD_MIN_UPDATED_READY,
+    PARTITION_ROLLBACK,
+    SURGE_IN_PLACE,
+    RECREATE_ON_CLAIM_CHANGE,
+    KEEP_CLAIMS_ON_RECREATE,
+    ADOPT_ORPHANS,
+    FINISHED_PODS,
+    PARTITION_BEFORE_PAUSE,
+];

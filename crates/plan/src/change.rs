@@ -64,11 +64,12 @@ pub(crate) fn kind_name(kind: SetKind, name: &str) -> String {
 }
 
 /// Makes a change.
-pub(crate) fn make(server: &mut Server, change: &Change) -> Result<Made, Refusal> {
+pub(crate) fn make(server: &mut Server, change: &Change) -> Result<Made, Box<Refusal>> {
     let (kind, key) = change.target();
     let asking = Asking {
         object: kind_name(kind, &key.name),
         namespace: key.namespace.to_string(),
+        is_manifest: matches!(change, Change::Apply(_)),
     };
     let live = server
         .get(kind.resource(), &key)
@@ -102,6 +103,8 @@ fn generation(server: &Server, kind: SetKind, key: &ObjectKey) -> Option<Value> 
 struct Asking {
     object: String,
     namespace: String,
+    /// Whether the change is written down in a manifest.
+    is_manifest: bool,
 }
 
 impl Asking {
@@ -111,12 +114,19 @@ impl Asking {
         (kind, key): (SetKind, &ObjectKey),
         manifest: &Value,
         live: Option<&Value>,
-    ) -> Result<Made, Refusal> {
+    ) -> Result<Made, Box<Refusal>> {
         let version = manifest["apiVersion"].as_str().unwrap_or_default();
         let (group, short) = version.split_once('/').unwrap_or(("", version));
         if server.types.find(group, short, kind.resource().plural()).is_none() {
             let advice = "install it with `flotilla install --only-crds --yes`";
-            let advice = if kind == SetKind::Native { "use apps/v1" } else { advice };
+            let served = kind.resource().api_version();
+            let (_, newest) = served.split_once('/').unwrap_or(("", served));
+            let is_served = server.types.find(group, newest, kind.resource().plural()).is_some();
+            let advice = if is_served || kind == SetKind::Native {
+                format!("use {served}")
+            } else {
+                advice.to_owned()
+            };
             return Err(self.refusal("NotFound", &format!("the cluster does not serve {version}; {advice}")));
         }
         let collection = format!(
@@ -146,7 +156,7 @@ impl Asking {
     }
 
     /// Edits as a JSON patch.
-    fn edits(&self, live: &Value, edits: &[Edit]) -> Result<Value, Refusal> {
+    fn edits(&self, live: &Value, edits: &[Edit]) -> Result<Value, Box<Refusal>> {
         let mut patch = Vec::new();
         for edit in edits {
             match edit {
@@ -163,7 +173,7 @@ impl Asking {
     }
 
     /// The place of a container in the template.
-    fn container(&self, live: &Value, wanted: Option<&str>) -> Result<usize, Refusal> {
+    fn container(&self, live: &Value, wanted: Option<&str>) -> Result<usize, Box<Refusal>> {
         let containers = &live["spec"]["template"]["spec"]["containers"];
         let names: Vec<&str> = list(containers)
             .map(|c| c["name"].as_str().unwrap_or_default())
@@ -194,10 +204,12 @@ impl Asking {
         (method, path): (&Method, &str),
         content_type: &str,
         body: &Value,
-    ) -> Result<Made, Refusal> {
+    ) -> Result<Made, Box<Refusal>> {
+        // As kubectl does: of a misspelt field in a manifest it makes a refusal. What is stored may have been stored by others.
+        let validation = if self.is_manifest { "Strict" } else { "Ignore" };
         let request = Request::builder()
             .method(method)
-            .uri(format!("{path}?fieldManager=plan"))
+            .uri(format!("{path}?fieldManager=plan&fieldValidation={validation}"))
             .header("Content-Type", content_type)
             .body(Bytes::from(body.to_string()))
             .map_err(|why| self.refusal("Invalid", &why.to_string()))?;
@@ -209,47 +221,70 @@ impl Asking {
             return Err(self.said(&said));
         }
         let warnings = answer.headers().get_all("Warning").iter();
-        let warnings = warnings
-            .filter_map(|w| w.to_str().ok())
-            .map(|w| w.trim_start_matches("299 - ").trim_matches('"'));
+        let warnings = warnings.filter_map(|w| w.to_str().ok()).map(warning_text);
         Ok(Made {
             verb: match *method {
                 Method::POST => Verb::Created,
                 Method::DELETE => Verb::Deleted,
                 _ => Verb::Changed,
             },
-            warnings: warnings.map(str::to_owned).collect(),
+            warnings: warnings.collect(),
         })
     }
 
-    fn refusal(&self, reason: &str, message: &str) -> Refusal {
-        Refusal {
+    fn refusal(&self, reason: &str, message: &str) -> Box<Refusal> {
+        Box::new(Refusal {
             object: self.object.clone(),
             namespace: self.namespace.clone(),
             reason: reason.to_owned(),
             message: message.to_owned(),
+            place: None,
             fields: Vec::new(),
-        }
+        })
     }
 
     /// What the server said.
-    fn said(&self, status: &Value) -> Refusal {
+    fn said(&self, status: &Value) -> Box<Refusal> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let causes = list(&status["details"]["causes"]);
         let mut fields: Vec<crate::report::Field> = causes
             .map(|cause| crate::report::Field {
                 field: text(&cause["field"]),
+                place: None,
                 rule: text(&cause["reason"]),
                 message: text(&cause["message"]),
             })
             .collect();
         // The real server looks twice at some fields, and says so; once is enough for people.
         fields.dedup();
-        Refusal {
-            fields,
-            ..self.refusal(&text(&status["reason"]), &text(&status["message"]))
+        if fields.is_empty() {
+            fields = unknown_fields(status["message"].as_str().unwrap_or_default());
         }
+        let mut refusal = self.refusal(&text(&status["reason"]), &text(&status["message"]));
+        refusal.fields = fields;
+        refusal
     }
+}
+
+/// The sentence of a `Warning` header, which is quoted there.
+fn warning_text(header: &str) -> String {
+    let quoted = header.trim_start_matches("299 - ");
+    let text = quoted.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    text.unwrap_or(quoted).replace("\\\"", "\"").replace("\\\\", "\\")
+}
+
+/// The fields that the server names in a sentence only, since it does not know them.
+fn unknown_fields(message: &str) -> Vec<crate::report::Field> {
+    let named = message.split("unknown field \"").skip(1);
+    named
+        .filter_map(|rest| rest.split_once('"'))
+        .map(|(path, _)| crate::report::Field {
+            field: path.to_owned(),
+            place: None,
+            rule: "FieldValueUnknown".to_owned(),
+            message: "unknown field".to_owned(),
+        })
+        .collect()
 }
 
 /// Sets the partition, with what leads to it.

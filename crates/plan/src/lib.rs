@@ -26,6 +26,7 @@ mod trace;
 mod waves;
 
 pub use change::{Change, Edit};
+pub use flotilla_sim::server::Foreign;
 pub use report::{
     Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, Verb, Wave,
 };

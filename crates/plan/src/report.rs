@@ -21,8 +21,10 @@ pub struct Plan {
     pub sets: Vec<SetPlan>,
     /// Changes that the API server would refuse.
     pub refused: Vec<Refusal>,
-    /// What was given and is no set: kind and name of each.
+    /// What was given and is no set: kind, name and place of each.
     pub not_looked_at: Vec<String>,
+    /// What could touch pods, and the plan does not know, in sentences. With any of it the plan is no all-clear.
+    pub unknowns: Vec<String>,
     /// Whether it ends before the change does, so that what comes later is left out: a warning says why. What stays on the old
     /// revision and what blocks is not known then, and what happens if new pods are not ready may not be.
     pub is_cut_short: bool,
@@ -205,6 +207,8 @@ pub struct Refusal {
     pub reason: String,
     /// What the server would say.
     pub message: String,
+    /// File and line of its manifest, if it comes from one.
+    pub place: Option<String>,
     /// The fields that are wrong.
     pub fields: Vec<Field>,
 }
@@ -215,6 +219,8 @@ pub struct Refusal {
 pub struct Field {
     /// Its path.
     pub field: String,
+    /// File and line of it, or of what should hold it, if it comes from a file.
+    pub place: Option<String>,
     /// Which kind of rule it breaks.
     pub rule: String,
     /// The rule in words.
@@ -253,11 +259,19 @@ impl Plan {
             sets,
             refused: outcome.refused,
             not_looked_at: Vec::new(),
+            unknowns: Vec::new(),
             is_cut_short: !outcome.is_over,
             warnings: outcome.warnings.into_iter().chain(left_out).collect(),
         };
         plan.summary = text::summary(&plan);
         plan
+    }
+
+    /// Tells what was given and is not looked at, and what of it could touch pods all the same.
+    pub fn leave_out(&mut self, others: Vec<String>, unknowns: Vec<String>) {
+        self.not_looked_at.extend(others);
+        self.unknowns.extend(unknowns);
+        self.summary = text::summary(self);
     }
 
     /// For people.

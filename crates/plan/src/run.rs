@@ -182,7 +182,7 @@ impl Run {
             let made = match change::make(&mut self.cluster.server, change) {
                 Ok(made) => made,
                 Err(refusal) => {
-                    refused.push(refusal);
+                    refused.push(*refusal);
                     continue;
                 }
             };

@@ -54,6 +54,23 @@ impl State {
         wanted.map(|o| &o.object)
     }
 
+    /// Adds objects that somebody is about to make. One that is there already is as it will be then.
+    pub fn bring(&mut self, objects: impl IntoIterator<Item = Foreign>) {
+        for new in objects {
+            let name = |object: &Value| {
+                let meta = &object["metadata"];
+                (meta["namespace"].clone(), meta["name"].clone())
+            };
+            let same = |old: &&mut Foreign| {
+                (&old.group, &old.resource) == (&new.group, &new.resource) && name(&old.object) == name(&new.object)
+            };
+            match self.objects.iter_mut().find(same) {
+                Some(old) => old.object["spec"] = new.object["spec"].clone(),
+                None => self.objects.push(new),
+            }
+        }
+    }
+
     /// The simulated cluster in this state.
     pub(crate) fn load(&self) -> Result<Cluster, String> {
         let mut cluster = Cluster::new(SEED, self.now);

@@ -26,7 +26,12 @@ pub(crate) fn summary(plan: &Plan) -> String {
     } else {
         ""
     };
-    format!("{}{cut}", all.join("; "))
+    let unknown = if plan.unknowns.is_empty() {
+        ""
+    } else {
+        "; but not all that could touch pods is known"
+    };
+    format!("{}{cut}{unknown}", all.join("; "))
 }
 
 /// One set in one sentence.
@@ -114,6 +119,9 @@ pub(crate) fn plan(plan: &Plan) -> String {
     line(&mut text, &plan.summary);
     plan.refused.iter().for_each(|refusal| refused(&mut text, refusal));
     plan.sets.iter().for_each(|set| one(&mut text, set));
+    for unknown in &plan.unknowns {
+        line(&mut text, &format!("not known: {unknown}"));
+    }
     for other in &plan.not_looked_at {
         line(&mut text, &format!("not looked at: {other}"));
     }
@@ -132,12 +140,25 @@ fn refused(text: &mut String, refusal: &Refusal) {
     line(
         text,
         &format!(
-            "\n{} in namespace {}: refused ({})",
-            refusal.object, refusal.namespace, refusal.reason
+            "\n{} in namespace {}: refused ({}){}",
+            refusal.object,
+            refusal.namespace,
+            refusal.reason,
+            refusal
+                .place
+                .as_ref()
+                .map_or_else(String::new, |place| format!(", in {place}"))
         ),
     );
     for field in &refusal.fields {
-        line(text, &format!("  {}: {} ({})", field.field, field.message, field.rule));
+        let place = field
+            .place
+            .as_ref()
+            .map_or_else(String::new, |place| format!("{place}: "));
+        line(
+            text,
+            &format!("  {place}{}: {} ({})", field.field, field.message, field.rule),
+        );
     }
 }
 

@@ -2,8 +2,10 @@
 //!
 //! The cluster is listed once, the change is read from files or options, and [`flotilla_plan`] does the rest. Nothing is written.
 
+mod lines;
 pub(super) mod live;
 mod manifests;
+mod typos;
 
 use crate::args::{ClusterArgs, Output, PlanArgs};
 use crate::cluster::Cluster;
@@ -22,13 +24,9 @@ pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Err
     let mut manifests = Manifests::read(&args.filename)?;
     let source = Source::open(cluster_args, &args).await?;
     manifests.enter(source.namespace(), cluster_args.namespace.as_deref())?;
-    let mut namespaces: BTreeSet<String> = manifests.namespaces();
-    if args.target.is_some() {
-        namespaces.insert(source.namespace().to_owned());
-    }
-    let (state, warnings) = source.state(&namespaces).await?;
+    let (state, warnings) = source.state(&manifests, args.target.as_ref()).await?;
     let changes = match &args.target {
-        None => manifests.changes,
+        None => manifests.changes.clone(),
         Some(target) => vec![change(&state, source.namespace(), target, edits, args.delete)?],
     };
     let reach = if args.to_the_end {
@@ -37,8 +35,9 @@ pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Err
         Reach::SECONDS
     };
     let mut plan = plan(&state, &changes, reach).map_err(|why| Error::NotPossible(format!("failed to plan: {why}")))?;
-    plan.not_looked_at = manifests.others;
+    locate(&mut plan, &manifests);
     plan.warnings.extend(warnings);
+    plan.leave_out(manifests.others, manifests.unknowns);
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Text => write!(out, "{}", plan.text())?,
@@ -50,9 +49,19 @@ pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Err
     Ok(exit(&plan))
 }
 
+/// Tells where in the files stands what is refused.
+fn locate(plan: &mut Plan, manifests: &Manifests) {
+    for refusal in &mut plan.refused {
+        refusal.place = manifests.place(&refusal.object, &refusal.namespace, None);
+        for field in &mut refusal.fields {
+            field.place = manifests.place(&refusal.object, &refusal.namespace, Some(&field.field));
+        }
+    }
+}
+
 fn exit(plan: &Plan) -> Exit {
     // What was not followed may disrupt pods: no answer is better than a false all-clear.
-    if !plan.refused.is_empty() || plan.is_cut_short {
+    if !plan.refused.is_empty() || plan.is_cut_short || !plan.unknowns.is_empty() {
         return Exit::Failed;
     }
     if plan.disrupts { Exit::Disrupts } else { Exit::Done }
@@ -82,12 +91,19 @@ impl Source {
         }
     }
 
-    /// The state, and what could not be read of it.
-    async fn state(&self, namespaces: &BTreeSet<String>) -> Result<(State, Vec<String>), Error> {
-        match self {
-            Source::Live(cluster) => live::read(cluster, namespaces).await,
-            Source::Saved(state, _) => Ok((state.clone(), Vec::new())),
+    /// The state, with what the files bring along, and what could not be read of it.
+    async fn state(&self, manifests: &Manifests, target: Option<&Target>) -> Result<(State, Vec<String>), Error> {
+        let mut wanted = manifests.wanted();
+        if let Some(target) = target {
+            wanted.namespaces.insert(self.namespace().to_owned());
+            wanted.clones |= target.kind == Some(SetKind::Clone);
         }
+        let (mut state, warnings) = match self {
+            Source::Live(cluster) => live::read(cluster, &wanted).await?,
+            Source::Saved(state, _) => (state.clone(), Vec::new()),
+        };
+        state.bring(manifests.brought.iter().cloned());
+        Ok((state, warnings))
     }
 }
 

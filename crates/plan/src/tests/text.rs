@@ -56,6 +56,7 @@ fn programs_read_fields_that_stay() {
             "refused",
             "sets",
             "summary",
+            "unknowns",
             "warnings"
         ]
     );

@@ -41,8 +41,11 @@ pub(super) async fn server_takes(cluster: &Cluster, collection: &str, new: &Valu
 
 /// Refuses if a pod, a claim or a revision would be touched, by what `flotilla plan` knows. Says what could not be looked at.
 pub(super) async fn nothing_is_touched(cluster: &Cluster, old: &Value, new: &Value) -> Result<Vec<String>, Error> {
-    let namespaces = BTreeSet::from([cluster.namespace.clone()]);
-    let (state, unseen) = live::read(cluster, &namespaces).await?;
+    let wanted = live::Wanted {
+        namespaces: BTreeSet::from([cluster.namespace.clone()]),
+        ..live::Wanted::default()
+    };
+    let (state, unseen) = live::read(cluster, &wanted).await?;
     let state = without(state, old);
     let change = Change::Apply(new.clone());
     let plan = plan(&state, &[change], Reach::SECONDS)

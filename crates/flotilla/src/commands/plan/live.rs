@@ -26,6 +26,17 @@ const DEFINITIONS: [&str; 2] = [
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dclonesets.apps.kruise.io",
 ];
 
+/// What is to be read.
+#[derive(Clone, Debug, Default)]
+pub(in crate::commands) struct Wanted {
+    /// These namespaces.
+    pub(in crate::commands) namespaces: BTreeSet<String>,
+    /// Those of them that need not be there yet.
+    pub(in crate::commands) brought: BTreeSet<String>,
+    /// CloneSets are what it is about: without them there is no plan.
+    pub(in crate::commands) clones: bool,
+}
+
 /// A list that was asked for.
 struct Asked<'a> {
     group: &'a str,
@@ -35,16 +46,13 @@ struct Asked<'a> {
 }
 
 /// Reads a cluster. Returns with it what could not be read and is not strictly needed.
-pub(in crate::commands) async fn read(
-    cluster: &Cluster,
-    namespaces: &BTreeSet<String>,
-) -> Result<(State, Vec<String>), Error> {
+pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Result<(State, Vec<String>), Error> {
     let mut reading = Reading {
         cluster,
         objects: Vec::new(),
         warnings: Vec::new(),
     };
-    for namespace in namespaces {
+    for namespace in &wanted.namespaces {
         for resource in NEEDED {
             let version = resource.api_version();
             let asked = Asked {
@@ -55,17 +63,15 @@ pub(in crate::commands) async fn read(
             };
             reading.list(&asked).await?;
         }
-        let clones = Resource::CloneSets.collection_path(Some(namespace));
-        let without = "CloneSets are taken not to be there";
-        reading
-            .try_list(("apps.kruise.io", "clonesets"), Some(namespace), clones, without)
-            .await?;
         let quotas = format!("/api/v1/namespaces/{namespace}/resourcequotas");
         let without = "quotas are not looked at";
         reading
             .try_list(("", "resourcequotas"), Some(namespace), quotas, without)
             .await?;
-        reading.namespace(namespace).await?;
+        reading.clones(namespace, wanted.clones).await?;
+        if !wanted.brought.contains(namespace) {
+            reading.namespace(namespace).await?;
+        }
     }
     let classes = Resource::StorageClasses.collection_path(None);
     let without = "claims are taken not to grow";
@@ -141,6 +147,22 @@ impl Reading<'_> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    async fn clones(&mut self, namespace: &str, are_needed: bool) -> Result<(), Error> {
+        let asked = Asked {
+            group: "apps.kruise.io",
+            resource: "clonesets",
+            namespace: Some(namespace),
+            path: Resource::CloneSets.collection_path(Some(namespace)),
+        };
+        if are_needed {
+            return self.list(&asked).await;
+        }
+        let without = "CloneSets are not looked at";
+        self.try_list((asked.group, asked.resource), asked.namespace, asked.path, without)
+            .await?;
+        Ok(())
     }
 
     /// A namespace that is not there, if we may know, is refused by the simulated server as by the real one.

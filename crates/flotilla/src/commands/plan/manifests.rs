@@ -1,19 +1,80 @@
 //! Manifests in files: YAML or JSON, any number of documents in each.
 
+use super::lines::Lines;
+use super::live::Wanted;
+use super::typos;
 use crate::error::Error;
-use flotilla_plan::Change;
+use flotilla_model::SetKind;
+use flotilla_plan::{Change, Foreign};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
+
+/// Where a manifest stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place {
+    file: String,
+    lines: Lines,
+}
+
+impl Place {
+    /// The file, and the line on which the manifest begins or, with a path, the line of that field.
+    pub(super) fn words(&self, path: Option<&str>) -> String {
+        let line = path
+            .and_then(|path| self.lines.line(path))
+            .or_else(|| self.lines.first());
+        match line {
+            Some(line) => format!("{}, line {line}", self.file),
+            None => self.file.clone(),
+        }
+    }
+}
 
 /// What the files hold.
 #[derive(Debug, Default)]
 pub(super) struct Manifests {
     /// Sets to apply, in order.
     pub(super) changes: Vec<Change>,
-    /// Everything else, as kind and name.
+    /// Where each of them stands.
+    places: Vec<Place>,
+    /// Everything else: kind, name and place of each.
     pub(super) others: Vec<String>,
+    /// What could touch pods in a way that no plan tells, in sentences.
+    pub(super) unknowns: Vec<String>,
+    /// What sets need and the files bring along.
+    pub(super) brought: Vec<Foreign>,
 }
+
+/// Groups and kinds that touch no pod when they are applied. Whatever is not listed may.
+const HARMLESS: [(&str, &str); 12] = [
+    ("", "ConfigMap"),
+    ("", "Endpoints"),
+    ("", "Namespace"),
+    ("", "PersistentVolume"),
+    ("", "PersistentVolumeClaim"),
+    ("", "ResourceQuota"),
+    ("", "Secret"),
+    ("", "Service"),
+    ("", "ServiceAccount"),
+    ("policy", "PodDisruptionBudget"),
+    ("scheduling.k8s.io", "PriorityClass"),
+    ("storage.k8s.io", "StorageClass"),
+];
+/// Groups of which no kind touches a pod when it is applied.
+const HARMLESS_GROUPS: [&str; 4] = [
+    "discovery.k8s.io",
+    "networking.k8s.io",
+    "gateway.networking.k8s.io",
+    "rbac.authorization.k8s.io",
+];
+/// Kinds that a plan takes to be there because a file brings them: group, kind, plural, and whether they belong to a namespace.
+const BROUGHT: [(&str, &str, &str, bool); 6] = [
+    ("", "Namespace", "namespaces", false),
+    ("", "PersistentVolumeClaim", "persistentvolumeclaims", true),
+    ("", "ResourceQuota", "resourcequotas", true),
+    ("", "ServiceAccount", "serviceaccounts", true),
+    ("scheduling.k8s.io", "PriorityClass", "priorityclasses", false),
+    ("storage.k8s.io", "StorageClass", "storageclasses", false),
+];
 
 impl Manifests {
     /// Reads files; `-` is standard input.
@@ -43,39 +104,82 @@ impl Manifests {
     /// Adds the documents of a file.
     pub(super) fn add(&mut self, file: &str, text: &str) -> Result<(), Error> {
         let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|why| unparsable(file, &why))?;
+        let mut lines = Lines::of(text).into_iter();
         for (index, document) in documents.into_iter().enumerate() {
-            let place = format!("document {} of {file}", index + 1);
+            let words = format!("document {} of {file}", index + 1);
+            let lines = lines.next().unwrap_or_default();
+            let place = |lines| Place {
+                file: file.to_owned(),
+                lines,
+            };
             match document {
                 Value::Null => {}
                 Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => {
                     let items = list.get_mut("items").map(Value::take).unwrap_or_default();
                     for (index, item) in items.as_array().into_iter().flatten().enumerate() {
-                        self.add_one(&format!("item {} of {place}", index + 1), item.clone())?;
+                        let within = lines.field("items").and_then(|items| items.item(index));
+                        let words = format!("item {} of {words}", index + 1);
+                        self.add_one(&words, place(within.cloned().unwrap_or_default()), item.clone())?;
                     }
                 }
-                document => self.add_one(&place, document)?,
+                document => self.add_one(&words, place(lines), document)?,
             }
         }
         Ok(())
     }
 
-    fn add_one(&mut self, place: &str, manifest: Value) -> Result<(), Error> {
+    fn add_one(&mut self, words: &str, place: Place, manifest: Value) -> Result<(), Error> {
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let (version, kind) = (text(&manifest["apiVersion"]), text(&manifest["kind"]));
         let (Some(version), Some(kind)) = (version, kind) else {
-            let why = format!("{place} is no manifest: it has no apiVersion and kind");
+            let why = format!("{words} is no manifest: it has no apiVersion and kind");
             return Err(Error::NotPossible(why));
         };
         let Some(name) = text(&manifest["metadata"]["name"]) else {
-            return Err(Error::NotPossible(format!("{place} ({kind}) has no metadata.name")));
+            return Err(Error::NotPossible(format!("{words} ({kind}) has no metadata.name")));
         };
-        let is_set = kind == "StatefulSet" && (version.starts_with("apps/") || version.starts_with("apps.kruise.io/"));
+        let group = version.split_once('/').map_or("", |(group, _)| group);
+        let is_set = match kind.as_str() {
+            "StatefulSet" => group == "apps" || group == "apps.kruise.io",
+            kind => group == "apps.kruise.io" && kind == SetKind::Clone.resource().kind(),
+        };
         if is_set {
+            for (key, meant) in typos::of(&manifest) {
+                let at = place.words(Some(&format!("metadata.annotations[{key}]")));
+                let meant = meant.map_or_else(|| "it does nothing".to_owned(), |meant| format!("is {meant} meant?"));
+                self.unknowns
+                    .push(format!("{at}: nobody knows the annotation {key}; {meant}"));
+            }
+            self.places.push(place);
             self.changes.push(Change::Apply(manifest));
-        } else {
-            self.others.push(format!("{kind} {name} ({version})"));
+            return Ok(());
+        }
+        self.others
+            .push(format!("{kind} {name} ({version}), in {}", place.words(None)));
+        if !HARMLESS.contains(&(group, &kind)) && !HARMLESS_GROUPS.contains(&group) {
+            self.unknowns.push(format!(
+                "{}: {kind} {name} could touch pods, and plan does not look at it",
+                place.words(None)
+            ));
+        }
+        if let Some((group, _, resource, _)) = BROUGHT.iter().find(|(g, k, ..)| (*g, *k) == (group, &kind)) {
+            self.brought.push(Foreign {
+                group: (*group).to_owned(),
+                resource: (*resource).to_owned(),
+                object: manifest,
+            });
         }
         Ok(())
+    }
+
+    /// Where the manifest of a set stands, and the field in it.
+    pub(super) fn place(&self, object: &str, namespace: &str, path: Option<&str>) -> Option<String> {
+        let mut all = self.changes.iter().zip(&self.places);
+        let (_, place) = all.find(|(change, _)| {
+            let (kind, key) = change.target();
+            kind.describe(&key.name) == object && &*key.namespace == namespace
+        })?;
+        Some(place.words(path))
     }
 
     /// Puts sets that name no namespace into this one. One that was asked for on the command line must be theirs.
@@ -94,27 +198,40 @@ impl Manifests {
                 (Some(_), _) => {}
             }
         }
+        for object in &mut self.brought {
+            let is_namespaced = BROUGHT.iter().any(|(group, _, resource, is_namespaced)| {
+                *is_namespaced && (*group, *resource) == (&object.group, &object.resource)
+            });
+            if is_namespaced && object.object["metadata"]["namespace"].is_null() {
+                object.object["metadata"]["namespace"] = json!(namespace);
+            }
+        }
         Ok(())
     }
 
-    /// Namespaces of the sets.
-    pub(super) fn namespaces(&self) -> BTreeSet<String> {
-        self.changes
-            .iter()
-            .map(|change| change.target().1.namespace.to_string())
-            .collect()
+    /// What has to be read of the cluster for them.
+    pub(super) fn wanted(&self) -> Wanted {
+        let targets = || self.changes.iter().map(Change::target);
+        let brought = self.brought.iter().filter(|object| object.resource == "namespaces");
+        Wanted {
+            namespaces: targets().map(|(_, key)| key.namespace.to_string()).collect(),
+            brought: brought
+                .filter_map(|object| object.object["metadata"]["name"].as_str().map(str::to_owned))
+                .collect(),
+            clones: targets().any(|(kind, _)| kind == SetKind::Clone),
+        }
     }
 }
 
 /// No set is among the manifests.
 fn nothing(others: &[String]) -> String {
-    let known = "plan knows StatefulSets of apps/v1 and of apps.kruise.io/v1beta1";
+    let known = "plan knows StatefulSets of apps/v1, and StatefulSets and CloneSets of apps.kruise.io/v1beta1";
     if others.is_empty() {
         return format!("the files hold no manifest; {known}");
     }
     format!(
         "the files hold only kinds that Flotilla does not know: {}; {known}",
-        others.join(", ")
+        others.join("; ")
     )
 }
 

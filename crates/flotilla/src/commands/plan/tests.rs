@@ -137,7 +137,7 @@ fn manifests_are_told_apart() {
     let text = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---\n---\napiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: web}\n---\n\
         apiVersion: apps.kruise.io/v1beta1\nkind: StatefulSet\nmetadata: {name: db, namespace: data}\n";
     manifests.add("all.yaml", text).unwrap();
-    assert_eq!(manifests.others, ["Service web (v1)"]);
+    assert_eq!(manifests.others, ["Service web (v1), in all.yaml, line 1"]);
     manifests.enter("shop", None).unwrap();
     let targets: Vec<_> = manifests
         .changes

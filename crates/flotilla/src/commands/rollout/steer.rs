@@ -10,8 +10,6 @@ use flotilla_api::names;
 use flotilla_model::{Selector, SetKind};
 use serde_json::{Value, json};
 
-/// Annotation that keeps a native set's partition while it is paused.
-const PARTITION_BEFORE_PAUSE: &str = "flotilla.rs/partition-before-pause";
 /// A partition above every ordinal: no pod is replaced.
 const PARTITION_OF_ALL: i32 = i32::MAX;
 /// The annotation of a template that kubectl changes to restart all pods.
@@ -29,7 +27,7 @@ pub async fn pause(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error>
         SetKind::Advanced | SetKind::Clone => json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": true}}}}),
         SetKind::Native if remembered(&found).is_some() => return tell(of, &found, "is paused already", Value::Null),
         SetKind::Native => json!({
-            "metadata": {"annotations": {PARTITION_BEFORE_PAUSE: partition(&found).to_string()}},
+            "metadata": {"annotations": {names::PARTITION_BEFORE_PAUSE: partition(&found).to_string()}},
             "spec": {"updateStrategy": {"rollingUpdate": {"partition": PARTITION_OF_ALL}}},
         }),
     };
@@ -49,7 +47,7 @@ pub async fn resume(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error
         }
         (SetKind::Native, None) => return tell(of, &found, "is not paused", Value::Null),
         (SetKind::Native, Some(partition)) => json!({
-            "metadata": {"annotations": {PARTITION_BEFORE_PAUSE: null}},
+            "metadata": {"annotations": {names::PARTITION_BEFORE_PAUSE: null}},
             "spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}},
         }),
     };
@@ -158,7 +156,7 @@ fn remembered(found: &Found) -> Option<i64> {
     found
         .object
         .pointer("/metadata/annotations")?
-        .get(PARTITION_BEFORE_PAUSE)?
+        .get(names::PARTITION_BEFORE_PAUSE)?
         .as_str()?
         .parse()
         .ok()
