@@ -1,10 +1,12 @@
 //! `rollout status`: progress as it happens, by a watch on the one set.
 
 use super::find;
+use super::steer::PARTITION_OF_ALL;
 use crate::args::{Output, RolloutStatusArgs};
 use crate::cluster::{Cluster, describe};
 use crate::error::{Error, Exit};
 use crate::target::{Found, kind_name};
+use flotilla_api::names;
 use flotilla_model::SetKind;
 use futures::StreamExt;
 use http::Request;
@@ -130,10 +132,16 @@ impl Progress {
             .pointer("/spec/replicas")
             .and_then(Value::as_i64)
             .unwrap_or(1);
+        let asked = number("/spec/updateStrategy/rollingUpdate/partition");
+        let remembered = &found.object["metadata"]["annotations"][names::PARTITION_BEFORE_PAUSE];
+        // A native set has no switch for it: `rollout pause` raises the partition above all ordinals, and so may people.
+        let is_paused_native =
+            found.kind == SetKind::Native && (remembered.is_string() || asked >= i64::from(PARTITION_OF_ALL));
         // A CloneSet's may be a percentage; how many pods that are says its status.
         let partition = match found.kind {
             SetKind::Clone => wanted - number("/status/expectedUpdatedReplicas"),
-            SetKind::Native | SetKind::Advanced => number("/spec/updateStrategy/rollingUpdate/partition"),
+            SetKind::Native if is_paused_native => remembered.as_str().and_then(|p| p.parse().ok()).unwrap_or(0),
+            SetKind::Native | SetKind::Advanced => asked,
         };
         Progress {
             name: kind_name(found.kind, &found.key.name),
@@ -144,7 +152,8 @@ impl Progress {
             total: number("/status/replicas"),
             partition,
             on_delete: found.object.pointer("/spec/updateStrategy/type") == Some(&json!("OnDelete")),
-            paused: found.object.pointer("/spec/updateStrategy/rollingUpdate/paused") == Some(&json!(true)),
+            paused: is_paused_native
+                || found.object.pointer("/spec/updateStrategy/rollingUpdate/paused") == Some(&json!(true)),
             blocked: blocked
                 .next_back()
                 .and_then(|c| c["message"].as_str())
@@ -155,7 +164,7 @@ impl Progress {
     /// How many pods this rollout brings to the update revision.
     fn target(&self) -> i64 {
         if self.on_delete {
-            0
+            self.wanted
         } else {
             (self.wanted - self.partition).max(0)
         }
@@ -182,6 +191,12 @@ impl Progress {
             }
             (_, true) => format!("{}: complete: {counts}", self.name),
             (_, false) if self.paused => format!("{}: {counts}, paused", self.name),
+            (_, false) if self.on_delete && self.updated < of => {
+                format!(
+                    "{}: {counts}, OnDelete: the others are updated when you delete them",
+                    self.name
+                )
+            }
             (Some(why), false) => format!("{}: {counts}, blocked: {why}", self.name),
             (None, false) => format!("{}: {counts}", self.name),
         }
@@ -231,5 +246,53 @@ mod tests {
         let mut unseen = status(3, 3);
         unseen["observedGeneration"] = json!(1);
         assert!(!progress(plain, unseen).is_complete());
+    }
+
+    #[test]
+    fn a_paused_set_is_complete_only_when_all_its_pods_are_new() {
+        let status = |updated: i64| json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": updated, "availableReplicas": 3});
+        // A native set is paused by a partition above all ordinals.
+        let mut object = json!({
+            "metadata": {"generation": 2, "annotations": {"flotilla.rs/partition-before-pause": "0"}},
+            "spec": {"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": i32::MAX}}},
+            "status": status(0),
+        });
+        let of = |object: &Value| {
+            Progress::of(&Found {
+                kind: SetKind::Native,
+                key: ObjectKey::new("ns", "web"),
+                object: object.clone(),
+            })
+        };
+        assert!(!of(&object).is_complete());
+        assert_eq!(
+            of(&object).text(),
+            "statefulset.apps/web: 0 of 3 updated, 3 of 3 available, paused"
+        );
+        object["metadata"]["annotations"]["flotilla.rs/partition-before-pause"] = json!("2");
+        object["status"] = status(1);
+        assert!(
+            of(&object).is_complete(),
+            "as far as the partition allows that it goes back to"
+        );
+        object["status"] = status(0);
+        assert!(!of(&object).is_complete());
+        let paused = json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"paused": true}}});
+        assert!(!progress(paused, status(0)).is_complete());
+        // Whoever sets such a partition by hand pauses it as well.
+        let by_hand = json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": i32::MAX}}});
+        assert!(!progress(by_hand, status(0)).is_complete());
+    }
+
+    #[test]
+    fn with_on_delete_it_is_complete_when_all_pods_are_new() {
+        let status = |updated: i64| json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": updated, "availableReplicas": 3});
+        let spec = json!({"replicas": 3, "updateStrategy": {"type": "OnDelete"}});
+        assert!(!progress(spec.clone(), status(0)).is_complete());
+        assert_eq!(
+            progress(spec.clone(), status(1)).text(),
+            "statefulset.apps/web: 1 of 3 updated, 3 of 3 available, OnDelete: the others are updated when you delete them"
+        );
+        assert!(progress(spec, status(3)).is_complete());
     }
 }

@@ -11,7 +11,7 @@ use flotilla_model::{Selector, SetKind};
 use serde_json::{Value, json};
 
 /// A partition above every ordinal: no pod is replaced.
-const PARTITION_OF_ALL: i32 = i32::MAX;
+pub(super) const PARTITION_OF_ALL: i32 = i32::MAX;
 /// The annotation of a template that kubectl changes to restart all pods.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 const MERGE: &str = "application/merge-patch+json";
