@@ -267,7 +267,7 @@ impl Run {
     /// A pod that is new, or at a revision that is new to it, is never ready if that is what is asked.
     fn doubt(&mut self, entry: &Entry) {
         let Some(proven) = &self.proven else { return };
-        let Some(pod) = self.sets.iter().find_map(|set| set.made_pod(entry)) else {
+        let Some(pod) = self.sets.iter().find_map(|set| set.renewed_pod(entry)) else {
             return;
         };
         let revision = pod.revision().map(str::to_owned);

@@ -119,12 +119,12 @@ impl Traced {
         available.map(|pod| pod.name().to_owned()).collect()
     }
 
-    /// The pod of the set that the entry made, if it made one.
-    pub(crate) fn made_pod(&self, entry: &Entry) -> Option<Arc<PodRecord>> {
-        let (None, Some(pod)) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref())) else {
-            return None;
-        };
-        self.owns(&pod).then_some(pod)
+    /// The pod of the set that the entry made, or to which it gave another revision where it is.
+    pub(crate) fn renewed_pod(&self, entry: &Entry) -> Option<Arc<PodRecord>> {
+        let (before, after) = (pod_of(entry.before.as_ref()), pod_of(entry.after.as_ref()));
+        let pod = after.filter(|pod| self.owns(pod))?;
+        let is_renewed = before.is_none_or(|before| before.revision() != pod.revision());
+        is_renewed.then_some(pod)
     }
 
     fn owns(&self, pod: &PodRecord) -> bool {

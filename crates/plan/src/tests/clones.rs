@@ -4,6 +4,7 @@ use super::lab::{Lab, key, manifest};
 use super::{IMAGE, ROLLING, one, with};
 use crate::{Action, Change, Edit, SetPlan};
 use flotilla_engine::wire::Object;
+use flotilla_model::SetKind;
 use flotilla_model::SetKind::Clone;
 use flotilla_model::{PatchKind, Resource};
 use flotilla_sim::server::Actor;
@@ -142,4 +143,34 @@ fn rule_12_6_pods_that_carry_the_hash_alone_are_of_that_revision() {
     );
     let kept: Vec<usize> = set.stays.iter().map(|stays| stays.pods.len()).collect();
     assert_eq!(kept, [1], "{}", plan.text());
+}
+
+#[test]
+fn updates_in_place_that_do_not_become_ready_are_unavailable() {
+    let rolling = || {
+        (
+            ROLLING,
+            json!({"maxUnavailable": 2, "podUpdatePolicy": "InPlaceIfPossible"}),
+        )
+    };
+    let parallel = [
+        ("replicas", json!(5)),
+        ("podManagementPolicy", json!("Parallel")),
+        (
+            "template/spec/readinessGates",
+            json!([{"conditionType": "InPlaceUpdateReady"}]),
+        ),
+        rolling(),
+    ];
+    for set in [
+        clones(5, &[rolling()]),
+        with(manifest(SetKind::Advanced, "web"), &parallel),
+    ] {
+        let lab = Lab::with(std::slice::from_ref(&set));
+        let plan = lab.plan(&[Change::Apply(with(set, &[(IMAGE, json!("app:v2"))]))]);
+        let planned = one(&plan);
+        assert_eq!(count(planned, Action::Update), 5, "{}", plan.text());
+        let doubt = planned.if_new_pods_are_not_ready.as_ref().expect("pods are changed");
+        assert_eq!((doubt.pods.len(), doubt.available), (2, 3), "{}", plan.text());
+    }
 }
