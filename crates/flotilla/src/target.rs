@@ -92,11 +92,37 @@ pub async fn find(cluster: &Cluster, target: &Target) -> Result<Found, Error> {
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (Some(_), false) => Err(Error::Ambiguous { name: key.to_string() }),
-        (None, _) => Err(Error::NotFound {
-            target: target.to_string(),
-            namespace: cluster.namespace.clone(),
-        }),
+        (None, _) => Err(missing(cluster, target).await?),
     }
+}
+
+/// Why a set is not found: it is not there, or nobody can have one of its kind.
+async fn missing(cluster: &Cluster, target: &Target) -> Result<Error, Error> {
+    let kind = target.kind.unwrap_or(SetKind::Advanced);
+    let words = match target.kind {
+        Some(_) => target.to_string(),
+        None => format!("statefulset/{}", target.name),
+    };
+    let (version, plural) = (kind.resource().api_version(), kind.resource().plural());
+    let not_found = Error::NotFound {
+        target: words.clone(),
+        namespace: cluster.namespace.clone(),
+    };
+    if kind == SetKind::Native {
+        return Ok(not_found);
+    }
+    let what = format!("read which kinds of {version} there are");
+    let served = cluster.get_at(&format!("/apis/{version}"), &what).await?;
+    let mut kinds = served.iter().filter_map(|list| list["resources"].as_array()).flatten();
+    if kinds.any(|resource| resource["name"] == plural) {
+        return Ok(not_found);
+    }
+    let group = version.split_once('/').map_or(version, |(group, _)| group);
+    Ok(Error::NotPossible(format!(
+        "{words} was not found in namespace {}: the cluster has no definition {plural}.{group} (in {version}), and so no set of that kind; \
+         if somebody deleted it, its sets went with it, and they have to be applied again after this: flotilla install --only-crds --yes",
+        cluster.namespace
+    )))
 }
 
 #[cfg(test)]

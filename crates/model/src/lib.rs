@@ -42,4 +42,4 @@ pub use resource::Resource;
 pub use selector::Selector;
 pub use set::{SetKind, SetRecord};
 pub use time::Timestamp;
-pub use wait::{Wait, WaitCause};
+pub use wait::{Wait, WaitCause, Whom};

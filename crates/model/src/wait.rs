@@ -1,11 +1,13 @@
 //! Why something is held back: as data for programs, as a sentence for people, with what they can do about it.
 
+mod advice;
 mod trial;
 mod words;
 
+pub use self::advice::Whom;
+
 use self::words::{labelled, seconds, short_list};
 use crate::time::Timestamp;
-use flotilla_api::names;
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -370,143 +372,6 @@ impl WaitCause {
             }
             WaitCause::ForeignWriter { .. } | WaitCause::Observing { .. } => "one controller per set",
         }
-    }
-
-    /// What the user can do about it, if anything.
-    pub fn advice(&self, subject: &str) -> Option<String> {
-        Some(match self {
-            WaitCause::PodNotReady { reason, .. } if reason == "Unschedulable" => {
-                format!("free or add nodes that fit it; see kubectl describe pod {subject}")
-            }
-            WaitCause::PodNotReady { .. } => format!("see kubectl describe pod {subject} and its logs"),
-            WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
-                "correct the image in the set's template, or roll back with flotilla rollout undo".to_owned()
-            }
-            WaitCause::ContainerCannotStart { container, .. } => {
-                format!("see kubectl logs --previous {subject} -c {container}, or roll back with flotilla rollout undo")
-            }
-            WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
-                format!("make {behind} healthy, or delete it if its revision is broken")
-            }
-            WaitCause::UpdateBudget { .. } => "wait, make those pods available, or raise maxUnavailable".to_owned(),
-            WaitCause::KeepsAvailable { .. } => "wait, make other pods available, or raise maxUnavailable".to_owned(),
-            WaitCause::Brake { .. } => "see why the updated pods are not available, or go back".to_owned(),
-            WaitCause::ClaimTemplateMissing { volume } => {
-                format!("add a claim template {volume}, or lower the partition")
-            }
-            WaitCause::ScaleBudget { .. } => {
-                "wait, make those pods available, or raise scaleStrategy.maxUnavailable".to_owned()
-            }
-            WaitCause::Partition { .. } => "lower the partition to go on".to_owned(),
-            WaitCause::Paused => "resume with flotilla rollout resume".to_owned(),
-            WaitCause::OnDelete { .. } => "delete the old pods when it suits you".to_owned(),
-            WaitCause::StartBackOff { .. } => {
-                "find out why they end: see the events of the pod and of the set".to_owned()
-            }
-            WaitCause::RevisionLeaving => {
-                format!(
-                    "the garbage collector lets it go; if it does not, remove the owner reference of controllerrevision {subject}"
-                )
-            }
-            WaitCause::NameTaken { .. } => format!("delete or rename the pod {subject}, or let the set adopt it"),
-            WaitCause::FieldUnreadable { path, .. } => format!("correct {path}"),
-            WaitCause::ForeignWriter { .. } => {
-                "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
-            }
-            WaitCause::PodNotAvailable { .. }
-            | WaitCause::PodTerminating { .. }
-            | WaitCause::PodStarting
-            | WaitCause::RevisionUntried
-            | WaitCause::RevisionUnproven { .. }
-            | WaitCause::OldPodsRemain { .. }
-            | WaitCause::ClaimStale { .. }
-            | WaitCause::ClaimExpanding
-            | WaitCause::FileSystemPending { restart_at: Some(_) }
-            | WaitCause::Observing { .. } => return None,
-            other => return other.advice_of_claims(subject),
-        })
-    }
-
-    /// What the user can do about a claim, or about what was refused or changed.
-    fn advice_of_claims(&self, subject: &str) -> Option<String> {
-        Some(match self {
-            WaitCause::ClaimTerminating => {
-                format!(
-                    "the claim goes when no pod uses it and its finalizers are done; see kubectl describe pvc {subject}"
-                )
-            }
-            WaitCause::FileSystemPending { restart_at: None } => {
-                "wait, or delete the pod that mounts it: its file system grows at the next mount".to_owned()
-            }
-            WaitCause::ChangedByOthers { .. } => {
-                format!(
-                    "see which webhook changes it, such as by kubectl get pod {subject} --show-managed-fields -o yaml"
-                )
-            }
-            WaitCause::ClaimIncompatible { .. } => "set the template back, or recreate the claim by hand".to_owned(),
-            WaitCause::RevisionRefused { reason, .. } if reason == "Invalid" => {
-                "correct the template, or roll back with flotilla rollout undo".to_owned()
-            }
-            WaitCause::Refused { reason, .. } | WaitCause::RevisionRefused { reason, .. } => match reason.as_str() {
-                "QuotaExceeded" => "raise the namespace's ResourceQuota, or free some of it".to_owned(),
-                "ServiceAccountMissing" => "create the service account that the template names".to_owned(),
-                "Invalid" => "correct the template: the API server does not accept the pod".to_owned(),
-                _ => "see the message; an admission policy or missing permission is the usual cause".to_owned(),
-            },
-            WaitCause::Repeated { .. } => {
-                "find out what undoes it, such as another controller or a webhook: see the events of the pod and of the set".to_owned()
-            }
-            other => return other.advice_in_place(subject),
-        })
-    }
-
-    /// What the user can do about a hook, a launch barrier or an update in place.
-    fn advice_in_place(&self, subject: &str) -> Option<String> {
-        Some(match self {
-            WaitCause::LifecycleState { .. } => {
-                format!(
-                    "if nobody else takes the label off: kubectl label pod {subject} {}-",
-                    names::LIFECYCLE_STATE_LABEL
-                )
-            }
-            WaitCause::HookHolds { markers, .. } => {
-                format!(
-                    "whoever owns the hook has to take away {} from pod {subject}",
-                    markers.join(", ")
-                )
-            }
-            WaitCause::HookLacks { markers, .. } => {
-                format!(
-                    "whoever owns the hook has to put {} on pod {subject}",
-                    markers.join(", ")
-                )
-            }
-            WaitCause::LaunchBarrier { barrier, behind, .. } => match behind.first() {
-                Some(first) => format!("see kubectl describe pod {subject} and kubectl logs {subject} -c {first}"),
-                None => format!("see kubectl describe configmap {barrier}: it has to belong to pod {subject}"),
-            },
-            WaitCause::InPlaceBatch { .. } => format!("see kubectl describe pod {subject}"),
-            WaitCause::InPlaceRestart { container } => {
-                format!("see kubectl describe pod {subject} and kubectl logs {subject} -c {container}")
-            }
-            WaitCause::InPlaceEnvironment { .. } => {
-                "see that the node agent runs on the pod's node: only it can tell what environment a container has"
-                    .to_owned()
-            }
-            WaitCause::InPlaceResize { .. } => "wait, or make room on the node".to_owned(),
-            WaitCause::ResizeInfeasible { .. } => {
-                "ask for resources that the node has, or use podUpdatePolicy InPlaceIfPossible".to_owned()
-            }
-            WaitCause::InPlaceNotPossible { .. } => {
-                format!(
-                    "change only what can be changed in place, use podUpdatePolicy InPlaceIfPossible, or delete pod {subject}"
-                )
-            }
-            WaitCause::InPlaceUnreadable => {
-                format!("remove the annotations of the update from pod {subject}, or delete the pod")
-            }
-            _ => return None,
-        })
     }
 
     /// Whether it is what the user asked for, rather than something in the way.

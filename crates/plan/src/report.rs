@@ -5,7 +5,7 @@ use crate::run::Outcome;
 use crate::text;
 use crate::trace::Traced;
 use flotilla_controllers::shared::revision::label_names;
-use flotilla_model::{Wait, WaitCause};
+use flotilla_model::{Wait, WaitCause, Whom};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -290,8 +290,10 @@ impl SetPlan {
                 .unwrap_or_default()
         };
         let (waves, lowest_available) = waves(set);
+        let name = kind_name(set.kind, &set.key.name);
+        let whom = (name.as_str(), &*set.key.namespace);
         SetPlan {
-            set: kind_name(set.kind, &set.key.name),
+            set: name.clone(),
             namespace: set.key.namespace.to_string(),
             kind: set.kind.resource().api_version(),
             change: set.verb,
@@ -312,11 +314,11 @@ impl SetPlan {
                     action: *action,
                 })
                 .collect(),
-            blocked: blocked(&set.waits),
+            blocked: blocked(&set.waits, whom),
             if_new_pods_are_not_ready: doubtful.filter(|_| set.makes_pods()).map(|doubtful| Doubt {
                 pods: doubtful.items.iter().map(|item| item.pod.clone()).collect(),
                 available: doubtful.available_now(),
-                blocked: blocked(&doubtful.waits),
+                blocked: blocked(&doubtful.waits, whom),
             }),
         }
     }
@@ -380,7 +382,8 @@ fn stays(set: &Traced) -> Vec<Stays> {
         .collect()
 }
 
-fn blocked(waits: &[Wait]) -> Vec<Blocked> {
+fn blocked(waits: &[Wait], (set, namespace): (&str, &str)) -> Vec<Blocked> {
+    let whom = Whom::of(set, namespace);
     let unintended = waits.iter().filter(|wait| !wait.cause.is_intended());
     unintended
         .map(|wait| Blocked {
@@ -391,7 +394,7 @@ fn blocked(waits: &[Wait]) -> Vec<Blocked> {
                 .unwrap_or_default(),
             message: message(&wait.cause),
             rule: wait.cause.rule(),
-            advice: wait.cause.advice(&wait.subject),
+            advice: wait.cause.advice(&wait.subject, &whom),
         })
         .collect()
 }

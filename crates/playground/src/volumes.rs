@@ -1,10 +1,27 @@
 //! The volume binder: claims of the two storage classes are bound, and grow where their class lets them.
 
-use crate::world::World;
+use crate::world::{Event, World};
 use flotilla_model::{ObjectKey, Resource};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 impl World {
+    /// A class is there, or is another: whoever waits for it is looked at again.
+    pub(crate) fn claims_of_class(&mut self, class: &str) {
+        let all = self.server.all(Resource::Claims);
+        let waiting = all.filter(|claim| claim.value()["spec"]["storageClassName"] == class);
+        let keys: Vec<ObjectKey> = waiting
+            .map(|claim| {
+                let meta = &claim.value()["metadata"];
+                let text = |field: &str| meta[field].as_str().unwrap_or_default();
+                ObjectKey::new(text("namespace"), text("name"))
+            })
+            .collect();
+        for key in keys {
+            self.plan(Duration::from_millis(100), Event::Claim(key));
+        }
+    }
+
     /// Looks at a claim. Those under deletion are the control plane's business.
     pub(crate) fn tend_claim(&mut self, key: &ObjectKey) {
         let Some(claim) = self

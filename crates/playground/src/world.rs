@@ -128,6 +128,9 @@ impl World {
         if entry.resource == Resource::Pods {
             self.pod_changed(entry);
         }
+        if entry.resource == Resource::StorageClasses && entry.after.is_some() {
+            self.claims_of_class(&entry.key.name);
+        }
         if entry.resource == Resource::Claims && entry.after.is_some() {
             self.plan(Duration::from_millis(100), Event::Claim(entry.key.clone()));
         }

@@ -3,6 +3,11 @@
 //! The cluster is read once and given to the functions with which the manager decides. What they would do next is tried as a dry
 //! run, because only the API server knows quotas, policies and missing service accounts.
 
+mod causes;
+mod facts;
+
+use self::causes::Cause;
+use self::facts::Facts;
 use crate::args::{ClusterArgs, Output, WhyArgs};
 use crate::clock;
 use crate::cluster::Cluster;
@@ -15,7 +20,8 @@ use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::io::snapshot::snapshot;
 use flotilla_engine::wire::status::Status;
 use flotilla_model::{
-    Command, Decision, Hints, ObjectKey, PassContext, Resource, Scope, ScopedCommand, Timestamp, Wait, WaitCause,
+    Command, Decision, Hints, ObjectKey, PassContext, Reader, Resource, Scope, ScopedCommand, SetKind, Timestamp, Wait,
+    WaitCause, Whom,
 };
 use http::Method;
 use serde_json::{Value, json};
@@ -27,11 +33,18 @@ use std::io::Write as _;
 const DRY_RUNS: usize = 4;
 /// Lines of waits and of next steps shown to people, at most. JSON has them all.
 const LINES_SHOWN: usize = 20;
+/// Names shown in one line, at most.
+const NAMES_SHOWN: usize = 10;
 
 /// Everything that is told.
 struct Report {
     found: Found,
     waits: Vec<Wait>,
+    facts: Facts,
+    /// Pods of a revision that the set does not want any more.
+    former: BTreeSet<String>,
+    /// How many revisions the set has.
+    revisions: usize,
     next: Vec<String>,
     holder: Option<String>,
     now: Timestamp,
@@ -60,7 +73,15 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
         .collect();
     let next = decision.commands().map(|c| words(&c.command)).collect();
     let holder = lease_holder(&cluster, &args).await?;
+    let facts = if waits.is_empty() {
+        Facts::default()
+    } else {
+        Facts::read(&cluster).await?
+    };
     let report = Report {
+        former: former(&found, &facts),
+        revisions: revisions(&cache, &found),
+        facts,
         found,
         waits,
         next,
@@ -77,6 +98,48 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     } else {
         Exit::Waiting
     })
+}
+
+/// Pods that carry another revision than that of the template, as far as the manager has told which that is.
+fn former(found: &Found, facts: &Facts) -> BTreeSet<String> {
+    let number = |pointer: &str| found.object.pointer(pointer).and_then(Value::as_i64);
+    let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
+    let wanted = found.object["status"]["updateRevision"]
+        .as_str()
+        .filter(|_| is_observed);
+    let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) else {
+        return BTreeSet::new();
+    };
+    let uid = &found.object["metadata"]["uid"];
+    let is_own = |pod: &&Value| {
+        let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.any(|owner| owner["uid"] == *uid)
+    };
+    let is_former = |pod: &&Value| {
+        let label = pod["metadata"]["labels"][names::REVISION_LABEL].as_str();
+        // Some pods of CloneSets carry the hash alone.
+        label.is_some_and(|label| label != wanted && !wanted.ends_with(&format!("-{label}")))
+    };
+    let partition = number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
+    // What the partition keeps is wanted as it is; a CloneSet's keeps any.
+    let is_kept = |pod: &&Value| match found.kind {
+        SetKind::Clone => !found.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"].is_null(),
+        SetKind::Native | SetKind::Advanced => {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let ordinal = name.rsplit_once('-').and_then(|(_, digits)| digits.parse::<i64>().ok());
+            ordinal.is_some_and(|ordinal| ordinal < partition)
+        }
+    };
+    let own = facts.pods.iter().flatten();
+    let own = own.filter(is_own).filter(is_former).filter(|pod| !is_kept(pod));
+    own.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// How many revisions the set has.
+fn revisions(cache: &Cache, found: &Found) -> usize {
+    let set = cache.set(found.kind, &found.key);
+    set.map_or(0, |set| cache.revisions_of(set.as_owner()).len())
 }
 
 /// What a manager would know of the set.
@@ -293,6 +356,7 @@ impl Report {
             .iter()
             .filter(|(key, _)| annotations[*key].is_string())
             .map(|(key, instead)| format!("the annotation {key} does nothing yet: {instead}"))
+            .chain(self.facts.unread.iter().cloned())
             .collect()
     }
 
@@ -302,17 +366,37 @@ impl Report {
             return;
         }
         text.push_str("waiting:\n");
-        for wait in self.waits.iter().take(LINES_SHOWN) {
-            let since = wait
+        let causes = self.causes();
+        for cause in causes.iter().take(LINES_SHOWN) {
+            let since = cause
                 .since
                 .map_or_else(String::new, |since| format!(" (for {})", ago(self.now, since)));
-            let _ = writeln!(text, "  {}: {}{since}", wait.subject, wait.cause);
-            let _ = writeln!(text, "      rule: {}", wait.cause.rule());
-            if let Some(advice) = wait.cause.advice(&wait.subject) {
+            let _ = writeln!(text, "  {}: {}{since}", cause.subject, cause.message);
+            if !cause.holds_up.is_empty() {
+                let _ = writeln!(text, "      holds up: {}", short(&cause.holds_up));
+            }
+            let _ = writeln!(text, "      rule: {}", cause.rule);
+            if let Some(advice) = &cause.advice {
                 let _ = writeln!(text, "      you can: {advice}");
             }
         }
-        more(text, self.waits.len());
+        more(text, causes.len());
+    }
+
+    /// For whom advice about a subject is.
+    fn whom<'r>(&'r self, set: &'r str, subject: &str) -> Whom<'r> {
+        Whom {
+            set,
+            namespace: &self.found.key.namespace,
+            is_former: self.former.contains(subject),
+            can_go_back: self.revisions > 1,
+        }
+    }
+
+    /// The causes, each once.
+    fn causes(&self) -> Vec<Cause> {
+        let set = self.found.display();
+        causes::causes(&self.waits, &self.facts, &|subject| self.whom(&set, subject))
     }
 
     fn next_text(&self, text: &mut String) {
@@ -330,12 +414,19 @@ impl Report {
     }
 
     fn json(&self) -> Value {
+        let set = self.found.display();
+        let cause = |c: &Cause| {
+            json!({
+                "subject": c.subject, "message": c.message, "rule": c.rule, "advice": c.advice, "holdsUp": c.holds_up,
+                "since": c.since.map(|t| t.to_string()),
+            })
+        };
         let wait = |w: &Wait| {
             let mut json = serde_json::to_value(&w.cause).unwrap_or_default();
             json["subject"] = json!(w.subject);
             json["message"] = json!(w.cause.to_string());
             json["rule"] = json!(w.cause.rule());
-            json["advice"] = json!(w.cause.advice(&w.subject));
+            json["advice"] = json!(w.cause.advice(&w.subject, &self.whom(&set, &w.subject)));
             json["since"] = json!(w.since.map(|t| t.to_string()));
             json
         };
@@ -348,6 +439,7 @@ impl Report {
             "updatedReplicas": self.count("updatedReplicas"),
             "currentRevision": self.status_text("currentRevision"),
             "updateRevision": self.status_text("updateRevision"),
+            "causes": self.causes().iter().map(cause).collect::<Vec<_>>(),
             "waits": self.waits.iter().map(wait).collect::<Vec<_>>(),
             "notes": self.notes(),
             "next": self.next,
@@ -359,6 +451,15 @@ impl Report {
 fn more(text: &mut String, count: usize) {
     if count > LINES_SHOWN {
         let _ = writeln!(text, "  … and {} more (-o json lists all)", count - LINES_SHOWN);
+    }
+}
+
+/// Some names of many.
+fn short(all: &[String]) -> String {
+    let shown = all.iter().take(NAMES_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -376,7 +477,6 @@ pub fn ago(now: Timestamp, then: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flotilla_model::SetKind;
 
     fn report(waits: Vec<Wait>, next: Vec<String>, holder: Option<&str>) -> Report {
         let object = json!({
@@ -391,6 +491,9 @@ mod tests {
         Report {
             found,
             waits,
+            facts: Facts::default(),
+            former: BTreeSet::new(),
+            revisions: 2,
             next,
             holder: holder.map(str::to_owned),
             now: Timestamp::from_seconds(1000),
@@ -415,7 +518,7 @@ mod tests {
              waiting:\n  \
                web-2: budget of 1 unavailable used up by web-0 (for 2 min 10 s)\n      \
                    rule: updateStrategy.rollingUpdate.maxUnavailable\n      \
-                   you can: wait, make those pods available, or raise maxUnavailable\n\
+                   you can: wait, make those pods available, or raise maxUnavailable: kubectl edit statefulset.apps.kruise.io/web -n ns\n\
              next:\n  \
                delete pod web-2\n\
              no manager holds the lease: start one with `flotilla manager`\n"

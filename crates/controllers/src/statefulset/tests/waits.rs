@@ -2,7 +2,7 @@
 
 use crate::testing::{Cluster, NOW, advanced, at, brief, claim, container_status, native, owner, pod};
 use flotilla_model::records::Phase;
-use flotilla_model::{Report, Scope, Wait, WaitCause};
+use flotilla_model::{Report, Scope, Wait, WaitCause, Whom};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,11 @@ fn why_a_pod_is_not_ready() {
         }
     );
     assert_eq!(wait.since, Some(at(NOW - 7)));
-    assert!(wait.cause.advice("web-0").is_some());
+    assert!(
+        wait.cause
+            .advice("web-0", &Whom::of("statefulset.apps/web", "ns"))
+            .is_some()
+    );
 }
 
 #[test]
@@ -69,7 +73,11 @@ fn why_an_image_cannot_start() {
             message: "it says so".into(),
         };
         assert_eq!(wait.cause, expected);
-        assert!(wait.cause.advice("web-0").is_some_and(|a| a.contains("rollout undo")));
+        assert!(
+            wait.cause
+                .advice("web-0", &Whom::of("statefulset.apps/web", "ns"))
+                .is_some_and(|a| a.contains("rollout undo"))
+        );
     }
 }
 
@@ -114,7 +122,11 @@ fn why_a_container_waits_at_its_launch_barrier() {
         let text = wait.cause.to_string();
         assert!(text.contains("key p_0") && text.contains("web-0-barrier"), "{text}");
         assert!(behind.iter().all(|name| text.contains(name)), "{text}");
-        assert!(wait.cause.advice("web-0").is_some());
+        assert!(
+            wait.cause
+                .advice("web-0", &Whom::of("statefulset.apps/web", "ns"))
+                .is_some()
+        );
     }
     let other = only(&behind_a_barrier("configmap \"settings\" not found", false), "web-0");
     assert!(
@@ -270,7 +282,11 @@ fn why_the_api_server_refuses_quota_and_service_account() {
             (reason, "it says why", at(NOW + 1))
         );
         assert_eq!(wait.since, Some(at(NOW)));
-        assert!(wait.cause.advice("web-0").is_some());
+        assert!(
+            wait.cause
+                .advice("web-0", &Whom::of("statefulset.apps/web", "ns"))
+                .is_some()
+        );
         assert_eq!(set.decide().wake_after, Some(Duration::from_secs(1)));
         assert_eq!(brief(&set.decide()), [] as [&str; 0]);
         let mut later = set;
@@ -308,8 +324,8 @@ fn why_a_reserved_ordinal_cannot_be_read() {
     };
     assert_eq!((path.as_str(), found.as_str()), ("spec.reserveOrdinals[1]", "\"5-2\""));
     assert_eq!(
-        wait.cause.advice("web"),
-        Some("correct spec.reserveOrdinals[1]".to_owned())
+        wait.cause.advice("web", &Whom::of("statefulset.apps/web", "ns")),
+        Some("correct spec.reserveOrdinals[1]: kubectl edit statefulset.apps/web -n ns".to_owned())
     );
 }
 
@@ -345,7 +361,10 @@ fn why_a_ready_pod_does_not_count_is_the_state_that_its_label_names() {
         assert_eq!(wait.cause, WaitCause::LifecycleState { state });
         let text = wait.cause.to_string();
         assert!(text.contains("lifecycle.apps.kruise.io/state=Draining"), "{text}");
-        let advice = wait.cause.advice("web-2").expect("advice");
+        let advice = wait
+            .cause
+            .advice("web-2", &Whom::of("statefulset.apps/web", "ns"))
+            .expect("advice");
         assert!(
             advice.contains("kubectl label pod web-2 lifecycle.apps.kruise.io/state-"),
             "{advice}"

@@ -1,0 +1,496 @@
+//! From what a set waits for to the causes: each once, the root first, with what it holds up.
+
+use super::facts::{Facts, named};
+use flotilla_model::{Timestamp, Wait, WaitCause, Whom};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The default class bears this.
+const IS_DEFAULT: &str = flotilla_api::names::DEFAULT_STORAGE_CLASS;
+
+/// One cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cause {
+    /// What it is about, such as `node node-1`, `claim data-web-0` or the pods `web-0, web-1`.
+    pub(super) subject: String,
+    /// A sentence.
+    pub(super) message: String,
+    /// The rule that asks for the wait.
+    pub(super) rule: &'static str,
+    /// What can be done.
+    pub(super) advice: Option<String>,
+    /// Since when.
+    pub(super) since: Option<Timestamp>,
+    /// What waits for it.
+    pub(super) holds_up: Vec<String>,
+    rank: u8,
+}
+
+/// The causes of these waits. `whom` tells for whom advice about a subject is.
+pub(super) fn causes<'w>(waits: &[Wait], facts: &Facts, whom: &dyn Fn(&str) -> Whom<'w>) -> Vec<Cause> {
+    let mut found = Found::default();
+    let (consequences, own): (Vec<&Wait>, Vec<&Wait>) = waits.iter().partition(|wait| blockers(&wait.cause).is_some());
+    for wait in &own {
+        let root = if is_of_a_pod(&wait.cause) {
+            root(wait, facts, whom)
+        } else {
+            None
+        };
+        match root {
+            Some(root) => found.root(root, wait),
+            None if is_vague(&wait.cause) && has_better(&own, wait) => {}
+            None => found.own(wait, whom),
+        }
+    }
+    found.follow(&consequences, whom);
+    found.causes.sort_by_key(|cause| cause.rank);
+    found.causes
+}
+
+/// What is known so far.
+#[derive(Default)]
+struct Found {
+    causes: Vec<Cause>,
+    /// The cause of what each subject waits for.
+    of: BTreeMap<String, usize>,
+}
+
+impl Found {
+    /// Something outside of the set is the cause.
+    fn root(&mut self, mut root: Cause, wait: &Wait) {
+        let place = self.causes.iter().position(|cause| cause.subject == root.subject);
+        let place = place.unwrap_or_else(|| {
+            root.since = wait.since;
+            self.causes.push(root);
+            self.causes.len() - 1
+        });
+        self.hold(place, wait);
+    }
+
+    fn hold(&mut self, place: usize, wait: &Wait) {
+        let cause = &mut self.causes[place];
+        cause.since = [cause.since, wait.since].into_iter().flatten().min();
+        if cause.subject != wait.subject && !cause.holds_up.contains(&wait.subject) {
+            cause.holds_up.push(wait.subject.clone());
+        }
+        self.of.entry(wait.subject.clone()).or_insert(place);
+    }
+
+    /// The wait is a cause itself; what fails alike is told once.
+    fn own<'w>(&mut self, wait: &Wait, whom: &dyn Fn(&str) -> Whom<'w>) {
+        let message = wait.cause.to_string();
+        let whom_is = whom(&wait.subject);
+        let alike = self.causes.iter().position(|cause| {
+            let first = cause.subject.split(", ").next().unwrap_or_default();
+            let is_former = whom(first).is_former;
+            cause.message == message && cause.rule == wait.cause.rule() && is_former == whom_is.is_former
+        });
+        if let Some(place) = alike {
+            let cause = &mut self.causes[place];
+            if cause.subject.split(", ").any(|subject| subject == wait.subject) {
+                return;
+            }
+            cause.subject = format!("{}, {}", cause.subject, wait.subject);
+            // Commands of kubectl take several names.
+            cause.advice = wait.cause.advice(&cause.subject.replace(", ", " "), &whom_is);
+            cause.since = [cause.since, wait.since].into_iter().flatten().min();
+            self.of.entry(wait.subject.clone()).or_insert(place);
+            return;
+        }
+        self.of.entry(wait.subject.clone()).or_insert(self.causes.len());
+        self.causes.push(Cause {
+            subject: wait.subject.clone(),
+            message,
+            rule: wait.cause.rule(),
+            advice: wait.cause.advice(&wait.subject, &whom_is),
+            since: wait.since,
+            holds_up: Vec::new(),
+            rank: rank(&wait.cause),
+        });
+    }
+
+    /// What waits for others is told with the cause of theirs, if there is one.
+    fn follow<'w>(&mut self, consequences: &[&Wait], whom: &dyn Fn(&str) -> Whom<'w>) {
+        let mut left: Vec<&Wait> = consequences.to_vec();
+        loop {
+            let before = left.len();
+            left.retain(|wait| {
+                let blockers = blockers(&wait.cause).unwrap_or_default();
+                let place = blockers.iter().find_map(|blocker| self.of.get(blocker).copied());
+                // Of budgets that name nobody the first cause is the nearest guess, and the wait itself tells no more.
+                let place = place.or_else(|| (blockers.is_empty() && !self.causes.is_empty()).then_some(0));
+                match place {
+                    Some(place) => {
+                        self.hold(place, wait);
+                        false
+                    }
+                    None => true,
+                }
+            });
+            if left.len() == before {
+                break;
+            }
+        }
+        for wait in left {
+            self.own(wait, whom);
+        }
+    }
+}
+
+/// The pods that a wait is for, if it is a consequence of what these wait for.
+fn blockers(cause: &WaitCause) -> Option<Vec<String>> {
+    match cause {
+        WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => Some(vec![behind.clone()]),
+        WaitCause::UpdateBudget { used_by, .. } | WaitCause::ScaleBudget { used_by, .. } => Some(used_by.clone()),
+        WaitCause::KeepsAvailable { .. } | WaitCause::Brake { .. } | WaitCause::OldPodsRemain { .. } => {
+            Some(Vec::new())
+        }
+        _ => None,
+    }
+}
+
+/// Whether it may be due to the node or a claim of a pod.
+fn is_of_a_pod(cause: &WaitCause) -> bool {
+    matches!(
+        cause,
+        WaitCause::PodNotReady { .. }
+            | WaitCause::PodStarting
+            | WaitCause::PodTerminating { .. }
+            | WaitCause::InPlaceRestart { .. }
+            | WaitCause::InPlaceResize { .. }
+            | WaitCause::InPlaceEnvironment { .. }
+            | WaitCause::InPlaceBatch { .. }
+    )
+}
+
+/// Says no more than that the pod is not up.
+fn is_vague(cause: &WaitCause) -> bool {
+    matches!(cause, WaitCause::PodNotReady { .. } | WaitCause::PodStarting)
+}
+
+fn has_better(own: &[&Wait], wait: &Wait) -> bool {
+    own.iter().any(|other| {
+        let says_more = !is_vague(&other.cause)
+            || matches!(wait.cause, WaitCause::PodStarting) && matches!(other.cause, WaitCause::PodNotReady { .. });
+        other.subject == wait.subject && says_more && !other.cause.is_intended()
+    })
+}
+
+/// Roots first.
+fn rank(cause: &WaitCause) -> u8 {
+    match cause {
+        WaitCause::FieldUnreadable { .. } => 0,
+        WaitCause::ForeignWriter { .. } => 2,
+        WaitCause::Refused { .. } | WaitCause::RevisionRefused { .. } | WaitCause::RevisionUnproven { .. } => 4,
+        WaitCause::ContainerCannotStart { .. } => 5,
+        cause if cause.is_intended() => 9,
+        _ => 6,
+    }
+}
+
+/// The node or the claim because of which a pod waits.
+fn root<'w>(wait: &Wait, facts: &Facts, whom: &dyn Fn(&str) -> Whom<'w>) -> Option<Cause> {
+    let pod = facts.pod(&wait.subject)?;
+    node(pod, facts).or_else(|| claim(pod, facts, whom(&wait.subject).namespace))
+}
+
+/// The node of the pod, if it is not up.
+fn node(pod: &Value, facts: &Facts) -> Option<Cause> {
+    let name = pod["spec"]["nodeName"].as_str()?;
+    let nodes = facts.nodes.as_deref()?;
+    let cause = |message: String, advice: String| Cause {
+        subject: format!("node {name}"),
+        message,
+        rule: "a pod runs on its node",
+        advice: Some(advice),
+        since: None,
+        holds_up: Vec::new(),
+        rank: 1,
+    };
+    let Some(node) = named(nodes, name) else {
+        let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+        return Some(cause(
+            "is gone from the cluster".to_owned(),
+            format!(
+                "if it is off for good, let its pod go: kubectl delete pod {pod_name} -n {namespace} --force --grace-period=0"
+            ),
+        ));
+    };
+    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    let ready = conditions.find(|condition| condition["type"] == "Ready")?;
+    let text = |field: &str| ready[field].as_str().unwrap_or_default();
+    let what = match text("status") {
+        "True" => return None,
+        "False" => "is not ready",
+        _ => "is lost: it does not answer",
+    };
+    Some(cause(
+        format!("{what} ({}: {})", text("reason"), text("message")),
+        format!("bring it back; or, only if it is off for good, let its pods go: kubectl delete node {name}"),
+    ))
+}
+
+/// A claim of the pod that has no volume.
+fn claim(pod: &Value, facts: &Facts, namespace: &str) -> Option<Cause> {
+    let claims = facts.claims.as_deref()?;
+    let volumes = pod["spec"]["volumes"].as_array()?;
+    let names = volumes
+        .iter()
+        .filter_map(|v| v["persistentVolumeClaim"]["claimName"].as_str());
+    names.map(|name| (name, named(claims, name))).find_map(|(name, claim)| {
+        let (message, advice) = unbound(name, claim, facts, namespace)?;
+        Some(Cause {
+            subject: format!("claim {name}"),
+            message,
+            rule: "a pod needs its claims",
+            advice: Some(advice),
+            since: None,
+            holds_up: Vec::new(),
+            rank: 3,
+        })
+    })
+}
+
+/// Why a claim has no volume, and what can be done.
+fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) -> Option<(String, String)> {
+    let describe = format!("kubectl describe pvc {name} -n {namespace}");
+    let Some(claim) = claim else {
+        return Some((
+            "does not exist".to_owned(),
+            format!("create it; see which there are: kubectl get pvc -n {namespace}"),
+        ));
+    };
+    match claim["status"]["phase"].as_str() {
+        Some("Bound") => return None,
+        Some("Lost") => {
+            return Some((
+                "has lost its volume".to_owned(),
+                format!("see which it was: {describe}"),
+            ));
+        }
+        _ => {}
+    }
+    let event = facts.events.iter().flatten().rfind(|event| {
+        event["involvedObject"]["name"] == name && event["type"] == "Warning" && event["message"].is_string()
+    });
+    let said = event.map(|event| event["message"].as_str().unwrap_or_default());
+    let Some(classes) = facts.classes.as_deref() else {
+        let why = said.map_or_else(String::new, |said| format!(": {said}"));
+        return Some((format!("is not bound{why}"), format!("see why: {describe}")));
+    };
+    let class_name = claim["spec"]["storageClassName"].as_str();
+    let default = || {
+        let mut all = classes.iter();
+        all.find(|class| class["metadata"]["annotations"][IS_DEFAULT] == "true")
+    };
+    let class = match class_name {
+        Some("") => None,
+        Some(class) => {
+            let Some(class) = named(classes, class) else {
+                return Some((
+                    format!("is not bound: storage class {class} does not exist"),
+                    "create that class, under this name; see which there are: kubectl get storageclass".to_owned(),
+                ));
+            };
+            Some(class)
+        }
+        None => default(),
+    };
+    let Some(class) = class else {
+        return Some((
+            "is not bound: it names no storage class, there is no default one, and no volume fits it".to_owned(),
+            "make one class the default, or make a volume by hand; see which there are: kubectl get storageclass,pv"
+                .to_owned(),
+        ));
+    };
+    if let Some(said) = said {
+        return Some((format!("is not bound: {said}"), format!("see more: {describe}")));
+    }
+    if class["volumeBindingMode"] == "WaitForFirstConsumer" {
+        return None;
+    }
+    let provisioner = class["provisioner"].as_str().unwrap_or("its provisioner");
+    Some((
+        format!("is not bound: {provisioner} has made no volume for it yet"),
+        format!("see that this provisioner runs, and what it says: {describe}"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn wait(subject: &str, cause: WaitCause) -> Wait {
+        Wait {
+            subject: subject.to_owned(),
+            cause,
+            since: None,
+        }
+    }
+
+    fn not_ready() -> WaitCause {
+        WaitCause::PodNotReady {
+            reason: String::new(),
+            message: String::new(),
+        }
+    }
+
+    fn behind(pod: &str) -> WaitCause {
+        WaitCause::Order { behind: pod.to_owned() }
+    }
+
+    fn told(waits: &[Wait], facts: &Facts) -> Vec<String> {
+        let whom = |_: &str| Whom::of("statefulset.apps/web", "ns");
+        let line = |cause: &Cause| format!("{} {} <- {}", cause.subject, cause.message, cause.holds_up.join(" "));
+        causes(waits, facts, &whom).iter().map(line).collect()
+    }
+
+    fn pod(name: &str, node: Value, claim: &str) -> Value {
+        json!({"metadata": {"name": name, "namespace": "ns"},
+            "spec": {"nodeName": node, "volumes": [{"persistentVolumeClaim": {"claimName": claim}}]}})
+    }
+
+    #[test]
+    fn a_lost_node_is_the_one_cause_of_all_its_pods() {
+        let lost = json!({"metadata": {"name": "n1"}, "status": {"conditions": [
+            {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}]}});
+        let facts = Facts {
+            pods: Some(vec![
+                pod("web-0", json!("n1"), "d"),
+                pod("web-1", json!("n1"), "d"),
+                pod("web-3", json!("n9"), "d"),
+            ]),
+            nodes: Some(vec![lost]),
+            ..Facts::default()
+        };
+        let budget = WaitCause::UpdateBudget {
+            budget: 1,
+            used_by: vec!["web-0".into()],
+        };
+        let waits = [
+            wait("web-2", budget),
+            wait("web-0", not_ready()),
+            wait(
+                "web-1",
+                WaitCause::PodTerminating {
+                    node: Some("n1".into()),
+                },
+            ),
+            wait("web-3", not_ready()),
+        ];
+        assert_eq!(
+            told(&waits, &facts),
+            [
+                "node n1 is lost: it does not answer (NodeStatusUnknown: Kubelet stopped posting node status.) <- web-0 web-1 web-2",
+                "node n9 is gone from the cluster <- web-3",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_unbound_claim_is_the_cause_and_says_why() {
+        let claim = |class: Value, phase: &str| json!({"metadata": {"name": "d"}, "spec": {"storageClassName": class}, "status": {"phase": phase}});
+        let class =
+            |mode: &str| json!({"metadata": {"name": "slow"}, "provisioner": "disk", "volumeBindingMode": mode});
+        let event = json!({"type": "Warning", "involvedObject": {"name": "d"}, "message": "no space left"});
+        for (claims, classes, events, expected) in [
+            (vec![], vec![], vec![], "claim d does not exist"),
+            (
+                vec![claim(json!("gone"), "Pending")],
+                vec![class("Immediate")],
+                vec![],
+                "claim d is not bound: storage class gone does not exist",
+            ),
+            (
+                vec![claim(Value::Null, "Pending")],
+                vec![class("Immediate")],
+                vec![],
+                "claim d is not bound: it names no storage class, there is no default one, and no volume fits it",
+            ),
+            (
+                vec![claim(json!("slow"), "Pending")],
+                vec![class("Immediate")],
+                vec![],
+                "claim d is not bound: disk has made no volume for it yet",
+            ),
+            (
+                vec![claim(json!("slow"), "Pending")],
+                vec![class("WaitForFirstConsumer")],
+                vec![event],
+                "claim d is not bound: no space left",
+            ),
+            (
+                vec![claim(json!("slow"), "Pending")],
+                vec![class("WaitForFirstConsumer")],
+                vec![],
+                "web-0 is not ready",
+            ),
+            (
+                vec![claim(json!("slow"), "Lost")],
+                vec![],
+                vec![],
+                "claim d has lost its volume",
+            ),
+            (
+                vec![claim(json!("slow"), "Bound")],
+                vec![],
+                vec![],
+                "web-0 is not ready",
+            ),
+        ] {
+            let facts = Facts {
+                pods: Some(vec![pod("web-0", Value::Null, "d")]),
+                nodes: Some(vec![]),
+                claims: Some(claims),
+                classes: Some(classes),
+                events: Some(events),
+                unread: vec![],
+            };
+            let waits = [
+                wait("web-2", behind("web-1")),
+                wait("web-1", behind("web-0")),
+                wait("web-0", not_ready()),
+            ];
+            let all = told(&waits, &facts);
+            let [only] = all.as_slice() else {
+                panic!("one cause: {all:?}")
+            };
+            assert!(only.starts_with(expected), "{only}");
+            assert!(only.contains("web-2") && only.contains("web-1"), "{only}");
+        }
+    }
+
+    #[test]
+    fn a_pod_in_an_update_in_place_is_told_once() {
+        let stuck = || WaitCause::InPlaceRestart {
+            container: "main".into(),
+        };
+        let waits = [
+            wait("web-2", stuck()),
+            wait("web-2", not_ready()),
+            wait("web-1", stuck()),
+            wait("web-1", WaitCause::PodStarting),
+        ];
+        let all = told(&waits, &Facts::default());
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(all[0].starts_with("web-2, web-1 "), "{all:?}");
+    }
+
+    #[test]
+    fn what_nobody_else_explains_stays() {
+        let budget = WaitCause::UpdateBudget {
+            budget: 1,
+            used_by: vec!["web-0".into()],
+        };
+        assert_eq!(told(&[wait("web-2", budget)], &Facts::default()).len(), 1);
+        let paused = [
+            wait("web", WaitCause::Paused),
+            wait("web-2", behind("web-1")),
+            wait("web-1", not_ready()),
+        ];
+        let all = told(&paused, &Facts::default());
+        assert_eq!(all, ["web-1 is not ready <- web-2", "web the update is paused <- "]);
+    }
+}

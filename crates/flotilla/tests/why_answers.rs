@@ -1,0 +1,162 @@
+//! `flotilla why` as a user types it, against a playground: the root first, each cause once, advice that helps when pasted.
+
+use http::{Method, Request};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+const SETS: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/statefulsets";
+
+/// A playground of its own; it ends with the test.
+struct Playground {
+    child: Child,
+    kubeconfig: PathBuf,
+    client: Client,
+}
+
+impl Drop for Playground {
+    fn drop(&mut self) {
+        // It may have ended by itself, and the file may never have been written.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.kubeconfig);
+    }
+}
+
+fn flotilla() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_flotilla"))
+}
+
+impl Playground {
+    async fn begin(name: &str) -> Self {
+        let kubeconfig = std::env::temp_dir().join(format!("flotilla-why-{name}-{}.yaml", std::process::id()));
+        let mut command = flotilla();
+        command.args(["playground", "--speed", "20", "--write-kubeconfig"]);
+        command.arg(&kubeconfig).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let is_up = lines.any(|line| line.is_ok_and(|line| line.contains("Ctrl-C")));
+        assert!(is_up, "the playground ended early");
+        let file = Kubeconfig::read_from(&kubeconfig).expect("a kubeconfig");
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+        let client = Client::try_from(config.expect("a context")).expect("a client");
+        Playground {
+            child,
+            kubeconfig,
+            client,
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Value {
+        let request = Request::builder().method(method).uri(path);
+        let request = request
+            .header("Content-Type", content_type)
+            .body(body.to_string().into_bytes());
+        let answer = self.client.request(request.expect("a request")).await;
+        answer.unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    /// Waits until `why` says this of an Advanced StatefulSet; each look is a process of its own, which takes its time.
+    fn until(&self, set: &str, words: &str) -> String {
+        let mut said = String::new();
+        for _ in 0..200 {
+            said = self.run(&["why", set]);
+            if said.contains(words) {
+                return said;
+            }
+        }
+        panic!("{words:?} is never said; at last:\n{said}");
+    }
+
+    fn run(&self, words: &[&str]) -> String {
+        let mut command = flotilla();
+        let output = command.args(words).env("KUBECONFIG", &self.kubeconfig).output();
+        let output = output.expect("the binary runs");
+        [output.stdout, output.stderr]
+            .map(|text| String::from_utf8_lossy(&text).into_owned())
+            .concat()
+    }
+}
+
+fn set(name: &str, replicas: i32) -> Value {
+    json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "metadata": {"name": name},
+        "spec": {"replicas": replicas, "serviceName": name, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}},
+    })
+}
+
+#[tokio::test]
+async fn after_a_rollback_the_advice_is_to_delete_the_pod_that_holds_it_up() {
+    let lab = Playground::begin("undo").await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 2)).await;
+    lab.until("asts/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
+    let broken = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "app:broken"}]);
+    lab.send(
+        Method::PATCH,
+        &format!("{SETS}/web"),
+        "application/json-patch+json",
+        &broken,
+    )
+    .await;
+    let said = lab.until("asts/web", "cannot start");
+    let undo = "flotilla rollout undo statefulset.apps.kruise.io/web -n default";
+    assert!(said.contains(undo), "{said}");
+    let words: Vec<&str> = undo.split(' ').skip(1).collect();
+    assert!(lab.run(&words).contains("rolled back"));
+    let said = lab.until("asts/web", "kubectl delete pod web-1 -n default");
+    assert!(!said.contains("undo"), "{said}");
+    let pod = "/api/v1/namespaces/default/pods/web-1";
+    lab.send(Method::DELETE, pod, "application/json", &json!({})).await;
+    lab.until("asts/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
+}
+
+#[tokio::test]
+async fn a_claim_without_its_class_is_the_one_cause() {
+    let lab = Playground::begin("class").await;
+    let mut needy = set("db", 2);
+    needy["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec":
+        {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+    lab.send(Method::POST, SETS, "application/json", &needy).await;
+    let said = lab.until(
+        "asts/db",
+        "claim data-db-0: is not bound: storage class fast does not exist",
+    );
+    assert!(said.contains("holds up: db-0, db-1"), "{said}");
+    assert_eq!(said.matches("rule:").count(), 1, "{said}");
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "fast"}, "provisioner": "disk"});
+    lab.send(
+        Method::POST,
+        "/apis/storage.k8s.io/v1/storageclasses",
+        "application/json",
+        &class,
+    )
+    .await;
+    lab.until("asts/db", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
+}
+
+#[tokio::test]
+async fn a_definition_that_is_gone_is_told() {
+    let lab = Playground::begin("definition").await;
+    let said = lab.run(&["why", "sts/web"]);
+    assert!(
+        said.contains("statefulset/web was not found in namespace default; name another"),
+        "{said}"
+    );
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/statefulsets.apps.kruise.io";
+    lab.send(Method::DELETE, definition, "application/json", &json!({}))
+        .await;
+    for target in ["asts/web", "sts/web"] {
+        let said = lab.run(&["why", target]);
+        assert!(
+            said.contains("the cluster has no definition statefulsets.apps.kruise.io"),
+            "{said}"
+        );
+        assert!(said.contains("flotilla install --only-crds --yes"), "{said}");
+    }
+    let said = lab.run(&["why", "cloneset/web"]);
+    assert!(!said.contains("definition"), "{said}");
+}

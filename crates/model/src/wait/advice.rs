@@ -1,0 +1,318 @@
+//! What the user can do about a wait, with a command that can be pasted as it stands.
+
+use super::WaitCause;
+use flotilla_api::names;
+
+/// For whom advice is: what its commands name.
+#[derive(Clone, Copy, Debug)]
+pub struct Whom<'a> {
+    /// The set in the words of kubectl, such as `statefulset.apps/web`.
+    pub set: &'a str,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// The pod in question is of a revision that the set does not want any more, as after a rollback.
+    pub is_former: bool,
+    /// There is another revision to go back to.
+    pub can_go_back: bool,
+}
+
+impl Whom<'_> {
+    /// A set of which nothing else is known.
+    pub const fn of<'a>(set: &'a str, namespace: &'a str) -> Whom<'a> {
+        Whom {
+            set,
+            namespace,
+            is_former: false,
+            can_go_back: true,
+        }
+    }
+
+    fn describe(&self, kind: &str, name: &str) -> String {
+        format!("kubectl describe {kind} {name} -n {}", self.namespace)
+    }
+
+    fn logs(&self, pod: &str, container: &str) -> String {
+        format!("kubectl logs {pod} -c {container} -n {}", self.namespace)
+    }
+
+    fn delete(&self, pod: &str) -> String {
+        format!("kubectl delete pod {pod} -n {}", self.namespace)
+    }
+
+    fn edit(&self) -> String {
+        format!("kubectl edit {} -n {}", self.set, self.namespace)
+    }
+
+    /// Going back, or what there is where one cannot.
+    fn go_back(&self) -> String {
+        if self.can_go_back {
+            format!("roll back: flotilla rollout undo {} -n {}", self.set, self.namespace)
+        } else {
+            format!("correct the template: {}", self.edit())
+        }
+    }
+}
+
+impl WaitCause {
+    /// What the user can do about it, if anything.
+    pub fn advice(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
+        if whom.is_former && self.is_of_a_pod_that_fails() {
+            return Some(format!(
+                "delete it: the set wants another revision by now, and this pod holds it up: {}",
+                whom.delete(subject)
+            ));
+        }
+        Some(match self {
+            WaitCause::PodNotReady { reason, .. } if reason == "Unschedulable" => {
+                format!(
+                    "free or add nodes that fit it; see which are missing: {}",
+                    whom.describe("pod", subject)
+                )
+            }
+            WaitCause::PodNotReady { .. } => format!("see its events, and its logs: {}", whom.describe("pod", subject)),
+            WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
+                format!("correct the image in the set's template, or {}", whom.go_back())
+            }
+            WaitCause::ContainerCannotStart { container, .. } => {
+                format!(
+                    "see why: {} --previous; or {}",
+                    whom.logs(subject, container),
+                    whom.go_back()
+                )
+            }
+            WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
+                format!(
+                    "make {behind} healthy, or delete it if its revision is broken: {}",
+                    whom.delete(behind)
+                )
+            }
+            WaitCause::UpdateBudget { .. } => format!(
+                "wait, make those pods available, or raise maxUnavailable: {}",
+                whom.edit()
+            ),
+            WaitCause::KeepsAvailable { .. } => format!(
+                "wait, make other pods available, or raise maxUnavailable: {}",
+                whom.edit()
+            ),
+            WaitCause::Brake { .. } => format!("see why the updated pods are not available, or {}", whom.go_back()),
+            WaitCause::ClaimTemplateMissing { volume } => {
+                format!("add a claim template {volume}, or lower the partition: {}", whom.edit())
+            }
+            WaitCause::ScaleBudget { .. } => {
+                format!(
+                    "wait, make those pods available, or raise scaleStrategy.maxUnavailable: {}",
+                    whom.edit()
+                )
+            }
+            WaitCause::Partition { .. } => format!("lower the partition to go on: {}", whom.edit()),
+            WaitCause::Paused => format!("resume: flotilla rollout resume {} -n {}", whom.set, whom.namespace),
+            WaitCause::OnDelete { .. } => format!(
+                "delete the old pods when it suits you; see them: kubectl get pods -L controller-revision-hash -n {}",
+                whom.namespace
+            ),
+            WaitCause::StartBackOff { .. } => {
+                format!("find out why they end: {}", whom.describe("pod", subject))
+            }
+            WaitCause::RevisionLeaving => {
+                format!(
+                    "the garbage collector lets it go; if it does not, remove its owner reference: kubectl edit controllerrevision {subject} -n {}",
+                    whom.namespace
+                )
+            }
+            WaitCause::NameTaken { .. } => format!("let the set adopt it, or delete it: {}", whom.delete(subject)),
+            WaitCause::FieldUnreadable { path, .. } => format!("correct {path}: {}", whom.edit()),
+            WaitCause::ForeignWriter { .. } => {
+                "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
+            }
+            WaitCause::PodNotAvailable { .. }
+            | WaitCause::PodTerminating { .. }
+            | WaitCause::PodStarting
+            | WaitCause::RevisionUntried
+            | WaitCause::RevisionUnproven { .. }
+            | WaitCause::OldPodsRemain { .. }
+            | WaitCause::ClaimStale { .. }
+            | WaitCause::ClaimExpanding
+            | WaitCause::FileSystemPending { restart_at: Some(_) }
+            | WaitCause::Observing { .. } => return None,
+            other => return other.advice_of_claims(subject, whom),
+        })
+    }
+
+    /// What the user can do about a claim, or about what was refused or changed.
+    fn advice_of_claims(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
+        Some(match self {
+            WaitCause::ClaimTerminating => {
+                format!(
+                    "the claim goes when no pod uses it and its finalizers are done; see who does: {}",
+                    whom.describe("pvc", subject)
+                )
+            }
+            WaitCause::FileSystemPending { restart_at: None } => {
+                "wait, or delete the pod that mounts it: its file system grows at the next mount".to_owned()
+            }
+            WaitCause::ChangedByOthers { .. } => {
+                format!(
+                    "see which webhook changes it: kubectl get pod {subject} -n {} --show-managed-fields -o yaml",
+                    whom.namespace
+                )
+            }
+            WaitCause::ClaimIncompatible { .. } => format!("set the template back, or recreate the claim by hand: {}", whom.describe("pvc", subject)),
+            WaitCause::RevisionRefused { reason, .. } if reason == "Invalid" => {
+                format!("correct the template, or {}", whom.go_back())
+            }
+            WaitCause::Refused { reason, message, .. } | WaitCause::RevisionRefused { reason, message, .. } => match reason.as_str() {
+                "QuotaExceeded" => format!(
+                    "raise the namespace's ResourceQuota, or free some of it: kubectl describe resourcequota -n {}",
+                    whom.namespace
+                ),
+                "ServiceAccountMissing" => format!(
+                    "create the service account that the template names: kubectl create serviceaccount {} -n {}",
+                    missing_account(message),
+                    whom.namespace
+                ),
+                "Invalid" => format!("the API server does not accept the pod; correct the template: {}", whom.edit()),
+                _ => "see the message; an admission policy or missing permission is the usual cause: kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies".to_owned(),
+            },
+            WaitCause::Repeated { .. } => {
+                format!(
+                    "find out what undoes it, such as another controller or a webhook: kubectl get events -n {}",
+                    whom.namespace
+                )
+            }
+            other => return other.advice_in_place(subject, whom),
+        })
+    }
+
+    /// What the user can do about a hook, a launch barrier or an update in place.
+    fn advice_in_place(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
+        Some(match self {
+            WaitCause::LifecycleState { .. } => {
+                format!(
+                    "if nobody else takes the label off: kubectl label pod {subject} {}- -n {}",
+                    names::LIFECYCLE_STATE_LABEL,
+                    whom.namespace
+                )
+            }
+            WaitCause::HookHolds { markers, .. } => {
+                format!(
+                    "whoever owns the hook has to take away {} from pod {subject}: kubectl edit pod {subject} -n {}",
+                    markers.join(", "),
+                    whom.namespace
+                )
+            }
+            WaitCause::HookLacks { markers, .. } => {
+                format!(
+                    "whoever owns the hook has to put {} on pod {subject}: kubectl edit pod {subject} -n {}",
+                    markers.join(", "),
+                    whom.namespace
+                )
+            }
+            WaitCause::LaunchBarrier { barrier, behind, .. } => match behind.first() {
+                Some(first) => format!("see why {first} is not up: {}", whom.logs(subject, first)),
+                None => format!(
+                    "see the config map, which has to belong to pod {subject}: {}",
+                    whom.describe("configmap", barrier)
+                ),
+            },
+            WaitCause::InPlaceBatch { .. } => format!("see {}", whom.describe("pod", subject)),
+            WaitCause::InPlaceRestart { container } => {
+                format!(
+                    "see its events, and its logs ({}): {}",
+                    whom.logs(subject, container),
+                    whom.describe("pod", subject)
+                )
+            }
+            WaitCause::InPlaceEnvironment { .. } => {
+                format!(
+                    "only the node agent can tell what environment a container has; see that it runs on the pod's node: {}",
+                    whom.describe("pod", subject)
+                )
+            }
+            WaitCause::InPlaceResize { .. } => {
+                format!("wait, or make room on the node: {}", whom.describe("pod", subject))
+            }
+            WaitCause::ResizeInfeasible { .. } => {
+                format!(
+                    "ask for resources that the node has, or use podUpdatePolicy InPlaceIfPossible: {}",
+                    whom.edit()
+                )
+            }
+            WaitCause::InPlaceNotPossible { .. } => {
+                format!(
+                    "change only what can be changed in place, use podUpdatePolicy InPlaceIfPossible, or delete the pod: {}",
+                    whom.delete(subject)
+                )
+            }
+            WaitCause::InPlaceUnreadable => {
+                format!(
+                    "remove the annotations of the update from the pod, or delete it: {}",
+                    whom.delete(subject)
+                )
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether it is about one pod that does not come up by itself.
+    fn is_of_a_pod_that_fails(&self) -> bool {
+        matches!(
+            self,
+            WaitCause::PodNotReady { .. }
+                | WaitCause::ContainerCannotStart { .. }
+                | WaitCause::InPlaceRestart { .. }
+                | WaitCause::InPlaceBatch { .. }
+                | WaitCause::InPlaceResize { .. }
+                | WaitCause::ResizeInfeasible { .. }
+                | WaitCause::LaunchBarrier { .. }
+        )
+    }
+}
+
+/// The service account that the API server misses, by its words: `... service account ns/name was not found ...`.
+fn missing_account(message: &str) -> &str {
+    let named = message.split_once("service account ").map(|(_, rest)| rest);
+    let name = named.and_then(|rest| rest.split([' ', ',', ':']).next());
+    name.map_or("NAME", |name| name.rsplit('/').next().unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_rollback_the_pod_that_holds_it_up_is_to_be_deleted() {
+        let cause = WaitCause::ContainerCannotStart {
+            container: "main".into(),
+            reason: "ImagePullBackOff".into(),
+            message: String::new(),
+        };
+        let whom = Whom::of("statefulset.apps/web", "shop");
+        let forward = cause.advice("web-2", &whom).expect("advice");
+        assert!(
+            forward.ends_with("roll back: flotilla rollout undo statefulset.apps/web -n shop"),
+            "{forward}"
+        );
+        let back = Whom {
+            is_former: true,
+            ..whom
+        };
+        let advice = cause.advice("web-2", &back).expect("advice");
+        assert!(advice.ends_with("kubectl delete pod web-2 -n shop"), "{advice}");
+        assert!(!advice.contains("undo"), "{advice}");
+        let first = Whom {
+            can_go_back: false,
+            ..whom
+        };
+        let advice = cause.advice("web-2", &first).expect("advice");
+        assert!(
+            advice.ends_with("kubectl edit statefulset.apps/web -n shop"),
+            "{advice}"
+        );
+    }
+
+    #[test]
+    fn the_account_that_is_missing_is_named() {
+        let said = "pods \"web-0\" is forbidden: error looking up service account shop/robot: serviceaccount \"robot\" not found";
+        assert_eq!(missing_account(said), "robot");
+    }
+}
