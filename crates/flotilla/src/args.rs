@@ -101,7 +101,7 @@ pub enum Command {
     /// Reads the cluster with list requests only, and lets the manager's own code act on a simulated copy of it; nothing is ever
     /// written, not even as a dry run. Pods that the change makes are taken to start, unless their image fails in the cluster now; what
     /// happens if they do not become ready is told as well. With -o json: summary, disrupts, sets (each with waves, stays,
-    /// lowestAvailable, availableAtEnd, revisionsMade, claims, blocked, ifNewPodsAreNotReady), refused, notLookedAt, unknowns, isCutShort,
+    /// lowestAvailable, availableAtEnd, revisionsMade, claims, claimsLeft, claimTemplatesChanged, blocked, ifNewPodsAreNotReady), refused, notLookedAt, unknowns, isCutShort,
     /// warnings; these names are kept.
     Plan(PlanArgs),
     /// Try Flotilla without a cluster: a simulated control plane with nodes, and the manager, in this process.

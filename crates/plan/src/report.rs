@@ -89,6 +89,10 @@ pub struct SetPlan {
     pub revisions_made: Vec<String>,
     /// Claims that are made, removed or expanded, in order.
     pub claims: Vec<Claim>,
+    /// Claims that the set leaves behind when it is deleted.
+    pub claims_left: Vec<String>,
+    /// Claim templates that are new, are gone or are others than before.
+    pub claim_templates_changed: Vec<String>,
     /// What is waited for at the end: the rollout goes no further by itself.
     pub blocked: Vec<Blocked>,
     /// What would happen if the pods that are made do not become ready; absent if none is made.
@@ -314,6 +318,8 @@ impl SetPlan {
                     action: *action,
                 })
                 .collect(),
+            claims_left: set.claims_left.clone(),
+            claim_templates_changed: set.claim_templates_changed(),
             blocked: blocked(&set.waits, whom),
             if_new_pods_are_not_ready: doubtful.filter(|_| set.makes_pods()).map(|doubtful| Doubt {
                 pods: doubtful.items.iter().map(|item| item.pod.clone()).collect(),

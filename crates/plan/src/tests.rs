@@ -315,6 +315,40 @@ fn claims_are_made_with_pods_and_removed_with_them() {
 }
 
 #[test]
+fn it_is_told_that_claims_stay_on_deletion_and_do_not_follow_their_template() {
+    let templates = |size: &str| json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": {"requests": {"storage": size}}}}]);
+    let set = with(
+        manifest(Advanced, "web"),
+        &[("replicas", json!(2)), ("volumeClaimTemplates", templates("1Gi"))],
+    );
+    let lab = Lab::with(std::slice::from_ref(&set));
+    let gone = lab.plan(&[Change::Delete(Advanced, key("web"))]);
+    assert_eq!(one(&gone).claims_left, ["data-web-0", "data-web-1"]);
+    let text = gone.text();
+    assert!(
+        text.contains("claims stay, with their data: data-web-0 data-web-1 (kubectl delete pvc data-web-0 data-web-1 -n ns removes them)"),
+        "{text}"
+    );
+    let bigger = with(set.clone(), &[("volumeClaimTemplates", templates("2Gi"))]);
+    let text = lab.plan(&[Change::Apply(bigger)]).text();
+    assert!(
+        text.contains("claim templates change: data; the claims that are there stay as they are"),
+        "{text}"
+    );
+    let policy = json!({"whenScaled": "Retain", "whenDeleted": "Delete"});
+    let lab = Lab::with(&[with(set, &[("persistentVolumeClaimRetentionPolicy", policy)])]);
+    let gone = lab.plan(&[Change::Delete(Advanced, key("web"))]);
+    assert_eq!(one(&gone).claims_left, [""; 0]);
+    let text = gone.text();
+    assert!(text.contains("claims removed: data-web-0 data-web-1"), "{text}");
+    assert!(
+        gone.summary.contains("2 claims are removed with their data"),
+        "{}",
+        gone.summary
+    );
+}
+
+#[test]
 fn claims_grow_before_their_pods_are_replaced() {
     let templates = |size: &str| json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": {"requests": {"storage": size}}}}]);
     let set = with(

@@ -60,15 +60,16 @@ fn sentence(set: &SetPlan) -> String {
         } else {
             ", and something is waited for"
         };
-        return format!("{}{verb}: no pod is touched{tail}{}", set.set, kept(set));
+        return format!("{}{verb}: no pod is touched{tail}{}{}", set.set, kept(set), lost(set));
     }
     format!(
-        "{}{verb}: {}{}, never fewer than {} available{}{}",
+        "{}{verb}: {}{}, never fewer than {} available{}{}{}",
         set.set,
         parts.join(", "),
         pace(set),
         set.lowest_available.pods,
         kept(set),
+        lost(set),
         end(set),
     )
 }
@@ -89,6 +90,16 @@ fn kept(set: &SetPlan) -> String {
     match kept {
         0 => String::new(),
         count => format!("; {} on the old revision", stay(count)),
+    }
+}
+
+/// Claims that go.
+fn lost(set: &SetPlan) -> String {
+    let all = set.claims.iter();
+    match all.filter(|claim| claim.action == ClaimAction::Delete).count() {
+        0 => String::new(),
+        1 => "; 1 claim is removed with its data".to_owned(),
+        count => format!("; {count} claims are removed with their data"),
     }
 }
 
@@ -177,6 +188,7 @@ fn one(text: &mut String, set: &SetPlan) {
         line(text, &format!("  stays ({}): {}{who}", stays.rule, stays.message));
     }
     claims(text, set);
+    claims_that_stay(text, set);
     for blocked in &set.blocked {
         waits(text, blocked);
     }
@@ -223,6 +235,30 @@ fn claims(text: &mut String, set: &SetPlan) {
         if !concerned.is_empty() {
             line(text, &format!("  claims {word}: {}", names(&concerned)));
         }
+    }
+}
+
+/// Claims that stay although one might think otherwise.
+fn claims_that_stay(text: &mut String, set: &SetPlan) {
+    if !set.claims_left.is_empty() {
+        let all = names(&set.claims_left);
+        let command = format!("kubectl delete pvc {} -n {}", set.claims_left.join(" "), set.namespace);
+        let remove = if set.claims_left.len() > NAMES_SHOWN {
+            String::new()
+        } else {
+            format!(" ({command} removes them)")
+        };
+        line(text, &format!("  claims stay, with their data: {all}{remove}"));
+    }
+    if !set.claim_templates_changed.is_empty() {
+        let expands = set.claims.iter().any(|claim| claim.action == ClaimAction::Expand);
+        let tail = if expands {
+            "claims that are there are expanded; nothing else of them follows"
+        } else {
+            "the claims that are there stay as they are, only new ones follow it"
+        };
+        let all = names(&set.claim_templates_changed);
+        line(text, &format!("  claim templates change: {all}; {tail}"));
     }
 }
 

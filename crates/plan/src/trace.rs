@@ -45,6 +45,8 @@ pub(crate) struct Traced {
     pub(crate) before: Option<Arc<SetRecord>>,
     pub(crate) after: Option<Arc<SetRecord>>,
     pub(crate) claims: Vec<(String, ClaimAction)>,
+    /// Claims that are still there when the set is not.
+    pub(crate) claims_left: Vec<String>,
     pub(crate) revisions: Vec<String>,
     /// What its controller waits for at the end.
     pub(crate) waits: Vec<Wait>,
@@ -75,6 +77,7 @@ impl Traced {
             after: before.clone(),
             before,
             claims: Vec::new(),
+            claims_left: Vec::new(),
             revisions: Vec::new(),
             waits: Vec::new(),
             pods: Vec::new(),
@@ -105,6 +108,31 @@ impl Traced {
         self.after = set_of(cluster, self.kind, &self.key);
         self.waits = if self.after.is_some() { waits } else { Vec::new() };
         self.pods = self.own.values().cloned().collect();
+        if self.after.is_none() && self.before.is_some() {
+            let all = cluster.server.all(Resource::Claims);
+            let records = all.filter_map(|stored| match &stored.object {
+                Some(Object::Claim(claim)) => Some(claim),
+                _ => None,
+            });
+            let own = records.filter(|claim| {
+                let key = &claim.meta.key;
+                key.namespace == self.key.namespace && self.is_own_claim(&key.name) && claim.meta.deleted.is_none()
+            });
+            self.claims_left = own.map(|claim| claim.meta.key.name.to_string()).collect();
+        }
+    }
+
+    /// Claim templates that differ from those before, or are in one of both only.
+    pub(crate) fn claim_templates_changed(&self) -> Vec<String> {
+        let (Some(before), Some(after)) = (&self.before, &self.after) else {
+            return Vec::new();
+        };
+        let (before, after) = (&before.spec.claim_templates, &after.spec.claim_templates);
+        let changed = after.iter().filter(|template| !before.contains(template));
+        let gone = before
+            .iter()
+            .filter(|old| !after.iter().any(|template| template.name == old.name));
+        changed.chain(gone).map(|template| template.name.to_string()).collect()
     }
 
     fn min_ready(&self) -> Duration {
