@@ -30,7 +30,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for `why`: nothing is waited for; for `rollout status`: the rollout is complete; for `plan`: no pod is disrupted
   1  it failed, or the command line could not be understood; the message says what was attempted and what to do next;
-     `plan`: a change would be refused, or something that could touch pods is not known: it is named
+     `plan`: a change would be refused, something that could touch pods is not known, or something that new pods need is missing: it is named
   2  `plan`: pods would be disrupted (deleted, replaced or updated)
   3  `why`: something is waited for; `rollout status`: not complete (with --watch=false, or when --timeout has passed)";
 
@@ -101,7 +101,7 @@ pub enum Command {
     /// Reads the cluster with list requests only, and lets the manager's own code act on a simulated copy of it; nothing is ever
     /// written, not even as a dry run. Pods that the change makes are taken to start, unless their image fails in the cluster now; what
     /// happens if they do not become ready is told as well. With -o json: summary, disrupts, sets (each with waves, stays,
-    /// lowestAvailable, availableAtEnd, revisionsMade, claims, claimsLeft, claimTemplatesChanged, blocked, ifNewPodsAreNotReady), refused, notLookedAt, unknowns, isCutShort,
+    /// lowestAvailable, availableAtEnd, revisionsMade, claims, claimsLeft, claimTemplatesChanged, blocked, ifNewPodsAreNotReady), refused, notLookedAt, unknowns, missing, isCutShort,
     /// warnings; these names are kept.
     Plan(PlanArgs),
     /// Try Flotilla without a cluster: a simulated control plane with nodes, and the manager, in this process.

@@ -173,3 +173,29 @@ fn the_same_key_twice_is_refused() {
     room.plan(&format!("{SET}          image: nginx:2\n"))
         .ends(1, &["app.yaml, line 15", "image"]);
 }
+
+#[test]
+fn what_a_pod_refers_to_and_is_not_there_stops_the_plan() {
+    let room = Room::new("refers");
+    let account = SET.replace(
+        "      containers:",
+        "      serviceAccountName: robot\n      containers:",
+    );
+    let said = room.plan(&account);
+    said.ends(1, &["service account robot was not found"]);
+    let robot = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: robot}\n---\n";
+    let said = room.plan(&format!("{robot}{account}"));
+    said.ends(0, &["2 pods are created"]);
+    assert!(!said.text.contains("stops:"), "{}", said.text);
+    let claim = SET.replace(
+        "      containers:",
+        "      volumes: [{name: data, persistentVolumeClaim: {claimName: shared}}]\n      containers:",
+    );
+    room.plan(&claim).ends(1, &["claim shared was not found"]);
+    let class = format!(
+        "{SET}  volumeClaimTemplates:\n    - metadata: {{name: data}}\n      spec: {{storageClassName: fast, accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Gi}}}}}}\n"
+    );
+    room.plan(&class).ends(1, &["storage class fast was not found"]);
+    let volume = format!("{SET}          volumeMounts: [{{name: nowhere, mountPath: /d}}]\n");
+    room.plan(&volume).ends(1, &["nowhere"]);
+}

@@ -11,11 +11,14 @@
 //!   the kubelet says nothing bad; pods that are being deleted end, except for those that should have ended a minute ago.
 //! - Images that fail in the live state, and run nowhere, fail. All others start; a second run tells what happens if the pods that the
 //!   change makes do not become ready.
-//! - There is a node for every pod. Quotas on the number of pods count; other admission does not.
+//! - There is a node for every pod. Quotas on the number of pods count; other admission does not. What new pods refer to by name (their
+//!   service account, priority class, claims and storage classes) is looked up, and told if it is missing; the waves are those that would
+//!   be if it were there.
 
 mod apply;
 mod change;
 mod manager;
+mod refers;
 mod report;
 mod run;
 mod state;
@@ -42,5 +45,10 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
     let doubtful = makes_pods
         .then(|| run::simulate(state, changes, run::NewPods::StayUnready, reach))
         .transpose()?;
-    Ok(report::Plan::of(outcome, doubtful))
+    let specs: Vec<serde_json::Value> = outcome.sets.iter().map(|set| set.spec.clone()).collect();
+    let mut plan = report::Plan::of(outcome, doubtful);
+    let sets = plan.sets.iter().zip(&specs);
+    plan.missing = sets.flat_map(|(set, spec)| refers::missing(state, set, spec)).collect();
+    plan.leave_out(Vec::new(), Vec::new());
+    Ok(plan)
 }

@@ -25,6 +25,8 @@ pub struct Plan {
     pub not_looked_at: Vec<String>,
     /// What could touch pods, and the plan does not know, in sentences. With any of it the plan is no all-clear.
     pub unknowns: Vec<String>,
+    /// What new pods refer to and was not found, in sentences: they do not come up without it.
+    pub missing: Vec<String>,
     /// Whether it ends before the change does, so that what comes later is left out: a warning says why. What stays on the old
     /// revision and what blocks is not known then, and what happens if new pods are not ready may not be.
     pub is_cut_short: bool,
@@ -264,6 +266,7 @@ impl Plan {
             refused: outcome.refused,
             not_looked_at: Vec::new(),
             unknowns: Vec::new(),
+            missing: Vec::new(),
             is_cut_short: !outcome.is_over,
             warnings: outcome.warnings.into_iter().chain(left_out).collect(),
         };

@@ -31,7 +31,10 @@ pub(crate) fn summary(plan: &Plan) -> String {
     } else {
         "; but not all that could touch pods is known"
     };
-    format!("{}{cut}{unknown}", all.join("; "))
+    let missing = plan.missing.first().map_or_else(String::new, |missing| {
+        format!("; but new pods do not come up, since something is missing: {missing}")
+    });
+    format!("{}{cut}{unknown}{missing}", all.join("; "))
 }
 
 /// One set in one sentence.
@@ -130,6 +133,12 @@ pub(crate) fn plan(plan: &Plan) -> String {
     line(&mut text, &plan.summary);
     plan.refused.iter().for_each(|refusal| refused(&mut text, refusal));
     plan.sets.iter().for_each(|set| one(&mut text, set));
+    for missing in &plan.missing {
+        line(
+            &mut text,
+            &format!("missing: {missing}; without it new pods do not come up"),
+        );
+    }
     for unknown in &plan.unknowns {
         line(&mut text, &format!("not known: {unknown}"));
     }

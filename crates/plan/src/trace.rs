@@ -45,6 +45,8 @@ pub(crate) struct Traced {
     pub(crate) before: Option<Arc<SetRecord>>,
     pub(crate) after: Option<Arc<SetRecord>>,
     pub(crate) claims: Vec<(String, ClaimAction)>,
+    /// Its specification at the end; null if it is gone.
+    pub(crate) spec: Value,
     /// Claims that are still there when the set is not.
     pub(crate) claims_left: Vec<String>,
     pub(crate) revisions: Vec<String>,
@@ -77,6 +79,7 @@ impl Traced {
             after: before.clone(),
             before,
             claims: Vec::new(),
+            spec: Value::Null,
             claims_left: Vec::new(),
             revisions: Vec::new(),
             waits: Vec::new(),
@@ -106,6 +109,8 @@ impl Traced {
     /// Ends; what is left is what it comes to.
     pub(crate) fn end(&mut self, cluster: &Cluster, waits: Vec<Wait>) {
         self.after = set_of(cluster, self.kind, &self.key);
+        let stored = cluster.server.get(self.kind.resource(), &self.key);
+        self.spec = stored.map_or(Value::Null, |stored| stored.value()["spec"].clone());
         self.waits = if self.after.is_some() { waits } else { Vec::new() };
         self.pods = self.own.values().cloned().collect();
         if self.after.is_none() && self.before.is_some() {

@@ -61,7 +61,7 @@ fn locate(plan: &mut Plan, manifests: &Manifests) {
 
 fn exit(plan: &Plan) -> Exit {
     // What was not followed may disrupt pods: no answer is better than a false all-clear.
-    if !plan.refused.is_empty() || plan.is_cut_short || !plan.unknowns.is_empty() {
+    if !plan.refused.is_empty() || plan.is_cut_short || !plan.unknowns.is_empty() || !plan.missing.is_empty() {
         return Exit::Failed;
     }
     if plan.disrupts { Exit::Disrupts } else { Exit::Done }

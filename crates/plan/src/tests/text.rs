@@ -52,6 +52,7 @@ fn programs_read_fields_that_stay() {
         [
             "disrupts",
             "isCutShort",
+            "missing",
             "notLookedAt",
             "refused",
             "sets",

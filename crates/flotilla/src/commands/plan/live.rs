@@ -68,6 +68,11 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
         reading
             .try_list(("", "resourcequotas"), Some(namespace), quotas, without)
             .await?;
+        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        let without = "service accounts are not looked at";
+        reading
+            .try_list(("", "serviceaccounts"), Some(namespace), accounts, without)
+            .await?;
         reading.clones(namespace, wanted.clones).await?;
         if !wanted.brought.contains(namespace) {
             reading.namespace(namespace).await?;
@@ -77,6 +82,11 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
     let without = "claims are taken not to grow";
     reading
         .try_list(("storage.k8s.io", "storageclasses"), None, classes, without)
+        .await?;
+    let priorities = "/apis/scheduling.k8s.io/v1/priorityclasses".to_owned();
+    let without = "priority classes are not looked at";
+    reading
+        .try_list(("scheduling.k8s.io", "priorityclasses"), None, priorities, without)
         .await?;
     reading.definition().await?;
     let nodes = reading.nodes().await?;
