@@ -63,22 +63,8 @@ impl WaitCause {
             ));
         }
         Some(match self {
-            WaitCause::PodNotReady { reason, .. } if reason == "Unschedulable" => {
-                format!(
-                    "free or add nodes that fit it; see which are missing: {}",
-                    whom.describe("pod", subject)
-                )
-            }
-            WaitCause::PodNotReady { .. } => format!("see its events, and its logs: {}", whom.describe("pod", subject)),
-            WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
-                format!("correct the image in the set's template, or {}", whom.go_back())
-            }
-            WaitCause::ContainerCannotStart { container, .. } => {
-                format!(
-                    "see why: {} --previous; or {}",
-                    whom.logs(subject, container),
-                    whom.go_back()
-                )
+            WaitCause::PodNotReady { .. } | WaitCause::ContainerCannotStart { .. } => {
+                return self.advice_of_a_pod(subject, whom);
             }
             WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
                 format!(
@@ -124,17 +110,31 @@ impl WaitCause {
             WaitCause::ForeignWriter { .. } => {
                 "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
             }
-            WaitCause::PodNotAvailable { .. }
-            | WaitCause::PodTerminating { .. }
-            | WaitCause::PodStarting
-            | WaitCause::RevisionUntried
-            | WaitCause::RevisionUnproven { .. }
-            | WaitCause::OldPodsRemain { .. }
-            | WaitCause::ClaimStale { .. }
-            | WaitCause::ClaimExpanding
-            | WaitCause::FileSystemPending { restart_at: Some(_) }
-            | WaitCause::Observing { .. } => return None,
             other => return other.advice_of_claims(subject, whom),
+        })
+    }
+
+    /// What the user can do about a pod that does not come up.
+    fn advice_of_a_pod(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
+        Some(match self {
+            WaitCause::PodNotReady { reason, .. } if reason == "Unschedulable" => {
+                format!(
+                    "free or add nodes that fit it; see which are missing: {}",
+                    whom.describe("pod", subject)
+                )
+            }
+            WaitCause::PodNotReady { .. } => format!("see its events, and its logs: {}", whom.describe("pod", subject)),
+            WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
+                format!("correct the image in the set's template, or {}", whom.go_back())
+            }
+            WaitCause::ContainerCannotStart { container, .. } => {
+                format!(
+                    "see why: {} --previous; or {}",
+                    whom.logs(subject, container),
+                    whom.go_back()
+                )
+            }
+            _ => return None,
         })
     }
 
