@@ -205,7 +205,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(tenants::by_chance(seed, wanted));
     items.extend(theirs::by_chance(seed, wanted, &mut set));
     items.extend(copies::by_chance(seed, wanted, &mut set));
-    items.extend(older::by_chance(seed, wanted, &set));
+    items.extend(older::by_chance(seed, wanted));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,

@@ -8,9 +8,7 @@ use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{canonical, canonical_quantity};
-use flotilla_model::{
-    ClaimRecord, PodRecord, Report, Resource, RevisionRecord, SetKind, Timestamp, Uid, containers_meta,
-};
+use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, Timestamp, Uid, containers_meta};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -279,7 +277,7 @@ impl<'v> Plan<'v> {
                 .iter()
                 .find(|r| revision::is_named(view.set.name(), r, label));
             let (own, today) = (own.unwrap_or(&self.pass.update), &view.set.spec.claim_templates);
-            let templates = claim::templates_of(SetKind::Clone, today, own, &self.pass.update);
+            let templates = claim::templates_of(today, own, &self.pass.update);
             // Without an id nobody would know whose they are, and they would be deleted as those of no pod.
             let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty()) else {
                 continue;

@@ -5,10 +5,9 @@ use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::records::Phase;
 use flotilla_model::set::ClaimTemplate;
-use flotilla_model::template::Template;
 use flotilla_model::{
-    ClaimRecord, Command, ObjectKey, OwnerRef, PodRecord, Report, Resource, RevisionRecord, Selector, SetKind, Uid,
-    WaitCause, containers_meta,
+    ClaimRecord, Command, ObjectKey, OwnerRef, PodRecord, Report, Resource, RevisionRecord, Selector, Uid, WaitCause,
+    containers_meta,
 };
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -123,25 +122,16 @@ pub fn missing<'t>(
     missing.collect()
 }
 
-/// The claim templates that pods of a revision use. Of an old revision: our record of its time, or else those of today's that its
-/// template mounts (rule 8.6); native sets have no such record.
+/// The claim templates that pods of a revision use: those of today, for the update revision and for an old one of which nothing was
+/// recorded, as after a takeover; else those of our record of its time (ruling 11). Native sets have no such record.
 pub fn templates_of<'t>(
-    kind: SetKind,
     today: &'t [ClaimTemplate],
     revision: &RevisionRecord,
     update: &RevisionRecord,
 ) -> Cow<'t, [ClaimTemplate]> {
-    if today.is_empty() && revision.claim_templates.is_none() || revision.meta.uid == update.meta.uid {
-        return Cow::Borrowed(today);
-    }
     match &revision.claim_templates {
-        Some(record) => Cow::Owned(recorded(record)),
-        None if kind == SetKind::Native => Cow::Borrowed(today),
-        None => {
-            let template = revision.template.as_ref().map(Template::tree);
-            let mounted = mounts(template.as_deref().unwrap_or(&Value::Null));
-            Cow::Owned(today.iter().filter(|t| mounted.contains(&&*t.name)).cloned().collect())
-        }
+        Some(record) if revision.meta.uid != update.meta.uid => Cow::Owned(recorded(record)),
+        _ => Cow::Borrowed(today),
     }
 }
 

@@ -32,10 +32,9 @@ pub(super) enum Growth {
 }
 
 impl Plan<'_> {
-    /// The claim templates that pods of a revision use (rule 8.6).
+    /// The claim templates that pods of a revision use (ruling 11).
     pub(super) fn claim_templates_of(&self, revision: &RevisionRecord) -> Cow<'_, [ClaimTemplate]> {
-        let set = &self.view.set;
-        claim::templates_of(set.kind, &set.spec.claim_templates, revision, &self.pass.update)
+        claim::templates_of(&self.view.set.spec.claim_templates, revision, &self.pass.update)
     }
 
     /// Marks pods that were not made with the claims of today's templates. They are not patched, which the API server would refuse, but made

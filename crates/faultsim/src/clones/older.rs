@@ -6,7 +6,7 @@
 use super::by_user;
 use crate::asks::comes;
 use crate::run::World;
-use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted};
+use crate::schedule::{BUSY_MS, FaultKind, Item, UserAct, Wanted};
 use crate::tenants;
 use fastrand::Rng;
 use flotilla_model::{PodRecord, Resource};
@@ -35,7 +35,7 @@ pub struct Forms {
 }
 
 /// When that is.
-pub(super) fn by_chance(seed: u64, wanted: &Wanted, set: &SetPlan) -> Vec<Item> {
+pub(super) fn by_chance(seed: u64, wanted: &Wanted) -> Vec<Item> {
     let mut rng = Rng::with_seed(seed ^ 0x001d_e125);
     if !comes(&mut rng, wanted, FaultKind::Older, 5) {
         return Vec::new();
@@ -45,8 +45,7 @@ pub(super) fn by_chance(seed: u64, wanted: &Wanted, set: &SetPlan) -> Vec<Item> 
         no_template_hash: rng.bool(),
         plain_keys: rng.bool(),
         alpha_owner: rng.bool(),
-        // Without our record of claim templates, pods of an old revision have those alone that its containers mount (rule 8.6): ours mount none.
-        bare_revisions: rng.bool() && !set.claims,
+        bare_revisions: rng.bool(),
     };
     let both = [forms(), forms()];
     let mut items = vec![by_user(older(both[0]), rng.u64(3_000..35_000))];
