@@ -416,7 +416,11 @@ impl Plan<'_> {
             return;
         }
         let is_held_at_nothing = self.pass.is_held_at_nothing();
-        let is_old = |slot: &&super::plan::Slot| slot.occupant.as_ref().is_some_and(|o| !o.labels.is_updated);
+        // Also those that are at the update revision, and keep the claims of other templates than today's (rule 8.6).
+        let is_old = |slot: &&Slot| {
+            let occupant = slot.occupant.as_ref();
+            occupant.is_some_and(|o| !o.labels.is_updated || o.storage_differs)
+        };
         let kept = if self.is_unordered() {
             let partition = usize::try_from(spec.partition()).unwrap_or(0);
             self.slots.iter().filter(is_old).count().min(partition)

@@ -501,6 +501,26 @@ fn rules_3_10_and_8_6_a_rollout_of_claim_templates_is_complete_when_all_pods_hav
     assert_eq!(reason(&["data", "logs"]).1, Some(json!("RolloutComplete")));
 }
 
+/// Seen: pods that the partition keeps with the claims of a former template, at the update revision after a rollback, left the rollout in
+/// progress for ever.
+#[test]
+fn rules_3_10_and_8_6_a_partition_that_keeps_pods_with_former_claims_is_reached() {
+    let before = written(advanced(2).rolling(json!({"paused": true})).pods([0, 1], "old")).set["status"].clone();
+    for strategy in [json!({"partition": 1}), json!({"partition": 1, "unorderedUpdate": {}})] {
+        let mut set = advanced(2).rolling(strategy.clone()).claim_templates(&["data", "logs"]);
+        set.set["status"] = before.clone();
+        let set = set.status("/currentRevision", json!("new")).claim(claim("data-web-0"));
+        let set = set.claim(claim("data-web-1")).claim(claim("logs-web-1"));
+        let kept = pod("web-0").revision("new").mounts(&["data"]);
+        let set = set
+            .pod(kept)
+            .pod(pod("web-1").revision("new").mounts(&["data", "logs"]));
+        assert_eq!(brief(&set.decide()), [] as [&str; 0], "{strategy}");
+        let told = condition(&set, "Progressing").map(|c| c["reason"].clone());
+        assert_eq!(told, Some(json!("PartitionReached")), "{strategy}");
+    }
+}
+
 #[test]
 fn invariant_12_a_refused_revision_is_told() {
     let mut refused = super::refused(advanced(1).no_revisions(), Scope::Object, Report::Silent, "Forbidden");
