@@ -12,6 +12,7 @@ pub(crate) mod truth;
 pub(crate) mod view;
 
 use crate::asks::Asks;
+use crate::claim_templates;
 use crate::containers;
 use crate::event::Life;
 use crate::in_place::InPlace;
@@ -56,6 +57,8 @@ pub struct ClonePlan {
     pub keeps_claims: bool,
     /// A partition that is raised brings pods back.
     pub goes_back: bool,
+    /// Pods are made again where claim templates changed with the template.
+    pub recreates_for_claims: bool,
 }
 
 /// What users of CloneSets do.
@@ -93,6 +96,7 @@ impl ClonePlan {
             surges_in_place: false,
             keeps_claims: false,
             goes_back: false,
+            recreates_for_claims: false,
         }
     }
 
@@ -127,6 +131,7 @@ impl ClonePlan {
             ("flotilla.rs/surge-in-place", self.surges_in_place),
             ("flotilla.rs/keep-claims-on-recreate", self.keeps_claims),
             ("flotilla.rs/partition-rollback", self.goes_back),
+            ("flotilla.rs/recreate-on-claim-change", self.recreates_for_claims),
         ] {
             if is_set {
                 set["metadata"]["annotations"][key] = json!("true");
@@ -203,6 +208,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(stubborn::by_chance(seed, wanted));
     items.extend(stubborn::of_claims(seed, wanted));
     items.extend(tenants::by_chance(seed, wanted));
+    items.extend(claim_templates::by_chance(seed, wanted, false, &mut set));
     items.extend(theirs::by_chance(seed, wanted, &mut set));
     items.extend(copies::by_chance(seed, wanted, &mut set));
     items.extend(older::by_chance(seed, wanted));

@@ -9,6 +9,7 @@ mod repeats;
 mod switches;
 
 pub(crate) use altered::Altered;
+pub(crate) use claims::without_records;
 pub(crate) use in_place::{empty, says};
 
 use crate::judge::{is_at_nothing, is_available, ordinal_in};
@@ -129,6 +130,14 @@ pub enum Defect {
     TakeFinalizers,
     /// With an owner of a claim the owners of others go.
     TakeOwners,
+    /// Pods of an old revision are made with the claims of today's templates, whatever was recorded.
+    ClaimsOfToday,
+    /// Pods that have the claims of other templates than today's stay as they are.
+    KeepOtherClaims,
+    /// What is recorded of claim templates stays as it was at first.
+    RecordOnce,
+    /// Nobody says which claims of former templates are left.
+    SilentLeftovers,
     /// Claims that somebody raised by hand are asked to shrink.
     ShrinkRaised,
     /// Reserved ordinals are used.
@@ -189,7 +198,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 82] = [
+    pub const ALL: [Defect; 86] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -245,6 +254,10 @@ impl Defect {
         Defect::TakeFinalizers,
         Defect::TakeOwners,
         Defect::ShrinkRaised,
+        Defect::ClaimsOfToday,
+        Defect::KeepOtherClaims,
+        Defect::RecordOnce,
+        Defect::SilentLeftovers,
         Defect::ForgetReserved,
         Defect::ForgetStart,
         Defect::ScaleDownUnread,
@@ -361,6 +374,9 @@ impl Defect {
                 claims::take_theirs(self, decision, reader, set);
             }
             Defect::OwnEarly | Defect::LeaveClaims | Defect::KeepOwners => claims::spoil(self, decision, reader, set),
+            Defect::KeepOtherClaims | Defect::RecordOnce | Defect::SilentLeftovers => {
+                claims::forget_templates(self, decision, reader, set);
+            }
             _ => in_place::spoil(self, decision),
         }
     }

@@ -6,6 +6,7 @@
 //! to be, and then nobody may write any more. The same seed gives the same run, event by event.
 
 pub mod asks;
+mod claim_templates;
 pub mod clones;
 pub mod containers;
 mod deadline;

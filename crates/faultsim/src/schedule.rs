@@ -9,6 +9,7 @@ mod words;
 pub(crate) use chance::item;
 
 use crate::asks::{self, Asks};
+use crate::claim_templates;
 use crate::clones::{self, ClonePlan};
 use crate::containers;
 use crate::in_place::InPlace;
@@ -83,13 +84,15 @@ pub enum FaultKind {
     Claims,
     /// Pods and revisions of a CloneSet are as an older manager wrote them, and are taken over.
     Older,
+    /// Users add claim templates, and take them away.
+    ClaimTemplates,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 26] = [
+    pub const ALL: [FaultKind; 27] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -116,6 +119,7 @@ impl FaultKind {
         FaultKind::Containers,
         FaultKind::Claims,
         FaultKind::Older,
+        FaultKind::ClaimTemplates,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -137,6 +141,7 @@ impl FaultKind {
                 | FaultKind::Containers
                 | FaultKind::Claims
                 | FaultKind::Older
+                | FaultKind::ClaimTemplates
         )
     }
 
@@ -157,6 +162,7 @@ impl FaultKind {
                 | FaultKind::Unordered
                 | FaultKind::Deadline
                 | FaultKind::Containers
+                | FaultKind::ClaimTemplates
         )
     }
 }
@@ -192,6 +198,8 @@ pub enum UserAct {
     Containers(containers::Act),
     /// What others do to claims.
     Claim(theirs::Act),
+    /// A claim template comes or goes.
+    ClaimTemplate(claim_templates::Act),
     /// So many Gi of storage for each pod.
     Storage(u64),
     /// Put a label and an annotation on the claim of a pod.
@@ -504,6 +512,7 @@ impl Schedule {
         items.extend(stubborn::by_chance(seed, wanted));
         items.extend(stubborn::of_claims(seed, wanted));
         items.extend(tenants::by_chance(seed, wanted));
+        items.extend(claim_templates::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(theirs::by_chance(seed, wanted, &mut set));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.

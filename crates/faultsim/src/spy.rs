@@ -4,7 +4,7 @@
 //! nobody can know of an edit before being told. Planted defects alter what the controller sees or says here.
 
 use crate::clones::defect::older;
-use crate::clones::defect::{CloneDefect, claims_seen};
+use crate::clones::defect::{CloneDefect, claims_seen, revisions_seen};
 use crate::clones::view;
 use crate::defect::{Altered, Defect};
 use crate::judge::switched::Seen;
@@ -190,6 +190,7 @@ impl Controller for Spy {
                 let seen = defect.altered(&set, reader.pods_of(set.as_owner()));
                 let altered = Altered::of(reader, seen, claims_seen(defect, reader, &set));
                 let altered = altered.with_pods(older::pods_seen(defect, reader, &set));
+                let altered = altered.with_revisions(revisions_seen(defect, reader, &set));
                 let mut decision = self.inner.reconcile(&altered, key, context)?;
                 defect.spoil(&mut decision, reader, &set);
                 defect.forget(&mut decision, context.hints);

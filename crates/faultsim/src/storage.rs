@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The storage class of growing claims.
-const CLASS: &str = "disks";
+pub(crate) const CLASS: &str = "disks";
 /// What claims ask for at first.
 const FIRST_GI: u64 = 1;
 const GI: u64 = 1 << 30;

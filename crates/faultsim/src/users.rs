@@ -107,6 +107,7 @@ impl World {
             }
             UserAct::Claim(act) => self.act_on_claims(*act),
             UserAct::Containers(edits) => self.edit_containers(edits),
+            UserAct::ClaimTemplate(act) => self.change_claim_templates(*act),
             UserAct::Storage(gi) => self.ask_for_storage(*gi),
             UserAct::MarkClaim(ordinal) => self.mark_claim(*ordinal),
             UserAct::Ask(act) => self.ask(act),

@@ -99,7 +99,8 @@ impl Clones<'_> {
             .filter(|_| self.back > 0)
             .and_then(|name| self.revision(name));
         let target = target.and_then(|r| r.template.as_ref()).unwrap_or(&spec.template);
-        is_asked_for && own.is_some_and(|own| can_go_in_place(&own.tree(), &target.tree()))
+        let is_made_again = self.sight.is_made_again_for_claims(pod, self.target());
+        is_asked_for && !is_made_again && own.is_some_and(|own| can_go_in_place(&own.tree(), &target.tree()))
     }
 
     /// All of it.
@@ -140,6 +141,12 @@ impl Clones<'_> {
             || format!("{name} is changed to {revision:?}, and not to {:?}", self.target()),
         )?;
         let is_changed = revision.is_some();
+        // Where it is on its way already, it goes on with that.
+        let keeps_claims =
+            is_changed && state(pod) == "Normal" && self.sight.is_made_again_for_claims(pod, self.target());
+        require(!keeps_claims, "15.6 claim templates", || {
+            format!("{name} is updated in place, and is to be made again for its claims")
+        })?;
         let is_held = state(pod) != "Updating" && holds(spec.lifecycle.in_place_update.as_ref(), pod);
         require(!(is_changed && is_held), "4.2 hooks", || {
             format!("{name} is updated while its users hold it, in state {}", state(pod))

@@ -6,11 +6,11 @@ pub(crate) mod older;
 
 use crate::clones::SPECIFIED_DELETE;
 use crate::clones::truth::INSTANCE_ID;
-use crate::defect::{promote, says_nothing_is_left};
+use crate::defect::{promote, says_nothing_is_left, without_records};
 use crate::judge::is_at_nothing;
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::set::CloneSpec;
-use flotilla_model::{ClaimRecord, Decision, Hints, PodRecord, Reader, Resource, SetRecord, Share};
+use flotilla_model::{ClaimRecord, Decision, Hints, PodRecord, Reader, Resource, RevisionRecord, SetRecord, Share};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -101,11 +101,15 @@ pub enum CloneDefect {
     KeepMounted,
     /// A label with the hash alone of a revision names none.
     FullNamesOnly,
+    /// Pods go in place although their claim templates changed with the template, and users ask for the contrary.
+    InPlaceForClaims,
+    /// Pods of an old revision are made with the claims of today's templates, whatever was recorded.
+    ClaimsOfToday,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 42] = [
+    pub const ALL: [CloneDefect; 44] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -148,6 +152,8 @@ impl CloneDefect {
         CloneDefect::IdOfAnother,
         CloneDefect::KeepMounted,
         CloneDefect::FullNamesOnly,
+        CloneDefect::InPlaceForClaims,
+        CloneDefect::ClaimsOfToday,
     ];
 
     /// What the controller sees of the set.
@@ -172,6 +178,7 @@ impl CloneDefect {
             }
             CloneDefect::GoBackAnyway => clones.switches.partition_rollback = true,
             CloneDefect::NeverGoBack => clones.switches.partition_rollback = false,
+            CloneDefect::InPlaceForClaims => clones.switches.recreate_on_claim_change = false,
             CloneDefect::LoseKeptClaims => clones.switches.keep_claims_on_recreate = false,
             _ => hooks::alter(self, spec, &mut clones, pods),
         }
@@ -325,6 +332,15 @@ fn sweep(decision: &mut Decision, is_late: bool) {
         slow_start: true,
     });
     decision.stages.retain(|stage| !stage.commands.is_empty());
+}
+
+/// Revisions that the controller sees of the set, if not as they are.
+pub(crate) fn revisions_seen(
+    defect: CloneDefect,
+    reader: &dyn Reader,
+    set: &SetRecord,
+) -> Option<Vec<Arc<RevisionRecord>>> {
+    (defect == CloneDefect::ClaimsOfToday).then(|| without_records(reader, set))
 }
 
 /// Claims that the controller sees of the set, if not all.

@@ -1,9 +1,11 @@
 //! What must be true of a CloneSet in the end (rules 13.12, 15, 20 and 21).
 
+use crate::claim_templates::NAMES;
 use crate::clones::copies;
 use crate::clones::older::revision_of;
 use crate::clones::truth::INSTANCE_ID;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
+use crate::judge::claim_templates::recorded;
 use crate::judge::is_at_nothing;
 use crate::tenants;
 use flotilla_engine::wire::Object;
@@ -46,6 +48,7 @@ pub(crate) fn look(
     let new = members(server, set, &pods, &updated, now)?;
     status(set, &pods, new, &updated)?;
     conditions(set)?;
+    recorded(&updated, set)?;
     claims(server, set, &pods, may_be_left)
 }
 
@@ -172,9 +175,6 @@ fn claims(
     pods: &[&Arc<PodRecord>],
     may_be_left: impl Fn(&ClaimRecord, &SetRecord) -> bool,
 ) -> Result<(), String> {
-    if set.spec.claim_templates.is_empty() {
-        return Ok(());
-    }
     let claims = tenants::all(server, Resource::Claims).filter_map(|s| match s.object.as_ref() {
         Some(Object::Claim(claim)) => Some(claim),
         _ => None,
@@ -192,16 +192,14 @@ fn claims(
         named.any(|claim| claim.meta.is_controlled_by(&set.meta.uid) || claim.meta.deleted.is_some())
     };
     for pod in pods.iter().filter(|pod| !pod.is_terminal()) {
-        let mut mounted: Vec<String> = pod.claims().map(|(_, claim)| claim).collect();
-        if mounted.is_empty() && !copies::has_another_id(pod) {
-            mounted.push(format!("data-{}", pod.name()));
-        }
-        if let Some(lacking) = mounted.iter().find(|name| !is_there(name)) {
+        // With which it had to be made was judged then.
+        if let Some(lacking) = pod.claims().map(|(_, claim)| claim).find(|name| !is_there(name)) {
             return Err(format!("there is no {lacking} of the set"));
         }
     }
     let is_stray = |claim: &&&Arc<ClaimRecord>| {
-        let is_named = |pod: &PodRecord| claim.meta.key.name.as_str().strip_prefix("data-") == Some(pod.name());
+        let name = claim.meta.key.name.as_str();
+        let is_named = |pod: &PodRecord| NAMES.iter().any(|t| *name == format!("{t}-{}", pod.name()));
         // Without an id nobody knows whose it was; one on its way out is not held up by the set.
         claim.meta.deleted.is_none()
             && claim.meta.is_controlled_by(&set.meta.uid)

@@ -93,6 +93,7 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     };
     clones.back = clones.going_back(decision);
     clones.creations(decision)?;
+    sight.records_what_there_is(decision)?;
     clones.claims(decision)?;
     clones.deletions(decision)?;
     clones.updates(decision)?;
@@ -196,6 +197,7 @@ impl Clones<'_> {
                 format!("{} is made for somebody else", key.name)
             })?;
             needs::new_pod(set, draft)?;
+            self.sight.mounts_its_claims(draft)?;
             self.is_of_its_own(draft)?;
             for (volume, claim) in &draft.claims {
                 let key = set.meta.key.sibling(claim.as_str());

@@ -1,6 +1,6 @@
 //! What a controller with a defect sees: its set, pods, claims and revisions, some of them altered.
 
-use super::{Defect, asks, in_place, switches};
+use super::{Defect, asks, claims, in_place, switches};
 use crate::tenants::as_named;
 use flotilla_model::set::PodManagement;
 use flotilla_model::{
@@ -76,6 +76,7 @@ impl<'a> Altered<'a> {
                 let (own, named) = (inner.revisions_of(set.as_owner()), inner.revisions_of(as_named(set)));
                 revisions = Some(own.iter().chain(named).cloned().collect());
             }
+            Defect::ClaimsOfToday => revisions = Some(claims::without_records(inner, set)),
             Defect::LoseOldTemplates => revisions = in_place::without_old_templates(inner, set),
             _ => {
                 asks::alter_set(defect, spec);
@@ -105,6 +106,12 @@ impl<'a> Altered<'a> {
             claims: Vec::new(),
             own_claims,
         }
+    }
+
+    /// With these revisions of its set, if they are not seen as they are.
+    pub(crate) fn with_revisions(mut self, revisions: Option<Vec<Arc<RevisionRecord>>>) -> Self {
+        self.revisions = revisions;
+        self
     }
 
     /// With these pods of its set, if they are not seen as they are.

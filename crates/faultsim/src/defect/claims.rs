@@ -1,9 +1,10 @@
 //! Defects in whose the claims of StatefulSets are.
 
 use super::{Defect, delete};
+use crate::claim_templates::has_others;
 use crate::judge::ordinal_in;
 use flotilla_model::decision::{Command, PatchKind, Report, Scope, ScopedCommand, Stage};
-use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord, Timestamp};
+use flotilla_model::{Decision, PodRecord, Reader, Resource, RevisionRecord, SetRecord, Timestamp};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -29,6 +30,58 @@ pub(super) fn spoil(defect: Defect, decision: &mut Decision, reader: &dyn Reader
         }
         _ => {}
     }
+}
+
+/// That claim templates come and go is forgotten: by pods, by the record, or by the status.
+pub(super) fn forget_templates(defect: Defect, decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let has_to_go = |command: &Command| match command {
+        Command::Delete {
+            resource: Resource::Pods,
+            key,
+            ..
+        } => {
+            let is_wanted = ordinal_in(&key.name, set.name()).is_some_and(|o| set.spec.ordinals().contains(o));
+            is_wanted && reader.pod(key).is_some_and(|pod| has_others(pod, set))
+        }
+        _ => false,
+    };
+    let records = |command: &Command| match command {
+        Command::Patch {
+            resource: Resource::Revisions,
+            body,
+            ..
+        } => body
+            .pointer("/metadata/annotations/flotilla.rs~1claim-templates")
+            .is_some(),
+        _ => false,
+    };
+    for stage in &mut decision.stages {
+        stage.commands.retain(|c| match defect {
+            Defect::KeepOtherClaims => !has_to_go(&c.command),
+            Defect::RecordOnce => !records(&c.command),
+            _ => true,
+        });
+    }
+    decision.stages.retain(|stage| !stage.commands.is_empty());
+    if defect == Defect::SilentLeftovers
+        && let Some(fields) = decision.status.as_mut().and_then(|s| s.desired.as_object_mut())
+    {
+        fields.remove("unusedVolumeClaims");
+    }
+}
+
+/// Revisions as a controller sees them that knows of old ones nothing of what was recorded of claim templates.
+pub(crate) fn without_records(reader: &dyn Reader, set: &SetRecord) -> Vec<Arc<RevisionRecord>> {
+    let all = reader.revisions_of(set.as_owner()).iter();
+    let forgotten = all.map(|revision| {
+        if revision.digest == set.spec.template_digest {
+            return revision.clone();
+        }
+        let mut forgotten = (**revision).clone();
+        forgotten.claim_templates = None;
+        Arc::new(forgotten)
+    });
+    forgotten.collect()
 }
 
 /// Whether a patch takes all its owners off a claim.

@@ -1,6 +1,7 @@
 //! What must be true in the end, once all faults are over: the set is as it asks to be, and its status says so.
 
-use super::settled_claims::{claims, counted};
+use super::claim_templates;
+use super::settled_claims::{claims, counted, targets};
 use super::truth::{pod_of, revision_of, set_of};
 use super::{Verdict, is_at_nothing, is_available, ordinal_in, partition_of, place_of, require, unordered, wanted};
 use crate::asks::is_to_be_made_again;
@@ -34,6 +35,9 @@ pub(crate) fn look(server: &Server, kind: SetKind, now: Timestamp) -> Result<(),
     is_said_to_rest(set)?;
     history(set, &pods, &revisions, updated)?;
     claims(server, set)?;
+    claim_templates::followed(set, &pods, targets(server, set))?;
+    claim_templates::recorded(updated, set)?;
+    claim_templates::left_over(server, set, &revisions)?;
     counted(server, kind, set)
 }
 

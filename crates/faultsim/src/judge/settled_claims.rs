@@ -1,10 +1,13 @@
 //! What must be true of claims in the end.
 
+use super::truth::pod_of;
 use super::{partition_of, place_of, unordered, wanted};
+use crate::claim_templates::{of_pod, of_set};
 use crate::storage::is_grown;
 use crate::tenants;
 use crate::theirs::is_theirs;
 use flotilla_engine::wire::Object;
+use flotilla_model::set::{ClaimTemplate, UpdateKind};
 use flotilla_model::{Resource, SetKind, SetRecord};
 use flotilla_sim::server::Server;
 use serde_json::Value;
@@ -38,6 +41,15 @@ pub(super) fn counted(server: &Server, kind: SetKind, set: &SetRecord) -> Result
     Ok(())
 }
 
+/// Which wanted ordinals the update has to bring to what is asked for today.
+pub(super) fn targets<'s>(server: &Server, set: &'s SetRecord) -> impl Fn(i64) -> bool + use<'s> {
+    let counted = unordered::is_unordered(set).then(|| unordered::targets(server, set));
+    move |ordinal| match &counted {
+        Some(targets) => targets.contains(&ordinal),
+        None => place_of(ordinal, set).unwrap_or(0) >= partition_of(set),
+    }
+}
+
 /// Every wanted pod has its claims, and they belong to whom the policy says (invariant 6, table 1.4.4); where claims are to outlive the set,
 /// none goes with it, whether or not it has a pod.
 pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
@@ -48,19 +60,20 @@ pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
             return Err(format!("claim {} goes with the set, and should not", meta.key.name));
         }
     }
-    let counted = unordered::is_unordered(set).then(|| unordered::targets(server, set));
+    let is_target = targets(server, set);
     for ordinal in wanted(set) {
-        let place = place_of(ordinal, set).unwrap_or(0);
-        let is_target = match &counted {
-            Some(targets) => targets.contains(&ordinal),
-            None => place >= partition_of(set),
-        };
-        for template in &set.spec.claim_templates {
-            let name = format!("{}-{}-{ordinal}", template.name, set.name());
+        let pod = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
+        let pod = pod_of(server.get(Resource::Pods, &pod));
+        let is_target = is_target(ordinal);
+        // What stays as it is keeps the claims with which it was made.
+        let kept = pod.filter(|_| !is_target || set.spec.update == UpdateKind::OnDelete);
+        let names = kept.map_or_else(|| of_set(set), |pod| of_pod(pod));
+        for name_of_template in names {
+            let mut templates = set.spec.claim_templates.iter();
+            let template = templates.find(|t| *t.name == *name_of_template);
+            let name = format!("{name_of_template}-{}-{ordinal}", set.name());
             let stored = server.get(Resource::Claims, &set.meta.key.sibling(name.as_str()));
-            let pod = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
-            let pod = server.get(Resource::Pods, &pod).and_then(|s| s.object.as_ref());
-            let mounts = |claim: &str| matches!(pod, Some(Object::Pod(pod)) if pod.mounts(&template.name, claim));
+            let mounts = |claim: &str| pod.is_some_and(|pod| pod.mounts(&name_of_template, claim));
             // The file system of a volume that nobody mounts cannot grow: a webhook of others has given its pod another.
             let is_mounted = mounts(&name);
             let Some(Object::Claim(claim)) = stored.and_then(|s| s.object.as_ref()) else {
@@ -70,8 +83,8 @@ pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
                 }
                 return Err(format!("there is no claim {name}"));
             };
-            let is_asked = Some(claim.requested_bytes) >= template.requested_bytes;
-            let is_grown = is_grown(claim, template) || is_asked && !is_mounted;
+            let is_asked = |t: &ClaimTemplate| Some(claim.requested_bytes) >= t.requested_bytes;
+            let is_grown = template.is_none_or(|t| is_grown(claim, t) || is_asked(t) && !is_mounted);
             if set.spec.expand_claims && is_target && !is_grown {
                 return Err(format!("claim {name} has not grown"));
             }

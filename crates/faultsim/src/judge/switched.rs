@@ -251,7 +251,7 @@ impl Sight<'_> {
         let all = self.reader.pods_of(set.as_owner()).iter();
         let own = all.filter(|pod| set.spec.selector.matches(|label| pod.label(label)));
         let old: Vec<&Arc<PodRecord>> = own
-            .filter(|pod| ordinal_in(pod.name(), set.name()).is_some() && self.is_old(pod))
+            .filter(|pod| ordinal_in(pod.name(), set.name()).is_some() && self.is_of_old_revision(pod))
             .collect();
         let made = decision
             .commands()

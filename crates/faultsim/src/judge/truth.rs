@@ -6,6 +6,7 @@ use super::{
     unordered, wanted,
 };
 use crate::asks::is_to_be_made_again;
+use crate::claim_templates::has_others;
 use crate::clones::truth::Writes;
 use crate::in_place::{Change, InPlace, Restarts, awaits_restart, in_course, unheld};
 use crate::schedule::Schedule;
@@ -316,11 +317,7 @@ impl Judge {
             } if *key == pod.meta.key => Some(&draft.claims),
             _ => None,
         });
-        let claims = claims.flatten();
-        let claims = claims.filter(|(volume, _)| set.spec.claim_templates.iter().any(|t| t.name == *volume));
-        let mut count = 0;
-        for (_, claim) in claims {
-            count += 1;
+        for (_, claim) in claims.flatten() {
             let key = pod.meta.key.sibling(claim.as_str());
             let is_there = scene.server.get(Resource::Claims, &key).is_some();
             // It was there once: its removal may not have been seen yet.
@@ -329,9 +326,6 @@ impl Judge {
                 format!("{name} is created before {}", key.name)
             })?;
         }
-        require(count == set.spec.claim_templates.len(), "1.4 storage", || {
-            format!("{name} mounts {count} of {} claims", set.spec.claim_templates.len())
-        })?;
         let others: Vec<_> = scene.pods_of(&set.meta.uid).cloned().collect();
         for other in others.iter().filter(|other| other.meta.uid != pod.meta.uid) {
             self.see_up(other, scene.now);
@@ -439,7 +433,8 @@ impl Judge {
         let spec = &set.spec;
         let name = pod.name();
         let revision = pod.revision().unwrap_or_default();
-        let is_old = scene.digest_of(&set.meta.key.sibling(revision)) != Some(spec.template_digest);
+        let is_old =
+            scene.digest_of(&set.meta.key.sibling(revision)) != Some(spec.template_digest) || has_others(pod, set);
         let claims = pod
             .claims()
             .filter_map(|(_, claim)| self.pending.get(&pod.meta.key.sibling(claim)));

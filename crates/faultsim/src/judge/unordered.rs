@@ -4,6 +4,7 @@ use super::truth::{Judge, Scene, Writing, pod_of};
 use super::view::Sight;
 use super::{Verdict, is_available, ordinal_in, partition_of, place_of, require, wanted};
 use crate::asks::is_to_be_made_again;
+use crate::claim_templates::makes_claims_of;
 use crate::defect::says;
 use crate::in_place::{GATE, HOOK_GATE, awaits_restart, new_image, new_revision, new_state, state};
 use crate::switches::Switch;
@@ -75,7 +76,7 @@ impl Sight<'_> {
         if made.is_empty() || !is_unordered(set) || comes_as_it_was || self.digest_of(current).is_none() {
             return Ok(());
         }
-        let is_kept = |pod: &&Arc<PodRecord>| self.is_old(pod) && state(pod) != "PreparingUpdate";
+        let is_kept = |pod: &&Arc<PodRecord>| self.is_of_old_revision(pod) && state(pod) != "PreparingUpdate";
         let kept = wanted(set)
             .into_iter()
             .filter_map(|o| self.holder(o))
@@ -116,7 +117,10 @@ impl Sight<'_> {
             return Ok(());
         }
         let waits = |pod: &&Arc<PodRecord>| {
-            self.is_old(pod) && !pod.is_terminating() && !pod.is_terminal() && state(pod) != "PreparingUpdate"
+            self.is_of_old_revision(pod)
+                && !pod.is_terminating()
+                && !pod.is_terminal()
+                && state(pod) != "PreparingUpdate"
         };
         let rank = |pod: &PodRecord| (priority(set, pod), is_available(pod, set, self.now));
         // From the highest down, and stably.
@@ -157,6 +161,7 @@ impl Sight<'_> {
             let is_before = last_of[usize::try_from(cost(pod)).unwrap_or(0)] > *index;
             let is_held = state(pod) == "PreparingDelete"
                 || leaves_first(decision, &pod.meta.key)
+                || makes_claims_of(decision, pod.name())
                 || is_untried
                 || is_barred(decision, pod)
                 || self.waits_alone(*ordinal)

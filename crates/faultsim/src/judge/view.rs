@@ -6,6 +6,7 @@ use super::{
     require, unordered, wanted,
 };
 use crate::asks::is_to_be_made_again;
+use crate::claim_templates::{has_others, makes_claims_of};
 use crate::containers::comes_after_resources;
 use crate::defect::says;
 use crate::in_place::{
@@ -92,6 +93,7 @@ impl Sight<'_> {
             }
         }
         leaves_for_a_reason(self, decision)?;
+        self.records_what_there_is(decision)?;
         self.claims_go_with_pods(decision)?;
         self.budgets_are_used(decision)?;
         self.restarts_for_a_reason(&deleted)?;
@@ -99,7 +101,7 @@ impl Sight<'_> {
         self.keeps_as_many_as_it_should(&made)?;
         self.takes_those_that_go_first(decision, &deleted, &begun)?;
         self.heeds_switches(decision, &deleted, &begun)?;
-        self.update(&deleted, &begun)
+        self.update(decision, &deleted, &begun)
     }
 
     /// The pod that is deleted, if it was seen as the deletion names it.
@@ -127,7 +129,8 @@ impl Sight<'_> {
             _ => None,
         });
         for name in users.flatten() {
-            let is_touched = decision.commands().any(|c| c.command.key().name == *name);
+            let is_touched =
+                decision.commands().any(|c| c.command.key().name == *name) || makes_claims_of(decision, name);
             let ordinal = ordinal_in(name, self.set.name());
             let pod = ordinal.and_then(|ordinal| self.pod(ordinal));
             // One whose gate is closed is not, though the kubelet may not have said so yet.
@@ -251,7 +254,12 @@ impl Sight<'_> {
         self.reader.revision(&key).map(|r| r.digest)
     }
 
+    /// Whether a pod has to be made again: it is not at the update revision, or has other claims than its set asks for today (rule 8.6).
     pub(super) fn is_old(&self, pod: &PodRecord) -> bool {
+        self.is_of_old_revision(pod) || has_others(pod, self.set)
+    }
+
+    pub(super) fn is_of_old_revision(&self, pod: &PodRecord) -> bool {
         pod.revision().and_then(|name| self.digest_of(name)) != Some(self.set.spec.template_digest)
     }
 
@@ -283,6 +291,7 @@ impl Sight<'_> {
         }
         let Body::Pod(draft) = body else { return Ok(None) };
         needs::new_pod(set, draft)?;
+        self.mounts_its_claims(draft)?;
         for (_, claim) in &draft.claims {
             let claim_key = key.sibling(claim.as_str());
             let found = self.reader.claim(&claim_key);
@@ -398,7 +407,7 @@ impl Sight<'_> {
     }
 
     /// Old pods go within the budget, from the highest down (rules 2.5, 3.7). Those above may be changed in place, or be held by a hook.
-    fn update(&self, deleted: &[&Arc<PodRecord>], begun: &BTreeSet<&ObjectKey>) -> Verdict {
+    fn update(&self, decision: &Decision, deleted: &[&Arc<PodRecord>], begun: &BTreeSet<&ObjectKey>) -> Verdict {
         let set = self.set;
         let place = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set));
         // Recreate knows no budget: old and new never overlap.
@@ -433,8 +442,10 @@ impl Sight<'_> {
         for (above, ordinal) in wanted(set).into_iter().enumerate().skip(lowest + 1) {
             let stays = self.pod(ordinal).filter(|pod| {
                 let is_prepared = ["PreparingUpdate", "PreparingDelete"].contains(&state(pod));
-                let goes =
-                    is_prepared || begun.contains(&pod.meta.key) || places.iter().any(|(place, _)| *place == above);
+                let goes = is_prepared
+                    || begun.contains(&pod.meta.key)
+                    || places.iter().any(|(place, _)| *place == above)
+                    || makes_claims_of(decision, pod.name());
                 !goes
                     && !self.waits_alone(ordinal)
                     && !self.has_to_grow(pod.name())

@@ -1,0 +1,177 @@
+//! Claim templates that come and go: with which claims pods are made, what is recorded of them, and what is left (rules 3.9, 8.6, 12.5 and
+//! 15.6, ruling 11).
+
+use super::view::Sight;
+use super::{Verdict, require, wanted};
+use crate::claim_templates::{NAMES, has_others, in_record, of_pod, of_revision, of_set};
+use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
+use flotilla_model::{Body, Command, Decision, PodDraft, PodRecord, Resource, RevisionRecord, SetKind, SetRecord};
+use flotilla_sim::server::Server;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const RULE: &str = "ruling 11";
+
+impl Sight<'_> {
+    /// The revision that a label of a pod names, in full or by its hash alone.
+    fn revision_named(&self, label: &str) -> Option<&Arc<RevisionRecord>> {
+        let full = crate::clones::older::full(label);
+        self.reader.revision(&self.set.meta.key.sibling(full.as_str()))
+    }
+
+    /// A new pod mounts the claims of its revision's time.
+    pub(crate) fn mounts_its_claims(&self, draft: &PodDraft) -> Verdict {
+        let label = draft.labels.iter().find(|(key, _)| *key == "controller-revision-hash");
+        let label = label.map_or("", |(_, label)| label);
+        let revision = self.revision_named(label).map(|r| &**r);
+        // Native sets cannot change theirs, and keep no record.
+        let expected = match self.set.kind {
+            SetKind::Native => of_set(self.set),
+            SetKind::Advanced | SetKind::Clone => of_revision(revision, self.set),
+        };
+        let mounted: BTreeSet<String> = draft.claims.iter().map(|(volume, _)| volume.to_string()).collect();
+        let is_named = |(volume, claim): &(Arc<str>, String)| *claim == format!("{volume}-{}", draft.key.name);
+        let is_right = mounted == expected && draft.claims.iter().all(is_named);
+        require(is_right, RULE, || {
+            format!(
+                "{} is made at {label} with claims {:?}, and those of its revision are {expected:?}",
+                draft.key.name, draft.claims
+            )
+        })
+    }
+
+    /// What is recorded on a revision are the templates of the set, and only on that of its template.
+    pub(crate) fn records_what_there_is(&self, decision: &Decision) -> Verdict {
+        let path = "/metadata/annotations/flotilla.rs~1claim-templates";
+        for scoped in decision.commands() {
+            let (key, text) = match &scoped.command {
+                Command::Create {
+                    resource: Resource::Revisions,
+                    key,
+                    body: Body::Json(body),
+                    ..
+                } => (key, body.pointer(path)),
+                Command::Patch {
+                    resource: Resource::Revisions,
+                    key,
+                    body,
+                    ..
+                } => (key, body.pointer(path)),
+                _ => continue,
+            };
+            let Some(record) = text.and_then(Value::as_str) else {
+                continue;
+            };
+            let record: Value = serde_json::from_str(record).unwrap_or_default();
+            let [there, _] = in_record(&record);
+            let today = of_set(self.set);
+            require(there == today, RULE, || {
+                format!("{} records {there:?}, and the set has {today:?}", key.name)
+            })?;
+            let is_of_template = |r: &Arc<RevisionRecord>| r.digest == self.set.spec.template_digest;
+            require(self.reader.revision(key).is_none_or(is_of_template), RULE, || {
+                format!("what is recorded on {}, which is old, changes", key.name)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether, by the hashes that are recorded, a pod of a CloneSet is of other claim templates than its target, and its users have opted in to
+    /// making it again for that (rule 15.6).
+    pub(crate) fn is_made_again_for_claims(&self, pod: &PodRecord, target: Option<&str>) -> bool {
+        let spec = &self.set.spec;
+        let is_on = spec
+            .clones
+            .as_ref()
+            .is_some_and(|c| c.switches.recreate_on_claim_change);
+        let hash = |name: &str| self.revision_named(name).and_then(|r| r.claim_hash.clone());
+        let own = pod.revision().and_then(hash);
+        let differs = own
+            .zip(target.and_then(hash))
+            .is_some_and(|(own, target)| own != target);
+        is_on && differs && spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly
+    }
+}
+
+/// In the end the newest revision records the templates of today, if it has a record.
+pub(crate) fn recorded(updated: &RevisionRecord, set: &SetRecord) -> Result<(), String> {
+    let Some(record) = updated
+        .claim_templates
+        .as_deref()
+        .filter(|_| set.kind != SetKind::Native)
+    else {
+        return Ok(());
+    };
+    let ([there, _], today) = (in_record(record), of_set(set));
+    if there == today {
+        return Ok(());
+    }
+    Err(format!(
+        "{} records claim templates {there:?}, and the set has {today:?}",
+        updated.name()
+    ))
+}
+
+/// In the end pods that are to be updated have the claims of today's templates (rule 8.6).
+pub(super) fn followed(
+    set: &SetRecord,
+    pods: &[&Arc<PodRecord>],
+    is_target: impl Fn(i64) -> bool,
+) -> Result<(), String> {
+    if set.spec.update == UpdateKind::OnDelete {
+        return Ok(());
+    }
+    let named = |ordinal: &i64| {
+        let name = format!("{}-{ordinal}", set.name());
+        pods.iter().find(|pod| pod.name() == name)
+    };
+    let targets = wanted(set).into_iter().filter(|ordinal| is_target(*ordinal));
+    match targets
+        .filter_map(|ordinal| named(&ordinal))
+        .find(|pod| has_others(pod, set))
+    {
+        Some(pod) => Err(format!(
+            "{} has claims of {:?}, and not of today's templates",
+            pod.name(),
+            of_pod(pod)
+        )),
+        None => Ok(()),
+    }
+}
+
+/// In the end the status names the claims of templates that the set has no more, as far as a revision records them, and that no pod mounts
+/// (rule 8.6): they are there.
+pub(super) fn left_over(server: &Server, set: &SetRecord, revisions: &[&Arc<RevisionRecord>]) -> Result<(), String> {
+    let own = revisions.iter().filter(|r| r.meta.is_controlled_by(&set.meta.uid));
+    let records = own.filter_map(|r| r.claim_templates.as_deref());
+    let today = of_set(set);
+    let known: BTreeSet<String> = records.flat_map(in_record).flatten().collect();
+    let former = known
+        .into_iter()
+        .filter(|name| !today.contains(name) && NAMES.contains(&name.as_str()));
+    let mut expected = BTreeSet::new();
+    for template in former {
+        for ordinal in wanted(set) {
+            let pod = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
+            let claim = format!("{template}-{}", pod.name);
+            let pod = super::truth::pod_of(server.get(Resource::Pods, &pod));
+            let is_there = server
+                .get(Resource::Claims, &set.meta.key.sibling(claim.as_str()))
+                .is_some();
+            if is_there && !pod.is_some_and(|pod| pod.mounts(&template, &claim)) {
+                expected.insert(claim);
+            }
+        }
+    }
+    let stored = server.get(set.kind.resource(), &set.meta.key);
+    let said = stored.map_or(Value::Null, |s| s.value()["status"]["unusedVolumeClaims"].clone());
+    let said = said.as_array().into_iter().flatten().filter_map(Value::as_str);
+    let said: BTreeSet<String> = said.map(str::to_owned).collect();
+    if said == expected || set.kind == SetKind::Native {
+        return Ok(());
+    }
+    Err(format!(
+        "the status says that nobody uses {said:?}, and these are {expected:?}"
+    ))
+}
