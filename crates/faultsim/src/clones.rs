@@ -19,6 +19,7 @@ use crate::in_place::InPlace;
 use crate::judge::{Verdict, require};
 use crate::managers::identity;
 use crate::refusals::refusals;
+use crate::resizes;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
 use crate::stubborn;
@@ -203,6 +204,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     }
     in_place(&mut set, &mut items, seed, wanted);
     items.extend(containers::by_chance(seed, wanted, false, &mut set));
+    items.extend(resizes::by_chance(seed, wanted, false, &set));
     switches(&mut set, &mut items, seed, wanted);
     items.extend(refusals(seed, wanted));
     items.extend(stubborn::by_chance(seed, wanted));

@@ -63,10 +63,14 @@ impl Edit {
 /// How many containers pods have beside the first, and what users do to them.
 pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut SetPlan) -> Vec<Item> {
     let mut rng = Rng::with_seed(seed ^ 0xc047_a14e);
-    if !comes(&mut rng, wanted, FaultKind::Containers, 3) || set.kind == SetKind::Native {
+    let is_asked_for = [FaultKind::Containers, FaultKind::Resizes]
+        .iter()
+        .any(|kind| wanted.faults.contains(kind));
+    let comes = comes(&mut rng, wanted, FaultKind::Containers, 3);
+    if !(comes || is_asked_for) || set.kind == SetKind::Native {
         return Vec::new();
     }
-    if wanted.faults.contains(&FaultKind::Containers) && set.in_place.is_none() {
+    if is_asked_for && set.in_place.is_none() {
         let plan = match set.kind {
             SetKind::Clone => InPlace::of_clones(&mut rng),
             SetKind::Native | SetKind::Advanced => InPlace::by_chance(&mut rng),
@@ -88,6 +92,21 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut
     let acts: Vec<Act> = (0..rng.usize(1..6)).map(|_| act(&mut rng)).collect();
     let acts = acts.into_iter().filter(|_| !may_be_unlike);
     acts.map(|act| by_users(&mut rng, UserAct::Containers(act))).collect()
+}
+
+/// An edit of one container that can be done in place.
+pub(crate) fn edit_by_chance(rng: &mut Rng, count: usize) -> (usize, Edit) {
+    let edit = match rng.u8(0..3) {
+        0 => Edit::Image(rng.u32(1..4), true),
+        1 => Edit::Memory(128 * rng.u32(1..5)),
+        _ => Edit::Cpu(100 * rng.u32(1..4)),
+    };
+    (rng.usize(0..=count), edit)
+}
+
+/// What the nth container is called.
+pub(crate) fn name_of(place: usize) -> &'static str {
+    place.checked_sub(1).map_or("main", |place| NAMES[place])
 }
 
 /// What a manifest says of them.

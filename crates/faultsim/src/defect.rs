@@ -138,6 +138,8 @@ pub enum Defect {
     RecordOnce,
     /// Nobody says which claims of former templates are left.
     SilentLeftovers,
+    /// What its node will never give a pod is waited for.
+    AwaitInfeasible,
     /// Claims that somebody raised by hand are asked to shrink.
     ShrinkRaised,
     /// Reserved ordinals are used.
@@ -198,7 +200,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 86] = [
+    pub const ALL: [Defect; 87] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -254,6 +256,7 @@ impl Defect {
         Defect::TakeFinalizers,
         Defect::TakeOwners,
         Defect::ShrinkRaised,
+        Defect::AwaitInfeasible,
         Defect::ClaimsOfToday,
         Defect::KeepOtherClaims,
         Defect::RecordOnce,
@@ -288,7 +291,7 @@ impl Defect {
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 26] = [
+    pub const OF_CLONES: [Defect; 27] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -310,6 +313,7 @@ impl Defect {
         Defect::TakeFinalizers,
         Defect::TakeOwners,
         Defect::ShrinkRaised,
+        Defect::AwaitInfeasible,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
         Defect::OwnersByUid,

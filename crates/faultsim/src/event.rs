@@ -3,7 +3,7 @@
 use crate::spy::Decided;
 use flotilla_engine::core::request::{Answer, Request, RequestId};
 use flotilla_engine::wire::Object;
-use flotilla_model::Resource;
+use flotilla_model::{ObjectKey, Resource};
 use std::sync::Arc;
 
 /// Names one life of a manager: what was meant for an earlier one reaches nobody.
@@ -43,6 +43,8 @@ pub(crate) enum Event {
     CreateSet,
     /// A quota or a webhook of others comes to its end.
     AdmissionEnds,
+    /// The kubelet of a pod gives all containers their resources again.
+    Resizes(ObjectKey),
     /// All faults end.
     Calm,
     /// After that: a look whether all is as it should be.

@@ -2,6 +2,7 @@
 
 use crate::clones::copies::is_copy;
 use crate::clones::older::{full, revision_of};
+use crate::containers::has_all_its_resources;
 use crate::judge::{Verdict, require};
 use crate::run::World;
 use crate::tenants;
@@ -514,6 +515,9 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
         let value = stored.value();
         if let Some(what) = another_container(server, pod, &value).or_else(|| another_note(server, pod, &value)) {
             return Err(what);
+        }
+        if !has_all_its_resources(pod) {
+            return Err(format!("{name} has not the resources that it asks for"));
         }
         if state(pod) != "Normal" {
             return Err(format!("{name} is in state {}", state(pod)));

@@ -262,6 +262,7 @@ impl World {
             Event::Start(index) => self.start_manager(index),
             Event::CreateSet => self.create_set(),
             Event::AdmissionEnds => self.admission_changes(),
+            Event::Resizes(key) => self.refuse_resizes(&key, None),
             Event::Calm => self.calm(),
             Event::Look => self.look(),
         }
@@ -323,6 +324,11 @@ impl World {
                 code,
                 until_ms: now_ms + for_ms,
             }),
+            Fault::Resizes(ordinal, container, is_infeasible, for_ms) => {
+                let key = self.pod_key(ordinal);
+                self.refuse_resizes(&key, Some((container, is_infeasible)));
+                self.plan(for_ms, Event::Resizes(key));
+            }
             Fault::Pod(..) | Fault::Node(..) | Fault::Quota(..) | Fault::Webhook(..) | Fault::Volumes(..) => {
                 self.strike_cluster(&fault);
             }
@@ -378,6 +384,7 @@ impl World {
             | Fault::Crash(..)
             | Fault::Stop(..)
             | Fault::Refuse(..)
+            | Fault::Resizes(..)
             | Fault::Away(..) => {}
         }
     }

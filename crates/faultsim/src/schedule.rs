@@ -15,6 +15,7 @@ use crate::containers;
 use crate::in_place::InPlace;
 pub use crate::refusals::Refusal;
 use crate::refusals::refusals;
+use crate::resizes;
 use crate::storage::{self, Storage};
 use crate::stubborn::{self, Refused};
 use crate::tenants;
@@ -86,13 +87,15 @@ pub enum FaultKind {
     Older,
     /// Users add claim templates, and take them away.
     ClaimTemplates,
+    /// Kubelets give one container of several no other resources.
+    Resizes,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 27] = [
+    pub const ALL: [FaultKind; 28] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -120,6 +123,7 @@ impl FaultKind {
         FaultKind::Claims,
         FaultKind::Older,
         FaultKind::ClaimTemplates,
+        FaultKind::Resizes,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -142,6 +146,7 @@ impl FaultKind {
                 | FaultKind::Claims
                 | FaultKind::Older
                 | FaultKind::ClaimTemplates
+                | FaultKind::Resizes
         )
     }
 
@@ -163,6 +168,7 @@ impl FaultKind {
                 | FaultKind::Deadline
                 | FaultKind::Containers
                 | FaultKind::ClaimTemplates
+                | FaultKind::Resizes
         )
     }
 }
@@ -252,6 +258,8 @@ pub enum Fault {
     Volumes(bool, u64),
     /// Requests to change the pod of a slot, or claims, are refused with this code, for so long.
     Refuse(i64, Refused, u16, u64),
+    /// The kubelet of a slot's pod gives this container no other resources, for good or for the time being, for so long.
+    Resizes(i64, usize, bool, u64),
 }
 
 /// What happens to requests.
@@ -322,6 +330,7 @@ impl Fault {
             | Fault::Webhook(_, for_ms)
             | Fault::Volumes(_, for_ms)
             | Fault::Refuse(_, _, _, for_ms)
+            | Fault::Resizes(_, _, _, for_ms)
             | Fault::Away(for_ms) => *for_ms,
         }
     }
@@ -508,6 +517,7 @@ impl Schedule {
         items.extend(absences.into_iter().flatten());
         items.extend(storage::by_chance(seed, wanted, &mut set));
         items.extend(containers::by_chance(seed, wanted, has_webhook, &mut set));
+        items.extend(resizes::by_chance(seed, wanted, has_webhook, &set));
         items.extend(asks::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(stubborn::by_chance(seed, wanted));
         items.extend(stubborn::of_claims(seed, wanted));

@@ -39,10 +39,16 @@ pub fn started(pod: &Value, container: &Value, known: &Value, wall: &Value) -> V
         None => 0,
     };
     let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+    // What its node does not give it has not got by a restart either.
+    let given = if known["resources"].is_object() && refusal_of(pod, container).is_some() {
+        known["resources"].clone()
+    } else {
+        resources(container)
+    };
     let mut status = json!({
         "name": name, "image": image, "imageID": image_id(image), "ready": false, "started": true, "restartCount": restarts,
         "containerID": format!("sim://{uid}/{}/{restarts}", name.as_str().unwrap_or_default()),
-        "state": {"running": {"startedAt": wall}}, "resources": resources(container),
+        "state": {"running": {"startedAt": wall}}, "resources": given,
     });
     if known["state"]["running"].is_object() {
         let ended =
@@ -201,30 +207,38 @@ pub fn set_readiness(pod: &Value, status: &mut Value, wall: &Value) {
     set_condition(status, "Ready", is_ready && has_open_gates, wall, reason);
 }
 
-/// What has become of a change of resources: conditions, and whether it is to be carried out.
-pub fn begin_resize(pod: &Value, status: &mut Value, wall: &Value) -> bool {
-    let is_changed = each(&pod["spec"]["containers"]).any(|c| resized(c, status_of(status, &c["name"])).is_some());
-    let refusal = match wish(pod, "resize") {
-        Some("deferred") => Some(("Deferred", "Node didn't have enough resource: cpu")),
-        Some("infeasible") => Some(("Infeasible", "Node didn't have enough capacity: cpu")),
-        _ => None,
+/// Why other resources are not given to a container: the annotation `sim.flotilla.rs/resize` says `deferred` or `infeasible`, for all of
+/// them, or for those that it names after that.
+fn refusal_of(pod: &Value, container: &Value) -> Option<(&'static str, &'static str)> {
+    let mut words = wish(pod, "resize")?.split_whitespace();
+    let refusal = match words.next()? {
+        "deferred" => ("Deferred", "Node didn't have enough resource: cpu"),
+        "infeasible" => ("Infeasible", "Node didn't have enough capacity: cpu"),
+        _ => return None,
     };
-    match refusal.filter(|_| is_changed) {
-        Some(refusal) => {
-            drop_condition(status, "PodResizeInProgress");
-            set_condition(status, "PodResizePending", true, wall, Some(refusal));
-            false
-        }
-        None => {
-            drop_condition(status, "PodResizePending");
-            if is_changed {
-                set_condition(status, "PodResizeInProgress", true, wall, None);
-            } else {
-                drop_condition(status, "PodResizeInProgress");
-            }
-            is_changed
-        }
+    let named: Vec<&str> = words.collect();
+    let is_named = named.iter().any(|name| container["name"] == *name);
+    (named.is_empty() || is_named).then_some(refusal)
+}
+
+/// What has become of a change of resources: conditions, and whether any of it is to be carried out.
+pub fn begin_resize(pod: &Value, status: &mut Value, wall: &Value) -> bool {
+    let changed = || {
+        let all = each(&pod["spec"]["containers"]);
+        all.filter(|c| resized(c, status_of(status, &c["name"])).is_some())
+    };
+    let refusal = changed().find_map(|container| refusal_of(pod, container));
+    let goes_on = changed().any(|container| refusal_of(pod, container).is_none());
+    match refusal {
+        Some(refusal) => set_condition(status, "PodResizePending", true, wall, Some(refusal)),
+        None => drop_condition(status, "PodResizePending"),
     }
+    if goes_on {
+        set_condition(status, "PodResizeInProgress", true, wall, None);
+    } else {
+        drop_condition(status, "PodResizeInProgress");
+    }
+    goes_on
 }
 
 /// Carries a change of resources out. Says whether a container was restarted.
@@ -234,6 +248,7 @@ pub fn finish_resize(pod: &Value, status: &mut Value, wall: &Value) -> bool {
         let known = status_of(status, &container["name"]).clone();
         let now = match resized(container, &known) {
             None => continue,
+            Some(_) if refusal_of(pod, container).is_some() => continue,
             Some(true) => {
                 is_restarted = true;
                 started(pod, container, &known, wall)

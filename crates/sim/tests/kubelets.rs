@@ -208,6 +208,34 @@ fn a_resize_is_deferred_or_infeasible_on_demand() {
 }
 
 #[test]
+fn a_resize_of_one_container_is_refused_while_another_goes_through() {
+    let mut cluster = cluster();
+    ready_pod(&mut cluster, manifest());
+    let names: Vec<String> = pod(&cluster)["spec"]["containers"]
+        .as_array()
+        .expect("containers")
+        .iter()
+        .map(|c| c["name"].as_str().expect("a name").to_owned())
+        .collect();
+    let wish = |wish: Value| json!({"metadata": {"annotations": {"sim.flotilla.rs/resize": wish}}});
+    patch(&mut cluster, None, &wish(json!(format!("infeasible {}", names[1]))));
+    resize(&mut cluster, &json!({"cpu": "300m"}));
+    wait(&mut cluster, 10);
+    assert_eq!(
+        main_status(&cluster)["resources"]["requests"]["cpu"],
+        "300m",
+        "another container is refused"
+    );
+    assert_eq!(condition(&pod(&cluster), "PodResizePending"), &Value::Null);
+    patch(&mut cluster, None, &wish(json!(format!("infeasible {}", names[0]))));
+    resize(&mut cluster, &json!({"cpu": "400m"}));
+    wait(&mut cluster, 10);
+    assert_eq!(main_status(&cluster)["resources"]["requests"]["cpu"], "300m");
+    assert_eq!(condition(&pod(&cluster), "PodResizePending")["reason"], "Infeasible");
+    assert_eq!(condition(&pod(&cluster), "PodResizeInProgress"), &Value::Null);
+}
+
+#[test]
 fn rule_4_5_a_container_waits_for_the_key_of_its_barrier() {
     let mut cluster = cluster();
     let mut manifest = manifest();

@@ -9,6 +9,7 @@ use crate::in_place::{
 };
 use crate::judge::view::leaves_for_a_reason;
 use crate::judge::{Verdict, is_available, needs, require};
+use crate::resizes::is_infeasible;
 use flotilla_model::set::PodUpdatePolicy;
 use flotilla_model::{Command, Decision, PodRecord, Report, Resource, RevisionRecord};
 use serde_json::Value;
@@ -100,7 +101,10 @@ impl Clones<'_> {
             .and_then(|name| self.revision(name));
         let target = target.and_then(|r| r.template.as_ref()).unwrap_or(&spec.template);
         let is_made_again = self.sight.is_made_again_for_claims(pod, self.target());
-        is_asked_for && !is_made_again && own.is_some_and(|own| can_go_in_place(&own.tree(), &target.tree()))
+        is_asked_for
+            && !is_made_again
+            && !is_infeasible(pod)
+            && own.is_some_and(|own| can_go_in_place(&own.tree(), &target.tree()))
     }
 
     /// All of it.

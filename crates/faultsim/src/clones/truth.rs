@@ -8,6 +8,7 @@ use crate::clones::older::revision_of;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::{Change, InPlace, Restarts, awaits_restart, is_in_grace, lacks_resources, state, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
+use crate::resizes::is_infeasible;
 use flotilla_engine::wire::Object;
 use flotilla_model::set::{CloneSpec, PodUpdatePolicy, UpdateKind};
 use flotilla_model::{ClaimRecord, Command, Meta, ObjectKey, PodRecord, Resource, SetRecord, Timestamp, Uid};
@@ -63,6 +64,8 @@ pub(crate) struct Writes {
     mingled: Mingled,
     /// Pods that the API server has refused other resources.
     pub(crate) resize_refused: BTreeSet<ObjectKey>,
+    /// Pods whose nodes have said that they will never get other resources: who is marked for that goes, though it was not the last word.
+    infeasible: BTreeSet<Uid>,
 }
 
 /// A pod before and after a change.
@@ -154,6 +157,8 @@ impl Writes {
         };
         self.learn(step, writing.is_some());
         self.mingled.see_pod(step.1);
+        self.infeasible
+            .extend(step.1.filter(|pod| is_infeasible(pod)).map(|pod| pod.meta.uid.clone()));
         verdict
     }
 
@@ -405,7 +410,7 @@ impl Writes {
     /// Whether a pod's label, by which the partition counts, says already what its resources will never be: it falls back to being made
     /// again (ruling 37).
     fn is_given_up(&self, pod: &PodRecord) -> bool {
-        lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
+        self.infeasible.contains(&pod.meta.uid) || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
     }
 
     fn see_up(&mut self, pod: &PodRecord, set: &SetRecord) {

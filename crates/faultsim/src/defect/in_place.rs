@@ -264,6 +264,7 @@ impl Pods {
         let alter = match defect {
             Defect::DoneByImageText => as_if_arrived,
             Defect::ResizeUsesBudget => down_while_resized,
+            Defect::AwaitInfeasible => as_if_deferred,
             Defect::JudgeByVolumes => without_origin,
             Defect::ForgetMadeAgain => super::asks::without_wish,
             Defect::UpByMemoryAlone => super::asks::as_if_never_up,
@@ -301,6 +302,19 @@ fn as_if_arrived(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
                 status.image = spec.image.clone();
             }
         }
+    }
+    Arc::new(altered)
+}
+
+/// What a node will never give is put off.
+fn as_if_deferred(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
+    let mut altered = (**pod).clone();
+    let pending = altered
+        .detail
+        .as_mut()
+        .and_then(|detail| Arc::make_mut(detail).resize_pending.as_mut());
+    if let Some(pending) = pending {
+        pending.is_infeasible = false;
     }
     Arc::new(altered)
 }

@@ -84,7 +84,7 @@ impl Judge {
 
     /// Whether a pod's label says already what its resources will never be (ruling 37).
     pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
-        lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
+        crate::resizes::is_infeasible(pod) || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::in_place::{
     GATE, adds, begins_update, changes_resources_alone, is_in_service, lacks_resources, new_image, new_revision,
     notes_restart, state,
 };
+use crate::resizes::is_infeasible;
 use crate::storage::{is_grown, may_restart};
 use crate::switches::Switch;
 use flotilla_model::decision::{Scope, Subresource};
@@ -94,6 +95,7 @@ impl Sight<'_> {
         }
         leaves_for_a_reason(self, decision)?;
         self.records_what_there_is(decision)?;
+        self.heeds_refused_resizes(decision)?;
         self.claims_go_with_pods(decision)?;
         self.budgets_are_used(decision)?;
         self.restarts_for_a_reason(&deleted)?;
@@ -216,7 +218,7 @@ impl Sight<'_> {
     /// Whether a pod's label says already what its resources will never be: the API server has refused them (ruling 37).
     fn is_given_up(&self, pod: &PodRecord) -> bool {
         let slot = ordinal_in(pod.name(), self.set.name()).map(Scope::Slot);
-        lacks_resources(pod) && slot.is_some_and(|slot| self.hints.failures.contains_key(&slot))
+        is_infeasible(pod) || lacks_resources(pod) && slot.is_some_and(|slot| self.hints.failures.contains_key(&slot))
     }
 
     /// A pod that is wanted and up to date goes only for its file system (rule 3.9, ruling 16), or for resources that it was refused.
