@@ -60,6 +60,8 @@ pub struct ClonePlan {
     pub goes_back: bool,
     /// Pods are made again where claim templates changed with the template.
     pub recreates_for_claims: bool,
+    /// Managers have gate `CloneSetShortHash` on: new pods are labelled with the hash of their revision alone.
+    pub short_hash: bool,
 }
 
 /// What users of CloneSets do.
@@ -98,6 +100,7 @@ impl ClonePlan {
             keeps_claims: false,
             goes_back: false,
             recreates_for_claims: false,
+            short_hash: false,
         }
     }
 
@@ -213,7 +216,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(claim_templates::by_chance(seed, wanted, false, &mut set));
     items.extend(theirs::by_chance(seed, wanted, &mut set));
     items.extend(copies::by_chance(seed, wanted, &mut set));
-    items.extend(older::by_chance(seed, wanted));
+    items.extend(older::by_chance(seed, wanted, &mut set));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,

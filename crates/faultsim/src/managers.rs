@@ -6,7 +6,7 @@ use crate::judge::Violation;
 use crate::judge::repetition::Sent;
 use crate::run::World;
 use crate::spy::{Decisions, Spy};
-use flotilla_controllers::cloneset::CloneSetController;
+use flotilla_controllers::cloneset::{CloneSetController, Defaults};
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::lease::LeaseOptions;
 use flotilla_engine::core::request::{Call, Request};
@@ -134,9 +134,18 @@ impl World {
             holds_repetitions,
             ..core_options(&identity(life), kind, seed)
         };
+        let gates = Defaults {
+            short_hash: self
+                .schedule
+                .set
+                .clones
+                .as_ref()
+                .is_some_and(|clones| clones.short_hash),
+            ..Defaults::default()
+        };
         let spy = Spy {
             inner: match kind {
-                SetKind::Clone => Box::new(CloneSetController::default()),
+                SetKind::Clone => Box::new(CloneSetController::new(gates)),
                 SetKind::Native | SetKind::Advanced => Box::new(StatefulSetController::new(kind)),
             },
             kind,

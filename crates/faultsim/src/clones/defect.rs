@@ -101,6 +101,10 @@ pub enum CloneDefect {
     KeepMounted,
     /// A label with the hash alone of a revision names none.
     FullNamesOnly,
+    /// New pods are labelled with the full names of their revisions, whatever the gate says.
+    FullLabels,
+    /// What a note says that names its revision by the hash alone is about none.
+    NotesByName,
     /// Pods go in place although their claim templates changed with the template, and users ask for the contrary.
     InPlaceForClaims,
     /// Pods of an old revision are made with the claims of today's templates, whatever was recorded.
@@ -109,7 +113,7 @@ pub enum CloneDefect {
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 44] = [
+    pub const ALL: [CloneDefect; 46] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -152,6 +156,8 @@ impl CloneDefect {
         CloneDefect::IdOfAnother,
         CloneDefect::KeepMounted,
         CloneDefect::FullNamesOnly,
+        CloneDefect::FullLabels,
+        CloneDefect::NotesByName,
         CloneDefect::InPlaceForClaims,
         CloneDefect::ClaimsOfToday,
     ];
@@ -247,6 +253,7 @@ impl CloneDefect {
             }
             _ => {
                 self.spoil_deletions(decision, set);
+                older::spoil(self, decision);
                 hooks::spoil(self, decision, reader, set);
                 copies::spoil(self, decision, reader, set);
             }

@@ -6,7 +6,7 @@
 use super::by_user;
 use crate::asks::comes;
 use crate::run::World;
-use crate::schedule::{BUSY_MS, FaultKind, Item, UserAct, Wanted};
+use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted};
 use crate::tenants;
 use fastrand::Rng;
 use flotilla_model::{PodRecord, Resource};
@@ -32,10 +32,12 @@ pub struct Forms {
     alpha_owner: bool,
     /// Revisions lack what only Flotilla records.
     bare_revisions: bool,
+    /// Notes of updates in place name their revision by its hash alone, as its pods do under gate `CloneSetShortHash`.
+    hash_in_notes: bool,
 }
 
 /// When that is.
-pub(super) fn by_chance(seed: u64, wanted: &Wanted) -> Vec<Item> {
+pub(super) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<Item> {
     let mut rng = Rng::with_seed(seed ^ 0x001d_e125);
     if !comes(&mut rng, wanted, FaultKind::Older, 5) {
         return Vec::new();
@@ -46,8 +48,14 @@ pub(super) fn by_chance(seed: u64, wanted: &Wanted) -> Vec<Item> {
         plain_keys: rng.bool(),
         alpha_owner: rng.bool(),
         bare_revisions: rng.bool(),
+        hash_in_notes: false,
     };
-    let both = [forms(), forms()];
+    let mut both = [forms(), forms()];
+    let mut gates = Rng::with_seed(seed ^ 0x5047_4a54);
+    both.iter_mut().for_each(|forms| forms.hash_in_notes = gates.bool());
+    if let Some(clones) = &mut set.clones {
+        clones.short_hash = gates.bool();
+    }
     let mut items = vec![by_user(older(both[0]), rng.u64(3_000..35_000))];
     if rng.u8(0..3) == 0 {
         // Given back, and taken over once more.
@@ -74,6 +82,17 @@ pub(crate) fn full(label: &str) -> String {
     }
 }
 
+/// A note with the hash alone of its revision.
+fn with_hash(note: &Value) -> Value {
+    let read = note.as_str().and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let Some(mut read) = read else { return note.clone() };
+    let hash = read["revision"].as_str().and_then(|name| name.rsplit_once('-'));
+    if let Some(hash) = hash.map(|(_, hash)| json!(hash)) {
+        read["revision"] = hash;
+    }
+    json!(read.to_string())
+}
+
 impl Forms {
     /// The metadata of a pod, the nth, that are others than before.
     fn of_pod(self, place: usize, pod: &Value) -> Value {
@@ -90,9 +109,19 @@ impl Forms {
         }
         for key in ["inplace-update-state", "inplace-update-grace"] {
             let prefixed = format!("apps.kruise.io/{key}");
-            if let Some(note) = metadata["annotations"].get(&prefixed).filter(|_| self.plain_keys) {
-                changed["annotations"][key] = note.clone();
+            let Some(note) = metadata["annotations"].get(&prefixed) else {
+                continue;
+            };
+            let note = if self.hash_in_notes {
+                with_hash(note)
+            } else {
+                note.clone()
+            };
+            if self.plain_keys {
+                changed["annotations"][key] = note;
                 changed["annotations"][prefixed] = Value::Null;
+            } else if self.hash_in_notes {
+                changed["annotations"][prefixed] = note;
             }
         }
         let owner = &metadata["ownerReferences"][0];

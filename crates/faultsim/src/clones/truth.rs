@@ -66,6 +66,8 @@ pub(crate) struct Writes {
     pub(crate) resize_refused: BTreeSet<ObjectKey>,
     /// Pods whose nodes have said that they will never get other resources: who is marked for that goes, though it was not the last word.
     infeasible: BTreeSet<Uid>,
+    /// Whether new pods are labelled with the hash of their revision alone.
+    short_hash: bool,
 }
 
 /// A pod before and after a change.
@@ -125,9 +127,10 @@ fn deleted_as_seen(step: Step<'_>, writing: &Writing) -> Verdict {
 }
 
 impl Writes {
-    pub(crate) fn new(ahead: Duration, in_place: Option<InPlace>) -> Self {
+    pub(crate) fn new(ahead: Duration, in_place: Option<InPlace>, short_hash: bool) -> Self {
         Writes {
             ahead,
+            short_hash,
             in_place,
             ..Writes::default()
         }
@@ -190,6 +193,14 @@ impl Writes {
             "15.1 id",
             || format!("{name} has the id {id:?}"),
         )?;
+        let is_short = pod.revision().is_some_and(|label| !label.starts_with(set.name()));
+        require(is_short == self.short_hash, "ruling 33 short hashes", || {
+            format!(
+                "{name} is made with the label {:?}; the gate says {}",
+                pod.revision(),
+                self.short_hash
+            )
+        })?;
         let mut others = scene.pods().filter(|other| other.meta.uid != pod.meta.uid);
         // An id that others wrote may not have been seen.
         let twin = others.find(|other| other.label(INSTANCE_ID) == id && !has_another_id(other));

@@ -171,7 +171,13 @@ impl Judge {
             in_place,
             apart: Duration::from_millis(one.abs_diff(other)),
             ahead,
-            clones: (schedule.set.kind == SetKind::Clone).then(|| Writes::new(ahead, in_place)),
+            clones: (schedule.set.kind == SetKind::Clone).then(|| {
+                Writes::new(
+                    ahead,
+                    in_place,
+                    schedule.set.clones.as_ref().is_some_and(|c| c.short_hash),
+                )
+            }),
             ..Judge::default()
         }
     }

@@ -1,13 +1,47 @@
 //! Defects where a CloneSet is taken over from an older manager.
 
 use super::CloneDefect;
-use flotilla_model::{PodRecord, Reader, SetRecord};
+use crate::clones::older::full;
+use flotilla_model::decision::Body;
+use flotilla_model::{Command, Decision, PodRecord, Reader, SetRecord};
 use std::sync::Arc;
 
 const REVISION: &str = "controller-revision-hash";
 
+/// What such a defect makes of a decision.
+pub(super) fn spoil(defect: CloneDefect, decision: &mut Decision) {
+    if defect != CloneDefect::FullLabels {
+        return;
+    }
+    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
+        if let Command::Create {
+            body: Body::Pod(draft), ..
+        } = &mut scoped.command
+        {
+            let labels = draft.labels.iter_mut().filter(|(key, _)| *key == REVISION);
+            labels.for_each(|(_, label)| *label = full(label));
+        }
+    }
+}
+
+/// A pod whose note is not read, where that names its revision by the hash alone.
+fn without_note(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
+    const KEYS: [&str; 2] = ["apps.kruise.io/inplace-update-state", "inplace-update-state"];
+    let mut altered = (**pod).clone();
+    if let Some(detail) = &mut altered.detail {
+        let is_unread = |key: &str, note: &str| KEYS.contains(&key) && !note.contains("\"revision\":\"web-");
+        let all = detail.annotations.iter();
+        let read = all.filter(|(key, note)| !is_unread(key, note)).collect();
+        Arc::make_mut(detail).annotations = read;
+    }
+    Arc::new(altered)
+}
+
 /// Pods that the controller sees of the set, if not as they are.
 pub(crate) fn pods_seen(defect: CloneDefect, reader: &dyn Reader, set: &SetRecord) -> Option<Vec<Arc<PodRecord>>> {
+    if defect == CloneDefect::NotesByName {
+        return Some(reader.pods_of(set.as_owner()).iter().map(without_note).collect());
+    }
     if defect != CloneDefect::FullNamesOnly {
         return None;
     }
