@@ -83,9 +83,21 @@ pub(crate) fn wanted(set: &SetRecord) -> Vec<i64> {
     (spec.start..).filter(is_free).take(count).collect()
 }
 
-/// Which place among the wanted ordinals an ordinal has.
+/// Which place among the wanted ordinals an ordinal has; the cost does not follow the number of replicas (ruling 26).
 pub(crate) fn place_of(ordinal: i64, set: &SetRecord) -> Option<usize> {
-    wanted(set).iter().position(|wanted| *wanted == ordinal)
+    let spec = &set.spec;
+    place_among(ordinal, (spec.start, spec.replicas), spec.reserved.intervals())
+}
+
+fn place_among(ordinal: i64, (start, replicas): (i64, i32), reserved: &[(i64, i64)]) -> Option<usize> {
+    if ordinal < start || reserved.iter().any(|(low, high)| (low..=high).contains(&&ordinal)) {
+        return None;
+    }
+    let below = reserved
+        .iter()
+        .map(|(low, high)| (*high).min(ordinal) - (*low).max(start) + 1);
+    let place = ordinal - start - below.map(|count| count.max(0)).sum::<i64>();
+    (place < i64::from(replicas)).then(|| usize::try_from(place).ok())?
 }
 
 /// Whether a pod is available to a set at a moment (rule 1.5).
@@ -151,4 +163,34 @@ pub(crate) fn is_at_nothing(set: &SetRecord) -> bool {
 pub(crate) fn is_classic(set: &SetRecord) -> bool {
     let named = set.spec.rolling.as_ref().and_then(|r| r.max_unavailable);
     set.kind == flotilla_model::SetKind::Native && named.is_none() && ordered_budget(set).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place_among;
+
+    #[test]
+    fn rule_3_4_the_place_of_an_ordinal_is_that_of_counting_up_to_it() {
+        for reserved in [
+            &[][..],
+            &[(0, 1)],
+            &[(2, 2), (4, 6)],
+            &[(1, 3), (8, 30)],
+            &[(0, 0), (3, 3), (5, 5)],
+        ] {
+            for (start, replicas) in [(0, 0), (0, 3), (2, 5), (5, 1), (7, 4)] {
+                let is_free = |o: &i64| !reserved.iter().any(|(low, high)| (low..=high).contains(&o));
+                let wanted: Vec<i64> = (start..).filter(is_free).take(replicas as usize).collect();
+                for ordinal in 0..40 {
+                    let counted = wanted.iter().position(|wanted| *wanted == ordinal);
+                    let place = place_among(ordinal, (start, replicas), reserved);
+                    assert_eq!(
+                        place, counted,
+                        "{ordinal} of {replicas} from {start}, without {reserved:?}"
+                    );
+                }
+            }
+        }
+        assert_eq!(place_among(1_999_999_999, (0, 2_000_000_000), &[]), Some(1_999_999_999));
+    }
 }
