@@ -16,7 +16,7 @@ use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, Subresou
 use serde_json::{Value, json};
 
 /// The annotation by which a simulated kubelet is told.
-const WISH: &str = "sim.flotilla.rs/resize";
+pub(crate) const WISH: &str = "sim.flotilla.rs/resize";
 
 /// When that is, if pods have several containers, and what users ask for then.
 pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &SetPlan) -> Vec<Item> {

@@ -220,6 +220,10 @@ impl World {
                 metadata[field] = found.clone();
             }
         }
+        // What its node does not give the original is no matter of the copy.
+        if let Some(annotations) = metadata["annotations"].as_object_mut() {
+            annotations.remove(crate::resizes::WISH);
+        }
         let mut spec = original["spec"].clone();
         if let Some(fields) = spec.as_object_mut() {
             fields.remove("nodeName");
