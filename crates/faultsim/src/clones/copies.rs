@@ -221,7 +221,7 @@ impl World {
             }
         }
         // What its node does not give the original is no matter of the copy.
-        if let Some(annotations) = metadata["annotations"].as_object_mut() {
+        if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(crate::resizes::WISH);
         }
         let mut spec = original["spec"].clone();
