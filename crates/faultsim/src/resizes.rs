@@ -4,15 +4,15 @@
 
 use crate::asks::comes;
 use crate::containers::{self, Edit};
-use crate::in_place::is_in_grace;
+use crate::in_place::{is_in_grace, state};
 use crate::judge::view::Sight;
-use crate::judge::{Verdict, require};
+use crate::judge::{Verdict, ordinal_in, place_of, require};
 use crate::run::World;
 use crate::schedule::{BUSY_MS, Fault, FaultKind, Item, SetPlan, UserAct, Wanted, What};
 use fastrand::Rng;
 use flotilla_model::records::Resources;
 use flotilla_model::template::{parse_bytes, parse_millis};
-use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, Subresource, WaitCause};
+use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, SetKind, Subresource, WaitCause};
 use serde_json::{Value, json};
 
 /// The annotation by which a simulated kubelet is told.
@@ -100,7 +100,13 @@ impl Sight<'_> {
             return Ok(());
         }
         for pod in self.reader.pods_of(set.as_owner()) {
-            let fits = set.spec.selector.matches(|label| pod.label(label));
+            // One that is scaled away, or waits for its hook to be deleted, goes anyway.
+            let is_wanted = set.kind == SetKind::Clone
+                || ordinal_in(pod.name(), set.name())
+                    .and_then(|o| place_of(o, set))
+                    .is_some();
+            let stays = is_wanted && state(pod) != "PreparingDelete";
+            let fits = stays && set.spec.selector.matches(|label| pod.label(label));
             // What comes after the grace period of the next update is another matter.
             if !fits || !is_infeasible(pod) || is_in_grace(pod) || pod.is_terminating() || pod.is_terminal() {
                 continue;

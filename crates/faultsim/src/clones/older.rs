@@ -52,7 +52,9 @@ pub(super) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
     };
     let mut both = [forms(), forms()];
     let mut gates = Rng::with_seed(seed ^ 0x5047_4a54);
-    both.iter_mut().for_each(|forms| forms.hash_in_notes = gates.bool());
+    for forms in &mut both {
+        forms.hash_in_notes = gates.bool();
+    }
     if let Some(clones) = &mut set.clones {
         clones.short_hash = gates.bool();
     }

@@ -130,8 +130,8 @@ impl Writes {
     pub(crate) fn new(ahead: Duration, in_place: Option<InPlace>, short_hash: bool) -> Self {
         Writes {
             ahead,
-            short_hash,
             in_place,
+            short_hash,
             ..Writes::default()
         }
     }
