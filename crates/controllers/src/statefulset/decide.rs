@@ -8,6 +8,7 @@ use crate::shared::occupant::Occupant;
 use crate::shared::revision;
 use flotilla_model::set::{Area, UpdateKind};
 use flotilla_model::{Decision, Hints};
+use std::collections::BTreeMap;
 
 /// Decides what to do for the set of `view`.
 pub fn decide(view: &View<'_>) -> Decision {
@@ -50,7 +51,11 @@ pub fn decide(view: &View<'_>) -> Decision {
         .chain(&view.to_adopt)
         .chain(&view.to_release)
         .filter_map(|pod| pod.revision());
-    plan.pass.drop_history(in_use);
+    // While the update is paused, pods may come back at these, this very pass (rule 3.6).
+    let is_asked_for = view.set.spec.switches.paused_keeps_revision;
+    let wanted_again = is_asked_for.then(|| plan.pass.hints.last_revision.clone());
+    let wanted_again = wanted_again.iter().flat_map(BTreeMap::values).map(AsRef::<str>::as_ref);
+    plan.pass.drop_history(in_use.chain(wanted_again));
     plan.pass.forget_failures();
     plan.pass.say_held_back();
     plan.remember();

@@ -259,6 +259,25 @@ fn rule_3_6_the_revision_of_a_pod_is_known_from_the_first_look() {
     assert_eq!(brief(&gone.decide()), ["+web-1@old"]);
 }
 
+/// No pod has the revision at this moment, and one is being made at it.
+#[test]
+fn rules_1_1_8_and_3_6_what_a_pod_comes_back_at_is_not_dropped() {
+    let set = advanced(2)
+        .no_revisions()
+        .revision("older", 1, "v0")
+        .revision("old", 2, "v1")
+        .revision("new", 3, "v2")
+        .spec("/revisionHistoryLimit", json!(0))
+        .rolling(json!({"paused": true}))
+        .status("/currentRevision", json!("new"))
+        .annotation("flotilla.rs/paused-keeps-revision", "true");
+    let seen = set.clone().pods([0], "new").pods([1], "old").decide();
+    let gone = set
+        .hints(seen.hints.expect("what was seen is remembered"))
+        .pods([0], "new");
+    assert_eq!(brief(&gone.decide()), ["+web-1@old", "-revision older"]);
+}
+
 #[test]
 fn problem_8_4_scale_down_may_opt_out_of_waiting() {
     for set in both(1) {
