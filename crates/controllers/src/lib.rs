@@ -14,11 +14,11 @@ pub use shared::conditions::failed_creation;
 
 use flotilla_model::{Controller, SetKind};
 
-/// The controller of sets of this kind.
-pub fn of_kind(kind: SetKind) -> Box<dyn Controller> {
+/// The controller of sets of this kind, in a manager that decides so for all CloneSets.
+pub fn of_kind(kind: SetKind, clones: cloneset::Defaults) -> Box<dyn Controller> {
     match kind {
         SetKind::Native | SetKind::Advanced => Box::new(statefulset::StatefulSetController::new(kind)),
-        SetKind::Clone => Box::new(cloneset::CloneSetController::default()),
+        SetKind::Clone => Box::new(cloneset::CloneSetController::new(clones)),
     }
 }
 

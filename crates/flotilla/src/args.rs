@@ -1,10 +1,12 @@
 //! What was typed. One source for parsing, `--help` and completions.
 
 mod agent;
+mod gates;
 mod installing;
 mod openkruise;
 
 pub use agent::AgentArgs;
+pub use gates::GateArgs;
 pub use installing::{InstallArgs, MigrateArgs, MigrateTo, PullPolicy, UninstallArgs};
 pub use openkruise::OpenKruiseFlags;
 
@@ -294,6 +296,9 @@ pub struct CrdsArgs {
 /// What to explain.
 #[derive(Clone, Debug, clap::Args)]
 pub struct WhyArgs {
+    /// What the manager decides for all CloneSets.
+    #[command(flatten)]
+    pub gates: GateArgs,
     /// The set: statefulset/NAME, or statefulset.apps/NAME or statefulset.apps.kruise.io/NAME (asts/NAME) if both kinds have it, or
     /// cloneset/NAME.
     #[arg(value_name = "KIND/NAME")]
@@ -312,6 +317,9 @@ pub struct WhyArgs {
 /// What to plan.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PlanArgs {
+    /// What the manager decides for all CloneSets.
+    #[command(flatten)]
+    pub gates: GateArgs,
     /// The set to change: statefulset/NAME, statefulset.apps/NAME, statefulset.apps.kruise.io/NAME (asts/NAME) or cloneset/NAME.
     #[arg(value_name = "KIND/NAME", conflicts_with = "filename")]
     pub target: Option<Target>,

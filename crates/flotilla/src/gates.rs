@@ -33,7 +33,7 @@ const IGNORED: &[(&str, &str)] = &[
     ("KruisePodReadinessGate", "only pods of our kinds get a readiness gate"),
     (
         "TemplateNoDefaults",
-        "defaults are filled into new and changed templates; one that is filled in starts no rollout",
+        "defaults are filled into new templates and those that change; a template that was stored without them and is changed gets them with that",
     ),
     ("DefaultHostNetworkHostPortsInPodTemplates", API_SERVER),
     ("CloneSetEventHandlerOptimization", "passes keep a distance anyway"),
@@ -255,7 +255,7 @@ mod tests {
             [
                 ignored(
                     "TemplateNoDefaults",
-                    "defaults are filled into new and changed templates; one that is filled in starts no rollout"
+                    "defaults are filled into new templates and those that change; a template that was stored without them and is changed gets them with that"
                 ),
                 Remark::Unknown("Nonsense".to_owned()),
                 ignored("DefaultHostNetworkHostPortsInPodTemplates", API_SERVER),

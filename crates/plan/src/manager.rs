@@ -1,6 +1,7 @@
 //! The engine's core with the real controllers, driven without any fault: what it asks is answered at once, what happens it is told
 //! at once.
 
+use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::core::request::Answer;
 use flotilla_engine::core::{Core, CoreOptions, Effect, WatchEvent};
 use flotilla_model::{
@@ -69,8 +70,8 @@ pub(crate) struct Manager {
 }
 
 impl Manager {
-    /// A manager of all kinds of sets that begins now.
-    pub(crate) fn new(now: Timestamp) -> Self {
+    /// A manager of all kinds of sets that begins now, and decides so for all CloneSets.
+    pub(crate) fn new(now: Timestamp, clones: Defaults) -> Self {
         let waits = Waits::default();
         let options = CoreOptions {
             resources: vec![
@@ -90,7 +91,7 @@ impl Manager {
         };
         let controllers = [SetKind::Native, SetKind::Advanced, SetKind::Clone].map(|kind| {
             let controller: Box<dyn Controller> = Box::new(Witnessed {
-                inner: flotilla_controllers::of_kind(kind),
+                inner: flotilla_controllers::of_kind(kind, clones),
                 kind,
                 waits: waits.clone(),
             });

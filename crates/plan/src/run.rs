@@ -104,7 +104,7 @@ pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, rea
         .map(|pod| (pod.meta.key.clone(), pod.revision().map(str::to_owned)))
         .collect();
     let mut run = Run {
-        manager: Manager::new(cluster.now()),
+        manager: Manager::new(cluster.now(), state.clones),
         last_change: cluster.now(),
         proven: (new_pods == NewPods::StayUnready).then_some(proven),
         cluster,

@@ -1,5 +1,6 @@
 //! The live state, and the simulated cluster that goes on from it.
 
+use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::Phase;
 use flotilla_model::{PodRecord, Resource, Timestamp};
@@ -20,6 +21,8 @@ pub struct State {
     pub nodes: Option<usize>,
     /// Objects, as the API server has them. Kinds that do not matter here are left out on loading.
     pub objects: Vec<Foreign>,
+    /// What the manager decides for all CloneSets, by its feature gates and flags: nothing that is stored in the cluster tells it.
+    pub clones: Defaults,
 }
 
 /// What a plan looks at, as group and plural.

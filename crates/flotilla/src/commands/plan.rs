@@ -20,11 +20,13 @@ use std::io::Write as _;
 /// Plans, and tells.
 pub async fn run(cluster_args: &ClusterArgs, args: PlanArgs) -> Result<Exit, Error> {
     // What is wrong with the question is told before anything is asked of the cluster.
+    let clones = args.gates.clones()?;
     let edits = edits(&args)?;
     let mut manifests = Manifests::read(&args.filename)?;
     let source = Source::open(cluster_args, &args).await?;
     manifests.enter(source.namespace(), cluster_args.namespace.as_deref())?;
-    let (state, warnings) = source.state(&manifests, args.target.as_ref()).await?;
+    let (mut state, warnings) = source.state(&manifests, args.target.as_ref()).await?;
+    state.clones = clones;
     let changes = match &args.target {
         None => manifests.changes.clone(),
         Some(target) => vec![change(&state, source.namespace(), target, edits, args.delete)?],

@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::{self, Found};
 use flotilla_api::names;
+use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
@@ -52,16 +53,17 @@ struct Report {
 
 /// Explains one set.
 pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Error> {
+    let clones = args.gates.clones()?;
     let cluster = Cluster::connect(cluster_args).await?;
     let found = target::find(&cluster, &args.target).await?;
     let now = clock::now();
     let cache = look(&cluster, &found).await?;
     let mut hints = Hints::default();
-    let mut decision = decide(&cache, &hints, &cluster, &found, now)?;
+    let mut decision = decide((&cache, clones), &hints, &cluster, &found, now)?;
     let (mut waits, accepted) = try_next(&cluster, &found, &decision, now).await?;
     if !accepted.is_empty() {
         hints.accepted = accepted;
-        decision = decide(&cache, &hints, &cluster, &found, now)?;
+        decision = decide((&cache, clones), &hints, &cluster, &found, now)?;
     }
     let is_answered = |w: &Wait| w.cause == WaitCause::RevisionUntried && waits.iter().any(|r| r.subject == w.subject);
     waits = decision
@@ -157,14 +159,20 @@ async fn look(cluster: &Cluster, found: &Found) -> Result<Cache, Error> {
 }
 
 /// Decides about the set as the manager would that has just started, without writing.
-fn decide(cache: &Cache, hints: &Hints, cluster: &Cluster, found: &Found, now: Timestamp) -> Result<Decision, Error> {
+fn decide(
+    (cache, clones): (&Cache, Defaults),
+    hints: &Hints,
+    cluster: &Cluster,
+    found: &Found,
+    now: Timestamp,
+) -> Result<Decision, Error> {
     let context = PassContext {
         now,
         observing_since: Timestamp::from_millis(0),
         entropy: 0,
         hints,
     };
-    flotilla_controllers::of_kind(found.kind)
+    flotilla_controllers::of_kind(found.kind, clones)
         .reconcile(cache, &found.key, context)
         .ok_or_else(|| Error::NotFound {
             target: found.display(),

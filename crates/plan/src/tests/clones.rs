@@ -2,7 +2,7 @@
 
 use super::lab::{Lab, key, manifest};
 use super::{IMAGE, ROLLING, one, with};
-use crate::{Action, Change, Edit, SetPlan};
+use crate::{Action, Change, Edit, Reach, SetPlan, plan};
 use flotilla_engine::wire::Object;
 use flotilla_model::SetKind;
 use flotilla_model::SetKind::Clone;
@@ -173,4 +173,21 @@ fn updates_in_place_that_do_not_become_ready_are_unavailable() {
         let doubt = planned.if_new_pods_are_not_ready.as_ref().expect("pods are changed");
         assert_eq!((doubt.pods.len(), doubt.available), (2, 3), "{}", plan.text());
     }
+}
+
+/// Nothing that is stored tells what a manager was started with.
+#[test]
+fn ruling_33_what_the_manager_decides_for_all_clone_sets_is_asked_for() {
+    let mut lab = Lab::with(&[clones(2, &[(ROLLING, json!({"partition": 1}))])]);
+    lab.make(&image());
+    let back = [Change::Edit(Clone, key("web"), vec![Edit::Partition(2)])];
+    let plan_with = |partition_rollback: bool| {
+        let mut state = lab.state();
+        state.clones.partition_rollback = partition_rollback;
+        plan(&state, &back, Reach::SECONDS).expect("the state can be loaded")
+    };
+    assert!(!plan_with(false).disrupts, "the partition keeps what is there");
+    let goes_back = plan_with(true);
+    assert!(goes_back.disrupts, "{}", goes_back.text());
+    assert_eq!(count(one(&goes_back), Action::Delete), 1, "{}", goes_back.text());
 }

@@ -3,6 +3,7 @@
 use crate::change::make;
 use crate::manager::Manager;
 use crate::{Change, Edit, Plan, Reach, State, plan};
+use flotilla_controllers::cloneset::Defaults;
 use flotilla_model::{ObjectKey, SetKind, Timestamp};
 use flotilla_sim::Cluster;
 use flotilla_sim::server::Foreign;
@@ -73,10 +74,11 @@ impl Lab {
             now: Timestamp::from_seconds(1_800_000_000),
             nodes: Some(3),
             objects,
+            clones: Defaults::default(),
         };
         let cluster = state.load().expect("a state that is written here");
         let mut lab = Lab {
-            manager: Manager::new(cluster.now()),
+            manager: Manager::new(cluster.now(), Defaults::default()),
             cluster,
             more: Vec::new(),
         };
@@ -125,6 +127,7 @@ impl Lab {
             now: self.cluster.now(),
             nodes: Some(3),
             objects,
+            clones: Defaults::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::clock;
 use crate::cluster::{Cluster, describe};
 use crate::error::Error;
 use flotilla_apiserver::Foreign;
+use flotilla_controllers::cloneset::Defaults;
 use flotilla_model::Resource;
 use flotilla_plan::State;
 use flotilla_playground::Saved;
@@ -94,6 +95,7 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
         now: clock::now(),
         nodes,
         objects: reading.objects,
+        clones: Defaults::default(),
     };
     Ok((state, reading.warnings))
 }
@@ -262,5 +264,6 @@ pub(super) fn saved(file: &Path) -> Result<State, Error> {
         now: saved.now,
         nodes: Some(saved.nodes),
         objects: saved.objects,
+        clones: Defaults::default(),
     })
 }

@@ -79,6 +79,7 @@ fn state(groups: &[&str]) -> State {
         now: flotilla_model::Timestamp::from_seconds(0),
         nodes: None,
         objects: groups.iter().map(set).collect(),
+        clones: flotilla_controllers::cloneset::Defaults::default(),
     }
 }
 

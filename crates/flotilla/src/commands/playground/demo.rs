@@ -1,7 +1,7 @@
 //! The demo: an example is rolled out, changed, broken and mended.
 
 use crate::args::{
-    ClusterArgs, Output, PlanArgs, RolloutCommand, RolloutStatusArgs, RolloutTarget, RolloutUndoArgs, WhyArgs,
+    ClusterArgs, GateArgs, Output, PlanArgs, RolloutCommand, RolloutStatusArgs, RolloutTarget, RolloutUndoArgs, WhyArgs,
 };
 use crate::cluster::{Cluster, describe};
 use crate::commands::{plan, rollout, why};
@@ -133,6 +133,7 @@ async fn status(args: &ClusterArgs) -> Result<(), Error> {
 async fn foretell(args: &ClusterArgs) -> Result<(), Error> {
     println!("$ flotilla plan asts/web --partition 2 --set image=web:2.0");
     let change = PlanArgs {
+        gates: GateArgs::default(),
         to_the_end: false,
         target: Some(target().target),
         filename: Vec::new(),
@@ -149,6 +150,7 @@ async fn foretell(args: &ClusterArgs) -> Result<(), Error> {
 async fn explain(args: &ClusterArgs) -> Result<(), Error> {
     println!("$ flotilla why asts/web");
     let why = WhyArgs {
+        gates: GateArgs::default(),
         target: "asts/web".parse().expect("a target that is written here"),
         output: Output::Text,
         lease_namespace: "flotilla-system".into(),
