@@ -190,14 +190,18 @@ impl<'v> Plan<'v> {
         found.or_else(|| self.view.pod(&self.name_of(id)))
     }
 
-    /// The pod of a claim with this id: also one that mounts it and stays, whatever its label says, as that of a pod that was adopted.
+    /// The pod of a claim with this id: also one that mounts it, whatever its label says, as that of a pod that was adopted; one that stays
+    /// before one that goes or has ended.
     fn holder_of(&self, claim: &ClaimRecord, id: &str) -> Option<&'v Arc<PodRecord>> {
         let holder = self.holder(id);
         if holder.is_some_and(|pod| is_active(pod)) {
             return holder;
         }
-        let mut mounting = self.pods_mounting(claim).iter().rev().copied();
-        mounting.find(|pod| is_active(pod)).or(holder)
+        let mounting = || self.pods_mounting(claim).iter().rev().copied();
+        mounting()
+            .find(|pod| is_active(pod))
+            .or(holder)
+            .or_else(|| mounting().next())
     }
 
     /// Pods that are there to stay, other than this one, and have a claim of ours by their id or by a mount: copies of a pod are such.

@@ -246,3 +246,28 @@ fn rule_15_3_an_id_is_not_free_while_a_copy_that_leaves_mounts_its_claim() {
         assert!(!is_taken(set(2, true).pod(pod)), "{what}");
     }
 }
+
+/// Without reuse a claim goes with the pod that mounts it, also where users wrote another id on it, and the pod has ended.
+#[test]
+fn rule_15_4_a_claim_with_another_id_goes_with_the_pod_that_ended_on_it() {
+    let set = |keeps: bool| {
+        without_claim(1, false)
+            .claim(claim("data-web-b0000").of_clone("zzzzz"))
+            .annotation(
+                "flotilla.rs/keep-claims-on-recreate",
+                if keeps { "true" } else { "false" },
+            )
+    };
+    let ended = || original().phase(Phase::Failed);
+    for keeps in [false, true] {
+        let decision = set(keeps).pod(ended()).decide();
+        let to = given(&decision, "data-web-b0000");
+        assert_eq!(to, [json!(name(0))], "keeps {keeps}: {:?}", said(&decision));
+        let nobodys = set(keeps).pod(ended().orphan()).decide();
+        assert_eq!(
+            given(&nobodys, "data-web-b0000"),
+            [] as [Value; 0],
+            "it goes with what we let go"
+        );
+    }
+}
