@@ -187,7 +187,8 @@ impl<'v> Plan<'v> {
         // Of two with one id, that which is there to stay.
         let stays = labelled.iter().rev().find(|pod| is_active(pod));
         let found = stays.or_else(|| labelled.first()).copied();
-        found.or_else(|| self.view.pod(&self.name_of(id)))
+        let lacks_id = |pod: &&Arc<PodRecord>| pod.label(names::INSTANCE_ID_LABEL).is_none_or(str::is_empty);
+        found.or_else(|| self.view.pod(&self.name_of(id)).filter(lacks_id))
     }
 
     /// The pod of a claim with this id: also one that mounts it, whatever its label says, as that of a pod that was adopted; one that stays

@@ -271,3 +271,20 @@ fn rule_15_4_a_claim_with_another_id_goes_with_the_pod_that_ended_on_it() {
         );
     }
 }
+
+/// Its label says which pod it is; its name does only where it has no such label.
+#[test]
+fn rule_15_4_a_claim_with_the_id_in_the_name_of_a_pod_that_has_another_is_nobodys() {
+    let stray = || claim("data-web-stray").of_clone("b0000");
+    let own = || claim("data-web-b0000").of_clone("zzzzz");
+    let deletes = |pod: PodFixture| {
+        let decision = without_claim(1, false).claim(stray()).claim(own()).pod(pod).decide();
+        said(&decision).contains(&"claims: -PersistentVolumeClaim data-web-stray".to_owned())
+    };
+    assert!(deletes(original().label(names::INSTANCE_ID_LABEL, "zzzzz")));
+    assert!(!deletes(original()), "it has that id");
+    assert!(
+        !deletes(original().without_label(names::INSTANCE_ID_LABEL)),
+        "it has that name, and no id"
+    );
+}
