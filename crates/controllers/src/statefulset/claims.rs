@@ -226,18 +226,16 @@ impl Plan<'_> {
         }
     }
 
-    /// The ordinal of the pod for which a claim was made from a template of the set, if it was: from one of today's, or from one that a recorded
-    /// revision had.
+    /// The ordinal of the pod for which a claim of the set was made, by its name: also where nobody knows its template any more, since the last
+    /// revision that recorded it is gone from the history.
     fn ordinal_of(&self, claim: &ClaimRecord) -> Option<i64> {
-        let today = self.view.set.spec.claim_templates.iter().map(|t| &t.name);
-        let mut templates = today.chain(&**self.former_templates());
-        templates.find_map(|template| {
-            let pod = claim.meta.key.name.strip_prefix(&**template)?.strip_prefix('-')?;
-            match membership(self.view.set.name(), pod) {
-                Membership::Member(ordinal) => Some(ordinal),
-                Membership::Unusable | Membership::Stranger => None,
-            }
-        })
+        let set = self.view.set.name();
+        let (rest, ordinal) = claim.meta.key.name.rsplit_once('-')?;
+        let template = rest.strip_suffix(set)?.strip_suffix('-')?;
+        match membership(set, &format!("{set}-{ordinal}")) {
+            Membership::Member(ordinal) if !template.is_empty() => Some(ordinal),
+            _ => None,
+        }
     }
 
     /// Keeps owners and, where opted in, labels of the claims of wanted pods.

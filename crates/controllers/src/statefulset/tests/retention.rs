@@ -150,7 +150,13 @@ fn rule_1_4_4_under_retain_claims_without_a_pod_leave_the_set_too() {
             ),
             ("another set's", with(1, "data-other-7"), vec![]),
             ("no ordinal", with(1, "data-web-07"), vec![]),
-            ("no template's", with(1, "cache-web-7"), vec![]),
+            (
+                "its template is forgotten, as the history was cut",
+                with(1, "cache-web-7"),
+                vec!["~claim cache-web-7"],
+            ),
+            ("no pod's", with(1, "cache"), vec![]),
+            ("no template's", with(1, "-web-7"), vec![]),
         ] {
             assert_eq!(brief(&set.decide()), expected, "{what}");
         }
