@@ -413,6 +413,13 @@ pub(crate) fn began(pod: &PodRecord) -> Option<Timestamp> {
     note["updateTimestamp"].as_str()?.parse().ok()
 }
 
+/// What a pod has noted of its update in place; null if nothing, or nothing that can be read.
+pub(crate) fn note_of(pod: &PodRecord) -> Value {
+    let note = pod.detail.as_ref().and_then(|d| note_in(d, STATE_NOTE));
+    note.and_then(|note| serde_json::from_str(note).ok())
+        .unwrap_or_default()
+}
+
 /// Whether a pod says of itself that it was updated in place.
 pub(crate) fn has_note(pod: &PodRecord) -> bool {
     pod.detail.as_ref().is_some_and(|d| note_in(d, STATE_NOTE).is_some())
