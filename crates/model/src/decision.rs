@@ -253,6 +253,8 @@ pub enum Report {
     Create,
     /// FailedCreate: that a pod would be accepted is nothing to tell.
     Try,
+    /// FailedCreate: that a new pod may have a claim which is there already is nothing to tell.
+    Take,
     /// SuccessfulDelete / FailedDelete.
     Delete,
     /// SuccessfulUpdate / FailedUpdate.

@@ -27,6 +27,11 @@ fn has(pod: &PodRecord, claim: &ClaimRecord) -> bool {
     id_of(claim).is_some_and(|id| pod.label(names::INSTANCE_ID_LABEL) == Some(id) || mounts(pod, claim))
 }
 
+/// Whether what was refused is a part of making a pod under a new name.
+pub(super) fn is_of_creation(attempt: Report) -> bool {
+    matches!(attempt, Report::Create | Report::Take)
+}
+
 /// Whether a pod mounts a claim, whosever that is.
 fn mounts(pod: &PodRecord, claim: &ClaimRecord) -> bool {
     pod.claims().any(|(_, name)| *name == *claim.meta.key.name)
@@ -90,7 +95,7 @@ impl<'v> Plan<'v> {
         let mut known = [&hints.repeated, &hints.failures]
             .into_iter()
             .filter_map(|all| all.get(scope));
-        let creation = known.find(|failure| failure.attempt == Report::Create)?;
+        let creation = known.find(|failure| is_of_creation(failure.attempt))?;
         Some(creation.retry_at)
     }
 
@@ -111,7 +116,7 @@ impl<'v> Plan<'v> {
                 commands.push(self.give_to(claim, pod));
             } else if claim.meta.is_controlled_by(&pod.meta.uid) {
                 // One that was given before is written to once more: what would take it back, and is still on its way, fails from now on.
-                commands.push(claim::take(claim));
+                commands.push(claim::take(claim, Report::Silent));
             }
         }
         self.pass.write_claims(scope, commands);

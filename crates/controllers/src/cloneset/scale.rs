@@ -1,6 +1,6 @@
 //! Step *scale*: pods are taken back, made and deleted (rules 13.8 to 13.10, 14 and 15).
 
-use super::claims::{SOON, missing_volume};
+use super::claims::{SOON, is_of_creation, missing_volume};
 use super::diff::Diff;
 use super::marks;
 use super::plan::{Member, Plan};
@@ -169,7 +169,7 @@ impl Plan<'_> {
         let hints = &self.pass.hints;
         let failures = hints.failures.iter().chain(&hints.repeated);
         failures.filter_map(move |(scope, failure)| match scope {
-            Scope::Named(name) if failure.attempt == Report::Create => {
+            Scope::Named(name) if is_of_creation(failure.attempt) => {
                 let is_pod = name.strip_prefix(&prefix).is_some_and(|id| id.len() == ID_LENGTH);
                 (is_pod && !self.view.has_pod(name)).then(|| name.clone())
             }
@@ -235,7 +235,7 @@ impl Plan<'_> {
             let claim = claim::claim_name(template, &name);
             if let Some(claim) = view.claim(&claim) {
                 if claim.meta.is_controlled_by(&view.set.meta.uid) {
-                    self.pass.write_claims(&scope, [claim::take(claim)]);
+                    self.pass.write_claims(&scope, [claim::take(claim, Report::Take)]);
                 }
             } else {
                 let key = view.set.meta.key.sibling(claim);

@@ -207,7 +207,7 @@ fn failed(plan: &Plan<'_>, kind: &'static str, of_scaling: bool) -> Option<Wante
 /// that is there or, as claims that are taken, of one that is to come.
 fn is_of_scaling(plan: &Plan<'_>, scope: &Scope, attempt: Report) -> Option<bool> {
     match (attempt, scope) {
-        (Report::Create | Report::Delete, _) => Some(true),
+        (Report::Create | Report::Take | Report::Delete, _) => Some(true),
         (Report::Silent, Scope::Named(name)) => {
             let is_revision = plan.view.revision_named(name).is_some();
             (!is_revision).then(|| !plan.view.has_pod(name))

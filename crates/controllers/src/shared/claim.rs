@@ -235,10 +235,10 @@ pub fn hand_to(claim: &ClaimRecord, from: &Uid, to: &OwnerRef) -> Command {
 
 /// Takes a claim that is there for a new pod. Who deletes claims, or gives them to pods that go, does so as they were seen: what of that is
 /// still on its way fails from now on, as the claim has another version.
-pub fn take(claim: &ClaimRecord) -> Command {
+pub fn take(claim: &ClaimRecord, report: Report) -> Command {
     let seen = claim.meta.resource_version.to_string();
     let body = json!({"metadata": {"annotations": {names::CLAIM_TAKEN_AT: seen}}});
-    patch(claim, body, Report::Silent)
+    patch(claim, body, report)
 }
 
 /// Asks for more storage. Only the storage request is touched, never limits or other requests (rule 3.9).

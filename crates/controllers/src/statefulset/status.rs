@@ -276,7 +276,7 @@ fn failed(view: &View<'_>, plan: Option<&Plan<'_>>, kind: &'static str, of_creat
 /// of a pod: conditions that take it out of service and back, adoption, release, claims that are taken.
 fn is_of_creation(view: &View<'_>, scope: &Scope, attempt: Report) -> Option<bool> {
     match (attempt, scope) {
-        (Report::Create | Report::Try, _) => Some(true),
+        (Report::Create | Report::Take | Report::Try, _) => Some(true),
         (Report::Silent, Scope::Slot(ordinal)) => Some(!view.has_pod(&format!("{}-{ordinal}", view.set.name()))),
         (Report::Silent, Scope::Named(name)) => view.has_pod(name).then_some(false),
         (Report::Silent, _) => None,

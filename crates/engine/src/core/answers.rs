@@ -257,7 +257,7 @@ fn note_of(ticket: &Ticket, outcome: &Outcome, answer: &Answer, regarding: &Rega
     let owner = regarding.resource.kind();
     match outcome {
         // That it existed already is nothing to tell, nor that it would be accepted.
-        Outcome::Done if matches!(answer, Answer::Refused(_)) || *report == Report::Try => None,
+        Outcome::Done if matches!(answer, Answer::Refused(_)) || matches!(report, Report::Try | Report::Take) => None,
         Outcome::Done => Some(EventNote {
             warning: *report == Report::RecreateFailed,
             reason: success,
@@ -278,6 +278,7 @@ fn words(report: Report) -> Option<(&'static str, &'static str, &'static str)> {
         Report::Silent => None,
         Report::Create => Some(("create", "SuccessfulCreate", "FailedCreate")),
         Report::Try => Some(("try", "SuccessfulCreate", "FailedCreate")),
+        Report::Take => Some(("take", "SuccessfulCreate", "FailedCreate")),
         Report::Delete => Some(("delete", "SuccessfulDelete", "FailedDelete")),
         Report::Update => Some(("update", "SuccessfulUpdate", "FailedUpdate")),
         Report::Resize => Some(("resize", "SuccessfulResize", "FailedResize")),

@@ -601,6 +601,31 @@ fn rule_15_4_the_claim_of_a_pod_that_is_tried_again_stays() {
     );
 }
 
+/// What refuses writes to claims would see new ones for each try, under new names, and none of them could be deleted.
+#[test]
+fn rule_15_4_a_pod_whose_claim_cannot_be_taken_is_tried_again_under_its_name() {
+    let left = claim("data-web-zzzzz").of_clone("zzzzz");
+    let mut cluster = clones(1).claim_templates(&["data"]).claim(left);
+    let refused = |retry_at: i64| {
+        let mut failure = Failure::follow(None, Report::Take, "Forbidden".to_owned(), "no".to_owned(), at(NOW));
+        failure.retry_at = at(retry_at);
+        failure
+    };
+    let scope = || Scope::Named("web-zzzzz".into());
+    cluster.hints.failures.insert(scope(), refused(NOW + 10));
+    assert_eq!(
+        said(&cluster.decide()),
+        [] as [&str; 0],
+        "it waits, and no other is made"
+    );
+    cluster.hints.failures.insert(scope(), refused(NOW));
+    let again = [
+        "claims: ~PersistentVolumeClaim data-web-zzzzz",
+        "create: +Pod web-zzzzz",
+    ];
+    assert_eq!(said(&cluster.decide()), again);
+}
+
 #[test]
 fn rule_14_2_a_deletion_is_taken_back_where_nothing_marks_the_pod() {
     let hook = json!({"labelsHandler": {"hold": "yes"}});
