@@ -3,6 +3,7 @@
 use super::view::Sight;
 use super::{Verdict, require};
 use crate::clones::older::revision_of;
+use crate::switches::Switch;
 use flotilla_model::{Command, Decision, PodRecord, Resource, RevisionRecord, Scope};
 use std::sync::Arc;
 
@@ -29,6 +30,9 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
         revision.digest == set.spec.template_digest
             || is_named("currentRevision")
             || is_named("updateRevision")
+            // At these, pods come back while the update is paused, where users ask for it (rule 3.6).
+            || Switch::KeepRevision.is_on(set)
+                && sight.hints.last_revision.values().any(|last| *last == *revision.name())
             || pods()
                 .filter_map(|pod| pod.revision())
                 .any(|label| names(label, revision.name()))

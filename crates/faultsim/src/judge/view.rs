@@ -186,12 +186,23 @@ impl Sight<'_> {
         let set = self.set;
         let wanted = wanted(set);
         let is_wanted = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).is_some_and(|o| wanted.contains(&o));
-        let go = deleted.iter().filter(|pod| is_wanted(pod) && self.serves(pod)).count();
+        let go: Vec<_> = deleted
+            .iter()
+            .filter(|pod| is_wanted(pod) && self.serves(pod))
+            .collect();
+        let lowest = go.iter().filter_map(|pod| ordinal_in(pod.name(), set.name())).min();
+        let go = go.len();
         if go == 0 || set.spec.update == UpdateKind::Recreate || is_classic(set) {
             return Ok(());
         }
         let serve = |ordinal: &&i64| self.pod(**ordinal).is_some_and(|pod| self.serves(pod));
-        let down = wanted.len() - wanted.iter().filter(serve).count();
+        // In order, those that are to be made after a pod wait for that pod: they cannot be what it waits for.
+        let comes_after =
+            |ordinal: &&i64| set.spec.is_monotonic() && Some(**ordinal) > lowest && self.pod(**ordinal).is_none();
+        let down = wanted
+            .iter()
+            .filter(|ordinal| !serve(ordinal) && !comes_after(ordinal))
+            .count();
         let budget = budget_of(set);
         require(go + down <= budget, "2 budget, of pods that are ready", || {
             format!("{go} pods that serve go while {down} do not; the budget is {budget}")
