@@ -114,7 +114,9 @@ impl Sight<'_> {
             let stays = is_wanted && state(pod) != "PreparingDelete";
             let fits = stays && set.spec.selector.matches(|label| pod.label(label));
             // What comes after the grace period of the next update is another matter.
-            if !fits || !is_infeasible(pod) || is_in_grace(pod) || pod.is_terminating() || pod.is_terminal() {
+            // So is what the API server has not taken yet: what the kubelet says is about what was asked for before.
+            let is_another = is_in_grace(pod) || !has_what_it_asks_for(pod);
+            if !fits || !is_infeasible(pod) || is_another || pod.is_terminating() || pod.is_terminal() {
                 continue;
             }
             let is_it = |cause: &WaitCause| matches!(cause, WaitCause::ResizeInfeasible { .. });
@@ -149,6 +151,26 @@ fn asks_for_other(body: &Value, pod: &PodRecord) -> bool {
         let container = place.parse().ok().and_then(|i: usize| detail?.spec.containers.get(i));
         let former = container.and_then(|c| note.pointer(&format!("/askedResources/{}{field}", c.name)));
         former.is_some_and(|former| *former != op["value"])
+    })
+}
+
+/// Whether the spec of a pod says what its note says was asked for.
+fn has_what_it_asks_for(pod: &PodRecord) -> bool {
+    let note = crate::in_place::note_of(pod);
+    let containers = pod.detail.iter().flat_map(|detail| detail.spec.containers.iter());
+    let mut containers = containers.map(|container| (&note["askedResources"][&*container.name], container.resources));
+    let is_so = |asked: &Value, has: Option<i64>, parse: fn(&str) -> Option<u64>| {
+        let wanted = asked
+            .as_str()
+            .and_then(parse)
+            .and_then(|amount| i64::try_from(amount).ok());
+        wanted.is_none() || wanted == has
+    };
+    containers.all(|(asked, has)| {
+        is_so(&asked["requests"]["cpu"], has.cpu_request_millis, parse_millis)
+            && is_so(&asked["limits"]["cpu"], has.cpu_limit_millis, parse_millis)
+            && is_so(&asked["requests"]["memory"], has.memory_request_bytes, parse_bytes)
+            && is_so(&asked["limits"]["memory"], has.memory_limit_bytes, parse_bytes)
     })
 }
 
