@@ -7,6 +7,7 @@ use flotilla_apimachinery::field::Fault;
 use flotilla_apimachinery::names as syntax;
 use flotilla_model::IntOrPercent;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// What a switch may hold.
 #[derive(Clone, Copy, Debug)]
@@ -112,10 +113,9 @@ fn check(table: &[(&str, Holds)], object: &Value, problems: &mut Problems) {
 pub(crate) fn unknown_containers(set: &Value) -> Vec<String> {
     let named = crate::json::annotation(set, names::KEEP_READY_CONTAINERS).unwrap_or_default();
     let containers = crate::json::list(set, &["spec", "template", "spec", "containers"]);
-    let is_known = |name: &str| containers.iter().any(|c| text(c, &["name"]) == name);
-    let named = named
-        .split(',')
-        .map(str::trim)
-        .filter(|n| !n.is_empty() && !is_known(n));
-    named.map(str::to_owned).collect()
+    // A set: as many names as containers, and whoever sends reviews chooses how many, would cost their product.
+    let known: BTreeSet<&str> = containers.iter().map(|c| text(c, &["name"])).collect();
+    let named = named.split(',').map(str::trim);
+    let unknown: BTreeSet<&str> = named.filter(|name| !name.is_empty() && !known.contains(name)).collect();
+    unknown.into_iter().map(str::to_owned).collect()
 }

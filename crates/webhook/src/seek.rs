@@ -200,8 +200,15 @@ impl Memory for Seeking<'_> {
     }
 }
 
-/// Whether there could be an object of this name: it begins with a letter or digit, and neither separates nor climbs nor asks.
+/// How long the name of an object may be (RFC 1123, as Kubernetes has it for names that are part of a path).
+const NAME_BYTES_MAX: usize = 253;
+
+/// Whether there could be an object of this name: it begins with a letter or digit, is no longer than a name may be, and neither separates nor
+/// climbs nor asks.
 fn could_be_a_name(text: &str) -> bool {
+    if text.len() > NAME_BYTES_MAX {
+        return false;
+    }
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.bytes().next().is_some_and(is_plain) && text.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.'))
 }
@@ -327,6 +334,10 @@ mod tests {
             );
             assert_eq!(seeking.into_sought(), None, "{namespace} {pod}");
         }
+        let seeking = Seeking::new(&Nothing, None);
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        assert_eq!(seeking.named_pod("shop", &long, "u"), Found::Missing);
+        assert_eq!(seeking.into_sought(), None, "nor is it logged that it was sought");
         let seeking = Seeking::new(&Nothing, None);
         assert_eq!(seeking.named_pod("shop", "web.a-1", "u"), Found::Unknown);
         assert!(seeking.into_sought().is_some());
