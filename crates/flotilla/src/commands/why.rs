@@ -20,9 +20,10 @@ use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::io::snapshot::snapshot;
 use flotilla_engine::wire::status::Status;
+use flotilla_model::set::UpdateKind;
 use flotilla_model::{
-    Command, Decision, Hints, ObjectKey, PassContext, Reader, Resource, Scope, ScopedCommand, SetKind, Timestamp, Wait,
-    WaitCause, Whom,
+    Command, Decision, Hints, ObjectKey, PassContext, Reader, Resource, Scope, ScopedCommand, SetKind, SetRecord,
+    Timestamp, Wait, WaitCause, Whom,
 };
 use http::Method;
 use serde_json::{Value, json};
@@ -46,6 +47,8 @@ struct Report {
     former: BTreeSet<String>,
     /// How many revisions the set has.
     revisions: usize,
+    /// Pods of the set take their claims along when they are deleted.
+    loses_claims: bool,
     next: Vec<String>,
     holder: Option<String>,
     now: Timestamp,
@@ -80,8 +83,10 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     } else {
         Facts::read(&cluster).await?
     };
+    let set = cache.set(found.kind, &found.key).cloned();
     let report = Report {
-        former: former(&found, &facts),
+        former: former(&found, &facts, set.as_deref()),
+        loses_claims: set.as_deref().is_some_and(loses_claims),
         revisions: revisions(&cache, &found),
         facts,
         found,
@@ -102,8 +107,19 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     })
 }
 
-/// Pods that carry another revision than that of the template, as far as the manager has told which that is.
-fn former(found: &Found, facts: &Facts) -> BTreeSet<String> {
+/// Whether pods that are deleted take their claims along, and their data with these.
+fn loses_claims(set: &SetRecord) -> bool {
+    let reuses = set.spec.clones.as_ref().is_none_or(|clones| clones.reuses_claims);
+    !reuses && !set.spec.claim_templates.is_empty()
+}
+
+/// Pods that carry another revision than that of the template, and that nothing keeps so, as far as the manager has told which that is. While
+/// the update is paused, or waits for users, all of them are kept.
+fn former(found: &Found, facts: &Facts, set: Option<&SetRecord>) -> BTreeSet<String> {
+    let spec = set.map(|set| &set.spec);
+    if spec.is_none_or(|spec| spec.is_paused() || spec.update == UpdateKind::OnDelete) {
+        return BTreeSet::new();
+    }
     let number = |pointer: &str| found.object.pointer(pointer).and_then(Value::as_i64);
     let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
     let wanted = found.object["status"]["updateRevision"]
@@ -122,15 +138,17 @@ fn former(found: &Found, facts: &Facts) -> BTreeSet<String> {
         // Some pods of CloneSets carry the hash alone.
         label.is_some_and(|label| label != wanted && !wanted.ends_with(&format!("-{label}")))
     };
-    let partition = number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
-    // What the partition keeps is wanted as it is; a CloneSet's keeps any.
-    let is_kept = |pod: &&Value| match found.kind {
-        SetKind::Clone => !found.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"].is_null(),
-        SetKind::Native | SetKind::Advanced => {
+    // What the partition keeps is wanted as it is; that of a CloneSet, or one that counts pods, keeps any.
+    let is_kept = |pod: &&Value| match (found.kind, spec) {
+        (SetKind::Clone, _) => !found.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"].is_null(),
+        (SetKind::Native | SetKind::Advanced, Some(spec)) => {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             let ordinal = name.rsplit_once('-').and_then(|(_, digits)| digits.parse::<i64>().ok());
-            ordinal.is_some_and(|ordinal| ordinal < partition)
+            let partition = i64::from(spec.partition());
+            let counts_pods = spec.rolling.as_ref().is_some_and(|rolling| rolling.unordered.is_some());
+            partition > 0 && counts_pods || ordinal.is_none_or(|ordinal| spec.ordinals().rank(ordinal) < partition)
         }
+        (_, None) => true,
     };
     let own = facts.pods.iter().flatten();
     let own = own.filter(is_own).filter(is_former).filter(|pod| !is_kept(pod));
@@ -379,7 +397,8 @@ impl Report {
             let since = cause
                 .since
                 .map_or_else(String::new, |since| format!(" (for {})", ago(self.now, since)));
-            let _ = writeln!(text, "  {}: {}{since}", cause.subject, cause.message);
+            let subjects: Vec<String> = cause.subject.split(", ").map(str::to_owned).collect();
+            let _ = writeln!(text, "  {}: {}{since}", short(&subjects), cause.message);
             if !cause.holds_up.is_empty() {
                 let _ = writeln!(text, "      holds up: {}", short(&cause.holds_up));
             }
@@ -398,6 +417,7 @@ impl Report {
             namespace: &self.found.key.namespace,
             is_former: self.former.contains(subject),
             can_go_back: self.revisions > 1,
+            loses_claims: self.loses_claims,
         }
     }
 
@@ -485,6 +505,8 @@ pub fn ago(now: Timestamp, then: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flotilla_model::Interner;
+    use flotilla_model::set::read_set;
 
     fn report(waits: Vec<Wait>, next: Vec<String>, holder: Option<&str>) -> Report {
         let object = json!({
@@ -502,6 +524,7 @@ mod tests {
             facts: Facts::default(),
             former: BTreeSet::new(),
             revisions: 2,
+            loses_claims: false,
             next,
             holder: holder.map(str::to_owned),
             now: Timestamp::from_seconds(1000),
@@ -561,6 +584,61 @@ mod tests {
         assert_eq!(json["waits"][0]["cause"], "UpdateBudget");
         assert_eq!(json["waits"][0]["usedBy"], json!(["web-0"]));
         assert_eq!(json["manager"], "me");
+    }
+
+    /// A pod that the set keeps as it is, is not to be deleted for its revision.
+    #[test]
+    fn what_the_set_keeps_is_not_called_former() {
+        let former_with = |spec: Value, pods: &[&str]| {
+            let meta = json!({"name": "web", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
+            let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "v2"}]}});
+            let mut object = json!({
+                "metadata": meta, "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+                "status": {"observedGeneration": 1, "updateRevision": "web-b"},
+            });
+            for (field, value) in spec.as_object().unwrap() {
+                object["spec"][field] = value.clone();
+            }
+            let pod = |name: &&str| {
+                json!({"metadata": {
+                    "name": name, "labels": {"controller-revision-hash": "web-a"}, "ownerReferences": [{"uid": "u"}],
+                }})
+            };
+            let facts = Facts {
+                pods: Some(pods.iter().map(pod).collect()),
+                ..Facts::default()
+            };
+            let set = read_set(SetKind::Advanced, &object, &mut Interner::default()).unwrap();
+            let found = Found {
+                kind: SetKind::Advanced,
+                key: ObjectKey::new("ns", "web"),
+                object,
+            };
+            former(&found, &facts, Some(&set)).into_iter().collect::<Vec<_>>()
+        };
+        let rolling = |value: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": value}});
+        let with = |mut spec: Value, field: &str, value: Value| {
+            spec[field] = value;
+            spec
+        };
+        let all = ["web-0", "web-1", "web-2"];
+        assert_eq!(former_with(json!({}), &all), all);
+        assert_eq!(former_with(rolling(json!({"partition": 2})), &all), ["web-2"]);
+        assert_eq!(former_with(rolling(json!({"paused": true})), &all), [""; 0]);
+        assert_eq!(
+            former_with(json!({"updateStrategy": {"type": "OnDelete"}}), &all),
+            [""; 0]
+        );
+        let start = with(rolling(json!({"partition": 2})), "ordinals", json!({"start": 5}));
+        assert_eq!(former_with(start, &["web-5", "web-6", "web-7"]), ["web-7"]);
+        let reserved = with(rolling(json!({"partition": 1})), "reserveOrdinals", json!([0, 1]));
+        assert_eq!(former_with(reserved, &["web-2", "web-3", "web-4"]), ["web-3", "web-4"]);
+        let unordered = rolling(json!({"partition": 1, "unorderedUpdate": {}}));
+        assert_eq!(
+            former_with(unordered, &all),
+            [""; 0],
+            "which it keeps is not known by the name"
+        );
     }
 
     #[test]

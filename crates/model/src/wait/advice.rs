@@ -14,6 +14,8 @@ pub struct Whom<'a> {
     pub is_former: bool,
     /// There is another revision to go back to.
     pub can_go_back: bool,
+    /// A pod that is deleted takes its claims along, and the data in them, as those of a CloneSet do that does not use them again.
+    pub loses_claims: bool,
 }
 
 impl Whom<'_> {
@@ -24,6 +26,7 @@ impl Whom<'_> {
             namespace,
             is_former: false,
             can_go_back: true,
+            loses_claims: false,
         }
     }
 
@@ -36,7 +39,13 @@ impl Whom<'_> {
     }
 
     fn delete(&self, pod: &str) -> String {
-        format!("kubectl delete pod {pod} -n {}", self.namespace)
+        // A shell takes the warning for a comment.
+        let warning = if self.loses_claims {
+            "  # its claims go with it, and the data in them"
+        } else {
+            ""
+        };
+        format!("kubectl delete pod {pod} -n {}{warning}", self.namespace)
     }
 
     fn edit(&self) -> String {
@@ -299,6 +308,15 @@ mod tests {
         let advice = cause.advice("web-2", &back).expect("advice");
         assert!(advice.ends_with("kubectl delete pod web-2 -n shop"), "{advice}");
         assert!(!advice.contains("undo"), "{advice}");
+        let losing = Whom {
+            loses_claims: true,
+            ..back
+        };
+        let advice = cause.advice("web-2", &losing).expect("advice");
+        assert!(
+            advice.ends_with("kubectl delete pod web-2 -n shop  # its claims go with it, and the data in them"),
+            "{advice}"
+        );
         let first = Whom {
             can_go_back: false,
             ..whom

@@ -91,8 +91,8 @@ impl Found {
                 return;
             }
             cause.subject = format!("{}, {}", cause.subject, wait.subject);
-            // Commands of kubectl take several names.
-            cause.advice = wait.cause.advice(&cause.subject.replace(", ", " "), &whom_is);
+            // The advice stays that for the first: what helps one may help the others, or have to wait for it; and what is pasted should not take
+            // down more than one pod.
             cause.since = [cause.since, wait.since].into_iter().flatten().min();
             self.of.entry(wait.subject.clone()).or_insert(place);
             return;
@@ -335,6 +335,21 @@ mod tests {
             reason: String::new(),
             message: String::new(),
         }
+    }
+
+    /// Whoever pastes what is advised takes down one pod, and not all that are told of in one line.
+    #[test]
+    fn advice_for_many_is_about_the_first_of_them() {
+        let cannot = || WaitCause::InPlaceNotPossible {
+            reason: "spec.containers[0].env was added".into(),
+        };
+        let waits = ["web-0", "web-1", "web-2"].map(|pod| wait(pod, cannot()));
+        let whom = |_: &str| Whom::of("cloneset.apps.kruise.io/web", "ns");
+        let all = causes(&waits, &Facts::default(), &whom);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].subject, "web-0, web-1, web-2");
+        let advice = all[0].advice.as_deref().unwrap();
+        assert!(advice.ends_with("kubectl delete pod web-0 -n ns"), "{advice}");
     }
 
     fn behind(pod: &str) -> WaitCause {
