@@ -161,6 +161,8 @@ impl Sight<'_> {
             let is_before = last_of[usize::try_from(cost(pod)).unwrap_or(0)] > *index;
             let is_held = state(pod) == "PreparingDelete"
                 || leaves_first(decision, &pod.meta.key)
+                // Its update in place is under way, and this decision goes on with it.
+                || goes_on(decision, pod)
                 || makes_claims_of(decision, pod.name())
                 || is_untried
                 || is_barred(decision, pod)
