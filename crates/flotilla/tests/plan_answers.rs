@@ -199,3 +199,21 @@ fn what_a_pod_refers_to_and_is_not_there_stops_the_plan() {
     let volume = format!("{SET}          volumeMounts: [{{name: nowhere, mountPath: /d}}]\n");
     room.plan(&volume).ends(1, &["nowhere"]);
 }
+
+#[test]
+fn a_claim_that_the_file_brings_is_there_for_the_pods() {
+    let room = Room::new("claim");
+    let claim = "apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: shared}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+";
+    let set = SET.replace(
+        "      containers:",
+        "      volumes: [{name: data, persistentVolumeClaim: {claimName: shared}}]\n      containers:",
+    );
+    let said = room.plan(&format!("{claim}{set}"));
+    said.ends(0, &["2 pods are created"]);
+    assert!(!said.text.contains("missing"), "{}", said.text);
+}

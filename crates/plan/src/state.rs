@@ -1,5 +1,7 @@
 //! The live state, and the simulated cluster that goes on from it.
 
+use crate::apply;
+use flotilla_apimachinery::patch::merge_patch;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::wire::Object;
 use flotilla_model::records::Phase;
@@ -57,9 +59,10 @@ impl State {
         wanted.map(|o| &o.object)
     }
 
-    /// Adds objects that somebody is about to make. One that is there already is as it will be then.
+    /// Adds objects that somebody is about to apply. One that is there already keeps what the file does not name, such as the volume
+    /// that a claim is bound to.
     pub fn bring(&mut self, objects: impl IntoIterator<Item = Foreign>) {
-        for new in objects {
+        for mut new in objects {
             let name = |object: &Value| {
                 let meta = &object["metadata"];
                 (meta["namespace"].clone(), meta["name"].clone())
@@ -68,8 +71,25 @@ impl State {
                 (&old.group, &old.resource) == (&new.group, &new.resource) && name(&old.object) == name(&new.object)
             };
             match self.objects.iter_mut().find(same) {
-                Some(old) => old.object["spec"] = new.object["spec"].clone(),
-                None => self.objects.push(new),
+                Some(old) => {
+                    let patch = apply::patch(&old.object, &new.object, None);
+                    // Only what is no object cannot be patched; what such a file says is refused elsewhere.
+                    if let Ok(patched) = merge_patch(&old.object, &patch) {
+                        old.object = patched;
+                    }
+                }
+                None => {
+                    // The server would give it one.
+                    if new.object["metadata"]["uid"].is_null() {
+                        new.object["metadata"]["uid"] = format!("brought-{}", self.objects.len()).into();
+                    }
+                    // As for claims of templates, a volume is taken to be found.
+                    if new.resource == "persistentvolumeclaims" {
+                        let capacity = new.object["spec"]["resources"]["requests"].clone();
+                        new.object["status"] = json!({"phase": "Bound", "capacity": capacity});
+                    }
+                    self.objects.push(new);
+                }
             }
         }
     }

@@ -486,3 +486,28 @@ fn a_change_that_is_too_large_is_told_as_far_as_it_was_followed() {
     // Broken pods stop it at the first, and that is the whole of it.
     assert_eq!(set.if_new_pods_are_not_ready, one(&whole).if_new_pods_are_not_ready);
 }
+
+#[test]
+fn what_a_file_brings_again_keeps_what_the_cluster_filled_in() {
+    let claim = |spec: Value| crate::Foreign {
+        group: String::new(),
+        resource: "persistentvolumeclaims".to_owned(),
+        object: json!({"metadata": {"name": "shared", "namespace": "ns"}, "spec": spec}),
+    };
+    let mut state = Lab::with(&[]).state();
+    let size = |size: &str| json!({"requests": {"storage": size}});
+    let mut live = claim(json!({"volumeName": "pv-1", "resources": size("1Gi")}));
+    live.object["metadata"]["uid"] = json!("u-1");
+    live.object["status"] = json!({"phase": "Bound"});
+    state.objects.push(live);
+    state.bring([claim(json!({"resources": size("2Gi")}))]);
+    let claims: Vec<&Value> = state.all("", "persistentvolumeclaims").collect();
+    let [claim] = claims.as_slice() else {
+        panic!("one claim: {claims:?}")
+    };
+    assert_eq!(claim["spec"], json!({"volumeName": "pv-1", "resources": size("2Gi")}));
+    assert_eq!(
+        (&claim["metadata"]["uid"], &claim["status"]["phase"]),
+        (&json!("u-1"), &json!("Bound"))
+    );
+}
