@@ -217,3 +217,25 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
     said.ends(0, &["2 pods are created"]);
     assert!(!said.text.contains("missing"), "{}", said.text);
 }
+
+#[test]
+fn numbers_are_what_kubectl_makes_of_them() {
+    let room = Room::new("numbers");
+    for kind in ["apps/v1", "apps.kruise.io/v1beta1"] {
+        for (written, count) in [
+            ("3.0", 3),
+            ("3e0", 3),
+            ("1.2e1", 12),
+            ("010", 8),
+            ("0o10", 8),
+            ("08", 8),
+            ("0x10", 16),
+        ] {
+            let text = SET.replace("replicas: 2", &format!("replicas: {written}"));
+            room.plan(&text.replace("apps/v1", kind))
+                .ends(0, &[&format!("{count} pods are created")]);
+        }
+        let text = SET.replace("replicas: 2", "replicas: 2.5").replace("apps/v1", kind);
+        room.plan(&text).ends(1, &["spec.replicas"]);
+    }
+}

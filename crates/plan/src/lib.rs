@@ -45,10 +45,11 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
     let doubtful = makes_pods
         .then(|| run::simulate(state, changes, run::NewPods::StayUnready, reach))
         .transpose()?;
+    let unreadable = outcome.sets.iter().flat_map(trace::Traced::unreadable_fields).collect();
     let specs: Vec<serde_json::Value> = outcome.sets.iter().map(|set| set.spec.clone()).collect();
     let mut plan = report::Plan::of(outcome, doubtful);
     let sets = plan.sets.iter().zip(&specs);
     plan.missing = sets.flat_map(|(set, spec)| refers::missing(state, set, spec)).collect();
-    plan.leave_out(Vec::new(), Vec::new());
+    plan.leave_out(Vec::new(), unreadable);
     Ok(plan)
 }

@@ -511,3 +511,22 @@ fn what_a_file_brings_again_keeps_what_the_cluster_filled_in() {
         (&json!("u-1"), &json!("Bound"))
     );
 }
+
+#[test]
+fn a_field_that_cannot_be_read_is_no_all_clear() {
+    for kind in [Advanced, SetKind::Clone] {
+        let mut set = with(manifest(kind, "web"), &[("replicas", json!(3))]);
+        if kind == SetKind::Clone {
+            set["spec"].as_object_mut().unwrap().remove("serviceName");
+        }
+        let lab = Lab::with(std::slice::from_ref(&set));
+        let plan = lab.plan(&[Change::Apply(with(set, &[("replicas", json!(1.0))]))]);
+        let unknown = plan.unknowns.iter().find(|words| words.contains("spec.replicas"));
+        assert!(unknown.is_some(), "{kind:?}: {}", plan.text());
+        assert!(
+            plan.summary.contains("not all that could touch pods is known"),
+            "{}",
+            plan.summary
+        );
+    }
+}

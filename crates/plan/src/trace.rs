@@ -4,6 +4,7 @@ use crate::report::{Action, ClaimAction, Verb};
 use crate::state;
 use crate::waves::{Mark, waves};
 use flotilla_engine::wire::Object;
+use flotilla_model::set::{Area, FieldProblem};
 use flotilla_model::{ObjectKey, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid, Wait};
 use flotilla_sim::Cluster;
 use flotilla_sim::server::{Actor, Entry, Stored};
@@ -138,6 +139,23 @@ impl Traced {
             .iter()
             .filter(|old| !after.iter().any(|template| template.name == old.name));
         changed.chain(gone).map(|template| template.name.to_string()).collect()
+    }
+
+    /// One sentence for each field of the set for which the manager leaves something undone: it cannot be told what was meant.
+    pub(crate) fn unreadable_fields(&self) -> Vec<String> {
+        let set = self.after.iter().flat_map(|set| &set.spec.problems);
+        let stopping = set.filter(|problem| problem.stops != Area::Nothing);
+        let words = |problem: &FieldProblem| {
+            format!(
+                "{} in namespace {}: {} holds {}, and {}; what depends on it is not done until it is corrected",
+                self.kind.describe(&self.key.name),
+                self.key.namespace,
+                problem.path,
+                problem.found,
+                problem.rule
+            )
+        };
+        stopping.map(words).collect()
     }
 
     fn min_ready(&self) -> Duration {

@@ -76,6 +76,9 @@ const BROUGHT: [(&str, &str, &str, bool); 6] = [
     ("storage.k8s.io", "StorageClass", "storageclasses", false),
 ];
 
+/// Up to here, floats hold every integer: 2^53.
+const GREATEST_EXACT: f64 = 9_007_199_254_740_992.0;
+
 impl Manifests {
     /// Reads files; `-` is standard input.
     pub(super) fn read(files: &[PathBuf]) -> Result<Self, Error> {
@@ -103,9 +106,13 @@ impl Manifests {
 
     /// Adds the documents of a file.
     pub(super) fn add(&mut self, file: &str, text: &str) -> Result<(), Error> {
-        let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|why| unparsable(file, &why))?;
+        // kubectl reads 010 as 8.
+        let options = serde_saphyr::options! { legacy_octal_numbers: true };
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple_with_options(text, options).map_err(|why| unparsable(file, &why))?;
         let mut lines = Lines::of(text).into_iter();
-        for (index, document) in documents.into_iter().enumerate() {
+        for (index, mut document) in documents.into_iter().enumerate() {
+            make_whole(&mut document);
             let words = format!("document {} of {file}", index + 1);
             let lines = lines.next().unwrap_or_default();
             let place = |lines| Place {
@@ -220,6 +227,24 @@ impl Manifests {
                 .collect(),
             clones: targets().any(|(kind, _)| kind == SetKind::Clone),
         }
+    }
+}
+
+/// Numbers without a fraction are integers, however they are written (`1.0`, `1e1`): so kubectl sends them.
+fn make_whole(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().filter(|number| number.fract() == 0.0);
+            // Of greater ones JSON does not say more than a float does.
+            if let Some(whole) = whole.filter(|whole| whole.abs() <= GREATEST_EXACT) {
+                #[allow(clippy::cast_possible_truncation)]
+                let whole = whole as i64;
+                *value = whole.into();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_whole),
+        Value::Object(fields) => fields.values_mut().for_each(make_whole),
+        _ => {}
     }
 }
 
