@@ -34,7 +34,7 @@ pub use report::{
     Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, Verb, Wave,
 };
 pub use run::Reach;
-pub use state::State;
+pub use state::{State, Unread};
 
 /// What these changes would do, one after the other, to the cluster in this state.
 ///
@@ -49,7 +49,11 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
     let specs: Vec<serde_json::Value> = outcome.sets.iter().map(|set| set.spec.clone()).collect();
     let mut plan = report::Plan::of(outcome, doubtful);
     let sets = plan.sets.iter().zip(&specs);
-    plan.missing = sets.flat_map(|(set, spec)| refers::missing(state, set, spec)).collect();
+    for (set, spec) in sets {
+        let found = refers::look(state, set, spec);
+        plan.missing.extend(found.missing);
+        plan.warnings.extend(found.unread);
+    }
     plan.leave_out(Vec::new(), unreadable);
     Ok(plan)
 }

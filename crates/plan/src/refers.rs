@@ -4,49 +4,98 @@ use crate::report::{Action, ClaimAction, SetPlan};
 use crate::state::{State, list};
 use serde_json::Value;
 
-/// One sentence for each thing that new pods of the set need and that was not found. `spec` is that of the set.
-pub(crate) fn missing(state: &State, set: &SetPlan, spec: &Value) -> Vec<String> {
+/// What came of looking for what new pods of a set refer to, in sentences.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// What is not there.
+    pub(crate) missing: Vec<String>,
+    /// What may be there: its kind could not be read.
+    pub(crate) unread: Vec<String>,
+}
+
+/// A kind that is referred to.
+struct Kind {
+    words: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    is_namespaced: bool,
+}
+
+const fn kind(words: &'static str, group: &'static str, resource: &'static str, is_namespaced: bool) -> Kind {
+    Kind {
+        words,
+        group,
+        resource,
+        is_namespaced,
+    }
+}
+
+const ACCOUNT: Kind = kind("service account", "", "serviceaccounts", true);
+const CLAIM: Kind = kind("claim", "", "persistentvolumeclaims", true);
+const PRIORITY: Kind = kind("priority class", "scheduling.k8s.io", "priorityclasses", false);
+const STORAGE: Kind = kind("storage class", "storage.k8s.io", "storageclasses", false);
+
+/// Looks for what new pods of the set need. `spec` is that of the set.
+pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
+    let mut needed = needed(set, spec);
+    needed.sort_by_key(|(kind, name)| (kind.words, *name));
+    needed.dedup_by_key(|(kind, name)| (kind.words, *name));
+    let mut found = Found::default();
+    for (kind, name) in needed {
+        let namespace = kind.is_namespaced.then_some(set.namespace.as_str());
+        let mut all = state.all(kind.group, kind.resource).map(|object| &object["metadata"]);
+        if all.any(|meta| meta["name"] == name && namespace.is_none_or(|namespace| meta["namespace"] == namespace)) {
+            continue;
+        }
+        let is_unread = state.unread.iter().any(|unread| {
+            (unread.group.as_str(), unread.resource.as_str()) == (kind.group, kind.resource)
+                && unread.namespace.as_deref() == namespace
+        });
+        let of = |what: &str| {
+            format!(
+                "{} in namespace {}: {} {name} {what}",
+                set.set, set.namespace, kind.words
+            )
+        };
+        if is_unread {
+            found
+                .unread
+                .push(of("could not be looked up; without it new pods do not come up"));
+        } else {
+            found.missing.push(of("was not found"));
+        }
+    }
+    found
+}
+
+/// What new pods and claims of the set refer to.
+fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
     let pod = &spec["template"]["spec"];
-    let mut missing = Vec::new();
-    let is_there = |kind: (&str, &str), namespace: Option<&str>, name: &str| {
-        let mut all = state.all(kind.0, kind.1).map(|object| &object["metadata"]);
-        all.any(|meta| meta["name"] == name && namespace.is_none_or(|namespace| meta["namespace"] == namespace))
-    };
-    let here = Some(set.namespace.as_str());
+    let mut needed = Vec::new();
     let makes_pods = set
         .steps()
         .any(|step| matches!(step.action, Action::Create | Action::Replace));
     if makes_pods {
         let account = pod["serviceAccountName"].as_str().unwrap_or_default();
         // Every namespace is given the account `default`.
-        if !matches!(account, "" | "default") && !is_there(("", "serviceaccounts"), here, account) {
-            missing.push(format!("service account {account} was not found"));
+        if !matches!(account, "" | "default") {
+            needed.push((&ACCOUNT, account));
         }
         let templates: Vec<&Value> = list(&spec["volumeClaimTemplates"])
             .map(|template| &template["metadata"]["name"])
             .collect();
-        for volume in list(&pod["volumes"]).filter(|volume| !templates.contains(&&volume["name"])) {
-            let claim = volume["persistentVolumeClaim"]["claimName"].as_str();
-            if let Some(claim) = claim.filter(|claim| !is_there(("", "persistentvolumeclaims"), here, claim)) {
-                missing.push(format!("claim {claim} was not found"));
-            }
-        }
+        let volumes = list(&pod["volumes"]).filter(|volume| !templates.contains(&&volume["name"]));
+        let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
+        needed.extend(claims.map(|claim| (&CLAIM, claim)));
         let class = pod["priorityClassName"].as_str().unwrap_or_default();
-        let is_built_in = class.is_empty() || class.starts_with("system-");
-        if !is_built_in && !is_there(("scheduling.k8s.io", "priorityclasses"), None, class) {
-            missing.push(format!("priority class {class} was not found"));
+        if !class.is_empty() && !class.starts_with("system-") {
+            needed.push((&PRIORITY, class));
         }
     }
     if set.claims.iter().any(|claim| claim.action == ClaimAction::Create) {
-        for template in list(&spec["volumeClaimTemplates"]) {
-            let class = template["spec"]["storageClassName"].as_str().unwrap_or_default();
-            if !class.is_empty() && !is_there(("storage.k8s.io", "storageclasses"), None, class) {
-                missing.push(format!("storage class {class} was not found"));
-            }
-        }
+        let templates = list(&spec["volumeClaimTemplates"]);
+        let classes = templates.filter_map(|template| template["spec"]["storageClassName"].as_str());
+        needed.extend(classes.filter(|class| !class.is_empty()).map(|class| (&STORAGE, class)));
     }
-    missing.sort();
-    missing.dedup();
-    let of = |what: String| format!("{} in namespace {}: {what}", set.set, set.namespace);
-    missing.into_iter().map(of).collect()
+    needed
 }

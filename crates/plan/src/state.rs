@@ -25,6 +25,19 @@ pub struct State {
     pub objects: Vec<Foreign>,
     /// What the manager decides for all CloneSets, by its feature gates and flags: nothing that is stored in the cluster tells it.
     pub clones: Defaults,
+    /// What could not be read: whether something of it is there is not known.
+    pub unread: Vec<Unread>,
+}
+
+/// Objects of a kind that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// Their group.
+    pub group: String,
+    /// Their kind, as plural.
+    pub resource: String,
+    /// Their namespace; none if it is a kind that belongs to none.
+    pub namespace: Option<String>,
 }
 
 /// What a plan looks at, as group and plural.

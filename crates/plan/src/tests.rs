@@ -530,3 +530,33 @@ fn a_field_that_cannot_be_read_is_no_all_clear() {
         );
     }
 }
+
+#[test]
+fn what_could_not_be_read_is_not_said_to_be_missing() {
+    let lab = Lab::with(&[]);
+    let refers = [
+        ("template/spec/priorityClassName", json!("high")),
+        ("template/spec/serviceAccountName", json!("robot")),
+    ];
+    let change = [Change::Apply(with(manifest(Native, "web"), &refers))];
+    let mut state = lab.state();
+    let plan = |state: &crate::State| crate::plan(state, &change, Reach::SECONDS).expect("the state can be loaded");
+    assert_eq!(plan(&state).missing.len(), 2, "{}", plan(&state).text());
+    for (group, resource, namespace) in [
+        ("scheduling.k8s.io", "priorityclasses", None),
+        ("", "serviceaccounts", Some("elsewhere")),
+    ] {
+        state.unread.push(crate::Unread {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.map(str::to_owned),
+        });
+    }
+    let plan = plan(&state);
+    assert_eq!(
+        plan.missing,
+        ["statefulset.apps/web in namespace ns: service account robot was not found"]
+    );
+    let noted = |words: &String| words.contains("priority class high could not be looked up");
+    assert!(plan.warnings.iter().any(noted), "{:?}", plan.warnings);
+}

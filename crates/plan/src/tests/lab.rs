@@ -75,6 +75,7 @@ impl Lab {
             nodes: Some(3),
             objects,
             clones: Defaults::default(),
+            unread: Vec::new(),
         };
         let cluster = state.load().expect("a state that is written here");
         let mut lab = Lab {
@@ -128,6 +129,7 @@ impl Lab {
             nodes: Some(3),
             objects,
             clones: Defaults::default(),
+            unread: Vec::new(),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::error::Error;
 use flotilla_apiserver::Foreign;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_model::Resource;
-use flotilla_plan::State;
+use flotilla_plan::{State, Unread};
 use flotilla_playground::Saved;
 use http::Method;
 use serde_json::Value;
@@ -51,6 +51,7 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
     let mut reading = Reading {
         cluster,
         objects: Vec::new(),
+        unread: Vec::new(),
         warnings: Vec::new(),
     };
     for namespace in &wanted.namespaces {
@@ -96,6 +97,7 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
         nodes,
         objects: reading.objects,
         clones: Defaults::default(),
+        unread: reading.unread,
     };
     Ok((state, reading.warnings))
 }
@@ -104,6 +106,7 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
 struct Reading<'c> {
     cluster: &'c Cluster,
     objects: Vec<Foreign>,
+    unread: Vec<Unread>,
     warnings: Vec<String>,
 }
 
@@ -155,6 +158,11 @@ impl Reading<'_> {
             Ok(list) => Ok(Some(self.keep(&asked, list))),
             Err(error @ Error::Forbidden { .. }) => {
                 self.warnings.push(format!("{without}: {error}"));
+                self.unread.push(Unread {
+                    group: asked.group.to_owned(),
+                    resource: asked.resource.to_owned(),
+                    namespace: asked.namespace.map(str::to_owned),
+                });
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -265,5 +273,6 @@ pub(super) fn saved(file: &Path) -> Result<State, Error> {
         nodes: Some(saved.nodes),
         objects: saved.objects,
         clones: Defaults::default(),
+        unread: Vec::new(),
     })
 }

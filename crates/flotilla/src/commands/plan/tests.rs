@@ -80,6 +80,7 @@ fn state(groups: &[&str]) -> State {
         nodes: None,
         objects: groups.iter().map(set).collect(),
         clones: flotilla_controllers::cloneset::Defaults::default(),
+        unread: Vec::new(),
     }
 }
 
