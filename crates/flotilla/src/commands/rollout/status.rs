@@ -134,9 +134,9 @@ impl Progress {
             .unwrap_or(1);
         let asked = number("/spec/updateStrategy/rollingUpdate/partition");
         let remembered = &found.object["metadata"]["annotations"][names::PARTITION_BEFORE_PAUSE];
-        // A native set has no switch for it: `rollout pause` raises the partition above all ordinals, and so may people.
-        let is_paused_native =
-            found.kind == SetKind::Native && (remembered.is_string() || asked >= i64::from(PARTITION_OF_ALL));
+        // A native set has no switch for it: `rollout pause` raises the partition above all ordinals, and so may people. Where somebody has
+        // applied a lower one since, that is what counts, and what was remembered is a leftover.
+        let is_paused_native = found.kind == SetKind::Native && asked >= i64::from(PARTITION_OF_ALL);
         // A CloneSet's may be a percentage; how many pods that are says its status.
         let partition = match found.kind {
             SetKind::Clone => wanted - number("/status/expectedUpdatedReplicas"),
@@ -282,6 +282,28 @@ mod tests {
         // Whoever sets such a partition by hand pauses it as well.
         let by_hand = json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": i32::MAX}}});
         assert!(!progress(by_hand, status(0)).is_complete());
+    }
+
+    #[test]
+    fn a_partition_that_was_applied_after_the_pause_is_what_counts() {
+        let of = |partition: Value, updated: i64| {
+            let object = json!({
+                "metadata": {"generation": 2, "annotations": {"flotilla.rs/partition-before-pause": "3"}},
+                "spec": {"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": partition}}},
+                "status": {"observedGeneration": 2, "replicas": 3, "updatedReplicas": updated, "availableReplicas": 3},
+            });
+            Progress::of(&Found {
+                kind: SetKind::Native,
+                key: ObjectKey::new("ns", "web"),
+                object,
+            })
+        };
+        for (partition, target) in [(json!(0), 3), (Value::Null, 3), (json!(1), 2)] {
+            let begun = of(partition.clone(), 1);
+            assert!(!begun.is_complete() && !begun.paused, "{}", begun.text());
+            assert_eq!(begun.target(), target);
+            assert!(of(partition, target).is_complete());
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub async fn pause(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error>
             return tell(of, &found, "is paused already", Value::Null);
         }
         SetKind::Advanced | SetKind::Clone => json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": true}}}}),
-        SetKind::Native if remembered(&found).is_some() => return tell(of, &found, "is paused already", Value::Null),
+        SetKind::Native if paused_at(&found).is_some() => return tell(of, &found, "is paused already", Value::Null),
         SetKind::Native => json!({
             "metadata": {"annotations": {names::PARTITION_BEFORE_PAUSE: partition(&found).to_string()}},
             "spec": {"updateStrategy": {"rollingUpdate": {"partition": PARTITION_OF_ALL}}},
@@ -38,7 +38,7 @@ pub async fn pause(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error>
 /// Goes on replacing pods.
 pub async fn resume(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
     let found = find(cluster, of).await?;
-    let body = match (found.kind, remembered(&found)) {
+    let body = match (found.kind, paused_at(&found)) {
         (SetKind::Advanced | SetKind::Clone, _) if !is_paused(&found) => {
             return tell(of, &found, "is not paused", Value::Null);
         }
@@ -152,7 +152,11 @@ fn partition(found: &Found) -> i64 {
         .unwrap_or(0)
 }
 
-fn remembered(found: &Found) -> Option<i64> {
+/// The partition that a native set had when it was paused. Where somebody has set another since, it is not paused any more.
+fn paused_at(found: &Found) -> Option<i64> {
+    if partition(found) < i64::from(PARTITION_OF_ALL) {
+        return None;
+    }
     found
         .object
         .pointer("/metadata/annotations")?
@@ -178,6 +182,29 @@ mod tests {
         let key = ObjectKey::new("ns", "web");
         let refused = refuse_unless_restart_replaces(&Found { kind, key, object }).err()?;
         Some(refused.to_string())
+    }
+
+    #[test]
+    fn a_native_set_is_paused_only_as_long_as_it_has_the_partition_of_the_pause() {
+        let paused_at = |annotations: Value, partition: Value| {
+            let object = json!({
+                "metadata": {"annotations": annotations},
+                "spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}},
+            });
+            let key = ObjectKey::new("ns", "web");
+            paused_at(&Found {
+                kind: SetKind::Native,
+                key,
+                object,
+            })
+        };
+        let before = json!({"flotilla.rs/partition-before-pause": "1"});
+        assert_eq!(paused_at(before.clone(), json!(i32::MAX)), Some(1));
+        // Somebody has applied another since.
+        for partition in [json!(0), json!(2), Value::Null] {
+            assert_eq!(paused_at(before.clone(), partition), None);
+        }
+        assert_eq!(paused_at(json!({}), json!(i32::MAX)), None, "no pause of ours");
     }
 
     #[test]
