@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub struct Plan {
     /// One sentence that says it all.
     pub summary: String,
-    /// Whether a pod that exists is deleted, replaced or updated.
+    /// Whether a pod that exists is deleted, replaced, updated or taken out of service.
     pub disrupts: bool,
     /// The sets that are changed, in the order of the changes.
     pub sets: Vec<SetPlan>,
@@ -135,6 +135,8 @@ pub enum Action {
     Create,
     /// Its containers are updated where it is.
     Update,
+    /// The manager takes it out of service, as a lifecycle hook asks, and nothing else happens to it as far as is known.
+    MakeUnready,
     /// It is deleted and made again.
     Replace,
     /// It is deleted for good.
@@ -337,7 +339,7 @@ impl SetPlan {
         self.waves.iter().flat_map(|wave| &wave.steps)
     }
 
-    /// Whether a pod that exists is deleted, replaced or updated.
+    /// Whether a pod that exists is deleted, replaced, updated or taken out of service.
     pub fn disrupts(&self) -> bool {
         self.steps().any(|step| step.action != Action::Create)
     }

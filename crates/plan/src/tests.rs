@@ -10,12 +10,13 @@ use flotilla_model::SetKind::{self, Advanced, Native};
 use lab::{Lab, key, manifest};
 use serde_json::{Value, json};
 
-/// Waves as text: `-web-1` deleted, `~web-1` replaced, `+web-1` created.
+/// Waves as text: `-web-1` deleted, `~web-1` replaced, `+web-1` created, `=web-1` updated, `!web-1` made not ready.
 fn waves(set: &SetPlan) -> Vec<String> {
     let step = |step: &crate::Step| {
         let sign = match step.action {
             Action::Create => "+",
             Action::Update => "=",
+            Action::MakeUnready => "!",
             Action::Replace => "~",
             Action::Delete => "-",
         };
@@ -559,4 +560,32 @@ fn what_could_not_be_read_is_not_said_to_be_missing() {
     );
     let noted = |words: &String| words.contains("priority class high could not be looked up");
     assert!(plan.warnings.iter().any(noted), "{:?}", plan.warnings);
+}
+
+#[test]
+fn a_pod_that_the_manager_takes_out_of_service_is_touched() {
+    let gates = json!([{"conditionType": "InPlaceUpdateReady"}]);
+    let hook = json!({"labelsHandler": {"hold": "true"}, "markPodNotReady": true});
+    let set = |hooks: &str| {
+        let set = with(
+            manifest(Advanced, "web"),
+            &[
+                ("replicas", json!(3)),
+                ("lifecycle", json!({hooks: hook})),
+                ("template/metadata/labels/hold", json!("true")),
+                ("template/spec/readinessGates", gates.clone()),
+                (ROLLING, json!({"podUpdatePolicy": "InPlaceIfPossible"})),
+            ],
+        );
+        Lab::with(&[set])
+    };
+    let scaled = Change::Edit(Advanced, key("web"), vec![Edit::Replicas(2)]);
+    for (hooks, change) in [("inPlaceUpdate", lab::image("app:v2")), ("preDelete", scaled)] {
+        let plan = set(hooks).plan(&[change]);
+        assert_eq!(waves(one(&plan)), ["!web-2"], "{hooks}: {}", plan.text());
+        assert!(plan.disrupts, "{hooks}");
+        assert_eq!(one(&plan).lowest_available.pods, 2, "{hooks}");
+        assert!(plan.summary.contains("1 pod is made not ready"), "{}", plan.summary);
+        assert!(plan.text().contains("make not ready web-2"), "{}", plan.text());
+    }
 }

@@ -43,6 +43,7 @@ fn sentence(set: &SetPlan) -> String {
     for (action, word) in [
         (Action::Create, "created"),
         (Action::Update, "updated in place"),
+        (Action::MakeUnready, "made not ready"),
         (Action::Replace, "replaced"),
         (Action::Delete, "deleted"),
     ] {
@@ -305,6 +306,7 @@ fn words(wave: &Wave) -> String {
         (Action::Delete, "delete"),
         (Action::Replace, "replace"),
         (Action::Update, "update"),
+        (Action::MakeUnready, "make not ready"),
         (Action::Create, "create"),
     ] {
         let concerned: Vec<String> = wave

@@ -25,7 +25,15 @@ pub(crate) struct Item {
     is_gone: bool,
     is_made: bool,
     is_updated: bool,
+    /// It was ready, and is not any more.
+    is_unready: bool,
     pub(crate) is_available: bool,
+}
+
+impl Item {
+    fn is_only_unready(&self) -> bool {
+        self.is_unready && !self.is_taken_down && !self.is_made && !self.is_updated
+    }
 }
 
 /// What was seen, in order.
@@ -212,10 +220,16 @@ impl Traced {
                 self.taken_down(&name, pod);
             }
             (Some(old), Some(pod)) if matches!(entry.actor, Actor::Manager(_)) && has_new_spec(entry) => {
-                let item = self.open_item(&name);
+                let item = self.item(&name);
                 self.items[item].from = old.revision().map(str::to_owned);
                 self.items[item].to = pod.revision().map(str::to_owned);
                 self.items[item].is_updated = true;
+            }
+            // Nothing fails by itself here: what is ready stays so unless the manager takes it out of service.
+            (Some(old), Some(pod)) if old.is_healthy() && !pod.ready.is_true && !self.open.contains_key(&name) => {
+                let item = self.open_item(&name);
+                self.items[item].from = old.revision().map(str::to_owned);
+                self.items[item].is_unready = true;
             }
             _ => {}
         }
@@ -247,12 +261,19 @@ impl Traced {
         place
     }
 
+    /// The item that goes on for a pod that was taken out of service first, or a new one.
+    fn item(&mut self, name: &str) -> usize {
+        let goes_on = |place: &usize| self.items[*place].is_only_unready();
+        let known = self.open.get(name).copied().filter(goes_on);
+        known.unwrap_or_else(|| self.open_item(name))
+    }
+
     fn taken_down(&mut self, name: &str, pod: &PodRecord) {
         let is_down = |place: &usize| self.items[*place].is_taken_down && !self.items[*place].is_made;
         if self.open.get(name).is_some_and(is_down) {
             return;
         }
-        let item = self.open_item(name);
+        let item = self.item(name);
         self.items[item].is_taken_down = true;
         self.items[item].from = pod.revision().map(str::to_owned);
     }
@@ -360,6 +381,9 @@ impl Traced {
     pub(crate) fn action(&self, item: &Item) -> Action {
         if item.is_updated {
             return Action::Update;
+        }
+        if item.is_only_unready() {
+            return Action::MakeUnready;
         }
         match (item.is_taken_down, item.is_made || self.is_wanted(&item.pod)) {
             (false, _) => Action::Create,

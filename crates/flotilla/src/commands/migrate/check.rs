@@ -114,6 +114,7 @@ const fn word(action: Action) -> &'static str {
     match action {
         Action::Create => "created",
         Action::Update => "updated",
+        Action::MakeUnready => "made not ready",
         Action::Replace => "replaced",
         Action::Delete => "deleted",
     }
