@@ -589,3 +589,28 @@ fn a_pod_that_the_manager_takes_out_of_service_is_touched() {
         assert!(plan.text().contains("make not ready web-2"), "{}", plan.text());
     }
 }
+
+#[test]
+fn a_pod_that_is_updated_in_two_steps_is_told_once() {
+    let gates = json!([{"conditionType": "InPlaceUpdateReady"}]);
+    let resources = |cpu: &str| json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
+    let place = "template/spec/containers/0/resources";
+    let set = with(
+        manifest(Advanced, "web"),
+        &[
+            ("replicas", json!(3)),
+            ("podManagementPolicy", json!("Parallel")),
+            (place, resources("1")),
+            ("template/spec/readinessGates", gates),
+            (
+                ROLLING,
+                json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 3}),
+            ),
+        ],
+    );
+    let lab = Lab::with(std::slice::from_ref(&set));
+    let change = with(set, &[(place, resources("2")), (IMAGE, json!("app:v2"))]);
+    let plan = lab.plan(&[Change::Apply(change)]);
+    assert_eq!(waves(one(&plan)), ["=web-2 =web-1 =web-0"], "{}", plan.text());
+    assert!(plan.summary.contains("3 pods are updated in place"), "{}", plan.summary);
+}

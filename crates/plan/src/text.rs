@@ -1,6 +1,7 @@
 //! The plan for people: one sentence that says it all, a drawing of the waves, and what else there is to know.
 
 use crate::report::{Action, Blocked, ClaimAction, Plan, Refusal, SetPlan, Step, Verb, Wave};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Waves drawn at most; of more, the first and the last.
@@ -47,9 +48,11 @@ fn sentence(set: &SetPlan) -> String {
         (Action::Replace, "replaced"),
         (Action::Delete, "deleted"),
     ] {
-        let count = set.steps().filter(|step| step.action == action).count();
-        if count > 0 {
-            parts.push(format!("{} {word}", pods(count)));
+        let steps = set.steps().filter(|step| step.action == action);
+        // A pod may come up in several waves.
+        let concerned: BTreeSet<&str> = steps.map(|step| step.pod.as_str()).collect();
+        if !concerned.is_empty() {
+            parts.push(format!("{} {word}", pods(concerned.len())));
         }
     }
     let verb = match set.change {

@@ -220,8 +220,10 @@ impl Traced {
                 self.taken_down(&name, pod);
             }
             (Some(old), Some(pod)) if matches!(entry.actor, Actor::Manager(_)) && has_new_spec(entry) => {
-                let item = self.item(&name);
-                self.items[item].from = old.revision().map(str::to_owned);
+                let item = self.updated(&name);
+                if !self.items[item].is_updated {
+                    self.items[item].from = old.revision().map(str::to_owned);
+                }
                 self.items[item].to = pod.revision().map(str::to_owned);
                 self.items[item].is_updated = true;
             }
@@ -266,6 +268,13 @@ impl Traced {
         let goes_on = |place: &usize| self.items[*place].is_only_unready();
         let known = self.open.get(name).copied().filter(goes_on);
         known.unwrap_or_else(|| self.open_item(name))
+    }
+
+    /// The item of a pod that gets a new spec. Resources and images are two steps of one update.
+    fn updated(&mut self, name: &str) -> usize {
+        let goes_on = |place: &usize| self.items[*place].is_updated;
+        let known = self.open.get(name).copied().filter(goes_on);
+        known.unwrap_or_else(|| self.item(name))
     }
 
     fn taken_down(&mut self, name: &str, pod: &PodRecord) {
