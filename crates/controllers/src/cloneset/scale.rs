@@ -157,7 +157,9 @@ impl Plan<'_> {
             found.all(|found| claim::about_to_go(found, name).is_none() && !self.is_mounted(found))
         };
         let refused = self.refused().filter(keeps_claims);
+        // A pod of that name may have another id, and mount nothing of these.
         let free = self.free_ids().into_iter().map(|id| self.name_of(&id));
+        let free = free.filter(|name| !self.view.has_pod(name));
         let mut known = BTreeSet::new();
         let all = refused.chain(free).chain(new);
         all.filter(|name| known.insert(name.clone())).take(wanted).collect()

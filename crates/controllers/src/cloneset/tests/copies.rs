@@ -288,3 +288,17 @@ fn rule_15_4_a_claim_with_the_id_in_the_name_of_a_pod_that_has_another_is_nobody
         "it has that name, and no id"
     );
 }
+
+/// Users gave a pod another id, and it mounts no claim: the id in its name is free, and its name is not.
+#[test]
+fn rules_15_1_and_15_3_no_pod_is_made_under_the_name_of_another() {
+    let left = claim("data-web-b0000").of_clone("b0000");
+    let named = one(&name(0), "n").label(names::INSTANCE_ID_LABEL, "zzzzz");
+    let decision = without_claim(2, true).claim(left).pod(named).decide();
+    let made: Vec<String> = said(&decision)
+        .into_iter()
+        .filter(|word| word.contains("+Pod"))
+        .collect();
+    assert_eq!(made.len(), 1, "{made:?}");
+    assert_ne!(made, ["create: +Pod web-b0000"]);
+}
