@@ -22,7 +22,8 @@ pub(crate) const WISH: &str = "sim.flotilla.rs/resize";
 pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &SetPlan) -> Vec<Item> {
     let mut rng = Rng::with_seed(seed ^ 0x5e51_2e0b);
     let is_plain = set.in_place.is_none() || set.more_containers == 0;
-    if !comes(&mut rng, wanted, FaultKind::Resizes, 2) || is_plain {
+    // Seldom in the mix: half of the pods that could have them would have nothing else. `--fault resizes` brings them each time.
+    if !comes(&mut rng, wanted, FaultKind::Resizes, 16) || is_plain {
         return Vec::new();
     }
     // See there.
