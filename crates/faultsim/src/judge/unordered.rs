@@ -159,15 +159,7 @@ impl Sight<'_> {
         let last_of = [last_of(0), last_of(1), last_of(2)].map(Option::unwrap_or_default);
         let passed = waiting.iter().enumerate().find(|(index, (ordinal, pod))| {
             let is_before = last_of[usize::try_from(cost(pod)).unwrap_or(0)] > *index;
-            let is_held = state(pod) == "PreparingDelete"
-                || leaves_first(decision, &pod.meta.key)
-                // Its update in place is under way, and this decision goes on with it.
-                || goes_on(decision, pod)
-                || makes_claims_of(decision, pod.name())
-                || is_untried
-                || is_barred(decision, pod)
-                || self.waits_alone(*ordinal)
-                || self.has_to_grow(pod.name());
+            let is_held = is_untried || self.is_held_back(decision, *ordinal, pod);
             is_before && !is_taken(pod) && !is_held && !is_to_be_made_again(pod, set)
         });
         require(passed.is_none(), RULE_ORDER, || {
@@ -177,6 +169,17 @@ impl Sight<'_> {
                 waiting[last].1.name()
             )
         })
+    }
+
+    /// Whether others may be updated before a pod that comes before them: it is going, its update goes on, or something else keeps it.
+    fn is_held_back(&self, decision: &Decision, ordinal: i64, pod: &PodRecord) -> bool {
+        state(pod) == "PreparingDelete"
+            || leaves_first(decision, &pod.meta.key)
+            || goes_on(decision, pod)
+            || makes_claims_of(decision, pod.name())
+            || is_barred(decision, pod)
+            || self.waits_alone(ordinal)
+            || self.has_to_grow(pod.name())
     }
 }
 
