@@ -462,6 +462,10 @@ impl World {
             Some(_) => in_place::at_rest(&self.cluster.server),
             None => Ok(()),
         });
+        let state = state.and_then(|()| match self.stage {
+            Stage::Calm { .. } => self.somebody_acts(),
+            Stage::Busy | Stage::Settled { .. } | Stage::Over => Ok(()),
+        });
         match (self.stage, state) {
             (Stage::Calm { since_ms }, Ok(())) => {
                 self.say(|| "---- all is as it should be".to_owned());
@@ -489,6 +493,21 @@ impl World {
             (Stage::Calm { .. }, Err(_)) | (Stage::Busy | Stage::Over, _) => {}
         }
         self.plan(1_000, Event::Look);
+    }
+
+    /// Nothing is settled while no manager could have done anything about the last change: annotations change no generation, so that a status
+    /// may look as if it had been seen.
+    fn somebody_acts(&self) -> Result<(), String> {
+        let somebody = self.managers.iter().enumerate().any(|(index, manager)| {
+            let core = manager
+                .core
+                .as_ref()
+                .filter(|_| manager.stopped_until_ms <= self.now_ms);
+            core.is_some_and(|core| core.holds_lease(self.clock_of(index)) && core.not_ready().is_empty())
+        });
+        somebody
+            .then_some(())
+            .ok_or_else(|| "no manager leads that has listed everything".to_owned())
     }
 
     fn keep_silent(&mut self, since_ms: u64, writes: Option<u32>) {
