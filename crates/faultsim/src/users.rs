@@ -196,6 +196,22 @@ impl World {
         }
     }
 
+    /// Users take away pods that have no node and never get one, since their claim is gone: a creation that came late, of a set that was deleted
+    /// meanwhile, or that wants other ordinals by now. Under OrderedReady they hold up others that are not wanted (rule 2.3, problem 8.4).
+    fn users_drop_what_has_no_volume(&mut self) {
+        let server = &self.cluster.server;
+        let has_claim = |name: &str| server.get(Resource::Claims, &Self::set_key().sibling(name)).is_some();
+        let idle = self.pods_where(|pod| {
+            let lacks_claim = pod.claims().any(|(_, claim)| !has_claim(&claim));
+            pod.node.is_none() && !pod.is_terminating() && lacks_claim
+        });
+        for (key, _) in idle {
+            // It was there a moment ago.
+            let options = DeleteOptions::default();
+            let _ = self.cluster.server.delete(Actor::User, Resource::Pods, &key, &options);
+        }
+    }
+
     /// Under OrderedReady a pod that cannot start holds up the update that would mend it, and with OnDelete nothing mends it: users
     /// are told to delete it.
     ///
@@ -220,6 +236,7 @@ impl World {
         }
         self.users_make_anew_what_cannot_change();
         self.users_drop_copies_that_cannot_run();
+        self.users_drop_what_has_no_volume();
         self.others_let_claims_go();
         if !self.schedule.has_bad_images() || !(self.schedule.set.ordered || self.schedule.set.on_delete) {
             return;
