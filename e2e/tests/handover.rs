@@ -433,10 +433,7 @@ async fn waits_for_the_agent(api: &Api, place: &Place, kubeconfig: &Path) {
         .output()
         .expect("the binary runs");
     let said = String::from_utf8_lossy(&asked.stdout);
-    assert!(
-        said.contains("see that the node agent runs on the pod's node"),
-        "{said}"
-    );
+    assert!(said.contains("only the node agent can tell"), "{said}");
     let found = api.list(&pods(namespace)).await;
     let waiting: Vec<&Value> = found.values().filter(|pod| !is_ready(pod)).collect();
     assert_eq!(waiting.len(), 1, "one is out of service");
