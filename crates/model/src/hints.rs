@@ -50,6 +50,15 @@ pub struct Hints {
     pub reported: BTreeSet<String>,
 }
 
+impl Hints {
+    /// Another manager has led meanwhile, or may have: which slots are held, and how often pods failed to start, is not known any more. What is
+    /// kept says no more than what was seen then.
+    pub fn others_led(&mut self) {
+        self.held = IntervalSet::default();
+        self.starts.clear();
+    }
+}
+
 /// A command that failed: the API server refused it, was too busy, or nobody knows what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -176,6 +185,23 @@ fn doubled(base: Duration, cap: Duration, count: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A slot that was scaled away by another manager, and is wanted again, starts for the first time (rule 3.5).
+    #[test]
+    fn what_was_held_is_forgotten_when_others_led() {
+        let mut hints = Hints {
+            held: [0, 1].into_iter().collect(),
+            accepted: BTreeSet::from(["web-a".to_owned()]),
+            ..Hints::default()
+        };
+        hints.others_led();
+        assert!(!hints.held.contains(0));
+        assert_eq!(
+            hints.accepted.len(),
+            1,
+            "what the API server has accepted it has accepted"
+        );
+    }
 
     #[test]
     fn rule_1_7_failures_back_off_to_a_minute() {

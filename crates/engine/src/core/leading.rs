@@ -116,6 +116,9 @@ impl Core {
     fn cease_to_lead(&mut self, now: Timestamp) {
         self.leading_since = None;
         self.caught_up = false;
+        for memory in self.memory.values_mut() {
+            memory.hints.others_led();
+        }
         if !self.draining {
             self.metrics.losses += 1;
         }
