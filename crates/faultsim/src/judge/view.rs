@@ -446,8 +446,9 @@ impl Sight<'_> {
         require(costly + down.len() <= budget, "2 budget", || {
             format!("{costly} available pods go while {down:?} are not available; the budget is {budget}")
         })?;
-        // What users ask to have made again goes in no order.
-        let in_order = updated.filter(|pod| !is_to_be_made_again(pod, set) && is_available(pod, set, self.now));
+        // What users ask to have made again goes in no order, nor does what leads nowhere (rule 3.7).
+        let has_a_turn = |pod: &PodRecord| !is_to_be_made_again(pod, set) && !self.is_given_up(pod);
+        let in_order = updated.filter(|pod| has_a_turn(pod) && is_available(pod, set, self.now));
         let lowest = in_order.filter_map(|pod| place(pod)).min();
         let Some(lowest) = lowest.filter(|_| !unordered::is_unordered(set)) else {
             return Ok(());
