@@ -38,7 +38,7 @@ impl Act {
 /// When they do so.
 pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut SetPlan) -> Vec<Item> {
     let mut rng = Rng::with_seed(seed ^ 0x7c1a_1e57);
-    if !comes(&mut rng, wanted, FaultKind::ClaimTemplates, 16) || set.kind == SetKind::Native {
+    if !comes(&mut rng, wanted, FaultKind::ClaimTemplates, 5) || set.kind == SetKind::Native {
         return Vec::new();
     }
     // Where claims follow their templates webhooks let none come or go; and under InPlaceOnly no user asks for what cannot be done, while pods
