@@ -41,6 +41,22 @@ pub(super) fn counted(server: &Server, kind: SetKind, set: &SetRecord) -> Result
     Ok(())
 }
 
+/// Whether a revision of the set tells of a claim template of this name.
+fn is_recorded(server: &Server, set: &SetRecord, template: &str) -> bool {
+    let revisions = tenants::all(server, Resource::Revisions).filter_map(|s| match s.object.as_ref() {
+        Some(Object::Revision(revision)) => Some(revision),
+        _ => None,
+    });
+    let mut own = revisions.filter(|revision| revision.meta.is_controlled_by(&set.meta.uid));
+    own.any(|revision| {
+        let recorded = revision.claim_templates.as_deref().and_then(Value::as_array);
+        recorded
+            .into_iter()
+            .flatten()
+            .any(|t| t["metadata"]["name"] == *template)
+    })
+}
+
 /// Which wanted ordinals the update has to bring to what is asked for today.
 pub(super) fn targets<'s>(server: &Server, set: &'s SetRecord) -> impl Fn(i64) -> bool + use<'s> {
     let counted = unordered::is_unordered(set).then(|| unordered::targets(server, set));
@@ -95,6 +111,11 @@ pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
             }
             let owners = claim.meta.owners();
             let goes_with_set = owners.iter().any(|o| o.uid == set.meta.uid);
+            // The table is about claims of templates. That of a pod which was taken over from a set that had the template, and of which no
+            // revision tells any more, may be anybody's: it is not given to a set with which it would go.
+            if !goes_with_set && template.is_none() && !is_recorded(server, set, &name_of_template) {
+                continue;
+            }
             if goes_with_set != set.spec.retention.delete_with_set {
                 return Err(format!(
                     "claim {name} goes with the set: {goes_with_set}, and should not be so"
