@@ -1,6 +1,6 @@
 //! The manager, or the agent of a node, as a process.
 
-use crate::clock;
+use crate::{clock, suite};
 use flotilla_localcluster::workspace;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// A running manager or agent. Dropping it kills it.
 pub struct Manager {
+    name: String,
     child: Child,
     log: PathBuf,
 }
@@ -54,7 +55,8 @@ impl Manager {
             .stderr(out)
             .spawn()
             .expect("the manager starts");
-        Manager { child, log }
+        let name = name.to_owned();
+        Manager { name, child, log }
     }
 
     /// Starts the one manager of a scenario: no election, no observation period, no HTTP.
@@ -75,6 +77,11 @@ impl Manager {
         let mut all = vec!["agent", node.as_str(), endpoint.as_str()];
         all.extend(args);
         Self::run(kubeconfig, name, &all, &[])
+    }
+
+    /// What the scenario calls it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its process id.
@@ -125,6 +132,10 @@ impl Manager {
 
 impl Drop for Manager {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A scenario fails with it: why, its log may say, which goes with the cluster.
+            suite::print_last_words(self, 30);
+        }
         if self.is_running() {
             self.kill();
         }

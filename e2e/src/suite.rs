@@ -49,7 +49,8 @@ pub fn print_last_words(manager: &Manager, lines: usize) {
     let log = manager.log();
     let tail: Vec<&str> = log.lines().rev().take(lines).collect();
     eprintln!(
-        "the manager's last words:\n{}",
+        "the last words of the manager {}:\n{}",
+        manager.name(),
         tail.into_iter().rev().collect::<Vec<_>>().join("\n")
     );
 }

@@ -7,7 +7,7 @@ use crate::{clock, sets};
 use http::Method;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 
 /// Path of the configurations that change objects.
@@ -33,12 +33,10 @@ pub struct Ports {
 impl Ports {
     /// Two that nobody has.
     pub fn free() -> Self {
-        let take = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there is a free port");
-        let (one, two) = (take(), take());
-        let port = |listener: &TcpListener| listener.local_addr().expect("it listens").port();
+        let free = || flotilla_localcluster::free_port().expect("there is a free port");
         Ports {
-            webhooks: port(&one),
-            http: port(&two),
+            webhooks: free(),
+            http: free(),
         }
     }
 
@@ -124,10 +122,10 @@ pub async fn registered(api: &Api, port: u16) {
     })
     .await;
     let begun = clock::now();
-    while !(asks(api).await && converts(api).await) {
+    while let Err(why) = serves(api).await {
         assert!(
             begun.elapsed() < SOON,
-            "the API server does not ask the webhooks at {here}"
+            "the API server does not ask the webhooks at {here}: {why}"
         );
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
@@ -135,23 +133,34 @@ pub async fn registered(api: &Api, port: u16) {
 
 /// Whether a pod under our kind would get its gate, and a set its defaults.
 pub async fn asks(api: &Api) -> bool {
-    let pod = pod("probe", Some("apps.kruise.io/v1beta1"));
-    let dry = |collection: String| format!("{collection}?dryRun=All");
-    let made = api
-        .send(
-            Method::POST,
-            &dry(sets::pods("default")),
-            Some(("application/json", &pod)),
-        )
-        .await;
-    let set = crate::Kind::Advanced.manifest("probe", 1);
-    let path = dry(crate::Kind::Advanced.sets("default"));
-    let set = api.send(Method::POST, &path, Some(("application/json", &set))).await;
-    made.is_ok_and(|pod| has_gate(&pod)) && set.is_ok_and(|set| set["spec"]["podManagementPolicy"] == "OrderedReady")
+    admits(api).await.is_ok()
 }
 
-async fn converts(api: &Api) -> bool {
-    api.send(Method::GET, &old_sets("default"), None).await.is_ok()
+async fn admits(api: &Api) -> Result<(), String> {
+    let pod = pod("probe", Some("apps.kruise.io/v1beta1"));
+    let dry = |collection: String| format!("{collection}?dryRun=All");
+    let create = async |path: String, object: &Value| {
+        let sent = api.send(Method::POST, &path, Some(("application/json", object))).await;
+        sent.map_err(|why| format!("POST {path}: {why}"))
+    };
+    let pod = create(dry(sets::pods("default")), &pod).await?;
+    if !has_gate(&pod) {
+        return Err("a pod under our kind gets no readiness gate".to_owned());
+    }
+    let set = crate::Kind::Advanced.manifest("probe", 1);
+    let set = create(dry(crate::Kind::Advanced.sets("default")), &set).await?;
+    if set["spec"]["podManagementPolicy"] != "OrderedReady" {
+        return Err(format!("a set gets no defaults: {set}"));
+    }
+    Ok(())
+}
+
+/// The same, and that sets are converted; or what is not so.
+async fn serves(api: &Api) -> Result<(), String> {
+    admits(api).await?;
+    let path = old_sets("default");
+    let listed = api.send(Method::GET, &path, None).await;
+    listed.map(drop).map_err(|why| format!("GET {path}: {why}"))
 }
 
 /// Path of sets in the older version.

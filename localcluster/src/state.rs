@@ -3,9 +3,9 @@
 use crate::cluster::Settings;
 use crate::error::Error;
 use crate::node::NodeState;
+use crate::port::free_port;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
 
 /// Loopback ports of the components.
@@ -20,40 +20,23 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Ports that nobody uses now. They are held together, so that they differ.
+    /// Ports that nobody uses now.
     pub(crate) fn free() -> Result<Self, Error> {
-        let bind = || {
-            TcpListener::bind(("127.0.0.1", 0)).map_err(|e| Error::Io {
+        let free = || {
+            free_port().map_err(|e| Error::Io {
                 what: "find a free port".to_owned(),
                 source: e,
             })
         };
-        let listeners = [bind()?, bind()?, bind()?, bind()?, bind()?, bind()?];
-        let mut ports = [0; 6];
-        for (port, listener) in ports.iter_mut().zip(&listeners) {
-            *port = listener
-                .local_addr()
-                .map_err(|e| Error::Io {
-                    what: "find a free port".to_owned(),
-                    source: e,
-                })?
-                .port();
-        }
-        let [etcd, etcd_peer, apiserver, controller_manager, scheduler, kwok] = ports;
         Ok(Ports {
-            etcd,
-            etcd_peer,
-            apiserver,
-            controller_manager,
-            scheduler,
-            kwok,
+            etcd: free()?,
+            etcd_peer: free()?,
+            apiserver: free()?,
+            controller_manager: free()?,
+            scheduler: free()?,
+            kwok: free()?,
         })
     }
-}
-
-/// Whether nobody listens on a loopback port.
-pub(crate) fn is_free(port: u16) -> bool {
-    TcpListener::bind(("127.0.0.1", port)).is_ok()
 }
 
 /// The state file.
@@ -81,15 +64,6 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_busy_port_is_noticed() {
-        let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = taken.local_addr().unwrap().port();
-        assert!(!is_free(port));
-        drop(taken);
-        assert!(is_free(port));
-    }
 
     #[test]
     fn free_ports_differ() {
