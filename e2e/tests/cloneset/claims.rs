@@ -5,7 +5,7 @@ use flotilla_e2e::Manager;
 use flotilla_e2e::api::{Api, Objects, is_terminating, text};
 use flotilla_e2e::clones::{manifest, sets, settled, web, with_claims};
 use flotilla_e2e::sets::{SOON, claims, pods};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Names of claims that stay.
@@ -34,12 +34,55 @@ async fn at_rest(api: &Api, ns: &str) -> Objects {
     pods
 }
 
+/// Ruling 34: somebody else deletes this pod, and it takes its time to go. Its replacement waits for its id and claim; growth meanwhile takes
+/// another id, and goes again.
+async fn replaced_by_itself(api: &Api, ns: &str, gone: &str, first: &Objects) {
+    let path = format!("{}/{gone}", pods(ns));
+    let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    api.patch(&path, &hold(json!(["example.com/hold"]))).await;
+    api.delete(&path, false).await;
+    let scaled = api.patch(&web(ns), &json!({"spec": {"replicas": 3}})).await;
+    let generation = scaled["metadata"]["generation"].as_i64();
+    let grown = api
+        .until(&pods(ns), SOON, "another pod for the growth alone", |pods| {
+            pods.len() == 3 && is_terminating(&pods[gone])
+        })
+        .await;
+    let other = grown
+        .keys()
+        .find(|name| !first.contains_key(*name))
+        .expect("a third pod");
+    api.until(&sets(ns), SOON, "a status of the two that serve", |sets| {
+        let status = &sets["web"]["status"];
+        status["observedGeneration"].as_i64() == generation && status["availableReplicas"] == 2
+    })
+    .await;
+    let meanwhile = api.read(&pods(ns)).await;
+    assert_eq!(
+        meanwhile["items"].as_array().map(Vec::len),
+        Some(3),
+        "its replacement waits"
+    );
+    let made = api.read(&claims(ns)).await;
+    assert_eq!(made["items"].as_array().map(Vec::len), Some(3), "with its claim");
+
+    api.patch(&path, &hold(Value::Null)).await;
+    let uid = first[gone]["metadata"]["uid"].clone();
+    api.until(&pods(ns), SOON, "another pod of the same name", |pods| {
+        pods.get(gone).is_some_and(|pod| pod["metadata"]["uid"] != uid)
+    })
+    .await;
+    let shrink = json!({"spec": {"replicas": 2, "scaleStrategy": {"podsToDelete": [other]}}});
+    api.patch(&web(ns), &shrink).await;
+    assert_eq!(of(&at_rest(api, ns).await), of(first));
+}
+
 /// With reuse, the id and claim of a pod that somebody else deleted are used again as soon as the pod is gone; a pod that we are asked to
 /// delete takes its claim along. Without reuse, a claim always goes with its pod.
 pub(crate) async fn are_used_again_or_go(lab: &Lab) {
     let ns = "claims";
     let api = lab.enter(ns).await;
-    let mut manager = Manager::alone(&lab.kubeconfig);
+    let _manager = Manager::alone(&lab.kubeconfig);
     let mut set = with_claims(manifest(2));
     set["spec"]["scaleStrategy"] = json!({"enablePVCReuse": true});
     api.create(&sets(ns), &set).await;
@@ -49,18 +92,7 @@ pub(crate) async fn are_used_again_or_go(lab: &Lab) {
         assert_eq!(name, &format!("web-{id}"));
     }
     let gone = first.keys().next().expect("two pods").clone();
-    let uid = first[&gone]["metadata"]["uid"].clone();
-    // While the pod ends, its id is not free, and its replacement would get another.
-    manager.kill();
-    api.delete(&format!("{}/{gone}", pods(ns)), false).await;
-    api.until(&pods(ns), SOON, "the pod is gone", |pods| !pods.contains_key(&gone))
-        .await;
-    let _manager = Manager::alone(&lab.kubeconfig);
-    api.until(&pods(ns), SOON, "another pod of the same name", |pods| {
-        pods.get(&gone).is_some_and(|pod| pod["metadata"]["uid"] != uid)
-    })
-    .await;
-    assert_eq!(of(&at_rest(&api, ns).await), of(&first));
+    replaced_by_itself(&api, ns, &gone, &first).await;
 
     let mark = json!({"metadata": {"labels": {"apps.kruise.io/specified-delete": "true"}}});
     api.patch(&format!("{}/{gone}", pods(ns)), &mark).await;
