@@ -7,6 +7,8 @@
 mod agents;
 #[path = "install/chart.rs"]
 mod chart;
+#[path = "install/held.rs"]
+mod held;
 #[path = "install/lifecycle.rs"]
 mod lifecycle;
 #[path = "install/migrate.rs"]
@@ -18,7 +20,7 @@ use flotilla_e2e::Api;
 use flotilla_e2e::suite::trial;
 use libtest_mimic::Arguments;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// What a command said.
@@ -33,6 +35,12 @@ pub(crate) fn flotilla(kubeconfig: &Path, args: &[&str]) -> Said {
     let mut command = Command::new(flotilla_e2e::manager::binary());
     command.arg("--kubeconfig").arg(kubeconfig).args(args);
     said(command)
+}
+
+pub(crate) fn kubectl() -> PathBuf {
+    flotilla_localcluster::build()
+        .expect("the binaries are built")
+        .path("kubectl")
 }
 
 pub(crate) fn said(mut command: Command) -> Said {

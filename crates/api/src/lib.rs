@@ -5,6 +5,7 @@ pub mod common;
 mod crd;
 pub mod messages;
 pub mod names;
+pub mod registration;
 mod rules;
 pub mod statefulset;
 pub mod workload;

@@ -2,6 +2,7 @@
 
 use crate::objects::labels_of;
 use crate::permissions::{AGENT_PERMISSIONS, Scope, role_of};
+use crate::policies::{Account, Writes, policy, rule};
 use crate::{AGENT, AGENT_EVENT_POLICY, AGENT_POD_POLICY, AGENT_PORT};
 use serde_json::{Value, json};
 
@@ -25,13 +26,24 @@ fn labels() -> Value {
 /// without limits stand at no time, also when all of it goes in reverse.
 pub(crate) fn limits_and_rights() -> Vec<Value> {
     let mut objects = vec![service_account()];
-    for (name, resource, validations) in [
-        (AGENT_POD_POLICY, ("", "pods/status", "UPDATE"), of_pods()),
-        (AGENT_EVENT_POLICY, ("events.k8s.io", "events", "CREATE"), of_events()),
+    // Roles know no nodes, so that an agent could write to what belongs to others. Policies hold it to its own.
+    let labels = labels();
+    for (name, (group, resource), operation, validations) in [
+        (AGENT_POD_POLICY, ("", "pods/status"), "UPDATE", of_pods()),
+        (AGENT_EVENT_POLICY, ("events.k8s.io", "events"), "CREATE", of_events()),
     ] {
-        objects.extend([policy(name, resource, &validations), binding(name)]);
+        let writes = Writes {
+            group,
+            resources: &[resource],
+            operations: &[operation],
+        };
+        let account = Account {
+            name: AGENT,
+            labels: &labels,
+        };
+        objects.extend(policy(name, account, writes, &validations));
     }
-    objects.extend(role_of(AGENT, AGENT_PERMISSIONS, Scope::Cluster, &labels()));
+    objects.extend(role_of(AGENT, AGENT_PERMISSIONS, Scope::Cluster, &labels));
     objects
 }
 
@@ -41,29 +53,6 @@ fn service_account() -> Value {
         "metadata": {"name": AGENT, "namespace": "${namespace}", "labels": labels()},
         "automountServiceAccountToken": false,
     })
-}
-
-/// Roles know no nodes, so that an agent could write to what belongs to others. Policies hold it to its own.
-fn policy(name: &str, (group, resource, operation): (&str, &str, &str), validations: &[Value]) -> Value {
-    json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name, "labels": labels()},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [
-                {"apiGroups": [group], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]},
-            ]},
-            "matchConditions": [{
-                "name": "of-an-agent",
-                "expression": format!("request.userInfo.username == 'system:serviceaccount:${{namespace}}:{AGENT}'"),
-            }],
-            "validations": validations,
-        },
-    })
-}
-
-fn rule(expression: String, message: &str) -> Value {
-    json!({"expression": expression, "message": message, "reason": "Forbidden"})
 }
 
 /// That this is the name of the agent's node. Tokens that are not bound to a pod tell of none, and nothing holds for them.
@@ -115,14 +104,6 @@ fn of_events() -> Vec<Value> {
             "an agent may write events about pods and its own node only",
         ),
     ]
-}
-
-fn binding(policy: &str) -> Value {
-    json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": policy, "labels": labels()},
-        "spec": {"policyName": policy, "validationActions": ["Deny"]},
-    })
 }
 
 /// Who may talk to agents. Whom they may talk to cannot be told.

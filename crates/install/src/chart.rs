@@ -123,9 +123,11 @@ mod tests {
                 "templates/deployment.yaml",
                 "templates/fairness.yaml",
                 "templates/networkpolicy.yaml",
+                "templates/policies.yaml",
                 "templates/rbac.yaml",
                 "templates/servicemonitor.yaml",
                 "templates/services.yaml",
+                "templates/webhooks.yaml",
                 "values.schema.json",
                 "values.yaml",
             ]

@@ -11,6 +11,7 @@ mod marks;
 mod objects;
 mod permissions;
 mod place;
+mod policies;
 mod settings;
 mod workload;
 mod yaml;
@@ -44,6 +45,10 @@ pub const HTTP_PORT: u16 = 8080;
 pub const HEALTH_PORT: u16 = 8081;
 /// Name of the agents: ServiceAccount, DaemonSet, role and its binding.
 pub const AGENT: &str = "flotilla-agent";
+/// Name of the policy that holds the manager to the config maps of launch priority.
+pub const MANAGER_CONFIG_MAP_POLICY: &str = "flotilla-manager-configmap";
+/// Name of the policy that holds the manager to registrations of its own webhooks.
+pub const MANAGER_WEBHOOK_POLICY: &str = "flotilla-manager-webhook";
 /// Name of the policy that holds an agent to the pods of its node.
 pub const AGENT_POD_POLICY: &str = "flotilla-agent-pod";
 /// Name of the policy that holds an agent to events of its node.

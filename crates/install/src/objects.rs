@@ -3,6 +3,7 @@
 use crate::agent;
 use crate::marks::{self, Comments};
 use crate::permissions::{Scope, role_of_manager};
+use crate::policies;
 use crate::settings::{Condition, Options};
 use crate::yaml::{self, Form};
 use crate::{HEALTH_PORT, HTTP_PORT, LEASE, NAME, PART_OF, PART_OF_LABEL, WEBHOOK_PORT, WEBHOOK_SERVICE, workload};
@@ -62,6 +63,14 @@ pub(crate) fn parts() -> Vec<Part> {
             .map(|crd| only_with(Condition::Crds, part("crds", crd))),
     );
     parts.push(part("rbac", service_account()));
+    // Limits before the rights that they are for, so that rights without limits stand at no time, also when all of it goes in reverse.
+    parts.extend(policies::of_config_maps().map(|object| part("policies", object)));
+    for object in policies::of_registrations() {
+        parts.push(only_with(Condition::Webhooks, part("policies", object)));
+    }
+    for object in policies::registrations() {
+        parts.push(only_with(Condition::Webhooks, part("webhooks", object)));
+    }
     for scope in [Scope::Cluster, Scope::Own] {
         parts.extend(role_of_manager(scope).map(|object| part("rbac", object)));
     }

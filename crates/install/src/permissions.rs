@@ -111,8 +111,8 @@ pub const PERMISSIONS: &[Permission] = &[
         ("", "configmaps"),
         &["get", "list", "watch", "create", "patch", "delete"],
         "The barriers of the launch priority: a ConfigMap beside each pod that asks for it, whose keys let its containers start. Only those \
-         with our label are listed and watched, which no role can say. One is read when it is in the way of ours, and deleted when it is \
-         that of a pod which had the name before.",
+         with our label are listed and watched, which no role can say; a policy holds what is written to them. One is read when it is in \
+         the way of ours, and deleted when it is that of a pod which had the name before.",
     ),
     cluster(
         ("apps", "controllerrevisions"),
@@ -224,27 +224,17 @@ pub const PERMISSIONS: &[Permission] = &[
     .only_with(Condition::Webhooks),
     cluster(
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
-        &["create"],
-        "Registering the webhooks. Creation cannot be restricted to a name.",
-    )
-    .only_with(Condition::Webhooks),
-    cluster(
-        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
         &["get", "patch"],
-        "Our own registration: its certificates and its selectors.",
+        "Our own registration, which the installation makes: where the webhooks are, what they are asked about, whom to trust. A policy \
+         holds the manager to that.",
     )
     .named(REGISTRATIONS)
     .only_with(Condition::Webhooks),
     cluster(
         ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
-        &["create"],
-        "Registering the webhooks. Creation cannot be restricted to a name.",
-    )
-    .only_with(Condition::Webhooks),
-    cluster(
-        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
         &["get", "patch"],
-        "Our own registration: its certificates and its selectors.",
+        "Our own registration, which the installation makes: where the webhooks are, what they are asked about, whom to trust. A policy \
+         holds the manager to that.",
     )
     .named(REGISTRATIONS)
     .only_with(Condition::Webhooks),
@@ -279,7 +269,7 @@ pub const AGENT_PERMISSIONS: &[Permission] = &[
 ];
 
 /// Names of our registrations.
-const REGISTRATIONS: &[&str] = &["flotilla-webhooks"];
+const REGISTRATIONS: &[&str] = &[flotilla_api::registration::NAME];
 /// Names of our definitions.
 const DEFINITIONS: &[&str] = &["statefulsets.apps.kruise.io", "clonesets.apps.kruise.io"];
 

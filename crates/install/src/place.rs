@@ -43,6 +43,18 @@ const KINDS: &[(&str, &str, &str, bool)] = &[
         "validatingadmissionpolicybindings",
         false,
     ),
+    (
+        "admissionregistration.k8s.io/v1",
+        "MutatingWebhookConfiguration",
+        "mutatingwebhookconfigurations",
+        false,
+    ),
+    (
+        "admissionregistration.k8s.io/v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        false,
+    ),
     ("apps/v1", "Deployment", "deployments", true),
     ("apps/v1", "DaemonSet", "daemonsets", true),
     ("monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors", true),

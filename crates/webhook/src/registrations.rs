@@ -10,18 +10,13 @@
 use crate::review::Hook;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use flotilla_api::names::{
-    DELETE_PROTECTION_LABEL, KRUISE_POD_READY, LAUNCH_PRIORITY, LAUNCH_PRIORITY_ENV, LIFECYCLE_TIMESTAMP,
-    MADE_AS_LABEL, WEBHOOKS_LABEL,
-};
+use flotilla_api::names::{DELETE_PROTECTION_LABEL, WEBHOOKS_LABEL};
+pub use flotilla_api::registration::NAME;
+use flotilla_api::registration::{SUFFIX, condition_of_pods};
 use flotilla_api::statefulset::v1alpha1;
 use flotilla_api::{Address, Converter, set_conversion};
 use serde_json::{Map, Value, json};
 
-/// Name of both configurations, and of the field manager that writes them.
-pub const NAME: &str = "flotilla-webhooks";
-/// End of the names of our webhooks: others in the same configuration are somebody else's.
-const SUFFIX: &str = ".flotilla.rs";
 /// The definition of Advanced StatefulSets.
 pub const SETS: &str = "statefulsets.apps.kruise.io";
 /// The definitions of our kinds.
@@ -178,22 +173,7 @@ impl Facts<'_> {
     fn pods(&self) -> Value {
         let rules = rule(&[""], &["v1"], &["pods"], &["CREATE"], "Namespaced");
         let mut webhook = self.webhook("mutate-pods.flotilla.rs", Hook::MutatePods, "Ignore", 2, json!([rules]));
-        // Pods that our controllers make have the gates that somebody needs, and need nobody to add one.
-        let is_made_by_us = format!(
-            "has(object.metadata.labels) && '{MADE_AS_LABEL}' in object.metadata.labels || \
-             has(object.metadata.annotations) && '{LIFECYCLE_TIMESTAMP}' in object.metadata.annotations"
-        );
-        let lacks_gate = format!(
-            "has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, has(o.controller) && \
-             o.controller && o.apiVersion.startsWith('apps.kruise.io/')) && !(has(object.spec.readinessGates) && \
-             object.spec.readinessGates.exists(g, g.conditionType == '{KRUISE_POD_READY}')) && !({is_made_by_us})"
-        );
-        let is_marked = format!(
-            "has(object.metadata.annotations) && '{LAUNCH_PRIORITY}' in object.metadata.annotations || \
-             object.spec.containers.exists(c, has(c.env) && c.env.exists(e, e.name == '{LAUNCH_PRIORITY_ENV}'))"
-        );
-        webhook["matchConditions"] =
-            json!([{"name": "ours", "expression": format!("({lacks_gate}) || ({is_marked})")}]);
+        webhook["matchConditions"] = json!([{"name": "ours", "expression": condition_of_pods()}]);
         webhook
     }
 

@@ -2,8 +2,10 @@
 
 use super::{said, says};
 use flotilla_e2e::Api;
+use flotilla_e2e::webhooks::{MUTATING, NAME, VALIDATING};
 use flotilla_install::{Condition, Options, SETTINGS, objects};
 use flotilla_localcluster::{Cluster, helm};
+use http::Method;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -113,6 +115,27 @@ fn wrong_values_are_refused() {
     assert!(SETTINGS.len() > 10);
 }
 
+/// What a manager writes: simulated nodes run none.
+async fn register(api: &Api) {
+    let registration = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": {"name": NAME},
+        "webhooks": [{
+            "name": "protect.flotilla.rs", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+            "clientConfig": {"service": {"namespace": NAMESPACE, "name": "flotilla-webhook"}},
+            "rules": [{"apiGroups": ["apps.kruise.io"], "apiVersions": ["*"], "resources": ["statefulsets"], "operations": ["DELETE"]}],
+        }],
+    });
+    let path = format!("{VALIDATING}/{NAME}?fieldManager={NAME}&force=true");
+    let sent = api
+        .send(
+            Method::PATCH,
+            &path,
+            Some(("application/apply-patch+yaml", &registration)),
+        )
+        .await;
+    sent.unwrap_or_else(|e| panic!("apply {path}: {e}"));
+}
+
 /// Helm installs it on a real API server, upgrades it, and takes it away; the definitions stay.
 pub(crate) async fn installs_and_goes() {
     let cluster = Cluster::disposable("e2e-chart").nodes(2).start().expect("a cluster");
@@ -136,6 +159,7 @@ pub(crate) async fn installs_and_goes() {
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/flotilla-manager");
     let deployment = api.read(&path).await;
     assert_eq!(deployment["status"]["availableReplicas"], 2);
+    register(&api).await;
     with(&[
         "upgrade",
         "flotilla",
@@ -148,8 +172,20 @@ pub(crate) async fn installs_and_goes() {
     ])
     .done();
     assert_eq!(api.read(&path).await["spec"]["replicas"], 1);
+    let registration = format!("{VALIDATING}/{NAME}");
+    let registered = api.read(&registration).await;
+    assert_eq!(
+        registered["webhooks"][0]["name"], "protect.flotilla.rs",
+        "an upgrade leaves what the managers wrote: {registered}"
+    );
     with(&["uninstall", "flotilla", "--wait", "--timeout", "120s"]).done();
     assert!(api.get(&path).await.is_none());
+    for registration in [registration, format!("{MUTATING}/{NAME}")] {
+        assert!(
+            api.get(&registration).await.is_none(),
+            "nothing is refused by a webhook that is not there any more"
+        );
+    }
     let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/statefulsets.apps.kruise.io";
     assert!(
         api.get(definition).await.is_some(),

@@ -200,7 +200,8 @@ async fn all(api: &Api) -> Vec<Value> {
         if let Some(mut live) = api.get(&flotilla_install::place(object).path).await {
             live.as_object_mut().expect("an object").remove("status");
             live["metadata"]["managedFields"] = json!(null);
-            if object["kind"] == "Deployment" || object["kind"] == "PodDisruptionBudget" {
+            let with_status = ["Deployment", "PodDisruptionBudget", "ValidatingAdmissionPolicy"];
+            if with_status.iter().any(|kind| object["kind"] == *kind) {
                 live["metadata"]["resourceVersion"] = json!(null);
             }
             found.push(live);

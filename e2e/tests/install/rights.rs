@@ -1,6 +1,6 @@
 //! Each right of the manager is used, and none is missing: the audit log of its account, held against the table of permissions.
 
-use super::{arguments, deployed, flotilla};
+use super::{arguments, deployed, flotilla, held, kubectl};
 use flotilla_e2e::api::{Objects, text};
 use flotilla_e2e::audit::{self, Use};
 use flotilla_e2e::sets::{SOON, claims, pods, ready, revisions, rolled_out, set_image};
@@ -47,6 +47,7 @@ pub(crate) async fn each_is_used_and_none_is_missing() {
     let ports = Ports::free();
     let manager = start(&api, &kubeconfig, ports).await;
     webhooks::registered(&api, ports.webhooks).await;
+    held::to_what_is_its_own(&api, cluster.kubeconfig_path(), USER).await;
     let before = api.read(webhooks::DEFINITION).await["spec"].take();
     flotilla(cluster.kubeconfig_path(), &INSTALL).done();
     let after = api.read(webhooks::DEFINITION).await["spec"].take();
@@ -543,10 +544,4 @@ async fn holding_owners_up(api: &Api, admin: &Path) {
         )
         .await;
     sent.expect("the namespace goes");
-}
-
-fn kubectl() -> PathBuf {
-    flotilla_localcluster::build()
-        .expect("the binaries are built")
-        .path("kubectl")
 }

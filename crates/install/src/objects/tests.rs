@@ -1,5 +1,5 @@
 use super::*;
-use crate::{AGENT, AGENT_EVENT_POLICY, AGENT_POD_POLICY};
+use crate::{AGENT, AGENT_EVENT_POLICY, AGENT_POD_POLICY, MANAGER_CONFIG_MAP_POLICY, MANAGER_WEBHOOK_POLICY};
 
 fn find<'o>(objects: &'o [Value], kind: &str, name: &str) -> Option<&'o Value> {
     objects
@@ -64,7 +64,7 @@ fn choices_decide_what_there_is() {
     assert_eq!(webhooks(&default), (true, true));
     let without = objects(&Options::default().with(Condition::Webhooks, false));
     assert_eq!(webhooks(&without), (false, false));
-    assert!(!without.iter().any(|o| o.to_string().contains("admissionregistration")));
+    assert!(!without.iter().any(|o| o.to_string().contains("webhookconfigurations")));
 
     let native = |objects: &[Value]| {
         let rules = find(objects, "ClusterRole", NAME).unwrap()["rules"].as_array().unwrap();
@@ -195,7 +195,10 @@ fn rule_11_1_policies_come_before_the_rights_of_agents_and_name_their_account() 
     // Whatever an agent may write has a policy.
     let limited: Vec<Value> = objects
         .iter()
-        .filter(|o| o["kind"] == "ValidatingAdmissionPolicy")
+        .filter(|o| {
+            o["kind"] == "ValidatingAdmissionPolicy"
+                && o["metadata"]["name"].as_str().is_some_and(|n| n.starts_with(AGENT))
+        })
         .map(what)
         .collect();
     let reads = ["get", "list", "watch"];
@@ -206,6 +209,41 @@ fn rule_11_1_policies_come_before_the_rights_of_agents_and_name_their_account() 
             "{permission:?}"
         );
     }
+}
+
+/// Rights that no role can narrow to what the manager needs have a policy, which is there before them.
+#[test]
+fn policies_come_before_the_rights_of_the_manager() {
+    let options = Options {
+        namespace: "elsewhere".to_owned(),
+        ..Options::default()
+    };
+    let objects = objects(&options);
+    let position = |kind: &str, name: &str| {
+        let found = objects
+            .iter()
+            .position(|o| o["kind"] == kind && o["metadata"]["name"] == name);
+        found.unwrap_or_else(|| panic!("{kind} {name}"))
+    };
+    for name in [MANAGER_CONFIG_MAP_POLICY, MANAGER_WEBHOOK_POLICY] {
+        let rights = position("ClusterRole", NAME);
+        assert!(position("ValidatingAdmissionPolicyBinding", name) < rights, "{name}");
+        let policy = find(&objects, "ValidatingAdmissionPolicy", name).unwrap();
+        let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+        assert!(
+            condition.contains("'system:serviceaccount:elsewhere:flotilla-manager'"),
+            "{condition}"
+        );
+    }
+    // What would be as good as all rights is made by whoever installs.
+    for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
+        let registration = find(&objects, kind, "flotilla-webhooks").unwrap();
+        assert!(registration["webhooks"].is_null(), "the manager's part");
+    }
+    let creates = crate::PERMISSIONS
+        .iter()
+        .filter(|p| p.resource.ends_with("webhookconfigurations"));
+    assert!(creates.clone().count() == 2 && creates.clone().all(|p| !p.verbs.contains(&"create")));
 }
 
 #[test]

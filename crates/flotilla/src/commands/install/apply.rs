@@ -24,8 +24,8 @@ pub(super) struct Applying<'c> {
 pub(super) struct Step {
     object: Value,
     pub(super) place: Place,
-    /// The version that is there now.
-    version: Option<String>,
+    /// What is there now, as it is compared.
+    live: Option<Value>,
     /// What whoever installs should know.
     pub(super) notes: Vec<String>,
 }
@@ -58,11 +58,8 @@ impl Applying<'_> {
                 .cluster
                 .get_at(&place.path, &format!("read {}", place.name))
                 .await?;
-            let version = live
-                .as_ref()
-                .and_then(|live| live["metadata"]["resourceVersion"].as_str());
             let mut step = Step {
-                version: version.map(str::to_owned),
+                live: live.clone().map(compared),
                 notes: Vec::new(),
                 object,
                 place,
@@ -116,9 +113,9 @@ impl Applying<'_> {
             }
             Err(error) => return Err(step.refused(&error)),
         };
-        Ok(match &step.version {
+        Ok(match &step.live {
             None => Applied::Created,
-            Some(version) if stored["metadata"]["resourceVersion"] == version.as_str() => Applied::Unchanged,
+            Some(live) if *live == compared(stored) => Applied::Unchanged,
             Some(_) => Applied::Changed,
         })
     }
@@ -197,6 +194,19 @@ impl Step {
     }
 }
 
+/// What of an object tells whether applying changed it: others write its status meanwhile, and with each write it has another version.
+fn compared(mut object: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for kept_by_the_server in ["resourceVersion", "managedFields", "generation"] {
+            metadata.remove(kept_by_the_server);
+        }
+    }
+    object
+}
+
 /// One object's conflicts: each field, and whose it is.
 fn conflict(name: &str, status: &kube::core::Status) -> String {
     let causes = status.details.iter().flat_map(|details| &details.causes);
@@ -229,6 +239,17 @@ fn manager_of(message: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_write_meanwhile_is_no_change() {
+        let object = |version: &str, status: Value, image: &str| {
+            json!({"metadata": {"name": "x", "resourceVersion": version, "generation": 1, "managedFields": [version]},
+                "spec": {"image": image}, "status": status})
+        };
+        let live = compared(object("1", json!({}), "a"));
+        assert_eq!(compared(object("2", json!({"typeChecking": {}}), "a")), live);
+        assert_ne!(compared(object("2", json!({}), "b")), live);
+    }
 
     fn conflicts(messages: &[&str]) -> kube::core::Status {
         let causes: Vec<Value> = messages

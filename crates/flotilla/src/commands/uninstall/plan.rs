@@ -118,6 +118,12 @@ impl Found {
                     found.definitions.push((name, place.path));
                 }
                 "Deployment" => found.has_deployment = true,
+                // Also while nothing is registered in it.
+                "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
+                    let is_new =
+                        live["metadata"]["labels"][PART_OF_LABEL] == PART_OF && !found.registrations.contains(&entry);
+                    found.registrations.extend(is_new.then_some(entry));
+                }
                 _ if live["metadata"]["labels"][PART_OF_LABEL] == PART_OF => found.others.push(entry),
                 _ => {}
             }
