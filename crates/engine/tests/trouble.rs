@@ -3,6 +3,7 @@
 mod support;
 
 use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_engine::core::refusals::Tried;
 use flotilla_engine::core::request::{Answer, Call};
 use flotilla_engine::core::{Core, Effect};
 use flotilla_model::{
@@ -107,6 +108,32 @@ fn a_refusal_becomes_a_condition_and_is_tried_again_ever_more_rarely() {
     assert_eq!(world.pod_names(), ["web-0"]);
     let conditions = &world.sets[&key("web")]["status"]["conditions"];
     assert_eq!(conditions[0]["status"], "False", "{conditions}");
+}
+
+/// A role without the right to write statuses: its log has a line, and not one for each try.
+#[test]
+fn a_status_that_is_refused_is_counted_and_not_told_each_time() {
+    let (mut world, mut core) = (World::default(), core("one", 0));
+    world.put_set("web", 1, "app:v1");
+    let (mut tries, mut troubles, mut told) = (0, 0, Vec::new());
+    for _ in 0..240 {
+        run(&mut world, &mut core, 500, true, |call| {
+            matches!(call, Call::Status(_)).then(|| {
+                tries += 1;
+                refuse_with(403, "Forbidden", "statefulsets.apps \"web\" is forbidden: cannot patch")
+            })
+        });
+        troubles += usize::from(core.take_trouble().is_some());
+        told.extend(core.take_refusals());
+    }
+    assert!(tries > 2, "{tries} tries in two minutes");
+    assert_eq!(troubles, 0, "of {tries} tries");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(
+        (told[0].tried, &*told[0].subject, &*told[0].reason),
+        (Tried::Status, "statefulsets.apps ns/web", "Forbidden")
+    );
+    assert!(told[0].message.contains("cannot patch"), "{told:?}");
 }
 
 #[test]

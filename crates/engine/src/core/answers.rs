@@ -2,7 +2,8 @@
 
 use super::events::Regarding;
 use super::outcome::{Intent, Outcome, is_not_served, load, meaning};
-use super::pass::{Ticket, Trouble};
+use super::pass::{Refused, Ticket, Trouble};
+use super::refusals::Tried;
 use super::repeats::Fingerprint;
 use super::request::{Answer, RequestId};
 use super::store::Source;
@@ -125,10 +126,21 @@ impl Core {
             Outcome::Throttled(after) => Err(Trouble {
                 message: format!("reading {resource} {key}: too many requests"),
                 retry_at: after.map(|a| now + a),
+                refused: None,
             }),
-            Outcome::Rejected { message, .. } | Outcome::Unknown(message) | Outcome::NotSent(message) => Err(Trouble {
+            Outcome::Rejected { reason, message, .. } => Err(Trouble {
+                message,
+                retry_at: None,
+                refused: Some(Refused {
+                    tried: Tried::Read,
+                    subject: format!("{resource} {key}"),
+                    reason,
+                }),
+            }),
+            Outcome::Unknown(message) | Outcome::NotSent(message) => Err(Trouble {
                 message: format!("reading {resource} {key}: {message}"),
                 retry_at: None,
+                refused: None,
             }),
             Outcome::Fenced => Err(Trouble::fenced()),
         }

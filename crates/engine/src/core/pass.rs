@@ -7,6 +7,7 @@
 //! first command of a thousand that cannot work is also the last.
 
 use super::outcome::{Intent, Outcome};
+use super::refusals::Tried;
 use flotilla_model::{
     Command, Guard, ObjectKey, Report, Resource, Scope, ScopedCommand, Stage, StatusWrite, Timestamp, Uid,
 };
@@ -127,6 +128,19 @@ pub struct Trouble {
     pub message: String,
     /// Not to be tried again before, if the server said so.
     pub retry_at: Option<Timestamp>,
+    /// What was refused, if it is that: it will be again, and is counted instead of being told each time.
+    pub refused: Option<Refused>,
+}
+
+/// A request other than a command that the API server refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What was tried.
+    pub tried: Tried,
+    /// On what.
+    pub subject: String,
+    /// A word for programs.
+    pub reason: String,
 }
 
 impl Trouble {
@@ -135,6 +149,7 @@ impl Trouble {
         Trouble {
             message: "the lease is not held".into(),
             retry_at: None,
+            refused: None,
         }
     }
 }
@@ -443,9 +458,19 @@ impl Pass {
                 };
                 self.rejected.insert(scope.clone(), rejection);
             }
+            Ticket::Status(resource, key, _) if matches!(outcome, Outcome::Rejected { .. }) => self.note(Trouble {
+                message: message.into(),
+                retry_at: not_before,
+                refused: Some(Refused {
+                    tried: Tried::Status,
+                    subject: format!("{resource} {key}"),
+                    reason: reason.into(),
+                }),
+            }),
             Ticket::Status(..) | Ticket::Read(..) | Ticket::Guard(_) => self.note(Trouble {
                 message: format!("{reason}: {message}"),
                 retry_at: not_before,
+                refused: None,
             }),
         }
     }

@@ -2,8 +2,9 @@
 
 use super::events::Regarding;
 use super::limiter::{self, Permit};
-use super::pass::{Pass, Step, Task, Ticket, Trouble};
+use super::pass::{Pass, Refused, Step, Task, Ticket, Trouble};
 use super::queue::{Handout, Priority};
+use super::refusals::Tried;
 use super::repeats::{Author, Fingerprint, Hold};
 use super::request::Call;
 use super::task::{call_of, written_to};
@@ -434,7 +435,8 @@ impl Core {
                 Scope::Named(name) | Scope::Acceptance(name) => name.clone(),
                 Scope::Object => active.key.key.name.to_string(),
             };
-            self.refusals.note(&active.key, &subject, &reason, &message, now);
+            self.refusals
+                .note(&active.key, Tried::Write, &subject, (&reason, &message), now);
             let mut failure = Failure::follow(
                 memory.hints.failures.get(scope),
                 rejection.attempt,
@@ -459,6 +461,7 @@ impl Core {
         let trouble = Trouble {
             message: format!("the controller panicked: {message}"),
             retry_at: None,
+            refused: None,
         };
         self.failed(&active, &trouble, now);
         self.end(&active, "panic", now);
@@ -492,7 +495,13 @@ impl Core {
     }
 
     fn failed(&mut self, active: &ActivePass, trouble: &Trouble, now: Timestamp) {
-        self.last_trouble = Some((active.key.clone(), trouble.message.clone()));
+        match &trouble.refused {
+            Some(Refused { tried, subject, reason }) => {
+                let said = (reason.as_str(), trouble.message.as_str());
+                self.refusals.note(&active.key, *tried, subject, said, now);
+            }
+            None => self.last_trouble = Some((active.key.clone(), trouble.message.clone())),
+        }
         match trouble.retry_at {
             Some(at) => self
                 .turns

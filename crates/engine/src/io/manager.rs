@@ -11,7 +11,7 @@ use super::versions::Versions;
 use super::watch::{Feed, Watcher};
 use super::{discovery, render};
 use crate::core::census::Census;
-use crate::core::refusals;
+use crate::core::refusals::{self, Tried};
 use crate::core::request::{Request, RequestId};
 use crate::core::{Core, CoreOptions, Effect, WatchEvent};
 use crate::wire::watch::Frame;
@@ -393,6 +393,7 @@ impl Shell {
         for refusal in self.core.take_refusals() {
             let refusals::Refusal {
                 key,
+                tried,
                 subject,
                 reason,
                 message,
@@ -401,9 +402,14 @@ impl Shell {
                 left_out,
             } = refusal;
             let controller = self.core.controller_name(&key);
+            let what = match tried {
+                Tried::Write => "a write",
+                Tried::Status => "a status",
+                Tried::Read => "a read",
+            };
             tracing::warn!(
                 controller, key = %key.key, subject, reason, message, count, %since, left_out,
-                "the API server refuses a write; it is tried again at growing intervals"
+                "the API server refuses {what}; it is tried again at growing intervals"
             );
         }
     }
