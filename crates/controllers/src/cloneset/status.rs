@@ -12,7 +12,6 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const PROGRESSING: &str = "Progressing";
-const STUCK: &str = "InPlaceUpdateStuck";
 /// How long after its deadline a rollout is looked at.
 const AFTER_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -50,8 +49,7 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     let mut wanted: Vec<Wanted> = conditions::invalid_spec(view.moment()).into_iter().collect();
     wanted.extend(failed(plan, conditions::failed_creation(view.set.kind), true));
     wanted.extend(failed(plan, conditions::failed_update(view.set.kind), false));
-    let stuck = conditions::troubles(&plan.pass, STUCK);
-    wanted.extend(stuck.or_else(|| conditions::recovered(view.moment(), STUCK, "Recovered")));
+    wanted.extend(conditions::stuck(&plan.pass));
     let (progressing, wake) = progressing(plan, counts, is_complete);
     wanted.extend(progressing.filter(|want| is_news(view, want)));
     if let Some(delay) = wake {

@@ -77,6 +77,16 @@ pub(crate) fn troubles(pass: &Pass<'_>, kind: &'static str) -> Option<Wanted> {
     })
 }
 
+/// The condition that tells of updates in place that do not get on.
+pub(crate) const STUCK: &str = "InPlaceUpdateStuck";
+
+/// What [`STUCK`] should say. Another manager told it for as long as it had watched; this one says that it is over when it has seen that, and
+/// not because its own watch has just begun.
+pub(crate) fn stuck(pass: &Pass<'_>) -> Option<Wanted> {
+    let is_over = || (!pass.may_be_stuck).then(|| recovered(pass.moment, STUCK, "Recovered"));
+    troubles(pass, STUCK).or_else(|| is_over().flatten())
+}
+
 /// A condition of commands that the API server refused: why the first was, and what was said of the first few.
 pub(crate) fn refused<'f>(
     moment: Moment<'_>,

@@ -209,17 +209,26 @@ impl Pass<'_> {
     /// A change of resources that has been put off for long is reported.
     fn tell_deferred(&mut self, course: &Course, message: &str, since: Option<Timestamp>) {
         let Some(since) = since else { return };
-        let patience = self.moment.set.spec.switches.resize_wait;
-        let lasted = self.moment.now.since(since.max(self.moment.observing_since));
-        if lasted < patience {
-            self.wake_within(patience.saturating_sub(lasted));
+        if !self.is_late(since, self.moment.set.spec.switches.resize_wait) {
             return;
         }
         self.troubles.push(Trouble {
-            condition: "InPlaceUpdateStuck",
+            condition: conditions::STUCK,
             reason: "ResizeDeferred",
             message: format!("{}: resize put off: {message}", course.pod.name()),
         });
+    }
+
+    /// Whether what has been under way since then has been so for too long, counted from when we began to watch at the earliest. What was too
+    /// late before that may have been told, and nobody has seen it end.
+    fn is_late(&mut self, since: Timestamp, patience: Duration) -> bool {
+        let lasted = self.moment.now.since(since.max(self.moment.observing_since));
+        if lasted >= patience {
+            return true;
+        }
+        self.may_be_stuck |= self.moment.now.since(since) >= patience;
+        self.wake_within(patience.saturating_sub(lasted));
+        false
     }
 
     /// Moves the lifecycle on (rule 4.8).

@@ -221,6 +221,8 @@ pub(crate) struct Pass<'v> {
     told: BTreeSet<String>,
     /// What conditions tell about updates in place.
     pub(crate) troubles: Vec<Trouble>,
+    /// An update in place is late, and not for as long as we have watched: that it is stuck is not told anew, nor that it is over.
+    pub(crate) may_be_stuck: bool,
     /// Whether revisions are accepted, as far as this pass has asked.
     pub(crate) acceptances: BTreeMap<String, Acceptance>,
     /// What old revisions differ in from the target, as far as it was asked; with resources left out, or not.
@@ -252,6 +254,7 @@ impl<'v> Pass<'v> {
             events: Vec::new(),
             told: BTreeSet::new(),
             troubles: Vec::new(),
+            may_be_stuck: false,
             acceptances: BTreeMap::new(),
             differences: BTreeMap::new(),
         }

@@ -226,10 +226,7 @@ fn conditions_of(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], compl
     wanted.extend(conditions::invalid_spec(view.moment()));
     wanted.extend(failed(view, plan, conditions::failed_creation(view.set.kind), true));
     wanted.extend(failed(view, plan, conditions::failed_update(view.set.kind), false));
-    if let Some(plan) = plan {
-        let stuck = conditions::troubles(&plan.pass, "InPlaceUpdateStuck");
-        wanted.extend(stuck.or_else(|| conditions::recovered(view.moment(), "InPlaceUpdateStuck", "Recovered")));
-    }
+    wanted.extend(plan.and_then(|plan| conditions::stuck(&plan.pass)));
     wanted.extend(progressing(view, plan, waits, complete));
     wanted
 }

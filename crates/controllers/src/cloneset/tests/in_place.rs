@@ -180,6 +180,25 @@ fn rules_4_6_and_8_12_a_pod_that_is_given_up_does_not_use_the_budget_for_itself(
     }
 }
 
+/// Ruling 21: a manager that has just begun to watch does not know that it is over.
+#[test]
+fn what_is_stuck_is_not_called_recovered_by_another_manager() {
+    let told_before = json!([{"type": "InPlaceUpdateStuck", "status": "True", "reason": "DeadlineExceeded"}]);
+    let mut cluster = with_deadline(policy(2, "InPlaceOnly")).status("/conditions", told_before);
+    cluster.observing_since = cluster.now;
+    let status = |cluster: Cluster| {
+        let status = cluster.decide().status.expect("a status").desired;
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        conditions
+            .find(|c| c["type"] == "InPlaceUpdateStuck")
+            .map(|c| c["status"].clone())
+    };
+    let stays = cluster.clone().pod(hanging(0)).pod(one(&name(1), "n"));
+    assert_ne!(status(stays), Some(json!("False")), "it is as stuck as before");
+    let over = cluster.pod(one(&name(0), "n")).pod(one(&name(1), "n"));
+    assert_eq!(status(over), Some(json!("False")));
+}
+
 #[test]
 fn rule_4_1_in_place_only_makes_no_pod_again() {
     for given_up in [hanging(0), lost(0)] {

@@ -163,13 +163,11 @@ impl Pass<'_> {
         if !matches!(progress.stage, Stage::Missing(_) | Stage::NextBatch(_)) {
             return false;
         }
-        let lasted = self.moment.now.since(state.updated_at.max(self.moment.observing_since));
-        if lasted < deadline {
-            self.wake_within(deadline.saturating_sub(lasted));
+        if !self.is_late(state.updated_at, deadline) {
             return false;
         }
         self.troubles.push(Trouble {
-            condition: "InPlaceUpdateStuck",
+            condition: conditions::STUCK,
             reason: "DeadlineExceeded",
             message: format!("{}: not complete {} s after it began", pod.name(), deadline.as_secs()),
         });

@@ -2,7 +2,7 @@
 
 use super::{GRACE, STATE, in_place, note, out, patches, seen, state_of, told};
 use crate::shared::inplace::state::{State as InPlaceState, whole_seconds};
-use crate::testing::{NOW, advanced, at, brief, container_status};
+use crate::testing::{Cluster, NOW, advanced, at, brief, container_status};
 use flotilla_api::names;
 use flotilla_model::WaitCause;
 use flotilla_model::decision::{Command, PatchKind};
@@ -314,6 +314,40 @@ fn rule_8_12_the_deadline_reports_and_may_recreate() {
         [] as [&str; 0],
         "deadlines do not run while nobody watched"
     );
+}
+
+/// Ruling 21: a manager that has just begun to watch does not know that it is over.
+#[test]
+fn rule_8_12_what_is_stuck_is_not_called_recovered_by_another_manager() {
+    let fixture = |ago: i64| {
+        out(seen("web-0", "new", "v2"))
+            .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
+            .annotated(STATE, &note("new", ago).to_text())
+    };
+    let told_before = json!([{
+        "type": "InPlaceUpdateStuck", "status": "True", "reason": "DeadlineExceeded",
+        "message": "web-0: not complete 60 s after it began", "lastTransitionTime": at(NOW - 400).to_string(),
+    }]);
+    let word = |cluster: &Cluster| told(&cluster.decide(), "InPlaceUpdateStuck").map(|c| c["status"].clone());
+    let mut cluster = in_place(1)
+        .annotation("flotilla.rs/in-place-deadline-seconds", "60")
+        .status("/conditions", told_before);
+    cluster.observing_since = at(NOW - 10);
+    let stays = cluster.clone().pod(fixture(500));
+    assert_ne!(word(&stays), Some(json!("False")), "it is as stuck as before");
+    assert_eq!(
+        stays.decide().wake_after,
+        Some(std::time::Duration::from_secs(50)),
+        "and is looked at again when it has been watched for as long"
+    );
+    let another = cluster.clone().pod(fixture(20));
+    assert_eq!(
+        word(&another),
+        Some(json!("False")),
+        "that one ended, and another began"
+    );
+    let over = cluster.pod(seen("web-0", "new", "v2"));
+    assert_eq!(word(&over), Some(json!("False")));
 }
 
 #[test]

@@ -149,6 +149,15 @@ fn rule_4_6_a_resize_that_does_not_fit() {
         told(&late, "InPlaceUpdateStuck").map(|c| c["reason"].clone()),
         Some(json!("ResizeDeferred"))
     );
+    let told_before = json!([{"type": "InPlaceUpdateStuck", "status": "True", "reason": "ResizeDeferred"}]);
+    let mut led_anew = resizing(1, "InPlaceIfPossible").status("/conditions", told_before);
+    led_anew.observing_since = at(NOW - 10);
+    let status = |ago: i64| {
+        let decision = led_anew.clone().pod(pending(false, NOW - ago)).decide();
+        told(&decision, "InPlaceUpdateStuck").map(|c| c["status"].clone())
+    };
+    assert_ne!(status(400), Some(json!("False")), "it is put off as before");
+    assert_eq!(status(5), Some(json!("False")), "this one for the first time");
 }
 
 #[test]
