@@ -88,7 +88,7 @@ pub const HUB_FIELDS: &str = "flotilla.rs/hub-fields";
 /// Opt-in on a set: `true` lets a pod on an unreachable node occupy its place without holding up others.
 pub const SKIP_UNREACHABLE: &str = "flotilla.rs/skip-unreachable";
 /// Switches that are accepted and do nothing yet, with what they are to do.
-pub const NOT_YET: [(&str, &str); 2] = [
+pub static NOT_YET: [(&str, &str); 2] = [
     (
         SKIP_UNREACHABLE,
         "pods on unreachable nodes hold up others as they do without it",

@@ -14,7 +14,8 @@ use crate::shared::withheld;
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::set::Area;
 use flotilla_model::{
-    Decision, Hints, OwnerRef, PodRecord, Report, Resource, RevisionRecord, SetRecord, Timestamp, Wait, WaitCause,
+    Decision, Hints, OwnerRef, PodRecord, Report, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Wait,
+    WaitCause,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -547,6 +548,7 @@ impl<'v> Pass<'v> {
             self.event_once(true, "UnreadableField", message);
         }
         self.note_withheld();
+        self.note_idle_switches();
         self.forget_what_was_told();
     }
 
@@ -557,6 +559,18 @@ impl<'v> Pass<'v> {
         let is_over = self.waits.iter().all(|wait| wait.cause.is_intended());
         if is_over || self.hints.reported.len() > self.told.len() + MOST_REMEMBERED {
             self.hints.reported.retain(|text| self.told.contains(text));
+        }
+    }
+
+    /// Switches that do nothing yet are told once. Of other kinds admission warns whoever sets them; of native sets it is not asked, so that no
+    /// write of these waits for us.
+    fn note_idle_switches(&mut self) {
+        if self.moment.set.kind != SetKind::Native {
+            return;
+        }
+        for (key, instead) in &self.moment.set.spec.switches.idle {
+            let message = format!("the annotation {key} does nothing yet: {instead}");
+            self.event_once(true, "SwitchWithoutEffect", message);
         }
     }
 

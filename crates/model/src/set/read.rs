@@ -519,6 +519,10 @@ impl<'a> Reader<'a> {
             deadline_recreates: self.deadline_recreates(),
             keep_ready: self.keep_ready(),
             resize_wait: self.resize_wait(),
+            idle: names::NOT_YET
+                .iter()
+                .filter(|(key, _)| self.annotation(key).is_some())
+                .collect(),
         }
     }
 

@@ -5,7 +5,7 @@ use crate::testing::{Cluster, NOW, advanced, at, brief, native, pod, template};
 use flotilla_api::names;
 use flotilla_model::decision::{Body, Command};
 use flotilla_model::records::Phase;
-use flotilla_model::{Report, WaitCause};
+use flotilla_model::{Decision, Report, WaitCause};
 use serde_json::json;
 use std::time::Duration;
 
@@ -205,4 +205,27 @@ fn rule_3_5_no_pod_is_born_to_be_deleted() {
         "{:?}",
         decision.events
     );
+}
+
+/// Ruling 15 makes these opt-ins of native sets too, and no webhook is asked about native sets: whoever sets one in vain is told on the set.
+#[test]
+fn ruling_15_a_native_set_says_which_switches_do_nothing_yet() {
+    for (key, instead) in &names::NOT_YET {
+        let told = |decision: &Decision| {
+            let events = decision.events.iter().filter(|e| e.reason == "SwitchWithoutEffect");
+            let texts = events.map(|e| (e.warning, e.message.clone()));
+            texts.collect::<Vec<_>>()
+        };
+        let set = native(1).annotation(key, "true").pods([0], "new");
+        let first = set.decide();
+        assert_eq!(
+            told(&first),
+            [(true, format!("the annotation {key} does nothing yet: {instead}"))]
+        );
+        let second = set.hints(first.hints.expect("what was told is remembered")).decide();
+        assert!(told(&second).is_empty(), "once");
+        let by_admission = advanced(1).annotation(key, "true").pods([0], "new").decide();
+        assert!(told(&by_admission).is_empty());
+        assert!(told(&native(1).pods([0], "new").decide()).is_empty());
+    }
 }
