@@ -25,6 +25,8 @@ pub struct Metrics {
     bytes: Histograms,
     in_flight: Gauge,
     handshakes_failed: Counter,
+    readers_given_up: Family<Labels<1>, Counter>,
+    lookups: Family<Labels<2>, Counter>,
     certificate_ends: Gauge,
     certificates: Family<Labels<1>, Counter>,
     registrations: Family<Labels<2>, Counter>,
@@ -38,6 +40,8 @@ impl Default for Metrics {
             bytes: Family::new_with_constructor(|| Histogram::new(BYTES)),
             in_flight: Gauge::default(),
             handshakes_failed: Counter::default(),
+            readers_given_up: Family::default(),
+            lookups: Family::default(),
             certificate_ends: Gauge::default(),
             certificates: Family::default(),
             registrations: Family::default(),
@@ -75,6 +79,18 @@ impl Metrics {
         self.handshakes_failed.inc();
     }
 
+    /// A connection was given up whose client did not read its answers.
+    pub(crate) fn reader_given_up(&self, reason: &'static str) {
+        self.readers_given_up.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// The API server was to be asked about something that memory did not know.
+    pub(crate) fn looked_up(&self, about: &'static str, outcome: &'static str) {
+        self.lookups
+            .get_or_create(&[("about", about), ("outcome", outcome)])
+            .inc();
+    }
+
     pub(crate) fn certificate_changed(&self, step: &'static str) {
         self.certificates.get_or_create(&[("step", step)]).inc();
     }
@@ -98,6 +114,20 @@ impl Metrics {
             .get()
     }
 
+    /// How many connections were cut for this, for tests.
+    #[cfg(test)]
+    pub(crate) fn given_up(&self, reason: &'static str) -> u64 {
+        self.readers_given_up.get_or_create(&[("reason", reason)]).get()
+    }
+
+    /// How many questions ended so, for tests.
+    #[cfg(test)]
+    pub(crate) fn lookups(&self, about: &'static str, outcome: &'static str) -> u64 {
+        self.lookups
+            .get_or_create(&[("about", about), ("outcome", outcome)])
+            .get()
+    }
+
     /// Hands them over.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
@@ -116,6 +146,16 @@ impl Metrics {
             "webhook_handshakes_failed",
             "Connections that did not agree on TLS",
             self.handshakes_failed.clone(),
+        );
+        registry.register(
+            "webhook_readers_given_up",
+            "Connections that were cut since their clients did not read answers",
+            self.readers_given_up.clone(),
+        );
+        registry.register(
+            "webhook_lookups",
+            "Questions to the API server about what memory did not know, by what became of them",
+            self.lookups.clone(),
         );
         registry.register(
             "webhook_certificate_ends_seconds",

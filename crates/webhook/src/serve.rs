@@ -12,7 +12,7 @@ use flotilla_admission::Memory;
 use flotilla_engine::io::listen;
 use flotilla_engine::io::patience::{Connection, Connections, Patience, Silence};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,6 +20,7 @@ use hyper_util::server::conn::auto::Builder;
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use sending::{Limits, Sending};
 use std::convert::Infallible;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -31,6 +32,8 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
+
+mod sending;
 
 /// Larger bodies are refused: an object, its old form and the envelope fit easily.
 pub const BODY_BYTES_MAX: usize = 8 << 20;
@@ -44,6 +47,11 @@ const BODIES: Patience = Patience {
     connections_max: REQUESTS_MAX * 4,
     first_request: DEADLINE_MAX,
     between_requests: DEADLINE_MAX,
+};
+/// Answers on their way. By the end of that time the API server has stopped waiting, whatever its deadline was.
+const SENDING: Limits = Limits {
+    bytes_max: 64 << 20,
+    longest: DEADLINE_MAX,
 };
 /// An API server needs one connection or two, and keeps them.
 const PATIENCE: Patience = Patience {
@@ -71,6 +79,7 @@ pub(crate) struct Shared {
     requests: Arc<Semaphore>,
     bodies: Arc<Connections>,
     kilobytes: Arc<Semaphore>,
+    sending: Arc<Sending>,
     pub(crate) metrics: Metrics,
     answering: Answering,
     lookup: Option<Lookup>,
@@ -91,6 +100,7 @@ impl Shared {
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
             bodies: Connections::new(BODIES),
             kilobytes: Arc::new(Semaphore::new(BODIES_KB_MAX)),
+            sending: Sending::new(SENDING),
             metrics: Metrics::default(),
             answering,
             lookup: None,
@@ -225,27 +235,19 @@ async fn connection(
         shared.metrics.handshake_failed();
         return;
     };
-    let asker = entered.asker();
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (shared, asking) = (shared.clone(), asker.asks());
-        async move {
-            let response = respond(&shared, request).await;
-            drop(asking);
-            Ok::<_, Infallible>(response)
+    let (asker, reader) = (entered.asker(), shared.sending.reader());
+    let service = service_fn({
+        let (shared, reader) = (shared.clone(), reader.clone());
+        move |request: Request<Incoming>| {
+            let (shared, reader, asking) = (shared.clone(), reader.clone(), asker.asks());
+            async move {
+                let response = respond(&shared, request).await;
+                drop(asking);
+                Ok::<_, Infallible>(response.map(|body| reader.send(body)))
+            }
         }
     });
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(PING_INTERVAL * 4);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        // More than are answered at once, so that one too many is told so instead of waiting.
-        .max_concurrent_streams(u32::try_from(REQUESTS_MAX * 2).ok())
-        .keep_alive_interval(Some(PING_INTERVAL))
-        .keep_alive_timeout(PING_INTERVAL);
+    let builder = builder();
     let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = &mut served => Ok(ended),
@@ -257,6 +259,8 @@ async fn connection(
                 timeout(GOODBYE_MAX, served).await
             }
         },
+        // Whoever does not read would not read a farewell.
+        why = reader.is_unread() => return shared.metrics.reader_given_up(why.word()),
         _ = stopped.changed() => {
             // Tells the client to send what follows elsewhere; what it has sent is still answered.
             served.as_mut().graceful_shutdown();
@@ -266,6 +270,25 @@ async fn connection(
     if let Ok(Err(why)) = ended {
         tracing::debug!(%why, "a connection of the API server has ended");
     }
+}
+
+/// How connections are spoken over.
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // What is being sent is kept as it is: a copy would be a second one, and nobody would know when it has gone.
+        .writev(true)
+        .header_read_timeout(PING_INTERVAL * 4);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        // More than are answered at once, so that one too many is told so instead of waiting.
+        .max_concurrent_streams(u32::try_from(REQUESTS_MAX * 2).ok())
+        .keep_alive_interval(Some(PING_INTERVAL))
+        .keep_alive_timeout(PING_INTERVAL);
+    builder
 }
 
 /// What a request is answered with when there is no verdict.
@@ -285,7 +308,7 @@ impl Trouble {
     }
 }
 
-pub(crate) async fn respond<B>(shared: &Shared, request: Request<B>) -> Response<Full<Bytes>>
+pub(crate) async fn respond<B>(shared: &Shared, request: Request<B>) -> Response<Bytes>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -317,7 +340,7 @@ where
         .answered(hook, verdict, since.unwrap_or(begun).elapsed().as_secs_f64(), bytes);
     match answered {
         Ok(answer) => {
-            let mut response = Response::new(Full::new(answer.body.into()));
+            let mut response = Response::new(Bytes::from(answer.body));
             let json = HeaderValue::from_static("application/json");
             response.headers_mut().insert(header::CONTENT_TYPE, json);
             response
@@ -456,8 +479,8 @@ fn too_large() -> Trouble {
     Trouble::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", text)
 }
 
-fn trouble(why: Trouble) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(why.text + "\n")));
+fn trouble(why: Trouble) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from(why.text + "\n"));
     *response.status_mut() = why.code;
     let headers = response.headers_mut();
     headers.insert(

@@ -5,6 +5,7 @@ use crate::registrations::Place;
 use flotilla_admission::Nothing;
 use flotilla_model::Timestamp;
 use http_body::Frame;
+use http_body_util::Full;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,27 +27,26 @@ fn post(path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
     Request::post(path).body(Full::new(body.into())).unwrap()
 }
 
-async fn told(response: Response<Full<Bytes>>) -> (u16, String) {
+fn told(response: Response<Bytes>) -> (u16, String) {
     let code = response.status().as_u16();
-    let body = response.into_body().collect().await.unwrap().to_bytes();
-    (code, String::from_utf8(body.to_vec()).unwrap())
+    (code, String::from_utf8(response.into_body().to_vec()).unwrap())
 }
 
 /// 5: nothing is served but the six paths, and by POST alone.
 #[tokio::test]
 async fn other_paths_are_told_what_there_is() {
     let shared = shared(allow);
-    let (code, text) = told(respond(&shared, post("/mutate", "")).await).await;
+    let (code, text) = told(respond(&shared, post("/mutate", "")).await);
     assert_eq!(code, 404);
     assert!(
         text.contains("nothing is served at /mutate") && text.contains("/convert"),
         "{text}"
     );
     let get = Request::get("/convert").body(Full::new(Bytes::new())).unwrap();
-    assert_eq!(told(respond(&shared, get).await).await.0, 405);
+    assert_eq!(told(respond(&shared, get).await).0, 405);
     for hook in Hook::ALL {
         assert_eq!(
-            told(respond(&shared, post(hook.path(), "{}")).await).await.0,
+            told(respond(&shared, post(hook.path(), "{}")).await).0,
             200,
             "{}",
             hook.path()
@@ -60,12 +60,12 @@ async fn other_paths_are_told_what_there_is() {
 async fn large_bodies_are_refused() {
     let shared = shared(allow);
     let fits = post("/protect", vec![b'x'; BODY_BYTES_MAX]);
-    assert_eq!(told(respond(&shared, fits).await).await.0, 200);
-    let (code, text) = told(respond(&shared, post("/protect", vec![b'x'; BODY_BYTES_MAX + 1])).await).await;
+    assert_eq!(told(respond(&shared, fits).await).0, 200);
+    let (code, text) = told(respond(&shared, post("/protect", vec![b'x'; BODY_BYTES_MAX + 1])).await);
     assert_eq!(code, 413);
     assert!(text.contains("8388608"), "{text}");
     let endless = Request::post("/protect").body(Endless(true)).unwrap();
-    assert_eq!(told(respond(&shared, endless).await).await.0, 413);
+    assert_eq!(told(respond(&shared, endless).await).0, 413);
     assert_eq!(shared.metrics.count(Hook::Protect, "too-large"), 2);
 }
 
@@ -91,7 +91,7 @@ async fn the_deadline_is_that_of_the_request() {
     let shared = shared(allow);
     let begun = Instant::now();
     let request = Request::post("/protect?timeout=3s").body(Endless(false)).unwrap();
-    let (code, text) = told(respond(&shared, request).await).await;
+    let (code, text) = told(respond(&shared, request).await);
     assert_eq!((code, begun.elapsed().as_secs()), (504, 3));
     assert!(text.contains("3s"), "{text}");
     assert_eq!(shared.metrics.count(Hook::Protect, "late"), 1);
@@ -174,7 +174,7 @@ async fn a_panic_ends_one_request() {
         allow(hook, body, memory)
     }
     let shared = shared(panicking);
-    let (code, text) = told(respond(&shared, post("/mutate-pods", "boom")).await).await;
+    let (code, text) = told(respond(&shared, post("/mutate-pods", "boom")).await);
     assert_eq!(code, 500);
     assert!(text.contains("defect"), "{text}");
     assert_eq!(respond(&shared, post("/mutate-pods", "{}")).await.status(), 200);
@@ -186,7 +186,7 @@ async fn a_panic_ends_one_request() {
 #[tokio::test]
 async fn nonsense_is_answered_with_a_sentence() {
     let shared = shared(review::answer);
-    let (code, text) = told(respond(&shared, post("/mutate-pods", "nonsense")).await).await;
+    let (code, text) = told(respond(&shared, post("/mutate-pods", "nonsense")).await);
     assert_eq!(code, 400);
     assert!(text.contains("AdmissionReview"), "{text}");
     assert_eq!(shared.metrics.count(Hook::MutatePods, "unreadable"), 1);
@@ -266,21 +266,33 @@ async fn what_is_asked_before_the_end_is_answered() {
 /// A connection over HTTP/2, as the API server keeps them.
 struct Standing {
     sender: hyper::client::conn::http2::SendRequest<Full<Bytes>>,
+    connection: tokio::task::JoinHandle<hyper::Result<()>>,
+}
+
+async fn secured(address: SocketAddr, trusted: &Stored, protocol: &str) -> tokio_rustls::client::TlsStream<TcpStream> {
+    let mut config = probe::trusting(&trusted.authorities).unwrap();
+    config.alpn_protocols = vec![protocol.into()];
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+    connector.connect(name, stream).await.unwrap()
 }
 
 impl Standing {
     async fn connect(address: SocketAddr, trusted: &Stored) -> Self {
-        let mut config = probe::trusting(&trusted.authorities).unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        let stream = TcpStream::connect(address).await.unwrap();
-        let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
-        let stream = connector.connect(name, stream).await.unwrap();
-        let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        Self::with_window(address, trusted, None).await
+    }
+
+    /// So many bytes are taken of an answer that nobody has begun to read.
+    async fn with_window(address: SocketAddr, trusted: &Stored, bytes: impl Into<Option<u32>>) -> Self {
+        let stream = TokioIo::new(secured(address, trusted, "h2").await);
+        let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(bytes)
+            .handshake(stream)
             .await
             .unwrap();
-        tokio::spawn(connection);
-        Standing { sender }
+        let connection = tokio::spawn(connection);
+        Standing { sender, connection }
     }
 
     async fn ask(&mut self) -> u16 {
@@ -348,5 +360,112 @@ async fn silent_connections_make_room() {
         "one that has asked outlasts those that have not"
     );
     drop(standing);
+    tokio::task::spawn_blocking(move || server.stop()).await.unwrap();
+}
+
+/// An endpoint whose answers are large, with these limits for answers on their way.
+fn start_large(answering: Answering, limits: Limits) -> (Server, SocketAddr, Arc<Shared>, Stored) {
+    let mut own = Shared::new(Arc::new(Nothing), answering);
+    own.sending = Sending::new(limits);
+    let (shared, stored) = (Arc::new(own), certificates());
+    shared.show(serving_key(&stored).unwrap());
+    let (server, address) = Server::start((Ipv4Addr::LOCALHOST, 0).into(), shared.clone()).unwrap();
+    (server, address, shared, stored)
+}
+
+#[allow(clippy::unnecessary_wraps)] // As all that answer.
+fn large<const KILOBYTES: usize>(_: Hook, _: &[u8], _: &dyn Memory) -> Result<Answer, Unreadable> {
+    Ok(Answer {
+        body: vec![b' '; KILOBYTES << 10],
+        verdict: "allowed",
+    })
+}
+
+/// Waits for the endpoint to come to this, which it does by itself.
+async fn comes_to(what: impl Fn() -> bool) -> bool {
+    let waiting = async {
+        while !what() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), waiting).await.is_ok()
+}
+
+/// 5: whoever asks and never reads is cut off in time, and what it was answered is in memory no longer; whether it takes nothing of an
+/// answer or its first byte.
+#[tokio::test]
+async fn who_does_not_read_answers_is_cut_off() {
+    let limits = Limits {
+        longest: Duration::from_secs(1),
+        ..SENDING
+    };
+    for window in [0, 1, 60_000] {
+        let (server, address, shared, stored) = start_large(large::<256>, limits);
+        let mut stuck = Standing::with_window(address, &stored, window).await;
+        let mut answers = vec![stuck.sender.send_request(Standing::question()).await.unwrap()];
+        assert!(shared.sending.bytes() >= 256 << 10, "window {window}: it is not sent");
+        // As many more as it takes until it is cut off.
+        while answers.len() < 20 && stuck.sender.ready().await.is_ok() {
+            answers.extend(stuck.sender.send_request(Standing::question()).await);
+        }
+        let ended = timeout(Duration::from_secs(10), &mut stuck.connection).await;
+        assert!(ended.is_ok(), "window {window}: the connection stands");
+        assert!(
+            comes_to(|| shared.sending.bytes() == 0).await,
+            "window {window}: answers are kept"
+        );
+        assert_eq!(shared.metrics.given_up("too-long"), 1);
+        tokio::task::spawn_blocking(move || server.stop()).await.unwrap();
+    }
+}
+
+/// The same of a client that speaks HTTP/1.1: it asks, and takes nothing from its socket.
+#[tokio::test]
+async fn who_does_not_read_a_plain_answer_is_cut_off() {
+    use tokio::io::AsyncWriteExt;
+    let limits = Limits {
+        longest: Duration::from_secs(1),
+        ..SENDING
+    };
+    let (server, address, shared, stored) = start_large(large::<{ 32 << 10 }>, limits);
+    let mut stuck = secured(address, &stored, "http/1.1").await;
+    let question = "POST /convert HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}";
+    stuck.write_all(question.as_bytes()).await.unwrap();
+    stuck.flush().await.unwrap();
+    assert!(
+        comes_to(|| shared.sending.bytes() >= 32 << 20).await,
+        "it is on its way"
+    );
+    assert!(comes_to(|| shared.sending.bytes() == 0).await, "and kept");
+    assert_eq!(shared.metrics.given_up("too-long"), 1);
+    tokio::task::spawn_blocking(move || server.stop()).await.unwrap();
+}
+
+/// 5: answers that nobody reads take no more memory than there is for them, and no room of others: clients that read are answered, and
+/// are not cut off.
+#[tokio::test]
+async fn answers_that_nobody_reads_make_room() {
+    let limits = Limits {
+        bytes_max: 2 << 20,
+        longest: Duration::from_secs(3600),
+    };
+    let (server, address, shared, stored) = start_large(large::<256>, limits);
+    let mut reads = Standing::connect(address, &stored).await;
+    let mut stuck = Standing::with_window(address, &stored, 0).await;
+    let mut answers = Vec::new();
+    for _ in 0..30 {
+        if stuck.connection.is_finished() {
+            stuck = Standing::with_window(address, &stored, 0).await;
+        }
+        if stuck.sender.ready().await.is_ok() {
+            answers.push(stuck.sender.send_request(Standing::question()).await);
+        }
+        reads.sender.ready().await.unwrap();
+        let answer = reads.sender.send_request(Standing::question()).await.unwrap();
+        assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), 256 << 10);
+        assert!(shared.sending.bytes() <= 2 << 20);
+    }
+    assert!(shared.metrics.given_up("makes-room") >= 2);
+    assert!(!reads.connection.is_finished());
     tokio::task::spawn_blocking(move || server.stop()).await.unwrap();
 }
