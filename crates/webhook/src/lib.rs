@@ -64,8 +64,9 @@ impl Webhooks {
     /// Begins to serve, in a thread, and to look after certificates and registrations, in a task of this runtime.
     pub fn start(options: Options, client: kube::Client, fence: Fence) -> Result<Self, Error> {
         let memory = Knowledge::new(Census::default(), options.only_namespace.clone());
-        let shared = Shared::new(Arc::new(memory), review::answer).asking(seek::lookup(client.clone()));
-        let shared = Arc::new(shared);
+        let shared = Shared::new(Arc::new(memory), review::answer);
+        let lookup = seek::lookup(client.clone(), shared.metrics.clone());
+        let shared = Arc::new(shared.asking(lookup));
         let (server, address) =
             Server::start(options.address, shared.clone()).map_err(|why| Error(options.address, why))?;
         tracing::info!(%address, place = options.place.host(), "serving webhooks");

@@ -1,5 +1,6 @@
 //! What is asked of the API server when admission's memory does not know an answer: one pod, or one list, a request, and no more (rule R3).
 
+use crate::metrics::Metrics;
 use flotilla_admission::{Counted, CustomResource, Found, Memory, NamedPod, RevisionInUse, StorageAsked};
 use futures::future::BoxFuture;
 use http::{Method, Request, header};
@@ -85,6 +86,14 @@ pub(crate) enum Sought {
 }
 
 impl Sought {
+    /// A word for metrics.
+    fn word(&self) -> &'static str {
+        match self {
+            Sought::Pod { .. } => "pod",
+            Sought::Objects { .. } => "objects",
+        }
+    }
+
     /// That nobody could tell.
     fn unknown(&self) -> Answer {
         match self {
@@ -99,6 +108,17 @@ impl Sought {
 pub(crate) enum Answer {
     Pod(Found<NamedPod>),
     Objects(Counted),
+}
+
+impl Answer {
+    /// A word for metrics.
+    fn word(self) -> &'static str {
+        match self {
+            Answer::Pod(Found::Missing) => "missing",
+            Answer::Objects(Counted::Forbidden) => "forbidden",
+            Answer::Pod(_) | Answer::Objects(_) => "found",
+        }
+    }
 }
 
 /// Asks the API server.
@@ -213,27 +233,39 @@ fn could_be_a_name(text: &str) -> bool {
     text.bytes().next().is_some_and(is_plain) && text.bytes().all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.'))
 }
 
-/// Asks with this client, within a ration.
-pub(crate) fn lookup(client: kube::Client) -> Lookup {
+/// Asks with this client, within a ration. What became of each question is counted.
+pub(crate) fn lookup(client: kube::Client, metrics: Metrics) -> Lookup {
     let ration = Arc::new(Ration::new());
     Arc::new(move |sought| {
-        let (client, ration) = (client.clone(), ration.clone());
+        let (client, ration, metrics) = (client.clone(), ration.clone(), metrics.clone());
         Box::pin(async move {
-            let why = match ration.take() {
-                Share::UsedUp { is_news: false } => return sought.unknown(),
-                Share::UsedUp { is_news: true } => {
-                    "too many such questions; those that follow are not asked, and not told".to_owned()
-                }
-                Share::Granted => match tokio::time::timeout(PATIENCE, read(&client, &sought)).await {
-                    Ok(Ok(answer)) => return answer,
-                    Ok(Err(why)) => why.to_string(),
-                    Err(_) => format!("no answer within {PATIENCE:?}"),
-                },
-            };
-            tracing::warn!(%why, ?sought, "failed to look up what admission was asked about");
+            let (outcome, answered) = ask(&client, &ration, &sought).await;
+            metrics.looked_up(sought.word(), outcome);
+            match answered {
+                Ok(answer) => return answer,
+                Err(None) => {}
+                Err(Some(why)) => tracing::warn!(%why, ?sought, "failed to look up what admission was asked about"),
+            }
             sought.unknown()
         })
     })
+}
+
+/// What became of a question, as a word for metrics, and the answer; or why there is none, if that is news.
+async fn ask(
+    client: &kube::Client,
+    ration: &Ration,
+    sought: &Sought,
+) -> (&'static str, Result<Answer, Option<String>>) {
+    if let Share::UsedUp { is_news } = ration.take() {
+        let why = "too many such questions; those that follow are not asked, and not told";
+        return ("rationed", Err(is_news.then(|| why.to_owned())));
+    }
+    match tokio::time::timeout(PATIENCE, read(client, sought)).await {
+        Ok(Ok(answer)) => (answer.word(), Ok(answer)),
+        Ok(Err(why)) => ("failed", Err(Some(why.to_string()))),
+        Err(_) => ("late", Err(Some(format!("no answer within {PATIENCE:?}")))),
+    }
 }
 
 async fn read(client: &kube::Client, sought: &Sought) -> Result<Answer, kube::Error> {
@@ -386,5 +418,77 @@ mod tests {
         assert_eq!(active(&list(Value::Null)), 1);
         assert_eq!(active(&list(json!(40))), 41);
         assert_eq!(active(&json!({"metadata": {}, "items": []})), 0);
+    }
+
+    /// An API server that knows the pod web-aaaaa, fails at web-bbbbb, and has nothing to say about web-ccccc.
+    fn client() -> kube::Client {
+        let service = tower::service_fn(|request: Request<kube::client::Body>| async move {
+            let path = request.uri().path();
+            let (code, body) = match path.rsplit('/').next() {
+                Some("web-aaaaa") => (200, json!({"metadata": {}})),
+                Some("web-bbbbb") => (500, json!({"code": 500, "message": "no"})),
+                Some("web-ccccc") => std::future::pending().await,
+                Some("widgets") => (403, json!({"code": 403, "reason": "Forbidden", "message": "no"})),
+                Some("gadgets") => (200, json!({"metadata": {}, "items": []})),
+                _ => (404, json!({"code": 404, "reason": "NotFound", "message": "no"})),
+            };
+            let body = kube::client::Body::from(serde_json::to_vec(&body).unwrap());
+            let response = http::Response::builder().status(code).body(body).unwrap();
+            Ok::<_, std::convert::Infallible>(response)
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Ruling 3: each question of admission is counted, by what became of it.
+    #[tokio::test(start_paused = true)]
+    async fn ruling_3_lookups_are_counted_by_outcome() {
+        let metrics = Metrics::default();
+        let lookup = lookup(client(), metrics.clone());
+        let pod = |pod: &str| Sought::Pod {
+            namespace: "shop".to_owned(),
+            pod: pod.to_owned(),
+            set: "u".to_owned(),
+        };
+        let objects = |plural: &str| Sought::Objects {
+            group: "example.com".to_owned(),
+            version: "v1".to_owned(),
+            plural: plural.to_owned(),
+        };
+        let table = [
+            (
+                pod("web-aaaaa"),
+                Answer::Pod(Found::Is(NamedPod::Foreign)),
+                "pod",
+                "found",
+            ),
+            (pod("web-zzzzz"), Answer::Pod(Found::Missing), "pod", "missing"),
+            (pod("web-bbbbb"), Answer::Pod(Found::Unknown), "pod", "failed"),
+            (pod("web-ccccc"), Answer::Pod(Found::Unknown), "pod", "late"),
+            (objects("gadgets"), Answer::Objects(Counted::Is(0)), "objects", "found"),
+            (
+                objects("widgets"),
+                Answer::Objects(Counted::Forbidden),
+                "objects",
+                "forbidden",
+            ),
+            (
+                objects("others"),
+                Answer::Objects(Counted::Unknown),
+                "objects",
+                "failed",
+            ),
+        ];
+        for (sought, answer, about, outcome) in table {
+            assert_eq!(lookup(sought.clone()).await, answer, "{sought:?}");
+            assert_eq!(metrics.lookups(about, outcome), 1, "{sought:?}");
+        }
+        for _ in 0..QUESTIONS_MAX {
+            lookup(pod("web-aaaaa")).await;
+        }
+        let before = metrics.lookups("pod", "rationed");
+        for _ in 0..20 {
+            lookup(pod("web-aaaaa")).await;
+        }
+        assert_eq!(metrics.lookups("pod", "rationed") - before, 20);
     }
 }
