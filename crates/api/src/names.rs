@@ -19,6 +19,9 @@ pub const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-c
 
 /// Annotation of a ControllerRevision: the claim templates of that time, as JSON.
 pub const CLAIM_TEMPLATES: &str = "flotilla.rs/claim-templates";
+/// Annotation of a ControllerRevision of an Advanced StatefulSet whose claims grow: what each claim template asked for of storage while this
+/// was the update revision, in bytes, oldest first, as JSON.
+pub const CLAIM_SIZES: &str = "flotilla.rs/claim-sizes";
 /// Annotation in that record, on a template that the set has no more.
 pub const FORMER_CLAIM_TEMPLATE: &str = "flotilla.rs/former";
 /// Label on pods of StatefulSets: from which revision and with which claim templates their set made them. Webhooks of others change pods on

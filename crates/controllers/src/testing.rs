@@ -313,6 +313,10 @@ impl ClaimFixture {
             ..owner("apps.kruise.io/v1beta1", "CloneSet", "web", "")
         }])
     }
+    pub(crate) fn annotated(mut self, key: &str, value: &str) -> Self {
+        self.0.annotations = [(key, value)].into_iter().collect();
+        self
+    }
     pub(crate) fn size(mut self, bytes: u64) -> Self {
         self.0.requested_bytes = bytes;
         self.0.capacity_bytes = bytes;
@@ -489,6 +493,15 @@ impl Cluster {
         let last = self.own_revisions.last_mut().expect("a revision was added");
         Arc::make_mut(last).claim_templates = Some(Arc::new(Value::Array(templates)));
         self.revisions.insert(last.name().to_owned(), last.clone());
+        self
+    }
+    /// On the revisions that are there it is recorded that claims of the template `data` have asked for these sizes.
+    pub(crate) fn recording_sizes(mut self, sizes: &[u64]) -> Self {
+        let sizes = Arc::new([("data".to_owned(), sizes.to_vec())].into_iter().collect());
+        for revision in &mut self.own_revisions {
+            Arc::make_mut(revision).claim_sizes = Some(Arc::clone(&sizes));
+            self.revisions.insert(revision.name().to_owned(), revision.clone());
+        }
         self
     }
     pub(crate) fn revision_record(

@@ -164,6 +164,8 @@ fn ruling_35_what_was_asked_for_of_storage() {
         revision.1["metadata"]["annotations"] = json!({"flotilla.rs/claim-templates": template(size).to_string()});
         revision
     };
+    let mut since = revision("web-3");
+    since.1["metadata"]["annotations"] = json!({"flotilla.rs/claim-sizes": "{\"data\":[512,256],\"other\":[1]}"});
     let claim = |name: &str, size: &str| {
         let spec = json!({"resources": {"requests": {"storage": size}}});
         (Resource::Claims, json!({"metadata": meta(name, "claim"), "spec": spec}))
@@ -171,6 +173,7 @@ fn ruling_35_what_was_asked_for_of_storage() {
     let objects = [
         web,
         set("empty"),
+        since,
         recorded("web-1", "1Ki"),
         revision("web-2"),
         claim("data-web-0", "3Ki"),
@@ -181,7 +184,9 @@ fn ruling_35_what_was_asked_for_of_storage() {
     let all = [Resource::AdvancedSets, Resource::Claims, Resource::Revisions];
     let found = census(&objects, &all).storage_asked.expect("everything is known");
     let asked = &found[&ObjectKey::new("shop", "web")]["data"];
-    assert_eq!((&asked.recorded[..], asked.smallest_claim), (&[1024][..], Some(2048)));
+    let mut known = asked.recorded.clone();
+    known.sort_unstable();
+    assert_eq!((&known[..], asked.smallest_claim), (&[256, 512, 1024][..], Some(2048)));
     assert_eq!(found.len(), 1, "a set without claim templates asks for none");
     for missing in all {
         let listed: Vec<Resource> = all.into_iter().filter(|r| *r != missing).collect();

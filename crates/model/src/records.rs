@@ -17,7 +17,7 @@ pub use detail::{
 pub use image_pull_job::ImagePullJobRecord;
 pub use node::NodeRecord;
 pub use pod::{Phase, PodRecord, PodTrouble, ReadyCondition, VolumeClaim};
-pub use revision::RevisionRecord;
+pub use revision::{ClaimSizes, RevisionRecord};
 
 use crate::meta::Meta;
 

@@ -67,7 +67,8 @@ pub(super) fn check_change(
     }
 }
 
-/// A template may go back to what a revision or the smallest claim has: nothing that is there shrinks for it.
+/// A template may go back to what a revision has, and to what is not below the smallest claim: nothing that is there shrinks for it. Claims
+/// that are larger ask for what they have been given.
 fn shrinks(
     path: &str,
     (template, bytes): (&Value, u64),
@@ -82,7 +83,7 @@ fn shrinks(
         None => warnings.push(format!(
             "{field}: whether {shown} has been asked for before is not known yet; {keep}"
         )),
-        Some(asked) if asked.recorded.contains(&bytes) || asked.smallest_claim == Some(bytes) => {
+        Some(asked) if asked.recorded.contains(&bytes) || asked.smallest_claim.is_some_and(|least| least <= bytes) => {
             warnings.push(format!("{field}: goes back to {shown}; {keep}"));
         }
         Some(_) => problems.changed(field, shown, messages::CLAIMS_SMALLER),

@@ -6,11 +6,11 @@ use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{Digest, Template, canonical, encoded, payload, revision_hash, revision_name};
 use flotilla_model::{
-    Command, Labels, ObjectKey, OwnerRef, Packed, PodRecord, Reader, Report, Resource, RevisionRecord, Selector,
-    SetKind, SetRecord, Uid,
+    ClaimSizes, Command, Labels, ObjectKey, OwnerRef, Packed, PodRecord, Reader, Report, Resource, RevisionRecord,
+    Selector, SetKind, SetRecord, Uid,
 };
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ const LONGEST_LABEL: usize = 63;
 const MOST_COLLISIONS: i32 = 64;
 /// Kubernetes refuses an object whose annotations hold more bytes than this; our own record is left out rather.
 const MOST_ANNOTATION_BYTES: usize = 256 * 1024;
+/// So many sizes of the claims of one template are recorded.
+const MOST_SIZES: usize = 16;
 
 /// The owner of the revisions, as far as they concern.
 #[derive(Clone, Copy, Debug)]
@@ -301,6 +303,30 @@ fn refresh_names(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> 
     let text = canonical(&Value::Array(record));
     let fits = text.len() <= MOST_ANNOTATION_BYTES / 2;
     fits.then(|| annotate(update, &json!({names::CLAIM_TEMPLATES: text})))
+}
+
+/// Notes on the update revision what claim templates of an Advanced set ask for, and what its claims still ask for, in bytes by the names of
+/// the templates, unless all that is on record: templates may go back to it (ruling 35). Of each template the newest [`MOST_SIZES`] stay.
+pub fn record_sizes(update: &RevisionRecord, asked: &BTreeMap<&str, BTreeSet<u64>>) -> Option<Command> {
+    let mut record = ClaimSizes::new();
+    let mut is_new = false;
+    for (&name, sizes) in asked {
+        // If there are more, then the smallest of all are the ones to go back to.
+        let needed: BTreeSet<u64> = sizes.iter().copied().take(MOST_SIZES).collect();
+        let known: BTreeSet<u64> = update.sizes_asked(name).collect();
+        let before = update.claim_sizes.as_deref().and_then(|sizes| sizes.get(name));
+        let mut list = before.cloned().unwrap_or_default();
+        list.extend(needed.difference(&known));
+        is_new |= !needed.is_subset(&known);
+        while list.len() > MOST_SIZES {
+            let oldest = list.iter().position(|size| !needed.contains(size));
+            list.remove(oldest.unwrap_or(0));
+        }
+        record.insert(name.to_owned(), list);
+    }
+    record.retain(|_, list| !list.is_empty());
+    let text = || canonical(&json!(record));
+    is_new.then(|| annotate(update, &json!({names::CLAIM_SIZES: text()})))
 }
 
 /// The name of a recorded claim template.

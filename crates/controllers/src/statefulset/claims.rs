@@ -5,12 +5,12 @@ use crate::shared::adoption::controller_ref;
 use crate::shared::claim::{self, Fit, Keeper};
 use crate::shared::identity::{Membership, membership};
 use crate::shared::revision;
-use flotilla_model::decision::{Command, Scope};
+use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::set::{ClaimTemplate, PodUpdatePolicy, SetSpec};
 use flotilla_model::{ClaimRecord, PodRecord, Resource, RevisionRecord, Timestamp, WaitCause};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -268,6 +268,35 @@ impl Plan<'_> {
             if let Some(command) = found.and_then(|c| claim::relabel(c, template, &view.set.spec.selector)) {
                 self.pass.write_claims(&Scope::Slot(ordinal), [command]);
             }
+        }
+    }
+
+    /// Records what claims ask for before they grow, and what their templates ask for: users may go back to it (ruling 35). Claims that have
+    /// grown tell it no more, so nothing grows before it is on record.
+    pub(super) fn record_sizes(&mut self) {
+        let view = self.view;
+        if !self.is_advanced() || !view.set.spec.expand_claims {
+            return;
+        }
+        let mut asked = BTreeMap::new();
+        for template in &view.set.spec.claim_templates {
+            let Some(wanted) = template.requested_bytes else {
+                continue;
+            };
+            let occupants = self.slots.iter().filter_map(|slot| slot.occupant.as_ref());
+            let claims = occupants.filter_map(|o| view.claim(&claim::claim_name(template, o.pod.name())));
+            let smaller = claims.map(|found| found.requested_bytes).filter(|size| *size < wanted);
+            let sizes: BTreeSet<u64> = smaller.chain([wanted]).collect();
+            asked.insert(&*template.name, sizes);
+        }
+        let Some(command) = revision::record_sizes(&self.pass.update, &asked) else {
+            return;
+        };
+        self.sizes_are_unrecorded = true;
+        let name = self.pass.update.name().to_owned();
+        let scope = Scope::Named(name.clone());
+        if !self.pass.is_backing_off(&scope, &name) {
+            self.pass.stages.claim.push(ScopedCommand { scope, command });
         }
     }
 

@@ -28,6 +28,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.pass.claim_objects(&view.to_release, &view.to_adopt);
     plan.pass.refresh_revision(&view.moment().revision_owner());
     plan.mark_storage();
+    plan.record_sizes();
     plan.tell_of_changed_labels();
     plan.judge_courses();
     let flow = plan.fill();

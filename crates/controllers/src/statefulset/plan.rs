@@ -52,6 +52,8 @@ pub(super) struct Plan<'v> {
     pub(super) frontier: OnceCell<usize>,
     /// Names of claim templates that the set has no more; looked for once, where somebody asks.
     pub(super) former_templates: OnceCell<Arc<BTreeSet<Arc<str>>>>,
+    /// What claims ask for is not on record yet, so none grows in this pass.
+    pub(super) sizes_are_unrecorded: bool,
 }
 
 impl<'v> Plan<'v> {
@@ -67,6 +69,7 @@ impl<'v> Plan<'v> {
             old_pods: OnceCell::new(),
             frontier: OnceCell::new(),
             former_templates: OnceCell::new(),
+            sizes_are_unrecorded: false,
         };
         plan.seat();
         plan

@@ -241,6 +241,8 @@ impl Plan<'_> {
         };
         let (pod, is_old, ordinal) = (occupant.pod.clone(), occupant.is_old(), self.slots[index].ordinal);
         match self.growth(&pod) {
+            // Its turn has come, and nobody else's.
+            Growth::Needed(_) if self.sizes_are_unrecorded => true,
             Growth::Needed(commands) => {
                 if self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
                     return false;

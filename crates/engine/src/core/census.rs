@@ -138,15 +138,10 @@ impl Core {
         let smallest = self.smallest_claims();
         let of_set = |set: &Arc<SetRecord>| {
             let revisions = self.cache.revisions.of_owner(set.as_owner());
-            let records = revisions
-                .iter()
-                .filter_map(|r| r.claim_templates.as_deref()?.as_array());
-            let recorded: Vec<ClaimTemplate> = records.flatten().filter_map(ClaimTemplate::from_json).collect();
             let of_template = |template: &ClaimTemplate| {
-                let alike = recorded.iter().filter(|r| r.name == template.name);
                 let claims = set.meta.key.sibling(format!("{}-{}", template.name, set.name()));
                 let asked = Asked {
-                    recorded: alike.filter_map(|r| r.requested_bytes).collect(),
+                    recorded: revisions.iter().flat_map(|r| r.sizes_asked(&template.name)).collect(),
                     smallest_claim: smallest.get(&claims).copied(),
                 };
                 (template.name.clone(), asked)

@@ -3,7 +3,7 @@
 use super::meta::Metadata;
 use bytes::Bytes;
 use flotilla_api::names;
-use flotilla_model::{Interner, Meta, RevisionRecord, SetKind};
+use flotilla_model::{ClaimSizes, Interner, Meta, RevisionRecord, SetKind};
 use prost::Message;
 use serde_json::Value;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ impl Revision {
     pub(crate) fn into_record(self, interner: &mut Interner) -> Result<RevisionRecord, String> {
         let parts = Parts::of(Metadata::from_protobuf(self.metadata)?, interner)?;
         let data = self.data.map(|data| data.raw).filter(|_| !parts.is_of_others());
+        let (claim_hash, claim_sizes) = (parts.claim_hash.clone(), parts.sizes());
         let Parts { meta, claims, .. } = parts;
         let record = RevisionRecord::from_text(
             meta,
@@ -39,9 +40,12 @@ impl Revision {
             claims.as_deref(),
             interner,
         );
-        let claim_hash = parts.claim_hash;
         record
-            .map(|record| RevisionRecord { claim_hash, ..record })
+            .map(|record| RevisionRecord {
+                claim_hash,
+                claim_sizes,
+                ..record
+            })
             .map_err(|e| format!("data is not JSON: {e}"))
     }
 }
@@ -54,13 +58,19 @@ pub(super) fn from_json(value: &Value, interner: &mut Interner) -> Result<Revisi
         .filter(|_| !parts.is_of_others())
         .unwrap_or(&Value::Null);
     let number = value.get("revision").and_then(Value::as_i64).unwrap_or(0);
+    let claim_sizes = parts.sizes();
     let Parts {
         meta,
         claims,
         claim_hash,
+        ..
     } = parts;
     let record = RevisionRecord::shared(meta, number, data, claims.as_deref(), interner);
-    Ok(RevisionRecord { claim_hash, ..record })
+    Ok(RevisionRecord {
+        claim_hash,
+        claim_sizes,
+        ..record
+    })
 }
 
 /// What a revision says besides its data.
@@ -68,12 +78,14 @@ struct Parts {
     meta: Meta,
     claims: Option<String>,
     claim_hash: Option<Arc<str>>,
+    claim_sizes: Option<String>,
 }
 
 impl Parts {
     /// Of a revision of others its name is what matters, which nobody else can have, and whose it is; once it is nobody's, it is read anew.
     fn of(mut metadata: Metadata, interner: &mut Interner) -> Result<Self, String> {
         let claims = metadata.annotations.remove(names::CLAIM_TEMPLATES);
+        let claim_sizes = metadata.annotations.remove(names::CLAIM_SIZES);
         let claim_hash = metadata.annotations.get(names::CLAIM_TEMPLATES_HASH);
         let claim_hash = claim_hash.map(|hash| interner.string(hash));
         let is_of_others = metadata.object.controller_kind().is_some_and(is_other_kind);
@@ -82,7 +94,12 @@ impl Parts {
             meta,
             claims: claims.filter(|_| !is_of_others),
             claim_hash: claim_hash.filter(|_| !is_of_others),
+            claim_sizes: claim_sizes.filter(|_| !is_of_others),
         })
+    }
+
+    fn sizes(&self) -> Option<Arc<ClaimSizes>> {
+        self.claim_sizes.as_deref().and_then(RevisionRecord::claim_sizes_of)
     }
 
     fn is_of_others(&self) -> bool {

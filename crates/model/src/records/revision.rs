@@ -2,10 +2,15 @@
 
 use crate::intern::{Form, Interner};
 use crate::meta::{Meta, ObjectKey};
+use crate::set::ClaimTemplate;
 use crate::template::{Digest, Template};
 use crate::weight::weight;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What was asked for of storage, in bytes, by the names of claim templates.
+pub type ClaimSizes = BTreeMap<String, Vec<u64>>;
 
 /// One ControllerRevision, as decisions see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +30,8 @@ pub struct RevisionRecord {
     pub claim_templates: Option<Arc<Value>>,
     /// Annotation `kruise.io/cloneset-volumeclaimtemplate-hash`: the hash of the claim templates of that time (CloneSets).
     pub claim_hash: Option<Arc<str>>,
+    /// Annotation `flotilla.rs/claim-sizes`, parsed: what claim templates have asked for since (Advanced sets).
+    pub claim_sizes: Option<Arc<ClaimSizes>>,
 }
 
 /// What `data` of a revision may take in memory while it is read. What we write must be read again, or the set would be given one
@@ -33,6 +40,8 @@ pub struct RevisionRecord {
 const DATA_BYTES_MAX: usize = 16 * crate::set::TEMPLATE_BYTES_MAX;
 /// The same for the record of claim templates, to which nothing is added.
 const CLAIMS_BYTES_MAX: usize = crate::set::TEMPLATE_BYTES_MAX;
+/// The same for the sizes of claims, of which we write a few for each template.
+const SIZES_BYTES_MAX: usize = 64 * 1024;
 /// How many levels it may have, for the same reason.
 const DEEPEST: usize = 110;
 
@@ -89,7 +98,25 @@ impl RevisionRecord {
             template,
             claim_templates: claims.and_then(|text| serde_json::from_str(text).ok()).map(Arc::new),
             claim_hash: None,
+            claim_sizes: None,
         }
+    }
+
+    /// Reads what claim templates have asked for; nothing if nobody can read it.
+    pub fn claim_sizes_of(text: &str) -> Option<Arc<ClaimSizes>> {
+        let text = Some(text).filter(|text| text.len() <= SIZES_BYTES_MAX)?;
+        serde_json::from_str(text).ok().map(Arc::new)
+    }
+
+    /// How much storage, in bytes, the claim template of this name is recorded to have asked for: when this revision was made, and since.
+    pub fn sizes_asked<'a>(&'a self, template: &'a str) -> impl Iterator<Item = u64> + 'a {
+        let recorded = self.claim_templates.as_deref().and_then(Value::as_array);
+        let recorded = recorded.into_iter().flatten().filter_map(ClaimTemplate::from_json);
+        let at_first = recorded
+            .filter(move |t| *t.name == *template)
+            .filter_map(|t| t.requested_bytes);
+        let since = self.claim_sizes.as_deref().and_then(|sizes| sizes.get(template));
+        at_first.chain(since.into_iter().flatten().copied())
     }
 
     /// The revision's name.

@@ -100,7 +100,10 @@ fn rule_3_9_a_change_without_a_restart_is_not_made_by_a_restart_without_budget()
     old["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1"}});
     let mut set = growing([claim("data-web-0"), claim("data-web-1")]).no_revisions();
     set.own_pods.clear();
-    let set = set.revision_of("old", 1, &old).revision("new", 2, "v2");
+    let set = set
+        .revision_of("old", 1, &old)
+        .revision("new", 2, "v2")
+        .recording_sizes(&[10, 20]);
     let mounted = |name: &str, revision: &str| pod(name).revision(revision).mounts(&["data"]).detailed(|_| {});
     let set = set
         .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1}))
@@ -214,11 +217,12 @@ fn rule_3_9_growth_keeps_the_budget_also_beside_a_change_without_a_restart() {
             .revision_of("old", 1, &with("1"))
             .pod(sized("web-0"))
             .pod(sized("web-1"));
-        if new == "1" {
+        let set = if new == "1" {
             set
         } else {
             set.revision_of("new", 2, &with(new))
-        }
+        };
+        set.recording_sizes(&[10, 20])
     };
     for (what, cpu) in [("size alone", "1"), ("size and resources", "2")] {
         let before = set(cpu, [small("data-web-0"), small("data-web-1")]);

@@ -440,7 +440,76 @@ pub(super) fn growing(claims: [crate::testing::ClaimFixture; 2]) -> Cluster {
         .class("fast", true)
         .class("slow", false);
     let set = set.pod(mounted("web-0", "new")).pod(mounted("web-1", "new"));
-    claims.into_iter().fold(set, Cluster::claim)
+    claims.into_iter().fold(set, Cluster::claim).recording_sizes(&[10, 20])
+}
+
+/// What is recorded of sizes, of the template `data`.
+fn sizes_written(decision: &Decision) -> Option<Value> {
+    decision.commands().find_map(|c| match &c.command {
+        Command::Patch {
+            resource: Resource::Revisions,
+            key,
+            body,
+            ..
+        } => {
+            assert_eq!(key.name.as_str(), "new");
+            let text = body
+                .pointer("/metadata/annotations/flotilla.rs~1claim-sizes")?
+                .as_str()?;
+            serde_json::from_str::<Value>(text).ok()?.get("data").cloned()
+        }
+        _ => None,
+    })
+}
+
+/// Claims that have grown do not tell any more what users may go back to.
+#[test]
+fn ruling_35_what_claims_ask_for_is_on_record_before_they_grow() {
+    let small = |name: &str| claim(name).class("fast");
+    let grown = |name: &str| claim(name).class("fast").size(20);
+    let set = |recorded: &[u64]| growing([small("data-web-0"), grown("data-web-1")]).recording_sizes(recorded);
+    for (recorded, written, grows) in [
+        // As after a takeover.
+        (&[][..], Some(json!([10, 20])), false),
+        (&[10], Some(json!([10, 20])), false),
+        (&[15, 20], Some(json!([15, 20, 10])), false),
+        (&[20, 10], None, true),
+    ] {
+        let decision = set(recorded).decide();
+        assert_eq!(sizes_written(&decision), written, "{recorded:?}");
+        assert_eq!(on_claim(&decision).is_some(), grows, "{recorded:?}");
+    }
+    // What the record of templates says need not be said again.
+    let mut recorded = set(&[20]);
+    let template = json!([{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "10"}}}}]);
+    let last = recorded.own_revisions.last_mut().expect("a revision");
+    Arc::make_mut(last).claim_templates = Some(Arc::new(template));
+    assert!(on_claim(&recorded.decide()).is_some());
+    // Nor is anything said where claims do not follow.
+    let stays = set(&[]).spec("/volumeClaimUpdateStrategy/type", json!("OnPVCDelete"));
+    assert_eq!(sizes_written(&stays.decide()), None);
+    // While the record cannot be written nothing grows, and it is told why.
+    let held = refused(set(&[]), Scope::Named("new".to_owned()), Report::Update, "Forbidden");
+    let decision = held.decide();
+    assert_eq!((sizes_written(&decision), on_claim(&decision)), (None, None));
+    assert!(
+        decision.waits.iter().any(|w| w.subject == "new"),
+        "{:?}",
+        decision.waits
+    );
+}
+
+/// Of many sizes the newest stay, and those that claims still have.
+#[test]
+fn ruling_35_the_record_of_sizes_is_bounded() {
+    let many: Vec<u64> = (100..116).collect();
+    let set = growing([
+        claim("data-web-0").class("fast"),
+        claim("data-web-1").class("fast").size(20),
+    ]);
+    let written = sizes_written(&set.recording_sizes(&many).decide()).expect("a record");
+    let expected: Vec<u64> = (102..116).chain([10, 20]).collect();
+    assert_eq!(written, json!(expected));
 }
 
 #[test]
