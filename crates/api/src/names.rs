@@ -143,6 +143,8 @@ pub const ADOPT_ORPHANS: &str = "flotilla.rs/adopt-orphans";
 pub const FINISHED_PODS: &str = "flotilla.rs/finished-pods";
 /// Annotation of a claim: its version when a new pod of a CloneSet took it. What was to become of it before does not happen any more.
 pub const CLAIM_TAKEN_AT: &str = "flotilla.rs/taken-at-version";
+/// Annotation of a claim: the UID of the pod that an update makes again, for whose replacement the claim is kept.
+pub const KEPT_FROM: &str = "flotilla.rs/kept-from";
 /// Annotation of a pod: the update, and nobody else, asked for it to be deleted.
 pub const REPLACED_BY_UPDATE: &str = "flotilla.rs/replaced-by-update";
 

@@ -42,6 +42,19 @@ fn is_active(pod: &PodRecord) -> bool {
     !pod.is_terminal() && !pod.is_terminating()
 }
 
+/// Whether a claim is noted as one that is for the replacement of its pod (rule 15.5).
+fn is_kept(claim: &ClaimRecord) -> bool {
+    claim.annotations.get(names::KEPT_FROM).is_some()
+}
+
+/// Notes, as the claim was seen, from which pod it is kept, or that it is kept no more. Each time it gets another version, also where the note
+/// says the same: what would take that off, and is still on its way, fails from then on.
+fn note(claim: &ClaimRecord, from: Option<&str>) -> Command {
+    let seen = claim.meta.resource_version.to_string();
+    let annotations = [(names::KEPT_FROM, from), (names::CLAIM_TAKEN_AT, Some(&seen))];
+    claim::annotate(claim, &annotations, Report::Update)
+}
+
 /// Deletes a claim as it was seen: not one that was let go, or that a new pod has taken, while this was on its way.
 fn delete(claim: &ClaimRecord) -> Command {
     Command::Delete {
@@ -79,10 +92,15 @@ impl<'v> Plan<'v> {
                 // It belongs to a pod that we let go.
                 Some(pod) if !self.view.manages(pod) => {}
                 // Its replacement takes it (rule 15.5).
-                Some(pod) if self.hands_over(pod) => {}
+                Some(pod) if self.hands_over(pod) => {
+                    let uid = pod.meta.uid.to_string();
+                    if pod.is_terminating() && claim.annotations.get(names::KEPT_FROM) != Some(&uid) {
+                        commands.push((scope, note(claim, Some(&uid))));
+                    }
+                }
                 Some(pod) => commands.push((scope, self.give_to(claim, pod))),
-                // The replacement of a pod that was made anew takes it.
-                None if self.view.clones.switches.keep_claims_on_recreate => {}
+                // The replacement of a pod that was made anew takes it. What a lost pod leaves is for nobody.
+                None if self.keeps(claim) => {}
                 None => commands.push((scope, delete(claim))),
             }
         }
@@ -101,18 +119,25 @@ impl<'v> Plan<'v> {
 
     /// Gives the claims of a pod whose deletion is part of this plan to the pod, so that they go with it (rules 14.7 and 15.5). That
     /// comes before the deletion: whatever happens between the two, no claim is left that looks as if it might be used again. What
-    /// another pod has that is there to stay, as the original of a copy does, does not go: it goes with the last of them.
+    /// another pod has that is there to stay, as the original of a copy does, does not go: it goes with the last of them. Claims that
+    /// the pod hands over are noted as kept, before the deletion, too: by that they are told from what a lost pod leaves.
     pub(super) fn condemn_claims(&mut self, scope: &Scope, pod: &PodRecord) {
-        if self.hands_over(pod) {
+        let set = &self.view.set.meta.uid;
+        let hands_over = self.hands_over(pod);
+        if hands_over && self.view.clones.reuses_claims {
             return;
         }
-        let set = &self.view.set.meta.uid;
         let mut commands = Vec::new();
         for claim in self.claims_of(pod) {
             if self.others_with(claim, pod).next().is_some() {
                 continue;
             }
-            if claim.meta.is_controlled_by(set) {
+            if hands_over {
+                // Also where it is noted already.
+                if claim.meta.is_controlled_by(set) {
+                    commands.push(note(claim, Some(&pod.meta.uid.to_string())));
+                }
+            } else if claim.meta.is_controlled_by(set) {
                 commands.push(self.give_to(claim, pod));
             } else if claim.meta.is_controlled_by(&pod.meta.uid) {
                 // One that was given before is written to once more: what would take it back, and is still on its way, fails from now on.
@@ -163,6 +188,25 @@ impl<'v> Plan<'v> {
                 self.pass.write_claims(&scope, [command]);
             }
         }
+    }
+
+    /// Takes the note off claims whose pod stays: the replacement is there, or the pod was not made again after all. Should it be lost one
+    /// day, its claims go (rule 15.4).
+    pub(super) fn forget_keeping(&mut self) {
+        if self.view.clones.reuses_claims {
+            return;
+        }
+        let written = self.pass.stages.claims.iter().map(|c| c.command.key().clone());
+        let written: BTreeSet<_> = written.collect();
+        let mut commands = Vec::new();
+        for claim in self.view.claims.iter().filter(|claim| is_kept(claim)) {
+            let holder = id_of(claim).and_then(|id| self.holder_of(claim, id));
+            let stays = |pod: &&Arc<PodRecord>| is_active(pod) && !self.hands_over(pod);
+            if let Some(pod) = holder.filter(|pod| stays(pod) && !written.contains(&claim.meta.key)) {
+                commands.push((Scope::Named(pod.name().to_owned()), note(claim, None)));
+            }
+        }
+        self.write_claims(commands);
     }
 
     /// Adds writes to claims, unless one in the same scope failed a moment ago.
@@ -358,7 +402,13 @@ impl<'v> Plan<'v> {
         !self.pods_mounting(claim).is_empty()
     }
 
-    /// Ids of claims that no pod has: new pods take these first (rule 15.3), and of these what was waited for.
+    /// Whether a claim that no pod has is for the replacement of one that was made again (rule 15.5).
+    fn keeps(&self, claim: &ClaimRecord) -> bool {
+        self.view.clones.switches.keep_claims_on_recreate && is_kept(claim)
+    }
+
+    /// Ids of claims that no pod has: new pods take these first (rule 15.3), and of these what was waited for. Without reuse that is what
+    /// is kept for replacements, if nothing else has the id.
     pub(super) fn free_ids(&self) -> Vec<String> {
         let clones = &self.view.clones;
         if !clones.reuses_claims && !clones.switches.keep_claims_on_recreate {
@@ -367,7 +417,8 @@ impl<'v> Plan<'v> {
         let mut free = BTreeMap::new();
         for claim in &self.view.claims {
             if let Some(id) = id_of(claim) {
-                let is_free = self.holder_of(claim, id).is_none() && !self.is_mounted(claim);
+                let is_left = clones.reuses_claims || self.keeps(claim);
+                let is_free = is_left && self.holder_of(claim, id).is_none() && !self.is_mounted(claim);
                 *free.entry(id).or_insert(true) &= is_free;
             }
         }

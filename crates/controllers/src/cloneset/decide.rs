@@ -47,6 +47,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.create(&diff);
     plan.delete(&diff);
     plan.spare_claims();
+    plan.forget_keeping();
     plan.restore_claims();
     plan.backfill();
     plan.update(&diff);

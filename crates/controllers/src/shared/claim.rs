@@ -237,8 +237,13 @@ pub fn hand_to(claim: &ClaimRecord, from: &Uid, to: &OwnerRef) -> Command {
 /// still on its way fails from now on, as the claim has another version.
 pub fn take(claim: &ClaimRecord, report: Report) -> Command {
     let seen = claim.meta.resource_version.to_string();
-    let body = json!({"metadata": {"annotations": {names::CLAIM_TAKEN_AT: seen}}});
-    patch(claim, body, report)
+    annotate(claim, &[(names::CLAIM_TAKEN_AT, Some(&seen))], report)
+}
+
+/// Writes annotations of a claim, or takes them off, provided nobody changed the claim since it was seen.
+pub fn annotate(claim: &ClaimRecord, annotations: &[(&str, Option<&str>)], report: Report) -> Command {
+    let annotations: Value = annotations.iter().map(|(key, value)| (*key, *value)).collect();
+    patch(claim, json!({"metadata": {"annotations": annotations}}), report)
 }
 
 /// Asks for more storage. Only the storage request is touched, never limits or other requests (rule 3.9).

@@ -2,11 +2,12 @@
 
 use super::scaling::{created, pod_owner};
 use super::{name, one, said};
-use crate::testing::{NOW, at, claim, clones};
-use flotilla_model::Failure;
-use flotilla_model::decision::{Report, Scope};
+use crate::testing::{ClaimFixture, Cluster, NOW, at, claim, clones};
+use flotilla_api::names;
+use flotilla_model::decision::{Command, Report, Scope};
 use flotilla_model::records::Phase;
-use serde_json::json;
+use flotilla_model::{Decision, Failure, Resource};
+use serde_json::{Value, json};
 
 /// A pod that mounts a claim on its way out would wait for ever, or go with it.
 #[test]
@@ -108,4 +109,116 @@ fn rule_15_4_the_claim_of_a_refused_pod_that_nobody_wants_any_more_is_looked_at_
     assert!(decision.wake_after.is_some(), "somebody looks again");
     let next = cluster.hints(decision.hints.expect("the failure is over")).decide();
     assert_eq!(said(&next), ["claims: -PersistentVolumeClaim data-web-b0001"]);
+}
+
+/// Without reuse, with `flotilla.rs/keep-claims-on-recreate`.
+fn keeping(replicas: i32) -> Cluster {
+    clones(replicas)
+        .claim_templates(&["data"])
+        .annotation(names::KEEP_CLAIMS_ON_RECREATE, "true")
+}
+
+fn data(n: usize) -> ClaimFixture {
+    claim(&format!("data-{}", name(n))).of_clone(&format!("b{n:04}"))
+}
+
+/// What is written to claims of the note that they are kept.
+fn noted(decision: &Decision) -> Vec<(String, Value)> {
+    let note = |command: &Command| match command {
+        Command::Patch {
+            resource: Resource::Claims,
+            key,
+            body,
+            resource_version,
+            ..
+        } => {
+            assert!(resource_version.is_some(), "as it was seen");
+            let note = body.pointer("/metadata/annotations")?.get(names::KEPT_FROM)?;
+            Some((key.name.to_string(), note.clone()))
+        }
+        _ => None,
+    };
+    decision.commands().filter_map(|c| note(&c.command)).collect()
+}
+
+/// Seen: the claim of a pod that was deleted by force stayed, and the next growth mounted what was on it.
+#[test]
+fn rules_15_4_and_15_5_what_a_lost_pod_leaves_goes_and_what_an_update_makes_again_is_kept() {
+    let set = |claim: ClaimFixture| keeping(1).pod(one(&name(1), "n")).claim(data(1)).claim(claim);
+    let kept = || data(0).annotated(names::KEPT_FROM, "web-b0000-uid");
+    let goes = ["claims: -PersistentVolumeClaim data-web-b0000"];
+    assert_eq!(said(&set(data(0)).decide()), goes);
+    assert_eq!(said(&set(kept()).decide()), [] as [&str; 0]);
+    // Who has turned the switch off wants none kept.
+    let off = set(kept()).annotation(names::KEEP_CLAIMS_ON_RECREATE, "false");
+    assert_eq!(said(&off.decide()), goes);
+    // The next pod takes what is kept, and nothing of a lost one.
+    let grows = |claim| created(&set(claim).spec("/replicas", json!(2)).decide())[0]["metadata"]["name"].clone();
+    assert_eq!(grows(kept()), json!(name(0)));
+    assert_ne!(grows(data(0)), json!(name(0)));
+    // It stays noted until its pod is there: the creation may be lost.
+    let taken = set(kept()).spec("/replicas", json!(2)).decide();
+    assert_eq!(noted(&taken), []);
+}
+
+/// What several claims of one id say has to be the same.
+#[test]
+fn rule_15_5_an_id_is_kept_with_all_of_its_claims() {
+    let set = keeping(1)
+        .claim_templates(&["data", "logs"])
+        .claim(data(0).annotated(names::KEPT_FROM, "web-b0000-uid"))
+        .claim(claim("logs-web-b0000").of_clone("b0000"));
+    let decision = set.decide();
+    assert_ne!(created(&decision)[0]["metadata"]["name"], json!(name(0)));
+    assert_eq!(said(&decision)[0], "claims: -PersistentVolumeClaim logs-web-b0000");
+}
+
+#[test]
+fn rule_15_5_the_claims_of_a_pod_that_is_made_again_are_noted_before_it_goes() {
+    let marked = || {
+        one(&name(0), "o")
+            .label(names::SPECIFIED_DELETE_LABEL, "true")
+            .annotated(names::REPLACED_BY_UPDATE, "true")
+    };
+    let set = |claim| keeping(1).pod(one(&name(1), "n")).claim(data(1)).claim(claim);
+    let uid = one(&name(0), "o").build("web").meta.uid.to_string();
+    let note = || vec![("data-web-b0000".to_owned(), json!(uid))];
+    let both = [
+        "claims: ~PersistentVolumeClaim data-web-b0000",
+        "delete: -Pod web-b0000",
+    ];
+    // Each time anew: what would take the note off, and is still on its way, fails from then on.
+    for claim in [data(0), data(0).annotated(names::KEPT_FROM, &uid)] {
+        let decision = set(claim).pod(marked()).decide();
+        assert_eq!(
+            (said(&decision), noted(&decision)),
+            (both.map(str::to_owned).to_vec(), note())
+        );
+    }
+    // One that goes already, by whomever, and has the mark: an older manager may have deleted it.
+    let going = set(data(0)).pod(marked().terminating()).decide();
+    assert_eq!((said(&going), noted(&going)), (vec![both[0].to_owned()], note()));
+    let told = set(data(0).annotated(names::KEPT_FROM, &uid));
+    assert_eq!(said(&told.pod(marked().terminating()).decide()), [] as [&str; 0]);
+    // Where claims are used again no note is needed.
+    let reuses = set(data(0))
+        .pod(marked())
+        .spec("/scaleStrategy/enablePVCReuse", json!(true));
+    assert_eq!(said(&reuses.decide()), both[1..]);
+}
+
+/// Else the claim would seem to be kept when that pod is lost later.
+#[test]
+fn rule_15_5_the_note_goes_when_the_replacement_is_there_or_the_pod_stays_after_all() {
+    let note = |uid: &str| data(0).annotated(names::KEPT_FROM, uid);
+    let own = one(&name(0), "n").build("web").meta.uid.to_string();
+    for (what, uid) in [("its replacement", "former"), ("it stays", own.as_str())] {
+        let set = keeping(1).pod(one(&name(0), "n")).claim(note(uid));
+        let decision = set.decide();
+        assert_eq!(noted(&decision), [("data-web-b0000".to_owned(), json!(null))], "{what}");
+    }
+    assert_eq!(
+        said(&keeping(1).pod(one(&name(0), "n")).claim(data(0)).decide()),
+        [] as [&str; 0]
+    );
 }
