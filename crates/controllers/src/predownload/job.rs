@@ -105,7 +105,11 @@ fn body(set: &SetRecord, owner: &OwnerRef, update: &RevisionRecord, (key, image)
     labels.insert(names::REVISION_HASH_LABEL.to_owned(), json!(hash));
     let mut selector = set.spec.selector.to_json();
     // Only nodes of pods that are not updated yet; their label may be the hash alone (rule 3.6).
-    let not_updated = json!({"key": names::REVISION_LABEL, "operator": "NotIn", "values": [update.name(), hash]});
+    let forms = [update.name(), hash]
+        .into_iter()
+        .filter(|form| revision::fits_into_a_label(form));
+    let forms: Vec<&str> = forms.collect();
+    let not_updated = json!({"key": names::REVISION_LABEL, "operator": "NotIn", "values": forms});
     match selector.get_mut("matchExpressions").and_then(Value::as_array_mut) {
         Some(expressions) => expressions.push(not_updated),
         None => selector["matchExpressions"] = json!([not_updated]),

@@ -446,6 +446,31 @@ fn rule_5_5_names_that_are_too_long_or_taken_end_in_a_hash() {
     assert!(taken.starts_with("volume-") && taken != "volume-x", "{taken}");
 }
 
+/// A value that no label can have makes the whole selector unreadable, and no image would be pulled.
+#[test]
+fn rule_1_1_9_a_job_selects_by_what_fits_into_a_label() {
+    for (set, values) in [(52, 2), (53, 1), (200, 1)] {
+        let revision = |hash: &str| format!("{}-{hash}", "r".repeat(set));
+        let cluster = updating()
+            .no_revisions()
+            .revision(&revision("0123456789"), 1, "v1")
+            .revision(&revision("9876543210"), 2, "v2");
+        let decision = ahead(&cluster);
+        let Some(Command::Create { body, .. }) = decision.commands().map(|c| &c.command).next() else {
+            panic!("{decision:?}");
+        };
+        let expression = &body.render()["spec"]["podSelector"]["matchExpressions"][0];
+        let found: Vec<&str> = expression["values"]
+            .as_array()
+            .expect("values")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
+        assert!(found.iter().all(|value| value.len() <= 63), "{found:?}");
+        assert!(found.contains(&"9876543210") && found.len() == values, "{found:?}");
+    }
+}
+
 #[test]
 fn rule_5_of_statefulsets_holds_for_them_with_whole_numbers() {
     let ten = |unavailable: Value| {

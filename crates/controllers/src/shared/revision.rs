@@ -436,7 +436,7 @@ pub fn is_named(set: &str, revision: &RevisionRecord, label: &str) -> bool {
 pub fn names_it(set: &str, revision: &str, label: &str) -> bool {
     let is_hash = |text: &str| !text.contains('-');
     let is_of_set =
-        |name: &str, hash: &str| name == revision_name(set, hash) || name.len() > LONGEST_LABEL && short(name) == hash;
+        |name: &str, hash: &str| name == revision_name(set, hash) || !fits_into_a_label(name) && short(name) == hash;
     match (is_hash(revision), is_hash(label)) {
         _ if revision == label => true,
         (_, true) if label.is_empty() => false,
@@ -453,11 +453,16 @@ pub fn label_names(pod: &PodRecord, revision: &str) -> bool {
     pod.revision().is_some_and(|label| names_it(set, revision, label))
 }
 
+/// Whether a label can have this value, as far as its length goes.
+pub fn fits_into_a_label(text: &str) -> bool {
+    text.len() <= LONGEST_LABEL
+}
+
 /// What the label of a pod of this revision says, and all labels of it that depend on the revision. A name that is too long for a label is
 /// cut to its hash in a CloneSet, whose readers accept that; a StatefulSet has no such readers (rule 1.1.9, and 6 of CloneSets).
 pub fn labels(kind: SetKind, revision: &RevisionRecord) -> (String, Value) {
     let name = match kind {
-        SetKind::Clone if revision.name().len() > LONGEST_LABEL => short(revision.name()),
+        SetKind::Clone if !fits_into_a_label(revision.name()) => short(revision.name()),
         _ => revision.name(),
     };
     let mut labels = json!({names::REVISION_LABEL: name});
