@@ -1,4 +1,4 @@
-//! What the process knows besides the request: its caches, as admission asks them.
+//! What the process knows besides the request: its caches, as admission asks them, and how its manager was started.
 
 use serde_json::Value;
 use std::sync::Arc;
@@ -102,6 +102,9 @@ pub trait Memory {
     /// Not known, which is also said of a name that is merely not remembered: the name is accepted with a warning, since the controller takes
     /// names of pods that do not exist out again.
     fn named_pod(&self, namespace: &str, pod: &str, set: &str) -> Found<NamedPod>;
+
+    /// Whether the manager runs with gate `CloneSetShortHash` (ruling 33): it labels new pods of CloneSets with the hash of their revision alone.
+    fn labels_with_hashes(&self) -> bool;
 }
 
 /// A process that knows nothing yet.
@@ -139,5 +142,9 @@ impl Memory for Nothing {
 
     fn named_pod(&self, _: &str, _: &str, _: &str) -> Found<NamedPod> {
         Found::Unknown
+    }
+
+    fn labels_with_hashes(&self) -> bool {
+        false
     }
 }

@@ -49,14 +49,14 @@ pub(crate) fn workload(request: &Request<'_>, kind: Kind, memory: &dyn Memory) -
             Kind::CloneSet => cloneset::check_change(request, old, &new, memory, &mut problems, &mut warnings),
         }
     } else {
-        statefulset::check_name(request, &new, kind, &mut problems);
+        statefulset::check_name(request, &new, kind, memory, &mut problems);
         if kind == Kind::CloneSet {
             cloneset::check_creation(request, &new, &mut problems, &mut warnings);
         }
     }
     match kind {
         Kind::StatefulSet => statefulset::warn(request, &new, &mut warnings),
-        Kind::CloneSet => cloneset::warn(request, &new, &mut warnings),
+        Kind::CloneSet => cloneset::warn(request, &new, memory, &mut warnings),
     }
     let verdict = problems.refusal().map_or(Verdict::Allow, Verdict::Deny);
     Reply { verdict, warnings }

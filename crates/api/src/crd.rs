@@ -117,7 +117,7 @@ pub const CONVERT_PATH: &str = "/convert";
 /// Never, unless a rule names a path that the types do not have; the tests of this crate build them all.
 pub fn crds() -> Vec<Value> {
     let json = |crd| serde_json::to_value(crd).expect("a definition is JSON");
-    let sets = [rules::SHARED, statefulset::rules::RULES].concat();
+    let sets = [statefulset::rules::NAME, rules::SHARED, statefulset::rules::RULES].concat();
     let clones = [rules::SHARED, cloneset::rules::BOTH].concat();
     vec![
         definition(

@@ -42,12 +42,6 @@ pub(crate) const WELL_FORMED: &str = "!has(self.matchExpressions) || self.matchE
 
 /// What kinds share, in the order of the specification.
 pub(crate) const SHARED: &[Rule] = &[
-    Rule {
-        path: "",
-        check: Check::OnCreate("size(self.metadata.name) <= 52"),
-        message: messages::NAME_LENGTH,
-        field: None,
-    },
     always("spec.selector", NOT_EMPTY, messages::SELECTOR_EMPTY),
     always("spec.selector", WELL_FORMED, messages::OPERATORS),
     across(

@@ -103,3 +103,20 @@ fn verdicts_are_those_of_the_api_server() {
     }
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// Admission decides, which knows whether labels hold the hash of a revision alone (rule 6 of CloneSets). Where it was not asked, pods of a set
+/// whose name is too long get that as label anyway.
+#[test]
+fn rule_6_the_definition_leaves_it_to_admission_how_long_the_name_of_a_cloneset_may_be() {
+    let types = types();
+    let schema = types
+        .kind(GROUP, "v1beta1", "CloneSet")
+        .expect("the definition was read");
+    for length in [52, 53, 57, 63, 200] {
+        let mut set = changed(&"n".repeat(length), &[]);
+        set["kind"] = json!("CloneSet");
+        set["spec"].as_object_mut().expect("a map").remove("serviceName");
+        let errors = validate(&admitted(set, schema), None, schema);
+        assert!(errors.is_empty(), "{length}: {errors:?}");
+    }
+}

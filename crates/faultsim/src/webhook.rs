@@ -54,6 +54,10 @@ impl Memory for Cache<'_> {
         Found::Unknown
     }
 
+    fn labels_with_hashes(&self) -> bool {
+        false
+    }
+
     fn storage_asked(&self, namespace: &str, set: &str, template: &str) -> Option<StorageAsked> {
         if self.defect == Some(Defect::RefuseShrink) {
             return Some(StorageAsked::default());

@@ -11,12 +11,37 @@ pub struct Knowledge {
     census: Census,
     /// The only namespace that the caches know of.
     only_namespace: Option<String>,
+    /// The manager runs with gate `CloneSetShortHash`.
+    labels_with_hashes: bool,
 }
 
 impl Knowledge {
     /// From a census of one namespace, or all.
     pub fn new(census: Census, only_namespace: Option<String>) -> Self {
-        Knowledge { census, only_namespace }
+        Knowledge {
+            census,
+            only_namespace,
+            labels_with_hashes: false,
+        }
+    }
+
+    /// The same of a manager that labels pods of CloneSets with the hash of their revision alone, or does not.
+    #[must_use]
+    pub fn labelling_with_hashes(self, labels_with_hashes: bool) -> Self {
+        Knowledge {
+            labels_with_hashes,
+            ..self
+        }
+    }
+
+    /// The same of the same manager, which knows more by now.
+    #[must_use]
+    pub fn after(&self, census: Census) -> Self {
+        Knowledge {
+            census,
+            only_namespace: self.only_namespace.clone(),
+            labels_with_hashes: self.labels_with_hashes,
+        }
     }
 
     /// Whether the caches do not reach as far as this namespace.
@@ -112,6 +137,10 @@ impl Memory for Knowledge {
             Some(pod) if pod.is_terminating() => Found::Is(NamedPod::Terminating),
             Some(_) => Found::Is(NamedPod::Managed),
         }
+    }
+
+    fn labels_with_hashes(&self) -> bool {
+        self.labels_with_hashes
     }
 }
 
@@ -236,6 +265,10 @@ mod tests {
             Counted::Unknown
         );
         assert_eq!(one.revisions_in_use("other", "web"), None);
+        assert!(!one.labels_with_hashes());
+        let hashes = one.labelling_with_hashes(true).after(Census::default());
+        assert!(hashes.labels_with_hashes() && hashes.is_elsewhere("other"));
+        assert_eq!(hashes.active_pods_in("shop"), None, "what it knew is forgotten");
     }
 
     fn revision() -> Arc<RevisionRecord> {

@@ -46,6 +46,8 @@ pub struct Options {
     pub tls_directory: Option<PathBuf>,
     /// How long certificates live.
     pub lifetimes: Lifetimes,
+    /// The manager runs with gate `CloneSetShortHash`: new pods of CloneSets are labelled with the hash of their revision alone.
+    pub labels_with_hashes: bool,
 }
 
 /// The address for the endpoint is not to be had.
@@ -56,26 +58,27 @@ pub struct Error(SocketAddr, #[source] std::io::Error);
 /// The running endpoint, and the task that keeps certificates and registrations right.
 pub struct Webhooks {
     shared: Arc<Shared>,
-    only_namespace: Option<String>,
+    /// Before it knew anything.
+    knowledge: Knowledge,
     running: Mutex<Option<(Server, JoinHandle<()>)>>,
 }
 
 impl Webhooks {
     /// Begins to serve, in a thread, and to look after certificates and registrations, in a task of this runtime.
     pub fn start(options: Options, client: kube::Client, fence: Fence) -> Result<Self, Error> {
-        let memory = Knowledge::new(Census::default(), options.only_namespace.clone());
-        let shared = Shared::new(Arc::new(memory), review::answer);
+        let knowledge = Knowledge::new(Census::default(), options.only_namespace.clone())
+            .labelling_with_hashes(options.labels_with_hashes);
+        let shared = Shared::new(Arc::new(knowledge.clone()), review::answer);
         let lookup = seek::lookup(client.clone(), shared.metrics.clone());
         let shared = Arc::new(shared.asking(lookup));
         let (server, address) =
             Server::start(options.address, shared.clone()).map_err(|why| Error(options.address, why))?;
         tracing::info!(%address, place = options.place.host(), "serving webhooks");
-        let only_namespace = options.only_namespace.clone();
         let upkeep = Upkeep::new(options, client, fence, shared.clone());
         let task = tokio::spawn(upkeep.run());
         Ok(Webhooks {
             shared,
-            only_namespace,
+            knowledge,
             running: Mutex::new(Some((server, task))),
         })
     }
@@ -104,7 +107,6 @@ impl Beside for Webhooks {
     }
 
     fn learn(&self, census: Census) {
-        self.shared
-            .know(Arc::new(Knowledge::new(census, self.only_namespace.clone())));
+        self.shared.know(Arc::new(self.knowledge.after(census)));
     }
 }

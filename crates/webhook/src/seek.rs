@@ -218,6 +218,10 @@ impl Memory for Seeking<'_> {
             _ => Found::Unknown,
         }
     }
+
+    fn labels_with_hashes(&self) -> bool {
+        self.memory.labels_with_hashes()
+    }
 }
 
 /// How long the name of an object may be (RFC 1123, as Kubernetes has it for names that are part of a path).

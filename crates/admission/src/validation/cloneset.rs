@@ -12,6 +12,8 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const ROLLING: &str = "spec.updateStrategy.rollingUpdate";
+/// A dash and the id of a pod follow, and a host name has at most 63 characters.
+const NAME_LENGTH_OF_WHOLE_HOST_NAMES: usize = 57;
 const POD_NAMES: [&str; 3] = ["spec", "scaleStrategy", "podsToDelete"];
 
 /// All rules, in the order of the specification, on a set read as v1beta1; `received` is what it was read from.
@@ -195,11 +197,18 @@ fn new_names(
 }
 
 /// What is accepted but probably not meant.
-pub(super) fn warn(request: &Request<'_>, set: &Value, warnings: &mut Vec<String>) {
-    if request.operation == Operation::Update && statefulset::is_too_long(request.name.len()) {
+pub(super) fn warn(request: &Request<'_>, set: &Value, memory: &dyn Memory, warnings: &mut Vec<String>) {
+    let (name, length) = statefulset::name(request, set);
+    if memory.labels_with_hashes() {
+        if length > NAME_LENGTH_OF_WHOLE_HOST_NAMES {
+            warnings.push(format!(
+                "metadata.name {name}: host names of its pods are cut to 63 characters, and pods may share one; with at most \
+                 {NAME_LENGTH_OF_WHOLE_HOST_NAMES} characters they are whole"
+            ));
+        }
+    } else if request.operation == Operation::Update && statefulset::is_too_long(length) {
         warnings.push(format!(
-            "metadata.name {}: {}; pods of this set are labelled with the hash of their revision alone",
-            request.name,
+            "metadata.name {name}: {}; pods of this set are labelled with the hash of their revision alone",
             messages::NAME_LENGTH
         ));
     }

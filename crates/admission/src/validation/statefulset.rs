@@ -4,7 +4,7 @@ use super::strategy::{number, word};
 use super::{Problems, Reach, claims, selector, strategy, template};
 use crate::convert::Kind;
 use crate::json::{at, entries, list, text};
-use crate::{Operation, Request, switches};
+use crate::{Memory, Operation, Request, switches};
 use flotilla_api::messages;
 use flotilla_api::names;
 use flotilla_apimachinery::field::Fault;
@@ -114,8 +114,8 @@ fn lifecycle(set: &Value, problems: &mut Problems) {
     }
 }
 
-/// Rule 1.1.9, on creation: names of revisions and pods are values of labels.
-pub(super) fn check_name(request: &Request<'_>, set: &Value, kind: Kind, problems: &mut Problems) {
+/// Rule 1.1.9, on creation: names of revisions and pods are values of labels; not those of CloneSets whose pods are labelled with hashes alone.
+pub(super) fn check_name(request: &Request<'_>, set: &Value, kind: Kind, memory: &dyn Memory, problems: &mut Problems) {
     let (name, length) = name(request, set);
     let path = if request.name.is_empty() {
         "metadata.generateName"
@@ -127,7 +127,8 @@ pub(super) fn check_name(request: &Request<'_>, set: &Value, kind: Kind, problem
             problems.invalid(path, &Value::from(name), why);
         }
     }
-    if is_too_long(length) {
+    let is_free = kind == Kind::CloneSet && memory.labels_with_hashes();
+    if is_too_long(length) && !is_free {
         let too_long = Value::from(name);
         problems.add(
             Reach::Field,
@@ -148,7 +149,7 @@ pub(super) fn check_name(request: &Request<'_>, set: &Value, kind: Kind, problem
 }
 
 /// The name, and how long it will be.
-fn name<'v>(request: &'v Request<'_>, set: &'v Value) -> (&'v str, usize) {
+pub(super) fn name<'v>(request: &'v Request<'_>, set: &'v Value) -> (&'v str, usize) {
     if !request.name.is_empty() {
         return (request.name, request.name.len());
     }

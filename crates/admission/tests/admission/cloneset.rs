@@ -1,7 +1,7 @@
 //! CloneSets: conversion loses nothing (rule 8), defaults (rule 7) and verdicts (rule 6) are those of the specification of CloneSets.
 
 use crate::clone_cases;
-use crate::world::{World, request, with};
+use crate::world::{World, refusal, request, with};
 use flotilla_admission::{NamedPod, Reply, Verdict, apply, convert, mutate, validate};
 use flotilla_api::{messages, names};
 use proptest::prelude::*;
@@ -462,6 +462,63 @@ fn rule_6_everything_but_the_selector_may_change() {
     assert!(verdict(&other, Some(&clones())).is_err_and(|text| text.contains(messages::SELECTOR_FIXED)));
     let long = with(clones(), &[("/metadata/name", json!("x".repeat(60)))]);
     assert!(verdict(&long, Some(&long)).is_ok_and(|w| w.iter().any(|w| w.contains("hash of their revision alone"))));
+}
+
+/// The label is then the hash of the revision alone; what is left to be said is that host names are cut.
+#[test]
+fn rule_6_with_short_hashes_names_may_have_more_than_52_characters() {
+    const HASH_ALONE: &str = "hash of their revision alone";
+    const CUT: &str = "host names of its pods";
+    let cases: &[(bool, bool, usize, Result<&[&str], &str>)] = &[
+        (false, false, 52, Ok(&[])),
+        (false, false, 53, Err(messages::NAME_LENGTH)),
+        (false, false, 58, Err(messages::NAME_LENGTH)),
+        (false, true, 53, Ok(&[HASH_ALONE])),
+        (true, false, 52, Ok(&[])),
+        (true, false, 53, Ok(&[])),
+        (true, false, 57, Ok(&[])),
+        (true, false, 58, Ok(&[CUT])),
+        (true, false, 247, Ok(&[CUT])),
+        (true, true, 57, Ok(&[])),
+        (true, true, 58, Ok(&[CUT])),
+    ];
+    for &(labels_with_hashes, is_stored, length, expected) in cases {
+        let memory = World {
+            labels_with_hashes,
+            ..World::default()
+        };
+        let set = with(clones(), &[("/metadata/name", json!("x".repeat(length)))]);
+        for set in [to(&set, ALPHA), set] {
+            let reply = validate(&request(Some(&set), is_stored.then_some(&set)), &memory);
+            let case = format!("{labels_with_hashes} {is_stored} {length}: {reply:?}");
+            match expected {
+                Err(rule) => assert!(refusal(&reply).is_some_and(|(_, text)| text.contains(rule)), "{case}"),
+                Ok(words) => {
+                    assert_eq!(reply.verdict, Verdict::Allow, "{case}");
+                    assert_eq!(reply.warnings.len(), words.len(), "{case}");
+                    let told = |word: &&str| reply.warnings.iter().any(|warning| warning.contains(word));
+                    assert!(words.iter().all(told), "{case}");
+                }
+            }
+        }
+    }
+    let memory = World {
+        labels_with_hashes: true,
+        ..World::default()
+    };
+    let named_by_the_server = json!({"generateName": "x".repeat(60), "namespace": "shop"});
+    let set = with(clones(), &[("/metadata", named_by_the_server)]);
+    let reply = validate(&request(Some(&set), None), &memory);
+    assert!(
+        reply.warnings.iter().any(|w| w.contains(CUT)),
+        "63 characters in the end: {reply:?}"
+    );
+    let set = with(crate::world::set(), &[("/metadata/name", json!("x".repeat(53)))]);
+    let reply = validate(&request(Some(&set), None), &memory);
+    assert!(
+        refusal(&reply).is_some(),
+        "pods of a StatefulSet have the whole name: {reply:?}"
+    );
 }
 
 fn defaulted(object: &Value, old: Option<&Value>) -> Value {

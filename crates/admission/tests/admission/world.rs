@@ -18,6 +18,7 @@ pub(crate) struct World {
     pub(crate) revisions: Vec<RevisionInUse>,
     pub(crate) storage: Option<StorageAsked>,
     pub(crate) named: BTreeMap<&'static str, NamedPod>,
+    pub(crate) labels_with_hashes: bool,
 }
 
 impl Memory for World {
@@ -64,6 +65,10 @@ impl Memory for World {
             None if pod.starts_with("young") => Found::Unknown,
             None => Found::Missing,
         }
+    }
+
+    fn labels_with_hashes(&self) -> bool {
+        self.labels_with_hashes
     }
 }
 

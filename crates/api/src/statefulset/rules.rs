@@ -1,7 +1,7 @@
 //! Rules about Advanced StatefulSets that the API server checks beside those that kinds share (specification 7.3 and 7.4). What CEL
 //! cannot express is listed in ARCHITECTURE.md.
 
-use crate::crd::Rule;
+use crate::crd::{Check, Rule};
 use crate::messages;
 use crate::rules::{NOT_EMPTY, WELL_FORMED, across, always, on_update};
 
@@ -13,6 +13,15 @@ const HOOK_LABELS: &str =
 const HOOK_FINALIZERS: &str =
     "!has(self.finalizersHandler) || self.finalizersHandler.all(f, f.matches('^[^/]+/[^/]+$'))";
 const RETENTION: &str = "self in ['', 'Retain', 'Delete']";
+
+/// Of the name. Not of a CloneSet: whether the labels of its pods hold its name, a gate of the manager decides, which admission knows; and
+/// where that was not asked, pods of a set whose name is too long are labelled with the hash of their revision alone.
+pub(crate) const NAME: &[Rule] = &[Rule {
+    path: "",
+    check: Check::OnCreate("size(self.metadata.name) <= 52"),
+    message: messages::NAME_LENGTH,
+    field: None,
+}];
 
 /// In the order of the specification.
 pub(crate) const RULES: &[Rule] = &[

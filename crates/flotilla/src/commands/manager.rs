@@ -35,7 +35,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: ManagerArgs) -> Result<Exit, 
     let config = cluster::config(cluster_args).await?;
     let client = connection::connect(config).map_err(Error::Config)?;
     let fence = Fence::default();
-    let webhooks = match webhook_options(&args, cluster_args.namespace.as_deref(), is_in_pod())? {
+    let webhooks = match webhook_options(&args, gates, cluster_args.namespace.as_deref(), is_in_pod())? {
         Some(options) => {
             let started = Webhooks::start(options, client.clone(), fence.clone());
             Some(Arc::new(started.map_err(|e| Error::Manager(e.to_string()))?))
@@ -114,6 +114,7 @@ fn is_in_pod() -> bool {
 /// How webhooks are served; `None` if they are not.
 fn webhook_options(
     args: &ManagerArgs,
+    gates: Gates,
     only_namespace: Option<&str>,
     is_in_pod: bool,
 ) -> Result<Option<Options>, Error> {
@@ -157,6 +158,7 @@ fn webhook_options(
         lifetimes: args
             .certificate_seconds
             .map_or_else(Lifetimes::default, Lifetimes::short),
+        labels_with_hashes: gates.clones.short_hash,
     }))
 }
 
@@ -237,7 +239,7 @@ mod tests {
     /// A manager on somebody's machine serves no webhooks; one in a pod does.
     #[test]
     fn webhooks_are_served_inside_a_pod_unless_told_otherwise() {
-        let options = |words: &[&str], is_in_pod| webhook_options(&parsed(words), None, is_in_pod);
+        let options = |words: &[&str], is_in_pod| webhook_options(&parsed(words), Gates::default(), None, is_in_pod);
         assert!(options(&[], false).unwrap().is_none());
         let inside = options(&["--lease-namespace=ns"], true).unwrap().unwrap();
         assert_eq!(inside.address.to_string(), "[::]:9443");
@@ -254,6 +256,18 @@ mod tests {
                 options(wrong, false).unwrap_err().to_string().contains("--webhook-"),
                 "{wrong:?}"
             );
+        }
+    }
+
+    /// Ruling 33: names that do not fit into the labels of others are accepted then.
+    #[test]
+    fn admission_knows_whether_pods_are_labelled_with_hashes() {
+        for (text, is_on) in [("", false), ("CloneSetShortHash=true", true)] {
+            let args = parsed(&[&format!("--feature-gates={text}")]);
+            let options = webhook_options(&args, gates(&args).unwrap(), None, true)
+                .unwrap()
+                .unwrap();
+            assert_eq!(options.labels_with_hashes, is_on, "{text}");
         }
     }
 

@@ -131,6 +131,7 @@ impl Room {
             only_namespace: None,
             tls_directory: None,
             lifetimes: Lifetimes::default(),
+            labels_with_hashes: false,
         };
         let fence = Fence::default();
         let upkeep = Upkeep::new(options, api.client(), fence.clone(), shared);
