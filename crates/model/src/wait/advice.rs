@@ -254,7 +254,7 @@ impl WaitCause {
             }
             WaitCause::InPlaceUnreadable => {
                 format!(
-                    "remove the annotations of the update from the pod, or delete it: {}",
+                    "delete the pod, since nobody knows what it lacks: {}",
                     whom.delete(subject)
                 )
             }
@@ -287,6 +287,15 @@ fn missing_account(message: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without its notes a pod would seem to be done, and would serve with its former image under the label of the new revision.
+    #[test]
+    fn rule_8_19_nobody_is_told_to_take_notes_off_a_pod_that_lacks_what_nobody_knows() {
+        let whom = Whom::of("statefulset.apps/web", "shop");
+        let advice = WaitCause::InPlaceUnreadable.advice("web-2", &whom).expect("advice");
+        assert!(advice.ends_with("kubectl delete pod web-2 -n shop"), "{advice}");
+        assert!(!advice.contains("annotation"), "{advice}");
+    }
 
     #[test]
     fn after_a_rollback_the_pod_that_holds_it_up_is_to_be_deleted() {
