@@ -34,7 +34,7 @@ Exit codes:
   1  it failed, or the command line could not be understood; the message says what was attempted and what to do next;
      `plan`: a change would be refused, something that could touch pods is not known, or something that new pods need is missing: it is named
   2  `plan`: pods would be disrupted (deleted, replaced or updated)
-  3  `why`: something is waited for; `rollout status`: not complete (with --watch=false, or when --timeout has passed)";
+  3  `why`: something is waited for; `rollout status`: not complete (with --watch=false, or when --timeout-seconds has passed)";
 
 /// What to expect of a playground.
 const PLAYGROUND: &str = "\
@@ -58,6 +58,9 @@ Try:
   flotilla playground --speed 10 --fail node-2 --at 30s
   flotilla playground --save mine.json          and later: --load mine.json";
 
+/// Longer than the API server itself takes for a request: whoever waits on waits for nobody.
+pub const REQUEST_TIMEOUT_SECONDS: u64 = 65;
+
 /// How to reach the cluster. Without any of these: the service account inside a pod, or else the current kubeconfig.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ClusterArgs {
@@ -71,6 +74,10 @@ pub struct ClusterArgs {
     /// managers are (default: flotilla-system).
     #[arg(long, short, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
+    /// How long to wait for an answer of the API server, in seconds; the API server itself gives a request up after 60. Manager and agent
+    /// have times of their own.
+    #[arg(long, global = true, default_value_t = REQUEST_TIMEOUT_SECONDS, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub request_timeout_seconds: u64,
 }
 
 /// The verbs.

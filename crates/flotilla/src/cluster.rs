@@ -2,12 +2,14 @@
 
 use crate::args::ClusterArgs;
 use crate::error::Error;
+use crate::patience;
 use flotilla_engine::io::connection;
 use flotilla_model::{ObjectKey, Resource};
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
+use std::time::Duration;
 
 /// A connection, and the namespace that commands are about.
 pub struct Cluster {
@@ -48,6 +50,7 @@ impl Cluster {
             .clone()
             .unwrap_or_else(|| config.default_namespace.clone());
         let client = connection::connect(config).map_err(Error::Config)?;
+        let client = patience::bounded(client, Duration::from_secs(args.request_timeout_seconds));
         Ok(Cluster { client, namespace })
     }
 
@@ -151,6 +154,10 @@ pub fn describe(what: String, error: &kube::Error) -> Error {
                 advice: advice.to_owned(),
             }
         }
+        kube::Error::Service(cause) => Error::Unreachable {
+            what,
+            cause: cause.to_string(),
+        },
         other => Error::Unreachable {
             what,
             cause: other.to_string(),

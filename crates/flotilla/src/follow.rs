@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, describe};
 use crate::error::Error;
+use crate::patience::Silence;
 use futures::StreamExt;
 use http::{Method, Request};
 use kube::core::WatchEvent;
@@ -9,12 +10,15 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Objects of a collection by name.
 pub type Objects = BTreeMap<String, Value>;
 
 /// How long one watch request lasts, in seconds. The next begins with a list.
 const WATCH_SECONDS: u32 = 290;
+/// A watch is begun at most so often: a server that ends each at once is not to be asked without pause.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What became of waiting.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,20 +34,37 @@ pub async fn until(
     cluster: &Cluster,
     collection: &str,
     within: Duration,
-    mut done: impl FnMut(&Objects) -> bool,
+    done: impl FnMut(&Objects) -> bool,
 ) -> Result<Followed, Error> {
-    let mut last = Objects::new();
+    let followed = further(cluster, collection, within, done).await?;
+    followed.ok_or_else(|| Error::Unreachable {
+        what: format!("list {collection}"),
+        cause: Silence(within).to_string(),
+    })
+}
+
+/// The same for whoever has looked before: `None` if the time is up before the server has told anything.
+pub async fn further(
+    cluster: &Cluster,
+    collection: &str,
+    within: Duration,
+    mut done: impl FnMut(&Objects) -> bool,
+) -> Result<Option<Followed>, Error> {
+    let (mut last, mut is_listed) = (Objects::new(), false);
     let follow = async {
         loop {
+            let began = Instant::now();
             let version = list(cluster, collection, &mut last).await?;
+            is_listed = true;
             if done(&last) || watch(cluster, collection, &version, &mut last, &mut done).await? {
                 return Ok(());
             }
+            tokio::time::sleep_until(began + PAUSE).await;
         }
     };
     match tokio::time::timeout(within, follow).await {
-        Ok(ended) => ended.map(|()| Followed::Done),
-        Err(_elapsed) => Ok(Followed::TimeUp(last)),
+        Ok(ended) => ended.map(|()| Some(Followed::Done)),
+        Err(_elapsed) => Ok(is_listed.then_some(Followed::TimeUp(last))),
     }
 }
 

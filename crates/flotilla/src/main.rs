@@ -11,6 +11,7 @@ mod error;
 mod follow;
 mod gates;
 mod logging;
+mod patience;
 mod target;
 
 use args::{Args, Command};

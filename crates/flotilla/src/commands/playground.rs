@@ -2,7 +2,9 @@
 
 mod demo;
 
-use crate::args::{ClusterArgs, HttpAddress, LogFormat, ManagerArgs, OpenKruiseFlags, PlaygroundArgs};
+use crate::args::{
+    ClusterArgs, HttpAddress, LogFormat, ManagerArgs, OpenKruiseFlags, PlaygroundArgs, REQUEST_TIMEOUT_SECONDS,
+};
 use crate::clock;
 use crate::cluster;
 use crate::commands::manager;
@@ -35,6 +37,7 @@ pub async fn run(args: PlaygroundArgs) -> Result<Exit, Error> {
         kubeconfig: Some(path.clone()),
         context: None,
         namespace: None,
+        request_timeout_seconds: REQUEST_TIMEOUT_SECONDS,
     };
     let managing = async {
         let ended = tokio::spawn(manage(cluster.clone())).await;

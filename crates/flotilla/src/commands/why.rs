@@ -10,7 +10,7 @@ use self::causes::Cause;
 use self::facts::Facts;
 use crate::args::{ClusterArgs, Output, WhyArgs};
 use crate::clock;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, describe};
 use crate::error::{Error, Exit};
 use crate::target::{self, Found};
 use flotilla_api::names;
@@ -18,7 +18,7 @@ use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
-use flotilla_engine::io::snapshot::snapshot;
+use flotilla_engine::io::snapshot::{SnapshotError, snapshot};
 use flotilla_engine::wire::status::Status;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{
@@ -173,7 +173,10 @@ async fn look(cluster: &Cluster, found: &Found) -> Result<Cache, Error> {
     ];
     snapshot(cluster.client.clone(), &resources, Some(&cluster.namespace))
         .await
-        .map_err(|e| Error::NotPossible(e.to_string()))
+        .map_err(|error| match error {
+            SnapshotError::Transport(resource, error) => describe(format!("list {resource}"), &error),
+            other => Error::NotPossible(other.to_string()),
+        })
 }
 
 /// Decides about the set as the manager would that has just started, without writing.

@@ -3,102 +3,88 @@
 use super::find;
 use super::steer::PARTITION_OF_ALL;
 use crate::args::{Output, RolloutStatusArgs};
-use crate::cluster::{Cluster, describe};
+use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
+use crate::follow::{self, Followed};
+use crate::patience::Silence;
 use crate::target::{Found, kind_name};
 use flotilla_api::names;
 use flotilla_model::SetKind;
-use futures::StreamExt;
-use http::Request;
-use kube::core::WatchEvent;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::pin::pin;
 use std::time::Duration;
-
-/// How long one watch request lasts, in seconds. The next begins where it ended.
-const WATCH_SECONDS: u32 = 290;
+use tokio::time::Instant;
 
 /// Follows the rollout of one set.
 pub async fn run(cluster: &Cluster, args: RolloutStatusArgs) -> Result<Exit, Error> {
-    let found = find(cluster, &args.of).await?;
+    let bound = Some(Duration::from_secs(args.timeout_seconds)).filter(|bound| args.watch && !bound.is_zero());
+    let within = bound.unwrap_or(Duration::MAX);
+    let began = Instant::now();
+    let found = match tokio::time::timeout(within, find(cluster, &args.of)).await {
+        Ok(found) => found?,
+        // Nothing is known of the rollout: that it is not complete would be saying too much.
+        Err(_elapsed) => {
+            return Err(Error::Unreachable {
+                what: format!("read {}", args.of.target),
+                cause: Silence(within).to_string(),
+            });
+        }
+    };
+    let progress = Progress::of(&found);
+    progress.print(args.of.output)?;
+    if progress.is_complete() {
+        return Ok(Exit::Done);
+    }
     if !args.watch {
-        let progress = Progress::of(&found);
-        progress.print(args.of.output)?;
-        return Ok(if progress.is_complete() {
-            Exit::Done
-        } else {
-            Exit::Waiting
-        });
+        return Ok(Exit::Waiting);
     }
-    let follow = follow(cluster, found, args.of.output);
-    if args.timeout_seconds == 0 {
-        return follow.await;
-    }
-    tokio::time::timeout(Duration::from_secs(args.timeout_seconds), follow)
-        .await
-        .unwrap_or(Ok(Exit::Waiting))
+    follow(
+        cluster,
+        found,
+        progress,
+        within.saturating_sub(began.elapsed()),
+        args.of.output,
+    )
+    .await
 }
 
-/// Prints each step until the rollout is complete.
-async fn follow(cluster: &Cluster, mut found: Found, output: Output) -> Result<Exit, Error> {
-    let mut last = None;
-    loop {
+/// Prints each further step until the rollout is complete.
+async fn follow(
+    cluster: &Cluster,
+    mut found: Found,
+    mut last: Progress,
+    within: Duration,
+    output: Output,
+) -> Result<Exit, Error> {
+    let name = found.key.name.to_string();
+    let path = format!(
+        "{}?fieldSelector=metadata.name%3D{name}",
+        found.kind.resource().collection_path(Some(&found.key.namespace))
+    );
+    let mut printed = Ok(());
+    let mut is_gone = false;
+    let take_a_look = |objects: &follow::Objects| {
+        let Some(object) = objects.get(&name) else {
+            is_gone = true;
+            return true;
+        };
+        found.object.clone_from(object);
         let progress = Progress::of(&found);
-        if last.as_ref() != Some(&progress) {
-            progress.print(output)?;
+        if progress != last {
+            printed = progress.print(output);
+            last = progress;
         }
-        if progress.is_complete() {
-            return Ok(Exit::Done);
-        }
-        last = Some(progress);
-        found = next_version(cluster, found).await?;
-    }
-}
-
-/// Waits for the next version of the set.
-async fn next_version(cluster: &Cluster, mut found: Found) -> Result<Found, Error> {
-    let what = format!("watch {}", found.display());
-    loop {
-        let resource = found.kind.resource();
-        let version = found.object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let path = format!(
-            "{}?watch=true&fieldSelector=metadata.name%3D{}&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}",
-            resource.collection_path(Some(&found.key.namespace)),
-            found.key.name
-        );
-        let request = Request::get(path)
-            .body(Vec::new())
-            .map_err(|e| describe(what.clone(), &kube::Error::HttpError(e)))?;
-        let events = cluster
-            .client
-            .request_events::<Value>(request)
-            .await
-            .map_err(|e| describe(what.clone(), &e))?;
-        let mut events = pin!(events);
-        while let Some(event) = events.next().await {
-            match event.map_err(|e| describe(what.clone(), &e))? {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                    found.object = object;
-                    return Ok(found);
-                }
-                WatchEvent::Deleted(_) => {
-                    let message = format!("{} was deleted while its rollout was watched", found.display());
-                    return Err(Error::NotPossible(message));
-                }
-                WatchEvent::Bookmark(_) => {}
-                // The version is too old to resume from: look afresh.
-                WatchEvent::Error(_) => break,
-            }
-        }
-        let fresh = cluster.get(resource, &found.key).await?;
-        let fresh = fresh.ok_or_else(|| {
-            Error::NotPossible(format!("{} was deleted while its rollout was watched", found.display()))
-        })?;
-        if fresh["metadata"]["resourceVersion"] != found.object["metadata"]["resourceVersion"] {
-            found.object = fresh;
-            return Ok(found);
-        }
+        printed.is_err() || last.is_complete()
+    };
+    let followed = follow::further(cluster, &path, within, take_a_look).await?;
+    printed?;
+    match followed {
+        Some(Followed::Done) if is_gone => Err(Error::NotPossible(format!(
+            "{} was deleted while its rollout was watched",
+            found.display()
+        ))),
+        Some(Followed::Done) => Ok(Exit::Done),
+        Some(Followed::TimeUp(_)) | None => Ok(Exit::Waiting),
     }
 }
 
@@ -223,7 +209,12 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::RolloutTarget;
     use flotilla_model::{ObjectKey, SetKind};
+    use http::Request;
+    use kube::client::Body;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn progress(spec: Value, status: Value) -> Progress {
         let object = json!({"metadata": {"generation": 2}, "spec": spec, "status": status});
@@ -316,5 +307,53 @@ mod tests {
             "statefulset.apps/web: 1 of 3 updated, 3 of 3 available, OnDelete: the others are updated when you delete them"
         );
         assert!(progress(spec, status(3)).is_complete());
+    }
+
+    /// A cluster that lists this set, and whose every watch answers that the version is too old. It breaks down after `most` requests.
+    fn forgetful(set: &Value, most: usize) -> (Cluster, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (set, counted) = (set.clone(), asked.clone());
+        let answer = move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let (status, body) = if counted.fetch_add(1, Ordering::SeqCst) >= most {
+                (500, json!({"message": "asked too often"}))
+            } else if query.contains("watch=true") {
+                (
+                    200,
+                    json!({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}),
+                )
+            } else if request.uri().path().ends_with("/web") {
+                (200, set.clone())
+            } else {
+                (200, json!({"metadata": {"resourceVersion": "9"}, "items": [set]}))
+            };
+            let body = Body::from(format!("{body}\n").into_bytes());
+            let answer = http::Response::builder().status(status).body(body);
+            std::future::ready(answer)
+        };
+        let client = kube::Client::new(tower::service_fn(answer), "ns");
+        let namespace = "ns".to_owned();
+        (Cluster { client, namespace }, asked)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_forgets_its_versions_at_once_is_not_asked_without_pause() {
+        let set = json!({
+            "metadata": {"name": "web", "namespace": "ns", "generation": 2, "resourceVersion": "5"},
+            "spec": {"replicas": 3}, "status": {"observedGeneration": 1},
+        });
+        let (cluster, asked) = forgetful(&set, 100);
+        let of = RolloutTarget {
+            target: "sts.apps/web".parse().unwrap(),
+            output: Output::Text,
+        };
+        let args = RolloutStatusArgs {
+            of,
+            watch: true,
+            timeout_seconds: 2,
+        };
+        assert!(matches!(run(&cluster, args).await, Ok(Exit::Waiting)));
+        let asked = asked.load(Ordering::SeqCst);
+        assert!(asked <= 10, "{asked} requests in 2 s");
     }
 }
