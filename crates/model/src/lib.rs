@@ -10,6 +10,7 @@ pub mod decision;
 pub mod hints;
 pub mod int_or_percent;
 pub mod intern;
+pub mod lines;
 pub mod memo;
 pub mod meta;
 pub mod packed;
@@ -31,6 +32,7 @@ pub use decision::{
 pub use hints::{Failure, Hints};
 pub use int_or_percent::{IntOrPercent, Share};
 pub use intern::Interner;
+pub use lines::Lines;
 pub use memo::Memo;
 pub use meta::{Labels, Meta, ObjectKey, Owner, OwnerRef, Uid};
 pub use packed::Packed;

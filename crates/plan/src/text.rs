@@ -1,8 +1,8 @@
 //! The plan for people: one sentence that says it all, a drawing of the waves, and what else there is to know.
 
 use crate::report::{Action, Blocked, ClaimAction, Plan, Refusal, SetPlan, Step, Verb, Wave};
+use flotilla_model::Lines;
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 /// Waves drawn at most; of more, the first and the last.
 const WAVES_SHOWN: usize = 12;
@@ -133,63 +133,50 @@ fn pods(count: usize) -> String {
 
 /// The whole plan.
 pub(crate) fn plan(plan: &Plan) -> String {
-    let mut text = String::new();
-    line(&mut text, &plan.summary);
+    let mut text = Lines::default();
+    text.put(&plan.summary);
     plan.refused.iter().for_each(|refusal| refused(&mut text, refusal));
     plan.sets.iter().for_each(|set| one(&mut text, set));
     for missing in &plan.missing {
-        line(
-            &mut text,
-            &format!("missing: {missing}; without it new pods do not come up"),
-        );
+        text.put(format_args!("missing: {missing}; without it new pods do not come up"));
     }
     for unknown in &plan.unknowns {
-        line(&mut text, &format!("not known: {unknown}"));
+        text.put(format_args!("not known: {unknown}"));
     }
     for other in &plan.not_looked_at {
-        line(&mut text, &format!("not looked at: {other}"));
+        text.put(format_args!("not looked at: {other}"));
     }
     for warning in &plan.warnings {
-        line(&mut text, &format!("note: {warning}"));
+        text.put(format_args!("note: {warning}"));
     }
-    text
+    text.into_text()
 }
 
-fn line(text: &mut String, words: &str) {
-    // Writing into a string does not fail; neither here nor below.
-    let _ = writeln!(text, "{words}");
-}
-
-fn refused(text: &mut String, refusal: &Refusal) {
-    line(
-        text,
-        &format!(
-            "\n{} in namespace {}: refused ({}){}",
-            refusal.object,
-            refusal.namespace,
-            refusal.reason,
-            refusal
-                .place
-                .as_ref()
-                .map_or_else(String::new, |place| format!(", in {place}"))
-        ),
-    );
+fn refused(text: &mut Lines, refusal: &Refusal) {
+    let place = refusal.place.as_ref();
+    let place = place.map_or_else(String::new, |place| format!(", in {place}"));
+    text.put("");
+    text.put(format_args!(
+        "{} in namespace {}: refused ({}){place}",
+        refusal.object, refusal.namespace, refusal.reason
+    ));
     for field in &refusal.fields {
         let place = field
             .place
             .as_ref()
             .map_or_else(String::new, |place| format!("{place}: "));
-        line(
-            text,
-            &format!("  {place}{}: {} ({})", field.field, field.message, field.rule),
-        );
+        text.put(format_args!(
+            "  {place}{}: {} ({})",
+            field.field, field.message, field.rule
+        ));
     }
 }
 
-fn one(text: &mut String, set: &SetPlan) {
-    line(text, &format!("\n{} in namespace {}", set.set, set.namespace));
+fn one(text: &mut Lines, set: &SetPlan) {
+    text.put("");
+    text.put(format_args!("{} in namespace {}", set.set, set.namespace));
     if let Some((from, to)) = revisions(set) {
-        line(text, &format!("  {from} -> {to}"));
+        text.put(format_args!("  {from} -> {to}"));
     }
     draw(text, set);
     for stays in &set.stays {
@@ -198,7 +185,7 @@ fn one(text: &mut String, set: &SetPlan) {
         } else {
             format!(": {}", names(&stays.pods))
         };
-        line(text, &format!("  stays ({}): {}{who}", stays.rule, stays.message));
+        text.put(format_args!("  stays ({}): {}{who}", stays.rule, stays.message));
     }
     claims(text, set);
     claims_that_stay(text, set);
@@ -208,18 +195,17 @@ fn one(text: &mut String, set: &SetPlan) {
     if let Some(doubt) = &set.if_new_pods_are_not_ready {
         let touched = names(&doubt.pods);
         let stop = format!("{} available after {touched}", doubt.available);
-        line(
-            text,
-            &format!("  if the new pods do not become ready: it stops with {stop}"),
-        );
+        text.put(format_args!(
+            "  if the new pods do not become ready: it stops with {stop}"
+        ));
     }
 }
 
-fn waits(text: &mut String, blocked: &Blocked) {
-    line(text, &format!("  stops: {} {}", blocked.subject, blocked.message));
-    line(text, &format!("      rule: {}", blocked.rule));
+fn waits(text: &mut Lines, blocked: &Blocked) {
+    text.put(format_args!("  stops: {} {}", blocked.subject, blocked.message));
+    text.put(format_args!("      rule: {}", blocked.rule));
     if let Some(advice) = &blocked.advice {
-        line(text, &format!("      you can: {advice}"));
+        text.put(format_args!("      you can: {advice}"));
     }
 }
 
@@ -233,7 +219,7 @@ fn revisions(set: &SetPlan) -> Option<(&str, &str)> {
     Some((step.from_revision.as_deref()?, step.to_revision.as_deref()?))
 }
 
-fn claims(text: &mut String, set: &SetPlan) {
+fn claims(text: &mut Lines, set: &SetPlan) {
     for (action, word) in [
         (ClaimAction::Create, "made"),
         (ClaimAction::Expand, "expanded"),
@@ -246,13 +232,13 @@ fn claims(text: &mut String, set: &SetPlan) {
             .map(|c| c.claim.clone())
             .collect();
         if !concerned.is_empty() {
-            line(text, &format!("  claims {word}: {}", names(&concerned)));
+            text.put(format_args!("  claims {word}: {}", names(&concerned)));
         }
     }
 }
 
 /// Claims that stay although one might think otherwise.
-fn claims_that_stay(text: &mut String, set: &SetPlan) {
+fn claims_that_stay(text: &mut Lines, set: &SetPlan) {
     if !set.claims_left.is_empty() {
         let all = names(&set.claims_left);
         let command = format!("kubectl delete pvc {} -n {}", set.claims_left.join(" "), set.namespace);
@@ -261,7 +247,7 @@ fn claims_that_stay(text: &mut String, set: &SetPlan) {
         } else {
             format!(" ({command} removes them)")
         };
-        line(text, &format!("  claims stay, with their data: {all}{remove}"));
+        text.put(format_args!("  claims stay, with their data: {all}{remove}"));
     }
     if !set.claim_templates_changed.is_empty() {
         let expands = set.claims.iter().any(|claim| claim.action == ClaimAction::Expand);
@@ -271,12 +257,12 @@ fn claims_that_stay(text: &mut String, set: &SetPlan) {
             "the claims that are there stay as they are, only new ones follow it"
         };
         let all = names(&set.claim_templates_changed);
-        line(text, &format!("  claim templates change: {all}; {tail}"));
+        text.put(format_args!("  claim templates change: {all}; {tail}"));
     }
 }
 
 /// The waves, a line each, with how many pods are available at the least.
-fn draw(text: &mut String, set: &SetPlan) {
+fn draw(text: &mut Lines, set: &SetPlan) {
     let most = usize::try_from(set.replicas.max(set.replicas_before)).unwrap_or(0);
     let shown =
         |index: usize| set.waves.len() <= WAVES_SHOWN || index < WAVES_SHOWN - 2 || index + 1 == set.waves.len();
@@ -293,12 +279,12 @@ fn draw(text: &mut String, set: &SetPlan) {
             continue;
         }
         if left_out > 0 {
-            line(text, &format!("  … {left_out} waves more (-o json lists all)"));
+            text.put(format_args!("  … {left_out} waves more (-o json lists all)"));
             left_out = 0;
         }
         let done = words(wave);
         let bar = bar(wave.lowest_available, most);
-        line(text, &format!("  wave {:>2}  {done:<width$}  {bar}", wave.wave));
+        text.put(format_args!("  wave {:>2}  {done:<width$}  {bar}", wave.wave));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::follow::{self, Followed};
 use crate::target::kind_name;
 use convert::{convert, other};
 use flotilla_model::template::{Digest, normal_form};
-use flotilla_model::{ObjectKey, Resource, SetKind};
+use flotilla_model::{Lines, ObjectKey, Resource, SetKind};
 use http::Method;
 use others::Others;
 use record::Record;
@@ -64,7 +64,9 @@ pub async fn run(cluster_args: &ClusterArgs, args: MigrateArgs) -> Result<Exit, 
 }
 
 fn tell(line: &str) -> Result<(), Error> {
-    Ok(writeln!(std::io::stdout().lock(), "{line}")?)
+    let mut lines = Lines::default();
+    lines.put(line);
+    Ok(write!(std::io::stdout().lock(), "{lines}")?)
 }
 
 /// What there is under the name.

@@ -22,13 +22,12 @@ use flotilla_engine::io::snapshot::{SnapshotError, snapshot};
 use flotilla_engine::wire::status::Status;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{
-    Command, Decision, Hints, ObjectKey, PassContext, Reader, Resource, Scope, ScopedCommand, SetKind, SetRecord,
-    Timestamp, Wait, WaitCause, Whom,
+    Command, Decision, Hints, Lines, ObjectKey, PassContext, Reader, Resource, Scope, ScopedCommand, SetKind,
+    SetRecord, Timestamp, Wait, WaitCause, Whom,
 };
 use http::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::io::Write as _;
 
 /// Requests tried as dry runs, at most: pods of one set are refused alike.
@@ -358,24 +357,25 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let mut text = format!(
-            "{} in namespace {}: {} wanted, {} ready, {} updated\n",
+        let mut text = Lines::default();
+        text.put(format_args!(
+            "{} in namespace {}: {} wanted, {} ready, {} updated",
             self.found.display(),
             self.found.key.namespace,
             self.wanted(),
             self.count("readyReplicas"),
             self.count("updatedReplicas")
-        );
+        ));
         let (from, to) = (self.status_text("currentRevision"), self.status_text("updateRevision"));
         if from != to {
-            let _ = writeln!(text, "rolling out: {from} -> {to}");
+            text.put(format_args!("rolling out: {from} -> {to}"));
         }
         self.waits_text(&mut text);
         for note in self.notes() {
-            let _ = writeln!(text, "note: {note}");
+            text.put(format_args!("note: {note}"));
         }
         self.next_text(&mut text);
-        text
+        text.into_text()
     }
 
     /// What somebody asked for who may wait for it in vain.
@@ -389,25 +389,25 @@ impl Report {
             .collect()
     }
 
-    fn waits_text(&self, text: &mut String) {
+    fn waits_text(&self, text: &mut Lines) {
         if self.waits.is_empty() {
-            text.push_str("nothing is waited for\n");
+            text.put("nothing is waited for");
             return;
         }
-        text.push_str("waiting:\n");
+        text.put("waiting:");
         let causes = self.causes();
         for cause in causes.iter().take(LINES_SHOWN) {
             let since = cause
                 .since
                 .map_or_else(String::new, |since| format!(" (for {})", ago(self.now, since)));
             let subjects: Vec<String> = cause.subject.split(", ").map(str::to_owned).collect();
-            let _ = writeln!(text, "  {}: {}{since}", short(&subjects), cause.message);
+            text.put(format_args!("  {}: {}{since}", short(&subjects), cause.message));
             if !cause.holds_up.is_empty() {
-                let _ = writeln!(text, "      holds up: {}", short(&cause.holds_up));
+                text.put(format_args!("      holds up: {}", short(&cause.holds_up)));
             }
-            let _ = writeln!(text, "      rule: {}", cause.rule);
+            text.put(format_args!("      rule: {}", cause.rule));
             if let Some(advice) = &cause.advice {
-                let _ = writeln!(text, "      you can: {advice}");
+                text.put(format_args!("      you can: {advice}"));
             }
         }
         more(text, causes.len());
@@ -430,17 +430,17 @@ impl Report {
         causes::causes(&self.waits, &self.facts, &|subject| self.whom(&set, subject))
     }
 
-    fn next_text(&self, text: &mut String) {
+    fn next_text(&self, text: &mut Lines) {
         if !self.next.is_empty() {
-            text.push_str("next:\n");
+            text.put("next:");
             self.next.iter().take(LINES_SHOWN).for_each(|line| {
-                let _ = writeln!(text, "  {line}");
+                text.put(format_args!("  {line}"));
             });
             more(text, self.next.len());
         }
         let idle = self.waits.is_empty() && self.next.is_empty();
         if self.holder.is_none() && !idle {
-            text.push_str("no manager holds the lease: start one with `flotilla manager`\n");
+            text.put("no manager holds the lease: start one with `flotilla manager`");
         }
     }
 
@@ -479,9 +479,9 @@ impl Report {
     }
 }
 
-fn more(text: &mut String, count: usize) {
+fn more(text: &mut Lines, count: usize) {
     if count > LINES_SHOWN {
-        let _ = writeln!(text, "  … and {} more (-o json lists all)", count - LINES_SHOWN);
+        text.put(format_args!("  … and {} more (-o json lists all)", count - LINES_SHOWN));
     }
 }
 
@@ -557,6 +557,32 @@ mod tests {
                delete pod web-2\n\
              no manager holds the lease: start one with `flotilla manager`\n"
         );
+    }
+
+    /// What pods, kubelets and webhooks say ends up in these lines.
+    #[test]
+    fn nobody_forges_a_line_by_a_message_of_theirs() {
+        let forged = "gone\nnext:\n  delete pod db-0\u{1b}[2J\r";
+        let cause = WaitCause::PodNotReady {
+            reason: String::new(),
+            message: forged.into(),
+        };
+        let wait = Wait {
+            subject: "web-2".into(),
+            cause,
+            since: None,
+        };
+        let mut report = report(vec![wait], vec![], Some("me"));
+        report.facts.unread = vec![forged.to_owned()];
+        report.found.object["status"]["updateRevision"] = json!(forged);
+        let text = report.text();
+        let shown = "gone\\nnext:\\n  delete pod db-0\\u{1b}[2J\\r";
+        assert_eq!(text.matches(shown).count(), 3, "{text}");
+        assert!(
+            !text.contains("\nnext:") && text.chars().all(|c| c == '\n' || !c.is_control()),
+            "{text:?}"
+        );
+        assert!(report.json()["waits"][0]["message"].as_str().unwrap().contains(forged));
     }
 
     #[test]

@@ -87,3 +87,43 @@ fn programs_read_fields_that_stay() {
     assert_eq!(json["sets"][0]["waves"][0]["steps"][0]["action"], "replace");
     assert_eq!(json["sets"][0]["lowestAvailable"], json!({"pods": 1, "wave": 1}));
 }
+
+/// What is refused, missing or not known is told in words of files and servers.
+#[test]
+fn nobody_forges_a_line_by_a_name_of_theirs() {
+    let lab = Lab::with(&[with(manifest(Native, "web"), &[("replicas", json!(2))])]);
+    let mut plan = lab.plan(&[lab::native_image("app:v2")]);
+    let forged = "x\nweb: no pod is touched\u{1b}[1A";
+    plan.warnings.push(forged.to_owned());
+    plan.missing.push(forged.to_owned());
+    plan.leave_out(vec![forged.to_owned()], vec![forged.to_owned()]);
+    let set = &mut plan.sets[0];
+    set.waves[0].steps[0].pod = forged.to_owned();
+    set.stays = vec![crate::Stays {
+        pods: vec![forged.to_owned()],
+        rule: "partition",
+        message: forged.to_owned(),
+    }];
+    set.blocked = vec![crate::Blocked {
+        subject: "web-1".to_owned(),
+        cause: "HookHolds".to_owned(),
+        message: forged.to_owned(),
+        rule: "lifecycle.preDelete",
+        advice: Some(forged.to_owned()),
+    }];
+    plan.refused = vec![crate::Refusal {
+        object: "web".to_owned(),
+        namespace: "ns".to_owned(),
+        reason: "Invalid".to_owned(),
+        message: forged.to_owned(),
+        place: Some(forged.to_owned()),
+        fields: vec![],
+    }];
+    let text = plan.text();
+    assert!(!text.contains("\nweb: no pod"), "{text}");
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    assert!(
+        text.matches("x\\nweb: no pod is touched\\u{1b}[1A").count() >= 9,
+        "{text}"
+    );
+}

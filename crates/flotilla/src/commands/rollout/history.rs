@@ -8,8 +8,8 @@ use crate::commands::why::ago;
 use crate::error::{Error, Exit};
 use crate::target::Found;
 use flotilla_controllers::shared::revision::names_it;
-use flotilla_model::Resource;
 use flotilla_model::template::{Digest, normal_form};
+use flotilla_model::{Lines, Resource, Timestamp};
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -27,27 +27,31 @@ pub async fn list(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> 
         writeln!(out, "{:#}", json!({"set": found.display(), "revisions": rows}))?;
         return Ok(Exit::Done);
     }
-    writeln!(
-        out,
+    write!(out, "{}", table(&rows, clock::now()))?;
+    Ok(Exit::Done)
+}
+
+/// The rows for people.
+fn table(rows: &[Value], now: Timestamp) -> String {
+    let mut lines = Lines::default();
+    lines.put(format_args!(
         "{:>8}  {:<40} {:>5}  {:<14} CHANGE-CAUSE",
         "REVISION", "NAME", "PODS", "AGE"
-    )?;
-    let now = clock::now();
-    for row in &rows {
+    ));
+    for row in rows {
         let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
         let age = text("created")
             .parse()
             .map_or_else(|_| String::new(), |then| ago(now, then));
         let cause = row["changeCause"].as_str().unwrap_or("<none>");
-        writeln!(
-            out,
+        lines.put(format_args!(
             "{:>8}  {:<40} {:>5}  {age:<14} {cause}",
             row["revision"].to_string(),
             text("name"),
             row["pods"].to_string()
-        )?;
+        ));
     }
-    Ok(Exit::Done)
+    lines.into_text()
 }
 
 fn row(revision: &Value, pods: &[Value], found: &Found) -> Value {
@@ -147,4 +151,19 @@ fn template_of(revision: &Value) -> Option<Value> {
 
 fn digest(template: Option<&Value>) -> Option<Digest> {
     template.map(|t| Digest::of(&normal_form(t)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_forges_a_revision_by_its_change_cause() {
+        let row = json!({"revision": 1, "name": "web-a", "pods": 2, "created": "2026-01-01T00:00:00Z", "changeCause": "ok\n       9  web-b\u{1b}[31m"});
+        let text = table(&[row], Timestamp::from_seconds(1_767_225_605));
+        let lines: Vec<&str> = text.lines().collect();
+        let shown =
+            "       1  web-a                                        2  5 s            ok\\n       9  web-b\\u{1b}[31m";
+        assert_eq!(lines[1..], [shown], "{text}");
+    }
 }

@@ -9,7 +9,7 @@ use crate::follow::{self, Followed};
 use crate::patience::Silence;
 use crate::target::{Found, kind_name};
 use flotilla_api::names;
-use flotilla_model::SetKind;
+use flotilla_model::{Lines, SetKind};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
@@ -191,7 +191,11 @@ impl Progress {
     fn print(&self, output: Output) -> Result<(), Error> {
         let mut out = std::io::stdout().lock();
         match output {
-            Output::Text => writeln!(out, "{}", self.text())?,
+            Output::Text => {
+                let mut line = Lines::default();
+                line.put(self.text());
+                write!(out, "{line}")?;
+            }
             Output::Json => writeln!(
                 out,
                 "{}",

@@ -1,0 +1,57 @@
+//! Text for people, line by line.
+
+use std::fmt;
+
+/// Lines for a terminal. What they are made of was written by others (names, messages, annotations), so one line stays one line: whatever
+/// would begin another, move the cursor, or turn the direction of reading is shown as its escape, such as `\n` or `\u{1b}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines(String);
+
+impl Lines {
+    /// Adds a line.
+    pub fn put(&mut self, line: impl fmt::Display) {
+        for letter in line.to_string().chars() {
+            if is_safe(letter) {
+                self.0.push(letter);
+            } else {
+                self.0.extend(letter.escape_default());
+            }
+        }
+        self.0.push('\n');
+    }
+
+    /// All of them, each with its end.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+}
+
+impl fmt::Display for Lines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether a letter shows as itself, and leaves those beside it where they are.
+fn is_safe(letter: char) -> bool {
+    const ARABIC_LETTER_MARK: char = '\u{61c}';
+    let turns = matches!(letter, ARABIC_LETTER_MARK | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let separates = matches!(letter, '\u{2028}' | '\u{2029}');
+    !letter.is_control() && !turns && !separates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_one_line_whatever_is_in_it() {
+        let mut lines = Lines::default();
+        lines.put("  web-0: größer — ok");
+        lines.put(format_args!("{}", "a\nb\r\tc\u{1b}[2J\u{85}\u{2028}\u{202e}d\u{7f}"));
+        assert_eq!(
+            lines.into_text(),
+            "  web-0: größer — ok\na\\nb\\r\\tc\\u{1b}[2J\\u{85}\\u{2028}\\u{202e}d\\u{7f}\n"
+        );
+    }
+}
