@@ -10,7 +10,7 @@ pub mod predownload;
 pub mod shared;
 pub mod statefulset;
 
-pub use shared::conditions::failed_creation;
+pub use shared::conditions::{failed_creation, failed_update};
 
 use flotilla_model::{Controller, SetKind};
 

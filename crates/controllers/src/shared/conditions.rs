@@ -13,7 +13,7 @@ pub(crate) const WAITS_NAMED: usize = 3;
 const FAILURES_NAMED: usize = 3;
 
 /// The condition that tells of updates which the API server refused or which cannot be made.
-pub(crate) const fn failed_update(kind: SetKind) -> &'static str {
+pub const fn failed_update(kind: SetKind) -> &'static str {
     match kind {
         SetKind::Native | SetKind::Advanced => "FailedUpdatePod",
         SetKind::Clone => "FailedUpdate",

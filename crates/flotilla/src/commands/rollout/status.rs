@@ -9,7 +9,8 @@ use crate::follow::{self, Followed};
 use crate::patience::Silence;
 use crate::target::{Found, kind_name};
 use flotilla_api::names;
-use flotilla_model::{Lines, SetKind};
+use flotilla_controllers::{failed_creation, failed_update};
+use flotilla_model::{Lines, SetKind, Share};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
@@ -101,18 +102,14 @@ struct Progress {
     on_delete: bool,
     paused: bool,
     blocked: Option<String>,
+    /// What is left to be done although the counts say nothing of it.
+    left: Option<String>,
 }
 
 impl Progress {
     fn of(found: &Found) -> Self {
         let number = |pointer: &str| found.object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-        let conditions = found
-            .object
-            .pointer("/status/conditions")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        let mut blocked = conditions.filter(|c| c["type"] == "Progressing" && c["status"] == "False");
+        let mut blocked = conditions(found).filter(|c| c["type"] == "Progressing" && c["status"] == "False");
         let wanted = found
             .object
             .pointer("/spec/replicas")
@@ -125,13 +122,17 @@ impl Progress {
         let is_paused_native = found.kind == SetKind::Native && asked >= i64::from(PARTITION_OF_ALL);
         // A CloneSet's may be a percentage; how many pods that are says its status.
         let partition = match found.kind {
-            SetKind::Clone => wanted - number("/status/expectedUpdatedReplicas"),
+            SetKind::Clone => kept(found, wanted),
             SetKind::Native if is_paused_native => remembered.as_str().and_then(|p| p.parse().ok()).unwrap_or(0),
             SetKind::Native | SetKind::Advanced => asked,
         };
-        Progress {
+        let observed = found
+            .object
+            .pointer("/status/observedGeneration")
+            .and_then(Value::as_i64);
+        let mut progress = Progress {
             name: kind_name(found.kind, &found.key.name),
-            observed: number("/status/observedGeneration") >= number("/metadata/generation"),
+            observed: observed.is_some_and(|observed| observed >= number("/metadata/generation")),
             wanted,
             updated: number("/status/updatedReplicas"),
             available: number("/status/availableReplicas"),
@@ -142,9 +143,49 @@ impl Progress {
                 || found.object.pointer("/spec/updateStrategy/rollingUpdate/paused") == Some(&json!(true)),
             blocked: blocked
                 .next_back()
-                .and_then(|c| c["message"].as_str())
-                .map(str::to_owned),
+                .map(|c| c["message"].as_str().unwrap_or_default().to_owned()),
+            left: None,
+        };
+        progress.left = progress.left(found);
+        progress
+    }
+
+    /// What the status says is still to be done beside its counts: what failed or is stuck, claims that have yet to grow, a rollout that the
+    /// manager has not ended, such as one in which a node puts off a resize.
+    fn left(&self, found: &Found) -> Option<String> {
+        let text = |pointer: &str| {
+            found
+                .object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
+        let told = [
+            failed_update(found.kind),
+            failed_creation(found.kind),
+            "InPlaceUpdateStuck",
+        ];
+        let is_told = |c: &&Value| c["status"] == "True" && told.iter().any(|kind| c["type"] == *kind);
+        if let Some(condition) = conditions(found).find(is_told) {
+            let field = |field: &str| condition[field].as_str().unwrap_or_default();
+            return Some(format!("{} ({}): {}", field("type"), field("reason"), field("message")));
         }
+        // They are counted where the set lets claims grow; the partition keeps those of its pods.
+        let claims = found.object.pointer("/status/volumeClaims").and_then(Value::as_array);
+        let ready = |row: &Value| row["compatibleReadyReplicas"].as_i64().unwrap_or(0);
+        let of = self.target();
+        if let Some(row) = claims.into_iter().flatten().find(|row| ready(row) < of) {
+            let template = row["volumeClaimName"].as_str().unwrap_or_default();
+            let count = ready(row);
+            return Some(format!(
+                "claims of template {template}: {count} of {of} are as large as it asks"
+            ));
+        }
+        // Of a CloneSet it is the current one as soon as all pods have it; and the built-in controller does not say so under OnDelete.
+        let (current, update) = (text("/status/currentRevision"), text("/status/updateRevision"));
+        let says_so = found.kind != SetKind::Clone && !self.on_delete && self.partition <= 0 && self.wanted > 0;
+        let differ = !current.is_empty() && !update.is_empty() && current != update;
+        (says_so && differ).then(|| format!("{update} is not the current revision yet"))
     }
 
     /// How many pods this rollout brings to the update revision.
@@ -157,7 +198,8 @@ impl Progress {
     }
 
     fn is_complete(&self) -> bool {
-        self.observed && self.updated >= self.target() && self.available >= self.wanted && self.total == self.wanted
+        let counts = self.updated >= self.target() && self.available >= self.wanted && self.total == self.wanted;
+        self.observed && counts && self.blocked.is_none() && self.left.is_none()
     }
 
     fn text(&self) -> String {
@@ -184,7 +226,10 @@ impl Progress {
                 )
             }
             (Some(why), false) => format!("{}: {counts}, blocked: {why}", self.name),
-            (None, false) => format!("{}: {counts}", self.name),
+            (None, false) => match &self.left {
+                Some(left) => format!("{}: {counts}, waiting: {left}", self.name),
+                None => format!("{}: {counts}", self.name),
+            },
         }
     }
 
@@ -202,12 +247,31 @@ impl Progress {
                 json!({
                     "set": self.name, "complete": self.is_complete(), "observed": self.observed, "replicas": self.wanted,
                     "toUpdate": self.target(), "updated": self.updated, "available": self.available, "paused": self.paused,
-                    "blocked": self.blocked,
+                    "blocked": self.blocked, "waitingFor": self.left,
                 })
             )?,
         }
         Ok(out.flush()?)
     }
+}
+
+fn conditions(found: &Found) -> impl DoubleEndedIterator<Item = &Value> {
+    let all = found.object.pointer("/status/conditions").and_then(Value::as_array);
+    all.into_iter().flatten()
+}
+
+/// How many pods the partition of a CloneSet keeps, which may be a percentage: as the manager says, and as it would say where a zero was left
+/// out.
+fn kept(found: &Found, wanted: i64) -> i64 {
+    let told = found
+        .object
+        .pointer("/status/expectedUpdatedReplicas")
+        .and_then(Value::as_i64);
+    let asked = || {
+        let share = Share::from_json(found.object.pointer("/spec/updateStrategy/rollingUpdate/partition")?)?;
+        Some(i64::from(share.kept_of(i32::try_from(wanted).ok()?)))
+    };
+    told.map_or_else(|| asked().unwrap_or(0), |expected| wanted - expected)
 }
 
 #[cfg(test)]
@@ -311,6 +375,152 @@ mod tests {
             "statefulset.apps/web: 1 of 3 updated, 3 of 3 available, OnDelete: the others are updated when you delete them"
         );
         assert!(progress(spec, status(3)).is_complete());
+    }
+
+    fn advanced(spec: Value, status: Value) -> Progress {
+        let object = json!({"metadata": {"generation": 2}, "spec": spec, "status": status});
+        Progress::of(&Found {
+            kind: SetKind::Advanced,
+            key: ObjectKey::new("ns", "web"),
+            object,
+        })
+    }
+
+    fn clones(spec: Value, mut status: Value) -> Progress {
+        for field in ["replicas", "availableReplicas"] {
+            status[field] = json!(10);
+        }
+        let mut object = json!({"metadata": {"generation": 2}, "spec": spec, "status": status});
+        object["spec"]["replicas"] = json!(10);
+        Progress::of(&Found {
+            kind: SetKind::Clone,
+            key: ObjectKey::new("ns", "web"),
+            object,
+        })
+    }
+
+    #[test]
+    fn a_cloneset_of_which_nobody_has_said_anything_is_not_complete() {
+        // OpenKruise's own manager leaves a zero out.
+        let of = |partition: Value, updated: i64| {
+            let spec = json!({"updateStrategy": {"rollingUpdate": {"partition": partition}}});
+            let progress = clones(spec, json!({"observedGeneration": 2, "updatedReplicas": updated}));
+            (progress.target(), progress.is_complete())
+        };
+        assert_eq!(of(Value::Null, 0), (10, false));
+        assert_eq!(of(Value::Null, 10), (10, true));
+        assert_eq!(of(json!(10), 0), (0, true));
+        assert_eq!(of(json!("100%"), 0), (0, true));
+        // Anything less updates one at least.
+        assert_eq!(of(json!("99%"), 0), (1, false));
+        assert_eq!(of(json!("30%"), 6), (7, false));
+        assert_eq!(of(json!("30%"), 7), (7, true));
+        let unseen = clones(json!({}), json!({"expectedUpdatedReplicas": 10, "updatedReplicas": 10}));
+        assert!(!unseen.is_complete(), "no generation was ever observed");
+        assert!(
+            unseen.text().contains("waiting for the manager to see"),
+            "{}",
+            unseen.text()
+        );
+        let mut object = json!({"metadata": {}, "spec": {"replicas": 0}, "status": {}});
+        let mut of = |status: Value| {
+            object["status"] = status;
+            Progress::of(&Found {
+                kind: SetKind::Clone,
+                key: ObjectKey::new("ns", "web"),
+                object: object.clone(),
+            })
+        };
+        assert!(!of(json!({})).is_complete(), "nor is there one to observe");
+    }
+
+    #[test]
+    fn claims_that_have_yet_to_grow_keep_a_rollout_from_being_complete() {
+        let of = |partition: i64, compatible: i64, ready: i64| {
+            let rolling = json!({"partition": partition});
+            let spec = json!({"replicas": 3, "updateStrategy": {"rollingUpdate": rolling}});
+            advanced(
+                spec,
+                json!({
+                    "observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3,
+                    "volumeClaims": [
+                        {"volumeClaimName": "logs", "compatibleReplicas": 3, "compatibleReadyReplicas": 3},
+                        {"volumeClaimName": "data", "compatibleReplicas": compatible, "compatibleReadyReplicas": ready},
+                    ],
+                }),
+            )
+        };
+        assert!(of(0, 3, 3).is_complete());
+        let growing = of(0, 3, 2);
+        assert!(!growing.is_complete());
+        assert_eq!(
+            growing.text(),
+            "statefulset.apps.kruise.io/web: 3 of 3 updated, 3 of 3 available, waiting: claims of template data: 2 of 3 are as large as it asks"
+        );
+        assert!(!of(0, 1, 1).is_complete());
+        // The partition keeps claims as they are, too.
+        assert!(of(2, 1, 1).is_complete());
+        assert!(!of(1, 2, 1).is_complete());
+    }
+
+    #[test]
+    fn what_the_manager_says_is_in_the_way_keeps_a_rollout_from_being_complete() {
+        let full = |condition: Value| {
+            json!({
+                "observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3, "conditions": [condition],
+            })
+        };
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "ResizeDeferred", "message": "web-1: resize put off: no room"});
+        let plain = json!({"replicas": 3});
+        for kind in ["InPlaceUpdateStuck", "FailedUpdatePod", "FailedCreatePod"] {
+            let stuck = advanced(plain.clone(), full(condition(kind, "True")));
+            assert!(!stuck.is_complete(), "{kind}");
+            let said = format!("waiting: {kind} (ResizeDeferred): web-1: resize put off: no room");
+            assert!(stuck.text().ends_with(&said), "{}", stuck.text());
+            assert!(
+                advanced(plain.clone(), full(condition(kind, "False"))).is_complete(),
+                "{kind}"
+            );
+        }
+        let blocked = advanced(plain.clone(), full(condition("Progressing", "False")));
+        assert!(!blocked.is_complete());
+        assert!(
+            blocked.text().ends_with("blocked: web-1: resize put off: no room"),
+            "{}",
+            blocked.text()
+        );
+        for kind in ["FailedUpdate", "FailedScale", "InPlaceUpdateStuck", "Progressing"] {
+            let status = if kind == "Progressing" { "False" } else { "True" };
+            let full = json!({"observedGeneration": 2, "expectedUpdatedReplicas": 10, "updatedReplicas": 10,
+                "conditions": [condition(kind, status)]});
+            assert!(!clones(json!({}), full).is_complete(), "{kind}");
+        }
+        // Of a field that cannot be read the manager does without it.
+        assert!(advanced(plain, full(condition("InvalidSpec", "True"))).is_complete());
+    }
+
+    /// A resize that the node has put off changes no count: the revision becomes the current one only when it is done (rule 3.10).
+    #[test]
+    fn a_rollout_that_the_manager_has_not_ended_is_not_complete() {
+        let status = |current: &str| {
+            json!({
+                "observedGeneration": 2, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3,
+                "currentRevision": current, "updateRevision": "web-b",
+            })
+        };
+        let begun = advanced(json!({"replicas": 3}), status("web-a"));
+        assert!(!begun.is_complete());
+        assert!(
+            begun.text().ends_with("waiting: web-b is not the current revision yet"),
+            "{}",
+            begun.text()
+        );
+        assert!(advanced(json!({"replicas": 3}), status("web-b")).is_complete());
+        // With a partition it never is, and under OnDelete the built-in controller leaves it.
+        let held = json!({"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": 1}}});
+        assert!(advanced(held, status("web-a")).is_complete());
+        let by_hand = json!({"replicas": 3, "updateStrategy": {"type": "OnDelete"}});
+        assert!(progress(by_hand, status("web-a")).is_complete());
     }
 
     /// A cluster that lists this set, and whose every watch answers that the version is too old. It breaks down after `most` requests.
