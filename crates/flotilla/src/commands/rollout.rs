@@ -8,6 +8,7 @@ use crate::args::{ClusterArgs, Output, RolloutCommand, RolloutTarget};
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::{self, Found};
+use flotilla_model::Lines;
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -28,11 +29,17 @@ async fn find(cluster: &Cluster, of: &RolloutTarget) -> Result<Found, Error> {
     target::find(cluster, &of.target).await
 }
 
-/// Tells what was done to a set.
+/// Tells what was done to a set. Of the details people read the note.
 fn tell(of: &RolloutTarget, found: &Found, done: &str, details: Value) -> Result<Exit, Error> {
     let mut out = std::io::stdout().lock();
     match of.output {
-        Output::Text => writeln!(out, "{} {done}", found.display())?,
+        Output::Text => {
+            let note = details["note"].as_str();
+            let note = note.map_or_else(String::new, |note| format!("; {note}"));
+            let mut line = Lines::default();
+            line.put(format_args!("{} {done}{note}", found.display()));
+            write!(out, "{line}")?;
+        }
         Output::Json => {
             let mut json = json!({"set": found.display(), "namespace": &*found.key.namespace, "done": done});
             if let (Some(json), Value::Object(details)) = (json.as_object_mut(), details) {

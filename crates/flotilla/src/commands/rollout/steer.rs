@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::Found;
 use flotilla_api::names;
-use flotilla_model::{Selector, SetKind};
+use flotilla_model::{Selector, SetKind, Share};
 use serde_json::{Value, json};
 
 /// A partition above every ordinal: no pod is replaced.
@@ -69,7 +69,12 @@ pub async fn restart(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Erro
     let at = clock::now().to_string();
     let body = json!({"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: at}}}}});
     write(cluster, &found, body).await?;
-    tell(of, &found, "restarted", Value::Null)
+    tell(
+        of,
+        &found,
+        "restarted",
+        held(&found).map_or(Value::Null, |note| json!({"note": note})),
+    )
 }
 
 /// Patches the set, provided it is still as it was read.
@@ -140,6 +145,38 @@ fn refuse_unless_restart_replaces(found: &Found) -> Result<(), Error> {
     ))
 }
 
+/// Why a new template replaces no pod for now, and what ends that.
+fn held(found: &Found) -> Option<String> {
+    if found.kind == SetKind::Native && paused_at(found).is_some() {
+        return Some(format!(
+            "it is paused, and no pod is replaced until it is resumed: flotilla rollout resume {} -n {}",
+            found.display(),
+            found.key.namespace
+        ));
+    }
+    let number = |pointer: &str, default| found.object.pointer(pointer).and_then(Value::as_i64).unwrap_or(default);
+    let wanted = number("/spec/replicas", 1);
+    let keeps_all = match found.kind {
+        // Pods of a native set are kept by their ordinals, those of the others by their number.
+        SetKind::Native => partition(found) >= number("/spec/ordinals/start", 0) + wanted,
+        SetKind::Advanced => partition(found) >= wanted,
+        SetKind::Clone => {
+            let partition = found.object.pointer("/spec/updateStrategy/rollingUpdate/partition");
+            let share = partition.and_then(Share::from_json);
+            share
+                .zip(i32::try_from(wanted).ok())
+                .is_some_and(|(share, wanted)| share.kept_of(wanted) >= wanted)
+        }
+    };
+    (wanted > 0 && keeps_all).then(|| {
+        format!(
+            "its partition keeps all pods as they are until it is lowered: kubectl edit {} -n {}",
+            found.display(),
+            found.key.namespace
+        )
+    })
+}
+
 fn is_paused(found: &Found) -> bool {
     found.object.pointer("/spec/updateStrategy/rollingUpdate/paused") == Some(&json!(true))
 }
@@ -170,6 +207,59 @@ fn paused_at(found: &Found) -> Option<i64> {
 mod tests {
     use super::*;
     use flotilla_model::ObjectKey;
+
+    #[test]
+    fn a_restart_says_that_nothing_happens_while_all_pods_are_held() {
+        let said = |kind: SetKind, annotations: Value, mut spec: Value| {
+            spec["replicas"] = json!(3);
+            let object = json!({"metadata": {"annotations": annotations}, "spec": spec});
+            let key = ObjectKey::new("ns", "web");
+            held(&Found { kind, key, object })
+        };
+        let partition = |partition: i64| json!({"updateStrategy": {"rollingUpdate": {"partition": partition}}});
+        let paused = json!({"flotilla.rs/partition-before-pause": "0"});
+        assert_eq!(
+            said(SetKind::Native, paused.clone(), partition(i64::from(i32::MAX))).as_deref(),
+            Some(
+                "it is paused, and no pod is replaced until it is resumed: flotilla rollout resume statefulset.apps/web -n ns"
+            )
+        );
+        let by_hand =
+            "its partition keeps all pods as they are until it is lowered: kubectl edit statefulset.apps/web -n ns";
+        for (annotations, count) in [(json!({}), i64::from(i32::MAX)), (paused, 3)] {
+            assert_eq!(
+                said(SetKind::Native, annotations, partition(count)).as_deref(),
+                Some(by_hand)
+            );
+        }
+        assert_eq!(said(SetKind::Native, json!({}), partition(2)), None);
+        assert_eq!(said(SetKind::Native, json!({}), json!({})), None);
+        // Ordinals may begin later.
+        let mut later = partition(4);
+        later["ordinals"] = json!({"start": 5});
+        assert_eq!(said(SetKind::Native, json!({}), later.clone()).as_deref(), None);
+        later["updateStrategy"]["rollingUpdate"]["partition"] = json!(8);
+        assert!(said(SetKind::Native, json!({}), later).is_some());
+        // The partition of the others counts pods.
+        assert!(said(SetKind::Advanced, json!({}), partition(3)).is_some());
+        assert_eq!(said(SetKind::Advanced, json!({}), partition(2)), None);
+        assert!(
+            said(
+                SetKind::Clone,
+                json!({}),
+                json!({"updateStrategy": {"rollingUpdate": {"partition": "100%"}}})
+            )
+            .is_some()
+        );
+        assert_eq!(
+            said(
+                SetKind::Clone,
+                json!({}),
+                json!({"updateStrategy": {"rollingUpdate": {"partition": "50%"}}})
+            ),
+            None
+        );
+    }
 
     fn refusal(kind: SetKind, annotations: &Value, strategy: &Value) -> Option<String> {
         let object = json!({
