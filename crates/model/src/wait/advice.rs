@@ -165,7 +165,11 @@ impl WaitCause {
                     whom.namespace
                 )
             }
-            WaitCause::ClaimIncompatible { .. } => format!("set the template back, or recreate the claim by hand: {}", whom.describe("pvc", subject)),
+            WaitCause::ClaimIncompatible { .. } => format!(
+                "set the template back: {}; or make the claim again by hand, and save its data first, since they go with it: {}",
+                whom.edit(),
+                whom.describe("pvc", subject)
+            ),
             WaitCause::RevisionRefused { reason, .. } if reason == "Invalid" => {
                 format!("correct the template, or {}", whom.go_back())
             }
@@ -334,6 +338,21 @@ mod tests {
         assert!(
             advice.ends_with("kubectl edit statefulset.apps/web -n shop"),
             "{advice}"
+        );
+    }
+
+    #[test]
+    fn whoever_is_told_to_make_a_claim_again_is_told_what_that_costs() {
+        let cause = WaitCause::ClaimIncompatible {
+            difference: "access modes".into(),
+        };
+        let advice = cause.advice("data-web-2", &Whom::of("statefulset.apps.kruise.io/web", "shop"));
+        assert_eq!(
+            advice.as_deref(),
+            Some(
+                "set the template back: kubectl edit statefulset.apps.kruise.io/web -n shop; or make the claim again by hand, and save its data \
+                 first, since they go with it: kubectl describe pvc data-web-2 -n shop"
+            )
         );
     }
 

@@ -3,6 +3,7 @@
 use super::facts::{Facts, named};
 use flotilla_model::{Timestamp, Wait, WaitCause, Whom};
 use serde_json::Value;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// The default class bears this.
@@ -42,7 +43,7 @@ pub(super) fn causes<'w>(waits: &[Wait], facts: &Facts, whom: &dyn Fn(&str) -> W
             None => found.own(wait, whom),
         }
     }
-    found.follow(&consequences, whom);
+    found.follow(&consequences, &own, whom);
     found.causes.sort_by_key(|cause| cause.rank);
     found.causes
 }
@@ -110,15 +111,17 @@ impl Found {
     }
 
     /// What waits for others is told with the cause of theirs, if there is one.
-    fn follow<'w>(&mut self, consequences: &[&Wait], whom: &dyn Fn(&str) -> Whom<'w>) {
+    fn follow<'w>(&mut self, consequences: &[&Wait], own: &[&Wait], whom: &dyn Fn(&str) -> Whom<'w>) {
         let mut left: Vec<&Wait> = consequences.to_vec();
         loop {
             let before = left.len();
             left.retain(|wait| {
                 let blockers = blockers(&wait.cause).unwrap_or_default();
-                let place = blockers.iter().find_map(|blocker| self.of.get(blocker).copied());
-                // Of budgets that name nobody the first cause is the nearest guess, and the wait itself tells no more.
-                let place = place.or_else(|| (blockers.is_empty() && !self.causes.is_empty()).then_some(0));
+                let unnamed = own
+                    .iter()
+                    .filter(|other| holds(&wait.cause, &other.cause, whom(&other.subject).is_former));
+                let mut all = blockers.iter().chain(unnamed.map(|other| &other.subject));
+                let place = all.find_map(|blocker| self.of.get(blocker).copied());
                 match place {
                     Some(place) => {
                         self.hold(place, wait);
@@ -147,6 +150,41 @@ fn blockers(cause: &WaitCause) -> Option<Vec<String>> {
         }
         _ => None,
     }
+}
+
+/// Whether a wait that names nobody is for a pod that waits so, by what they count.
+fn holds(cause: &WaitCause, of_a_pod: &WaitCause, is_former: bool) -> bool {
+    let is_on_its_way_out = match of_a_pod {
+        WaitCause::PodTerminating { .. } => true,
+        WaitCause::HookHolds { hook, .. } => *hook == "preDelete",
+        _ => false,
+    };
+    match cause {
+        // Pods that the update has made or changed, and that are not available.
+        WaitCause::Brake { .. } => is_down(of_a_pod) && !is_former,
+        WaitCause::KeepsAvailable { .. } => is_down(of_a_pod) || is_on_its_way_out,
+        WaitCause::OldPodsRemain { .. } => is_on_its_way_out,
+        _ => false,
+    }
+}
+
+/// Whether a pod that waits so is there, and not available.
+fn is_down(cause: &WaitCause) -> bool {
+    matches!(
+        cause,
+        WaitCause::PodNotReady { .. }
+            | WaitCause::ContainerCannotStart { .. }
+            | WaitCause::LaunchBarrier { .. }
+            | WaitCause::LifecycleState { .. }
+            | WaitCause::PodNotAvailable { .. }
+            | WaitCause::PodStarting
+            | WaitCause::HookLacks { .. }
+            | WaitCause::InPlaceGrace { .. }
+            | WaitCause::InPlaceBatch { .. }
+            | WaitCause::InPlaceRestart { .. }
+            | WaitCause::InPlaceEnvironment { .. }
+            | WaitCause::InPlaceUnreadable
+    )
 }
 
 /// Whether it may be due to the node or a claim of a pod.
@@ -271,18 +309,30 @@ fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) ->
         }
         _ => {}
     }
-    let event = facts.events.iter().flatten().rfind(|event| {
-        event["involvedObject"]["name"] == name && event["type"] == "Warning" && event["message"].is_string()
-    });
-    let said = event.map(|event| event["message"].as_str().unwrap_or_default());
+    let uid = &claim["metadata"]["uid"];
+    let is_of_it = |event: &&Value| {
+        let involved = &event["involvedObject"];
+        // One of that name that was there before may have been told of, too.
+        involved["name"] == name && (involved["uid"].is_null() || involved["uid"] == *uid)
+    };
+    let warnings = facts.events.iter().flatten().filter(is_of_it);
+    let warnings = warnings.filter(|event| event["type"] == "Warning" && event["message"].is_string());
+    let said = warnings.map(|event| (happened(event), event["message"].as_str())).max();
+    let said = said.and_then(|(_, message)| message);
     let Some(classes) = facts.classes.as_deref() else {
         let why = said.map_or_else(String::new, |said| format!(": {said}"));
         return Some((format!("is not bound{why}"), format!("see why: {describe}")));
     };
     let class_name = claim["spec"]["storageClassName"].as_str();
     let default = || {
-        let mut all = classes.iter();
-        all.find(|class| class["metadata"]["annotations"][IS_DEFAULT] == "true")
+        let all = classes.iter().map(|class| (&class["metadata"], class));
+        let all = all.filter(|(meta, _)| meta["annotations"][IS_DEFAULT] == "true");
+        // The newest, as the API server takes it, and of several the first by name.
+        let order = |meta: &Value| {
+            let made = time(&meta["creationTimestamp"]);
+            (made, Reverse(meta["name"].as_str().unwrap_or_default().to_owned()))
+        };
+        all.max_by_key(|(meta, _)| order(meta)).map(|(_, class)| class)
     };
     let class = match class_name {
         Some("") => None,
@@ -315,6 +365,21 @@ fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) ->
         format!("is not bound: {provisioner} has made no volume for it yet"),
         format!("see that this provisioner runs, and what it says: {describe}"),
     ))
+}
+
+/// When an event happened last. Lists are in the order of names, which tells nothing.
+fn happened(event: &Value) -> Option<Timestamp> {
+    let times = [
+        &event["series"]["lastObservedTime"],
+        &event["lastTimestamp"],
+        &event["eventTime"],
+        &event["metadata"]["creationTimestamp"],
+    ];
+    times.into_iter().filter_map(time).max()
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -491,6 +556,119 @@ mod tests {
         let all = told(&waits, &Facts::default());
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(all[0].starts_with("web-2, web-1 "), "{all:?}");
+    }
+
+    /// What these waits are for, they do not name.
+    #[test]
+    fn a_brake_is_told_with_the_pod_that_puts_it_on() {
+        let held_up = |waits: &[Wait], former: &[&str]| {
+            let whom = |subject: &str| Whom {
+                is_former: former.contains(&subject),
+                ..Whom::of("cloneset.apps.kruise.io/web", "ns")
+            };
+            let line = |cause: &Cause| format!("{}: {}", cause.subject, cause.holds_up.join(" "));
+            let all = causes(waits, &Facts::default(), &whom);
+            all.iter().map(line).collect::<Vec<_>>()
+        };
+        let unreadable = || WaitCause::FieldUnreadable {
+            path: "spec.x".into(),
+            found: "1".into(),
+            rule: "must be 2".into(),
+        };
+        let crash = || WaitCause::ContainerCannotStart {
+            container: "main".into(),
+            reason: "CrashLoopBackOff".into(),
+            message: String::new(),
+        };
+        let terminating = || WaitCause::PodTerminating { node: None };
+        let brake = || wait("web-c", WaitCause::Brake { unavailable: 1 });
+        let keeps = || {
+            let cause = WaitCause::KeepsAvailable { keep: 2, available: 2 };
+            wait("web-c", cause)
+        };
+        let remain = || wait("web", WaitCause::OldPodsRemain { left: 1 });
+        let waits = [
+            wait("web", unreadable()),
+            wait("web-a", crash()),
+            wait("web-b", not_ready()),
+        ];
+        let with = |last: Wait| [waits.as_slice(), &[last]].concat();
+        // The brake is put on by updated pods, and an old one that fails is none.
+        assert_eq!(
+            held_up(&with(brake()), &["web-a"]),
+            ["web: ", "web-a: ", "web-b: web-c"]
+        );
+        assert_eq!(held_up(&with(brake()), &[]), ["web: ", "web-a: web-c", "web-b: "]);
+        // Any pod that is down counts as unavailable.
+        assert_eq!(
+            held_up(&with(keeps()), &["web-a"]),
+            ["web: ", "web-a: web-c", "web-b: "]
+        );
+        // Old pods that are left are on their way out.
+        let waits = [wait("web-a", crash()), wait("web-b", terminating()), remain()];
+        assert_eq!(held_up(&waits, &["web-a", "web-b"]), ["web-a: ", "web-b: web"]);
+        // With nobody who is down, none of the others is to blame.
+        let waits = [wait("web", unreadable()), brake(), keeps(), remain()];
+        assert_eq!(held_up(&waits, &[]), ["web: ", "web-c: ", "web-c: ", "web: "]);
+    }
+
+    #[test]
+    fn what_is_said_of_a_claim_does_not_depend_on_the_order_of_lists() {
+        let claim = |class: Value| json!({"metadata": {"name": "d", "uid": "now"}, "spec": {"storageClassName": class}, "status": {"phase": "Pending"}});
+        let event = |message: &str, at: &str| {
+            json!({"type": "Warning", "message": message, "lastTimestamp": at,
+            "involvedObject": {"name": "d", "uid": "now"}})
+        };
+        let class = |name: &str, provisioner: &str, made: &str| {
+            json!({"provisioner": provisioner, "volumeBindingMode": "Immediate",
+            "metadata": {"name": name, "creationTimestamp": made, "annotations": {IS_DEFAULT: "true"}}})
+        };
+        let said = |class_name: Value, mut classes: Vec<Value>, mut events: Vec<Value>| {
+            let mut all = std::collections::BTreeSet::new();
+            for _ in 0..2 {
+                classes.reverse();
+                events.reverse();
+                let facts = Facts {
+                    classes: Some(classes.clone()),
+                    events: Some(events.clone()),
+                    ..Facts::default()
+                };
+                all.insert(unbound("d", Some(&claim(class_name.clone())), &facts, "ns").unwrap().0);
+            }
+            all.into_iter().collect::<Vec<_>>()
+        };
+        // The last word counts, however events are named.
+        let classes = vec![class("slow", "disk", "2026-01-01T00:00:00Z")];
+        let mut last = event("", "");
+        last["lastTimestamp"] = Value::Null;
+        last["eventTime"] = json!("2026-01-01T00:00:07.500000Z");
+        last["message"] = json!("quota is used up");
+        let events = vec![
+            event("no space left", "2026-01-01T00:00:07Z"),
+            last,
+            event("timeout", "2026-01-01T00:00:05Z"),
+        ];
+        assert_eq!(
+            said(json!("slow"), classes.clone(), events),
+            ["is not bound: quota is used up"]
+        );
+        // What was said of a claim of that name that is gone is no word about this one.
+        let mut of_another = event("no space left", "2026-01-01T00:00:07Z");
+        of_another["involvedObject"]["uid"] = json!("before");
+        assert_eq!(
+            said(json!("slow"), classes, vec![of_another]),
+            ["is not bound: disk has made no volume for it yet"]
+        );
+        // Of several default classes the API server takes the newest, and of those the first by name.
+        let classes = vec![
+            class("a", "oldest", "2026-01-01T00:00:00Z"),
+            class("c", "second", "2026-02-01T00:00:00Z"),
+            class("b", "newest", "2026-02-01T00:00:00Z"),
+        ];
+        assert_eq!(
+            said(Value::Null, classes, vec![]),
+            ["is not bound: newest has made no volume for it yet"]
+        );
     }
 
     #[test]
