@@ -38,6 +38,11 @@ const STORAGE: Kind = kind("storage class", "storage.k8s.io", "storageclasses", 
 /// Looks for what new pods of the set need. `spec` is that of the set.
 pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     let mut needed = needed(set, spec);
+    let claims = needed.iter().filter(|(kind, _)| kind.words == CLAIM.words);
+    let classes: Vec<_> = claims
+        .filter_map(|(_, claim)| class_to_come(state, &set.namespace, claim))
+        .collect();
+    needed.extend(classes.into_iter().map(|class| (&STORAGE, class)));
     needed.sort_by_key(|(kind, name)| (kind.words, *name));
     needed.dedup_by_key(|(kind, name)| (kind.words, *name));
     let mut found = Found::default();
@@ -66,6 +71,17 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
         }
     }
     found
+}
+
+/// The storage class that a claim is to have its volume from. One that has a volume needs no class any more.
+fn class_to_come<'s>(state: &'s State, namespace: &str, claim: &str) -> Option<&'s str> {
+    let mut claims = state.all(CLAIM.group, CLAIM.resource);
+    let claim = claims.find(|object| {
+        let meta = &object["metadata"];
+        meta["name"] == claim && meta["namespace"] == namespace
+    })?;
+    let class = claim["spec"]["storageClassName"].as_str();
+    class.filter(|class| !class.is_empty() && claim["status"]["phase"] != "Bound")
 }
 
 /// What new pods and claims of the set refer to.

@@ -5,7 +5,7 @@ use crate::manager::Manager;
 use crate::report::Refusal;
 use crate::state::{self, State};
 use crate::trace::{Traced, set_of};
-use flotilla_model::{ObjectKey, Resource, Timestamp};
+use flotilla_model::{Resource, Timestamp, Uid};
 use flotilla_sim::Cluster;
 use flotilla_sim::nodes::Ailment;
 use flotilla_sim::server::{Actor, Entry};
@@ -91,8 +91,8 @@ struct Run {
     /// What was done so far, as [`Reach`] counts.
     work: usize,
     reach: Reach,
-    /// Pods that are ready in the live state, with their revisions; all others are in doubt. `None` if none is.
-    proven: Option<BTreeSet<(ObjectKey, Option<String>)>>,
+    /// Pods that are ready in the live state, by UID, with their revisions; all others are in doubt. `None` if none is.
+    proven: Option<BTreeSet<(Uid, Option<String>)>>,
 }
 
 /// Runs the changes.
@@ -101,7 +101,7 @@ pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, rea
     let mut warnings = warnings(state, &cluster);
     let proven = state::pods(&cluster)
         .filter(|pod| pod.is_healthy())
-        .map(|pod| (pod.meta.key.clone(), pod.revision().map(str::to_owned)))
+        .map(|pod| (pod.meta.uid.clone(), pod.revision().map(str::to_owned)))
         .collect();
     let mut run = Run {
         manager: Manager::new(cluster.now(), state.clones),
@@ -271,7 +271,7 @@ impl Run {
             return;
         };
         let revision = pod.revision().map(str::to_owned);
-        if !proven.contains(&(entry.key.clone(), revision)) {
+        if !proven.contains(&(pod.meta.uid.clone(), revision)) {
             self.cluster.ail(&entry.key, Ailment::NeverReady, Timestamp::MAX);
         }
     }

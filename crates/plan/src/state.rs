@@ -1,6 +1,7 @@
 //! The live state, and the simulated cluster that goes on from it.
 
 use crate::apply;
+use flotilla_api::names::DEFAULT_STORAGE_CLASS;
 use flotilla_apimachinery::patch::merge_patch;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::wire::Object;
@@ -96,10 +97,9 @@ impl State {
                     if new.object["metadata"]["uid"].is_null() {
                         new.object["metadata"]["uid"] = format!("brought-{}", self.objects.len()).into();
                     }
-                    // As for claims of templates, a volume is taken to be found.
-                    if new.resource == "persistentvolumeclaims" {
-                        let capacity = new.object["spec"]["resources"]["requests"].clone();
-                        new.object["status"] = json!({"phase": "Bound", "capacity": capacity});
+                    // What is in the file is no news of the cluster.
+                    if let Some(object) = new.object.as_object_mut() {
+                        object.remove("status");
                     }
                     self.objects.push(new);
                 }
@@ -133,6 +133,9 @@ impl State {
             object.object["metadata"]
                 .as_object_mut()
                 .map(|meta| meta.remove("managedFields"));
+            if object.resource == "persistentvolumeclaims" && self.waits_for_a_pod(&object.object) {
+                bind(&mut object.object);
+            }
         }
         let known: BTreeSet<&str> = self
             .all("", "namespaces")
@@ -149,6 +152,41 @@ impl State {
             object: json!({"metadata": {"name": name}}),
         }));
         objects
+    }
+
+    /// Whether a claim has no volume because it is not made yet, or because no pod that mounts it was scheduled yet. That one is found then is
+    /// taken for granted, as it is for claims of templates; unless a pod waits for it in vain already.
+    fn waits_for_a_pod(&self, claim: &Value) -> bool {
+        let meta = &claim["metadata"];
+        // Nobody has looked at one that is about to be made.
+        if claim["status"]["phase"].is_null() {
+            return true;
+        }
+        if claim["status"]["phase"] != "Pending" || !meta["deletionTimestamp"].is_null() {
+            return false;
+        }
+        let mounts = |pod: &&Value| {
+            let mut volumes = list(&pod["spec"]["volumes"]);
+            pod["metadata"]["namespace"] == meta["namespace"]
+                && volumes.any(|volume| volume["persistentVolumeClaim"]["claimName"] == meta["name"])
+        };
+        let is_starting = |pod: &Value| {
+            let made = pod["metadata"]["creationTimestamp"]
+                .as_str()
+                .and_then(|at| at.parse().ok());
+            made.is_some_and(|made| self.now.since(made) <= PATIENCE)
+        };
+        self.binds_late(claim["spec"]["storageClassName"].as_str())
+            && self.all("", "pods").filter(mounts).all(is_starting)
+    }
+
+    /// Whether volumes of a class are made for the first pod; without a name, those of the default class.
+    fn binds_late(&self, name: Option<&str>) -> bool {
+        let mut classes = self.all("storage.k8s.io", "storageclasses").filter(|class| match name {
+            Some(name) => class["metadata"]["name"] == name,
+            None => class["metadata"]["annotations"][DEFAULT_STORAGE_CLASS] == "true",
+        });
+        classes.any(|class| class["volumeBindingMode"] == "WaitForFirstConsumer")
     }
 
     /// Whether a pod that is not as it should be will come right by itself.
@@ -191,6 +229,12 @@ impl State {
         failing.retain(|image, _| !running.contains(image.as_str()));
         failing
     }
+}
+
+/// Gives a claim the volume that it asks for.
+fn bind(claim: &mut Value) {
+    let capacity = claim["spec"]["resources"]["requests"].clone();
+    claim["status"] = json!({"phase": "Bound", "capacity": capacity});
 }
 
 /// The items of a list, none if it is not there.

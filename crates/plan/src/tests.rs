@@ -614,3 +614,118 @@ fn a_pod_that_is_updated_in_two_steps_is_told_once() {
     assert_eq!(waves(one(&plan)), ["=web-2 =web-1 =web-0"], "{}", plan.text());
     assert!(plan.summary.contains("3 pods are updated in place"), "{}", plan.summary);
 }
+
+fn claim_template(size: &str) -> Value {
+    json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": {"requests": {"storage": size}}}}])
+}
+
+/// A pod that is made again is a new one, whatever its revision.
+#[test]
+fn a_pod_made_again_at_its_own_revision_is_as_much_in_doubt_as_any() {
+    let set = with(manifest(Advanced, "web"), &[("replicas", json!(3))]);
+    let lab = Lab::with(std::slice::from_ref(&set));
+    let plan = lab.plan(&[Change::Delete(Advanced, key("web")), Change::Apply(set)]);
+    let set = one(&plan);
+    assert_eq!(set.available_at_end, 3, "{}", plan.text());
+    let same = |step: &crate::Step| {
+        step.to_revision.is_none() || step.from_revision.is_none() || step.from_revision == step.to_revision
+    };
+    assert!(set.steps().all(same), "{set:?}");
+    let doubt = set.if_new_pods_are_not_ready.as_ref().expect("pods are made");
+    assert_eq!(doubt.available, 0, "{doubt:?}");
+}
+
+/// Such a claim gets its volume when the first pod that mounts it is scheduled.
+#[test]
+fn a_claim_that_waits_for_its_first_pod_does_not_stop_the_plan() {
+    let set = with(
+        manifest(Native, "web"),
+        &[("replicas", json!(1)), ("volumeClaimTemplates", claim_template("1Gi"))],
+    );
+    let lab = Lab::with(&[set]);
+    let change = [Change::Edit(Native, key("web"), vec![Edit::Replicas(2)])];
+    let plan = |mode: &str, class: Option<&str>, pods: &[Value]| {
+        let mut state = lab.state();
+        let foreign = |resource: &str, object: Value| crate::Foreign {
+            group: String::new(),
+            resource: resource.to_owned(),
+            object,
+        };
+        for object in &mut state.objects {
+            if object.resource == "storageclasses" {
+                object.object["volumeBindingMode"] = json!(mode);
+                object.object["metadata"]["annotations"] =
+                    json!({"storageclass.kubernetes.io/is-default-class": "true"});
+            }
+        }
+        let mut claim = json!({"metadata": {"name": "data-web-1", "namespace": "ns", "uid": "d1", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Pending"}});
+        if let Some(class) = class {
+            claim["spec"]["storageClassName"] = json!(class);
+        }
+        state.objects.push(foreign("persistentvolumeclaims", claim));
+        state
+            .objects
+            .extend(pods.iter().map(|pod| foreign("pods", pod.clone())));
+        crate::plan(&state, &change, Reach::SECONDS).expect("the state can be loaded")
+    };
+    for class in [Some("standard"), None] {
+        let late = plan("WaitForFirstConsumer", class, &[]);
+        assert_eq!(waves(one(&late)), ["+web-1"]);
+        assert_eq!(
+            (one(&late).available_at_end, &one(&late).blocked),
+            (2, &vec![]),
+            "{}",
+            late.text()
+        );
+    }
+    // One that should have its volume, and has none, is left as it is; so is one whose pod waits in vain.
+    let stuck = plan("Immediate", Some("standard"), &[]);
+    assert_eq!(one(&stuck).available_at_end, 1, "{}", stuck.text());
+    let unknown = plan("WaitForFirstConsumer", Some("gone"), &[]);
+    assert_eq!(one(&unknown).available_at_end, 1, "{}", unknown.text());
+    let waits_in_vain = json!({"metadata": {"name": "job", "namespace": "ns", "uid": "j", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "main", "image": "app:v1"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-1"}}]},
+        "status": {"phase": "Pending"}});
+    let in_vain = plan("WaitForFirstConsumer", Some("standard"), &[waits_in_vain]);
+    assert_eq!(one(&in_vain).available_at_end, 1, "{}", in_vain.text());
+}
+
+#[test]
+fn a_claim_that_a_file_brings_needs_its_storage_class() {
+    let volume = json!([{"name": "shared", "persistentVolumeClaim": {"claimName": "shared"}}]);
+    let change = [Change::Apply(with(
+        manifest(Native, "web"),
+        &[("template/spec/volumes", volume)],
+    ))];
+    let plan = |class: &str, change_state: &dyn Fn(&mut crate::State)| {
+        let mut state = Lab::with(&[]).state();
+        change_state(&mut state);
+        state.bring([crate::Foreign {
+            group: String::new(),
+            resource: "persistentvolumeclaims".to_owned(),
+            object: json!({"metadata": {"name": "shared", "namespace": "ns"}, "spec": {"storageClassName": class,
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}),
+        }]);
+        crate::plan(&state, &change, Reach::SECONDS).expect("the state can be loaded")
+    };
+    let nothing = |_: &mut crate::State| {};
+    let gone = plan("gone", &nothing);
+    assert_eq!(
+        gone.missing,
+        ["statefulset.apps/web in namespace ns: storage class gone was not found"]
+    );
+    assert_eq!(waves(one(&gone)), ["+web-0"]);
+    assert_eq!(plan("standard", &nothing).missing, [""; 0]);
+    // One that was bound before its class was deleted keeps its volume.
+    let bound = |state: &mut crate::State| {
+        state.objects.push(crate::Foreign {
+            group: String::new(),
+            resource: "persistentvolumeclaims".to_owned(),
+            object: json!({"metadata": {"name": "shared", "namespace": "ns", "uid": "s"}, "spec": {"volumeName": "pv-1", "storageClassName": "gone",
+                "resources": {"requests": {"storage": "1Gi"}}}, "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}),
+        });
+    };
+    assert_eq!(plan("gone", &bound).missing, [""; 0]);
+}
