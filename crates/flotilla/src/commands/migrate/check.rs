@@ -93,6 +93,8 @@ fn touched(plan: &Plan) -> Vec<String> {
     if plan.is_cut_short {
         lines.extend(plan.warnings.iter().cloned());
     }
+    let unknown = plan.unknowns.iter();
+    lines.extend(unknown.map(|unknown| format!("it is not known whether pods would be touched: {unknown}")));
     for set in &plan.sets {
         let steps = set.waves.iter().flat_map(|wave| &wave.steps);
         lines.extend(steps.map(|step| format!("pod {} would be {}", step.pod, word(step.action))));
@@ -117,5 +119,31 @@ const fn word(action: Action) -> &'static str {
         Action::MakeUnready => "made not ready",
         Action::Replace => "replaced",
         Action::Delete => "deleted",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_plan_does_not_know_may_touch_pods() {
+        let mut plan = Plan {
+            summary: String::new(),
+            disrupts: false,
+            sets: vec![],
+            refused: vec![],
+            not_looked_at: vec![],
+            unknowns: vec![],
+            missing: vec![],
+            is_cut_short: false,
+            warnings: vec![],
+        };
+        assert_eq!(touched(&plan), [""; 0]);
+        plan.unknowns = vec!["spec.replicas holds 1.5".to_owned()];
+        assert_eq!(
+            touched(&plan),
+            ["it is not known whether pods would be touched: spec.replicas holds 1.5"]
+        );
     }
 }
