@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 const SETS: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/statefulsets";
+const CLONES: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/clonesets";
+const NATIVE: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 
 /// A playground of its own; it ends with the test.
 struct Playground {
@@ -159,4 +161,36 @@ async fn a_definition_that_is_gone_is_told() {
     }
     let said = lab.run(&["why", "cloneset/web"]);
     assert!(!said.contains("definition"), "{said}");
+}
+
+/// Nothing is done for such a set, and somebody has to say so.
+#[tokio::test]
+async fn a_set_that_is_too_heavy_to_be_read_is_no_idle_one() {
+    let lab = Playground::begin("heavy").await;
+    let variables: Vec<Value> = (0..8000)
+        .map(|n| json!({"name": format!("N{n}"), "value": "1"}))
+        .collect();
+    for (collection, kind, name) in [
+        (SETS, "asts", "heavy"),
+        (CLONES, "cloneset", "clones"),
+        (NATIVE, "sts.apps", "native"),
+    ] {
+        let mut heavy = set(name, 2);
+        heavy["spec"]["template"]["spec"]["containers"][0]["env"] = json!(variables);
+        match kind {
+            "cloneset" => {
+                heavy["kind"] = json!("CloneSet");
+                heavy["spec"].as_object_mut().unwrap().remove("serviceName");
+            }
+            "sts.apps" => heavy["apiVersion"] = json!("apps/v1"),
+            _ => {}
+        }
+        lab.send(Method::POST, collection, "application/json", &heavy).await;
+        let said = lab.run(&["why", &format!("{kind}/{name}")]);
+        assert!(
+            said.contains("spec.template holds") && said.contains("must be smaller"),
+            "{said}"
+        );
+        assert!(!said.contains("nothing is waited for"), "{said}");
+    }
 }
