@@ -9,6 +9,7 @@
 //! - Pods take a fixed time to start and to end. Waves say what waits for what, and not how long.
 //! - Pods that are not ready stay so unless they are replaced, except for those that were created within the last minute and of which
 //!   the kubelet says nothing bad; pods that are being deleted end, except for those that should have ended a minute ago.
+//! - Claims find their volumes: new ones, and those that wait for the first pod that mounts them, unless one waits in vain already.
 //! - Images that fail in the live state, and run nowhere, fail. All others start; a second run tells what happens if the pods that the
 //!   change makes do not become ready.
 //! - There is a node for every pod. Quotas on the number of pods count; other admission does not. What new pods refer to by name (their
