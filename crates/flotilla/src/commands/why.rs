@@ -261,7 +261,10 @@ async fn try_next(
         }
         if let Outcome::Rejected { reason, message, .. } = outcome {
             let (subject, cause) = refusal_of(scoped, found, (reason, message), now);
-            waits.push(Wait { subject, cause, since });
+            let wait = without_made_up(Wait { subject, cause, since }, &body);
+            if !waits.contains(&wait) {
+                waits.push(wait);
+            }
         }
     }
     Ok((waits, accepted))
@@ -288,6 +291,28 @@ fn refusal_of(
         },
     };
     (subject, cause)
+}
+
+/// The same of any object of its kind: the id in the names of a CloneSet's pods and claims is made up for each try, and the next will have
+/// another.
+fn without_made_up(wait: Wait, body: &Value) -> Wait {
+    let id = body["metadata"]["labels"][names::INSTANCE_ID_LABEL].as_str();
+    let Some(suffix) = id.filter(|id| !id.is_empty()).map(|id| format!("-{id}")) else {
+        return wait;
+    };
+    let of_any = |text: &str| text.replace(&suffix, "-…");
+    let mut cause = wait.cause;
+    if let WaitCause::Refused { message, .. }
+    | WaitCause::RevisionRefused { message, .. }
+    | WaitCause::RevisionUnproven { message, .. } = &mut cause
+    {
+        *message = of_any(message);
+    }
+    Wait {
+        subject: of_any(&wait.subject),
+        cause,
+        since: wait.since,
+    }
 }
 
 /// When a condition of the set became True.
@@ -667,6 +692,38 @@ mod tests {
             former_with(unordered, &all),
             [""; 0],
             "which it keeps is not known by the name"
+        );
+    }
+
+    /// What a quota says of ten pods that a CloneSet lacks is one cause, of no pod in particular.
+    #[test]
+    fn what_is_refused_under_made_up_names_is_told_once() {
+        let refused = |name: &str, labels: Value| {
+            let wait = Wait {
+                subject: name.to_owned(),
+                cause: WaitCause::Refused {
+                    reason: "QuotaExceeded".to_owned(),
+                    message: format!("pods \"{name}\" is forbidden: exceeded quota: small, used: pods=2"),
+                    retry_at: Timestamp::from_seconds(1000),
+                },
+                since: None,
+            };
+            without_made_up(wait, &json!({"metadata": {"name": name, "labels": labels}}))
+        };
+        let of_clone = |id: &str| refused(&format!("web-{id}"), json!({names::INSTANCE_ID_LABEL: id}));
+        let first = of_clone("x7k2p");
+        assert_eq!(first, of_clone("9fq4d"));
+        assert_eq!(first.subject, "web-…");
+        let text = report(vec![first], vec![], None).text();
+        assert!(
+            text.contains("web-…: ") && text.contains("exceeded quota: small"),
+            "{text}"
+        );
+        assert!(!text.contains("x7k2p"), "{text}");
+        assert_eq!(
+            refused("web-1", json!({})).subject,
+            "web-1",
+            "that of a StatefulSet is its own"
         );
     }
 
