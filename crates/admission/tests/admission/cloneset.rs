@@ -469,7 +469,9 @@ fn rule_6_everything_but_the_selector_may_change() {
 fn rule_6_with_short_hashes_names_may_have_more_than_52_characters() {
     const HASH_ALONE: &str = "hash of their revision alone";
     const CUT: &str = "host names of its pods";
-    let cases: &[(bool, bool, usize, Result<&[&str], &str>)] = &[
+    /// What is warned of, or the rule that it is refused by.
+    type Expected = Result<&'static [&'static str], &'static str>;
+    let cases: &[(bool, bool, usize, Expected)] = &[
         (false, false, 52, Ok(&[])),
         (false, false, 53, Err(messages::NAME_LENGTH)),
         (false, false, 58, Err(messages::NAME_LENGTH)),
