@@ -450,11 +450,10 @@ fn rule_5_5_names_that_are_too_long_or_taken_end_in_a_hash() {
 #[test]
 fn rule_1_1_9_a_job_selects_by_what_fits_into_a_label() {
     for (set, values) in [(52, 2), (53, 1), (200, 1)] {
-        let revision = |hash: &str| format!("{}-{hash}", "r".repeat(set));
-        let cluster = updating()
-            .no_revisions()
-            .revision(&revision("0123456789"), 1, "v1")
-            .revision(&revision("9876543210"), 2, "v2");
+        let long = format!("{}-9876543210", "r".repeat(set));
+        let mut cluster = updating().no_revisions();
+        cluster.set["spec"]["template"] = template("v2");
+        let cluster = cluster.revision("web-old", 1, "v1").revision(&long, 2, "v2");
         let decision = ahead(&cluster);
         let Some(Command::Create { body, .. }) = decision.commands().map(|c| &c.command).next() else {
             panic!("{decision:?}");
