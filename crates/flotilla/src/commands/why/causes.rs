@@ -309,31 +309,12 @@ fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) ->
         }
         _ => {}
     }
-    let uid = &claim["metadata"]["uid"];
-    let is_of_it = |event: &&Value| {
-        let involved = &event["involvedObject"];
-        // One of that name that was there before may have been told of, too.
-        involved["name"] == name && (involved["uid"].is_null() || involved["uid"] == *uid)
-    };
-    let warnings = facts.events.iter().flatten().filter(is_of_it);
-    let warnings = warnings.filter(|event| event["type"] == "Warning" && event["message"].is_string());
-    let said = warnings.map(|event| (happened(event), event["message"].as_str())).max();
-    let said = said.and_then(|(_, message)| message);
+    let said = last_warning(name, claim, facts);
     let Some(classes) = facts.classes.as_deref() else {
         let why = said.map_or_else(String::new, |said| format!(": {said}"));
         return Some((format!("is not bound{why}"), format!("see why: {describe}")));
     };
     let class_name = claim["spec"]["storageClassName"].as_str();
-    let default = || {
-        let all = classes.iter().map(|class| (&class["metadata"], class));
-        let all = all.filter(|(meta, _)| meta["annotations"][IS_DEFAULT] == "true");
-        // The newest, as the API server takes it, and of several the first by name.
-        let order = |meta: &Value| {
-            let made = time(&meta["creationTimestamp"]);
-            (made, Reverse(meta["name"].as_str().unwrap_or_default().to_owned()))
-        };
-        all.max_by_key(|(meta, _)| order(meta)).map(|(_, class)| class)
-    };
     let class = match class_name {
         Some("") => None,
         Some(class) => {
@@ -345,7 +326,7 @@ fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) ->
             };
             Some(class)
         }
-        None => default(),
+        None => default_class(classes),
     };
     let Some(class) = class else {
         return Some((
@@ -365,6 +346,31 @@ fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) ->
         format!("is not bound: {provisioner} has made no volume for it yet"),
         format!("see that this provisioner runs, and what it says: {describe}"),
     ))
+}
+
+/// What was said last against a claim.
+fn last_warning<'f>(name: &str, claim: &Value, facts: &'f Facts) -> Option<&'f str> {
+    let uid = &claim["metadata"]["uid"];
+    let is_of_it = |event: &&Value| {
+        let involved = &event["involvedObject"];
+        // One of that name that was there before may have been told of, too.
+        involved["name"] == name && (involved["uid"].is_null() || involved["uid"] == *uid)
+    };
+    let warnings = facts.events.iter().flatten().filter(is_of_it);
+    let warnings = warnings.filter(|event| event["type"] == "Warning" && event["message"].is_string());
+    let said = warnings.map(|event| (happened(event), event["message"].as_str())).max();
+    said.and_then(|(_, message)| message)
+}
+
+/// The class of claims that name none: the newest that is marked so, as the API server takes it, and of several the first by name.
+fn default_class(classes: &[Value]) -> Option<&Value> {
+    let marked = classes
+        .iter()
+        .filter(|class| class["metadata"]["annotations"][IS_DEFAULT] == "true");
+    marked.max_by_key(|class| {
+        let meta = &class["metadata"];
+        (time(&meta["creationTimestamp"]), Reverse(meta["name"].as_str()))
+    })
 }
 
 /// When an event happened last. Lists are in the order of names, which tells nothing.
