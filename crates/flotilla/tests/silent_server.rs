@@ -2,13 +2,11 @@
 
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tokio::process::Command;
 
 /// Longer than any command may take here, and shorter than anybody waits.
-const LOOKS_MAX: u32 = 3000;
-/// A process ends when it does: nothing tells a test that has no signal handler.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The listener, and a kubeconfig that leads to it.
 struct Silent {
@@ -41,35 +39,26 @@ impl Silent {
     }
 
     /// The exit code of a command, and what it said.
-    fn run(&self, words: &[&str]) -> (Option<i32>, String) {
+    async fn run(&self, words: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flotilla"));
-        command.args(words).env("KUBECONFIG", &self.kubeconfig);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        let mut child = child.expect("the binary runs");
-        let in_time = ends(&mut child);
-        let output = child.wait_with_output().expect("it has ended");
+        command
+            .args(words)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .kill_on_drop(true);
+        let output = tokio::time::timeout(PATIENCE, command.output()).await;
+        let output = output.unwrap_or_else(|_elapsed| panic!("{words:?} does not end"));
+        let output = output.expect("the binary runs");
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        assert!(in_time, "{words:?} did not end; it said: {}", text.concat());
         (output.status.code(), text.concat())
     }
 }
 
-/// Whether it ends by itself. It has ended afterwards in any case.
-fn ends(child: &mut Child) -> bool {
-    for _ in 0..LOOKS_MAX {
-        if child.try_wait().expect("its state").is_some() {
-            return true;
-        }
-        std::thread::sleep(BETWEEN_LOOKS);
-    }
-    child.kill().expect("our own process");
-    false
-}
-
-#[test]
-fn the_time_of_rollout_status_includes_the_first_look() {
+#[tokio::test]
+async fn the_time_of_rollout_status_includes_the_first_look() {
     let silent = Silent::new("status");
-    let (code, said) = silent.run(&["rollout", "status", "sts/web", "--timeout-seconds", "1"]);
+    let (code, said) = silent
+        .run(&["rollout", "status", "sts/web", "--timeout-seconds", "1"])
+        .await;
     assert!(
         said.contains("failed to read") && said.contains("did not answer within 1 s"),
         "{said}"
@@ -77,8 +66,8 @@ fn the_time_of_rollout_status_includes_the_first_look() {
     assert_eq!(code, Some(1), "it has answered nothing: {said}");
 }
 
-#[test]
-fn every_command_ends_with_a_sentence() {
+#[tokio::test]
+async fn every_command_ends_with_a_sentence() {
     let silent = Silent::new("all");
     for words in [
         &["why", "sts/web"][..],
@@ -90,7 +79,7 @@ fn every_command_ends_with_a_sentence() {
         &["install", "--yes"],
         &["uninstall", "--dry-run"],
     ] {
-        let (code, said) = silent.run(&[words, &["--request-timeout-seconds", "1"]].concat());
+        let (code, said) = silent.run(&[words, &["--request-timeout-seconds", "1"]].concat()).await;
         assert!(said.starts_with("flotilla: failed to "), "{words:?}: {said}");
         let end = "did not answer within 1 s; is the API server of this kubeconfig running?\n";
         assert!(said.ends_with(end), "{words:?}: {said}");
