@@ -4,6 +4,7 @@ use crate::args::ClusterArgs;
 use crate::error::Error;
 use crate::patience;
 use flotilla_engine::io::connection;
+use flotilla_model::lines::one_line;
 use flotilla_model::{ObjectKey, Resource};
 use http::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -150,7 +151,7 @@ pub fn describe(what: String, error: &kube::Error) -> Error {
             };
             Error::Refused {
                 what,
-                message: status.message.clone(),
+                message: one_line(&status.message),
                 advice: advice.to_owned(),
             }
         }
@@ -162,5 +163,25 @@ pub fn describe(what: String, error: &kube::Error) -> Error {
             what,
             cause: other.to_string(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    #[test]
+    fn what_a_server_says_adds_no_lines_to_an_error() {
+        let status = Status {
+            message: "denied\nflotilla: all is well\u{1b}[2K".to_owned(),
+            code: 400,
+            ..Status::default()
+        };
+        let error = describe("read x".to_owned(), &kube::Error::Api(Box::new(status)));
+        assert_eq!(
+            error.to_string(),
+            "failed to read x: denied\\nflotilla: all is well\\u{1b}[2K"
+        );
     }
 }

@@ -10,13 +10,7 @@ pub struct Lines(String);
 impl Lines {
     /// Adds a line.
     pub fn put(&mut self, line: impl fmt::Display) {
-        for letter in line.to_string().chars() {
-            if is_safe(letter) {
-                self.0.push(letter);
-            } else {
-                self.0.extend(letter.escape_default());
-            }
-        }
+        self.0.push_str(&one_line(&line.to_string()));
         self.0.push('\n');
     }
 
@@ -30,6 +24,19 @@ impl fmt::Display for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Words of others as they can stand within a line, such as in an error.
+pub fn one_line(words: &str) -> String {
+    let mut line = String::with_capacity(words.len());
+    for letter in words.chars() {
+        if is_safe(letter) {
+            line.push(letter);
+        } else {
+            line.extend(letter.escape_default());
+        }
+    }
+    line
 }
 
 /// Whether a letter shows as itself, and leaves those beside it where they are.

@@ -4,6 +4,7 @@ use super::convert::lost;
 use crate::cluster::{Cluster, describe};
 use crate::commands::plan::live;
 use crate::error::Error;
+use flotilla_model::lines::one_line;
 use flotilla_model::template::{Digest, normal_form};
 use flotilla_plan::{Action, Change, Plan, Reach, State, plan};
 use http::Method;
@@ -59,7 +60,7 @@ pub(super) async fn nothing_is_touched(cluster: &Cluster, old: &Value, new: &Val
          complete",
         touched
             .iter()
-            .map(|line| format!("  {line}\n"))
+            .map(|line| format!("  {}\n", one_line(line)))
             .collect::<Vec<_>>()
             .concat()
     )))
