@@ -194,3 +194,25 @@ async fn a_set_that_is_too_heavy_to_be_read_is_no_idle_one() {
         assert!(!said.contains("nothing is waited for"), "{said}");
     }
 }
+
+/// What was left out may be what is waited for.
+#[tokio::test]
+async fn what_is_too_heavy_to_be_looked_at_is_named() {
+    let lab = Playground::begin("unread").await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 1)).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    let variables: Vec<Value> = (0..18_000)
+        .map(|n| json!({"name": format!("N{n}"), "value": "1"}))
+        .collect();
+    let huge = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "huge", "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "app:1", "env": variables}]},
+    });
+    let pods = "/api/v1/namespaces/default/pods";
+    lab.send(Method::POST, pods, "application/json", &huge).await;
+    let said = lab.run(&["why", "asts/web"]);
+    assert!(
+        said.contains("note: ") && said.contains("huge") && said.contains("it would take too much memory"),
+        "{said}"
+    );
+}

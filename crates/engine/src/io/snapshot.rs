@@ -3,7 +3,7 @@
 use super::requests::encoding_of;
 use crate::core::cache::Cache;
 use crate::core::store::Source;
-use crate::wire::{self, Encoding, split_list};
+use crate::wire::{self, Encoding, Unreadable, split_list};
 use flotilla_model::Resource;
 use http::{Request, StatusCode};
 use kube::client::Body;
@@ -23,17 +23,17 @@ pub enum SnapshotError {
 }
 
 /// Lists the given kinds, in one namespace or all, into a cache. A kind that the server does not know has no objects; an object
-/// that cannot be read is left out.
+/// that cannot be read is left out, and comes beside it.
 pub async fn snapshot(
     client: kube::Client,
     resources: &[Resource],
     namespace: Option<&str>,
-) -> Result<Cache, SnapshotError> {
-    let mut cache = Cache::default();
+) -> Result<(Cache, Vec<Unreadable>), SnapshotError> {
+    let (mut cache, mut unreadable) = (Cache::default(), Vec::new());
     for resource in resources {
-        list(&client, namespace, *resource, &mut cache).await?;
+        unreadable.extend(list(&client, namespace, *resource, &mut cache).await?);
     }
-    Ok(cache)
+    Ok((cache, unreadable))
 }
 
 async fn list(
@@ -41,7 +41,7 @@ async fn list(
     namespace: Option<&str>,
     resource: Resource,
     cache: &mut Cache,
-) -> Result<(), SnapshotError> {
+) -> Result<Vec<Unreadable>, SnapshotError> {
     let transport = |e: kube::Error| SnapshotError::Transport(resource, Box::new(e));
     let request = Request::get(resource.collection_path(namespace))
         .header(http::header::ACCEPT, Encoding::preferred(resource).media_type())
@@ -51,18 +51,19 @@ async fn list(
     let (status, encoding) = (response.status(), encoding_of(response.headers()));
     let body = response.into_body().collect_bytes().await.map_err(transport)?;
     if status == StatusCode::NOT_FOUND {
-        return Ok(());
+        return Ok(Vec::new());
     }
     if !status.is_success() {
         let said = wire::status::Status::read(status.as_u16(), encoding, &body).message;
         return Err(SnapshotError::Refused(resource, status, said));
     }
     let list = split_list(encoding, &body).map_err(|why| SnapshotError::Unreadable(resource, why))?;
+    let mut unreadable = Vec::new();
     for item in &list.items {
         match cache.read(resource, encoding, item) {
             Ok(object) => drop(cache.apply(object, Source::List)),
-            Err(unreadable) => tracing::warn!("{unreadable}"),
+            Err(why) => unreadable.push(why),
         }
     }
-    Ok(())
+    Ok(unreadable)
 }

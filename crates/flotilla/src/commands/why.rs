@@ -46,6 +46,8 @@ struct Report {
     former: BTreeSet<String>,
     /// How many revisions the set has.
     revisions: usize,
+    /// Objects that could not be read and are left out of all this, in sentences.
+    unreadable: Vec<String>,
     /// Pods of the set take their claims along when they are deleted.
     loses_claims: bool,
     next: Vec<String>,
@@ -59,7 +61,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     let cluster = Cluster::connect(cluster_args).await?;
     let found = target::find(&cluster, &args.target).await?;
     let now = clock::now();
-    let cache = look(&cluster, &found).await?;
+    let (cache, unreadable) = look(&cluster, &found).await?;
     let mut hints = Hints::default();
     let mut decision = decide((&cache, clones), &hints, &cluster, &found, now)?;
     let (mut waits, accepted) = try_next(&cluster, &found, &decision, now).await?;
@@ -87,6 +89,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
         former: former(&found, &facts, set.as_deref()),
         loses_claims: set.as_deref().is_some_and(loses_claims),
         revisions: revisions(&cache, &found),
+        unreadable,
         facts,
         found,
         waits,
@@ -161,8 +164,8 @@ fn revisions(cache: &Cache, found: &Found) -> usize {
     set.map_or(0, |set| cache.revisions_of(set.as_owner()).len())
 }
 
-/// What a manager would know of the set.
-async fn look(cluster: &Cluster, found: &Found) -> Result<Cache, Error> {
+/// What a manager would know of the set, and what could not be read of it.
+async fn look(cluster: &Cluster, found: &Found) -> Result<(Cache, Vec<String>), Error> {
     let resources = [
         found.kind.resource(),
         Resource::Pods,
@@ -170,12 +173,14 @@ async fn look(cluster: &Cluster, found: &Found) -> Result<Cache, Error> {
         Resource::Revisions,
         Resource::StorageClasses,
     ];
-    snapshot(cluster.client.clone(), &resources, Some(&cluster.namespace))
+    let (cache, unreadable) = snapshot(cluster.client.clone(), &resources, Some(&cluster.namespace))
         .await
         .map_err(|error| match error {
             SnapshotError::Transport(resource, error) => describe(format!("list {resource}"), &error),
             other => Error::NotPossible(other.to_string()),
-        })
+        })?;
+    let left_out = unreadable.iter().map(|why| format!("{why}; it is left out here"));
+    Ok((cache, left_out.collect()))
 }
 
 /// Decides about the set as the manager would that has just started, without writing.
@@ -411,6 +416,7 @@ impl Report {
             .filter(|(key, _)| annotations[*key].is_string())
             .map(|(key, instead)| format!("the annotation {key} does nothing yet: {instead}"))
             .chain(self.facts.unread.iter().cloned())
+            .chain(self.unreadable.iter().cloned())
             .collect()
     }
 
@@ -552,6 +558,7 @@ mod tests {
             facts: Facts::default(),
             former: BTreeSet::new(),
             revisions: 2,
+            unreadable: vec![],
             loses_claims: false,
             next,
             holder: holder.map(str::to_owned),
