@@ -6,6 +6,7 @@ mod claims;
 pub(crate) mod copies;
 mod course;
 pub mod defect;
+pub(crate) mod kept;
 pub(crate) mod older;
 pub(crate) mod settled;
 pub(crate) mod truth;

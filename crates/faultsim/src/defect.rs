@@ -112,6 +112,10 @@ pub enum Defect {
     LargerIsUnlike,
     /// Admission refuses every smaller claim template.
     RefuseShrink,
+    /// What claims asked for before they grew is not known to admission.
+    ForgetSizes,
+    /// What the smallest claim asks for is not known to admission.
+    ForgetSmallClaims,
     /// Pods go for a revision of which the API server was never asked.
     NoTrial,
     /// What a full quota said of a pod on trial is taken for a yes.
@@ -200,7 +204,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 87] = [
+    pub const ALL: [Defect; 89] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -246,6 +250,8 @@ impl Defect {
         Defect::JudgeByVolumes,
         Defect::LargerIsUnlike,
         Defect::RefuseShrink,
+        Defect::ForgetSizes,
+        Defect::ForgetSmallClaims,
         Defect::NoTrial,
         Defect::QuotaProves,
         Defect::OwnEarly,

@@ -6,6 +6,7 @@
 //!
 //! Nothing here uses the code that it judges, save the records in which both see the cluster.
 
+pub(crate) mod asked;
 pub(crate) mod claim_templates;
 mod growth;
 pub(crate) mod history;

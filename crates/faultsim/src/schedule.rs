@@ -208,6 +208,8 @@ pub enum UserAct {
     ClaimTemplate(claim_templates::Act),
     /// So many Gi of storage for each pod.
     Storage(u64),
+    /// Take from revisions what is recorded of claims.
+    ForgetClaims,
     /// Put a label and an annotation on the claim of a pod.
     MarkClaim(i64),
     /// Store a pod of this ordinal, a revision and a claim in another namespace, and name the set as their owner.

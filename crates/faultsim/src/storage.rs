@@ -64,7 +64,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
         2 | 3 => Storage::Offline,
         _ => Storage::Fixed,
     });
-    let mut items = Vec::new();
+    let mut items = back_and_forth(seed, is_asked_for);
     for _ in 0..rng.usize(1..5) {
         let what = match rng.u8(0..6) {
             0 | 1 => What::Fault(Fault::Volumes(rng.bool(), [3_000, 15_000, 40_000][rng.usize(0..3)])),
@@ -80,20 +80,34 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
     items
 }
 
+/// Users grow volumes twice, and go back; now and then another manager has made the revision, which records nothing of claims.
+fn back_and_forth(seed: u64, is_asked_for: bool) -> Vec<Item> {
+    let mut rng = Rng::with_seed(seed ^ 0xbac4_f047);
+    if rng.u8(0..if is_asked_for { 2 } else { 8 }) > 0 {
+        return Vec::new();
+    }
+    let mut acts = Vec::new();
+    if rng.bool() {
+        acts.push(UserAct::ForgetClaims);
+    }
+    acts.extend([2, 3, rng.u64(1..3)].map(UserAct::Storage));
+    let mut at_ms = rng.u64(0..4_000);
+    let item = |act| {
+        at_ms += rng.u64(3_000..18_000);
+        Item {
+            at_ms: at_ms.min(BUSY_MS - 1),
+            what: What::User(act),
+            seed: 0,
+        }
+    };
+    acts.into_iter().map(item).collect()
+}
+
 /// What claims of the set ask for.
 fn claims(server: &Server) -> impl Iterator<Item = &ClaimRecord> {
     tenants::all(server, Resource::Claims).filter_map(|s| match &s.object {
         Some(Object::Claim(claim)) if claim.meta.key.name.starts_with("data-web-") => Some(&**claim),
         _ => None,
-    })
-}
-
-/// What a template asks for that a recorded revision had (ruling 35).
-fn is_recorded(server: &Server, gi: u64) -> bool {
-    let recorded = format!("\"storage\":\"{gi}Gi\"");
-    tenants::all(server, Resource::Revisions).any(|s| {
-        let text = s.value()["metadata"]["annotations"]["flotilla.rs/claim-templates"].clone();
-        text.as_str().is_some_and(|text| text.contains(&recorded))
     })
 }
 
@@ -143,7 +157,31 @@ impl World {
         }
     }
 
-    /// Users ask for so much storage. They go back only to what was asked for before: nobody may refuse that.
+    /// The revisions that are there are those of a manager that records nothing of claims.
+    pub(crate) fn forget_claims(&mut self) {
+        let items = &self.schedule.items;
+        if items
+            .iter()
+            .any(|item| matches!(item.what, What::User(UserAct::ClaimTemplate(_))))
+        {
+            // What was left over of former templates would be nobody's.
+            return;
+        }
+        let revisions = tenants::all(&self.cluster.server, Resource::Revisions);
+        let keys = revisions.filter_map(|s| s.object.as_ref().map(|o| o.meta().key.clone()));
+        let nothing = json!({"flotilla.rs/claim-templates": null, "flotilla.rs/claim-sizes": null});
+        for key in keys.collect::<Vec<_>>() {
+            self.edit(
+                Resource::Revisions,
+                &key,
+                &json!({"metadata": {"annotations": nothing}}),
+            );
+        }
+        self.judge.asked.clear();
+    }
+
+    /// Users ask for so much storage. They go back only to what ruling 35 lets them go back to, and nobody may refuse that: what a recorded
+    /// revision, or each claim before it grew, had asked for, and whatever is not below the smallest claim.
     pub(crate) fn ask_for_storage(&mut self, gi: u64) {
         let set = self.cluster.server.get(Resource::AdvancedSets, &Self::set_key());
         let Some(Object::Set(set)) = set.and_then(|s| s.object.clone()) else {
@@ -156,7 +194,8 @@ impl World {
             .and_then(|t| t.requested_bytes)
             .unwrap_or(0);
         let smallest = claims(&self.cluster.server).map(|c| c.requested_bytes).min();
-        let is_back = smallest == Some(gi * GI) || is_recorded(&self.cluster.server, gi);
+        let is_recorded = self.judge.asked.has(&self.cluster.server, &set, gi * GI);
+        let is_back = smallest.is_some_and(|smallest| smallest <= gi * GI) || is_recorded;
         if gi * GI < asks && !is_back {
             return;
         }

@@ -109,6 +109,7 @@ impl World {
             UserAct::Containers(edits) => self.edit_containers(edits),
             UserAct::ClaimTemplate(act) => self.change_claim_templates(*act),
             UserAct::Storage(gi) => self.ask_for_storage(*gi),
+            UserAct::ForgetClaims => self.forget_claims(),
             UserAct::MarkClaim(ordinal) => self.mark_claim(*ordinal),
             UserAct::Ask(act) => self.ask(act),
             UserAct::Clone(act) => self.act_on_clones(act),

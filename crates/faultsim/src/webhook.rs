@@ -15,7 +15,6 @@ use flotilla_admission::{
 use flotilla_apimachinery::patch::merge_patch;
 use flotilla_engine::wire::Object;
 use flotilla_model::decision::Body;
-use flotilla_model::set::ClaimTemplate;
 use flotilla_model::{ObjectKey, PodRecord, Resource, SetKind};
 use flotilla_sim::server::{Actor, Server, Status, Stored};
 use serde_json::Value;
@@ -75,19 +74,20 @@ impl Memory for Cache<'_> {
             Some(Object::Revision(revision)) if revision.meta.is_controlled_by(&uid) => Some(revision),
             _ => None,
         });
-        let records = own.filter_map(|r| r.claim_templates.as_deref()?.as_array().cloned());
-        let recorded = records.flatten().filter_map(|t| ClaimTemplate::from_json(&t));
+        let forgets = self.defect == Some(Defect::ForgetSizes);
+        let recorded = own.flat_map(|revision| {
+            let mut revision = (**revision).clone();
+            revision.claim_sizes = revision.claim_sizes.filter(|_| !forgets);
+            revision.sizes_asked(template).collect::<Vec<_>>()
+        });
         let prefix = format!("{template}-{set}-");
         let claims = tenants::all(self.server, Resource::Claims).filter_map(|s| match &s.object {
             Some(Object::Claim(claim)) if claim.meta.key.name.starts_with(&prefix) => Some(claim.requested_bytes),
             _ => None,
         });
         Some(StorageAsked {
-            recorded: recorded
-                .filter(|t| *t.name == *template)
-                .filter_map(|t| t.requested_bytes)
-                .collect(),
-            smallest_claim: claims.min(),
+            recorded: recorded.collect(),
+            smallest_claim: claims.min().filter(|_| self.defect != Some(Defect::ForgetSmallClaims)),
         })
     }
 

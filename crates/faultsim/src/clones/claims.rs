@@ -1,6 +1,7 @@
 //! What a decision does to claims of a CloneSet, judged by what its controller saw (rules 14.7 and 15).
 
 use super::copies::{has, mounts};
+use super::kept::kept_from_by;
 use super::truth::{INSTANCE_ID, REPLACED};
 use super::view::Clones;
 use crate::judge::{Verdict, require};
@@ -34,6 +35,7 @@ impl Clones<'_> {
                 } => match pod_named(body) {
                     Some(pod) => (key, Some(pod)),
                     None => {
+                        self.keeps_for_a_replacement(key, body)?;
                         taken_back.insert(key);
                         continue;
                     }
@@ -65,6 +67,23 @@ impl Clones<'_> {
             self.goes_with_its_claims(name, (&given, &gone), &taken_back)?;
         }
         Ok(())
+    }
+
+    /// Rule 15.5: a claim is noted as kept only where an update makes its pod again, so that the note tells it from what a lost pod leaves.
+    fn keeps_for_a_replacement(&self, claim: &ObjectKey, patch: &serde_json::Value) -> Verdict {
+        let Some(uid) = kept_from_by(patch) else { return Ok(()) };
+        let pods = self.sight.reader.pods_of(self.sight.set.as_owner()).iter();
+        let is_marked = |pod: &&Arc<PodRecord>| {
+            let annotations = pod.detail.as_ref().map(|detail| &detail.annotations);
+            annotations.is_some_and(|a| a.get(REPLACED).is_some())
+        };
+        let from = pods.filter(is_marked).find(|pod| pod.meta.uid.to_string() == uid);
+        require(from.is_some(), "15.5 kept for a replacement", || {
+            format!(
+                "{} is noted as kept from {uid}, which no update makes again",
+                claim.name
+            )
+        })
     }
 
     /// Pods that have neither ended nor begun to go, of the set and of nobody.

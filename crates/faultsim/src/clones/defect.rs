@@ -2,6 +2,7 @@
 
 mod copies;
 mod hooks;
+mod kept;
 pub(crate) mod older;
 
 use crate::clones::SPECIFIED_DELETE;
@@ -91,6 +92,14 @@ pub enum CloneDefect {
     NeverGoBack,
     /// The claims of pods that are made again go, though they are to be kept.
     LoseKeptClaims,
+    /// What a lost pod leaves is kept, as if an update made the pod again.
+    KeepLeftovers,
+    /// What a lost pod leaves is taken by the next pod that is missing.
+    TakeLeftovers,
+    /// The note that a claim is kept for a replacement stays when that is there.
+    KeepNotes,
+    /// The claims of all pods that managers delete are noted as kept, not only of those that are made again.
+    KeepOfAny,
     /// A new pod waits in PreparingNormal, though it has no hook to wait for.
     PrepareAnyway,
     /// The claims of a pod go with it although another pod has them, too.
@@ -113,7 +122,7 @@ pub enum CloneDefect {
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 46] = [
+    pub const ALL: [CloneDefect; 50] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -150,6 +159,10 @@ impl CloneDefect {
         CloneDefect::GoBackAnyway,
         CloneDefect::NeverGoBack,
         CloneDefect::LoseKeptClaims,
+        CloneDefect::KeepLeftovers,
+        CloneDefect::TakeLeftovers,
+        CloneDefect::KeepNotes,
+        CloneDefect::KeepOfAny,
         CloneDefect::ReplaceAnyway,
         CloneDefect::PrepareAnyway,
         CloneDefect::SweepShared,
@@ -254,6 +267,7 @@ impl CloneDefect {
             _ => {
                 self.spoil_deletions(decision, set);
                 older::spoil(self, decision);
+                kept::spoil(self, decision, set);
                 hooks::spoil(self, decision, reader, set);
                 copies::spoil(self, decision, reader, set);
             }
@@ -353,7 +367,7 @@ pub(crate) fn revisions_seen(
 /// Claims that the controller sees of the set, if not all.
 pub(crate) fn claims_seen(defect: CloneDefect, reader: &dyn Reader, set: &SetRecord) -> Option<Vec<Arc<ClaimRecord>>> {
     if defect != CloneDefect::ReplaceAtOnce {
-        return None;
+        return kept::claims_seen(defect, reader, set);
     }
     let pods = reader.pods_of(set.as_owner()).iter().filter(|pod| pod.is_terminating());
     let going: Vec<&str> = pods.filter_map(|pod| pod.label(INSTANCE_ID)).collect();

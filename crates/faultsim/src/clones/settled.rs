@@ -2,6 +2,7 @@
 
 use crate::claim_templates::NAMES;
 use crate::clones::copies;
+use crate::clones::kept::kept_from;
 use crate::clones::older::revision_of;
 use crate::clones::truth::INSTANCE_ID;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
@@ -207,8 +208,20 @@ fn claims(
             && !all.iter().any(|pod| is_named(pod) || copies::has(pod, claim))
             && !may_be_left(claim, set)
     };
-    match claims.iter().find(is_stray) {
-        Some(stray) => Err(format!("claim {} has no pod", stray.meta.key.name)),
+    if let Some(stray) = claims.iter().find(is_stray) {
+        return Err(format!("claim {} has no pod", stray.meta.key.name));
+    }
+    // It would seem to be kept for the replacement of the pod that has it, should that be lost.
+    let reuses = set.spec.clones.as_deref().is_none_or(|spec| spec.reuses_claims);
+    let is_noted = |claim: &&&Arc<ClaimRecord>| {
+        let is_ours = claim.meta.deleted.is_none() && claim.meta.is_controlled_by(&set.meta.uid);
+        is_ours && kept_from(claim).is_some() && pods.iter().any(|pod| copies::has(pod, claim))
+    };
+    match claims.iter().find(is_noted).filter(|_| !reuses) {
+        Some(noted) => Err(format!(
+            "claim {} is noted as kept, and its pod is there",
+            noted.meta.key.name
+        )),
         None => Ok(()),
     }
 }

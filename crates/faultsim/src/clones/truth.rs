@@ -3,16 +3,15 @@
 //! As with StatefulSets, a manager answers for what managers have done, and for what the preconditions of its writes make certain. What
 //! users and nodes do it may not have seen, however long ago that was: a pod that they took away may still seem to be there.
 
-use crate::clones::copies::{Mingled, has, has_another_id};
+use crate::clones::copies::{Mingled, has_another_id};
 use crate::clones::older::revision_of;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::{Change, InPlace, Restarts, awaits_restart, is_in_grace, lacks_resources, state, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
 use crate::resizes::is_infeasible;
-use flotilla_engine::wire::Object;
 use flotilla_model::set::{CloneSpec, PodUpdatePolicy, UpdateKind};
-use flotilla_model::{ClaimRecord, Command, Meta, ObjectKey, PodRecord, Resource, SetRecord, Timestamp, Uid};
-use flotilla_sim::server::{Actor, Entry};
+use flotilla_model::{Command, ObjectKey, PodRecord, Resource, SetRecord, Timestamp, Uid};
+use flotilla_sim::server::Actor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,11 +56,13 @@ pub(crate) struct Writes {
     /// Pods whose images managers have changed.
     restarts: Restarts,
     /// Names of pods that managers have deleted.
-    deleted: BTreeSet<String>,
+    pub(super) deleted: BTreeSet<String>,
     /// Names of pods that managers have marked in order to make them again.
-    replaced: BTreeSet<String>,
+    pub(super) replaced: BTreeSet<String>,
+    /// When pods that every manager must have seen were gone, by their names.
+    pub(super) gone: BTreeMap<String, Timestamp>,
     /// What users have mixed up.
-    mingled: Mingled,
+    pub(super) mingled: Mingled,
     /// Pods that the API server has refused other resources.
     pub(crate) resize_refused: BTreeSet<ObjectKey>,
     /// Pods whose nodes have said that they will never get other resources: who is marked for that goes, though it was not the last word.
@@ -77,7 +78,7 @@ fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
-fn is_active(pod: &PodRecord) -> bool {
+pub(super) fn is_active(pod: &PodRecord) -> bool {
     !pod.is_terminal() && !pod.is_terminating()
 }
 
@@ -159,6 +160,7 @@ impl Writes {
             None => Ok(()),
         };
         self.learn(step, writing.is_some());
+        self.note_end(step, scene.now);
         self.mingled.see_pod(step.1);
         self.infeasible
             .extend(step.1.filter(|pod| is_infeasible(pod)).map(|pod| pod.meta.uid.clone()));
@@ -207,6 +209,7 @@ impl Writes {
         require(twin.is_none(), "15.1 id", || {
             format!("{name} has the id of {}", twin.map_or("", |p| p.name()))
         })?;
+        self.mounts_nothing_left_over(pod, spec, scene)?;
         let counts = |other: &&Arc<PodRecord>| {
             let is_sure = other.meta.uid == pod.meta.uid || self.must_know(other);
             let is_leaving = other.label(LIFECYCLE_STATE) == Some("PreparingDelete");
@@ -495,93 +498,6 @@ impl Writes {
                 self.replaced.insert(pod.name().to_owned());
             }
         }
-    }
-
-    /// Rules 14.7, 15.4 and 15.5: a claim goes only when its pod goes or is gone; with reuse only for those that managers delete.
-    pub(crate) fn claim_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
-        let by_manager = matches!(entry.actor, Actor::Manager(_));
-        let writing = scene.writing.filter(|writing| by_manager && !writing.is_late);
-        let before = entry.before.as_ref().and_then(|stored| stored.object.as_ref());
-        let after = entry.after.as_ref().and_then(|stored| stored.object.as_ref());
-        if let (true, None, Some(Object::Claim(claim))) = (by_manager, before, after) {
-            // Whatever pod had this id before: what is on this claim is nobody's yet.
-            let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
-            let is_of = |pod: &String| pod.rsplit_once('-').is_some_and(|(_, of)| of == id);
-            self.deleted.retain(|pod| !is_of(pod));
-        }
-        if let (false, Some(Object::Claim(was)), Some(Object::Claim(is))) = (by_manager, before, after) {
-            self.mingled.see_claim(was, is);
-        }
-        let (Some(writing), Some(Object::Claim(claim))) = (writing, before) else {
-            return Ok(());
-        };
-        let set = &writing.decided.set;
-        let name = &claim.meta.key.name;
-        if entry.verb != "delete" {
-            return self.claim_stays(claim, after.map(Object::meta), set);
-        }
-        require(claim.meta.is_controlled_by(&set.meta.uid), "15.4 claims", || {
-            format!("{name} is deleted, and is not the set's")
-        })?;
-        let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
-        let pod = format!("{}-{id}", set.name());
-        let is_its = |p: &PodRecord| (p.name() == pod || has(p, claim)) && is_active(p) && self.must_know(p);
-        let there = scene.pods_of(&set.meta.uid).find(|p| is_its(p));
-        require(there.is_none(), "15.4 claims", || {
-            format!("{name} is deleted while {} stays", there.map_or("", |p| p.name()))
-        })?;
-        let spec = set.spec.clones.as_deref();
-        let keeps = spec.is_some_and(|spec| spec.switches.keep_claims_on_recreate);
-        require(
-            !(keeps && self.replaced.contains(&pod)),
-            "15.5 claims of pods that are made again",
-            || format!("{name} is deleted, and the replacement of {pod} is to have it"),
-        )?;
-        let reuses = spec.is_some_and(|spec| spec.reuses_claims);
-        require(
-            !reuses || self.deleted.contains(&pod),
-            "15.5 claims that are used again",
-            || format!("{name} is deleted, and no manager has deleted {pod}"),
-        )
-    }
-
-    /// Rule 15.5: what the replacement of a pod is to have is not given to the pod, with which it would go.
-    fn claim_stays(&self, claim: &ClaimRecord, after: Option<&Meta>, set: &SetRecord) -> Verdict {
-        let pod = claim
-            .meta
-            .labels
-            .get(INSTANCE_ID)
-            .map(|id| format!("{}-{id}", set.name()));
-        let is_given = after.is_some_and(|after| !after.is_controlled_by(&set.meta.uid));
-        let is_replaced = pod.is_some_and(|pod| self.replaced.contains(&pod));
-        let keeps = set
-            .spec
-            .clones
-            .as_deref()
-            .is_some_and(|spec| spec.switches.keep_claims_on_recreate);
-        require(
-            !(is_given && is_replaced && keeps) || self.mingled.knows(claim),
-            "15.5 claims of pods that are made again",
-            || {
-                format!(
-                    "{} is given away, and the replacement of its pod is to have it",
-                    claim.meta.key.name
-                )
-            },
-        )
-    }
-
-    /// Whether a claim of the set without a pod is one that a new pod may take (rule 15.5): that of a pod which no manager has deleted, or
-    /// which was to be made again and keep it.
-    pub(crate) fn may_be_left(&self, claim: &ClaimRecord, set: &SetRecord) -> bool {
-        let Some(spec) = set.spec.clones.as_deref() else {
-            return false;
-        };
-        let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
-        let pod = format!("{}-{id}", set.name());
-        let keeps = spec.switches.keep_claims_on_recreate;
-        let may_be_another = self.mingled.knows(claim) || !self.deleted.contains(&pod);
-        keeps && self.replaced.contains(&pod) || (keeps || spec.reuses_claims) && may_be_another
     }
 
     /// Whether every manager must know of a pod, and that it is the set's.

@@ -124,6 +124,8 @@ pub(super) fn set_of(stored: Option<&Stored>) -> Option<&Arc<SetRecord>> {
 pub(crate) struct Judge {
     /// How far the fastest clock of a manager is ahead: to it, pods are available sooner.
     ahead: Duration,
+    /// What was asked for of storage.
+    pub(crate) asked: super::asked::Asked,
     /// The set as it was last.
     pub(super) set: Option<Arc<SetRecord>>,
     /// From when on a cache can show a pod as available: what happens to it meanwhile may not have been seen.

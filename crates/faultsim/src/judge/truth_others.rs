@@ -50,6 +50,7 @@ impl Judge {
             self.pending.insert(entry.key.clone(), since);
         }
         let Some(writing) = scene.writing else { return Ok(()) };
+        self.asked.see_claim(entry, scene);
         if let Some(before) = &entry.before {
             claim_written(&before.value(), &after.value())?;
         }
@@ -69,7 +70,10 @@ impl Judge {
             revision_of(entry.before.as_ref()),
             revision_of(entry.after.as_ref()),
         ) {
-            ("create", None, Some(new)) => new_revision(new, &writing.decided.set, scene),
+            ("create", None, Some(new)) => {
+                self.asked.see_revision(scene);
+                new_revision(new, &writing.decided.set, scene)
+            }
             ("delete", Some(old), _) => self.dropped_revision(old, writing, scene),
             ("patch", Some(before), Some(after)) => self.adopted(&before.meta, &after.meta, writing),
             _ => Ok(()),
