@@ -49,7 +49,7 @@ struct Creation {
 /// What a pass of Flotilla over the set would create.
 async fn creations(kind: SetKind, api: &Api, namespace: &str) -> Vec<Creation> {
     let resources = [kind.resource(), Resource::Revisions, Resource::Pods];
-    let cache = snapshot(api.client().clone(), &resources, Some(namespace))
+    let (cache, _) = snapshot(api.client().clone(), &resources, Some(namespace))
         .await
         .expect("the cluster can be read");
     let decision = look(kind, &cache, &ObjectKey::new(namespace, SET), &Clock::new());

@@ -106,7 +106,7 @@ async fn settle(api: &Api) -> Cache {
         Resource::StorageClasses,
     ];
     for _ in 0..60 {
-        let cache = snapshot(api.client().clone(), &resources, Some(BIG_SET.0))
+        let (cache, _) = snapshot(api.client().clone(), &resources, Some(BIG_SET.0))
             .await
             .expect("the cluster can be read");
         if noop::is_settled(&cache) {

@@ -107,9 +107,10 @@ fn ordinal(kind: SetKind, pod: &PodRecord) -> i64 {
 
 async fn look_around(kind: SetKind, client: &kube::Client) -> Cache {
     let resources = [kind.resource(), Resource::Revisions, Resource::Pods];
-    snapshot(client.clone(), &resources, Some(NAMESPACE))
+    let (cache, _) = snapshot(client.clone(), &resources, Some(NAMESPACE))
         .await
-        .expect("the cluster can be read")
+        .expect("the cluster can be read");
+    cache
 }
 
 /// The set as if it had this pod only.
