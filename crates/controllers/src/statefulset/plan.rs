@@ -123,7 +123,7 @@ impl<'v> Plan<'v> {
                 self.condemned.push((ordinal, occupant(&member.pod)));
             }
         }
-        let wanted = usize::try_from(view.set.spec.replicas).unwrap_or(0);
+        let wanted = usize::try_from(view.ordinals.count()).unwrap_or(0);
         self.left_out = wanted.saturating_sub(self.slots.len());
     }
 

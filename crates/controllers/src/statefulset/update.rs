@@ -158,8 +158,8 @@ impl Plan<'_> {
             (occupant.map(|o| rank(strategy.as_ref(), &o.pod)), is_available)
         });
         targets.extend(waiting);
-        let leaves = usize::try_from(spec.replicas.saturating_sub(spec.partition())).unwrap_or(0);
-        targets.truncate(leaves.saturating_sub(self.left_out));
+        let keeps = usize::try_from(spec.partition()).unwrap_or(0);
+        targets.truncate(self.slots.len().saturating_sub(keeps));
         targets
     }
 

@@ -5,6 +5,9 @@ use serde_json::Value;
 /// Widest range of reserved ordinals that is accepted, in entries.
 const WIDEST_RANGE: i64 = 1_000_000;
 
+/// The highest ordinal that is used: the highest that whoever reads the name of a pod takes for one (rule 1.3.4).
+const HIGHEST: i64 = i32::MAX as i64;
+
 /// A set of ordinals as sorted, disjoint, inclusive intervals; never expanded, whatever a user writes.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct IntervalSet(Vec<(i64, i64)>);
@@ -85,7 +88,7 @@ pub struct Ordinals {
 }
 
 impl Ordinals {
-    /// Walks upward from `start`, over what is reserved, until `count` ordinals are collected.
+    /// Walks upward from `start`, over what is reserved, until `count` ordinals are collected, or there are no more.
     pub fn new(start: i64, count: i32, reserved: &IntervalSet) -> Self {
         let mut left = i64::from(count.max(0));
         let mut next = start;
@@ -100,7 +103,7 @@ impl Ordinals {
             left -= free;
             next = high.saturating_add(1);
         }
-        let end = next.saturating_add(left);
+        let end = next.saturating_add(left).min(HIGHEST + 1).max(start);
         Ordinals {
             start,
             end: if count <= 0 { start } else { end },
@@ -111,6 +114,11 @@ impl Ordinals {
     /// Whether `ordinal` is wanted.
     pub fn contains(&self, ordinal: i64) -> bool {
         (self.start..self.end).contains(&ordinal) && !self.reserved.contains(ordinal)
+    }
+
+    /// How many ordinals are wanted: fewer than were asked for where there are no more.
+    pub fn count(&self) -> i64 {
+        self.rank(self.end)
     }
 
     /// How many wanted ordinals are below this one.
@@ -163,6 +171,20 @@ mod tests {
         assert_eq!(ordinals(0, 2, &[(5, 9)]), [0, 1], "beyond the end: no effect");
         assert_eq!(ordinals(0, 0, &[(0, 3)]), [] as [i64; 0]);
         assert_eq!(ordinals(0, 3, &[(3, 3)]), [0, 1, 2], "the ordinal right behind the end");
+    }
+
+    #[test]
+    fn rule_1_3_4_no_ordinal_is_wanted_that_no_name_can_tell() {
+        let last = i64::from(i32::MAX);
+        assert_eq!(ordinals(last - 1, 5, &[]), [last - 1, last]);
+        assert_eq!(ordinals(last - 2, 5, &[(last - 1, last - 1)]), [last - 2, last]);
+        assert_eq!(ordinals(last, 3, &[(last, i64::MAX)]), [] as [i64; 0]);
+        let wanted = Ordinals::new(last - 1, 5, &IntervalSet::default());
+        assert_eq!(
+            (wanted.count(), wanted.contains(last), wanted.contains(last + 1)),
+            (2, true, false)
+        );
+        assert_eq!(Ordinals::new(0, 1_000_000, &IntervalSet::default()).count(), 1_000_000);
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) use metadata::read_meta;
 use metadata::status_writers;
 pub use text::{TEMPLATE_BYTES_MAX, read_set_text};
 
-use super::ordinals::{IntervalSet, parse_reserved};
+use super::ordinals::{IntervalSet, Ordinals, parse_reserved};
 use super::spec::{
     Area, ClaimTemplate, FieldProblem, MOST_PODS, PodManagement, PriorityStrategy, PriorityTerm, Retention,
     RollingUpdate, SetSpec, Switches, UpdateKind,
@@ -131,10 +131,11 @@ impl<'a> Reader<'a> {
         if self.annotation(names::UPDATE_TYPE).is_some() {
             update = self.annotated_update(update);
         }
+        let (replicas, start, reserved) = self.ordinals();
         SetSpec {
-            replicas: self.replicas(),
-            start: i64::from(self.count("spec.ordinals.start", "/ordinals/start", 0, Area::Scale)),
-            reserved: self.reserved(),
+            replicas,
+            start,
+            reserved,
             selector: self.selector(),
             service_name: self
                 .at("/serviceName")
@@ -202,6 +203,18 @@ impl<'a> Reader<'a> {
             rule,
             stops,
         });
+    }
+
+    /// How many pods are wanted, from which ordinal on, and without which. That there are not as many ordinals is told.
+    fn ordinals(&mut self) -> (i32, i64, IntervalSet) {
+        let replicas = self.replicas();
+        let start = i64::from(self.count("spec.ordinals.start", "/ordinals/start", 0, Area::Scale));
+        let reserved = self.reserved();
+        if Ordinals::new(start, replicas, &reserved).count() < i64::from(replicas) {
+            let rule = "must leave ordinals for all replicas, of which the highest is 2147483647";
+            self.problem("spec.ordinals.start", &Value::from(start), rule, Area::Nothing);
+        }
+        (replicas, start, reserved)
     }
 
     /// How many pods are wanted. More than a set may have counts as that, and is told.
