@@ -11,6 +11,7 @@ use crate::shared::course::{Held, Trouble};
 use crate::shared::identity::{ID_LENGTH, instance_id};
 use crate::shared::inplace::state::whole_seconds;
 use crate::shared::lifecycle::{self, State};
+use crate::shared::pass::QUOTA_TRIES;
 use crate::shared::readiness::{self, PRE_DELETE};
 use crate::shared::revision;
 use crate::shared::withheld;
@@ -93,7 +94,15 @@ impl Plan<'_> {
         if create > 0 && self.waits_for_next_start() {
             return;
         }
-        let create = create.min(MOST_CREATIONS);
+        // A quota that has refused a few has no room for others either, whose claims would be made only to be deleted again.
+        let is_missing = |scope: &&Scope| matches!(scope, Scope::Named(name) if !self.view.has_pod(name));
+        let refused = self.pass.refused_by_quota().filter(is_missing).count();
+        let most = if refused < QUOTA_TRIES {
+            MOST_CREATIONS
+        } else {
+            count(refused).min(MOST_CREATIONS)
+        };
+        let create = create.min(most);
         // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
         let old = diff.create_old.min(create);
         let cannot = if old > 0 && self.says_volume_is_missing() {

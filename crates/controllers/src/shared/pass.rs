@@ -14,8 +14,8 @@ use crate::shared::withheld;
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::set::Area;
 use flotilla_model::{
-    Decision, Hints, OwnerRef, PodRecord, Report, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Wait,
-    WaitCause,
+    Decision, Failure, Hints, OwnerRef, PodRecord, Report, Resource, RevisionRecord, SetKind, SetRecord, Timestamp,
+    Wait, WaitCause,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// How many notes are remembered that are not the case any more.
 const MOST_REMEMBERED: usize = 64;
+/// How many pods a quota has to refuse before it is clear that it has no room for others.
+pub(crate) const QUOTA_TRIES: usize = 8;
 
 /// The set, and the moment at which it is looked at.
 #[derive(Clone, Copy)]
@@ -377,6 +379,13 @@ impl<'v> Pass<'v> {
             self.wait(subject.to_owned(), cause, Some(failure.since));
         }
         true
+    }
+
+    /// Where a quota has refused pods that were to be made.
+    pub(crate) fn refused_by_quota(&self) -> impl Iterator<Item = &Scope> {
+        let is_refused = |f: &Failure| f.attempt == Report::Create && f.reason == Failure::QUOTA_EXCEEDED;
+        let failures = self.hints.failures.iter();
+        failures.filter(move |(_, f)| is_refused(f)).map(|(scope, _)| scope)
     }
 
     /// The same of a patch that saves something of a pod that stays: that its deletion was refused holds up nothing any more.

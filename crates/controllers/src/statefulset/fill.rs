@@ -4,11 +4,12 @@
 //! and what fails in one does not concern the others. `scaleStrategy.maxUnavailable` bounds how many slots may be on their way up at
 //! once; slots that our own update emptied are the update budget's business.
 
-use super::plan::{Plan, Slot};
+use super::plan::{MOST_EMPTY, Plan, Slot};
 use crate::shared::budget::Budget;
 use crate::shared::health::Health;
 use crate::shared::inplace::state::whole_seconds;
 use crate::shared::lifecycle::State;
+use crate::shared::pass::QUOTA_TRIES;
 use crate::shared::withheld;
 use crate::shared::{claim, lifecycle, readiness};
 use flotilla_api::names;
@@ -39,9 +40,12 @@ impl Plan<'_> {
         if let Some(budget) = &mut budget {
             self.charge_starting(budget);
         }
+        let highest = self.highest_tried();
         for index in 0..self.slots.len() {
             self.note_start(index);
+            let ordinal = self.slots[index].ordinal;
             let blocked = match &self.slots[index].occupant {
+                None if self.pass.stages.create.len() >= MOST_EMPTY || ordinal > highest => true,
                 None => {
                     let revision = self.revision_for(index, not_updated);
                     // What cannot come yet keeps no place of those that the partition keeps: another may come instead.
@@ -70,6 +74,22 @@ impl Plan<'_> {
             }
         }
         Flow::Through
+    }
+
+    /// Above which ordinal no pod is tried: a quota that has refused a few has no room for those above either, whose claims would be made for
+    /// nothing. Those below were there before, and may have left room.
+    fn highest_tried(&self) -> i64 {
+        let is_empty = |ordinal: i64| {
+            let index = self.slots.binary_search_by_key(&ordinal, |slot| slot.ordinal);
+            index.is_ok_and(|index| self.slots[index].occupant.is_none())
+        };
+        let refused = self.pass.refused_by_quota().filter_map(|scope| match scope {
+            Scope::Slot(ordinal) => Some(*ordinal).filter(|ordinal| is_empty(*ordinal)),
+            _ => None,
+        });
+        let refused: Vec<i64> = refused.collect();
+        let highest = refused.iter().max().filter(|_| refused.len() >= QUOTA_TRIES);
+        highest.copied().unwrap_or(i64::MAX)
     }
 
     /// Under OrderedReady: the first slot behind `index` that is still to be created waits for it.

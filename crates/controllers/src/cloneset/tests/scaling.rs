@@ -899,6 +899,24 @@ fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
     }
 }
 
+/// A quota has no room for any name: claims of pods that cannot come are not made, only to be deleted again.
+#[test]
+fn ruling_26_while_a_quota_refuses_pods_no_others_are_tried() {
+    let refused: Vec<String> = "bcdfghjk".chars().map(|letter| format!("web-bbbb{letter}")).collect();
+    for (now, expected) in [(NOW, &[][..]), (NOW + 3_600, &refused[..])] {
+        let mut cluster = pods(clones(2_000).claim_templates(&["data"]), "5n");
+        for name in &refused {
+            let reason = Failure::QUOTA_EXCEEDED.to_owned();
+            let failure = Failure::follow(None, Report::Create, reason, "exceeded quota".to_owned(), at(NOW));
+            cluster.hints.failures.insert(Scope::Named(name.clone()), failure);
+        }
+        cluster.now = at(now);
+        let made = created(&cluster.decide());
+        let names = made.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
+        assert_eq!(names.collect::<Vec<_>>(), expected);
+    }
+}
+
 /// Stored under a definition without our bound, as Go's managers bring it.
 #[test]
 fn ruling_26_more_replicas_than_a_set_may_have_count_as_those_and_that_is_told() {

@@ -1,8 +1,8 @@
 //! Numbers in a spec are claims, not sizes (ruling 26): what a pass costs grows with what there is and with what may be done now.
 
 use super::refused;
-use crate::testing::{Cluster, advanced, brief, native};
-use flotilla_model::{Decision, Failure, Report, Scope};
+use crate::testing::{Cluster, NOW, advanced, at, brief, native};
+use flotilla_model::{Decision, Failure, Report, Scope, WaitCause};
 use serde_json::json;
 
 /// More than fits into memory, as one slot each.
@@ -50,6 +50,56 @@ fn ruling_26_refused_pods_hold_up_no_others() {
     }
     let made = made(&set.decide());
     assert_eq!((made.len(), &*made[0]), (1_000, "web-900@new"));
+}
+
+/// Nor do those that are tried again beside them make it more than a thousand.
+#[test]
+fn ruling_26_a_pass_makes_a_thousand_pods_also_where_some_are_tried_again() {
+    let mut set = advanced(HUGE).status("/currentRevision", json!("new"));
+    for ordinal in 0..30 {
+        set = refused(set, Scope::Slot(ordinal), Report::Create, Failure::INVALID);
+    }
+    set.now = at(NOW + 3_600);
+    let made = made(&set.decide());
+    assert_eq!((made.len(), &*made[999]), (1_000, "web-999@new"));
+}
+
+/// A quota has no room for any: claims of pods that cannot come are not made, and the API server is not asked for one after the other. Those
+/// below were there before, and may have left room.
+#[test]
+fn ruling_26_above_pods_that_a_quota_refuses_none_is_tried() {
+    for (now, expected) in [(NOW, 1), (NOW + 3_600, 9)] {
+        let mut set = advanced(HUGE).status("/currentRevision", json!("new"));
+        set = set.pods([0, 1, 3, 4], "new");
+        for ordinal in 5..13 {
+            set = refused(set, Scope::Slot(ordinal), Report::Create, Failure::QUOTA_EXCEEDED);
+        }
+        set.now = at(now);
+        let made = made(&set.decide());
+        assert_eq!((made.len(), &*made[0]), (expected, "web-2@new"), "{made:?}");
+    }
+}
+
+#[test]
+fn rule_1_3_4_no_pod_is_made_whose_ordinal_nobody_could_read() {
+    for set in [native(5), advanced(5)] {
+        let set = set.status("/currentRevision", json!("new"));
+        let set = set.spec("/ordinals/start", json!(i32::MAX - 1));
+        let decision = set.decide();
+        assert_eq!(made(&decision), ["web-2147483646@new", "web-2147483647@new"]);
+        let is_told = decision.waits.iter().any(
+            |wait| matches!(&wait.cause, WaitCause::FieldUnreadable { path, .. } if path == "spec.ordinals.start"),
+        );
+        let conditions = decision
+            .status
+            .as_ref()
+            .map(|status| status.desired["conditions"].to_string());
+        assert!(
+            is_told || conditions.is_some_and(|all| all.contains("spec.ordinals.start")),
+            "{:?}",
+            decision.waits
+        );
+    }
 }
 
 #[test]
