@@ -94,7 +94,7 @@ impl Share {
         }
     }
 
-    fn to_json(self) -> Value {
+    pub(crate) fn to_json(self) -> Value {
         match self {
             Share::Number(count) => json!(count),
             Share::Percent(percent) => json!(format!("{percent}%")),

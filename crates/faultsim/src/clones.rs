@@ -16,6 +16,7 @@ use crate::asks::Asks;
 use crate::claim_templates;
 use crate::containers;
 use crate::event::Life;
+use crate::huge;
 use crate::in_place::InPlace;
 use crate::judge::{Verdict, require};
 use crate::managers::identity;
@@ -179,6 +180,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         more_containers: 0,
         storage: None,
         asks: Asks::default(),
+        room: None,
         clones: Some(ClonePlan::by_chance(&mut rng)),
     };
     let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
@@ -218,6 +220,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(theirs::by_chance(seed, wanted, &mut set));
     items.extend(copies::by_chance(seed, wanted, &mut set));
     items.extend(older::by_chance(seed, wanted, &mut set));
+    items.extend(huge::by_chance(seed, wanted, false, &mut set));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,

@@ -200,6 +200,10 @@ pub enum Defect {
     NeverRecreate,
     /// Nobody says that an update in place is overdue.
     SilentDeadline,
+    /// The end of the partition is reckoned in 32 bits: one that is huge is none.
+    PartitionWraps,
+    /// A pass makes one pod more than it may, where as many as that are missing.
+    BeyondTheBurst,
 }
 
 impl Defect {
@@ -294,6 +298,8 @@ impl Defect {
         Defect::RecreateEarly,
         Defect::NeverRecreate,
         Defect::SilentDeadline,
+        Defect::PartitionWraps,
+        Defect::BeyondTheBurst,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
@@ -368,6 +374,7 @@ impl Defect {
             Defect::PromoteEarly => promote(decision),
             Defect::PromoteAtNothing if is_at_nothing(set) && says_nothing_is_left(decision) => promote(decision),
             Defect::PauseAll => switches::pause_all(decision, set),
+            Defect::BeyondTheBurst => asks::make_one_more(decision, set),
             Defect::MakeAgainAtOnce => asks::make_again_at_once(decision, reader, set),
             Defect::RestartForAnyFileSystem => claims::restart_for_any_file_system(decision, reader, set),
             Defect::KeepFailedPods => {

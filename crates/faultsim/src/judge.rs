@@ -7,11 +7,13 @@
 //! Nothing here uses the code that it judges, save the records in which both see the cluster.
 
 pub(crate) mod asked;
+pub(crate) mod bounds;
 pub(crate) mod claim_templates;
 mod growth;
 pub(crate) mod history;
 pub(crate) mod needs;
 mod overdue;
+mod places;
 mod refused;
 pub(crate) mod repetition;
 pub(crate) mod settled;
@@ -23,13 +25,14 @@ mod unordered;
 pub(crate) mod view;
 mod view_claims;
 
+pub(crate) use places::Places;
 pub(crate) use truth::{Judge, Scene, Writing};
 
 use crate::in_place::{
     GATE, awaits_restart, changes_resources_alone, has_note, is_in_service, lacks, runs_what_is_asked, state,
 };
 use crate::switches::ordered_budget;
-use flotilla_model::{PodRecord, SetRecord, Share, Timestamp};
+use flotilla_model::{IntOrPercent, PodRecord, SetRecord, Share, Timestamp};
 use std::fmt;
 
 /// Something that must not be.
@@ -68,37 +71,16 @@ pub(crate) fn require(holds: bool, rule: &'static str, what: impl FnOnce() -> St
     }
 }
 
-/// The ordinal in the name of a pod of a set, if it is one that a controller would write.
+/// The ordinal in the name of a pod of a set, if it is one that a controller would write, and read again (rule 1.3.4): an int32.
 pub(crate) fn ordinal_in(name: &str, set: &str) -> Option<i64> {
     let digits = name.strip_prefix(set)?.strip_prefix('-')?;
-    let ordinal: i64 = digits.parse().ok()?;
-    (ordinal.to_string() == digits).then_some(ordinal)
+    let ordinal: i32 = digits.parse().ok()?;
+    (ordinal.to_string() == digits).then_some(i64::from(ordinal))
 }
 
-/// The ordinals that a set wants: from its start upwards, without those that are reserved, as many as replicas (rule 3.4).
-pub(crate) fn wanted(set: &SetRecord) -> Vec<i64> {
-    let spec = &set.spec;
-    let reserved = spec.reserved.intervals();
-    let is_free = |ordinal: &i64| !reserved.iter().any(|(low, high)| (low..=high).contains(&ordinal));
-    let count = usize::try_from(spec.replicas).unwrap_or(0);
-    (spec.start..).filter(is_free).take(count).collect()
-}
-
-/// Which place among the wanted ordinals an ordinal has; the cost does not follow the number of replicas (ruling 26).
+/// Which place among the wanted ordinals an ordinal has.
 pub(crate) fn place_of(ordinal: i64, set: &SetRecord) -> Option<usize> {
-    let spec = &set.spec;
-    place_among(ordinal, (spec.start, spec.replicas), spec.reserved.intervals())
-}
-
-fn place_among(ordinal: i64, (start, replicas): (i64, i32), reserved: &[(i64, i64)]) -> Option<usize> {
-    if ordinal < start || reserved.iter().any(|(low, high)| (low..=high).contains(&&ordinal)) {
-        return None;
-    }
-    let below = reserved
-        .iter()
-        .map(|(low, high)| (*high).min(ordinal) - (*low).max(start) + 1);
-    let place = ordinal - start - below.map(|count| count.max(0)).sum::<i64>();
-    (place < i64::from(replicas)).then(|| usize::try_from(place).ok())?
+    Places::of(set).place_of(ordinal)
 }
 
 /// Whether a pod is available to a set at a moment (rule 1.5).
@@ -134,15 +116,24 @@ pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timesta
     }
 }
 
-/// How many pods an update may have unavailable (rules 2.5 and 3.7). The schedules know no percentages.
+/// How many pods an update may have unavailable (rules 2.5 and 3.7).
 pub(crate) fn budget_of(set: &SetRecord) -> usize {
     if let Some(opted_in) = ordered_budget(set) {
         return opted_in;
     }
-    match set.spec.rolling.as_ref().and_then(|r| r.max_unavailable) {
-        Some(flotilla_model::IntOrPercent::Int(max)) => usize::try_from(max).unwrap_or(1).max(1),
-        _ => 1,
-    }
+    let named = set.spec.rolling.as_ref().and_then(|r| r.max_unavailable);
+    // An Advanced set under OrderedReady may not name more than one (rule 3.2).
+    let named = named.filter(|_| set.kind != flotilla_model::SetKind::Advanced || !set.spec.is_monotonic());
+    named.map_or(1, |max| at_least_one(max, set))
+}
+
+/// So many pods, or so many of a hundred of those that a set wants, rounded down; at least 1 (rules 3.5 and 3.7).
+pub(crate) fn at_least_one(share: IntOrPercent, set: &SetRecord) -> usize {
+    let count = match share {
+        IntOrPercent::Int(count) => i64::from(count),
+        IntOrPercent::Percent(percent) => i64::from(percent) * i64::from(set.spec.replicas) / 100,
+    };
+    usize::try_from(count.max(1)).unwrap_or(1)
 }
 
 /// How many pods the partition names, or keeps.
@@ -164,34 +155,4 @@ pub(crate) fn is_at_nothing(set: &SetRecord) -> bool {
 pub(crate) fn is_classic(set: &SetRecord) -> bool {
     let named = set.spec.rolling.as_ref().and_then(|r| r.max_unavailable);
     set.kind == flotilla_model::SetKind::Native && named.is_none() && ordered_budget(set).is_none()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::place_among;
-
-    #[test]
-    fn rule_3_4_the_place_of_an_ordinal_is_that_of_counting_up_to_it() {
-        for reserved in [
-            &[][..],
-            &[(0, 1)],
-            &[(2, 2), (4, 6)],
-            &[(1, 3), (8, 30)],
-            &[(0, 0), (3, 3), (5, 5)],
-        ] {
-            for (start, replicas) in [(0, 0), (0, 3), (2, 5), (5, 1), (7, 4)] {
-                let is_free = |o: &i64| !reserved.iter().any(|(low, high)| (low..=high).contains(&o));
-                let wanted: Vec<i64> = (start..).filter(is_free).take(replicas as usize).collect();
-                for ordinal in 0..40 {
-                    let counted = wanted.iter().position(|wanted| *wanted == ordinal);
-                    let place = place_among(ordinal, (start, replicas), reserved);
-                    assert_eq!(
-                        place, counted,
-                        "{ordinal} of {replicas} from {start}, without {reserved:?}"
-                    );
-                }
-            }
-        }
-        assert_eq!(place_among(1_999_999_999, (0, 2_000_000_000), &[]), Some(1_999_999_999));
-    }
 }

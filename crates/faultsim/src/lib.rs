@@ -12,6 +12,7 @@ pub mod containers;
 mod deadline;
 pub mod defect;
 mod event;
+pub mod huge;
 pub mod in_place;
 pub mod judge;
 mod managers;

@@ -4,6 +4,7 @@ use crate::clones;
 use crate::clones::defect::CloneDefect;
 use crate::defect::Defect;
 use crate::event::{Event, Life};
+use crate::huge::with_policy;
 use crate::in_place;
 use crate::judge::{Judge, Scene, Verdict, Violation, Writing, settled};
 use crate::managers::{Manager, identity};
@@ -13,7 +14,6 @@ use crate::spy::Decided;
 use crate::stubborn::Stubborn;
 use crate::tenants;
 use crate::trace::Trace;
-use crate::users::FORBIDDEN_VARIABLE;
 use crate::words;
 use fastrand::Rng;
 use flotilla_engine::core::request::{Answer, Call};
@@ -37,6 +37,9 @@ const SILENT_MS: u64 = 70_000;
 const STUCK_MS: u64 = 100_000;
 /// More writes than this in one run are an endless loop.
 const WRITES_MAX: u32 = 3_000;
+/// And so many more where users ask for more pods than there is room for: a pass may make a thousand claims before their pods are refused, and
+/// those of no pod go.
+const WRITES_OF_HUGE_SETS: u32 = 12_000;
 /// More events than this in one run are an endless loop.
 const EVENTS_MAX: u32 = 400_000;
 
@@ -116,9 +119,10 @@ pub(crate) struct World {
 pub fn run(schedule: &Schedule, options: Options) -> Outcome {
     let mut world = World::new(schedule, options);
     let mut events = 0;
+    let writes_max = WRITES_MAX + schedule.set.room.map_or(0, |_| WRITES_OF_HUGE_SETS);
     while world.violation.is_none() && world.stage != Stage::Over && world.step() {
         events += 1;
-        if events > EVENTS_MAX || world.writes > WRITES_MAX {
+        if events > EVENTS_MAX || world.writes > writes_max {
             let what = format!("{events} events and {} writes, and no end", world.writes);
             world.fail(Err(Violation::new("8 quiescence", what)));
         }
@@ -132,14 +136,6 @@ pub fn run(schedule: &Schedule, options: Options) -> Outcome {
     }
 }
 
-/// Admission with what is always forbidden in the cluster.
-fn with_policy(admission: Admission) -> Admission {
-    Admission {
-        forbidden_variable: Some(FORBIDDEN_VARIABLE),
-        ..admission
-    }
-}
-
 fn moment(at_ms: u64) -> Timestamp {
     Timestamp::from_seconds(BEGINNING_S) + Duration::from_millis(at_ms)
 }
@@ -147,7 +143,7 @@ fn moment(at_ms: u64) -> Timestamp {
 impl World {
     fn new(schedule: &Schedule, options: Options) -> Self {
         let mut cluster = Cluster::new(schedule.seed, moment(0));
-        cluster.server.admission = with_policy(Admission::default());
+        cluster.server.admission = with_policy(Admission::default(), schedule.set.room);
         cluster.nodes.broken_images.push("bad:".to_owned());
         let managers = schedule.skews_ms.iter().take(schedule.managers);
         let mut world = World {
@@ -411,7 +407,7 @@ impl World {
         let now_ms = self.now_ms;
         self.admissions.retain(|(until_ms, _)| *until_ms > now_ms);
         let now = self.admissions.last().map(|(_, a)| a.clone()).unwrap_or_default();
-        self.cluster.server.admission = with_policy(now);
+        self.cluster.server.admission = with_policy(now, self.room());
     }
 
     fn calm(&mut self) {

@@ -6,12 +6,13 @@
 mod chance;
 mod words;
 
-pub(crate) use chance::item;
+pub(crate) use chance::{item, rollout};
 
 use crate::asks::{self, Asks};
 use crate::claim_templates;
 use crate::clones::{self, ClonePlan};
 use crate::containers;
+use crate::huge;
 use crate::in_place::InPlace;
 pub use crate::refusals::Refusal;
 use crate::refusals::refusals;
@@ -89,13 +90,15 @@ pub enum FaultKind {
     ClaimTemplates,
     /// Kubelets give one container of several no other resources.
     Resizes,
+    /// Users write huge numbers into a set, under a quota, and take them back.
+    Huge,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 28] = [
+    pub const ALL: [FaultKind; 29] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -124,6 +127,7 @@ impl FaultKind {
         FaultKind::Older,
         FaultKind::ClaimTemplates,
         FaultKind::Resizes,
+        FaultKind::Huge,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -147,6 +151,7 @@ impl FaultKind {
                 | FaultKind::Older
                 | FaultKind::ClaimTemplates
                 | FaultKind::Resizes
+                | FaultKind::Huge
         )
     }
 
@@ -214,6 +219,8 @@ pub enum UserAct {
     MarkClaim(i64),
     /// Store a pod of this ordinal, a revision and a claim in another namespace, and name the set as their owner.
     NameOwner(i64),
+    /// Write a huge number, or take it back.
+    Huge(huge::Act),
     /// Add a label to a pod, which changes nothing but its version.
     Touch(Resource, i64),
 }
@@ -379,6 +386,8 @@ pub struct SetPlan {
     pub storage: Option<Storage>,
     /// What else it asks for.
     pub asks: Asks,
+    /// For how many pods its namespace has room, if a quota says so.
+    pub room: Option<usize>,
     /// What only a CloneSet asks for.
     pub clones: Option<ClonePlan>,
 }
@@ -526,6 +535,7 @@ impl Schedule {
         items.extend(tenants::by_chance(seed, wanted));
         items.extend(claim_templates::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(theirs::by_chance(seed, wanted, &mut set));
+        items.extend(huge::by_chance(seed, wanted, has_webhook, &mut set));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
             items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_) | UserAct::Template(_))));
@@ -583,15 +593,7 @@ fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
         more_containers: 0,
         storage: None,
         asks: Asks::default(),
+        room: None,
         clones: None,
-    }
-}
-
-/// Every schedule has one rollout to disturb.
-pub(crate) fn rollout(rng: &mut Rng) -> Item {
-    Item {
-        at_ms: rng.u64(5_000..30_000),
-        what: What::User(UserAct::Image(2, true)),
-        seed: 0,
     }
 }

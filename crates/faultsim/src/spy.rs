@@ -9,7 +9,7 @@ use crate::clones::view;
 use crate::defect::{Altered, Defect};
 use crate::judge::switched::Seen;
 use crate::judge::view::Sight;
-use crate::judge::{Verdict, history};
+use crate::judge::{Verdict, bounds, history};
 use crate::theirs;
 use crate::words;
 use flotilla_model::decision::Scope;
@@ -218,6 +218,7 @@ impl Controller for Spy {
             SetKind::Native | SetKind::Advanced => sight.judge(&decision),
         };
         let verdict = verdict.and_then(|()| history::in_order(&sight, &decision));
+        let verdict = verdict.and_then(|()| bounds::are_kept(&decision));
         self.decisions.lock().seen.note(&set, reader);
         let verdict = verdict.and_then(|()| theirs::nothing_shrinks(reader, &decision));
         self.remember(&set, &decision, context.now, verdict);

@@ -106,6 +106,7 @@ impl World {
                 );
             }
             UserAct::Claim(act) => self.act_on_claims(*act),
+            UserAct::Huge(act) => self.write_huge(*act),
             UserAct::Containers(edits) => self.edit_containers(edits),
             UserAct::ClaimTemplate(act) => self.change_claim_templates(*act),
             UserAct::Storage(gi) => self.ask_for_storage(*gi),
@@ -184,6 +185,7 @@ impl World {
         }
         self.users_take_growth_back();
         self.users_mend_what_they_ask();
+        self.users_take_huge_numbers_back();
         if self.schedule.has_refused_templates() {
             self.change_template(|container| spoil(container, Refusal::Mended));
             // What the partition keeps may be the revision that is refused.

@@ -5,7 +5,7 @@ use crate::asks::is_to_be_made_again;
 use crate::clones::SPECIFIED_DELETE;
 use flotilla_model::decision::{Scope, ScopedCommand, Stage};
 use flotilla_model::set::{IntervalSet, SetSpec};
-use flotilla_model::{Decision, PodRecord, Reader, SetRecord};
+use flotilla_model::{Command, Decision, PodRecord, Reader, SetRecord};
 use std::sync::Arc;
 
 /// What a controller with such a defect sees of the set.
@@ -14,9 +14,33 @@ pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec) {
         Defect::ForgetReserved => spec.reserved = IntervalSet::default(),
         Defect::ScaleAtOnce => spec.scale_max_unavailable = None,
         Defect::ForgetStart => spec.start = 0,
+        Defect::PartitionWraps => wrap_partition(spec),
         Defect::ScaleDownUnread => spec.problems.clear(),
         Defect::NoPriority | Defect::KeepOneLess => alter_unordered(defect, spec),
         _ => {}
+    }
+}
+
+fn wrap_partition(spec: &mut SetSpec) {
+    let end = spec.start + i64::from(spec.partition());
+    if let Some(rolling) = spec.rolling.as_mut().filter(|_| end >= i64::from(i32::MAX)) {
+        rolling.partition = 0;
+    }
+}
+
+/// Makes the pod behind the last that may be made now.
+pub(super) fn make_one_more(decision: &mut Decision, set: &SetRecord) {
+    let creates = |stage: &&mut Stage| stage.commands.len() >= 1_000 && stage.name == "create";
+    let Some(stage) = decision.stages.iter_mut().find(creates) else {
+        return;
+    };
+    let Some(mut last) = stage.commands.last().cloned() else {
+        return;
+    };
+    if let (Scope::Slot(ordinal), Command::Create { key, .. }) = (&mut last.scope, &mut last.command) {
+        *ordinal += 1;
+        *key = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
+        stage.commands.push(last);
     }
 }
 

@@ -2,7 +2,7 @@
 //! 15.6, ruling 11).
 
 use super::view::Sight;
-use super::{Verdict, require, wanted};
+use super::{Places, Verdict, require};
 use crate::claim_templates::{NAMES, has_others, in_record, of_pod, of_revision, of_set};
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
 use flotilla_model::{Body, Command, Decision, PodDraft, PodRecord, Resource, RevisionRecord, SetKind, SetRecord};
@@ -126,7 +126,7 @@ pub(super) fn followed(
         let name = format!("{}-{ordinal}", set.name());
         pods.iter().find(|pod| pod.name() == name)
     };
-    let targets = wanted(set).into_iter().filter(|ordinal| is_target(*ordinal));
+    let targets = Places::of(set).iter().filter(|ordinal| is_target(*ordinal));
     match targets
         .filter_map(|ordinal| named(&ordinal))
         .find(|pod| has_others(pod, set))
@@ -152,7 +152,7 @@ pub(super) fn left_over(server: &Server, set: &SetRecord, revisions: &[&Arc<Revi
         .filter(|name| !today.contains(name) && NAMES.contains(&name.as_str()));
     let mut expected = BTreeSet::new();
     for template in former {
-        for ordinal in wanted(set) {
+        for ordinal in Places::of(set).iter() {
             let pod = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
             let claim = format!("{template}-{}", pod.name);
             let pod = super::truth::pod_of(server.get(Resource::Pods, &pod));

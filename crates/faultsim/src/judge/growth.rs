@@ -1,7 +1,7 @@
 //! How many pods of an Advanced set may be on their way up for the first time (rule 3.5).
 
-use super::{Verdict, ordinal_in, require, wanted};
-use flotilla_model::{IntOrPercent, PodRecord, SetRecord, Uid};
+use super::{Places, Verdict, at_least_one, ordinal_in, require};
+use flotilla_model::{PodRecord, SetRecord, Uid};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which slots have been up, and which pods managers have made in slots that had not.
@@ -32,7 +32,8 @@ impl Growth {
         let Some(ordinal) = ordinal_in(pod.name(), set.name()).filter(|ordinal| !self.been_up.contains(ordinal)) else {
             return Ok(());
         };
-        let counts = |ordinal: &i64| wanted(set).contains(ordinal) && !self.been_up.contains(ordinal);
+        let wanted = Places::of(set);
+        let counts = |ordinal: &i64| wanted.contains(*ordinal) && !self.been_up.contains(ordinal);
         self.first.retain(|uid, _| there.contains(uid));
         let on_their_way: Vec<i64> = self.first.values().copied().filter(counts).collect();
         self.first.insert(pod.meta.uid.clone(), ordinal);
@@ -49,9 +50,6 @@ impl Growth {
 /// How many may be, if that is limited: a percentage is of the replicas, rounded down, and at least 1. Under OrderedReady the order sees to it.
 fn limit(set: &SetRecord) -> Option<usize> {
     let spec = &set.spec;
-    let limit = match spec.scale_max_unavailable.filter(|_| !spec.is_monotonic())? {
-        IntOrPercent::Int(count) => count,
-        IntOrPercent::Percent(percent) => percent * spec.replicas / 100,
-    };
-    usize::try_from(limit.max(1)).ok()
+    let share = spec.scale_max_unavailable.filter(|_| !spec.is_monotonic())?;
+    Some(at_least_one(share, set))
 }

@@ -3,7 +3,7 @@
 use super::claim_templates;
 use super::settled_claims::{claims, counted, targets};
 use super::truth::{pod_of, revision_of, set_of};
-use super::{Verdict, is_at_nothing, is_available, ordinal_in, partition_of, place_of, require, unordered, wanted};
+use super::{Places, Verdict, is_at_nothing, is_available, ordinal_in, partition_of, place_of, require, unordered};
 use crate::asks::is_to_be_made_again;
 use crate::tenants;
 use flotilla_model::set::UpdateKind;
@@ -52,7 +52,7 @@ pub(crate) fn explained(server: &Server, kind: SetKind, what: &str) -> Verdict {
 
 /// Every wanted ordinal has a pod that is available, and there are no others.
 fn slots(set: &SetRecord, pods: &[&Arc<PodRecord>], now: Timestamp) -> Result<(), String> {
-    for ordinal in wanted(set) {
+    for ordinal in Places::of(set).iter() {
         let name = format!("{}-{ordinal}", set.name());
         let Some(pod) = pods.iter().find(|pod| pod.name() == name) else {
             return Err(format!("there is no {name}"));

@@ -1,7 +1,7 @@
 //! What must be true of claims in the end.
 
 use super::truth::pod_of;
-use super::{partition_of, place_of, unordered, wanted};
+use super::{Places, partition_of, place_of, unordered};
 use crate::claim_templates::{of_pod, of_set};
 use crate::storage::is_grown;
 use crate::tenants;
@@ -20,8 +20,8 @@ pub(super) fn counted(server: &Server, kind: SetKind, set: &SetRecord) -> Result
     let stored = server.get(kind.resource(), &set.meta.key);
     let said = stored.map_or(Value::Null, |s| s.value()["status"]["volumeClaims"].clone());
     for template in &set.spec.claim_templates {
-        let names = wanted(set)
-            .into_iter()
+        let names = Places::of(set)
+            .iter()
             .map(|ordinal| format!("{}-{}-{ordinal}", template.name, set.name()));
         let grown = names.filter(|name| {
             let stored = server.get(Resource::Claims, &set.meta.key.sibling(name.as_str()));
@@ -77,7 +77,7 @@ pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
         }
     }
     let is_target = targets(server, set);
-    for ordinal in wanted(set) {
+    for ordinal in Places::of(set).iter() {
         let pod = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
         let pod = pod_of(server.get(Resource::Pods, &pod));
         let is_target = is_target(ordinal);

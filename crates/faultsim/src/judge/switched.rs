@@ -2,7 +2,7 @@
 //! cannot be read.
 
 use super::view::Sight;
-use super::{Verdict, is_available, is_classic, ordinal_in, partition_of, place_of, require, wanted};
+use super::{Places, Verdict, is_available, is_classic, ordinal_in, partition_of, place_of, require};
 use crate::asks::is_to_be_made_again;
 use crate::defect::says;
 use crate::in_place::{GATE, has_note, is_in_grace, new_revision, new_state, state};
@@ -137,13 +137,13 @@ impl Sight<'_> {
             return Ok(());
         }
         let key = |ordinal: i64| set.meta.key.sibling(format!("{}-{ordinal}", set.name()));
-        let missing = wanted(set)
-            .into_iter()
+        let missing = Places::of(set)
+            .iter()
             .find(|ordinal| self.reader.pod(&key(*ordinal)).is_none());
         let Some(missing) = missing else { return Ok(()) };
         let key = key(missing);
         let is_made = decision.commands().any(|c| *c.command.key() == key);
-        let mut lower = wanted(set).into_iter().take_while(|ordinal| *ordinal < missing);
+        let mut lower = Places::of(set).iter().take_while(|ordinal| *ordinal < missing);
         let waits_in_order = set.spec.is_monotonic() && lower.any(|ordinal| !self.is_up(ordinal));
         // Its claims, the budget of scaling, what was refused: all that is said.
         let of_it = |subject: &str| subject == key.name || subject.ends_with(&format!("-{}", key.name));
@@ -180,7 +180,7 @@ impl Sight<'_> {
         let set = self.set;
         let own = self.place_of_pod(pod)?;
         if set.spec.is_monotonic() {
-            let down = wanted(set).into_iter().find(|ordinal| !self.is_up(*ordinal));
+            let down = Places::of(set).iter().find(|ordinal| !self.is_up(*ordinal));
             let own_pods = self.reader.pods_of(set.as_owner()).iter();
             let mut matching = own_pods.filter(|pod| set.spec.selector.matches(|label| pod.label(label)));
             let unwanted = || {
@@ -195,10 +195,9 @@ impl Sight<'_> {
         if !is_classic(set) {
             return None;
         }
-        let above = wanted(set).into_iter().enumerate().skip(own + 1);
-        let mut unwell =
-            above.filter(|(_, ordinal)| !self.is_up(*ordinal) || self.pod(*ordinal).is_none_or(|pod| self.is_old(pod)));
-        unwell.next().map(|(_, ordinal)| format!("{}-{ordinal}", set.name()))
+        let mut above = Places::of(set).from(own + 1);
+        let is_unwell = |ordinal: &i64| !self.is_up(*ordinal) || self.pod(*ordinal).is_none_or(|pod| self.is_old(pod));
+        above.find(is_unwell).map(|ordinal| format!("{}-{ordinal}", set.name()))
     }
 
     /// The order is kept, unless users ask that broken old pods go first: those of the partition window that have been bad for long enough,
@@ -233,9 +232,9 @@ impl Sight<'_> {
                  is in the window {is_in_window}, has been so for long {is_due}"
             )
         })?;
-        let others = wanted(set).into_iter().filter_map(|ordinal| self.pod(ordinal));
+        let others = self.wanted_pods().into_iter();
         let going = others
-            .filter(|other| other.is_terminating() && other.name() != name)
+            .filter(|(_, other)| other.is_terminating() && other.name() != name)
             .count();
         require(early.len() == 1 && going == 0, RULE_UNBLOCK, || {
             format!("{} go at once, while {going} are on their way out", early.len())

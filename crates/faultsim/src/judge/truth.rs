@@ -2,8 +2,8 @@
 
 use super::growth::Growth;
 use super::{
-    Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, overdue, partition_of, place_of, require,
-    unordered, wanted,
+    Places, Verdict, available_from, budget_of, is_available, is_classic, ordinal_in, overdue, partition_of, place_of,
+    require, unordered,
 };
 use crate::asks::is_to_be_made_again;
 use crate::claim_templates::has_others;
@@ -362,7 +362,7 @@ impl Judge {
         let Some(place) = ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set)) else {
             return Ok(());
         };
-        for lower in wanted(set).into_iter().take(place) {
+        for lower in Places::of(set).iter().take(place) {
             let key = set.meta.key.sibling(format!("{}-{lower}", set.name()));
             let in_order = match scene.pod(&key) {
                 Some(lower) => self.can_seem_up(lower, scene.now),

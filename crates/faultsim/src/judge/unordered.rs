@@ -2,12 +2,13 @@
 
 use super::truth::{Judge, Scene, Writing, pod_of};
 use super::view::Sight;
-use super::{Verdict, is_available, ordinal_in, partition_of, place_of, require, wanted};
+use super::{Places, Verdict, is_available, ordinal_in, partition_of, place_of, require};
 use crate::asks::is_to_be_made_again;
 use crate::claim_templates::makes_claims_of;
 use crate::defect::says;
 use crate::in_place::{GATE, HOOK_GATE, awaits_restart, new_image, new_revision, new_state, state};
 use crate::switches::Switch;
+use crate::tenants;
 use flotilla_model::set::{PriorityStrategy, PriorityTerm, UpdateKind};
 use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, RevisionRecord, SetRecord, WaitCause};
 use flotilla_sim::server::Server;
@@ -77,11 +78,10 @@ impl Sight<'_> {
             return Ok(());
         }
         let is_kept = |pod: &&Arc<PodRecord>| self.is_of_old_revision(pod) && state(pod) != "PreparingUpdate";
-        let kept = wanted(set)
-            .into_iter()
-            .filter_map(|o| self.holder(o))
-            .filter(is_kept)
-            .count();
+        let adopted = self.reader.orphan_pods(&set.meta.key.namespace).iter();
+        let there = self.reader.pods_of(set.as_owner()).iter().chain(adopted);
+        let there = Places::of(set).among(there.filter_map(|pod| ordinal_in(pod.name(), set.name())));
+        let kept = there.into_iter().filter_map(|o| self.holder(o)).filter(is_kept).count();
         let is_updated = |revision: &&&str| self.digest_of(revision) == Some(update);
         let old: Vec<&&str> = made.iter().filter(|revision| !is_updated(revision)).collect();
         let stray = old.iter().find(|revision| ***revision != current);
@@ -124,12 +124,8 @@ impl Sight<'_> {
         };
         let rank = |pod: &PodRecord| (priority(set, pod), is_available(pod, set, self.now));
         // From the highest down, and stably.
-        let mut waiting: Vec<(i64, &Arc<PodRecord>)> = wanted(set)
-            .into_iter()
-            .rev()
-            .filter_map(|o| Some((o, self.pod(o)?)))
-            .filter(|(_, pod)| waits(pod))
-            .collect();
+        let wanted = self.wanted_pods().into_iter().rev();
+        let mut waiting: Vec<(i64, &Arc<PodRecord>)> = wanted.filter(|(_, pod)| waits(pod)).collect();
         waiting.sort_by_key(|(_, pod)| rank(pod));
         let is_taken = |pod: &PodRecord| {
             let goes = deleted.iter().any(|other| other.meta.uid == pod.meta.uid) || begun.contains(&pod.meta.key);
@@ -253,12 +249,18 @@ impl Judge {
         }
         let name = taken.name();
         let own = ordinal_in(name, set.name());
-        let others = wanted(set).into_iter().filter(|ordinal| Some(*ordinal) != own);
+        let there = scene
+            .pods_of(&set.meta.uid)
+            .filter_map(|pod| ordinal_in(pod.name(), set.name()));
+        let others = there
+            .chain(self.emptied.iter().copied())
+            .filter(|ordinal| Some(*ordinal) != own);
+        let others = Places::of(set).among(others);
         let is_gone =
             |ordinal: &i64| self.emptied.contains(ordinal) || own_pod(*ordinal).is_some_and(|pod| is_updated(pod));
-        let taken: Vec<i64> = others.filter(is_gone).collect();
+        let taken: Vec<i64> = others.into_iter().filter(is_gone).collect();
         let keeps = partition_of(set);
-        let replicas = usize::try_from(set.spec.replicas).unwrap_or(0);
+        let replicas = Places::of(set).len();
         require(taken.len() + keeps < replicas, RULE_COUNT, || {
             format!(
                 "{name} is taken down while {taken:?} of {replicas} are updated or gone, and {keeps} are to be kept"
@@ -287,7 +289,9 @@ pub(super) fn targets(server: &Server, set: &SetRecord) -> Vec<i64> {
         pod_of(server.get(Resource::Pods, &key))
             .is_some_and(|pod| pod.revision() == Some(set.status_text("updateRevision")))
     };
-    let all = wanted(set);
-    let count = all.len().saturating_sub(partition_of(set));
-    all.into_iter().rev().filter(is_updated).take(count).collect()
+    let wanted = Places::of(set);
+    let pods = tenants::all(server, Resource::Pods).filter_map(|s| pod_of(Some(s)));
+    let there = wanted.among(pods.filter_map(|pod| ordinal_in(pod.name(), set.name())));
+    let count = wanted.len().saturating_sub(partition_of(set));
+    there.into_iter().rev().filter(is_updated).take(count).collect()
 }

@@ -2,8 +2,8 @@
 
 use super::switched::Seen;
 use super::{
-    Verdict, Violation, budget_of, is_available, is_classic, needs, ordinal_in, overdue, partition_of, place_of,
-    require, unordered, wanted,
+    Places, Verdict, Violation, budget_of, is_available, is_classic, needs, ordinal_in, overdue, partition_of,
+    place_of, require, unordered,
 };
 use crate::asks::is_to_be_made_again;
 use crate::claim_templates::{has_others, makes_claims_of};
@@ -25,6 +25,9 @@ use flotilla_model::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How many ordinals a violation names.
+const NAMED: usize = 10;
 
 /// A decision with what it was made from.
 pub(crate) struct Sight<'a> {
@@ -170,6 +173,16 @@ impl Sight<'_> {
         Some(pod).filter(|pod| fits && pod.meta.is_controlled_by(&self.set.meta.uid))
     }
 
+    /// Wanted ordinals that have a pod, ascending.
+    pub(super) fn wanted_pods(&self) -> Vec<(i64, &Arc<PodRecord>)> {
+        let own = self.reader.pods_of(self.set.as_owner()).iter();
+        let ordinals = own.filter_map(|pod| ordinal_in(pod.name(), self.set.name()));
+        let wanted = Places::of(self.set).among(ordinals).into_iter();
+        wanted
+            .filter_map(|ordinal| Some((ordinal, self.pod(ordinal)?)))
+            .collect()
+    }
+
     /// Whether a pod is ready, and nothing keeps it out of service, for however long.
     pub(super) fn serves(&self, pod: &PodRecord) -> bool {
         let is_ready = !pod.is_terminating() && pod.available_in(Duration::ZERO, self.now).is_some();
@@ -184,8 +197,8 @@ impl Sight<'_> {
     /// nothing).
     fn takes_few_that_serve(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
         let set = self.set;
-        let wanted = wanted(set);
-        let is_wanted = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).is_some_and(|o| wanted.contains(&o));
+        let wanted = Places::of(set);
+        let is_wanted = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).is_some_and(|o| wanted.contains(o));
         let go: Vec<_> = deleted
             .iter()
             .filter(|pod| is_wanted(pod) && self.serves(pod))
@@ -195,14 +208,15 @@ impl Sight<'_> {
         if go == 0 || set.spec.update == UpdateKind::Recreate || is_classic(set) {
             return Ok(());
         }
-        let serve = |ordinal: &&i64| self.pod(**ordinal).is_some_and(|pod| self.serves(pod));
+        let there = self.wanted_pods();
+        let idle = there.iter().filter(|(_, pod)| !self.serves(pod)).count();
         // In order, those that are to be made after a pod wait for that pod: they cannot be what it waits for.
-        let comes_after =
-            |ordinal: &&i64| set.spec.is_monotonic() && Some(**ordinal) > lowest && self.pod(**ordinal).is_none();
-        let down = wanted
-            .iter()
-            .filter(|ordinal| !serve(ordinal) && !comes_after(ordinal))
-            .count();
+        let below = lowest.filter(|_| set.spec.is_monotonic());
+        let missing = match below.and_then(|lowest| wanted.place_of(lowest)) {
+            Some(place) => place - there.iter().filter(|(ordinal, _)| Some(*ordinal) < below).count(),
+            None => wanted.len() - there.len(),
+        };
+        let down = idle + missing;
         let budget = budget_of(set);
         require(go + down <= budget, "2 budget, of pods that are ready", || {
             format!("{go} pods that serve go while {down} do not; the budget is {budget}")
@@ -296,7 +310,7 @@ impl Sight<'_> {
             format!("{name} is created while a pod of that name is seen")
         })?;
         if set.spec.is_monotonic() {
-            for lower in wanted(set).into_iter().take(place) {
+            for lower in Places::of(set).iter().take(place) {
                 require(self.is_up(lower), "3 ordered creation", || {
                     format!("{name} is created while {}-{lower} is not available", set.name())
                 })?;
@@ -401,7 +415,7 @@ impl Sight<'_> {
             "3 ordered scale-down",
             || format!("ordinals {going:?} go while the highest that is not wanted is {highest:?}"),
         )?;
-        let unwell = wanted(set).into_iter().find(|ordinal| !self.is_up(*ordinal));
+        let unwell = Places::of(set).iter().find(|ordinal| !self.is_up(*ordinal));
         let unwell = unwell.filter(|_| !Switch::IgnoreUnhealthy.is_on(set));
         require(unwell.is_none(), "2.3(9) ordered scale-down", || {
             format!(
@@ -437,14 +451,18 @@ impl Sight<'_> {
             return Ok(());
         };
         let from = if is_classic(set) { first } else { 0 };
-        let down: Vec<i64> = wanted(set)
-            .into_iter()
-            .skip(from)
-            .filter(|ordinal| !self.is_up(*ordinal))
-            .collect();
-        let budget = budget_of(set);
-        require(costly + down.len() <= budget, "2 budget", || {
-            format!("{costly} available pods go while {down:?} are not available; the budget is {budget}")
+        let wanted = Places::of(set);
+        let there = self.wanted_pods();
+        let is_above = |ordinal: i64, above: usize| wanted.place_of(ordinal) >= Some(above);
+        let is_up = |pod: &PodRecord| is_available(pod, set, self.now);
+        let up = there
+            .iter()
+            .filter(|(ordinal, pod)| is_above(*ordinal, from) && is_up(pod));
+        let (down, budget) = (wanted.len() - from - up.count(), budget_of(set));
+        require(costly + down <= budget, "2 budget", || {
+            let named = wanted.from(from).filter(|ordinal| !self.is_up(*ordinal));
+            let named: Vec<i64> = named.take(NAMED).collect();
+            format!("{costly} available pods go while {down}, as {named:?}, are not available; the budget is {budget}")
         })?;
         // What users ask to have made again goes in no order, nor does what leads nowhere (rule 3.7).
         let has_a_turn = |pod: &PodRecord| !is_to_be_made_again(pod, set) && !self.is_given_up(pod);
@@ -453,12 +471,13 @@ impl Sight<'_> {
         let Some(lowest) = lowest.filter(|_| !unordered::is_unordered(set)) else {
             return Ok(());
         };
-        for (above, ordinal) in wanted(set).into_iter().enumerate().skip(lowest + 1) {
-            let stays = self.pod(ordinal).filter(|pod| {
+        for (ordinal, pod) in there.into_iter().filter(|(ordinal, _)| is_above(*ordinal, lowest + 1)) {
+            let above = wanted.place_of(ordinal);
+            let stays = Some(pod).filter(|pod| {
                 let is_prepared = ["PreparingUpdate", "PreparingDelete"].contains(&state(pod));
                 let goes = is_prepared
                     || begun.contains(&pod.meta.key)
-                    || places.iter().any(|(place, _)| *place == above)
+                    || places.iter().any(|(place, _)| Some(*place) == above)
                     || makes_claims_of(decision, pod.name());
                 !goes
                     && !self.waits_alone(ordinal)

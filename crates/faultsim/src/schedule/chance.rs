@@ -56,6 +56,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         | FaultKind::Older
         | FaultKind::ClaimTemplates
         | FaultKind::Resizes
+        | FaultKind::Huge
         | FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {
             0 => Fault::Quota(rng.usize(0..5), duration_ms),
@@ -111,5 +112,14 @@ fn node_fault(rng: &mut Rng, duration_ms: u64) -> Fault {
     match rng.u8(0..4) {
         0 => Fault::Node(rng.usize(0..3), duration_ms),
         _ => Fault::Pod(rng.i64(0..6), ailment, duration_ms),
+    }
+}
+
+/// Every schedule has one rollout to disturb.
+pub(crate) fn rollout(rng: &mut Rng) -> Item {
+    Item {
+        at_ms: rng.u64(5_000..30_000),
+        what: What::User(UserAct::Image(2, true)),
+        seed: 0,
     }
 }

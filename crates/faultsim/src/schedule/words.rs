@@ -21,6 +21,7 @@ impl fmt::Display for Schedule {
             more_containers,
             storage,
             asks,
+            room,
             clones,
         } = &self.set;
         let order = if *ordered { "OrderedReady" } else { "Parallel" };
@@ -45,6 +46,9 @@ impl fmt::Display for Schedule {
         }
         if *asks != Asks::default() {
             write!(f, ", {asks:?}")?;
+        }
+        if let Some(room) = room {
+            write!(f, ", room for {room} pods")?;
         }
         if let Some(clones) = clones {
             write!(f, ", {clones:?}")?;
