@@ -269,7 +269,8 @@ impl Pass<'_> {
                 self.wait(course.name(), cause, course.since());
                 return None;
             }
-            // Also where the update does not want it any more: rolled back, or the partition keeps it. Who drained it has to say that it serves.
+            // Also where the update does not want it any more: rolled back, paused, or the partition keeps it. Who drained it has to say that it
+            // serves.
             State::PreparingUpdate | State::Updating => lifecycle::after_update(&hooks, pod),
             State::Updated => {
                 let next = lifecycle::after_update(&hooks, pod);
@@ -299,11 +300,11 @@ impl Pass<'_> {
     }
 
     /// Whether the update is at rest and may go on with old pods that it prepared. Not while pods come back to the old revision: these
-    /// would wait for ever, and take the budget from those that come back (rule 13.5 of CloneSets).
+    /// would wait for ever, and take the budget from those that come back (rule 13.5 of CloneSets). Nor while it is paused: that may last
+    /// (ruling 28).
     fn keeps_preparing(&self) -> bool {
-        let spec = &self.moment.set.spec;
         let comes_back = self.target.meta.uid != self.update.meta.uid;
-        (self.update_rests && !comes_back) || spec.is_paused() || spec.is_stopped(Area::Update)
+        (self.update_rests && !comes_back) || self.moment.set.spec.is_stopped(Area::Update)
     }
 
     /// Writes the conditions of a pod that may serve again, as far as nothing holds it.

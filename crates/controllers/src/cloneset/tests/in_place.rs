@@ -297,6 +297,7 @@ fn ruling_28_what_was_prepared_and_is_let_go_waits_for_its_markers() {
             .spec("/lifecycle/preDelete", hook.clone())
     };
     let kept = || hooked(in_place(1).spec("/updateStrategy/rollingUpdate/partition", json!(1)));
+    let paused = || hooked(in_place(1).spec("/updateStrategy/rollingUpdate/paused", json!(true)));
     let prepared = |marks: &str, state: &str, drained: bool| {
         let fixture = one(&name(0), marks).label(names::LIFECYCLE_STATE_LABEL, state);
         if drained {
@@ -308,6 +309,7 @@ fn ruling_28_what_was_prepared_and_is_let_go_waits_for_its_markers() {
     for (what, cluster, marks, state) in [
         ("rolled back", hooked(in_place(1)), "n", "PreparingUpdate"),
         ("kept by the partition", kept(), "o", "PreparingUpdate"),
+        ("kept by a pause", paused(), "o", "PreparingUpdate"),
         ("wanted again", hooked(in_place(1)), "n", "PreparingDelete"),
     ] {
         for (drained, expected) in [(true, "Updated"), (false, "Normal")] {

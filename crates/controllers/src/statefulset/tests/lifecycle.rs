@@ -407,14 +407,39 @@ fn rule_3_7_a_partition_that_was_raised_frees_a_pod_that_was_prepared() {
             .decide(),
     );
     assert_eq!(found, ["web-0=Updated", "web-0^"], "ruling 28");
-    let paused = hooked(1).rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "paused": true}));
-    let found = paused
-        .pod(held(down(seen("web-0", "old", "PreparingUpdate"), "preUpdateHook")))
-        .decide();
+}
+
+/// A pause may last for weeks: nobody is to be out of service for as long.
+#[test]
+fn ruling_28_a_pause_frees_a_pod_that_was_prepared() {
+    let paused = json!({"podUpdatePolicy": "InPlaceIfPossible", "paused": true});
+    let prepared = || down(seen("web-0", "old", "PreparingUpdate"), "preUpdateHook");
+    let rows: [(&str, PodFixture, &[&str]); 5] = [
+        ("held", held(prepared()), &["web-0=Updated", "web-0^"]),
+        ("drained", prepared(), &["web-0=Updated", "web-0^"]),
+        (
+            "nobody has begun to drain it",
+            fully(prepared()),
+            &["web-0=Normal", "web-0^"],
+        ),
+        ("waits for its markers", seen("web-0", "old", "Updated"), &[]),
+        (
+            "its markers are back",
+            fully(seen("web-0", "old", "Updated")),
+            &["web-0=Normal"],
+        ),
+    ];
+    for (what, fixture, expected) in rows {
+        for set in [hooked(1), hooked(1).ordered()] {
+            let decision = set.rolling(paused.clone()).pod(fixture.clone()).decide();
+            assert_eq!(steps(&decision), expected, "{what}");
+        }
+    }
+    let waits = hooked(1).rolling(paused).pod(seen("web-0", "old", "Updated")).decide();
     assert_eq!(
-        (steps(&found).len(), holds(&found, "inPlaceUpdate").len()),
-        (0, 1),
-        "paused keeps it where it is"
+        holds(&waits, "inPlaceUpdate"),
+        ["label hold=yes", "finalizer f/hold"],
+        "what it waits for is said"
     );
 }
 
