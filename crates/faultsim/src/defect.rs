@@ -208,7 +208,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 89] = [
+    pub const ALL: [Defect; 91] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
