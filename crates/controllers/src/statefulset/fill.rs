@@ -76,8 +76,8 @@ impl Plan<'_> {
         Flow::Through
     }
 
-    /// Above which ordinal no pod is tried: a quota that has refused a few has no room for those above either, whose claims would be made for
-    /// nothing. Those below were there before, and may have left room.
+    /// Above which ordinal no pod is tried: a quota that has refused a few has no room for those above either, whose claims would be made
+    /// for nothing. Those below were there before, and may have left room.
     fn highest_tried(&self) -> i64 {
         let is_empty = |ordinal: i64| {
             let index = self.slots.binary_search_by_key(&ordinal, |slot| slot.ordinal);

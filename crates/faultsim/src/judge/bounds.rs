@@ -5,8 +5,8 @@ use flotilla_model::{Command, Decision, Resource};
 
 /// How many pods a pass and set may make at most.
 const MOST_MADE: usize = 1_000;
-/// How much a pass may say that it waits for. Each of the pods that it might make may wait for a few things, and sets of these schedules have
-/// few others.
+/// How much a pass may say that it waits for. Each of the pods that it might make may wait for a few things, and sets of these schedules
+/// have few others.
 const MOST_WAITS: usize = 3 * MOST_MADE;
 
 /// What is decided is bounded by what may be done now, and not by what is asked for.

@@ -1,5 +1,5 @@
-//! Which ordinals a set wants (rule 3.4), without counting them up: numbers in a spec are claims, not sizes (ruling 26), and a judge who walked
-//! a million ordinals for each decision would see few schedules.
+//! Which ordinals a set wants (rule 3.4), without counting them up: numbers in a spec are claims, not sizes (ruling 26), and a judge who
+//! walked a million ordinals for each decision would see few schedules.
 
 use flotilla_model::SetRecord;
 

@@ -64,8 +64,8 @@ fn ruling_26_a_pass_makes_a_thousand_pods_also_where_some_are_tried_again() {
     assert_eq!((made.len(), &*made[999]), (1_000, "web-999@new"));
 }
 
-/// A quota has no room for any: claims of pods that cannot come are not made, and the API server is not asked for one after the other. Those
-/// below were there before, and may have left room.
+/// A quota has no room for any: claims of pods that cannot come are not made, and the API server is not asked for one after the other.
+/// Those below were there before, and may have left room.
 #[test]
 fn ruling_26_above_pods_that_a_quota_refuses_none_is_tried() {
     for (now, expected) in [(NOW, 1), (NOW + 3_600, 9)] {
