@@ -572,3 +572,18 @@ fn ruling_37_a_resize_that_is_asked_for_again_is_one_request() {
     let decision = set().pod(noted).decide();
     assert_eq!(places(&decision), [("resize", "resize", Report::InPlace)]);
 }
+
+/// Nobody has taken it out of service: that somebody has written on it what nobody can read makes it no pod that may go for nothing.
+#[test]
+fn rules_13_12_and_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_within_the_budget() {
+    let noted = || one(&name(0), "n").annotated(names::IN_PLACE_GRACE, "{broken");
+    for (what, other, noted, marked) in [
+        ("the other serves", "n", noted(), 1),
+        ("the other is down", "ox", noted(), 0),
+        ("it is down itself", "n", out(noted()), 1),
+    ] {
+        let decision = in_place(2).pod(noted).pod(one(&name(1), other)).decide();
+        let marks = decision.commands().filter(|c| c.command.report() == Report::ReCreate);
+        assert_eq!(marks.count(), marked, "{what}");
+    }
+}

@@ -97,15 +97,15 @@ impl Progress {
         !matches!(self.stage, Stage::Done | Stage::Void(_))
     }
 
-    /// Whether the pod counts as unavailable for it: not if only its resources change, without leaving service (8.18).
+    /// Whether the pod counts as unavailable for it: not if only its resources change, without leaving service (8.18), or if it serves with
+    /// a note that nobody can read.
     pub fn disrupts(&self, detail: &PodDetail) -> bool {
-        self.is_in_flight() && !self.is_gentle(detail)
+        let is_lost = matches!(self.stage, Stage::Lost(_));
+        self.is_in_flight() && !self.is_gentle(detail) && !(is_lost && !is_out_of_service(detail))
     }
 
     /// Whether only resources change, without a restart.
     pub fn is_gentle(&self, detail: &PodDetail) -> bool {
-        let out_of_service = detail.spec.has_gate(names::IN_PLACE_UPDATE_READY)
-            && !detail.in_place_ready.as_ref().is_some_and(|c| c.is_true);
         let resources_only = |s: &State| {
             s.resources
                 && !s.images
@@ -114,7 +114,7 @@ impl Progress {
                 && s.next.ref_metadata.is_empty()
         };
         let is_begun = matches!(self.stage, Stage::Missing(_) | Stage::NextBatch(_) | Stage::Done);
-        !out_of_service && is_begun && self.state.as_ref().is_some_and(resources_only)
+        !is_out_of_service(detail) && is_begun && self.state.as_ref().is_some_and(resources_only)
     }
 
     /// The note of a further update, which carries on what of this one has not arrived yet.
@@ -166,6 +166,12 @@ impl Progress {
 }
 
 /// Those of these containers that are not ready.
+/// Whether the gate of updates keeps a pod from service.
+fn is_out_of_service(detail: &PodDetail) -> bool {
+    let is_open = detail.in_place_ready.as_ref().is_some_and(|c| c.is_true);
+    detail.spec.has_gate(names::IN_PLACE_UPDATE_READY) && !is_open
+}
+
 fn unready(detail: &PodDetail, required: &[String]) -> Vec<String> {
     let is_ready = |name: &String| match detail.container(name) {
         Some((_, status)) => status.is_some_and(|s| s.is_ready),

@@ -141,3 +141,26 @@ fn rule_4_2_in_place_only_keeps_a_pod_whose_grace_period_cannot_be_read() {
     let failed = conditions.iter().find(|c| c["type"] == "FailedUpdatePod");
     assert_eq!(failed.map(|c| &c["reason"]), Some(&json!("InPlaceNotPossible")));
 }
+
+/// Nobody has taken it out of service: that somebody has written on it what nobody can read makes it no pod that may go for nothing.
+#[test]
+fn rules_2_5_and_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_within_the_budget() {
+    let noted = |image: &str| seen("web-1", "new", image).annotated(GRACE, "{broken");
+    let other = || seen("web-0", "new", "v2");
+    for (what, other, noted, expected) in [
+        ("the other serves", other(), noted("v2"), &["-web-1"][..]),
+        ("the other is down", other().unready(), noted("v2"), &[]),
+        (
+            "it is down itself, too",
+            other().unready(),
+            out(noted("v1")),
+            &["-web-1"],
+        ),
+    ] {
+        for set in [in_place(2), in_place(2).ordered()] {
+            let is_ordered = set.set["spec"]["podManagementPolicy"] == "OrderedReady";
+            let decision = set.pod(other.clone()).pod(noted.clone()).decide();
+            assert_eq!(brief(&decision), expected, "{what}, in order: {is_ordered}");
+        }
+    }
+}
