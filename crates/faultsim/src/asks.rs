@@ -5,6 +5,7 @@
 
 use crate::clones::SPECIFIED_DELETE;
 use crate::deadline;
+use crate::notes;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted, What};
 use crate::switches::{self, Flip, Switch};
@@ -65,6 +66,8 @@ pub enum Act {
     TakeClaims(bool),
     /// A pause, or a switch.
     Flip(Flip),
+    /// Somebody writes notes of grace periods.
+    WriteNotes(notes::Act),
 }
 
 impl Entry {
@@ -133,6 +136,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut
     items.extend(retention(seed, wanted, set));
     items.extend(switches::by_chance(seed, wanted, set));
     items.extend(deadline::by_chance(seed, wanted, set));
+    items.extend(notes::by_chance(seed, wanted, set));
     items
 }
 
@@ -247,6 +251,7 @@ impl World {
                 return self.edit(Resource::Pods, &self.pod_key(*ordinal), &labels);
             }
             Act::Flip(flip) => return self.flip(*flip),
+            Act::WriteNotes(act) => return self.write_notes(*act),
             Act::Unordered(priority) => return self.reorder(*priority),
             Act::Mark(ordinal, mark) => return self.mark_pod(*ordinal, *mark),
             Act::Reserve(entries) => json!({"reserveOrdinals": list(entries)}),

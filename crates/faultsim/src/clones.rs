@@ -20,6 +20,7 @@ use crate::huge;
 use crate::in_place::InPlace;
 use crate::judge::{Verdict, require};
 use crate::managers::identity;
+use crate::notes;
 use crate::refusals::refusals;
 use crate::resizes;
 use crate::run::World;
@@ -221,6 +222,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(copies::by_chance(seed, wanted, &mut set));
     items.extend(older::by_chance(seed, wanted, &mut set));
     items.extend(huge::by_chance(seed, wanted, false, &mut set));
+    items.extend(notes::by_chance(seed, wanted, &mut set));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,
@@ -236,7 +238,8 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
 fn in_place(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64, wanted: &Wanted) {
     let mut rng = Rng::with_seed(seed ^ 0x0bed);
     let by_chance = wanted.faults.is_empty() && rng.bool();
-    if !(by_chance || wanted.faults.contains(&FaultKind::InPlace)) {
+    let is_asked_for = [FaultKind::InPlace, FaultKind::Notes];
+    if !(by_chance || is_asked_for.iter().any(|kind| wanted.faults.contains(kind))) {
         return;
     }
     let plan = InPlace::of_clones(&mut rng);

@@ -5,6 +5,7 @@ mod altered;
 mod asks;
 mod claims;
 mod in_place;
+mod let_go;
 mod repeats;
 mod switches;
 
@@ -204,11 +205,17 @@ pub enum Defect {
     PartitionWraps,
     /// A pass makes one pod more than it may, where as many as that are missing.
     BeyondTheBurst,
+    /// A pod that was drained and is let go again is in service at once, whatever its hook has yet to bring back.
+    LetGoServes,
+    /// While the update is paused, pods that were prepared for it stay so.
+    KeepPrepared,
+    /// A grace period that cannot be read counts as none.
+    ForgetUnread,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 91] = [
+    pub const ALL: [Defect; 94] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -300,10 +307,13 @@ impl Defect {
         Defect::SilentDeadline,
         Defect::PartitionWraps,
         Defect::BeyondTheBurst,
+        Defect::LetGoServes,
+        Defect::KeepPrepared,
+        Defect::ForgetUnread,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 27] = [
+    pub const OF_CLONES: [Defect; 30] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -331,6 +341,9 @@ impl Defect {
         Defect::OwnersByUid,
         Defect::GatesAnyway,
         Defect::UpdatingAnyway,
+        Defect::LetGoServes,
+        Defect::KeepPrepared,
+        Defect::ForgetUnread,
     ];
 
     /// Whether it is one that the core holds back, unless it is kept from that.
@@ -375,6 +388,7 @@ impl Defect {
             Defect::PromoteAtNothing if is_at_nothing(set) && says_nothing_is_left(decision) => promote(decision),
             Defect::PauseAll => switches::pause_all(decision, set),
             Defect::BeyondTheBurst => asks::make_one_more(decision, set),
+            Defect::LetGoServes | Defect::KeepPrepared => let_go::spoil(self, decision, reader, set),
             Defect::MakeAgainAtOnce => asks::make_again_at_once(decision, reader, set),
             Defect::RestartForAnyFileSystem => claims::restart_for_any_file_system(decision, reader, set),
             Defect::KeepFailedPods => {

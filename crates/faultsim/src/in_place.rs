@@ -4,6 +4,7 @@ use crate::clones::copies::is_copy;
 use crate::clones::older::{full, revision_of};
 use crate::containers::has_all_its_resources;
 use crate::judge::{Verdict, require};
+use crate::notes::is_unreadable;
 use crate::run::World;
 use crate::tenants;
 use fastrand::Rng;
@@ -22,7 +23,7 @@ pub(crate) const STATE_PATH: &str = "/metadata/labels/lifecycle.apps.kruise.io~1
 pub(crate) const GATE: &str = "InPlaceUpdateReady";
 pub(crate) const HOOK_GATE: &str = "KruisePodReady";
 const STATE_NOTE: &str = "apps.kruise.io/inplace-update-state";
-const GRACE_NOTE: &str = "apps.kruise.io/inplace-update-grace";
+pub(crate) const GRACE_NOTE: &str = "apps.kruise.io/inplace-update-grace";
 /// What users hold a pod by: a label with its value, or a finalizer.
 const LABEL: (&str, &str) = ("hook.example.com/serves", "true");
 const FINALIZER: &str = "hook.example.com/serves";
@@ -269,9 +270,14 @@ fn note_in<'d>(detail: &'d PodDetail, key: &str) -> Option<&'d str> {
     annotations.get(key).or_else(|| annotations.get(plain))
 }
 
+/// What a pod has noted of its grace period.
+pub(crate) fn grace_note(pod: &PodRecord) -> Option<&str> {
+    note_in(pod.detail.as_ref()?, GRACE_NOTE)
+}
+
 /// Whether a pod is in the grace period of the revision that it has.
 pub(crate) fn is_in_grace(pod: &PodRecord) -> bool {
-    let note = pod.detail.as_ref().and_then(|d| note_in(d, GRACE_NOTE));
+    let note = grace_note(pod).filter(|_| !is_unreadable(pod));
     let note = note.and_then(|note| serde_json::from_str::<Value>(note).ok());
     note.is_some_and(|note| note["revision"].as_str().map(full) == revision_of(pod))
 }

@@ -11,6 +11,7 @@ pub(crate) mod bounds;
 pub(crate) mod claim_templates;
 mod growth;
 pub(crate) mod history;
+pub(crate) mod let_go;
 pub(crate) mod needs;
 mod overdue;
 mod places;

@@ -17,6 +17,7 @@ pub mod in_place;
 pub mod judge;
 mod managers;
 mod network;
+pub mod notes;
 mod refusals;
 pub mod resizes;
 mod run;

@@ -92,13 +92,15 @@ pub enum FaultKind {
     Resizes,
     /// Users write huge numbers into a set, under a quota, and take them back.
     Huge,
+    /// Somebody writes notes of grace periods that nobody can read.
+    Notes,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 29] = [
+    pub const ALL: [FaultKind; 30] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -128,30 +130,25 @@ impl FaultKind {
         FaultKind::ClaimTemplates,
         FaultKind::Resizes,
         FaultKind::Huge,
+        FaultKind::Notes,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
     pub(crate) fn has_own_luck(self) -> bool {
-        matches!(
+        !matches!(
             self,
-            FaultKind::Webhook
-                | FaultKind::Storage
-                | FaultKind::Template
-                | FaultKind::Refusal
-                | FaultKind::Tenants
-                | FaultKind::Ordinals
-                | FaultKind::Scaling
-                | FaultKind::MadeAgain
-                | FaultKind::Unordered
-                | FaultKind::Switches
-                | FaultKind::Deadline
-                | FaultKind::Copies
-                | FaultKind::Containers
-                | FaultKind::Claims
-                | FaultKind::Older
-                | FaultKind::ClaimTemplates
-                | FaultKind::Resizes
-                | FaultKind::Huge
+            FaultKind::Lag
+                | FaultKind::Watch
+                | FaultKind::Lost
+                | FaultKind::Busy
+                | FaultKind::Conflict
+                | FaultKind::Crash
+                | FaultKind::Failover
+                | FaultKind::Users
+                | FaultKind::Nodes
+                | FaultKind::Admission
+                | FaultKind::InPlace
+                | FaultKind::None
         )
     }
 
@@ -174,6 +171,7 @@ impl FaultKind {
                 | FaultKind::Containers
                 | FaultKind::ClaimTemplates
                 | FaultKind::Resizes
+                | FaultKind::Notes
         )
     }
 }
@@ -507,7 +505,8 @@ impl Schedule {
         };
         kinds.retain(|kind| !kind.has_own_luck());
         kinds.retain(|kind| !kind.is_of_advanced_sets() || set.kind == SetKind::Advanced);
-        if kinds.contains(&FaultKind::InPlace) || wanted.faults.contains(&FaultKind::Deadline) {
+        let needs_in_place = [FaultKind::InPlace, FaultKind::Deadline, FaultKind::Notes];
+        if kinds.contains(&FaultKind::InPlace) || needs_in_place.iter().any(|kind| wanted.faults.contains(kind)) {
             set.in_place = Some(InPlace::by_chance(&mut rng));
             set.on_delete = false;
         }

@@ -240,6 +240,7 @@ impl World {
         self.users_make_anew_what_cannot_change();
         self.users_drop_copies_that_cannot_run();
         self.users_drop_what_has_no_volume();
+        self.users_make_anew_what_is_unread();
         self.others_let_claims_go();
         if !self.schedule.has_bad_images() || !(self.schedule.set.ordered || self.schedule.set.on_delete) {
             return;
@@ -273,6 +274,18 @@ impl World {
         let has_to_go = |pod: &PodRecord| revision_is_gone(pod) || self.waits_for_restart(pod);
         let lost = self.pods_where(|pod| has_to_go(pod) && is_told(pod) && !pod.is_terminating());
         for (key, _) in lost {
+            // It was there a moment ago.
+            let _ = self
+                .cluster
+                .server
+                .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
+        }
+    }
+
+    /// Where a note cannot be read, and nobody makes its pod again, users are told to delete it.
+    fn users_make_anew_what_is_unread(&mut self) {
+        let unread = self.pods_where(|pod| self.is_left_unread(pod) && !pod.is_terminating());
+        for (key, _) in unread {
             // It was there a moment ago.
             let _ = self
                 .cluster

@@ -5,10 +5,11 @@ use super::view::Clones;
 use crate::defect::says;
 use crate::in_place::{
     GATE, HOOK_GATE, awaits_restart, can_go_in_place, holds, is_in_grace, lacks, new_image, new_revision, new_state,
-    notes_restart, runs_what_is_asked, state,
+    notes_restart, state,
 };
 use crate::judge::view::leaves_for_a_reason;
-use crate::judge::{Verdict, is_available, needs, require};
+use crate::judge::{Verdict, is_available, let_go, needs, require};
+use crate::notes::is_unreadable;
 use crate::resizes::is_infeasible;
 use flotilla_model::set::PodUpdatePolicy;
 use flotilla_model::{Command, Decision, PodRecord, Report, Resource, RevisionRecord};
@@ -104,6 +105,7 @@ impl Clones<'_> {
         is_asked_for
             && !is_made_again
             && !is_infeasible(pod)
+            && !is_unreadable(pod)
             && own.is_some_and(|own| can_go_in_place(&own.tree(), &target.tree()))
     }
 
@@ -111,8 +113,10 @@ impl Clones<'_> {
     pub(super) fn courses(&self, decision: &Decision) -> Verdict {
         for patch in self.patches(decision) {
             self.update(&patch)?;
-            self.transition(&patch)?;
+            needs::stays_in_its_state(self.sight.set, patch.pod, patch.body)?;
+            let_go::comes_back_with_its_markers(self.sight.set, patch.pod, patch.body)?;
         }
+        self.sight.lets_go_while_paused(decision)?;
         leaves_for_a_reason(self.sight, decision)?;
         self.taken_back(decision)?;
         self.update_waits_for_scaling(decision)
@@ -154,28 +158,6 @@ impl Clones<'_> {
         let is_held = state(pod) != "Updating" && holds(spec.lifecycle.in_place_update.as_ref(), pod);
         require(!(is_changed && is_held), "4.2 hooks", || {
             format!("{name} is updated while its users hold it, in state {}", state(pod))
-        })
-    }
-
-    /// Rules 19.2 to 19.4: into service only with all markers, and once its containers run what is asked for.
-    fn transition(&self, patch: &Patch<'_>) -> Verdict {
-        let (pod, hooks) = (patch.pod, &self.sight.set.spec.lifecycle);
-        let (name, from) = (pod.name(), state(pod));
-        needs::stays_in_its_state(self.sight.set, pod, patch.body)?;
-        let Some(to) = new_state(patch.body).filter(|to| *to != from) else {
-            return Ok(());
-        };
-        let (rule, hook) = match from {
-            "PreparingNormal" => ("19.2 preNormal", &hooks.pre_normal),
-            _ => ("19.3 inPlaceUpdate", &hooks.in_place_update),
-        };
-        let comes = to == "Normal" && matches!(from, "PreparingNormal" | "Updating" | "Updated");
-        require(!(comes && lacks(hook.as_ref(), pod)), rule, || {
-            format!("{name} comes from {from} to {to} before its users hold it")
-        })?;
-        let is_over = from == "Updating" && matches!(to, "Normal" | "Updated");
-        require(!is_over || runs_what_is_asked(pod), "4.6 completion", || {
-            format!("{name} comes to {to} before its containers run what it asks for")
         })
     }
 

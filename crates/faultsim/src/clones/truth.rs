@@ -424,7 +424,8 @@ impl Writes {
     /// Whether a pod's label, by which the partition counts, says already what its resources will never be: it falls back to being made
     /// again (ruling 37).
     fn is_given_up(&self, pod: &PodRecord) -> bool {
-        self.infeasible.contains(&pod.meta.uid) || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
+        let is_told = self.infeasible.contains(&pod.meta.uid) || crate::notes::is_unreadable(pod);
+        is_told || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
     }
 
     fn see_up(&mut self, pod: &PodRecord, set: &SetRecord) {

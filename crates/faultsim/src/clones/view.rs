@@ -8,6 +8,7 @@ use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::lacks_resources;
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, needs, require};
+use crate::notes::is_unreadable;
 use crate::resizes::is_infeasible;
 use flotilla_model::decision::Scope;
 use flotilla_model::set::{CloneSpec, UpdateKind};
@@ -96,6 +97,7 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     clones.creations(decision)?;
     sight.records_what_there_is(decision)?;
     sight.heeds_refused_resizes(decision)?;
+    sight.heeds_unreadable_notes(decision)?;
     clones.claims(decision)?;
     clones.deletions(decision)?;
     clones.updates(decision)?;
@@ -116,7 +118,7 @@ impl Clones<'_> {
     pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
         let failures = &self.sight.hints.failures;
         let failure = failures.get(&Scope::Named(pod.name().to_owned()));
-        is_infeasible(pod) || lacks_resources(pod) && failure.is_some()
+        is_infeasible(pod) || is_unreadable(pod) || lacks_resources(pod) && failure.is_some()
     }
 
     pub(super) fn is_asked_for(&self, pod: &PodRecord) -> bool {

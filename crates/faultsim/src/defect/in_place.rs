@@ -2,6 +2,7 @@
 
 use super::Defect;
 use crate::in_place::{GATE, HOOK_GATE, STATE_PATH, is_in_service, new_revision, new_state, noted};
+use crate::notes::is_unreadable;
 use flotilla_model::decision::{Body, Command, Report, ScopedCommand, Subresource};
 use flotilla_model::set::{Hook, PodUpdatePolicy, SetSpec};
 use flotilla_model::{
@@ -269,6 +270,7 @@ impl Pods {
             Defect::ForgetMadeAgain => super::asks::without_wish,
             Defect::UpByMemoryAlone => super::asks::as_if_never_up,
             Defect::OwnersByUid => Arc::clone,
+            Defect::ForgetUnread => without_unread_note,
             _ => return None,
         };
         let named = match defect {
@@ -324,6 +326,17 @@ fn without_origin(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
     let mut altered = (**pod).clone();
     let kept = pod.meta.labels.iter().filter(|(key, _)| *key != "flotilla.rs/made-as");
     altered.meta.labels = kept.collect();
+    Arc::new(altered)
+}
+
+/// A note of a grace period that cannot be read is not seen.
+fn without_unread_note(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
+    let mut altered = (**pod).clone();
+    if let Some(detail) = altered.detail.as_mut().filter(|_| is_unreadable(pod)) {
+        let all = pod.detail.iter().flat_map(|detail| detail.annotations.iter());
+        let read = all.filter(|(key, _)| !key.ends_with("inplace-update-grace")).collect();
+        Arc::make_mut(detail).annotations = read;
+    }
     Arc::new(altered)
 }
 

@@ -84,7 +84,8 @@ impl Judge {
 
     /// Whether a pod's label says already what its resources will never be (ruling 37).
     pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
-        crate::resizes::is_infeasible(pod) || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
+        let is_told = crate::resizes::is_infeasible(pod) || crate::notes::is_unreadable(pod);
+        is_told || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
     }
 }
 

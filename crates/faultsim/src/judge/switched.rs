@@ -85,6 +85,7 @@ impl Sight<'_> {
     ) -> Verdict {
         self.rests_while_paused(decision, deleted)?;
         self.goes_on_while_paused(decision)?;
+        self.lets_go_while_paused(decision)?;
         self.waits_for_its_turn(deleted, begun)?;
         self.recreates_all_at_once(decision, deleted)?;
         self.scales_down_heedlessly(decision, deleted)?;
@@ -208,11 +209,13 @@ impl Sight<'_> {
             return Ok(());
         }
         let begun = begun.iter().filter_map(|key| self.reader.pod(key));
+        // What leads nowhere may be the very one that holds up the others (rule 8.12).
+        let leads_nowhere = |pod: &PodRecord| self.is_given_up(pod) && !is_available(pod, set, self.now);
         let taken: BTreeMap<&str, &Arc<PodRecord>> = deleted
             .iter()
             .copied()
             .chain(begun)
-            .filter(|pod| self.is_for_update(pod) && !is_under_way(pod))
+            .filter(|pod| self.is_for_update(pod) && !is_under_way(pod) && !leads_nowhere(pod))
             .map(|pod| (pod.name(), pod))
             .collect();
         let held_up = |pod: &&Arc<PodRecord>| self.held_up_by(pod).map(|by| ((*pod).clone(), by));

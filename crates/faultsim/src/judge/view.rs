@@ -2,7 +2,7 @@
 
 use super::switched::Seen;
 use super::{
-    Places, Verdict, Violation, budget_of, is_available, is_classic, needs, ordinal_in, overdue, partition_of,
+    Places, Verdict, Violation, budget_of, is_available, is_classic, let_go, needs, ordinal_in, overdue, partition_of,
     place_of, require, unordered,
 };
 use crate::asks::is_to_be_made_again;
@@ -13,6 +13,7 @@ use crate::in_place::{
     GATE, adds, begins_update, changes_resources_alone, is_in_service, lacks_resources, new_image, new_revision,
     notes_restart, state,
 };
+use crate::notes::is_unreadable;
 use crate::resizes::is_infeasible;
 use crate::storage::{is_grown, may_restart};
 use crate::switches::Switch;
@@ -99,6 +100,7 @@ impl Sight<'_> {
         leaves_for_a_reason(self, decision)?;
         self.records_what_there_is(decision)?;
         self.heeds_refused_resizes(decision)?;
+        self.heeds_unreadable_notes(decision)?;
         self.claims_go_with_pods(decision)?;
         self.budgets_are_used(decision)?;
         self.restarts_for_a_reason(&deleted)?;
@@ -240,10 +242,12 @@ impl Sight<'_> {
             })
     }
 
-    /// Whether a pod's label says already what its resources will never be: the API server has refused them (ruling 37).
-    fn is_given_up(&self, pod: &PodRecord) -> bool {
+    /// Whether a pod's label says already what its resources will never be: the API server has refused them (ruling 37). Or nobody knows what it
+    /// lacks.
+    pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
         let slot = ordinal_in(pod.name(), self.set.name()).map(Scope::Slot);
-        is_infeasible(pod) || lacks_resources(pod) && slot.is_some_and(|slot| self.hints.failures.contains_key(&slot))
+        let is_refused = slot.is_some_and(|slot| self.hints.failures.contains_key(&slot));
+        is_infeasible(pod) || is_unreadable(pod) || lacks_resources(pod) && is_refused
     }
 
     /// A pod that is wanted and up to date goes only for its file system (rule 3.9, ruling 16), or for resources that it was refused.
@@ -362,7 +366,9 @@ impl Sight<'_> {
     fn pod_patch(&self, key: &ObjectKey, body: &serde_json::Value) -> Verdict {
         if body.pointer("/metadata/ownerReferences").is_none() {
             let pod = self.reader.pod(key);
-            return pod.map_or(Ok(()), |pod| needs::stays_in_its_state(self.set, pod, body));
+            let Some(pod) = pod else { return Ok(()) };
+            needs::stays_in_its_state(self.set, pod, body)?;
+            return let_go::comes_back_with_its_markers(self.set, pod, body);
         }
         let Some(pod) = self.reader.pod(key) else {
             return require(false, "1.2 claiming", || {
