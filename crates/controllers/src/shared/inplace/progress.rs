@@ -100,8 +100,8 @@ impl Progress {
     /// Whether the pod counts as unavailable for it: not if only its resources change, without leaving service (8.18), or if it serves with
     /// a note that nobody can read.
     pub fn disrupts(&self, detail: &PodDetail) -> bool {
-        let is_lost = matches!(self.stage, Stage::Lost(_));
-        self.is_in_flight() && !self.is_gentle(detail) && !(is_lost && !is_out_of_service(detail))
+        let serves_unread = matches!(self.stage, Stage::Lost(_)) && !is_out_of_service(detail);
+        self.is_in_flight() && !self.is_gentle(detail) && !serves_unread
     }
 
     /// Whether only resources change, without a restart.
