@@ -60,8 +60,10 @@ impl Writes {
         })?;
         let spec = set.spec.clones.as_deref();
         let keeps = spec.is_some_and(|spec| spec.switches.keep_claims_on_recreate);
+        // A copy may have had it last: what that leaves goes (rule 15.4).
+        let is_replaced = self.replaced.contains(&pod) && self.deleted.contains(&pod);
         require(
-            !(keeps && self.replaced.contains(&pod) && self.deleted.contains(&pod)),
+            !(keeps && is_replaced) || self.mingled.knows(claim),
             "15.5 claims of pods that are made again",
             || format!("{name} is deleted, and the replacement of {pod} is to have it"),
         )?;

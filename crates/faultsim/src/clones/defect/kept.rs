@@ -4,6 +4,7 @@ use super::{CloneDefect, gives_to_a_pod, retain};
 use crate::clones::kept::KEPT_FROM;
 use crate::clones::truth::INSTANCE_ID;
 use flotilla_model::decision::Command;
+use flotilla_model::set::CloneSpec;
 use flotilla_model::{ClaimRecord, Decision, PodRecord, Reader, Resource, SetRecord};
 use serde_json::json;
 use std::sync::Arc;
@@ -15,6 +16,11 @@ pub(super) fn claims_seen(defect: CloneDefect, reader: &dyn Reader, set: &SetRec
         let stays = |pod: &&Arc<PodRecord>| !pod.is_terminal() && !pod.is_terminating();
         i32::try_from(pods.iter().filter(stays).count()).is_ok_and(|there| there < set.spec.replicas)
     };
+    // Elsewhere nobody asks for it.
+    let keeps = |spec: &CloneSpec| spec.switches.keep_claims_on_recreate && !spec.reuses_claims;
+    if !set.spec.clones.as_deref().is_some_and(keeps) {
+        return None;
+    }
     match defect {
         CloneDefect::KeepLeftovers => {}
         CloneDefect::TakeLeftovers if is_short() => {}
