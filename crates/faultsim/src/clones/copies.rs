@@ -91,7 +91,7 @@ pub(super) fn mounts(pod: &PodRecord, claim: &str) -> bool {
 }
 
 /// Whether a claim is a pod's: by the id that both have, or by a mount.
-pub(super) fn has(pod: &PodRecord, claim: &ClaimRecord) -> bool {
+pub(in crate::clones) fn has(pod: &PodRecord, claim: &ClaimRecord) -> bool {
     let id = claim.meta.labels.get(INSTANCE_ID);
     id.is_some() && pod.label(INSTANCE_ID) == id || mounts(pod, &claim.meta.key.name)
 }

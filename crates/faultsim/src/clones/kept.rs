@@ -131,7 +131,8 @@ impl Writes {
         };
         let is_left = |claim: &ClaimRecord| {
             let is_kept = spec.switches.keep_claims_on_recreate && kept_from(claim).is_some();
-            claim.meta.created < *gone && !is_kept && !self.mingled.knows(claim)
+            // When it was made is told to the second.
+            claim.meta.created + Duration::from_secs(1) <= *gone && !is_kept && !self.mingled.knows(claim)
         };
         let left = pod.claims().find_map(|(_, name)| {
             let stored = scene.server.get(Resource::Claims, &pod.meta.key.sibling(name))?;

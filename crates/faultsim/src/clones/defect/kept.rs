@@ -1,8 +1,8 @@
 //! Defects of claims that are kept for the replacements of pods which an update makes again (rule 15.5).
 
 use super::{CloneDefect, gives_to_a_pod, retain};
+use crate::clones::copies::has;
 use crate::clones::kept::KEPT_FROM;
-use crate::clones::truth::INSTANCE_ID;
 use flotilla_model::decision::Command;
 use flotilla_model::set::CloneSpec;
 use flotilla_model::{ClaimRecord, Decision, PodRecord, Reader, Resource, SetRecord};
@@ -27,8 +27,8 @@ pub(super) fn claims_seen(defect: CloneDefect, reader: &dyn Reader, set: &SetRec
         _ => return None,
     }
     let as_seen = |claim: &Arc<ClaimRecord>| {
-        let id = claim.meta.labels.get(INSTANCE_ID);
-        if pods.iter().any(|pod| pod.label(INSTANCE_ID) == id) {
+        let orphans = reader.orphan_pods(&set.meta.key.namespace);
+        if pods.iter().chain(orphans).any(|pod| has(pod, claim)) {
             return claim.clone();
         }
         let mut seen = (**claim).clone();
