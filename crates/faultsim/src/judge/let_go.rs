@@ -25,9 +25,9 @@ pub(crate) fn comes_back_with_its_markers(set: &SetRecord, pod: &PodRecord, body
     let serves_too_early = match (from, to) {
         ("PreparingNormal", "Normal") => lacks_normal,
         ("PreparingDelete", "Normal") => lacks_update || lacks_normal,
-        ("PreparingUpdate" | "Updating" | "Updated", "Normal") => lacks_update,
-        // Nobody waits there for the markers of the hook for updates.
-        ("PreparingUpdate" | "PreparingDelete", "PreparingNormal") => lacks_update,
+        // In PreparingNormal nobody waits for the markers of the hook for updates.
+        ("PreparingUpdate" | "Updating" | "Updated", "Normal")
+        | ("PreparingUpdate" | "PreparingDelete", "PreparingNormal") => lacks_update,
         _ => false,
     };
     let rule = match from {
