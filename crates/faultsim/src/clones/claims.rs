@@ -139,8 +139,14 @@ impl Clones<'_> {
         let is_labelled = |claim: &ClaimRecord| claim.meta.labels.get(INSTANCE_ID).is_some_and(|id| !id.is_empty());
         let claims = reader.claims_of(set.as_owner()).iter();
         let mut own = claims.filter(|claim| claim.meta.deleted.is_none() && is_labelled(claim) && has(pod, claim));
+        // With the pod, or with another that has it and has ended or is going, too.
+        let is_given = |claim: &ClaimRecord| {
+            let to =
+                |name: &str| name == pod.name() || self.seen().any(|other| other.name() == name && has(other, claim));
+            given.iter().any(|(key, name)| **key == claim.meta.key && to(name))
+        };
         let left = own.find(|claim| {
-            let goes = gone.contains(&claim.meta.key) || given.contains(&(&claim.meta.key, pod.name()));
+            let goes = gone.contains(&claim.meta.key) || is_given(claim);
             !goes && other_with(claim).is_none()
         });
         require(left.is_none(), "14.7 claims go with their pod", || {

@@ -126,6 +126,11 @@ impl Mingled {
         }
     }
 
+    /// Whether users have given the claim another id, of which whoever wrote may not have known.
+    fn has_changed(&self, claim: &ClaimRecord) -> bool {
+        self.claims.contains(&claim.meta.uid)
+    }
+
     /// Whether a claim is such.
     pub(super) fn knows(&self, claim: &ClaimRecord) -> bool {
         let id = claim.meta.labels.get(INSTANCE_ID);
@@ -142,9 +147,11 @@ fn claims_of<'s>(scene: &Scene<'s>, owner: &Uid) -> Vec<&'s Arc<ClaimRecord>> {
 }
 
 impl Writes {
-    /// Rules 14.7 and 15.4: what was given to a pod goes with it, and no other has that.
+    /// Rules 14.7 and 15.4: what was given to a pod goes with it, and no other has that. Where users have changed the claim, what the manager saw
+    /// as it decided is judged instead (`claims.rs`).
     pub(super) fn takes_along(&self, pod: &PodRecord, set: &SetRecord, scene: &Scene<'_>) -> Verdict {
-        let own: Vec<_> = claims_of(scene, &pod.meta.uid);
+        let mut own = claims_of(scene, &pod.meta.uid);
+        own.retain(|claim| !self.mingled.has_changed(claim));
         let mut others = scene.pods_of(&set.meta.uid).filter(|other| {
             other.meta.uid != pod.meta.uid && !other.is_terminal() && !other.is_terminating() && self.must_know(other)
         });
