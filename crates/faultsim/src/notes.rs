@@ -2,7 +2,7 @@
 //!
 //! By luck of its own: everything else of a seed is the same with and without it, but for a grace period, without which there are no notes.
 
-use crate::asks::{self, by_users, comes};
+use crate::asks::{self, by_users};
 use crate::defect::says;
 use crate::in_place::{GATE, GRACE_NOTE, grace_note, state};
 use crate::judge::view::Sight;
@@ -41,10 +41,11 @@ pub struct Act {
 /// When that is.
 pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<Item> {
     let mut rng = Rng::with_seed(seed ^ 0x6a6b_1ed0);
+    // How a pod with such a note counts, for budgets and deadlines, is not decided in every respect: they come if they are asked for.
     let Some(in_place) = set
         .in_place
         .as_mut()
-        .filter(|_| comes(&mut rng, wanted, FaultKind::Notes, 12))
+        .filter(|_| wanted.faults.contains(&FaultKind::Notes))
     else {
         return Vec::new();
     };
@@ -54,8 +55,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
         let garbling = [Garbling::Cut, Garbling::Nameless, Garbling::Encoded, Garbling::Emptied][rng.usize(0..4)];
         let place = (rng.u8(0..4) == 0).then(|| rng.i64(0..6));
         // Not yet on pods of a CloneSet that serve: with maxUnavailable 0 one that is up to date waits for ever for a budget that surge does not give.
-        // Of StatefulSets only where that is asked for: how such pods count for budgets while they are let go is not decided.
-        let place = place.filter(|_| set.kind != SetKind::Clone && wanted.faults.contains(&FaultKind::Notes));
+        let place = place.filter(|_| set.kind != SetKind::Clone);
         let act = |place| UserAct::Ask(asks::Act::WriteNotes(Act { garbling, place }));
         if place.is_some() {
             items.push(by_users(&mut rng, act(place)));

@@ -109,12 +109,15 @@ fn size_of(claim: &Value) -> Option<u64> {
 }
 
 impl World {
-    fn claim_in_place(&self, place: i64) -> Option<(ObjectKey, Value)> {
-        let all = tenants::all(&self.cluster.server, Resource::Claims).filter_map(|s| {
+    fn claims(&self) -> impl Iterator<Item = (ObjectKey, Value)> {
+        tenants::all(&self.cluster.server, Resource::Claims).filter_map(|s| {
             let key = s.object.as_ref().map(Object::meta)?.key.clone();
             key.name.starts_with("data-web-").then(|| (key, (*s.value()).clone()))
-        });
-        all.into_iter().nth(usize::try_from(place).unwrap_or(0))
+        })
+    }
+
+    fn claim_in_place(&self, place: i64) -> Option<(ObjectKey, Value)> {
+        self.claims().nth(usize::try_from(place).unwrap_or(0))
     }
 
     /// Others act on a claim.
@@ -158,15 +161,18 @@ impl World {
     }
 
     fn change_list(&mut self, place: i64, field: &str, entry: &Value, is_there: bool) {
-        let Some((key, claim)) = self.claim_in_place(place) else {
-            return;
-        };
+        if let Some((key, claim)) = self.claim_in_place(place) {
+            self.change_list_of(&key, &claim, (field, entry), is_there);
+        }
+    }
+
+    fn change_list_of(&mut self, key: &ObjectKey, claim: &Value, (field, entry): (&str, &Value), is_there: bool) {
         let list = claim["metadata"][field].as_array().cloned().unwrap_or_default();
         let mut list: Vec<Value> = list.into_iter().filter(|known| known != entry).collect();
         if is_there {
             list.push(entry.clone());
         }
-        self.edit(Resource::Claims, &key, &json!({"metadata": {field: list}}));
+        self.edit(Resource::Claims, key, &json!({"metadata": {field: list}}));
     }
 
     fn change_class(&mut self, class: &str) {
@@ -185,8 +191,14 @@ impl World {
 
     /// Whoever is told that a claim on its way out is waited for lets it go.
     pub(crate) fn others_let_claims_go(&mut self) {
-        for place in 0..16 {
-            self.change_list(place, "finalizers", &json!(FINALIZER), false);
+        let is_held = |claim: &Value| {
+            claim["metadata"]["finalizers"]
+                .as_array()
+                .is_some_and(|all| all.contains(&json!(FINALIZER)))
+        };
+        let held: Vec<_> = self.claims().filter(|(_, claim)| is_held(claim)).collect();
+        for (key, claim) in held {
+            self.change_list_of(&key, &claim, ("finalizers", &json!(FINALIZER)), false);
         }
     }
 }

@@ -201,11 +201,18 @@ fn claims(
     let is_stray = |claim: &&&Arc<ClaimRecord>| {
         let name = claim.meta.key.name.as_str();
         let is_named = |pod: &PodRecord| NAMES.iter().any(|t| *name == format!("{t}-{}", pod.name()));
+        // A pod that has lost its id has the one that its name says (rule 15.1).
+        let is_called = |pod: &PodRecord| {
+            let id = claim.meta.labels.get(INSTANCE_ID);
+            pod.label(INSTANCE_ID).is_none_or(str::is_empty) && pod.name().rsplit_once('-').map(|(_, id)| id) == id
+        };
         // Without an id nobody knows whose it was; one on its way out is not held up by the set.
         claim.meta.deleted.is_none()
             && claim.meta.is_controlled_by(&set.meta.uid)
             && claim.meta.labels.get(INSTANCE_ID).is_some_and(|id| !id.is_empty())
-            && !all.iter().any(|pod| is_named(pod) || copies::has(pod, claim))
+            && !all
+                .iter()
+                .any(|pod| is_named(pod) || is_called(pod) || copies::has(pod, claim))
             && !may_be_left(claim, set)
     };
     if let Some(stray) = claims.iter().find(is_stray) {
