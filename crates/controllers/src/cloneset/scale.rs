@@ -466,8 +466,8 @@ impl Plan<'_> {
                 continue;
             }
             self.pass.delete(&scope, pod, Report::Delete);
-            // Without reuse they belong to the pod already, and go with it (rule 15.4).
-            if was_asked_for && view.clones.reuses_claims {
+            // Without reuse they belong to the pod already, and go with it (rule 15.4), unless they are for its replacement, which is noted.
+            if was_asked_for && (view.clones.reuses_claims || self.hands_over(pod)) {
                 self.condemn_claims(&scope, pod);
             }
         }

@@ -195,6 +195,12 @@ fn rule_15_5_the_claims_of_a_pod_that_is_made_again_are_noted_before_it_goes() {
             (both.map(str::to_owned).to_vec(), note())
         );
     }
+    // Also one that has ended before its turn came: seen, the claim went for good.
+    let ended = set(data(0)).pod(marked().phase(Phase::Failed)).decide();
+    assert_eq!(
+        (said(&ended), noted(&ended)),
+        (both.map(str::to_owned).to_vec(), note())
+    );
     // One that goes already, by whomever, and has the mark: an older manager may have deleted it.
     let going = set(data(0)).pod(marked().terminating()).decide();
     assert_eq!((said(&going), noted(&going)), (vec![both[0].to_owned()], note()));
