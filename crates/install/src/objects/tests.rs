@@ -7,6 +7,14 @@ fn find<'o>(objects: &'o [Value], kind: &str, name: &str) -> Option<&'o Value> {
         .find(|o| o["kind"] == kind && o["metadata"]["name"] == name)
 }
 
+/// The place of an object in the order in which all are applied.
+fn position(objects: &[Value], kind: &str, name: &str) -> usize {
+    let found = objects
+        .iter()
+        .position(|o| o["kind"] == kind && o["metadata"]["name"] == name);
+    found.unwrap_or_else(|| panic!("{kind} {name}"))
+}
+
 /// Every choice, one at a time.
 fn choices() -> Vec<Options> {
     let other = |condition| {
@@ -173,12 +181,7 @@ fn rule_11_1_policies_come_before_the_rights_of_agents_and_name_their_account() 
         ..Options::default().with(Condition::Agent, true)
     };
     let objects = objects(&options);
-    let position = |kind: &str, name: &str| {
-        let found = objects
-            .iter()
-            .position(|o| o["kind"] == kind && o["metadata"]["name"] == name);
-        found.unwrap_or_else(|| panic!("{kind} {name}"))
-    };
+    let position = |kind: &str, name: &str| position(&objects, kind, name);
     let rights = position("ClusterRole", AGENT);
     assert!(rights < position("ClusterRoleBinding", AGENT) && rights < position("DaemonSet", AGENT));
     let what = |policy: &Value| policy["spec"]["matchConstraints"]["resourceRules"][0]["resources"][0].clone();
@@ -219,12 +222,7 @@ fn policies_come_before_the_rights_of_the_manager() {
         ..Options::default()
     };
     let objects = objects(&options);
-    let position = |kind: &str, name: &str| {
-        let found = objects
-            .iter()
-            .position(|o| o["kind"] == kind && o["metadata"]["name"] == name);
-        found.unwrap_or_else(|| panic!("{kind} {name}"))
-    };
+    let position = |kind: &str, name: &str| position(&objects, kind, name);
     for name in [MANAGER_CONFIG_MAP_POLICY, MANAGER_WEBHOOK_POLICY] {
         let rights = position("ClusterRole", NAME);
         assert!(position("ValidatingAdmissionPolicyBinding", name) < rights, "{name}");
