@@ -182,6 +182,20 @@ impl<'v> Plan<'v> {
                 commands.push((scope, claim::hand_to(claim, &pod.meta.uid, owner)));
             }
         }
+        for pod in view.pods_let_go() {
+            for claim in view
+                .claims_of_pod(pod)
+                .iter()
+                .filter(|claim| claim.meta.deleted.is_none())
+            {
+                // Whoever deletes the pod that was let go would take it from one of ours.
+                let ours = self.others_with(claim, pod).find(|other| view.manages(other));
+                if let Some(ours) = ours {
+                    let scope = Scope::Named(ours.name().to_owned());
+                    commands.push((scope, claim::hand_to(claim, &pod.meta.uid, owner)));
+                }
+            }
+        }
         for (scope, command) in commands {
             let name = command.key().name.to_string();
             if !self.pass.is_backing_off_from_patches(&scope, &name) {

@@ -139,8 +139,13 @@ impl<'a> View<'a> {
 
     /// Pods that may be those of our claims: ours, and orphans, such as we have let go.
     pub(super) fn pods_that_may_hold_claims(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
+        self.pods_let_go().chain(&self.pods)
+    }
+
+    /// Pods that we have let go or are to let go: of orphans nobody knows whose they were.
+    pub(super) fn pods_let_go(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
         let orphans = self.reader.orphan_pods(&self.set.meta.key.namespace).iter();
-        orphans.chain(&self.to_release).chain(&self.pods)
+        orphans.chain(&self.to_release)
     }
 
     /// A revision of the namespace, whoever manages it.

@@ -306,7 +306,7 @@ fn refresh_names(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> 
 }
 
 /// Notes on the update revision what claim templates of an Advanced set ask for, and what its claims still ask for, in bytes by the names of
-/// the templates, unless all that is on record: templates may go back to it (ruling 35). Of each template the newest [`MOST_SIZES`] stay.
+/// the templates, unless all that is on record: templates may go back to it (ruling 35). Of each template the newest 16 stay.
 pub fn record_sizes(update: &RevisionRecord, asked: &BTreeMap<&str, BTreeSet<u64>>) -> Option<Command> {
     let mut record = ClaimSizes::new();
     let mut is_new = false;

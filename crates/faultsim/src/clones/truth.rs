@@ -273,7 +273,9 @@ impl Writes {
         require(!rests, RULE_MARKS, || {
             format!("{} goes for an update, and none is under way", pod.name())
         })?;
-        if self.is_given_up(pod) {
+        // It has begun to be new, and lacks what it asks for: the update that wanted it made again is not over.
+        let is_halfway = is_in_grace(pod) || lacks_resources(pod);
+        if self.is_given_up(pod) || is_halfway {
             return Ok(());
         }
         if !is_old(pod, set, scene) {

@@ -122,13 +122,25 @@ fn is_harmless(problem: &flotilla_model::set::FieldProblem) -> bool {
     problem.path.starts_with("metadata.annotations")
 }
 
+/// Whether a command notes on a revision to what sizes claims are to grow.
+fn records_sizes(command: &Command) -> bool {
+    let body = match command {
+        Command::Patch { body, .. } => body,
+        _ => return false,
+    };
+    let sizes = body.pointer("/metadata/annotations/flotilla.rs~1claim-sizes");
+    sizes.is_some()
+}
+
 /// Whether a decision does something about a pod, or waits for what the API server says of the revision, or for a claim.
 fn is_tended(decision: &Decision, pod: &PodRecord) -> bool {
-    // Its claims grow first (rule 3.9).
+    // Its claims grow first (rule 3.9), and before them it is recorded to what size (ruling 35).
     let is_of_it = |name: &str| name.ends_with(&format!("-{}", pod.name()));
     let touches = |command: &Command| match command.resource() {
         Resource::Pods => *command.key() == pod.meta.key,
-        resource => resource == Resource::Claims && is_of_it(&command.key().name),
+        Resource::Claims => is_of_it(&command.key().name),
+        Resource::Revisions => records_sizes(command),
+        _ => false,
     };
     let mut waits = decision.waits.iter();
     decision.commands().any(|c| touches(&c.command))

@@ -130,6 +130,46 @@ fn rules_14_7_and_15_5_a_claim_that_was_given_to_one_of_two_pods_is_taken_back_f
     }
 }
 
+/// Deleting the pod that was let go would take along what the copy runs on. A claim that none of ours has stays with whom it was given to.
+#[test]
+fn rules_11_and_15_5_a_claim_that_was_given_to_a_pod_that_was_let_go_is_taken_back_for_its_copy() {
+    let of_original = || {
+        claim("data-web-b0000")
+            .of_clone("b0000")
+            .owners(vec![pod_owner(&name(0))])
+    };
+    let other = || one("web-c0000", "n");
+    for (what, original, other, wanted) in [
+        ("disowned", original().orphan(), copy("n"), vec![json!("web")]),
+        ("no copy", original().orphan(), other(), vec![]),
+        ("a copy of nobody", original().orphan(), copy("n").orphan(), vec![]),
+        (
+            "an ended copy",
+            original().orphan(),
+            copy("n").phase(Phase::Failed),
+            vec![],
+        ),
+        (
+            "its labels are another's",
+            original().label("app", "other"),
+            copy("n"),
+            vec![json!("web")],
+        ),
+    ] {
+        let decision = without_claim(1, true)
+            .claim(of_original())
+            .pod(original)
+            .pod(other)
+            .decide();
+        assert_eq!(
+            given(&decision, "data-web-b0000"),
+            wanted,
+            "{what}: {:?}",
+            said(&decision)
+        );
+    }
+}
+
 /// It is mounted by name; and without the set as its owner it would go with the pod, whoever deletes that.
 #[test]
 fn rule_15_5_a_claim_whose_id_users_took_off_is_taken_back_when_its_pod_stays() {
