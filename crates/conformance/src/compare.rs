@@ -105,19 +105,30 @@ pub const ALLOWED: &[Allowed] = &[
     },
 ];
 
-/// The same body with its managers in an order of their own. The server puts those first whose latest change is older, by the second: which
-/// that is depends on where a second ends.
+/// Puts the managers of a body in an order of their own, wherever in it they are: in an object, in one of a list or of an event, or where a
+/// script looks at them alone. The server puts those first whose latest change is older, by the second: which that is depends on where a
+/// second ends.
+fn order_managers(body: &mut Value) {
+    let word = |manager: &Value, field: &str| manager[field].as_str().unwrap_or_default().to_owned();
+    match body {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                if let Some(managers) = value.as_array_mut().filter(|_| name.ends_with("managedFields")) {
+                    managers.sort_by_key(|manager| {
+                        ["manager", "operation", "apiVersion", "subresource"].map(|field| word(manager, field))
+                    });
+                }
+                order_managers(value);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(order_managers),
+        _ => {}
+    }
+}
+
 fn without_order(body: &Value) -> Value {
     let mut body = body.clone();
-    let managers = body
-        .pointer_mut("/metadata/managedFields")
-        .and_then(Value::as_array_mut);
-    if let Some(managers) = managers {
-        let word = |manager: &Value, field: &str| manager[field].as_str().unwrap_or_default().to_owned();
-        managers.sort_by_key(|manager| {
-            ["manager", "operation", "apiVersion", "subresource"].map(|field| word(manager, field))
-        });
-    }
+    order_managers(&mut body);
     body
 }
 
@@ -239,5 +250,12 @@ mod tests {
         let first = body(json!([one, two, status]));
         assert!(compare(&first, &body(json!([status, one, two]))).is_empty());
         assert!(!compare(&first, &body(json!([status, one]))).is_empty());
+        for place in ["/metadata/managedFields", "/object/metadata/managedFields"] {
+            let body = |managers: Value| transcript(json!({place: managers}));
+            let first = body(json!([one, two]));
+            assert!(compare(&first, &body(json!([two, one]))).is_empty(), "{place}");
+        }
+        let list = |managers: Value| transcript(json!({"items": [{"metadata": {"managedFields": managers}}]}));
+        assert!(compare(&list(json!([one, two])), &list(json!([two, one]))).is_empty());
     }
 }
