@@ -112,18 +112,34 @@ impl Act {
     fn body(self, manifest: &Value) -> Value {
         let path = self.field.path();
         let value = match (self.field, self.value) {
-            (_, None) => manifest
-                .pointer(&format!("/spec/{path}"))
-                .cloned()
-                .unwrap_or(Value::Null),
+            // With neither, which other users may have left of them, no update goes on: admission refuses that.
+            (Field::MaxUnavailable | Field::MaxSurge, None) => {
+                let budgets = json!({
+                    "maxUnavailable": as_it_was(Field::MaxUnavailable, manifest),
+                    "maxSurge": as_it_was(Field::MaxSurge, manifest),
+                });
+                return nested("updateStrategy/rollingUpdate", budgets);
+            }
+            (field, None) => as_it_was(field, manifest),
             (Field::Reserved, Some(Share::Number(number))) => {
                 let low = number % 4;
                 json!([number, format!("{low}-{}", low + 999_999)])
             }
             (_, Some(share)) => share.to_json(),
         };
-        path.rsplit('/').fold(value, |inner, name| json!({name: inner}))
+        nested(path, value)
     }
+}
+
+/// What a field was at first.
+fn as_it_was(field: Field, manifest: &Value) -> Value {
+    let value = manifest.pointer(&format!("/spec/{}", field.path()));
+    value.cloned().unwrap_or(Value::Null)
+}
+
+/// A value at a path of names.
+fn nested(path: &str, value: Value) -> Value {
+    path.rsplit('/').fold(value, |inner, name| json!({name: inner}))
 }
 
 /// What of a seed users write, and take back.

@@ -142,6 +142,10 @@ impl<'v> Plan<'v> {
             } else if claim.meta.is_controlled_by(&pod.meta.uid) {
                 // One that was given before is written to once more: what would take it back, and is still on its way, fails from now on.
                 commands.push(claim::take(claim, Report::Silent));
+            } else if let Some(going) = self.view.pods.iter().find(|p| claim.meta.is_controlled_by(&p.meta.uid)) {
+                // It was given to another pod, which goes or has ended: now this is the last that has it.
+                let owner = controller_ref(Resource::Pods, pod.name(), &pod.meta.uid);
+                commands.push(claim::hand_to(claim, &going.meta.uid, &owner));
             }
         }
         self.pass.write_claims(scope, commands);
@@ -168,11 +172,14 @@ impl<'v> Plan<'v> {
             .iter()
             .map(|&index| &self.members[index].pod().meta.uid)
             .collect();
+        // What goes with a pod that this plan deletes is not taken back in the same breath.
+        let written = self.pass.stages.claims.iter().map(|c| c.command.key().clone());
+        let written: BTreeSet<_> = written.collect();
         let mut commands = Vec::new();
         for pod in &view.pods {
             let stays = is_active(pod) && !going.contains(&pod.meta.uid);
             let is_wanted = |claim: &&Arc<ClaimRecord>| {
-                let is_live = claim.meta.deleted.is_none();
+                let is_live = claim.meta.deleted.is_none() && !written.contains(&claim.meta.key);
                 // Only we give claims to pods that mount them by name, so one without an id, which users took off, was ours, too.
                 let is_its_own = has(pod, claim) || mounts(pod, claim);
                 is_live && (stays && is_its_own || self.others_with(claim, pod).next().is_some())
@@ -186,7 +193,7 @@ impl<'v> Plan<'v> {
             for claim in view
                 .claims_of_pod(pod)
                 .iter()
-                .filter(|claim| claim.meta.deleted.is_none())
+                .filter(|claim| claim.meta.deleted.is_none() && !written.contains(&claim.meta.key))
             {
                 // Whoever deletes the pod that was let go would take it from one of ours.
                 let ours = self.others_with(claim, pod).find(|other| view.manages(other));

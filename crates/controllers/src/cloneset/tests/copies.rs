@@ -130,6 +130,21 @@ fn rules_14_7_and_15_5_a_claim_that_was_given_to_one_of_two_pods_is_taken_back_f
     }
 }
 
+/// Or it would be left without a pod when both are gone: taken back for the copy, while that goes.
+#[test]
+fn rules_14_7_and_15_5_a_claim_that_was_given_to_a_pod_that_is_going_goes_with_its_last_copy() {
+    let of_original = claim("data-web-b0000")
+        .of_clone("b0000")
+        .owners(vec![pod_owner(&name(0))]);
+    let decision = without_claim(0, true)
+        .claim(of_original)
+        .pod(original().terminating())
+        .pod(copy("n"))
+        .decide();
+    assert_eq!(deleted(&decision), ["web-debug"]);
+    assert_eq!(given(&decision, "data-web-b0000"), [json!("web-debug")]);
+}
+
 /// Deleting the pod that was let go would take along what the copy runs on. A claim that none of ours has stays with whom it was given to.
 #[test]
 fn rules_11_and_15_5_a_claim_that_was_given_to_a_pod_that_was_let_go_is_taken_back_for_its_copy() {
