@@ -124,9 +124,8 @@ fn is_harmless(problem: &flotilla_model::set::FieldProblem) -> bool {
 
 /// Whether a command notes on a revision to what sizes claims are to grow.
 fn records_sizes(command: &Command) -> bool {
-    let body = match command {
-        Command::Patch { body, .. } => body,
-        _ => return false,
+    let Command::Patch { body, .. } = command else {
+        return false;
     };
     let sizes = body.pointer("/metadata/annotations/flotilla.rs~1claim-sizes");
     sizes.is_some()
