@@ -187,10 +187,15 @@ fn claims(
         _ => None,
     });
     let all: Vec<&Arc<PodRecord>> = all.collect();
-    // One on its way out stays as long as it is mounted: it went with a pod of which this one is a copy.
+    // One on its way out stays as long as it is mounted: it went with a pod of which this one is a copy. Or it was to go, and something of the
+    // users' that owns it, too, has kept it: then it is theirs alone.
+    let is_kept_by_users = |claim: &ClaimRecord| claim.meta.controller().is_none() && !claim.meta.owners().is_empty();
     let is_there = |name: &str| {
         let mut named = claims.iter().filter(|claim| claim.meta.key.name.as_str() == name);
-        named.any(|claim| claim.meta.is_controlled_by(&set.meta.uid) || claim.meta.deleted.is_some())
+        named.any(|claim| {
+            let is_ours = claim.meta.is_controlled_by(&set.meta.uid);
+            is_ours || claim.meta.deleted.is_some() || is_kept_by_users(claim)
+        })
     };
     for pod in pods.iter().filter(|pod| !pod.is_terminal()) {
         // With which it had to be made was judged then.
