@@ -145,11 +145,9 @@ fn nested(path: &str, value: Value) -> Value {
 /// What of a seed users write, and take back.
 pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut SetPlan) -> Vec<Item> {
     let mut rng = Rng::with_seed(seed ^ 0x0b16_0b16);
-    // Those of CloneSets take long: claims are made by the thousand, and go again. With claims, they come only if they are asked for.
-    let is_clone = set.kind == SetKind::Clone;
-    let one_of = if is_clone { 128 } else { 64 };
-    let has_too_many = is_clone && set.claims && wanted.faults.is_empty();
-    if !comes(&mut rng, wanted, FaultKind::Huge, one_of) || has_too_many {
+    // Those of CloneSets take longer.
+    let one_of = if set.kind == SetKind::Clone { 128 } else { 64 };
+    if !comes(&mut rng, wanted, FaultKind::Huge, one_of) {
         return Vec::new();
     }
     set.room = Some(rng.usize(8..13));

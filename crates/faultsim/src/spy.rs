@@ -218,7 +218,7 @@ impl Controller for Spy {
             SetKind::Native | SetKind::Advanced => sight.judge(&decision),
         };
         let verdict = verdict.and_then(|()| history::in_order(&sight, &decision));
-        let verdict = verdict.and_then(|()| bounds::are_kept(&decision));
+        let verdict = verdict.and_then(|()| bounds::are_kept(&decision, &sight));
         self.decisions.lock().seen.note(&set, reader);
         let verdict = verdict.and_then(|()| theirs::nothing_shrinks(reader, &decision));
         self.remember(&set, &decision, context.now, verdict);

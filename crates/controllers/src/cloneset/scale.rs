@@ -102,6 +102,12 @@ impl Plan<'_> {
         } else {
             count(refused).min(MOST_CREATIONS)
         };
+        let has_claims = self.templates().next().is_some();
+        let most = if has_claims {
+            most.min(count(claim::most_new(self.view.pods.len())))
+        } else {
+            most
+        };
         let create = create.min(most);
         // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
         let old = diff.create_old.min(create);

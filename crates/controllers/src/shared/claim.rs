@@ -233,6 +233,15 @@ pub fn hand_to(claim: &ClaimRecord, from: &Uid, to: &OwnerRef) -> Command {
     set_owners(claim, &owners)
 }
 
+/// So many pods with claims are made at first, and later twice as many as there are.
+const MOST_AT_FIRST: usize = 16;
+
+/// How many new pods one pass may make claims for, or take them for, where so many pods are there already. Claims come before their pods, and a
+/// quota, or a webhook, says only of the pods that there is no room: nobody makes a thousand volumes to find that out (ruling 26).
+pub fn most_new(there: usize) -> usize {
+    MOST_AT_FIRST.max(there.saturating_mul(2))
+}
+
 /// Takes a claim that is there for a new pod. Who deletes claims, or gives them to pods that go, does so as they were seen: what of that is
 /// still on its way fails from now on, as the claim has another version.
 pub fn take(claim: &ClaimRecord, report: Report) -> Command {

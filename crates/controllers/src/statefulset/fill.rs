@@ -19,6 +19,10 @@ use flotilla_model::set::Area;
 use flotilla_model::{PodRecord, Resource, RevisionRecord, SetKind, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// When further pods with claims are made at the latest, if those of a pass do not come.
+const NEXT_WITH_CLAIMS: Duration = Duration::from_secs(1);
 
 /// Whether later steps may go on (OrderedReady).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +45,21 @@ impl Plan<'_> {
             self.charge_starting(budget);
         }
         let highest = self.highest_tried();
+        let there = self.slots.iter().filter(|slot| slot.occupant.is_some()).count();
+        let mut left_with_claims = claim::most_new(there);
         for index in 0..self.slots.len() {
             self.note_start(index);
             let ordinal = self.slots[index].ordinal;
+            let is_enough = self.pass.stages.create.len() >= MOST_EMPTY || left_with_claims == 0;
             let blocked = match &self.slots[index].occupant {
-                None if self.pass.stages.create.len() >= MOST_EMPTY || ordinal > highest => true,
+                None if is_enough || ordinal > highest => true,
                 None => {
                     let revision = self.revision_for(index, not_updated);
+                    let claims = self.pass.stages.claims.len();
                     // What cannot come yet keeps no place of those that the partition keeps: another may come instead.
                     let comes = self.create(index, &revision, budget.as_mut());
                     not_updated += usize::from(comes && revision.meta.uid != self.pass.update.meta.uid);
+                    left_with_claims -= usize::from(self.pass.stages.claims.len() > claims);
                     true
                 }
                 Some(occupant) => match occupant.health {
@@ -72,6 +81,10 @@ impl Plan<'_> {
                 self.say_who_comes_after(index);
                 return Flow::Blocked;
             }
+        }
+        if left_with_claims == 0 {
+            // Should none of them come, others have their turn.
+            self.pass.wake_within(NEXT_WITH_CLAIMS);
         }
         Flow::Through
     }

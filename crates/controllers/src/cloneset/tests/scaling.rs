@@ -899,6 +899,31 @@ fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
     }
 }
 
+/// Claims come before their pods, and whether there is room is said of the pods only.
+#[test]
+fn ruling_26_claims_are_made_or_taken_for_as_many_new_pods_as_have_come_so_far() {
+    for (there, expected) in [(0, 16), (8, 16), (9, 18), (30, 60)] {
+        let set = || pods(clones(2_000), &format!("{there}n"));
+        assert_eq!(
+            created(&set().decide()).len(),
+            1_000,
+            "without claims there is nothing to lose"
+        );
+        let with_claims = set().claim_templates(&["data"]);
+        assert_eq!(created(&with_claims.decide()).len(), expected, "{there}");
+        let mut with_free = set().claim_templates(&["data"]);
+        for number in 0..100 {
+            let id = format!("z{number:04}");
+            with_free = with_free.claim(claim(&format!("data-web-{id}")).of_clone(&id));
+        }
+        assert_eq!(
+            created(&with_free.decide()).len(),
+            expected,
+            "{there}, with claims that are free"
+        );
+    }
+}
+
 /// A quota has no room for any name: claims of pods that cannot come are not made, only to be deleted again.
 #[test]
 fn ruling_26_while_a_quota_refuses_pods_no_others_are_tried() {

@@ -1,7 +1,7 @@
 //! Numbers in a spec are claims, not sizes (ruling 26): what a pass costs grows with what there is and with what may be done now.
 
 use super::refused;
-use crate::testing::{Cluster, NOW, advanced, at, brief, native};
+use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
 use flotilla_model::{Decision, Failure, Report, Scope, WaitCause};
 use serde_json::json;
 
@@ -39,6 +39,26 @@ fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
     }
     let ordered = native(HUGE).ordered().status("/currentRevision", json!("new"));
     assert_eq!(brief(&ordered.decide()), ["+web-0@new"]);
+}
+
+/// Claims come before their pods, and whether there is room is said of the pods only: nobody's quota of storage is used up to find that out. What has its
+/// claims costs nothing more.
+#[test]
+fn ruling_26_claims_are_made_for_as_many_new_pods_as_have_come_so_far() {
+    for (there, expected) in [(0, 16), (8, 16), (9, 18), (300, 600), (700, 1_000)] {
+        let mut set = advanced(HUGE)
+            .status("/currentRevision", json!("new"))
+            .claim_templates(&["data"]);
+        for ordinal in 0..there {
+            let pod = pod(&format!("web-{ordinal}")).revision("new").mounts(&["data"]);
+            set = set.pod(pod).claim(claim(&format!("data-web-{ordinal}")));
+        }
+        let decision = set.decide();
+        let claims = made(&decision).iter().filter(|name| name.starts_with("claim data-")).count();
+        let pods = made(&decision).len() - claims;
+        assert_eq!((claims, pods), (expected, expected), "{there}");
+        assert!(decision.wake_after.is_some() || expected == 1_000, "{there}");
+    }
 }
 
 /// Those that the API server refuses do not keep the others from being made.
