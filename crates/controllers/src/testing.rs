@@ -317,6 +317,10 @@ impl ClaimFixture {
         self.0.annotations = [(key, value)].into_iter().collect();
         self
     }
+    pub(crate) fn without_labels(mut self) -> Self {
+        self.0.meta.labels = Labels::default();
+        self
+    }
     pub(crate) fn size(mut self, bytes: u64) -> Self {
         self.0.requested_bytes = bytes;
         self.0.capacity_bytes = bytes;

@@ -98,6 +98,8 @@ impl<'v> Plan<'v> {
                         commands.push((scope, note(claim, Some(&uid))));
                     }
                 }
+                // Or that of another pod does, of which this one is a copy.
+                Some(pod) if self.keeps_from_another(claim, pod) => {}
                 Some(pod) => commands.push((scope, self.give_to(claim, pod))),
                 // The replacement of a pod that was made anew takes it. What a lost pod leaves is for nobody.
                 None if self.keeps(claim) => {}
@@ -129,7 +131,7 @@ impl<'v> Plan<'v> {
         }
         let mut commands = Vec::new();
         for claim in self.claims_of(pod) {
-            if self.others_with(claim, pod).next().is_some() {
+            if self.others_with(claim, pod).next().is_some() || self.keeps_from_another(claim, pod) {
                 continue;
             }
             if hands_over {
@@ -221,8 +223,12 @@ impl<'v> Plan<'v> {
         let written: BTreeSet<_> = written.collect();
         let mut commands = Vec::new();
         for claim in self.view.claims.iter().filter(|claim| is_kept(claim)) {
-            let holder = id_of(claim).and_then(|id| self.holder_of(claim, id));
             let stays = |pod: &&Arc<PodRecord>| is_active(pod) && !self.hands_over(pod);
+            // Also one that lacks its id, which users took off, and is mounted by name.
+            let holder = match id_of(claim) {
+                Some(id) => self.holder_of(claim, id),
+                None => self.pods_mounting(claim).iter().copied().find(|pod| is_active(pod)),
+            };
             if let Some(pod) = holder.filter(|pod| stays(pod) && !written.contains(&claim.meta.key)) {
                 commands.push((Scope::Named(pod.name().to_owned()), note(claim, None)));
             }
@@ -426,6 +432,12 @@ impl<'v> Plan<'v> {
     /// Whether a claim that no pod has is for the replacement of one that was made again (rule 15.5).
     fn keeps(&self, claim: &ClaimRecord) -> bool {
         self.view.clones.switches.keep_claims_on_recreate && is_kept(claim)
+    }
+
+    /// Whether a claim is for the replacement of another pod than this one, which has ended or goes, and has the claim, too: it is a copy.
+    fn keeps_from_another(&self, claim: &ClaimRecord, pod: &PodRecord) -> bool {
+        let from = claim.annotations.get(names::KEPT_FROM);
+        self.keeps(claim) && from.is_some_and(|from| *from != *pod.meta.uid.to_string())
     }
 
     /// Ids of claims that no pod has: new pods take these first (rule 15.3), and of these what was waited for. Without reuse that is what

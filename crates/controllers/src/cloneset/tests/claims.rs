@@ -213,6 +213,32 @@ fn rule_15_5_the_claims_of_a_pod_that_is_made_again_are_noted_before_it_goes() {
     assert_eq!(said(&reuses.decide()), both[1..]);
 }
 
+/// A copy, by its mount or by its id, has the claim, too. It has ended, or goes: what is kept for the replacement does not go with it.
+#[test]
+fn rule_15_5_what_is_kept_for_a_replacement_goes_with_no_copy_of_its_pod() {
+    let copy = || {
+        one("web-debug", "n")
+            .label(names::INSTANCE_ID_LABEL, "b0000")
+            .mounting("data", "data-web-b0000")
+    };
+    for (what, copy) in [
+        ("ended", copy().phase(Phase::Failed)),
+        (
+            "ended, and is to go",
+            copy().phase(Phase::Failed).label(names::SPECIFIED_DELETE_LABEL, "true"),
+        ),
+        ("going", copy().terminating()),
+    ] {
+        let claim = data(0).annotated(names::KEPT_FROM, "former");
+        let set = keeping(1).pod(one(&name(1), "n")).claim(data(1)).claim(claim).pod(copy);
+        let said = said(&set.decide());
+        assert!(
+            !said.iter().any(|word| word.contains("PersistentVolumeClaim")),
+            "{what}: {said:?}"
+        );
+    }
+}
+
 /// Else the claim would seem to be kept when that pod is lost later.
 #[test]
 fn rule_15_5_the_note_goes_when_the_replacement_is_there_or_the_pod_stays_after_all() {
@@ -223,6 +249,13 @@ fn rule_15_5_the_note_goes_when_the_replacement_is_there_or_the_pod_stays_after_
         let decision = set.decide();
         assert_eq!(noted(&decision), [("data-web-b0000".to_owned(), json!(null))], "{what}");
     }
+    // Users have taken its id off: it is mounted by name.
+    let nameless = note("former").without_labels();
+    let decision = keeping(1)
+        .pod(one(&name(0), "n").mounts(&["data"]))
+        .claim(nameless)
+        .decide();
+    assert_eq!(noted(&decision), [("data-web-b0000".to_owned(), json!(null))]);
     assert_eq!(
         said(&keeping(1).pod(one(&name(0), "n")).claim(data(0)).decide()),
         [] as [&str; 0]
