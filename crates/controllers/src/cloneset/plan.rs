@@ -109,9 +109,12 @@ pub(super) struct Plan<'v> {
 impl<'v> Plan<'v> {
     pub(super) fn new(view: &'v View<'v>, revisions: Revisions, update: Arc<RevisionRecord>) -> Self {
         let pass = Pass::new(view.moment(), revisions, update);
-        let is_between = pass.current.meta.uid != pass.update.meta.uid;
-        let asked = Asked::of(&view.set.spec, &view.clones, is_between);
         let members = members(view, &pass);
+        // When all are updated the update is over (rule 21.2), whether or not the status says so already: they go back to nothing.
+        let all_are_new = members.iter().all(Member::is_new);
+        let is_over = all_are_new && super::scale::count(members.len()) == view.set.spec.replicas;
+        let is_between = pass.current.meta.uid != pass.update.meta.uid && !is_over;
+        let asked = Asked::of(&view.set.spec, &view.clones, is_between);
         Plan {
             view,
             pass,

@@ -66,6 +66,27 @@ fn ruling_33_with_partition_rollback_new_pods_go_back() {
     }
 }
 
+/// When all are updated the update is over (21.2), also if the write that says so was lost: what the status is to say, and what pods are to be, go
+/// together.
+#[test]
+fn rules_13_9_and_21_2_pods_of_an_update_that_is_over_go_back_to_nothing() {
+    let defaults = Defaults {
+        partition_rollback: true,
+        ..Defaults::default()
+    };
+    for (words, current, went_back) in [("5n", "web-new", 0), ("4n 1o", "web-old", 3)] {
+        let set = clones(5).spec(
+            "/updateStrategy/rollingUpdate",
+            json!({"partition": 4, "maxUnavailable": "100%"}),
+        );
+        let cluster = with(pods(set, words), defaults.clone());
+        let decision = cluster.decide();
+        let status = decision.status.as_ref().expect("a status");
+        assert_eq!(status.desired["currentRevision"], json!(current), "{words}");
+        assert_eq!(done(&cluster, &decision).went_back, went_back, "{words}");
+    }
+}
+
 /// Pods that wait for their hook do not count as replicas (13.8).
 #[test]
 fn ruling_33_what_waits_for_its_deletion_can_be_left_out_of_the_replicas() {

@@ -54,7 +54,10 @@ fn ruling_26_claims_are_made_for_as_many_new_pods_as_have_come_so_far() {
             set = set.pod(pod).claim(claim(&format!("data-web-{ordinal}")));
         }
         let decision = set.decide();
-        let claims = made(&decision).iter().filter(|name| name.starts_with("claim data-")).count();
+        let claims = made(&decision)
+            .iter()
+            .filter(|name| name.starts_with("claim data-"))
+            .count();
         let pods = made(&decision).len() - claims;
         assert_eq!((claims, pods), (expected, expected), "{there}");
         assert!(decision.wake_after.is_some() || expected == 1_000, "{there}");
