@@ -225,9 +225,11 @@ fn claims(
     }
     // It would seem to be kept for the replacement of the pod that has it, should that be lost.
     let reuses = set.spec.clones.as_deref().is_none_or(|spec| spec.reuses_claims);
+    // One that has ended, and of which a copy was made again, keeps the id from the replacement for as long as it is there.
     let is_noted = |claim: &&&Arc<ClaimRecord>| {
         let is_ours = claim.meta.deleted.is_none() && claim.meta.is_controlled_by(&set.meta.uid);
-        is_ours && kept_from(claim).is_some() && pods.iter().any(|pod| copies::has(pod, claim))
+        let mut active = pods.iter().filter(|pod| !pod.is_terminal());
+        is_ours && kept_from(claim).is_some() && active.any(|pod| copies::has(pod, claim))
     };
     match claims.iter().find(is_noted).filter(|_| !reuses) {
         Some(noted) => Err(format!(
