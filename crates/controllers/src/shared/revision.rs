@@ -167,17 +167,22 @@ enum Name {
 fn free_name(owner: &Owner<'_>, first: i32, named: impl Fn(&str) -> Option<Arc<RevisionRecord>>) -> Name {
     let text = canonical(&data(owner));
     let mut count = first;
-    loop {
-        let hash = revision_hash(&text, count);
-        let name = revision_name(&owner.key.name, &hash);
+    // What the status counts others may have written: after the last number comes the first.
+    let next = |count: i32| count.checked_add(1).unwrap_or(0);
+    for _ in 0..MOST_COLLISIONS {
+        let name = revision_name(&owner.key.name, &revision_hash(&text, count));
         match named(&name) {
             Some(found) if found.digest == owner.digest && is_of_former(owner, &found) => {
                 return Name::Leaving(found);
             }
-            Some(_) if count - first < MOST_COLLISIONS => count = count.saturating_add(1),
-            Some(_) | None => return Name::Free { count, name, hash },
+            Some(_) => count = next(count),
+            None => break,
         }
     }
+    // Or the last that was looked at: that it is taken the API server says, and the next pass goes on from there.
+    let hash = revision_hash(&text, count);
+    let name = revision_name(&owner.key.name, &hash);
+    Name::Free { count, name, hash }
 }
 
 /// Whether a revision names an object of the owner's kind and name, but another incarnation, as its controller. For a young owner the

@@ -71,6 +71,29 @@ fn rule_1_1_6_a_field_newer_than_our_types_is_kept_and_counts() {
     );
 }
 
+/// Anybody who may write the status may write this. Seen: the search for a free name had no end, and with it every set of the cluster stood still.
+#[test]
+fn rule_1_1_5_after_the_last_number_of_collisions_comes_the_first() {
+    for counted in [i32::MAX, i32::MAX - 1, i32::MIN] {
+        let mut set = advanced(1).no_revisions().status("/collisionCount", json!(counted));
+        let mut names = Vec::new();
+        for _ in 0..3 {
+            let (name, _) = made(&set).expect("a new revision");
+            set = set.revision_of(&name, 1, &template("other"));
+            names.push(name);
+        }
+        names.dedup();
+        assert_eq!(names.len(), 3, "{counted}: {names:?}");
+    }
+    // Of none is known that it is free: the API server says so of the last.
+    let mut taken = advanced(1).no_revisions().status("/collisionCount", json!(i32::MAX));
+    for _ in 0..70 {
+        let (name, _) = made(&taken).expect("a new revision");
+        taken = taken.revision_of(&name, 1, &template("other"));
+    }
+    assert!(made(&taken).is_some());
+}
+
 #[test]
 fn rule_1_1_5_a_revision_of_another_owner_under_the_name_is_a_collision() {
     let fresh = advanced(1).no_revisions();
