@@ -695,6 +695,10 @@ impl Reader for Cluster {
     fn orphan_pods(&self, _namespace: &str) -> &[Arc<PodRecord>] {
         &self.orphan_pods
     }
+    fn pods_mounting(&self, claim: &ObjectKey) -> Vec<&Arc<PodRecord>> {
+        let mounts = |pod: &&Arc<PodRecord>| pod.claims().any(|(_, name)| *name == *claim.name);
+        self.pods.values().filter(mounts).collect()
+    }
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.claims.get(key.name.as_str())
     }

@@ -21,6 +21,8 @@ pub trait Reader {
     fn pods_of(&self, owner: Owner<'_>) -> &[Arc<PodRecord>];
     /// Pods in a namespace that no owner manages, sorted by name.
     fn orphan_pods(&self, namespace: &str) -> &[Arc<PodRecord>];
+    /// Pods that mount this claim, whoever manages them, sorted by name.
+    fn pods_mounting(&self, claim: &ObjectKey) -> Vec<&Arc<PodRecord>>;
     /// The claim with this key.
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>>;
     /// Claims that this owner manages, sorted by name.

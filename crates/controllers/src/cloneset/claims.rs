@@ -227,7 +227,7 @@ impl<'v> Plan<'v> {
             // Also one that lacks its id, which users took off, and is mounted by name.
             let holder = match id_of(claim) {
                 Some(id) => self.holder_of(claim, id),
-                None => self.pods_mounting(claim).iter().copied().find(|pod| is_active(pod)),
+                None => self.pods_mounting(claim).into_iter().rev().find(|pod| is_active(pod)),
             };
             if let Some(pod) = holder.filter(|pod| stays(pod) && !written.contains(&claim.meta.key)) {
                 commands.push((Scope::Named(pod.name().to_owned()), note(claim, None)));
@@ -274,21 +274,19 @@ impl<'v> Plan<'v> {
         if holder.is_some_and(|pod| is_active(pod)) {
             return holder;
         }
-        let mounting = || self.pods_mounting(claim).iter().rev().copied();
-        mounting()
-            .find(|pod| is_active(pod))
-            .or(holder)
-            .or_else(|| mounting().next())
+        let mounting = self.pods_mounting(claim);
+        let mut active = mounting.iter().rev().copied().filter(|pod| is_active(pod));
+        active.next().or(holder).or_else(|| mounting.last().copied())
     }
 
     /// Pods that are there to stay, other than this one, and have a claim of ours by their id or by a mount: copies of a pod are such.
     fn others_with(&self, claim: &ClaimRecord, pod: &PodRecord) -> impl Iterator<Item = &'v Arc<PodRecord>> {
-        let labelled = id_of(claim).map(|id| (self.pods_with(id), self.pods_mounting(claim)));
-        let all = labelled
-            .into_iter()
-            .flat_map(|(labelled, mounting)| labelled.iter().chain(mounting));
+        let all = match id_of(claim) {
+            Some(id) => [self.pods_with(id), &self.pods_mounting(claim)].concat(),
+            None => Vec::new(),
+        };
         let uid = pod.meta.uid.clone();
-        all.copied()
+        all.into_iter()
             .filter(move |other| is_active(other) && other.meta.uid != uid)
     }
 
@@ -306,18 +304,12 @@ impl<'v> Plan<'v> {
         by_id.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Pods that may hold claims and mount this one, in whatever phase.
-    fn pods_mounting(&self, claim: &ClaimRecord) -> &[&'v Arc<PodRecord>] {
-        let by_claim = self.pods_by_claim.get_or_init(|| {
-            let mut by_claim = BTreeMap::<_, Vec<_>>::new();
-            for pod in self.view.pods_that_may_hold_claims() {
-                for (_, claim) in pod.claims() {
-                    by_claim.entry(claim).or_default().push(pod);
-                }
-            }
-            by_claim
-        });
-        by_claim.get(claim.meta.key.name.as_str()).map_or(&[], Vec::as_slice)
+    /// Pods that mount a claim, in whatever phase and whosever they are, ours last: also those that were moved to another controller run on it
+    /// (rule 11), and what others mount is theirs as well (rules 15.3 and 15.4).
+    fn pods_mounting(&self, claim: &ClaimRecord) -> Vec<&'v Arc<PodRecord>> {
+        let mut pods = self.view.pods_mounting(&claim.meta.key);
+        pods.sort_by_key(|pod| self.view.manages(pod));
+        pods
     }
 
     /// Claims with an id that are a pod's, whoever they belong to now: those with its own, and those that it mounts, whatever its label

@@ -98,8 +98,6 @@ pub(super) struct Plan<'v> {
     pub(super) claims_by_id: OnceCell<ClaimsById<'v>>,
     /// Pods by their id, looked through once, where somebody asks.
     pub(super) pods_by_id: OnceCell<PodsBy<'v, &'v str>>,
-    /// Pods that stay by the names of claims that they mount, looked through once, where somebody asks.
-    pub(super) pods_by_claim: OnceCell<PodsBy<'v, String>>,
     /// Pods whose deletion is one of the commands of this plan.
     pub(super) deleted: BTreeSet<Uid>,
     /// Pods were made or deleted, so that the update waits for the next pass (rule 14.8).
@@ -123,7 +121,6 @@ impl<'v> Plan<'v> {
             asked,
             claims_by_id: OnceCell::new(),
             pods_by_id: OnceCell::new(),
-            pods_by_claim: OnceCell::new(),
             deleted: BTreeSet::new(),
             has_scaled: false,
         }

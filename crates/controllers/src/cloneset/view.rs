@@ -6,8 +6,8 @@ use crate::shared::pass::Moment;
 use crate::shared::revision;
 use flotilla_model::set::CloneSpec;
 use flotilla_model::{
-    ClaimRecord, Hints, NodeRecord, OwnerRef, PassContext, PodRecord, Reader, Resource, RevisionRecord, SetRecord,
-    Timestamp,
+    ClaimRecord, Hints, NodeRecord, ObjectKey, OwnerRef, PassContext, PodRecord, Reader, Resource, RevisionRecord,
+    SetRecord, Timestamp,
 };
 use std::sync::Arc;
 
@@ -132,12 +132,17 @@ impl<'a> View<'a> {
         self.reader.claim(&self.set.meta.key.sibling(name))
     }
 
+    /// Pods that mount a claim, in whatever phase and whosever they are.
+    pub(super) fn pods_mounting(&self, claim: &ObjectKey) -> Vec<&'a Arc<PodRecord>> {
+        self.reader.pods_mounting(claim)
+    }
+
     /// Claims that belong to a pod, and go with it.
     pub(super) fn claims_of_pod(&self, pod: &PodRecord) -> &'a [Arc<ClaimRecord>] {
         self.reader.claims_of(pod.meta.as_owner(Resource::Pods.kind()))
     }
 
-    /// Pods that may be those of our claims: ours, and orphans, such as we have let go.
+    /// Pods that may be those of our claims by their id: ours, and orphans, such as we have let go.
     pub(super) fn pods_that_may_hold_claims(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
         self.pods_let_go().chain(&self.pods)
     }

@@ -328,6 +328,10 @@ impl Reader for Cache {
         self.pods.in_namespace(namespace)
     }
 
+    fn pods_mounting(&self, claim: &ObjectKey) -> Vec<&Arc<PodRecord>> {
+        self.pods.mounting(claim)
+    }
+
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.claims.get(key)
     }

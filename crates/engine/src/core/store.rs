@@ -40,6 +40,10 @@ pub trait Stored: Record + Clone + PartialEq {
     fn index(&self) -> Index<'_>;
     /// Whether `other` says the same, its version aside. Such a change wakes nobody.
     fn says_the_same(&self, other: &Self) -> bool;
+    /// Names of the claims that it mounts.
+    fn claims(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 fn owner_or_namespace(meta: &Meta) -> Index<'_> {
@@ -61,8 +65,24 @@ macro_rules! stored {
         }
     )* };
 }
+impl Stored for PodRecord {
+    fn index(&self) -> Index<'_> {
+        owner_or_namespace(&self.meta)
+    }
+    fn says_the_same(&self, other: &Self) -> bool {
+        let resource_version = other.meta.resource_version;
+        let meta = Meta {
+            resource_version,
+            ..self.meta.clone()
+        };
+        PodRecord { meta, ..self.clone() } == *other
+    }
+    fn claims(&self) -> Vec<String> {
+        PodRecord::claims(self).map(|(_, claim)| claim).collect()
+    }
+}
+
 stored! {
-    PodRecord, meta => owner_or_namespace(meta);
     RevisionRecord, meta => owner_or_namespace(meta);
     SetRecord, meta => Index::Namespace(&meta.key.namespace);
     ClaimRecord, meta => meta.controller().map_or(Index::None, |owner| Index::Owner(&owner.uid));
@@ -110,10 +130,19 @@ pub struct Changed<R> {
     pub new: Option<Arc<R>>,
 }
 
+/// That a record mounts a claim: by the hash of the claim's namespace and name, which are in the record.
+#[derive(Debug)]
+struct Mount<R> {
+    hash: u64,
+    record: Arc<R>,
+}
+
 /// The cache of one kind; see the module's description.
 #[derive(Debug)]
 pub struct Store<R> {
     table: HashTable<Arc<R>>,
+    /// For each claim that a record mounts, the record.
+    mounts: HashTable<Mount<R>>,
     by_owner: HashMap<Uid, Vec<Arc<R>>, FixedHasher>,
     by_namespace: HashMap<Arc<str>, Vec<Arc<R>>, FixedHasher>,
     hasher: FixedHasher,
@@ -133,6 +162,7 @@ impl<R> Default for Store<R> {
     fn default() -> Self {
         Store {
             table: HashTable::new(),
+            mounts: HashTable::new(),
             by_owner: HashMap::default(),
             by_namespace: HashMap::default(),
             hasher: FixedHasher::default(),
@@ -170,6 +200,21 @@ impl<R: Stored> Store<R> {
     /// Objects found under their namespace, sorted by name: those without a managing owner, or all where owners do not matter.
     pub fn in_namespace(&self, namespace: &str) -> &[Arc<R>] {
         self.by_namespace.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
+    /// Objects that mount this claim, whoever manages them, sorted by name.
+    pub fn mounting(&self, claim: &ObjectKey) -> Vec<&Arc<R>> {
+        let hash = self.hash_of_mount(&claim.namespace, &claim.name);
+        let found = self.mounts.iter_hash(hash).map(|mount| &mount.record);
+        let mounts = |record: &&Arc<R>| {
+            let is_there = *record.meta().key.namespace == *claim.namespace;
+            is_there && record.claims().iter().any(|name| *name == *claim.name)
+        };
+        let mut found: Vec<_> = found.filter(mounts).collect();
+        found.sort_by_key(|record| &record.meta().key.name);
+        // One that mounts it twice is there twice.
+        found.dedup_by_key(|record| &record.meta().key.name);
+        found
     }
 
     /// How many objects there are.
@@ -312,7 +357,30 @@ impl<R: Stored> Store<R> {
         }
     }
 
+    fn hash_of_mount(&self, namespace: &str, claim: &str) -> u64 {
+        self.hasher.hash_one((namespace, claim))
+    }
+
+    fn note_mounts(&mut self, record: &Arc<R>) {
+        for claim in record.claims() {
+            let hash = self.hash_of_mount(&record.meta().key.namespace, &claim);
+            let record = record.clone();
+            self.mounts
+                .insert_unique(hash, Mount { hash, record }, |mount| mount.hash);
+        }
+    }
+
+    fn forget_mounts(&mut self, record: &Arc<R>) {
+        for claim in record.claims() {
+            let hash = self.hash_of_mount(&record.meta().key.namespace, &claim);
+            if let Ok(found) = self.mounts.find_entry(hash, |mount| Arc::ptr_eq(&mount.record, record)) {
+                found.remove();
+            }
+        }
+    }
+
     fn insert(&mut self, new: Arc<R>) {
+        self.note_mounts(&new);
         let hasher = &self.hasher;
         let hash = hasher.hash_one(&new.meta().key);
         let same_key = |r: &Arc<R>| r.meta().key == new.meta().key;
@@ -324,6 +392,7 @@ impl<R: Stored> Store<R> {
             }
         };
         if let Some(old) = old {
+            self.forget_mounts(&old);
             if self.replace_row(&old, &new) {
                 return;
             }
@@ -340,6 +409,7 @@ impl<R: Stored> Store<R> {
             .ok()?;
         let (old, _) = found.remove();
         self.unindex(&old);
+        self.forget_mounts(&old);
         self.overlay.remove(key);
         Some(Changed {
             old: Some(old),

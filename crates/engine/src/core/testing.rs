@@ -1,6 +1,6 @@
 //! Fixtures: records that say only what a test is about.
 
-use flotilla_model::records::{Phase, ReadyCondition};
+use flotilla_model::records::{Phase, ReadyCondition, VolumeClaim};
 use flotilla_model::{Meta, ObjectKey, OwnerRef, PodRecord, Timestamp, Uid};
 use std::sync::Arc;
 
@@ -63,6 +63,15 @@ impl Pod {
 
     pub(crate) fn owned_by(mut self, uid: &str) -> Self {
         self.0.meta.owners = Some(Arc::new(vec![owner(uid)]));
+        self
+    }
+
+    pub(crate) fn mounting(mut self, claims: &[&str]) -> Self {
+        let volume = |claim: &&str| VolumeClaim {
+            volume: "data".into(),
+            claim: Some((*claim).into()),
+        };
+        self.0.volumes = Some(Arc::new(claims.iter().map(volume).collect()));
         self
     }
 

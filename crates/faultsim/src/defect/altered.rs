@@ -153,6 +153,10 @@ impl Reader for Altered<'_> {
         self.inner.orphan_pods(namespace)
     }
 
+    fn pods_mounting(&self, claim: &ObjectKey) -> Vec<&Arc<PodRecord>> {
+        self.inner.pods_mounting(claim)
+    }
+
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         let altered = self.claims.iter().find(|claim| claim.meta.key == *key);
         altered.or_else(|| self.inner.claim(key))

@@ -3,11 +3,11 @@
 use super::scaling::{deleted, pod_owner};
 use super::{name, one, said};
 use crate::cloneset::CloneSetController;
-use crate::testing::{ClaimFixture, Cluster, PodFixture, claim, clones};
+use crate::testing::{ClaimFixture, Cluster, PodFixture, claim, clones, owner, pod};
 use flotilla_api::names;
 use flotilla_model::decision::Command;
 use flotilla_model::records::Phase;
-use flotilla_model::{Change, Controller, Decision, Resource};
+use flotilla_model::{Change, Controller, Decision, OwnerRef, Resource};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -183,6 +183,53 @@ fn rules_11_and_15_5_a_claim_that_was_given_to_a_pod_that_was_let_go_is_taken_ba
             said(&decision)
         );
     }
+}
+
+/// Another controller's pod on the claim: one that was moved there by its owner reference (rule 11), or a Job's. Whose it is does not matter: the claim
+/// that it mounts is not one of no pod.
+#[test]
+fn rules_15_3_and_15_4_a_claim_that_the_pod_of_another_controller_mounts_is_neither_deleted_nor_given_away_nor_used_again()
+ {
+    let moved = || {
+        original().owned_by(OwnerRef {
+            controller: true,
+            ..owner("apps/v1", "ReplicaSet", "theirs", "theirs-uid")
+        })
+    };
+    let running = || one("web-c0000", "n").mounts(&["data"]);
+    let with_both = |reuses, moved: PodFixture| {
+        set(1, reuses)
+            .claim(claim("data-web-c0000").of_clone("c0000"))
+            .pod(moved)
+            .pod(running())
+    };
+    for reuses in [false, true] {
+        for (what, theirs) in [
+            ("that was moved", moved()),
+            ("that has ended", moved().phase(Phase::Failed)),
+            ("that goes", moved().terminating()),
+            ("without the id", moved().label(names::INSTANCE_ID_LABEL, "")),
+            ("under another name", one_of_job()),
+        ] {
+            let decision = with_both(reuses, theirs.clone()).decide();
+            assert_eq!(said(&decision), [] as [&str; 0], "{what}, reuse {reuses}");
+            let grows = with_both(reuses, theirs).spec("/replicas", json!(2)).decide();
+            let made = said(&grows).into_iter().filter(|word| word.contains("b0000")).count();
+            assert_eq!(made, 0, "{what}, reuse {reuses}: {:?}", said(&grows));
+        }
+    }
+    // Nor does it go with our pod, while theirs is there to stay.
+    let decision = set(0, false).pod(original()).pod(one_of_job()).decide();
+    assert_eq!(deleted(&decision), [name(0)]);
+    assert_eq!(given(&decision, "data-web-b0000"), [] as [Value; 0]);
+}
+
+/// A Job's pod that mounts the claim of one of ours by its name.
+fn one_of_job() -> PodFixture {
+    pod("job-xyz").mounting("data", "data-web-b0000").owned_by(OwnerRef {
+        controller: true,
+        ..owner("batch/v1", "Job", "job", "job-uid")
+    })
 }
 
 /// It is mounted by name; and without the set as its owner it would go with the pod, whoever deletes that.

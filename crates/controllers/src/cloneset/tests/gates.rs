@@ -79,7 +79,7 @@ fn rules_13_9_and_21_2_pods_of_an_update_that_is_over_go_back_to_nothing() {
             "/updateStrategy/rollingUpdate",
             json!({"partition": 4, "maxUnavailable": "100%"}),
         );
-        let cluster = with(pods(set, words), defaults.clone());
+        let cluster = with(pods(set, words), defaults);
         let decision = cluster.decide();
         let status = decision.status.as_ref().expect("a status");
         assert_eq!(status.desired["currentRevision"], json!(current), "{words}");

@@ -40,6 +40,34 @@ fn a_change_that_nobody_reads_is_kept_but_wakes_nobody() {
 }
 
 #[test]
+fn pods_are_found_by_the_claims_that_they_mount() {
+    let mut store = Pods::default();
+    let mounting = |store: &Pods, claim: &str| {
+        let found = store.mounting(&key(claim)).into_iter();
+        found
+            .map(|pod| (pod.name().to_owned(), pod.meta.resource_version))
+            .collect::<Vec<_>>()
+    };
+    watch(&mut store, pod("b", 1).owned_by("x").mounting(&["one", "two", "two"]));
+    watch(&mut store, pod("a", 2).mounting(&["two"]));
+    assert_eq!(mounting(&store, "one"), [("b".to_owned(), 1)]);
+    assert_eq!(mounting(&store, "two"), [("a".to_owned(), 2), ("b".to_owned(), 1)]);
+    watch(&mut store, pod("a", 3).mounting(&["two"]));
+    assert_eq!(
+        mounting(&store, "two")[0],
+        ("a".to_owned(), 3),
+        "also where nothing else has changed"
+    );
+    store.apply_deleted(&key("b"), &Uid::new("b"), 4);
+    watch(&mut store, pod("a", 5).uid("another").mounting(&["one"]));
+    assert_eq!(mounting(&store, "one"), [("a".to_owned(), 5)]);
+    assert_eq!(mounting(&store, "two"), []);
+    store.begin_list();
+    store.end_list(9);
+    assert_eq!((mounting(&store, "one"), store.mounts.len()), (vec![], 0));
+}
+
+#[test]
 fn an_answer_that_comes_after_the_deletion_does_not_resurrect() {
     let mut store = Pods::default();
     watch(&mut store, pod("a", 1));
