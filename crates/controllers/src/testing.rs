@@ -13,7 +13,7 @@ use flotilla_model::{
     Timestamp, Uid,
 };
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) const NS: &str = "ns";
@@ -361,6 +361,8 @@ pub(crate) struct Cluster {
     pub(crate) hints: Hints,
     pub(crate) record: Option<Arc<SetRecord>>,
     pub(crate) pods: BTreeMap<String, Arc<PodRecord>>,
+    /// Names of pods by what they mount.
+    pub(crate) pods_by_claim: BTreeMap<String, BTreeSet<String>>,
     pub(crate) own_pods: Vec<Arc<PodRecord>>,
     pub(crate) orphan_pods: Vec<Arc<PodRecord>>,
     pub(crate) claims: BTreeMap<String, Arc<ClaimRecord>>,
@@ -426,6 +428,7 @@ impl Cluster {
             },
             record: None,
             pods: BTreeMap::new(),
+            pods_by_claim: BTreeMap::new(),
             own_pods: Vec::new(),
             orphan_pods: Vec::new(),
             claims: BTreeMap::new(),
@@ -590,8 +593,16 @@ impl Cluster {
             None => insert(&mut self.orphan_pods, record.clone()),
             Some(_) => {}
         }
-        self.pods.insert(record.name().to_owned(), record);
+        self.put(record);
         self
+    }
+    /// A pod by its name alone, whoever manages it.
+    pub(crate) fn put(&mut self, record: Arc<PodRecord>) {
+        for (_, claim) in record.claims() {
+            let names = self.pods_by_claim.entry(claim).or_default();
+            names.insert(record.name().to_owned());
+        }
+        self.pods.insert(record.name().to_owned(), record);
     }
     /// Pods `web-<ordinal>` at a revision, available.
     pub(crate) fn pods(mut self, ordinals: impl IntoIterator<Item = i64>, revision: &str) -> Self {
@@ -696,8 +707,12 @@ impl Reader for Cluster {
         &self.orphan_pods
     }
     fn pods_mounting(&self, claim: &ObjectKey) -> Vec<&Arc<PodRecord>> {
-        let mounts = |pod: &&Arc<PodRecord>| pod.claims().any(|(_, name)| *name == *claim.name);
-        self.pods.values().filter(mounts).collect()
+        let found = self.pods_by_claim.get(claim.name.as_str());
+        found
+            .into_iter()
+            .flatten()
+            .filter_map(|name| self.pods.get(name))
+            .collect()
     }
     fn claim(&self, key: &ObjectKey) -> Option<&Arc<ClaimRecord>> {
         self.claims.get(key.name.as_str())

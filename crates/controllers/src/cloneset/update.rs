@@ -224,13 +224,35 @@ impl Plan<'_> {
         }
     }
 
+    /// How many pods serve, and are left alone by this pass.
+    fn serving(&self) -> i32 {
+        let serves = |index: &usize| {
+            let occupant = &self.members[*index].occupant;
+            occupant.serves() && !occupant.is_dealt_with && !self.deleted.contains(&occupant.pod.meta.uid)
+        };
+        count((0..self.members.len()).filter(serves).count())
+    }
+
     /// After the update: whatever pod is not quiet and was not dealt with goes on.
     pub(super) fn tend_courses(&mut self) {
         // What its node cannot give is not asked for again.
+        let mut spare = None;
         for member in self.members.iter().filter(|m| !m.occupant.is_stuck) {
-            if let Some(course) = Course::of(&member.occupant, !member.is_leaving) {
-                self.pass.go_on(&member.scope(), course);
+            let Some(course) = Course::of(&member.occupant, !member.is_leaving) else {
+                continue;
+            };
+            if course.leaves_service(&self.pass) {
+                let spare = spare.get_or_insert_with(|| self.serving() - self.asked.keep());
+                if *spare <= 0 {
+                    let keep = self.asked.keep();
+                    let available = keep + *spare;
+                    let cause = WaitCause::KeepsAvailable { keep, available };
+                    self.pass.wait(member.name().to_owned(), cause, None);
+                    continue;
+                }
+                *spare -= 1;
             }
+            self.pass.go_on(&member.scope(), course);
         }
     }
 

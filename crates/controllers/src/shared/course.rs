@@ -108,17 +108,9 @@ impl Pass<'_> {
             let since = Some(state.last_change());
             self.wait(course.name(), WaitCause::InPlaceResize { message }, since);
         }
-        let spec = UpdateSpec {
-            changes: state.next.clone(),
-            ..UpdateSpec::default()
-        };
         let mut target = course.target(self);
         let keep_ready = &self.moment.set.spec.switches.keep_ready;
-        let step = if target.supports_resize {
-            spec.first_step(&course.detail, &state)
-        } else {
-            spec.clone()
-        };
+        let step = course.next_step(self, &state);
         if step.is_empty()
             && let Some(container) = state.restarts_first(&course.detail)
         {
@@ -128,12 +120,13 @@ impl Pass<'_> {
         }
         if !state.kept_ready && step.leaves_service(&course.detail, keep_ready) {
             target.is_out_of_service = true;
-            let revision = state.revision.clone();
-            let writes = target.next_batch(state, &spec.changes, json!({}));
+            let (revision, changes) = (state.revision.clone(), state.next.clone());
+            let writes = target.next_batch(state, &changes, json!({}));
             self.leave_again(scope, course, &revision);
             self.write(scope, writes);
         } else {
-            let writes = target.next_batch(state, &spec.changes, json!({}));
+            let changes = state.next.clone();
+            let writes = target.next_batch(state, &changes, json!({}));
             self.write(scope, writes);
         }
     }
@@ -463,6 +456,42 @@ impl Course {
 
     fn is_in_flight(&self) -> bool {
         self.progress.as_ref().is_some_and(|p| p.is_in_flight())
+    }
+
+    /// Whether its next step takes a pod that serves out of service. Those of an update of ours are out already, but for one whose put-back came
+    /// late; and anybody may write such a note. So this costs what any disruption costs (rules 8.2 and 13.12).
+    pub(crate) fn leaves_service(&self, pass: &Pass<'_>) -> bool {
+        let Some(progress) = self.progress.as_ref().filter(|_| self.abandoned.is_none()) else {
+            return false;
+        };
+        let leaves = match (&progress.stage, &progress.state) {
+            (Stage::Grace(_), _) => true,
+            (Stage::NextBatch(unready), Some(state)) => {
+                let keep_ready = &pass.moment.set.spec.switches.keep_ready;
+                let leaves = || self.next_step(pass, state).leaves_service(&self.detail, keep_ready);
+                unready.is_empty() && !state.kept_ready && leaves()
+            }
+            _ => false,
+        };
+        leaves && self.serves() && self.pod.is_running_and_ready()
+    }
+
+    /// What comes first of what is still to be changed.
+    fn next_step(&self, pass: &Pass<'_>, state: &InPlaceState) -> UpdateSpec {
+        let spec = UpdateSpec {
+            changes: state.next.clone(),
+            ..UpdateSpec::default()
+        };
+        if pass.moment.supports_resize {
+            spec.first_step(&self.detail, state)
+        } else {
+            spec
+        }
+    }
+
+    /// The pod's name.
+    pub(crate) fn pod_name(&self) -> &str {
+        self.pod.name()
     }
 
     /// Its gate for updates is open.

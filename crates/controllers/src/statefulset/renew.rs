@@ -5,9 +5,9 @@ use crate::shared::course::Course;
 use crate::shared::lifecycle::State;
 use crate::shared::occupant::Occupant;
 use crate::shared::renewal::Way;
-use flotilla_model::RevisionRecord;
 use flotilla_model::decision::{Report, Scope};
 use flotilla_model::set::{Area, UpdateKind};
+use flotilla_model::{RevisionRecord, WaitCause};
 use std::sync::Arc;
 
 impl Plan<'_> {
@@ -26,12 +26,27 @@ impl Plan<'_> {
         if !self.is_advanced() {
             return;
         }
-        for slot in &self.slots {
+        let mut budget = None;
+        for index in 0..self.slots.len() {
+            let ordinal = self.slots[index].ordinal;
             // What its node cannot give is not asked for again.
-            let occupant = slot.occupant.as_ref().filter(|o| !o.is_stuck);
-            if let Some(course) = occupant.and_then(|o| Course::of(o, true)) {
-                self.pass.go_on(&Scope::Slot(slot.ordinal), course);
+            let occupant = self.slots[index].occupant.as_ref().filter(|o| !o.is_stuck);
+            let Some(course) = occupant.and_then(|o| Course::of(o, true)) else {
+                continue;
+            };
+            if course.leaves_service(&self.pass) {
+                let budget = budget.get_or_insert_with(|| self.leaving_budget());
+                let name = course.pod_name().to_owned();
+                if !budget.take(|| name.clone()) {
+                    let cause = WaitCause::UpdateBudget {
+                        budget: budget.limit(),
+                        used_by: budget.used_by(),
+                    };
+                    self.pass.wait(name, cause, None);
+                    continue;
+                }
             }
+            self.pass.go_on(&Scope::Slot(ordinal), course);
         }
         for (ordinal, occupant) in &self.condemned {
             if let Some(course) = Course::of(occupant, false) {

@@ -81,6 +81,17 @@ impl Plan<'_> {
         budget
     }
 
+    /// The same for pods that are in the middle of an update and serve, beside what this pass takes out of service.
+    pub(super) fn leaving_budget(&self) -> Budget {
+        let mut budget = self.serving_budget();
+        let is_leaving = |o: &Occupant| o.is_dealt_with && o.serves();
+        let leaving = |slot: &&Slot| slot.occupant.as_ref().is_some_and(is_leaving);
+        for slot in self.slots.iter().filter(leaving) {
+            budget.charge(|| self.name(slot.ordinal));
+        }
+        budget
+    }
+
     /// The update's budget, charged with every slot whose pod does not serve. A pod that is ready and not available yet, or in an update in
     /// place that does not take it out of service yet, costs none of the budget of what is available; but it serves, and when all pods are
     /// so, as after `minReadySeconds` was raised, they are not to go all at once.

@@ -587,3 +587,46 @@ fn rules_13_12_and_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_w
         assert_eq!(marks.count(), marked, "{what}");
     }
 }
+
+/// Notes that can be read, and that this manager did not write: whoever may write to the pods of a set may write them. What they take out of service costs
+/// what an update costs.
+#[test]
+fn rule_13_12_notes_of_others_take_no_more_pods_out_of_service_than_the_budget_has() {
+    let grace = r#"{"revision":"web-new","graceSeconds":5}"#.to_owned();
+    let batch = json!({
+        "revision": "web-new",
+        "updateTimestamp": "1970-01-02T03:00:00Z",
+        "updateImages": true,
+        "lastContainerStatuses": {"main": {"imageID": "id-of-v2"}},
+        "nextContainerImages": {"main": "v3"},
+    });
+    for policy_name in ["InPlaceIfPossible", "ReCreate"] {
+        for (what, key, text) in [
+            ("a grace period", names::IN_PLACE_GRACE, grace.clone()),
+            ("a batch", names::IN_PLACE_STATE, batch.to_string()),
+        ] {
+            let leaving = |budget: i32, down: usize| {
+                let mut set = policy(5, policy_name).status("/currentRevision", json!("web-new"));
+                set = set.spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(budget));
+                for n in 0..5 {
+                    let serving = || one(&name(n), "n").annotated(key, &text);
+                    set = set.pod(if n < down { one(&name(n), "nx") } else { serving() });
+                }
+                let decision = set.decide();
+                let out = said(&decision)
+                    .iter()
+                    .filter(|word| word.starts_with("unready:"))
+                    .count();
+                let told = decision
+                    .waits
+                    .iter()
+                    .filter(|w| matches!(w.cause, WaitCause::KeepsAvailable { .. }));
+                (out, told.count())
+            };
+            assert_eq!(leaving(1, 0), (1, 4), "{what} {policy_name}");
+            assert_eq!(leaving(2, 0), (2, 3), "{what} {policy_name}");
+            assert_eq!(leaving(1, 1), (0, 4), "{what} {policy_name}: one is down already");
+            assert_eq!(leaving(2, 1), (1, 3), "{what} {policy_name}");
+        }
+    }
+}

@@ -233,7 +233,7 @@ fn step(cluster: &mut Cluster, decision: &Decision, chance: &mut impl FnMut() ->
                 for (key, value) in body["metadata"]["labels"].as_object().expect("labels") {
                     fixture = fixture.label(key, value.as_str().expect("text"));
                 }
-                cluster.pods.insert(name, Arc::new(fixture.build("web")));
+                cluster.put(Arc::new(fixture.build("web")));
             }
             Command::Delete {
                 resource: Resource::Pods,

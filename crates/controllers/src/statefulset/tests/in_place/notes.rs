@@ -3,6 +3,7 @@
 use super::{GRACE, STATE, in_place, note, out, patches, seen, state_of};
 use crate::testing::{NOW, advanced, at, brief, container_status};
 use flotilla_api::names;
+use flotilla_model::WaitCause;
 use serde_json::{Value, json};
 
 #[test]
@@ -190,4 +191,45 @@ fn rule_2_5_a_pod_that_still_serves_in_its_update_goes_only_where_the_others_ser
         "{:?}",
         brief(&two_down)
     );
+}
+
+/// Notes that can be read, and that this manager did not write: whoever may write to the pods of a set may write them. What they take out of service costs
+/// what an update costs.
+#[test]
+fn invariant_2_notes_of_others_take_no_more_pods_out_of_service_than_the_budget_has() {
+    let grace = r#"{"revision":"new","graceSeconds":5}"#.to_owned();
+    let batch = note("new", 5)
+        .to_text()
+        .replacen('{', r#"{"nextContainerImages":{"main":"v3"},"#, 1);
+    for policy in ["InPlaceIfPossible", "ReCreate"] {
+        for (what, key, text) in [("a grace period", GRACE, &grace), ("a batch", STATE, &batch)] {
+            let leaving = |budget: i32, down: i64| {
+                let mut set = super::policy(advanced(5), policy).status("/currentRevision", json!("new"));
+                set = set.spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(budget));
+                for ordinal in 0..5 {
+                    let pod = seen(&format!("web-{ordinal}"), "new", "v2");
+                    let is_down = ordinal < down;
+                    set = set.pod(if is_down {
+                        pod.never_ready()
+                    } else {
+                        pod.annotated(key, text)
+                    });
+                }
+                let decision = set.decide();
+                let out = patches(&decision)
+                    .iter()
+                    .filter(|(stage, ..)| *stage == "unready")
+                    .count();
+                let told = decision
+                    .waits
+                    .iter()
+                    .filter(|w| matches!(w.cause, WaitCause::UpdateBudget { .. }));
+                (out, told.count())
+            };
+            assert_eq!(leaving(1, 0), (1, 4), "{what} {policy}");
+            assert_eq!(leaving(2, 0), (2, 3), "{what} {policy}");
+            assert_eq!(leaving(1, 1), (0, 4), "{what} {policy}: one is down already");
+            assert_eq!(leaving(2, 1), (1, 3), "{what} {policy}");
+        }
+    }
 }
