@@ -1,5 +1,6 @@
 //! Claims of the set: which of them go, which can be used again, and what their templates hash to (rules 12.4 and 15).
 
+use super::marks;
 use super::plan::{ClaimsById, Member, Plan};
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim;
@@ -53,6 +54,14 @@ fn note(claim: &ClaimRecord, from: Option<&str>) -> Command {
     let seen = claim.meta.resource_version.to_string();
     let annotations = [(names::KEPT_FROM, from), (names::CLAIM_TAKEN_AT, Some(&seen))];
     claim::annotate(claim, &annotations, Report::Update)
+}
+
+/// A patch of a claim's owners that notes from which pod it is kept, too.
+fn with_note(mut owners: Command, claim: &ClaimRecord, from: Option<&str>) -> Command {
+    if let (Command::Patch { body, .. }, Command::Patch { body: noted, .. }) = (&mut owners, note(claim, from)) {
+        body["metadata"]["annotations"] = noted["metadata"]["annotations"].clone();
+    }
+    owners
 }
 
 /// Deletes a claim as it was seen: not one that was let go, or that a new pod has taken, while this was on its way.
@@ -126,22 +135,17 @@ impl<'v> Plan<'v> {
     pub(super) fn condemn_claims(&mut self, scope: &Scope, pod: &PodRecord) {
         let set = &self.view.set.meta.uid;
         let hands_over = self.hands_over(pod);
-        if hands_over && self.view.clones.reuses_claims {
-            return;
-        }
+        let is_given = |claim: &ClaimRecord| claim.meta.is_controlled_by(&pod.meta.uid);
         let mut commands = Vec::new();
         for claim in self.claims_of(pod) {
             if self.others_with(claim, pod).next().is_some() || self.keeps_from_another(claim, pod) {
                 continue;
             }
             if hands_over {
-                // Also where it is noted already.
-                if claim.meta.is_controlled_by(set) {
-                    commands.push(note(claim, Some(&pod.meta.uid.to_string())));
-                }
+                commands.extend(self.hand_over(claim, pod));
             } else if claim.meta.is_controlled_by(set) {
                 commands.push(self.give_to(claim, pod));
-            } else if claim.meta.is_controlled_by(&pod.meta.uid) {
+            } else if is_given(claim) {
                 // One that was given before is written to once more: what would take it back, and is still on its way, fails from now on.
                 commands.push(claim::take(claim, Report::Silent));
             } else if let Some(going) = self.view.pods.iter().find(|p| claim.meta.is_controlled_by(&p.meta.uid)) {
@@ -151,6 +155,20 @@ impl<'v> Plan<'v> {
             }
         }
         self.pass.write_claims(scope, commands);
+    }
+
+    /// Sees to it that a claim stays for the replacement of a pod: it is the set's, also if it was given to the pod for a deletion that was never
+    /// made; and without reuse it is noted, also where it is noted already.
+    fn hand_over(&self, claim: &ClaimRecord, pod: &PodRecord) -> Option<Command> {
+        let is_given = claim.meta.is_controlled_by(&pod.meta.uid);
+        let is_noted = !self.view.clones.reuses_claims;
+        if is_given {
+            let from = is_noted.then(|| pod.meta.uid.to_string());
+            let back = claim::hand_to(claim, &pod.meta.uid, &self.view.owner);
+            return Some(with_note(back, claim, from.as_deref()));
+        }
+        let is_ours = claim.meta.is_controlled_by(&self.view.set.meta.uid);
+        (is_ours && is_noted).then(|| note(claim, Some(&pod.meta.uid.to_string())))
     }
 
     /// Whether a pod has a claim that another has, too, which this plan deletes. Which of the two deletions fails nobody knows yet, so that
@@ -179,6 +197,14 @@ impl<'v> Plan<'v> {
         let written: BTreeSet<_> = written.collect();
         let mut commands = Vec::new();
         for pod in &view.pods {
+            let scope = || Scope::Named(pod.name().to_owned());
+            if pod.is_terminating() && self.hands_over(pod) {
+                // They were given to it before they were to be kept.
+                let given = view.claims_of_pod(pod).iter().filter(|claim| has(pod, claim));
+                let live = given.filter(|claim| claim.meta.deleted.is_none());
+                commands.extend(live.filter_map(|claim| Some((scope(), self.hand_over(claim, pod)?))));
+                continue;
+            }
             let stays = is_active(pod) && !going.contains(&pod.meta.uid);
             let is_wanted = |claim: &&Arc<ClaimRecord>| {
                 let is_live = claim.meta.deleted.is_none() && !written.contains(&claim.meta.key);
@@ -187,8 +213,7 @@ impl<'v> Plan<'v> {
                 is_live && (stays && is_its_own || self.others_with(claim, pod).next().is_some())
             };
             for claim in view.claims_of_pod(pod).iter().filter(is_wanted) {
-                let scope = Scope::Named(pod.name().to_owned());
-                commands.push((scope, claim::hand_to(claim, &pod.meta.uid, owner)));
+                commands.push((scope(), claim::hand_to(claim, &pod.meta.uid, owner)));
             }
         }
         for pod in view.pods_let_go() {
@@ -385,9 +410,7 @@ impl<'v> Plan<'v> {
 
     /// Whether the claims of a pod are for its replacement (rule 15.5).
     pub(super) fn hands_over(&self, pod: &PodRecord) -> bool {
-        let annotations = pod.detail.as_ref().map(|d| &d.annotations);
-        let is_replaced = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
-        is_replaced && self.view.clones.switches.keep_claims_on_recreate
+        self.view.clones.switches.keep_claims_on_recreate && marks::is_marked(pod)
     }
 
     /// Pods that are going and whose claims are for those that replace them: these come when they are gone, under their ids. With reuse
@@ -423,13 +446,16 @@ impl<'v> Plan<'v> {
 
     /// Whether a claim that no pod has is for the replacement of one that was made again (rule 15.5).
     fn keeps(&self, claim: &ClaimRecord) -> bool {
-        self.view.clones.switches.keep_claims_on_recreate && is_kept(claim)
+        let clones = &self.view.clones;
+        !clones.reuses_claims && clones.switches.keep_claims_on_recreate && is_kept(claim)
     }
 
-    /// Whether a claim is for the replacement of another pod than this one, which has ended or goes, and has the claim, too: it is a copy.
+    /// Whether a claim is for the replacement of another pod than this one, which has the claim, too: it is a copy, under another name. The
+    /// replacement itself has the name of the former, and the note that has not been taken off yet keeps nothing from it.
     fn keeps_from_another(&self, claim: &ClaimRecord, pod: &PodRecord) -> bool {
         let from = claim.annotations.get(names::KEPT_FROM);
-        self.keeps(claim) && from.is_some_and(|from| *from != *pod.meta.uid.to_string())
+        let is_copy = id_of(claim).is_some_and(|id| *pod.name() != *self.name_of(id));
+        is_copy && self.keeps(claim) && from.is_some_and(|from| *from != *pod.meta.uid.to_string())
     }
 
     /// Ids of claims that no pod has: new pods take these first (rule 15.3), and of these what was waited for. Without reuse that is what

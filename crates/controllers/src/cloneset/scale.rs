@@ -80,8 +80,11 @@ impl Plan<'_> {
             Vec::new()
         };
         self.remember_awaited(&handing_over);
-        // Growth and surge wait for none of these.
-        let missing = (diff.missing - count(handing_over.len())).max(0);
+        // As many replacements are waited for as replicas are missing; growth and surge wait for none (ruling 34).
+        let counts = |m: &&Member| !(self.asked.excludes_leaving && m.is_leaving);
+        let there = count(self.members.iter().filter(counts).count());
+        let to_replace = (self.asked.replicas - there).max(0);
+        let missing = (diff.missing - count(handing_over.len()).min(to_replace)).max(0);
         let create = diff.create.min(missing);
         if create < missing {
             self.say_that_creation_is_limited();
@@ -102,12 +105,6 @@ impl Plan<'_> {
         } else {
             count(refused).min(MOST_CREATIONS)
         };
-        let has_claims = self.templates().next().is_some();
-        let most = if has_claims {
-            most.min(count(claim::most_new(self.view.pods.len())))
-        } else {
-            most
-        };
         let create = create.min(most);
         // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
         let old = diff.create_old.min(create);
@@ -116,7 +113,14 @@ impl Plan<'_> {
         } else {
             0
         };
+        let has_claims = self.templates().next().is_some();
+        let most_with_claims = claim::most_new(self.view.pods.len());
         for (place, name) in self.names(create - cannot).into_iter().enumerate() {
+            // Names that only wait use up none of them.
+            if has_claims && self.pass.stages.create.len() >= most_with_claims {
+                self.pass.wake_within(SOON);
+                break;
+            }
             let is_old = count(place) < old - cannot;
             let revision = if is_old { &self.pass.current } else { &self.pass.update };
             let revision = revision.clone();
@@ -471,9 +475,9 @@ impl Plan<'_> {
             if !(takes_all || was_asked_for) || self.pass.is_backing_off(&scope, pod.name()) {
                 continue;
             }
-            self.pass.delete(&scope, pod, Report::Delete);
+            let is_deleted = self.pass.take_away(&scope, pod, false, Report::Delete);
             // Without reuse they belong to the pod already, and go with it (rule 15.4), unless they are for its replacement, which is noted.
-            if was_asked_for && (view.clones.reuses_claims || self.hands_over(pod)) {
+            if is_deleted && was_asked_for && (view.clones.reuses_claims || self.hands_over(pod)) {
                 self.condemn_claims(&scope, pod);
             }
         }

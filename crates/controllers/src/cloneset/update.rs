@@ -224,13 +224,10 @@ impl Plan<'_> {
         }
     }
 
-    /// How many pods serve, and are left alone by this pass.
-    fn serving(&self) -> i32 {
-        let serves = |index: &usize| {
-            let occupant = &self.members[*index].occupant;
-            occupant.serves() && !occupant.is_dealt_with && !self.deleted.contains(&occupant.pod.meta.uid)
-        };
-        count((0..self.members.len()).filter(serves).count())
+    /// How many pods are up, and are left alone by this pass.
+    fn up(&self) -> i32 {
+        let is_up = |m: &&Member| m.occupant.is_up() && !self.deleted.contains(&m.pod().meta.uid);
+        count(self.members.iter().filter(is_up).count())
     }
 
     /// After the update: whatever pod is not quiet and was not dealt with goes on.
@@ -242,7 +239,7 @@ impl Plan<'_> {
                 continue;
             };
             if course.leaves_service(&self.pass) {
-                let spare = spare.get_or_insert_with(|| self.serving() - self.asked.keep());
+                let spare = spare.get_or_insert_with(|| self.up() - self.asked.keep());
                 if *spare <= 0 {
                     let keep = self.asked.keep();
                     let available = keep + *spare;

@@ -81,14 +81,15 @@ impl Plan<'_> {
         budget
     }
 
-    /// The same for pods that are in the middle of an update and serve, beside what this pass takes out of service.
+    /// The budget for pods that are in the middle of an update and serve: charged with every slot whose pod is not up, or is taken out of
+    /// service by this pass.
     pub(super) fn leaving_budget(&self) -> Budget {
-        let mut budget = self.serving_budget();
-        let is_leaving = |o: &Occupant| o.is_dealt_with && o.serves();
-        let leaving = |slot: &&Slot| slot.occupant.as_ref().is_some_and(is_leaving);
-        for slot in self.slots.iter().filter(leaving) {
+        let mut budget = Budget::new(self.budget_limit(), self.view.set.spec.replicas);
+        let is_up = |slot: &Slot| slot.occupant.as_ref().is_some_and(Occupant::is_up);
+        for slot in self.slots.iter().filter(|slot| !is_up(slot)) {
             budget.charge(|| self.name(slot.ordinal));
         }
+        budget.charge_others(self.left_out);
         budget
     }
 

@@ -229,7 +229,8 @@ impl Clones<'_> {
         require(made == 0 || there + made <= now, RULE_SURGE, || {
             format!("{there} pods, {made} more, and {now} are needed")
         })?;
-        let handing_over = self.handing_over();
+        // As many as are missing: surge and growth take other ids meanwhile (ruling 34).
+        let handing_over = self.handing_over().min((self.asked.replicas - there).max(0));
         require(made == 0 || there + made + handing_over <= now, RULE_CLAIMS, || {
             format!(
                 "{there} pods, {made} more, {handing_over} on their way out with claims for their replacements, and {now} are needed"

@@ -213,6 +213,14 @@ fn rule_15_5_the_claims_of_a_pod_that_is_made_again_are_noted_before_it_goes() {
     assert_eq!(said(&reuses.decide()), both[1..]);
 }
 
+/// The note of the former pod may be there still: a claim would stay with no pod.
+#[test]
+fn rule_14_7_the_claim_of_a_replacement_goes_with_it_also_before_the_note_is_off() {
+    let pod = one(&name(0), "n").mounts(&["data"]);
+    let set = keeping(0).claim(data(0).annotated(names::KEPT_FROM, "former"));
+    assert_eq!(owners_given(&set.pod(pod).decide()), [json!(name(0))]);
+}
+
 /// A copy, by its mount or by its id, has the claim, too. It has ended, or goes: what is kept for the replacement does not go with it.
 #[test]
 fn rule_15_5_what_is_kept_for_a_replacement_goes_with_no_copy_of_its_pod() {
@@ -260,4 +268,73 @@ fn rule_15_5_the_note_goes_when_the_replacement_is_there_or_the_pod_stays_after_
         said(&keeping(1).pod(one(&name(0), "n")).claim(data(0)).decide()),
         [] as [&str; 0]
     );
+}
+
+/// A user took the label of the mark off, and the annotation is left over: the pod that is scaled in later takes its claim along.
+#[test]
+fn rules_14_7_and_15_5_half_a_mark_keeps_no_claim() {
+    for reuses in [false, true] {
+        let half = one(&name(0), "n")
+            .mounts(&["data"])
+            .annotated(names::REPLACED_BY_UPDATE, "true");
+        let set = keeping(0).spec("/scaleStrategy/enablePVCReuse", json!(reuses));
+        let decision = set.claim(data(0)).pod(half).decide();
+        assert_eq!(noted(&decision), [], "reuse {reuses}");
+        assert_eq!(owners_given(&decision), [json!(name(0))], "reuse {reuses}");
+    }
+}
+
+/// The claim was given to the pod for a deletion that was refused, and then the switch was turned on.
+#[test]
+fn rule_15_5_a_claim_that_was_given_before_it_was_to_be_kept_is_taken_back() {
+    let marked = || {
+        one(&name(0), "o")
+            .mounts(&["data"])
+            .label(names::SPECIFIED_DELETE_LABEL, "true")
+            .annotated(names::REPLACED_BY_UPDATE, "true")
+    };
+    let uid = json!(marked().build("web").meta.uid.to_string());
+    for reuses in [false, true] {
+        for (what, pod) in [("is deleted", marked()), ("goes", marked().terminating())] {
+            let given = data(0).owners(vec![pod_owner(&name(0))]);
+            let set = keeping(1).spec("/scaleStrategy/enablePVCReuse", json!(reuses));
+            let decision = set
+                .pod(one(&name(1), "n"))
+                .claim(data(1))
+                .claim(given)
+                .pod(pod)
+                .decide();
+            assert_eq!(owners_given(&decision), [json!("web")], "{what}, reuse {reuses}");
+            let note = (!reuses).then(|| ("data-web-b0000".to_owned(), uid.clone()));
+            let noted: Vec<_> = noted(&decision)
+                .into_iter()
+                .filter(|(_, from)| !from.is_null())
+                .collect();
+            assert_eq!(noted, note.into_iter().collect::<Vec<_>>(), "{what}, reuse {reuses}");
+        }
+    }
+}
+
+/// A note is left over from when claims were not used again.
+#[test]
+fn rule_14_7_where_claims_are_used_again_no_note_keeps_that_of_a_pod_that_is_scaled_in() {
+    let set = keeping(0).spec("/scaleStrategy/enablePVCReuse", json!(true));
+    let pod = one(&name(0), "n").mounts(&["data"]);
+    let decision = set
+        .pod(pod)
+        .claim(data(0).annotated(names::KEPT_FROM, "former"))
+        .decide();
+    assert_eq!(owners_given(&decision), [json!(name(0))]);
+}
+
+fn owners_given(decision: &Decision) -> Vec<Value> {
+    let owner = |command: &Command| match command {
+        Command::Patch {
+            resource: Resource::Claims,
+            body,
+            ..
+        } => body.pointer("/metadata/ownerReferences/0/name").cloned(),
+        _ => None,
+    };
+    decision.commands().filter_map(|c| owner(&c.command)).collect()
 }

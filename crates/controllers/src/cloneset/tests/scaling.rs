@@ -363,7 +363,11 @@ fn rule_15_5_a_replacement_waits_for_the_id_and_the_claims_of_the_pod_that_hands
             .claim(claim("data-web-b0000").of_clone("b0000"))
     };
     let going = || one(&name(0), "o").terminating().on(Some("node-0"));
-    let replaced = hands_over(going().annotated(names::REPLACED_BY_UPDATE, "true")).decide();
+    let marked = |pod: PodFixture| {
+        pod.annotated(names::REPLACED_BY_UPDATE, "true")
+            .label(names::SPECIFIED_DELETE_LABEL, "true")
+    };
+    let replaced = hands_over(marked(going())).decide();
     assert_eq!(
         said(&replaced),
         ["claims: ~PersistentVolumeClaim data-web-b0000"],
@@ -921,6 +925,73 @@ fn ruling_26_claims_are_made_or_taken_for_as_many_new_pods_as_have_come_so_far()
             expected,
             "{there}, with claims that are free"
         );
+    }
+}
+
+/// Names that wait for a claim of theirs to be gone, or for another try, use up none of what may be made.
+#[test]
+fn rules_15_3_and_r2_names_that_cannot_be_made_take_the_place_of_no_others() {
+    for stuck in [1, 15, 16, 20, 40] {
+        let set = || {
+            clones(100)
+                .claim_templates(&["data", "logs"])
+                .spec("/scaleStrategy/enablePVCReuse", json!(true))
+        };
+        let going = (0..stuck).fold(set(), |set, n| {
+            let logs = claim(&format!("logs-{}", name(n)))
+                .of_clone(&format!("b{n:04}"))
+                .terminating();
+            set.claim(claim(&format!("data-{}", name(n))).of_clone(&format!("b{n:04}")))
+                .claim(logs)
+        });
+        assert_eq!(created(&going.decide()).len(), 16, "{stuck} hang on their way out");
+        let mut refused = set();
+        for n in 0..stuck {
+            let failure = Failure::follow(None, Report::Take, "Forbidden".into(), "no".into(), at(NOW));
+            refused.hints.failures.insert(Scope::Named(name(n)), failure);
+        }
+        let decision = refused.decide();
+        assert_eq!(created(&decision).len(), 16, "{stuck} are refused");
+        assert!(decision.wake_after.is_some());
+    }
+}
+
+/// Only as many replacements are waited for as replicas are missing.
+#[test]
+fn ruling_34_surge_does_not_wait_for_a_pod_whose_replacement_is_there() {
+    let going = one("web-b0009", "n").mounts(&["data"]).terminating();
+    let set = (0..3).fold(clones(3), |set, n| {
+        let claim = claim(&format!("data-{}", name(n))).of_clone(&format!("b{n:04}"));
+        set.pod(one(&name(n), "o").mounts(&["data"])).claim(claim)
+    });
+    let set = set
+        .claim_templates(&["data"])
+        .spec("/scaleStrategy/enablePVCReuse", json!(true))
+        .rolling(json!({"maxUnavailable": 0, "maxSurge": 1}));
+    let decision = set.claim(claim("data-web-b0009").of_clone("b0009")).pod(going).decide();
+    assert_eq!(created(&decision).len(), 1, "{:?}", said(&decision));
+}
+
+/// Its hook holds a pod that has ended like any other.
+#[test]
+fn rule_14_7_a_pod_that_has_ended_waits_for_its_hook_before_it_is_deleted() {
+    let ended = |marks: &str| one(&name(0), marks).phase(Phase::Failed);
+    let hook = json!({"labelsHandler": {"hold": "yes"}});
+    let set = || {
+        clones(1)
+            .spec("/lifecycle/preDelete", hook.clone())
+            .pod(one(&name(1), "n"))
+    };
+    let opted_in = || set().annotation("flotilla.rs/finished-pods", "delete");
+    for (what, set, marks) in [("asked for", set(), "n!"), ("opted in to", opted_in(), "n")] {
+        let held = set.clone().pod(ended(marks).label("hold", "yes")).decide();
+        assert_eq!(deleted(&held), [] as [String; 0], "{what}");
+        assert!(
+            said(&held).iter().any(|word| word.contains(&name(0))),
+            "{what}: {:?}",
+            said(&held)
+        );
+        assert_eq!(deleted(&set.pod(ended(marks)).decide()), [name(0)], "{what}");
     }
 }
 
