@@ -134,10 +134,12 @@ pub enum WaitCause {
     },
     /// The claim is being deleted; a pod that mounted it would never start.
     ClaimTerminating,
-    /// The claim still belongs to the pod that was just scaled away.
+    /// The claim still belongs to a pod, or a set, that is gone: the garbage collector takes it away, however late.
     ClaimStale {
-        /// That pod.
+        /// Kind and name of that owner.
         owner: String,
+        /// The claim is to outlive its owner, and is taken from it before a pod mounts it.
+        stays: bool,
     },
     /// The claim is being expanded.
     ClaimExpanding,

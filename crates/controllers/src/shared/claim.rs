@@ -191,18 +191,46 @@ pub enum Keeper {
     Owner(OwnerRef),
 }
 
+/// An owner that we may ever put on a claim: its set, or its pod.
+#[derive(Clone, Debug)]
+pub struct Claimant {
+    /// The reference to it; its UID is empty if there is none of that name.
+    pub reference: OwnerRef,
+    /// The policy lets claims go with such an owner.
+    pub takes_claims: bool,
+}
+
+impl Claimant {
+    /// Whether a reference names it as it was before: an object of the same name, with another UID, that is gone.
+    fn was(&self, reference: &OwnerRef) -> bool {
+        same_object(&self.reference, reference) && self.reference.uid != reference.uid
+    }
+}
+
+/// The former pod or set to which a claim still belongs, if there is any.
+pub fn former_owner<'c>(claim: &'c ClaimRecord, ours: &[Claimant]) -> Option<&'c OwnerRef> {
+    let mut owners = claim.meta.owners().iter();
+    owners.find(|r| ours.iter().any(|c| c.was(r)))
+}
+
+/// Whether a claim goes with a former pod or set: the policy lets claims go with such, and the garbage collector takes it away.
+pub fn goes_with_former(claim: &ClaimRecord, ours: &[Claimant]) -> bool {
+    let goes = |r: &OwnerRef| ours.iter().any(|c| c.takes_claims && c.was(r));
+    claim.meta.owners().iter().any(goes)
+}
+
 /// The owner references that `claim` should have, or `None` if they are as they should be or must not be touched.
 ///
-/// `ours` are the two owners that we may ever put there: the set and, if it exists, the pod. Native rules (1.4.4): our reference is
-/// the controller reference; a claim with another controller keeps none of ours; a reference that names one of ours with another
-/// UID belongs to a former incarnation, and then nothing is touched.
-pub fn owners_to_set(claim: &ClaimRecord, keeper: &Keeper, ours: &[OwnerRef]) -> Option<Vec<OwnerRef>> {
-    let present = claim.meta.owners();
-    let names_ours = |r: &OwnerRef| ours.iter().any(|o| same_object(o, r));
-    let is_ours = |r: &OwnerRef| ours.iter().any(|o| o.uid == r.uid);
-    if present.iter().any(|r| names_ours(r) && !is_ours(r)) {
+/// `ours` are the two owners that we may ever put there: the set and the pod. Native rules (1.4.4): our reference is the controller
+/// reference; a claim with another controller keeps none of ours; a reference that names one of ours with another UID belongs to a former
+/// incarnation, and then nothing is touched where claims go with such. Where they are to outlive it the reference goes: the garbage
+/// collector would take the claim away, however late, and from whoever mounts it by then.
+pub fn owners_to_set(claim: &ClaimRecord, keeper: &Keeper, ours: &[Claimant]) -> Option<Vec<OwnerRef>> {
+    if goes_with_former(claim, ours) {
         return None;
     }
+    let present = claim.meta.owners();
+    let is_ours = |r: &OwnerRef| ours.iter().any(|c| c.reference.uid == r.uid || c.was(r));
     let mut wanted: Vec<OwnerRef> = present.iter().filter(|r| !is_ours(r)).cloned().collect();
     if let Keeper::Owner(owner) = keeper
         && !wanted.iter().any(|r| r.controller)
@@ -326,7 +354,10 @@ pub fn about_to_go(claim: &ClaimRecord, pod: &str) -> Option<WaitCause> {
     if claim.meta.deleted.is_some() {
         return Some(WaitCause::ClaimTerminating);
     }
-    stale_owner(claim, pod).map(|_| WaitCause::ClaimStale { owner: pod.to_owned() })
+    stale_owner(claim, pod).map(|_| WaitCause::ClaimStale {
+        owner: format!("Pod {pod}"),
+        stays: false,
+    })
 }
 
 /// How a claim compares with its template (rule 3.9).
@@ -399,7 +430,11 @@ mod tests {
             controller: false,
             ..set_ref()
         };
-        let ours = [set_ref(), pod_ref("pod-uid")];
+        let claimant = |reference: OwnerRef, takes_claims| Claimant {
+            reference,
+            takes_claims,
+        };
+        let ours = [claimant(set_ref(), true), claimant(pod_ref("pod-uid"), true)];
         let keep = |o: &OwnerRef| Keeper::Owner(o.clone());
         let cases: Vec<Row> = vec![
             ("nothing to do", vec![], Keeper::Nobody, None),
@@ -434,7 +469,7 @@ mod tests {
                 "other owners stay",
                 vec![plain.clone()],
                 keep(&set_ref()),
-                Some(vec![plain, set_ref()]),
+                Some(vec![plain.clone(), set_ref()]),
             ),
             (
                 "former incarnation: hands off",
@@ -455,6 +490,26 @@ mod tests {
                 expected,
                 "{what}"
             );
+        }
+        let former = || vec![pod_ref("old-pod"), plain.clone()];
+        for (what, pods_take, keeper, expected) in [
+            (
+                "kept from a former pod",
+                false,
+                Keeper::Nobody,
+                Some(vec![plain.clone()]),
+            ),
+            (
+                "kept from a former pod, for the set",
+                false,
+                keep(&set_ref()),
+                Some(vec![plain.clone(), set_ref()]),
+            ),
+            ("it goes with the former pod", true, Keeper::Nobody, None),
+        ] {
+            let ours = [claimant(set_ref(), true), claimant(pod_ref(""), pods_take)];
+            let claim = claim("data-web-0").owners(former()).build();
+            assert_eq!(owners_to_set(&claim, &keeper, &ours), expected, "{what}");
         }
     }
 

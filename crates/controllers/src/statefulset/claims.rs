@@ -2,12 +2,12 @@
 
 use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
-use crate::shared::claim::{self, Fit, Keeper};
+use crate::shared::claim::{self, Claimant, Fit, Keeper};
 use crate::shared::identity::{Membership, membership};
 use crate::shared::revision;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::set::{ClaimTemplate, PodUpdatePolicy, SetSpec};
-use flotilla_model::{ClaimRecord, PodRecord, Resource, RevisionRecord, Timestamp, WaitCause};
+use flotilla_model::{ClaimRecord, PodRecord, Resource, RevisionRecord, Timestamp, Uid, WaitCause};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -153,20 +153,60 @@ impl Plan<'_> {
         pod: Option<&PodRecord>,
         condemned: bool,
     ) -> Option<Command> {
-        let view = self.view;
-        let retention = view.set.spec.retention;
-        let pod_ref = pod.map(|pod| controller_ref(Resource::Pods, name, &pod.meta.uid));
-        let keeper = match (
-            condemned && retention.delete_with_pod,
-            retention.delete_with_set,
-            &pod_ref,
-        ) {
-            (true, _, Some(pod_ref)) => Keeper::Owner(pod_ref.clone()),
-            (false, true, _) => Keeper::Owner(view.owner.clone()),
+        let retention = self.view.set.spec.retention;
+        let keeper = match (condemned && retention.delete_with_pod, retention.delete_with_set, pod) {
+            (true, _, Some(pod)) => Keeper::Owner(controller_ref(Resource::Pods, name, &pod.meta.uid)),
+            (false, true, _) => Keeper::Owner(self.view.owner.clone()),
             _ => Keeper::Nobody,
         };
-        let ours: Vec<_> = std::iter::once(view.owner.clone()).chain(pod_ref).collect();
+        let ours = self.claimants(name, pod);
         claim::owners_to_set(found, &keeper, &ours).map(|owners| claim::set_owners(found, &owners))
+    }
+
+    /// The two to whom claims of a slot may belong. A slot without a pod has none either.
+    pub(super) fn claimants(&self, name: &str, pod: Option<&PodRecord>) -> [Claimant; 2] {
+        let nobody = Uid::new("");
+        let uid = pod.map_or(&nobody, |pod| &pod.meta.uid);
+        [
+            self.set_as_claimant(),
+            Claimant {
+                reference: controller_ref(Resource::Pods, name, uid),
+                takes_claims: self.view.set.spec.retention.delete_with_pod,
+            },
+        ]
+    }
+
+    fn set_as_claimant(&self) -> Claimant {
+        Claimant {
+            reference: self.view.owner.clone(),
+            takes_claims: self.view.set.spec.retention.delete_with_set,
+        }
+    }
+
+    /// Takes claims of an empty slot from a former pod or set where they are to outlive it. The garbage collector is after them, and may be
+    /// faster: the pod comes once they are seen without such an owner, and not on their way out. Whether there were any.
+    pub(super) fn takes_claims_back(&mut self, ordinal: i64, pod: &str, revision: &RevisionRecord) -> bool {
+        let ours = self.claimants(pod, None);
+        let mut commands = Vec::new();
+        let mut waits = Vec::new();
+        for template in self.claim_templates_of(revision).iter() {
+            let name = claim::claim_name(template, pod);
+            let found = self.view.claim(&name).filter(|c| c.meta.deleted.is_none());
+            let Some((found, former)) = found.and_then(|c| Some((c, claim::former_owner(c, &ours)?))) else {
+                continue;
+            };
+            if let Some(command) = self.keep_claim(found, pod, None, false) {
+                commands.push(command);
+                let owner = format!("{} {}", former.kind, former.name);
+                waits.push((name, WaitCause::ClaimStale { owner, stays: true }));
+            }
+        }
+        for (name, cause) in waits {
+            self.pass.wait(name, cause, None);
+        }
+        let is_any = !commands.is_empty();
+        self.pass.write_claims(&Scope::Slot(ordinal), commands);
+        is_any
     }
 
     /// Gives the claims of a pod their owners; `condemned` pods take theirs along where the policy says so. They are those of today's templates,
@@ -211,11 +251,11 @@ impl Plan<'_> {
         }
         let written = self.pass.stages.claims.iter().map(|c| c.command.key().name.as_str());
         let written: BTreeSet<&str> = written.collect();
-        let ours = std::slice::from_ref(&view.owner);
+        let ours = [self.set_as_claimant()];
         let patch = |claim: &Arc<ClaimRecord>| {
             let is_left = claim.meta.deleted.is_none() && !written.contains(claim.meta.key.name.as_str());
             let ordinal = self.ordinal_of(claim).filter(|_| is_left)?;
-            let owners = claim::owners_to_set(claim, &Keeper::Nobody, ours)?;
+            let owners = claim::owners_to_set(claim, &Keeper::Nobody, &ours)?;
             Some((ordinal, claim::set_owners(claim, &owners)))
         };
         let patches: Vec<_> = owned.iter().filter_map(patch).collect();

@@ -204,6 +204,9 @@ impl Plan<'_> {
         if self.view.set.spec.is_stopped(Area::Scale) || self.is_in_the_way(ordinal, &name, revision) {
             return false;
         }
+        if self.takes_claims_back(ordinal, &name, revision) {
+            return false;
+        }
         let Some(claims) = self.claims_for(&name, revision) else {
             return false;
         };
@@ -279,10 +282,10 @@ impl Plan<'_> {
         })
     }
 
-    /// The commands that give a new pod its claims. `None` if one of them is on its way out: a pod that mounted it would never start.
+    /// The commands that give a new pod its claims. `None` if one of them is on its way out, or goes with a former pod or set: a pod that
+    /// mounted it would never start, or lose it.
     fn claims_for(&mut self, pod: &str, revision: &RevisionRecord) -> Option<Vec<Command>> {
         let view = self.view;
-        let spec = &view.set.spec;
         let mut commands = Vec::new();
         for template in self.claim_templates_of(revision).iter() {
             let name = claim::claim_name(template, pod);
@@ -294,9 +297,10 @@ impl Plan<'_> {
                     return None;
                 }
                 Some(found) => {
-                    if claim::stale_owner(found, pod).is_some() && spec.retention.delete_with_pod {
+                    if let Some(former) = claim::former_owner(found, &self.claimants(pod, None)) {
+                        let owner = format!("{} {}", former.kind, former.name);
                         self.pass
-                            .wait(name, WaitCause::ClaimStale { owner: pod.to_owned() }, None);
+                            .wait(name, WaitCause::ClaimStale { owner, stays: false }, None);
                         return None;
                     }
                     commands.extend(self.keep_claim(found, pod, None, false));

@@ -10,8 +10,14 @@ impl WaitCause {
     pub(super) fn fmt_of_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WaitCause::ClaimTerminating => f.write_str("the claim is being deleted"),
-            WaitCause::ClaimStale { owner } => {
-                write!(f, "the claim still belongs to the former pod {owner} and goes with it")
+            WaitCause::ClaimStale { owner, stays: false } => {
+                write!(f, "the claim still belongs to the former {owner}, and goes with it")
+            }
+            WaitCause::ClaimStale { owner, stays: true } => {
+                write!(
+                    f,
+                    "the claim still belongs to the former {owner}, and is taken from it first"
+                )
             }
             WaitCause::ClaimExpanding => f.write_str("the claim is being expanded"),
             WaitCause::FileSystemPending { restart_at } => {

@@ -3,9 +3,9 @@
 use super::refused;
 use super::storage::{mounted, on_claim, with_claims};
 use crate::shared::adoption::controller_ref;
-use crate::testing::{Cluster, advanced, brief, claim, owner, pod, set_uid};
+use crate::testing::{Cluster, advanced, brief, claim, native, owner, pod, set_uid};
 use flotilla_model::decision::{Command, Scope};
-use flotilla_model::{Decision, OwnerRef, Report, Resource, Uid};
+use flotilla_model::{Decision, OwnerRef, Report, Resource, Uid, WaitCause};
 use serde_json::{Value, json};
 
 const NOTHING: [&str; 0] = [];
@@ -176,4 +176,128 @@ fn rule_1_4_4_under_retain_claims_without_a_pod_leave_the_set_too() {
     );
     let gone = set(with_claims(1), json!({})).claim(owned("data-web-7").terminating());
     assert_eq!(brief(&gone.decide()), NOTHING, "nobody keeps what is under deletion");
+}
+
+/// The garbage collector takes a claim away whose owners are all gone, however late it is: no pod is made on it as it is. Where the policy of
+/// now wants no such owner it is taken off first, as the claim was seen; where it wants one, the claim goes, and is waited for.
+#[test]
+fn rule_1_4_4_no_pod_is_made_on_a_claim_that_goes_with_a_former_pod_or_set() {
+    let pod_before = || controller_ref(Resource::Pods, "web-1", &Uid::new("the former web-1"));
+    let set_before = || controller_ref(Resource::AdvancedSets, "web", &Uid::new("the former web"));
+    let set_now = || controller_ref(Resource::AdvancedSets, "web", &set_uid("web")).to_json();
+    let note = || owner("v1", "ConfigMap", "mine", "m-uid");
+    let foreign = || owner("example.com/v1", "Pod", "web-1", "another kind");
+    let retain = json!({});
+    let scaled = json!({"whenScaled": "Delete"});
+    let deleted = json!({"whenDeleted": "Delete"});
+    let both = json!({"whenScaled": "Delete", "whenDeleted": "Delete"});
+    // The policy, who owns the claim, and what is written: none where the claim is waited for.
+    let rows: Vec<(&str, &Value, Vec<OwnerRef>, Option<Value>)> = vec![
+        ("a pod, Retain", &retain, vec![pod_before()], Some(json!([]))),
+        (
+            "a pod, with the set",
+            &deleted,
+            vec![pod_before()],
+            Some(json!([set_now()])),
+        ),
+        ("a pod, scaled", &scaled, vec![pod_before()], None),
+        ("a pod, both", &both, vec![pod_before()], None),
+        ("a set, Retain", &retain, vec![set_before()], Some(json!([]))),
+        ("a set, scaled", &scaled, vec![set_before()], Some(json!([]))),
+        ("a set, with the set", &deleted, vec![set_before()], None),
+        (
+            "a pod and a set",
+            &retain,
+            vec![pod_before(), set_before()],
+            Some(json!([])),
+        ),
+        (
+            "a pod and a set, one of which takes it",
+            &deleted,
+            vec![pod_before(), set_before()],
+            None,
+        ),
+        (
+            "what others own stays",
+            &retain,
+            vec![note(), pod_before()],
+            Some(json!([note().to_json()])),
+        ),
+    ];
+    for (what, policy, owners, written) in rows {
+        let set = |set: Cluster| {
+            set.spec("/persistentVolumeClaimRetentionPolicy", policy.clone())
+                .pod(mounted("web-0", "new"))
+        };
+        let stale = claim("data-web-1").owners(owners);
+        let decision = set(with_claims(2)).claim(stale.clone()).decide();
+        let on_stale = decision.commands().find(|c| *c.command.key().name == *"data-web-1");
+        let waits = decision.waits.iter().filter(|w| w.subject == "data-web-1");
+        let goes: Vec<bool> = waits
+            .filter_map(|w| match w.cause {
+                WaitCause::ClaimStale { stays, .. } => Some(!stays),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(goes, [written.is_none()], "{what}: it is told: {:?}", decision.waits);
+        assert!(
+            !brief(&decision).iter().any(|c| c == "+web-1@new"),
+            "{what}: {:?}",
+            brief(&decision)
+        );
+        let Some(written) = written else {
+            assert!(
+                on_stale.is_none(),
+                "{what}: what goes is left alone: {:?}",
+                brief(&decision)
+            );
+            continue;
+        };
+        match on_stale.map(|c| &c.command) {
+            Some(Command::Patch {
+                body, resource_version, ..
+            }) => {
+                assert_eq!(body["metadata"]["ownerReferences"], written, "{what}");
+                assert!(resource_version.is_some(), "{what}: as it was seen, or not at all");
+            }
+            other => panic!("{what}: {other:?}"),
+        }
+        // The collector may have been faster.
+        let lost = set(with_claims(2)).claim(stale.terminating()).decide();
+        assert!(
+            !brief(&lost)
+                .iter()
+                .any(|c| c.ends_with("web-1") || c.contains("+web-1")),
+            "{what}: {:?}",
+            brief(&lost)
+        );
+    }
+    let left = with_claims(2)
+        .pod(mounted("web-0", "new"))
+        .claim(claim("data-web-1").owners(vec![foreign()]));
+    assert!(
+        brief(&left.decide()).contains(&"+web-1@new".to_owned()),
+        "an object of another group is no pod of ours"
+    );
+}
+
+/// A pod that runs on such a claim, since somebody else made it, keeps its data where the policy wants no owner.
+#[test]
+fn rule_1_4_4_a_claim_of_a_pod_that_is_there_is_taken_from_a_former_pod_or_set_too() {
+    let pod_before = || controller_ref(Resource::Pods, "web-0", &Uid::new("the former web-0"));
+    let set_before = || controller_ref(Resource::NativeSets, "web", &Uid::new("the former web"));
+    for (policy, former, expected) in [
+        (json!({}), pod_before(), &["~claim data-web-0"][..]),
+        (json!({"whenScaled": "Delete"}), pod_before(), &NOTHING),
+        (json!({}), set_before(), &["~claim data-web-0"]),
+        (json!({"whenDeleted": "Delete"}), set_before(), &NOTHING),
+    ] {
+        let set = native(1)
+            .claim_templates(&["data"])
+            .status("/currentRevision", json!("new"))
+            .spec("/persistentVolumeClaimRetentionPolicy", policy.clone())
+            .pod(mounted("web-0", "new"))
+            .claim(claim("data-web-0").owners(vec![former.clone()]));
+        assert_eq!(brief(&set.decide()), expected, "{policy} {former:?}");
+    }
 }

@@ -279,7 +279,11 @@ fn rule_1_4_4_a_claim_of_the_pod_scaled_away_is_left_to_the_garbage_collector() 
         "{:?}",
         decision.waits
     );
-    assert_eq!(brief(&set.decide()), ["+web-0@new"], "under Retain it is used");
+    assert_eq!(
+        brief(&set.decide()),
+        ["~claim data-web-0"],
+        "under Retain it is kept first"
+    );
 }
 
 #[test]
