@@ -132,6 +132,11 @@ pub enum WaitCause {
         /// How many are left.
         left: usize,
     },
+    /// Pods have ordinals that fill no slot: they are counted, and never acted upon.
+    OrdinalTooLarge {
+        /// Their names.
+        pods: Vec<String>,
+    },
     /// The claim is being deleted; a pod that mounted it would never start.
     ClaimTerminating,
     /// The claim still belongs to a pod, or a set, that is gone: the garbage collector takes it away, however late.
@@ -335,6 +340,7 @@ impl WaitCause {
             WaitCause::PodNotAvailable { .. } => "minReadySeconds",
             WaitCause::RevisionLeaving => "one revision per template",
             WaitCause::PodTerminating { .. } | WaitCause::NameTaken { .. } => "one pod per name",
+            WaitCause::OrdinalTooLarge { .. } => "an ordinal is a number of 32 bits",
             WaitCause::Order { .. } | WaitCause::ScaleDownBehindUnhealthy { .. } => "podManagementPolicy OrderedReady",
             WaitCause::UpdateBudget { .. } | WaitCause::KeepsAvailable { .. } | WaitCause::Brake { .. } => {
                 "updateStrategy.rollingUpdate.maxUnavailable"
@@ -376,7 +382,7 @@ impl WaitCause {
         }
     }
 
-    /// Whether it is what the user asked for, rather than something in the way.
+    /// Whether it is what the user asked for, or what others have made, and nothing is in the way.
     pub fn is_intended(&self) -> bool {
         matches!(
             self,
@@ -385,6 +391,7 @@ impl WaitCause {
                 | WaitCause::OnDelete { .. }
                 | WaitCause::Observing { .. }
                 | WaitCause::ChangedByOthers { .. }
+                | WaitCause::OrdinalTooLarge { .. }
         )
     }
 }
@@ -430,6 +437,14 @@ impl fmt::Display for WaitCause {
             WaitCause::NameTaken { owner: Some(owner) } => write!(f, "a pod of that name belongs to {owner}"),
             WaitCause::NameTaken { owner: None } => {
                 f.write_str("a pod of that name belongs to nobody and does not match the selector")
+            }
+            WaitCause::OrdinalTooLarge { pods } => {
+                write!(
+                    f,
+                    "{} fills no slot, as its ordinal is above {}: it is counted, and left alone",
+                    short_list(pods),
+                    i32::MAX
+                )
             }
             WaitCause::ScaleDownBehindUnhealthy { pod } => write!(f, "scale-down waits until {pod} is healthy"),
             WaitCause::FieldUnreadable { path, found, rule } => write!(f, "{path} holds {found}, and {rule}"),

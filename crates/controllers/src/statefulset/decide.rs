@@ -7,7 +7,7 @@ use super::view::View;
 use crate::shared::occupant::Occupant;
 use crate::shared::revision;
 use flotilla_model::set::{Area, UpdateKind};
-use flotilla_model::{Decision, Hints};
+use flotilla_model::{Decision, Hints, WaitCause};
 use std::collections::BTreeMap;
 
 /// Decides what to do for the set of `view`.
@@ -59,6 +59,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.pass.drop_history(in_use.chain(wanted_again));
     plan.pass.forget_failures();
     plan.pass.say_held_back();
+    plan.tell_of_unusable_pods();
     plan.remember();
     plan.pass.note_unreadable_fields();
     plan.pass.merge_waits();
@@ -111,6 +112,18 @@ impl Plan<'_> {
     /// Whether all pods of old revisions have to be gone before the first new one is made.
     pub(super) fn is_recreating(&self) -> bool {
         self.view.set.spec.update == UpdateKind::Recreate
+    }
+
+    /// Pods that fill no slot are left alone for ever, and whoever made them has to know (invariant 12). Said last: of what nobody asked the
+    /// set to mend, the status tells the first.
+    fn tell_of_unusable_pods(&mut self) {
+        let pods: Vec<_> = self.view.unusable.iter().filter(|pod| !pod.is_terminating()).collect();
+        if let Some(first) = pods.first() {
+            let (subject, since) = (first.name().to_owned(), first.meta.created);
+            let pods = pods.iter().map(|pod| pod.name().to_owned()).collect();
+            self.pass
+                .wait(subject, WaitCause::OrdinalTooLarge { pods }, Some(since));
+        }
     }
 
     /// What the next pass should know.

@@ -9,9 +9,10 @@ use crate::shared::claim::{self, Fit};
 use crate::shared::conditions::{self, Wanted};
 use crate::shared::occupant::Occupant;
 use crate::shared::revision::Revisions;
-use flotilla_model::{Report, Scope, SetKind, StatusWrite, Wait};
+use flotilla_model::{PodRecord, Report, Scope, SetKind, StatusWrite, Wait};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// How many unused claims the status names at most.
 const UNUSED_CLAIMS_TOLD: usize = 100;
@@ -39,9 +40,16 @@ pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
         revisions: &plan.pass.revisions.history,
         last: None,
     };
-    let counts = count(view, &mut reader, &plan.in_flight());
+    let in_flight = plan.in_flight();
+    let counts = count(view, view.pods(), &mut reader, &in_flight);
     let mut status = Map::new();
-    let complete = is_complete(plan, counts);
+    // A pod that fills no slot is counted, and nothing waits for it.
+    let of_members = if view.unusable.is_empty() {
+        counts
+    } else {
+        count(view, view.members.iter().map(|m| &m.pod), &mut reader, &in_flight)
+    };
+    let complete = is_complete(plan, of_members);
     let is_promoted = complete && !plan.pass.is_held_at_nothing();
     let current = if is_promoted {
         plan.pass.update.name()
@@ -91,7 +99,7 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, waits
         revisions: &view.revisions,
         last: None,
     };
-    let counts = count(view, &mut reader, &BTreeMap::new());
+    let counts = count(view, view.pods(), &mut reader, &BTreeMap::new());
     let mut status = Map::new();
     put_counts(&mut status, view, counts);
     if let Some(revisions) = revisions {
@@ -105,10 +113,15 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, waits
 }
 
 /// `in_flight` says of pods in an update in place whether they may count as available.
-fn count(view: &View<'_>, reader: &mut LabelReader<'_>, in_flight: &BTreeMap<&str, bool>) -> Counts {
+fn count<'v>(
+    view: &View<'_>,
+    pods: impl Iterator<Item = &'v Arc<PodRecord>>,
+    reader: &mut LabelReader<'_>,
+    in_flight: &BTreeMap<&str, bool>,
+) -> Counts {
     let mut counts = Counts::default();
     let min_ready = view.set.spec.min_ready;
-    for pod in view.pods().filter(|pod| pod.is_created()) {
+    for pod in pods.filter(|pod| pod.is_created()) {
         let labels = reader.read(pod);
         let known = if in_flight.is_empty() {
             None

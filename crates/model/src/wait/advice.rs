@@ -114,6 +114,9 @@ impl WaitCause {
                     whom.namespace
                 )
             }
+            WaitCause::OrdinalTooLarge { .. } => {
+                format!("delete it, or take its owner reference off: {}", whom.delete(subject))
+            }
             WaitCause::NameTaken { .. } => format!("let the set adopt it, or delete it: {}", whom.delete(subject)),
             WaitCause::FieldUnreadable { path, .. } => format!("correct {path}: {}", whom.edit()),
             WaitCause::ForeignWriter { .. } => {

@@ -2,7 +2,7 @@
 
 use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
 use flotilla_model::records::Phase;
-use flotilla_model::{Report, Scope};
+use flotilla_model::{Report, Scope, WaitCause};
 use serde_json::{Value, json};
 
 /// What the status would say.
@@ -620,4 +620,41 @@ fn ruling_5_what_was_told_is_bounded_while_something_is_in_the_way() {
     );
     let (_, told) = told_in_turn([1, 2, 1].map(set));
     assert_eq!(told.len(), 2, "what comes and goes in a rollout is told once: {told:?}");
+}
+
+/// A pod whose ordinal no pod can have fills no slot, so the rollout does not wait for it; whoever made it is told.
+#[test]
+fn rules_1_3_4_and_3_10_a_pod_with_an_impossible_ordinal_is_told_of_and_keeps_no_rollout_from_its_end() {
+    for set in [advanced(2), native(2)] {
+        let too_high = || pod("web-4000000000").revision("old");
+        let cluster = set.clone().pods([0, 1], "new").pod(too_high());
+        let decision = cluster.decide();
+        assert_eq!(brief(&decision), [] as [&str; 0], "it is never acted upon");
+        let status = desired(&cluster);
+        assert_eq!(
+            (&status["replicas"], &status["readyReplicas"]),
+            (&json!(3), &json!(3)),
+            "it is counted"
+        );
+        assert_eq!(status["currentRevision"], "new", "all slots are up to date: {status}");
+        let told: Vec<_> = decision
+            .waits
+            .iter()
+            .map(|w| (&*w.subject, &w.cause, w.since.is_some()))
+            .collect();
+        let cause = WaitCause::OrdinalTooLarge {
+            pods: vec!["web-4000000000".to_owned()],
+        };
+        assert_eq!(told, [("web-4000000000", &cause, true)]);
+        let progressing = condition(&cluster, "Progressing").expect("the status tells of it");
+        let message = progressing["message"].as_str().unwrap_or_default();
+        assert!(message.contains("web-4000000000"), "{progressing}");
+        assert_eq!(progressing["status"], "True", "nothing is in the way: {progressing}");
+        // What goes is told of no more.
+        let going = set.clone().pods([0, 1], "new").pod(too_high().terminating());
+        assert_eq!(going.decide().waits, []);
+        // Nor is an update over by it.
+        let begun = set.pods([0], "new").pods([1], "old").pod(too_high());
+        assert_eq!(desired(&begun)["currentRevision"], "old");
+    }
 }
