@@ -68,6 +68,13 @@ impl Pass<'_> {
             (Stage::Grace(grace), state @ Some(_)) if course.serves() => {
                 self.restart_grace(scope, course, &grace, state);
             }
+            // A clock that was ahead has noted it: when it began is not known either (rule 1.5). It begins now, by a note of ours, and so
+            // lasts no longer than asked for from our first look on, whoever goes on with it then.
+            (Stage::Grace(grace), state @ Some(_))
+                if state.as_ref().is_some_and(|s| s.updated_at > self.moment.now) =>
+            {
+                self.restart_grace(scope, course, &grace, state);
+            }
             (Stage::Grace(grace), Some(state)) => self.end_grace(scope, course, &grace, state),
             // When it began is not known, so it begins now.
             (Stage::Grace(grace), None) => self.restart_grace(scope, course, &grace, None),
@@ -182,9 +189,15 @@ impl Pass<'_> {
         let cause = match missing {
             // Said, with what follows from it, before the update.
             Missing::Infeasible(_) | Missing::OtherRevision => return,
-            Missing::Restart(container) => WaitCause::InPlaceRestart {
-                container: container.clone(),
-            },
+            Missing::Restart(container) => {
+                let left = state.map_or(Duration::ZERO, |state| state.clocks_may_differ_for(self.moment.now));
+                if !left.is_zero() {
+                    self.wake_within(left);
+                }
+                WaitCause::InPlaceRestart {
+                    container: container.clone(),
+                }
+            }
             Missing::Environment(container) => WaitCause::InPlaceEnvironment {
                 container: container.clone(),
             },

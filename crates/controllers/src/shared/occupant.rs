@@ -35,7 +35,8 @@ impl Occupant {
     pub(crate) fn of(pod: &Arc<PodRecord>, labels: LabelFacts, looks_closer: bool, moment: Moment<'_>) -> Occupant {
         let is_restless = looks_closer && !is_quiet(pod, labels);
         let detail = pod.detail.as_ref().filter(|_| is_restless);
-        let progress = detail.and_then(|detail| Progress::of(pod, detail)).map(Box::new);
+        let progress = detail.and_then(|detail| Progress::of(pod, detail, moment.now));
+        let progress = progress.map(Box::new);
         let hooks = &moment.set.spec.lifecycle;
         let allows = match detail {
             Some(detail) => allows_health(hooks, progress.as_deref(), detail, pod, labels),

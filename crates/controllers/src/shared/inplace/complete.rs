@@ -56,7 +56,7 @@ pub fn restarting<'s>(detail: &'s PodDetail, state: &'s State) -> impl Iterator<
 /// Containers whose change of image has not arrived yet.
 pub fn not_arrived<'s>(detail: &'s PodDetail, state: &'s State) -> impl Iterator<Item = &'s String> {
     let runs_it = |name: &String, before: &Before| match detail.container(name) {
-        Some((spec, status)) => status.is_some_and(|status| runs(spec, status, before, state.updated_at, detail)),
+        Some((spec, status)) => status.is_some_and(|status| runs(spec, status, before, state, detail)),
         None => true,
     };
     let missing = state.before.iter().filter(move |(name, before)| !runs_it(name, before));
@@ -64,7 +64,7 @@ pub fn not_arrived<'s>(detail: &'s PodDetail, state: &'s State) -> impl Iterator
 }
 
 /// Whether a container runs the image of its spec.
-fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, updated_at: Timestamp, pod: &PodDetail) -> bool {
+fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, state: &State, pod: &PodDetail) -> bool {
     if now.image_id.is_empty() {
         return false;
     }
@@ -102,7 +102,10 @@ fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, updated_at
     let counted = before.restart_count.is_some_and(|count| now.restart_count > count);
     // A Go manager notes neither: a container that has restarted, and not before the update, has done so for it.
     let unknown = before.container_id.is_none() && before.restart_count.is_none() && now.restart_count > 0;
-    let restarted = (is_other || counted || unknown) && now.started_at.is_some_and(|at| at >= whole(updated_at));
+    // That it started before may be the clocks: how often it has, and which one it is, tell as well, once a kubelet that has seen the spec
+    // has had the time to end what was noted, or what had restarted unseen when that was.
+    let is_later = |at: Timestamp| at >= whole(state.updated_at) || state.is_long_ago && (is_other || counted);
+    let restarted = (is_other || counted || unknown) && now.started_at.is_some_and(is_later);
     let by_digest = image::digest(&spec.image).is_some_and(|digest| image::digest(&now.image_id) == Some(digest));
     by_digest || restarted && has_seen
 }

@@ -6,8 +6,8 @@ use super::state::State;
 use super::{annotation, complete::is_plainly_done};
 use crate::shared::revision;
 use flotilla_api::names;
-use flotilla_model::PodRecord;
 use flotilla_model::records::PodDetail;
+use flotilla_model::{PodRecord, Timestamp};
 use std::collections::BTreeMap;
 
 /// What is next.
@@ -42,14 +42,14 @@ pub struct Progress {
 
 impl Progress {
     /// Of a pod; `None` if it plainly is in none, which costs no reading of annotations.
-    pub fn of(pod: &PodRecord, detail: &PodDetail) -> Option<Progress> {
+    pub fn of(pod: &PodRecord, detail: &PodDetail, now: Timestamp) -> Option<Progress> {
         if is_plainly_done(detail) {
             return None;
         }
         let noted = annotation(detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
         let mut outdates_note = false;
         let state = noted.map(|(_, text)| {
-            let mut state = State::parse(text)?;
+            let mut state = State::parse(text)?.seen_at(now);
             let is_more_to_come = !state.next.is_empty();
             // Noted before they are changed.
             state.next.leave_out_resources_that_are_there(detail);

@@ -6,6 +6,7 @@ use flotilla_model::Timestamp;
 use flotilla_model::records::{ContainerStatus, PodDetail};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The fields that are read.
 const FIELDS: [&str; 13] = [
@@ -23,6 +24,10 @@ const FIELDS: [&str; 13] = [
     "preCheckBeforeNext",
     "containerBatchesRecord",
 ];
+
+/// For so long after a change a container that seems to have started before it may have done so: a manager notes the one time, a node the
+/// other. What ran before is long gone then, by a kubelet that has seen the change.
+const CLOCKS_MAY_DIFFER_FOR: Duration = Duration::from_secs(120);
 
 /// What a container was before its image changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +83,8 @@ pub struct State {
     pub batches: Vec<(Timestamp, Vec<String>)>,
     /// Fields that another release wrote and we do not know, kept for as long as this update lasts.
     pub others: BTreeMap<String, Value>,
+    /// Its last change is so long ago that times of two clocks need not be compared. Not noted.
+    pub is_long_ago: bool,
 }
 
 impl State {
@@ -113,7 +120,19 @@ impl State {
                 .map(|batch| (time(batch.get("timestamp")), strings(batch.get("containers"))))
                 .collect(),
             others: other_fields(&json, &FIELDS),
+            is_long_ago: false,
         })
+    }
+
+    /// The same, as it is looked at now.
+    pub fn seen_at(mut self, now: Timestamp) -> State {
+        self.is_long_ago = self.clocks_may_differ_for(now).is_zero();
+        self
+    }
+
+    /// For how long from now on times of two clocks are compared.
+    pub fn clocks_may_differ_for(&self, now: Timestamp) -> Duration {
+        CLOCKS_MAY_DIFFER_FOR.saturating_sub(now.since(self.last_change()))
     }
 
     /// Notes what kinds of change are to come: Go managers wait at the end only for what is noted here.

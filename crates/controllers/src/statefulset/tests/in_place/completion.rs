@@ -421,3 +421,41 @@ fn rule_3_7_a_complete_update_is_put_back_beside_what_leaves_and_before_what_cha
         [("unready", "web-2"), ("unready", "web-1"), ("in-place", "web-1")]
     );
 }
+
+/// The begin is noted by the clock of a manager, the start by that of a node. Where they differ, a restart seems to be older than the update;
+/// a kubelet that has seen the spec has long ended what ran before.
+#[test]
+fn rule_4_6_a_restart_that_clocks_put_before_the_update_is_believed_after_a_while() {
+    type Change = fn(&mut flotilla_model::records::ContainerStatus);
+    let counted: Change = |s| s.restart_count = 1;
+    let other: Change = |s| s.container_id = "containerd://2".into();
+    let nothing: Change = |_| {};
+    let down: Change = |s| {
+        s.restart_count = 1;
+        s.started_at = None;
+    };
+    for (what, change, ago, has_seen, complete) in [
+        ("counted", counted, 120, true, true),
+        ("another container", other, 120, true, true),
+        ("it may still be about to go", counted, 119, true, false),
+        ("nothing has happened", nothing, 3_600, true, false),
+        ("the kubelet has not seen the spec", counted, 3_600, false, false),
+        ("it does not run", down, 3_600, true, false),
+    ] {
+        let pod = out(seen("web-0", "new", "v2"))
+            .annotated(STATE, &note("new", ago).to_text())
+            .detailed(|d| {
+                let mut status = container_status("v1");
+                status.image = "sha256:abc".into();
+                status.started_at = Some(at(NOW - ago - 5));
+                change(&mut status);
+                d.statuses = Box::new([Some(status)]);
+                (d.observed_generation, d.generation) = if has_seen { (2, 2) } else { (1, 2) };
+            });
+        let decision = in_place(1).pod(pod).decide();
+        assert_eq!(patches(&decision).len() == 1, complete, "{what}");
+        if ago == 119 {
+            assert_eq!(decision.wake_after, Some(std::time::Duration::from_secs(1)), "{what}");
+        }
+    }
+}

@@ -164,3 +164,31 @@ fn rules_2_5_and_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_wit
         }
     }
 }
+
+/// A manager whose clock was ahead noted the begin, and another one goes on: the period is as long as asked from its first look on, and not
+/// as long as the clocks differ (rule 1.5).
+#[test]
+fn rule_1_5_a_grace_period_that_begins_in_the_future_begins_now() {
+    let grace = json!({"revision": "new", "containerImages": {"main": "v2"}, "graceSeconds": 10}).to_string();
+    let noted = |text: &str| {
+        out(seen("web-0", "new", "v1"))
+            .annotated(STATE, text)
+            .annotated(GRACE, &grace)
+    };
+    for ahead in [2, 3_600, 1_000_000_000] {
+        let first = in_place(1).pod(noted(&note("new", -ahead).to_text())).decide();
+        let found = patches(&first);
+        assert_eq!(found.len(), 1, "{ahead} s: {:?}", brief(&first));
+        let state = state_of(&found[0].3);
+        assert_eq!(state.updated_at, at(NOW), "{ahead} s");
+        assert_eq!(state.before["main"].image_id, "id-of-v1", "what was noted else stays");
+        assert!(found[0].3.get("spec").is_none(), "containers are left alone");
+        for (later, writes) in [(1, 0), (10, 0), (11, 1)] {
+            let mut set = in_place(1).pod(noted(&state.to_text()));
+            set.now = at(NOW + later);
+            assert_eq!(patches(&set.decide()).len(), writes, "{later} s after the first look");
+        }
+    }
+    let running = in_place(1).pod(noted(&note("new", 5).to_text())).decide();
+    assert_eq!(brief(&running), [] as [&str; 0], "one that has begun goes on");
+}
