@@ -90,8 +90,8 @@ impl<'v> Plan<'v> {
         }
     }
 
-    /// The current and the update revision, once the latter is there and the newest: until a former one has been raised, it carries what
-    /// was noted on it then.
+    /// The current and the update revision, once the latter is there and need not be raised: until a former one has been, it carries what was
+    /// noted on it then.
     fn revisions(&self) -> Option<(Arc<RevisionRecord>, Arc<RevisionRecord>)> {
         let moment = Moment {
             set: self.set,
@@ -104,10 +104,7 @@ impl<'v> Plan<'v> {
         let candidates = revision::candidates(self.set, self.reader);
         let named = |name: &str| self.reader.revision(&self.set.meta.key.sibling(name)).cloned();
         let found = revision::resolve(moment.revision_owner(), candidates, [], named);
-        let newest = found.history.last().map(|r| r.meta.uid.clone());
-        let update = found
-            .update
-            .filter(|update| Some(&update.meta.uid) == newest.as_ref())?;
+        let update = found.update.filter(|_| !found.is_to_rise)?;
         Some((found.current?, update))
     }
 

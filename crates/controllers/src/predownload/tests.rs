@@ -510,3 +510,17 @@ fn a_set_of_another_incarnation_has_no_say() {
     PreDownloadController::new(SetKind::Clone).route(&Change::ImagePullJob(None, Some(job)), &cluster, &mut keys);
     assert_eq!(keys, []);
 }
+
+/// A revision that cannot be raised any further is as new as it gets.
+#[test]
+fn rule_5_5_a_revision_of_the_highest_number_is_pulled_for_though_another_has_it_too() {
+    let set = updating().no_revisions();
+    let equal = set
+        .revision("web-new", i64::MAX, "v2")
+        .revision("web-old", i64::MAX, "v1");
+    assert_eq!(said(&equal), said(&updating()));
+    assert!(!said(&equal).is_empty());
+    let below = updating().no_revisions();
+    let below = below.revision("web-new", 1, "v2").revision("web-old", i64::MAX, "v1");
+    assert_eq!(said(&below), [] as [&str; 0], "it is raised first");
+}

@@ -70,6 +70,8 @@ pub struct Revisions {
     /// A revision of the same template that still names a former incarnation of the owner. It is about to be let go, or to be removed:
     /// until then there is no update revision.
     pub leaving: Option<Arc<RevisionRecord>>,
+    /// The update revision is a former one, and is yet to be raised above the others.
+    pub is_to_rise: bool,
     /// Adoption, renumbering or creation, to be done before anything that needs the update revision.
     pub commands: Vec<Command>,
 }
@@ -108,13 +110,16 @@ pub fn resolve<'p>(
         .find(|r| r.digest == owner.digest && r.template.is_some())
         .cloned();
     let mut leaving = None;
+    let mut is_to_rise = false;
     let update = match equal {
         Some(found) => {
             let is_newest = candidates
                 .last()
                 .is_some_and(|newest| newest.meta.uid == found.meta.uid);
-            if !is_newest {
+            // Above the highest number there is none.
+            if !is_newest && next > found.number {
                 commands.push(renumber(&found, next));
+                is_to_rise = true;
             }
             Some(found)
         }
@@ -144,6 +149,7 @@ pub fn resolve<'p>(
         current,
         collision_count,
         leaving,
+        is_to_rise,
         commands,
     }
 }
@@ -222,10 +228,17 @@ fn patch(revision: &RevisionRecord, body: Value) -> Command {
     }
 }
 
-/// Puts labels back without which the managers before and after us would not find a revision of the owner.
+/// Puts labels back without which the managers before and after us would not find a revision of the owner. `None` if they would not with them
+/// either: what the selector forbids is somebody's, and stays.
 pub fn relabel(owner: &Owner<'_>, revision: &RevisionRecord) -> Option<Command> {
-    let is_found = revision.meta.controller().is_none() || selects(owner.selector, &revision.meta.labels);
-    (!is_found).then(|| patch(revision, json!({"metadata": {"labels": template_labels(owner)}})))
+    let has = &revision.meta.labels;
+    if revision.meta.controller().is_none() || selects(owner.selector, has) {
+        return None;
+    }
+    let put_back = template_labels(owner);
+    let with_them = |key: &str| put_back.get(key).and_then(Value::as_str).or_else(|| has.get(key));
+    let helps = owner.selector.matches(with_them);
+    helps.then(|| patch(revision, json!({"metadata": {"labels": put_back}})))
 }
 
 fn template_labels(owner: &Owner<'_>) -> Value {

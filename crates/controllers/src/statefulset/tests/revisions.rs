@@ -393,3 +393,55 @@ fn rule_8_6_the_claim_templates_are_recorded_beside_the_payload() {
         .expect("our record");
     assert!(record.contains("\"data\""), "{record}");
 }
+
+/// Whatever number somebody gave a revision, no write is decided that changes nothing (ruling 19).
+#[test]
+fn rule_1_1_5_a_revision_is_raised_only_where_a_number_above_is_left() {
+    const MOST: i64 = i64::MAX;
+    for (number, other, expected) in [
+        (1, MOST - 1, Some(MOST)),
+        (1, MOST, Some(MOST)),
+        (MOST - 1, MOST, Some(MOST)),
+        (MOST, MOST, None),
+    ] {
+        let set = advanced(1)
+            .no_revisions()
+            .revision("new", number, "v2")
+            .revision("old", other, "v1")
+            .status("/currentRevision", json!("new"))
+            .pods([0], "new");
+        let decision = set.decide();
+        let raised = decision.commands().find_map(|c| match &c.command {
+            Command::Patch { key, body, .. } if key.name == *"new" => body["revision"].as_i64(),
+            _ => None,
+        });
+        assert_eq!(raised, expected, "{number} below {other}");
+        assert_eq!(
+            brief(&decision).len(),
+            usize::from(expected.is_some()),
+            "no pod is touched"
+        );
+    }
+}
+
+/// Labels are put back where that helps: a merge takes none away that the selector forbids (ruling 19).
+#[test]
+fn rule_1_1_5_labels_of_a_revision_are_put_back_only_where_it_is_found_by_them() {
+    let selector =
+        json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "canary", "operator": "DoesNotExist"}]});
+    let set = || {
+        advanced(1)
+            .spec("/selector", selector.clone())
+            .status("/currentRevision", json!("new"))
+            .pods([0], "new")
+    };
+    assert_eq!(brief(&set().labelled("new", "canary").decide()), [] as [&str; 0]);
+    assert_eq!(
+        brief(&set().unlabelled_revisions().decide()),
+        ["~revision old", "~revision new"]
+    );
+    assert_eq!(
+        brief(&set().unlabelled_revisions().labelled("new", "canary").decide()),
+        ["~revision old"]
+    );
+}
