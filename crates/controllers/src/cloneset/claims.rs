@@ -338,7 +338,7 @@ impl<'v> Plan<'v> {
     }
 
     /// Claims with an id that are a pod's, whoever they belong to now: those with its own, and those that it mounts, whatever its label
-    /// says.
+    /// says; and those that were given to it, also where users took the id off. Not claims of its ephemeral volumes.
     fn claims_of(&self, pod: &PodRecord) -> Vec<&'v Arc<ClaimRecord>> {
         let view = self.view;
         let id = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty());
@@ -351,7 +351,10 @@ impl<'v> Plan<'v> {
         };
         let mounted = pod.claims();
         let mounted = mounted.filter_map(|(_, name)| view.claim(&name).filter(is_ours));
-        let mut claims: Vec<_> = by_id.chain(mounted).chain(view.claims_of_pod(pod)).collect();
+        // What belongs to the pod otherwise is that of an ephemeral volume: Kubernetes made it, and no claim volume names it.
+        let given = view.claims_of_pod(pod).iter();
+        let given = given.filter(|claim| id_of(claim).is_some() || mounts(pod, claim));
+        let mut claims: Vec<_> = by_id.chain(mounted).chain(given).collect();
         claims.retain(|claim| claim.meta.deleted.is_none());
         claims.sort_by_key(|claim| &claim.meta.key.name);
         claims.dedup_by_key(|claim| &claim.meta.uid);

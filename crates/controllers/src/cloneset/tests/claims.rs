@@ -338,3 +338,36 @@ fn owners_given(decision: &Decision) -> Vec<Value> {
     };
     decision.commands().filter_map(|c| owner(&c.command)).collect()
 }
+
+/// Kubernetes made the claim of a generic ephemeral volume, and deletes it. Seen: it was written to before its pod went, and where that was
+/// refused the pod stayed.
+#[test]
+fn rule_15_5_the_claim_of_an_ephemeral_volume_is_not_written_to_when_its_pod_goes() {
+    let of_pod = |claim: ClaimFixture| claim.owners(vec![pod_owner(&name(0))]);
+    let scratch = || of_pod(claim("web-b0000-scratch"));
+    let given = || of_pod(data(0));
+    // What was given to the pod for its deletion is written to once more, also where users took the id off.
+    let deletion = "delete: -Pod web-b0000".to_owned();
+    let (written, nothing) = (vec!["claims: ~PersistentVolumeClaim data-web-b0000".to_owned()], vec![]);
+    for (what, claim, wanted) in [
+        ("none of ours", None, &nothing),
+        ("one that is the set's", Some(data(0)), &written),
+        ("one that it was given", Some(given()), &written),
+        (
+            "one that it was given, without the id",
+            Some(given().without_labels()),
+            &written,
+        ),
+    ] {
+        for reuses in [false, true] {
+            let set = clones(0)
+                .claim_templates(&["data"])
+                .spec("/scaleStrategy/enablePVCReuse", json!(reuses))
+                .pod(one(&name(0), "n").mounts(&["data"]))
+                .claim(scratch());
+            let set = claim.iter().cloned().fold(set, Cluster::claim);
+            let wanted: Vec<_> = wanted.iter().cloned().chain([deletion.clone()]).collect();
+            assert_eq!(said(&set.decide()), wanted, "{what}, reuse {reuses}");
+        }
+    }
+}
