@@ -82,14 +82,21 @@ impl Plan<'_> {
     }
 
     /// The budget for pods that are in the middle of an update and serve: charged with every slot whose pod is not up, or is taken out of
-    /// service by this pass.
+    /// service by this pass. Under OrderedReady with those alone that updates have taken out: others wait for this one, and it may not wait
+    /// for them.
     pub(super) fn leaving_budget(&self) -> Budget {
         let mut budget = Budget::new(self.budget_limit(), self.view.set.spec.replicas);
-        let is_up = |slot: &Slot| slot.occupant.as_ref().is_some_and(Occupant::is_up);
-        for slot in self.slots.iter().filter(|slot| !is_up(slot)) {
+        let is_monotonic = self.view.set.spec.is_monotonic();
+        let is_down = |slot: &&Slot| match &slot.occupant {
+            Some(occupant) => !occupant.is_up() && (!is_monotonic || occupant.is_in_flight()),
+            None => !is_monotonic,
+        };
+        for slot in self.slots.iter().filter(is_down) {
             budget.charge(|| self.name(slot.ordinal));
         }
-        budget.charge_others(self.left_out);
+        if !is_monotonic {
+            budget.charge_others(self.left_out);
+        }
         budget
     }
 

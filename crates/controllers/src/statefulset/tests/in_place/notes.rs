@@ -233,3 +233,25 @@ fn invariant_2_notes_of_others_take_no_more_pods_out_of_service_than_the_budget_
         }
     }
 }
+
+/// Under OrderedReady those behind a pod that is not available wait for it: it may not wait for them (seen: neither was made nor went on).
+#[test]
+fn invariant_2_under_ordered_ready_a_pod_in_the_middle_of_its_update_waits_for_none_behind_it() {
+    let batch = note("new", 5)
+        .to_text()
+        .replacen('{', r#"{"nextContainerImages":{"main":"v3"},"#, 1);
+    let noted = |name: &str| seen(name, "new", "v2").annotated(STATE, &batch);
+    let set = || super::policy(advanced(3).ordered(), "InPlaceIfPossible").status("/currentRevision", json!("new"));
+    let leaving = |set: crate::testing::Cluster| {
+        let decision = set.decide();
+        let found = patches(&decision).into_iter();
+        found
+            .filter(|(stage, ..)| *stage == "unready")
+            .map(|(_, pod, ..)| pod)
+            .collect::<Vec<_>>()
+    };
+    let alone = set().pod(noted("web-0")).pod(seen("web-2", "new", "v2"));
+    assert_eq!(leaving(alone), ["web-0"]);
+    let all = set().pod(noted("web-0")).pod(noted("web-1")).pod(noted("web-2"));
+    assert_eq!(leaving(all), ["web-0"]);
+}
