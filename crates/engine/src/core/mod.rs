@@ -263,6 +263,10 @@ impl Core {
             Origin::List => Priority::Replay,
             Origin::Ours | Origin::Others => Priority::Live,
         };
+        if let Change::Pod(old, new) = &change {
+            self.repeats
+                .pod_changed(old.as_deref(), new.as_deref(), &self.cache, now);
+        }
         let by_others = origin == Origin::Others;
         if by_others && let Some((resource, key)) = change.object() {
             self.repeats.changed_by_others(ObjectDigest::of(resource, key), now);

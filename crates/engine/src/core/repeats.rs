@@ -11,6 +11,8 @@
 //! decided for the same generation of the set, did not last: that counts for the set, once a pass, and all that it makes under made-up
 //! names waits as a repetition does. What others do to new objects, as schedulers and nodes always do, changes nothing about it.
 //!
+//! Nor do pods last that others take away or delete, or that a webhook changes so that they are not the set's: see `losses.rs`.
+//!
 //! What the server was too busy for does not count, where it says how long to wait (429): then that is the pace.
 //!
 //! What others do to the object makes repetitions legitimate again, but no quicker than twice a second; so does an edit of the set,
@@ -19,11 +21,13 @@
 //! All of it is a hint: bounded, and forgotten without harm.
 
 mod fingerprint;
+mod losses;
 
 pub use fingerprint::{Author, Fingerprint, ObjectDigest};
 
 use super::outcome::Outcome;
-use flotilla_model::Timestamp;
+use flotilla_model::{PodRecord, Reader, Timestamp};
+use losses::Losses;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash};
 use std::time::Duration;
@@ -112,6 +116,8 @@ pub struct Repeats {
     born: Aging<ObjectDigest, (u64, Timestamp)>,
     /// For whom such objects did not last.
     undone: Aging<u64, Sent>,
+    /// Pods that did not last, whoever saw to it.
+    losses: Losses,
     held: u64,
 }
 
@@ -132,9 +138,15 @@ impl Repeats {
             *sent = Sent::new(now);
         }
         let undone = self.undone.get_mut(&request.author).filter(|_| request.is_one_of_many);
-        if let Some(hold) = sent.hold(now).or_else(|| undone.and_then(|undone| undone.hold(now))) {
+        let hold = sent.hold(now).or_else(|| undone.and_then(|undone| undone.hold(now)));
+        let makes_more = request.is_one_of_many || request.is_new_pod;
+        let lost = makes_more.then(|| self.losses.hold(request, now)).flatten();
+        if let Some(hold) = hold.into_iter().chain(lost).max_by_key(|hold| hold.until) {
             self.held += 1;
             return Err(hold);
+        }
+        if request.is_deletion {
+            self.losses.settle(request.target, true);
         }
         if request.is_one_of_many {
             *self.born.entry_or(request.target, now, (request.author, now)) = (request.author, now);
@@ -145,8 +157,30 @@ impl Repeats {
         Ok(())
     }
 
+    /// A request that was sent makes a pod for this author.
+    pub fn makes(&mut self, request: Fingerprint, author: Author<'_>, now: Timestamp) {
+        if request.is_new_pod {
+            self.losses.sent(request, (author.resource, author.key.clone()), now);
+        }
+    }
+
+    /// A pod changed, appeared or is gone.
+    pub fn pod_changed(
+        &mut self,
+        old: Option<&PodRecord>,
+        new: Option<&PodRecord>,
+        reader: &dyn Reader,
+        now: Timestamp,
+    ) {
+        self.losses.changed((old, new), reader, now);
+    }
+
     /// What became of a request of this pass.
     pub fn answered(&mut self, request: Fingerprint, outcome: &Outcome, pass: u64, now: Timestamp) {
+        if !matches!(outcome, Outcome::Done | Outcome::Unknown(_)) && (request.is_new_pod || request.is_deletion) {
+            // No pod was made of it; and one that we do not delete may be lost yet.
+            self.losses.settle(request.target, request.is_new_pod);
+        }
         if request.is_deletion && *outcome == Outcome::Done {
             self.deleted(request, pass, now);
         }

@@ -228,14 +228,15 @@ impl Core {
             generation: active.generation,
         };
         let fingerprint = Fingerprint::of(&call, author);
-        if let Some(fingerprint) = fingerprint.filter(|_| self.options.holds_repetitions)
-            && let Err(hold) = self.repeats.send(fingerprint, now)
-        {
-            if let Some(permit) = permit {
-                self.limiter.give_back(permit);
+        if let Some(fingerprint) = fingerprint.filter(|_| self.options.holds_repetitions) {
+            if let Err(hold) = self.repeats.send(fingerprint, now) {
+                if let Some(permit) = permit {
+                    self.limiter.give_back(permit);
+                }
+                self.hold_back(id, &ticket, &call, hold, now);
+                return true;
             }
-            self.hold_back(id, &ticket, &call, hold, now);
-            return true;
+            self.repeats.makes(fingerprint, author, now);
         }
         if let Some(active) = self.passes.get_mut(&id) {
             active.progresses(now);

@@ -42,6 +42,13 @@ pub fn options(identity: &str) -> CoreOptions {
     }
 }
 
+/// The same, for CloneSets.
+pub fn clone_options(identity: &str) -> CoreOptions {
+    let mut options = options(identity);
+    options.resources[0] = Resource::CloneSets;
+    options
+}
+
 /// The same, which writes only while it holds a lease.
 pub fn options_with_lease(identity: &str) -> CoreOptions {
     CoreOptions {
@@ -63,6 +70,10 @@ pub struct World {
     pub news: VecDeque<WatchEvent>,
     /// Pods are ready as soon as they are created.
     pub is_quick: bool,
+    /// Its sets are CloneSets.
+    pub has_clones: bool,
+    /// A webhook of others gives each new pod this label.
+    pub webhook: Option<(&'static str, &'static str)>,
     /// Every write that took effect, in words.
     pub log: Vec<String>,
     interner: Interner,
@@ -74,6 +85,22 @@ impl World {
         World {
             is_quick: true,
             ..World::default()
+        }
+    }
+
+    /// The same, with CloneSets.
+    pub fn quick_clones() -> Self {
+        World {
+            has_clones: true,
+            ..World::quick()
+        }
+    }
+
+    fn sets_are(&self) -> Resource {
+        if self.has_clones {
+            Resource::CloneSets
+        } else {
+            Resource::NativeSets
         }
     }
 
@@ -143,7 +170,8 @@ impl World {
 
     fn set_object(&mut self, key: &ObjectKey) -> Option<Object> {
         let bytes = serde_json::to_vec(self.sets.get(key)?).expect("JSON is serialisable");
-        wire::decode(Resource::NativeSets, Encoding::Json, &bytes.into(), &mut self.interner).ok()
+        let resource = self.sets_are();
+        wire::decode(resource, Encoding::Json, &bytes.into(), &mut self.interner).ok()
     }
 
     /// Changes a pod as a kubelet would.
@@ -231,12 +259,44 @@ impl World {
                 self.log.push(format!("try pods {}", pod.key.name));
                 Answer::Success
             }
+            Call::Write(Command::Patch {
+                resource: Resource::Pods,
+                key,
+                body,
+                subresource: None,
+                ..
+            }) => self.patch_pod(key, &body["metadata"]),
             Call::Write(other) => panic!("not supported here: {other:?}"),
             Call::Status(patch) => self.patch_status(patch),
             Call::Get { resource, key } => self.get(*resource, key),
             Call::Lease(call) => Answer::Lease(self.lease_call(call)),
             Call::Event(_) => Answer::Success,
         }
+    }
+
+    /// Labels are set, or the pod is let go.
+    fn patch_pod(&mut self, key: &ObjectKey, metadata: &Value) -> Answer {
+        if !self.pods.contains_key(key) {
+            return refuse(404, "NotFound");
+        }
+        let lets_go = metadata.get("ownerReferences").is_some();
+        self.log
+            .push(format!("{} {}", if lets_go { "release" } else { "mark" }, key.name));
+        self.change_pod_of(key, |pod| {
+            if lets_go {
+                pod.meta.owners = None;
+            }
+            let labels = pod.meta.labels.iter().map(|(k, v)| (k.to_owned(), v.to_owned()));
+            let mut labels: BTreeMap<String, String> = labels.collect();
+            for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+                match value.as_str() {
+                    Some(value) => labels.insert(key.clone(), value.to_owned()),
+                    None => labels.remove(key),
+                };
+            }
+            pod.meta.labels = labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        });
+        Answer::Object(Object::Pod(Arc::new(self.pods[key].clone())))
     }
 
     fn create(&mut self, resource: Resource, key: &ObjectKey, body: &Body) -> Answer {
@@ -273,10 +333,8 @@ impl World {
             .and_then(Value::as_object)
             .cloned()
             .unwrap_or_default();
-        let labels: Labels = labels
-            .iter()
-            .filter_map(|(k, v)| Some((k.as_str(), v.as_str()?)))
-            .collect();
+        let labels = labels.iter().filter_map(|(k, v)| Some((k.as_str(), v.as_str()?)));
+        let labels: Labels = labels.chain(self.webhook).collect();
         let pod = PodRecord {
             meta: self.meta(&draft.key, vec![(*draft.owner).clone()], labels),
             phase: Phase::Pending,
@@ -371,7 +429,7 @@ impl World {
         let found = match resource {
             Resource::Pods => self.pods.get(key).map(|p| Object::Pod(Arc::new(p.clone()))),
             Resource::Revisions => self.revisions.get(key).map(|r| Object::Revision(Arc::new(r.clone()))),
-            Resource::NativeSets => self.set_object(key),
+            sets if sets == self.sets_are() => self.set_object(key),
             other => panic!("not supported here: {other}"),
         };
         found.map_or_else(|| refuse(404, "NotFound"), Answer::Object)
@@ -405,7 +463,7 @@ impl World {
                 .values()
                 .map(|r| Object::Revision(Arc::new(r.clone())))
                 .collect(),
-            Resource::NativeSets => {
+            sets if sets == self.sets_are() => {
                 let keys: Vec<ObjectKey> = self.sets.keys().cloned().collect();
                 keys.iter().filter_map(|key| self.set_object(key)).collect()
             }

@@ -32,8 +32,14 @@ pub struct Fingerprint {
     pub(super) target: ObjectDigest,
     /// It deletes its target.
     pub(super) is_deletion: bool,
+    /// It makes a pod, under whatever name.
+    pub(super) is_new_pod: bool,
     /// For what it was decided, as that was asked for then.
     pub(super) author: u64,
+    /// The same, whatever was asked for.
+    pub(super) set: ObjectDigest,
+    /// What was asked for then.
+    pub(super) generation: i64,
 }
 
 /// For what a request was decided.
@@ -97,13 +103,17 @@ impl Fingerprint {
         };
         let mut hasher = DefaultHasher::new();
         (author.resource, author.key, author.generation).hash(&mut hasher);
+        let is_creation = matches!(call, Call::Write(Command::Create { .. }));
         Some(Fingerprint {
             object,
             request: words.hasher.finish(),
-            is_one_of_many: !made_up.is_empty() && matches!(call, Call::Write(Command::Create { .. })),
+            is_one_of_many: !made_up.is_empty() && is_creation,
             target: ObjectDigest::of(resource, key),
             is_deletion: matches!(call, Call::Write(Command::Delete { .. })),
+            is_new_pod: is_creation && resource == Resource::Pods,
             author: hasher.finish(),
+            set: ObjectDigest::of(author.resource, author.key),
+            generation: author.generation,
         })
     }
 }

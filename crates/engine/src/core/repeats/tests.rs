@@ -1,6 +1,10 @@
 use super::*;
+use crate::core::cache::Cache;
 use crate::core::request::{Call, StatusPatch};
+use crate::core::store::Source;
 use crate::core::testing::{at, key};
+use crate::wire::{Encoding, Object};
+use bytes::Bytes;
 use flotilla_model::decision::PodDraft;
 use flotilla_model::{Body, Command, OwnerRef, PatchKind, Report, Resource, Uid};
 use serde_json::{Value, json};
@@ -430,4 +434,101 @@ fn thousands_of_new_pods_and_the_deletion_of_old_ones_are_no_churn() {
             repeats.answered(request, &Outcome::Done, pass, now);
         }
     }
+}
+
+/// A cache with a CloneSet whose pods have label app=web.
+fn with_set() -> Cache {
+    let mut cache = Cache::default();
+    let set = json!({
+        "metadata": {"name": "web", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
+        "spec": {
+            "replicas": 3,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "app:v1"}]},
+            },
+        },
+    });
+    let bytes = Bytes::from(set.to_string());
+    let set = cache.read(Resource::CloneSets, Encoding::Json, &bytes).expect("a set");
+    cache.apply(set, Source::Watch);
+    cache
+}
+
+fn new_pod(cache: &mut Cache, name: &str) -> Arc<PodRecord> {
+    let owner = json!({
+        "apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet", "name": "web", "uid": "u", "controller": true,
+    });
+    let metadata = json!({
+        "name": name, "namespace": "ns", "uid": format!("uid of {name}"), "resourceVersion": "2",
+        "labels": {"app": "web"}, "ownerReferences": [owner],
+    });
+    let bytes = Bytes::from(json!({"metadata": metadata, "spec": {}}).to_string());
+    match cache.read(Resource::Pods, Encoding::Json, &bytes) {
+        Ok(Object::Pod(pod)) => pod,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A set of which each pod goes ten milliseconds after it was made, and what we ask for before.
+fn lost(repeats: &mut Repeats, seconds: i64, before: impl Fn(&mut Repeats, &str, Timestamp)) -> usize {
+    let (mut cache, mut made) = (with_set(), 0);
+    let set = key("web");
+    let author = Author {
+        resource: Resource::CloneSets,
+        key: &set,
+        generation: 1,
+    };
+    for now in (0..seconds * 1_000).step_by(10) {
+        let id = format!("id{now}");
+        let request = Fingerprint::of(&make(&id, "v1"), author).expect("a write");
+        if repeats.send(request, at(now)).is_ok() {
+            repeats.makes(request, author, at(now));
+            repeats.answered(request, &Outcome::Done, 1, at(now));
+            let pod = new_pod(&mut cache, &format!("web-{id}"));
+            repeats.pod_changed(None, Some(&pod), &cache, at(now));
+            before(repeats, &id, at(now));
+            repeats.pod_changed(Some(&pod), None, &cache, at(now + 5));
+            made += 1;
+        }
+    }
+    made
+}
+
+#[test]
+fn pods_that_are_lost_back_off_to_a_minute_and_take_no_more_memory_the_more_they_are() {
+    let mut repeats = Repeats::default();
+    let made = lost(&mut repeats, 3_600, |_, _, _| {});
+    assert!((60..80).contains(&made), "{made} in an hour");
+    assert_eq!(repeats.losses.sizes().1, 1, "one set");
+    assert!(repeats.losses.sizes().0 < 10, "{:?}", repeats.losses.sizes());
+}
+
+/// What the same set decides is to blame then, and is held back as a repetition where it repeats itself.
+#[test]
+fn a_pod_of_which_we_asked_the_deletion_is_not_lost_unless_that_was_refused() {
+    let delete = |repeats: &mut Repeats, id: &str, now: Timestamp, outcome: &Outcome| {
+        let set = key("web");
+        let author = Author {
+            resource: Resource::CloneSets,
+            key: &set,
+            generation: 2,
+        };
+        let request = Fingerprint::of(&unmake(id), author).expect("a write");
+        repeats
+            .send(request, now)
+            .expect("nothing keeps a pod from being deleted");
+        repeats.answered(request, outcome, 1, now);
+    };
+    for outcome in [Outcome::Done, Outcome::Unknown("no answer".into())] {
+        let made = lost(&mut Repeats::default(), 60, |repeats, id, now| {
+            delete(repeats, id, now, &outcome);
+        });
+        assert_eq!(made, 6_000, "{outcome:?}");
+    }
+    let made = lost(&mut Repeats::default(), 60, |repeats, id, now| {
+        delete(repeats, id, now, &refused());
+    });
+    assert!((10..14).contains(&made), "{made} in a minute");
 }
