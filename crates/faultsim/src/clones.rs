@@ -26,6 +26,7 @@ use crate::resizes;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
 use crate::stubborn;
+use crate::takers;
 use crate::tenants;
 use crate::theirs;
 use fastrand::Rng;
@@ -217,6 +218,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(stubborn::by_chance(seed, wanted));
     items.extend(stubborn::of_claims(seed, wanted));
     items.extend(tenants::by_chance(seed, wanted));
+    items.extend(takers::by_chance(seed, wanted));
     items.extend(claim_templates::by_chance(seed, wanted, false, &mut set));
     items.extend(theirs::by_chance(seed, wanted, &mut set));
     items.extend(copies::by_chance(seed, wanted, &mut set));

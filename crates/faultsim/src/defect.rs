@@ -165,6 +165,8 @@ pub enum Defect {
     RepeatAtOnce,
     /// One pass takes back what the one before it did (the core does not hold it back).
     UndoEachOther,
+    /// The core holds nothing back.
+    NoGuard,
     /// New pods have the gates of updates in place and of hooks, whoever needs them.
     GatesAnyway,
     /// Whatever names the UID of the set belongs to it, in any namespace.
@@ -215,7 +217,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 94] = [
+    pub const ALL: [Defect; 95] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -287,6 +289,7 @@ impl Defect {
         Defect::MakeAgainAtOnce,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
+        Defect::NoGuard,
         Defect::OwnersByUid,
         Defect::GatesAnyway,
         Defect::UpdatingAnyway,
@@ -313,7 +316,7 @@ impl Defect {
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 30] = [
+    pub const OF_CLONES: [Defect; 31] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -338,6 +341,7 @@ impl Defect {
         Defect::AwaitInfeasible,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
+        Defect::NoGuard,
         Defect::OwnersByUid,
         Defect::GatesAnyway,
         Defect::UpdatingAnyway,
@@ -348,7 +352,7 @@ impl Defect {
 
     /// Whether it is one that the core holds back, unless it is kept from that.
     pub(crate) fn turns_guard_off(self) -> bool {
-        matches!(self, Defect::RepeatAtOnce | Defect::UndoEachOther)
+        matches!(self, Defect::RepeatAtOnce | Defect::UndoEachOther | Defect::NoGuard)
     }
 
     /// What the defect makes of a decision.

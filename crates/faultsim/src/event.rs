@@ -3,7 +3,7 @@
 use crate::spy::Decided;
 use flotilla_engine::core::request::{Answer, Request, RequestId};
 use flotilla_engine::wire::Object;
-use flotilla_model::{ObjectKey, Resource};
+use flotilla_model::{ObjectKey, Resource, Uid};
 use std::sync::Arc;
 
 /// Names one life of a manager: what was meant for an earlier one reaches nobody.
@@ -45,6 +45,8 @@ pub(crate) enum Event {
     AdmissionEnds,
     /// The kubelet of a pod gives all containers their resources again.
     Resizes(ObjectKey),
+    /// Others take a new pod away, this incarnation of it.
+    Take(ObjectKey, Uid),
     /// All faults end.
     Calm,
     /// After that: a look whether all is as it should be.

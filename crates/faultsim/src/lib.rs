@@ -27,6 +27,7 @@ mod spy;
 pub mod storage;
 pub mod stubborn;
 pub mod switches;
+pub mod takers;
 mod tenants;
 pub mod theirs;
 mod trace;

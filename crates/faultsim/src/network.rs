@@ -17,6 +17,7 @@ use flotilla_engine::wire::Object;
 use flotilla_model::{Command, ObjectKey, Resource};
 use flotilla_sim::server::{Actor, DeleteOptions, Told, refusal};
 use flotilla_sim::service::{self, event_of, refused};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// For some time, some requests suffer something.
@@ -35,6 +36,12 @@ impl World {
         self.windows
             .iter_mut()
             .find_map(|window| (window.rng.u32(0..100) < window.percent).then_some(window.loss))
+    }
+
+    /// Who leads, as the lease says.
+    pub(crate) fn lease_holder(&self) -> Option<Value> {
+        let lease = self.cluster.server.get(Resource::Leases, &lease_key());
+        lease?.value().pointer("/spec/holderIdentity").cloned()
     }
 
     /// A request leaves its manager, provided that it may still be sent.
@@ -167,7 +174,11 @@ impl World {
                 self.judge.refused(&request.call);
                 self.fail(verdict);
             }
-            Answer::Object(_) | Answer::Success => sent.accepted(&request.call, decided),
+            Answer::Object(_) | Answer::Success => {
+                sent.accepted(&request.call, decided);
+                let verdict = sent.made(&request.call, decided, self.now_ms);
+                self.fail(verdict);
+            }
             _ => {}
         }
     }

@@ -8,10 +8,11 @@ use crate::huge::with_policy;
 use crate::in_place;
 use crate::judge::{Judge, Scene, Verdict, Violation, Writing, settled};
 use crate::managers::{Manager, identity};
-use crate::network::{Window, lease_key};
+use crate::network::Window;
 use crate::schedule::{Fault, Schedule, What};
 use crate::spy::Decided;
 use crate::stubborn::Stubborn;
+use crate::takers::Taker;
 use crate::tenants;
 use crate::trace::Trace;
 use crate::words;
@@ -20,7 +21,6 @@ use flotilla_engine::core::request::{Answer, Call};
 use flotilla_model::{ObjectKey, PodDraft, SetKind, Timestamp};
 use flotilla_sim::server::{Admission, Volumes};
 use flotilla_sim::{Agenda, Cluster};
-use serde_json::Value;
 use std::time::Duration;
 
 /// When the simulated world begins, in seconds since 1970.
@@ -98,6 +98,8 @@ pub(crate) struct World {
     pub(crate) now_ms: u64,
     /// Requests about one pod that are refused.
     pub(crate) stubborn: Vec<Stubborn>,
+    /// Somebody who takes new pods away.
+    pub(crate) taker: Option<Taker>,
     /// What the write that is being carried out rests on.
     pub(crate) writing: Option<Writing>,
     pub(crate) writes: u32,
@@ -157,6 +159,7 @@ impl World {
             keeps_guard: options.keeps_guard,
             now_ms: 0,
             stubborn: Vec::new(),
+            taker: None,
             writing: None,
             writes: 0,
             webhook_away_until_ms: 0,
@@ -259,6 +262,7 @@ impl World {
             Event::CreateSet => self.create_set(),
             Event::AdmissionEnds => self.admission_changes(),
             Event::Resizes(key) => self.refuse_resizes(&key, None),
+            Event::Take(key, uid) => self.take_pod(&key, &uid),
             Event::Calm => self.calm(),
             Event::Look => self.look(),
         }
@@ -325,6 +329,7 @@ impl World {
                 self.refuse_resizes(&key, Some((container, is_infeasible)));
                 self.plan(for_ms, Event::Resizes(key));
             }
+            Fault::Takers(way, after_ms, for_ms) => self.takers_come(way, after_ms, for_ms),
             Fault::Pod(..) | Fault::Node(..) | Fault::Quota(..) | Fault::Webhook(..) | Fault::Volumes(..) => {
                 self.strike_cluster(&fault);
             }
@@ -381,6 +386,7 @@ impl World {
             | Fault::Stop(..)
             | Fault::Refuse(..)
             | Fault::Resizes(..)
+            | Fault::Takers(..)
             | Fault::Away(..) => {}
         }
     }
@@ -538,6 +544,7 @@ impl World {
             };
             let verdict = self.judge.note(&entry, &scene);
             self.fail(verdict);
+            self.takers_see(&entry);
             for manager in 0..self.managers.len() {
                 self.plan_delivery(manager, resource);
             }
@@ -575,12 +582,6 @@ impl World {
         if let Call::Write(command) = call {
             self.fail(Judge::command(command, self.schedule.set.kind));
         }
-    }
-
-    /// Who leads, as the lease says.
-    pub(crate) fn lease_holder(&self) -> Option<Value> {
-        let lease = self.cluster.server.get(flotilla_model::Resource::Leases, &lease_key());
-        lease?.value().pointer("/spec/holderIdentity").cloned()
     }
 
     /// The first violation ends the run.

@@ -19,6 +19,7 @@ use crate::refusals::refusals;
 use crate::resizes;
 use crate::storage::{self, Storage};
 use crate::stubborn::{self, Refused};
+use crate::takers::{self, Taking};
 use crate::tenants;
 use crate::theirs;
 use crate::webhook::absences;
@@ -26,7 +27,6 @@ use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use flotilla_sim::nodes::Ailment;
 use serde_json::{Value, json};
-use std::fmt;
 
 /// When the last item of a schedule may begin, in milliseconds.
 pub(crate) const BUSY_MS: u64 = 60_000;
@@ -94,13 +94,15 @@ pub enum FaultKind {
     Huge,
     /// Somebody writes notes of grace periods that nobody can read.
     Notes,
+    /// Others take each new pod away, by label, by owner, or by deletion.
+    Takers,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 30] = [
+    pub const ALL: [FaultKind; 31] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -131,6 +133,7 @@ impl FaultKind {
         FaultKind::Resizes,
         FaultKind::Huge,
         FaultKind::Notes,
+        FaultKind::Takers,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -267,6 +270,8 @@ pub enum Fault {
     Refuse(i64, Refused, u16, u64),
     /// The kubelet of a slot's pod gives this container no other resources, for good or for the time being, for so long.
     Resizes(i64, usize, bool, u64),
+    /// Others take each new pod away so long after it was made, for so long.
+    Takers(Taking, u64, u64),
 }
 
 /// What happens to requests.
@@ -338,17 +343,8 @@ impl Fault {
             | Fault::Volumes(_, for_ms)
             | Fault::Refuse(_, _, _, for_ms)
             | Fault::Resizes(_, _, _, for_ms)
+            | Fault::Takers(_, _, for_ms)
             | Fault::Away(for_ms) => *for_ms,
-        }
-    }
-}
-
-impl fmt::Display for Item {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, millis) = (self.at_ms / 1000, self.at_ms % 1000);
-        match &self.what {
-            What::User(act) => write!(f, "{seconds:4}.{millis:03} s  user {act:?}"),
-            What::Fault(fault) => write!(f, "{seconds:4}.{millis:03} s  fault {fault:?}"),
         }
     }
 }
@@ -532,6 +528,7 @@ impl Schedule {
         items.extend(stubborn::by_chance(seed, wanted));
         items.extend(stubborn::of_claims(seed, wanted));
         items.extend(tenants::by_chance(seed, wanted));
+        items.extend(takers::by_chance(seed, wanted));
         items.extend(claim_templates::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(theirs::by_chance(seed, wanted, &mut set));
         items.extend(huge::by_chance(seed, wanted, has_webhook, &mut set));

@@ -214,6 +214,7 @@ impl World {
     /// A manager makes a pod of an Advanced set.
     pub(crate) fn store_pod(&mut self, actor: Actor, body: &Body) -> Result<Stored, Status> {
         let mut pod = body.render();
+        self.takers_change(&mut pod);
         if self.webhook_answers() {
             let reply = mutate_pod(
                 &request(("", "v1", "Pod"), None, &pod),

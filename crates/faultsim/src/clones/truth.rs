@@ -447,7 +447,8 @@ impl Writes {
             seems_up: None,
             goes: false,
             is_gone: false,
-            is_uncertain: !by_manager,
+            // A webhook may have taken it out of the selector: then it is not the set's, and is let go as soon as that works.
+            is_uncertain: !by_manager || pod.label("app") != Some("web"),
             formerly: None,
         });
         let whose = |pod: &PodRecord| {

@@ -7,9 +7,10 @@
 use super::{Verdict, require};
 use crate::clones::truth::INSTANCE_ID;
 use crate::spy::Decided;
+use crate::takers;
 use flotilla_engine::core::request::Call;
-use flotilla_model::{Command, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
+use flotilla_model::{Command, Resource, Timestamp};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The same request within a second, at most: the first, and two repetitions.
 const A_SECOND_MAX: usize = 3;
@@ -37,6 +38,8 @@ pub(crate) struct Sent {
     own: BTreeSet<u64>,
     /// The pass in which one of many equal objects was refused last.
     refused_in: Option<Timestamp>,
+    /// When it made pods, not longer ago than a minute, and for which generation of the set.
+    made_at_ms: VecDeque<(u64, i64)>,
 }
 
 impl Sent {
@@ -68,6 +71,27 @@ impl Sent {
             .into_iter()
             .flatten()
             .for_each(|moment| moment.is_excused = true);
+    }
+
+    /// A write was accepted. Pods that do not last are made again ever more slowly, whoever takes them away and under whatever names.
+    pub(crate) fn made(&mut self, call: &Call, decided: &Decided, now_ms: u64) -> Verdict {
+        let is_pod = |command: &Command| {
+            matches!(
+                command,
+                Command::Create {
+                    resource: Resource::Pods,
+                    ..
+                }
+            )
+        };
+        if !matches!(call, Call::Write(command) if is_pod(command)) {
+            return Ok(());
+        }
+        let generation = decided.set.generation;
+        self.made_at_ms
+            .retain(|(at_ms, of)| at_ms + 60_000 > now_ms && *of == generation);
+        self.made_at_ms.push_back((now_ms, generation));
+        takers::are_few(self.made_at_ms.len(), &decided.set)
     }
 
     /// The server is too busy for the write that was sent last of those that say this.

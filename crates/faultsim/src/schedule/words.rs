@@ -1,8 +1,18 @@
 //! A schedule in words.
 
-use super::{Schedule, SetPlan};
+use super::{Item, Schedule, SetPlan, What};
 use crate::asks::Asks;
 use std::fmt;
+
+impl fmt::Display for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, millis) = (self.at_ms / 1000, self.at_ms % 1000);
+        match &self.what {
+            What::User(act) => write!(f, "{seconds:4}.{millis:03} s  user {act:?}"),
+            What::Fault(fault) => write!(f, "{seconds:4}.{millis:03} s  fault {fault:?}"),
+        }
+    }
+}
 
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
