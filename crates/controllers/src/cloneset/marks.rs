@@ -4,11 +4,13 @@ use super::order;
 use super::plan::{Member, Plan};
 use super::scale::count;
 use super::update::patch;
+use crate::shared::renewal::Way;
 use flotilla_api::names;
 use flotilla_model::PodRecord;
 use flotilla_model::decision::{Report, ScopedCommand};
 use flotilla_model::set::{Area, PodUpdatePolicy, UpdateKind};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Whether the update has asked for a pod to be deleted, so that it is made again.
 pub(super) fn is_marked(pod: &PodRecord) -> bool {
@@ -67,7 +69,7 @@ impl Plan<'_> {
 
     /// Members whose mark nobody wants. Of old ones, and where pods go back of new ones, as many marks stay as there are pods that the
     /// partition does not keep; those first that have cost something.
-    fn marked_in_vain(&self) -> Vec<usize> {
+    fn marked_in_vain(&mut self) -> Vec<usize> {
         if self.is_stopped(Area::Update) {
             return Vec::new();
         }
@@ -86,6 +88,7 @@ impl Plan<'_> {
         if spec.update == UpdateKind::OnDelete || spec.is_paused() || only_in_place {
             return marked;
         }
+        let in_place = self.can_go_in_place_after_all(&marked);
         let stays = |index: &usize| self.members[*index].is_plain() || marked.contains(index);
         let staying = (0..self.members.len()).filter(stays);
         let (new, old): (Vec<usize>, Vec<usize>) = staying.partition(|index| self.members[*index].is_new());
@@ -98,11 +101,14 @@ impl Plan<'_> {
         order::sort(&self.view.clones, &self.members, &mut marked);
         marked.sort_by_key(|index| (!self.members[*index].is_leaving, self.members[*index].is_available()));
         marked.retain(|index| {
+            if in_place.contains(index) {
+                return true;
+            }
             let member = &self.members[*index];
             // Nor is the mark of one in vain that lacks part of its revision: it may be what was refused, which the mark has let be forgotten.
             let progress = member.occupant.progress.as_ref();
             let lacks_something = progress.is_some_and(|progress| progress.left_to_do().is_some());
-            if member.occupant.abandoned.is_some() || member.is_new() && lacks_something {
+            if self.pass.has_to_be_made_again(&member.occupant) || member.is_new() && lacks_something {
                 return false;
             }
             let left = if member.is_new() { &mut back } else { &mut forward };
@@ -110,6 +116,16 @@ impl Plan<'_> {
             *left < 0
         });
         marked
+    }
+
+    /// Those of marked pods that were to be made again for another template, or because they could not get what that asked for, and that can
+    /// go in place to the one of today (rule 16.5). Where pods go back, nobody knows yet which are to.
+    fn can_go_in_place_after_all(&mut self, marked: &[usize]) -> BTreeSet<usize> {
+        let is_old = |m: &Member| !m.is_new() && !m.is_leaving;
+        let mut old: Vec<usize> = marked.to_vec();
+        old.retain(|index| !self.asked.goes_back && is_old(&self.members[*index]));
+        old.retain(|index| matches!(self.way(*index), Way::InPlace(_)));
+        old.into_iter().collect()
     }
 
     /// Whether a pod waits for its hook out of service, and so is never taken back (rule 14.2).

@@ -13,7 +13,7 @@ use crate::shared::inplace::progress::{Progress, Stage};
 use crate::shared::inplace::state::State as InPlaceState;
 use crate::shared::inplace::{UpdateSpec, annotation, overlay};
 use crate::shared::lifecycle::{self, State, since_state};
-use crate::shared::occupant::{Occupant, of_what_was_seen};
+use crate::shared::occupant::{Abandoned, Occupant, of_what_was_seen};
 use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
 use crate::shared::revision::names_it;
@@ -50,9 +50,11 @@ impl Pass<'_> {
         }
         if course.is_in_flight() && self.peek_state(&course) != State::of(&course.pod) {
             self.transition(scope, &course);
-        } else if let Some(reason) = &course.abandoned {
+        } else if let Some(given_up) = &course.abandoned
+            && self.is_in_vain(given_up, course.is_updated)
+        {
             // Further steps would be for nothing, or be refused again.
-            let reason = reason.clone();
+            let reason = given_up.reason.clone();
             self.wait(course.name(), WaitCause::InPlaceAbandoned { reason }, None);
         } else {
             self.take_next_step(scope, &course);
@@ -432,8 +434,8 @@ pub(crate) struct Course {
     progress: Option<Box<Progress>>,
     /// Its note as it is to be, where what was to come has come and nothing else writes it.
     note: Option<String>,
-    /// Why it is to be made again, if it is.
-    abandoned: Option<String>,
+    /// Why its update in place is given up, if it is.
+    abandoned: Option<Abandoned>,
     is_updated: bool,
     is_specified: bool,
     is_wanted: bool,

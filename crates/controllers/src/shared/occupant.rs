@@ -7,6 +7,15 @@ use crate::shared::pass::Moment;
 use flotilla_model::{Command, PodRecord};
 use std::sync::Arc;
 
+/// Why an update in place is given up: the pod has to be made again.
+#[derive(Clone)]
+pub(crate) struct Abandoned {
+    /// In words.
+    pub(crate) reason: String,
+    /// Whatever revision the pod goes to.
+    pub(crate) is_for_good: bool,
+}
+
 /// A pod with what is known of it in this pass.
 // Independent facts, not a state.
 #[allow(clippy::struct_excessive_bools)]
@@ -22,8 +31,8 @@ pub(crate) struct Occupant {
     pub(crate) is_restless: bool,
     /// Where its update in place stands, if it is in one.
     pub(crate) progress: Option<Box<Progress>>,
-    /// Why its update in place is given up: it has to be made again.
-    pub(crate) abandoned: Option<String>,
+    /// Why its update in place is given up.
+    pub(crate) abandoned: Option<Abandoned>,
     /// Its node cannot give it what it should get, or nobody knows what that is, and the policy does not let it be made again.
     pub(crate) is_stuck: bool,
     /// This pass has decided about it.

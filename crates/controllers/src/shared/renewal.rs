@@ -89,7 +89,7 @@ impl Pass<'_> {
 
     /// How a pod comes to the target of the update.
     pub(crate) fn way(&mut self, occupant: &Occupant) -> Way {
-        if !self.may_update_in_place() || occupant.abandoned.is_some() {
+        if !self.may_update_in_place() || self.has_to_be_made_again(occupant) {
             return Way::Recreate;
         }
         if occupant.is_stuck {

@@ -630,3 +630,110 @@ fn rule_13_12_notes_of_others_take_no_more_pods_out_of_service_than_the_budget_h
         }
     }
 }
+
+fn of_cpu(cpu: &str) -> Value {
+    let mut t = template("v1");
+    t["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+    t
+}
+
+/// A pod whose resize from 1 of cpu to 64 its kubelet puts off, or refuses for good.
+fn pending(n: usize, revision: &str, is_infeasible: bool) -> PodFixture {
+    let forward = policy(1, "InPlaceIfPossible")
+        .spec("/template", of_cpu("64"))
+        .no_revisions()
+        .revision_of("web-old", 1, &of_cpu("1"))
+        .revision_of("web-new", 2, &of_cpu("64"));
+    let text = first_note(forward, sized(running(one(&name(0), "o"), "v1"), 1000, 1000)).replace("web-new", revision);
+    let pod = sized(running(one(&name(n), "n").revision(revision), "v1"), 64_000, 1000);
+    pod.annotated(names::IN_PLACE_STATE, &text).detailed(|d| {
+        d.resize_pending = Some(ResizePending {
+            is_infeasible,
+            message: "too big".into(),
+            since: Some(at(NOW - 5)),
+        });
+    })
+}
+
+/// Three pods at a revision that asks for too much, and a set that asks for so much.
+fn overtaken(cpu: &str, pod: impl Fn(usize) -> PodFixture) -> Cluster {
+    let set = policy(3, "InPlaceIfPossible")
+        .spec("/template", of_cpu(cpu))
+        .no_revisions()
+        .revision_of("web-new", 1, &of_cpu("64"))
+        .revision_of("web-less", 2, &of_cpu(cpu))
+        .status("/currentRevision", json!("web-less"));
+    let mut set = (0..3).fold(with_deadline(set), |set, n| set.pod(pod(n)));
+    set.now = at(NOW + 3_600);
+    set
+}
+
+/// How many pods get other resources.
+fn resized(decision: &Decision) -> usize {
+    places(decision).iter().filter(|(_, part, _)| *part == "resize").count()
+}
+
+/// "A newer revision arrived" (4.2): no pod that serves goes for what nobody asks for any more.
+#[test]
+fn rules_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_in_place() {
+    for is_infeasible in [true, false] {
+        for cpu in ["1", "2"] {
+            let decision = overtaken(cpu, |n| pending(n, "web-new", is_infeasible)).decide();
+            let what = format!("infeasible: {is_infeasible}, to {cpu}: {:?}", said(&decision));
+            assert_eq!(marked(&decision), [""; 0], "{what}");
+            assert_eq!(resized(&decision), 1, "{what}: as many as may begin");
+        }
+    }
+}
+
+/// It was marked while what it cannot get was asked for, and has waited for its turn since.
+#[test]
+fn rule_4_6_the_mark_of_a_pod_that_can_go_in_place_since_it_is_overtaken_is_taken_off() {
+    let mark = |pod: PodFixture| {
+        let pod = pod.label(names::SPECIFIED_DELETE_LABEL, "true");
+        pod.annotated(names::REPLACED_BY_UPDATE, "true")
+    };
+    let decision = overtaken("1", |n| mark(pending(n, "web-new", true))).decide();
+    assert_eq!(
+        said(&decision),
+        [0, 1, 2].map(|n| format!("repair: ~Pod {}", name(n))),
+        "none goes"
+    );
+    for (_, _, set) in patches(&decision) {
+        let labels = set["metadata"]["labels"].as_object().expect("labels");
+        assert_eq!(labels.get(names::SPECIFIED_DELETE_LABEL), Some(&Value::Null));
+    }
+}
+
+/// Where a raised partition brings pods back, the current revision is where they are to be.
+#[test]
+fn rules_4_6_and_13_5_pods_that_go_back_are_overtaken_and_those_that_have_come_back_are_not() {
+    let set = |old: &str, new: &str| {
+        policy(3, "InPlaceIfPossible")
+            .spec("/template", of_cpu(new))
+            .annotation(names::PARTITION_ROLLBACK, "true")
+            .spec("/updateStrategy/rollingUpdate/partition", json!(3))
+            .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(3))
+            .no_revisions()
+            .revision_of("web-old", 1, &of_cpu(old))
+            .revision_of("web-new", 2, &of_cpu(new))
+            .status("/currentRevision", json!("web-old"))
+    };
+    let goes = |n| pending(n, "web-new", true);
+    let old = sized(running(one(&name(2), "o"), "v1"), 1000, 1000);
+    let decision = set("1", "64").pod(goes(0)).pod(goes(1)).pod(old).decide();
+    assert_eq!(
+        (marked(&decision).len(), resized(&decision)),
+        (0, 2),
+        "{:?}",
+        said(&decision)
+    );
+    let new = sized(running(one(&name(1), "n"), "v1"), 1000, 1000);
+    let old = sized(running(one(&name(2), "o"), "v1"), 64_000, 64_000);
+    let decision = set("64", "1")
+        .pod(pending(0, "web-old", true))
+        .pod(new)
+        .pod(old)
+        .decide();
+    assert_eq!(marked(&decision), [name(0)], "{:?}", said(&decision));
+}

@@ -6,7 +6,7 @@ use crate::shared::conditions;
 use crate::shared::inplace::complete::Missing;
 use crate::shared::inplace::progress::{Progress, Stage};
 use crate::shared::inplace::state::State as InPlaceState;
-use crate::shared::occupant::Occupant;
+use crate::shared::occupant::{Abandoned, Occupant};
 use crate::shared::pass::Pass;
 use crate::shared::renewal::{ONLY_OUT_OF_SERVICE, lacks_update_gate};
 use flotilla_model::decision::{Report, Scope};
@@ -48,7 +48,7 @@ impl Pass<'_> {
             self.give_up(occupant, reason);
         }
         self.judge_refused_resize(scope, occupant);
-        if occupant.abandoned.is_some() {
+        if self.has_to_be_made_again(occupant) {
             self.given_up.insert(scope.clone());
         }
     }
@@ -80,12 +80,31 @@ impl Pass<'_> {
         self.moment.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly
     }
 
+    /// Whether an update in place was given up, and that is for the revision to which its pod is to go, or for any. To another revision it
+    /// may go in place (rule 4.2): that may ask for less, and a pod that serves goes for nothing else.
+    pub(crate) fn has_to_be_made_again(&self, occupant: &Occupant) -> bool {
+        let given_up = occupant.abandoned.as_ref();
+        given_up.is_some_and(|given_up| self.is_in_vain(given_up, occupant.labels.is_updated))
+    }
+
+    /// The same of a pod that is at the update revision, or is not.
+    pub(super) fn is_in_vain(&self, given_up: &Abandoned, is_updated: bool) -> bool {
+        // Where pods go back (rule 13.5 of CloneSets), the others are where they are to be.
+        let goes_back = self.target.meta.uid != self.update.meta.uid;
+        given_up.is_for_good || is_updated != goes_back
+    }
+
     /// A pod whose update leads nowhere is made again, where the policy lets it be; else that is told, and it stays.
     fn give_up(&mut self, occupant: &mut Occupant, why: Option<Nowhere>) {
         let may = self.may_make_again();
         match why {
-            Some(Nowhere::Unknown(reason) | Nowhere::Told(reason) | Nowhere::Untold(reason)) if may => {
-                occupant.abandoned = Some(reason);
+            Some(Nowhere::Told(reason)) if may => {
+                let is_for_good = false;
+                occupant.abandoned = Some(Abandoned { reason, is_for_good });
+            }
+            Some(Nowhere::Unknown(reason) | Nowhere::Untold(reason)) if may => {
+                let is_for_good = true;
+                occupant.abandoned = Some(Abandoned { reason, is_for_good });
             }
             None | Some(Nowhere::Told(_)) => {}
             Some(Nowhere::Untold(reason)) => self.bar(&occupant.pod, reason),

@@ -691,6 +691,65 @@ fn ruling_37_whoever_was_refused_goes_on_when_less_is_asked_for() {
     }
 }
 
+/// "A newer revision arrived" (rule 4.2): no pod that serves goes for what nobody asks for any more.
+#[test]
+fn rules_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_in_place() {
+    let text = first_note(resizing(1, "InPlaceIfPossible"), sized("web-0", "old", 1000, 1000));
+    let with = |cpu: &str| {
+        let mut t = template("v1");
+        t["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});
+        t
+    };
+    for (what, is_infeasible, cpu) in [
+        ("infeasible, rolled back", true, "1"),
+        ("infeasible, and less is asked for", true, "1500m"),
+        ("overdue, rolled back", false, "1"),
+        ("overdue, and less is asked for", false, "1500m"),
+    ] {
+        let pod = |n: usize| {
+            let pod = sized(&format!("web-{n}"), "new", 2000, 1000).annotated(STATE, &text);
+            pod.detailed(|d| {
+                d.resize_pending = Some(ResizePending {
+                    is_infeasible,
+                    message: "too big".into(),
+                    since: Some(at(NOW - 5)),
+                });
+            })
+        };
+        let set = resizing(3, "InPlaceIfPossible").spec("/template", with(cpu));
+        let set = set.revision_of("less", 3, &with("1500m"));
+        let set = set.annotation(names::IN_PLACE_DEADLINE_SECONDS, "30");
+        let set = set.annotation(names::IN_PLACE_DEADLINE_ACTION, "recreate");
+        let mut set = (0..3).fold(set, |set, n| set.pod(pod(n)));
+        set.now = at(NOW + 3_600);
+        let decision = set.decide();
+        assert_eq!(deleted(&decision), [""; 0], "{what}");
+        let resizes: Vec<_> = patches(&decision).into_iter().filter(|p| p.2 == "resize").collect();
+        assert_eq!(resizes.len(), 3, "{what}: without using the budget");
+        for (.., body) in resizes {
+            let asked = &body["spec"]["containers"][0]["resources"]["requests"]["cpu"];
+            assert_eq!(*asked, json!(cpu), "{what}");
+        }
+    }
+}
+
+/// What is made again for another reason than its resources is so also where it is overtaken.
+#[test]
+fn rule_8_19_a_pod_of_which_nobody_knows_what_it_lacks_is_made_again_though_it_is_overtaken() {
+    let lost = out(seen("web-0", "new", "v1")).annotated(super::GRACE, "{");
+    let set = in_place(1).revision("newer", 3, "v3").spec("/template", template("v3"));
+    let mut set = set.pod(lost);
+    set.hints.accepted.insert("newer".to_owned());
+    assert_eq!(deleted(&set.decide()), ["-web-0"]);
+}
+
+fn deleted(decision: &Decision) -> Vec<String> {
+    brief(decision)
+        .into_iter()
+        .filter(|said| said.starts_with('-'))
+        .collect()
+}
+
 /// An update that overtakes a resize waits for it as if it had asked for it itself.
 #[test]
 fn ruling_37_images_wait_also_for_what_an_update_before_has_asked_for() {
