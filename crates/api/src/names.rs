@@ -149,7 +149,9 @@ pub const KEPT_FROM: &str = "flotilla.rs/kept-from";
 pub const REPLACED_BY_UPDATE: &str = "flotilla.rs/replaced-by-update";
 
 /// Labels and annotations of a pod by which one pod is asked for something, or its own course is noted: no template gives them to all.
-pub const OF_ONE_POD: [&str; 8] = [
+pub const OF_ONE_POD: [&str; 10] = [
+    REVISION_LABEL,
+    RUNTIME_CONTAINERS_META,
     SPECIFIED_DELETE_LABEL,
     LIFECYCLE_STATE_LABEL,
     LIFECYCLE_TIMESTAMP,
@@ -159,6 +161,10 @@ pub const OF_ONE_POD: [&str; 8] = [
     IN_PLACE_GRACE,
     IN_PLACE_GRACE_LEGACY,
 ];
+/// What pods of StatefulSets are known by, beside. To a CloneSet these are labels as any.
+pub const OF_ONE_POD_OF_A_STATEFULSET: [&str; 3] = [POD_NAME_LABEL, POD_INDEX_LABEL, MADE_AS_LABEL];
+/// What pods of CloneSets are known by, beside. To a StatefulSet these are labels as any.
+pub const OF_ONE_POD_OF_A_CLONESET: [&str; 2] = [INSTANCE_ID_LABEL, TEMPLATE_HASH_LABEL];
 /// Annotation of a native set that is paused: the partition that it goes back to.
 pub const PARTITION_BEFORE_PAUSE: &str = "flotilla.rs/partition-before-pause";
 

@@ -335,7 +335,7 @@ impl Plan<'_> {
         PodDraft {
             key: set.meta.key.sibling(name),
             generate_name: format!("{}-", set.name()).into(),
-            withheld: withheld::of(template, &spec.selector),
+            withheld: withheld::of(SetKind::Clone, template, &spec.selector),
             template: tree,
             labels,
             annotations: vec![(names::LIFECYCLE_TIMESTAMP, whole_seconds(self.view.now))],

@@ -123,7 +123,7 @@ impl<'v> Plan<'v> {
         };
         let (old, new) = (old.tree(), new.tree());
         let wanted = job::wanted(&old, update);
-        if wanted.is_empty() || !for_recreation && eligible::compare(&old, &new).is_err() {
+        if wanted.is_empty() || !for_recreation && eligible::compare(self.set.kind, &old, &new).is_err() {
             return Verdict::Never;
         }
         Verdict::Pull(wanted)

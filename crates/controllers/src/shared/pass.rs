@@ -585,8 +585,8 @@ impl<'v> Pass<'v> {
 
     /// What pods do not get from their template is told once.
     fn note_withheld(&mut self) {
-        let spec = &self.moment.set.spec;
-        for key in withheld::of(&spec.template, &spec.selector) {
+        let (kind, spec) = (self.moment.set.kind, &self.moment.set.spec);
+        for key in withheld::of(kind, &spec.template, &spec.selector) {
             let message = format!(
                 "{key} of the template is not given to pods: it says something of one pod, and would hold for each"
             );

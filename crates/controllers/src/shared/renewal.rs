@@ -152,9 +152,9 @@ impl Pass<'_> {
         let difference = match old {
             Some(old) if keeps_resources => {
                 let bare = |template: &Value| without_resources(template.clone());
-                eligible::compare(&bare(&old), &bare(&new))
+                eligible::compare(set.kind, &bare(&old), &bare(&new))
             }
-            Some(old) => eligible::compare(&old, &new),
+            Some(old) => eligible::compare(set.kind, &old, &new),
             None => Err(format!("its revision {revision} does not exist any more")),
         };
         self.differences.insert(key, difference.clone());

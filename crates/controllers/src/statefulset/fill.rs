@@ -336,7 +336,7 @@ impl Plan<'_> {
         PodDraft {
             key: self.key(&name),
             generate_name: format!("{}-", set.name()).into(),
-            withheld: withheld::of(template, &set.spec.selector),
+            withheld: withheld::of(set.kind, template, &set.spec.selector),
             template: tree,
             labels,
             annotations,

@@ -56,7 +56,7 @@ impl Template {
         self.0.digest_without_resources
     }
 
-    /// Whether one of its labels or annotations is one of [`names::OF_ONE_POD`].
+    /// Whether one of its labels or annotations is one of [`names::OF_ONE_POD`], or of those of one kind.
     pub fn asks_what_is_of_one_pod(&self) -> bool {
         self.0.asks_what_is_of_one_pod
     }
@@ -93,6 +93,10 @@ fn asks_what_is_of_one_pod(template: &Value) -> bool {
             .get("metadata")
             .and_then(|m| m.get(field))
             .and_then(Value::as_object);
-        map.is_some_and(|map| names::OF_ONE_POD.iter().any(|key| map.contains_key(*key)))
+        let of_kinds = names::OF_ONE_POD_OF_A_STATEFULSET
+            .iter()
+            .chain(&names::OF_ONE_POD_OF_A_CLONESET);
+        let mut keys = names::OF_ONE_POD.iter().chain(of_kinds);
+        map.is_some_and(|map| keys.any(|key| map.contains_key(*key)))
     })
 }

@@ -82,6 +82,56 @@ fn rule_14_1_no_update_in_place_asks_for_the_deletion_of_pods() {
     }
 }
 
+/// Copied from a pod into the template.
+#[test]
+fn rule_15_1_what_a_pod_is_known_by_reaches_no_other_from_the_template() {
+    let mut new = template("v2");
+    let others = [
+        names::INSTANCE_ID_LABEL,
+        names::REVISION_LABEL,
+        names::TEMPLATE_HASH_LABEL,
+    ];
+    for key in others {
+        new["metadata"]["labels"][key] = json!("zzzzz");
+    }
+    // It means nothing to a CloneSet.
+    new["metadata"]["labels"][names::POD_NAME_LABEL] = json!("other-0");
+    new["metadata"]["annotations"] = json!({names::RUNTIME_CONTAINERS_META: "{}"});
+    let set = || {
+        clones(2)
+            .spec("/template", new.clone())
+            .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2}))
+            .no_revisions()
+            .revision("web-old", 1, "v1")
+            .revision_of("web-new", 2, &new)
+    };
+    let decision = set().pod(one(&name(0), "o")).decide();
+    let made = created(&decision);
+    assert_eq!(made.len(), 1);
+    assert_ne!(made[0]["metadata"]["labels"][names::INSTANCE_ID_LABEL], "zzzzz");
+    assert_eq!(made[0]["metadata"]["labels"][names::POD_NAME_LABEL], "other-0");
+    assert!(
+        made[0]["metadata"]["annotations"]
+            .get(names::RUNTIME_CONTAINERS_META)
+            .is_none()
+    );
+    let decision = set().pod(one(&name(0), "o")).pod(one(&name(1), "o")).decide();
+    let patches: Vec<String> = decision
+        .commands()
+        .filter_map(|c| match &c.command {
+            Command::Patch { body, .. } => Some(body.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert!(patches.iter().any(|p| p.contains("other-0")), "{patches:?}");
+    for patch in patches {
+        assert!(
+            !patch.contains("zzzzz") && !patch.contains("runtime-containers-meta"),
+            "{patch}"
+        );
+    }
+}
+
 fn ended(n: usize, ago: i64) -> PodFixture {
     one(&name(n), "nx").created(NOW - ago).phase(Phase::Failed)
 }

@@ -3,12 +3,13 @@
 
 use super::{Changes, UpdateSpec};
 use crate::shared::withheld;
+use flotilla_model::SetKind;
 use flotilla_model::containers_meta::{Source, source_of};
 use flotilla_model::template::in_place::{Changed, Comparable, ContainerChange, container_changes};
 use serde_json::{Map, Value, json};
 
-/// What brings a pod of template `old` to template `new`, or why that cannot be done in place.
-pub fn compare(old: &Value, new: &Value) -> Result<UpdateSpec, String> {
+/// What brings a pod of template `old` to template `new` in a set of this kind, or why that cannot be done in place.
+pub fn compare(kind: SetKind, old: &Value, new: &Value) -> Result<UpdateSpec, String> {
     let found = container_changes(&Comparable::new(old), &Comparable::new(new)).map_err(|o| o.to_string())?;
     let mut changes = Changes::default();
     for ContainerChange { container, what } in found {
@@ -24,12 +25,12 @@ pub fn compare(old: &Value, new: &Value) -> Result<UpdateSpec, String> {
         changes,
         ..UpdateSpec::default()
     };
-    compare_metadata(old, new, &mut spec);
+    compare_metadata(kind, old, new, &mut spec);
     Ok(spec)
 }
 
 /// Metadata may change in any way. What environments refer to changes together with the container; the rest at once.
-fn compare_metadata(old: &Value, new: &Value, spec: &mut UpdateSpec) {
+fn compare_metadata(kind: SetKind, old: &Value, new: &Value, spec: &mut UpdateSpec) {
     let mut patch = Map::new();
     for field in ["labels", "annotations"] {
         let at = |template: &Value| -> Map<String, Value> {
@@ -37,7 +38,7 @@ fn compare_metadata(old: &Value, new: &Value, spec: &mut UpdateSpec) {
                 .pointer(&format!("/metadata/{field}"))
                 .and_then(Value::as_object);
             let mut map = map.cloned().unwrap_or_default();
-            map.retain(|key, _| !withheld::is_of_one_pod(key));
+            map.retain(|key, _| !withheld::is_of_one_pod(kind, key));
             map
         };
         let (before, after) = (at(old), at(new));
@@ -114,6 +115,10 @@ fn users_of(template: &Value, field: &str, key: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn compare(old: &Value, new: &Value) -> Result<UpdateSpec, String> {
+        super::compare(SetKind::Advanced, old, new)
+    }
 
     fn template(containers: Value) -> Value {
         json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}})

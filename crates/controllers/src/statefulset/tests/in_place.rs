@@ -332,3 +332,46 @@ fn ruling_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_acc
     let broken = set(seen("web-1", "old", "v1").unready()).decide();
     assert!(!patches(&broken).is_empty(), "it serves nobody: {:?}", brief(&broken));
 }
+
+/// Copied from a pod into the template: the Service of one pod would select another, too.
+#[test]
+fn rule_1_3_2_what_a_pod_is_known_by_reaches_no_other_from_the_template() {
+    let mut new = template("v2");
+    for key in [
+        names::POD_NAME_LABEL,
+        names::POD_INDEX_LABEL,
+        names::REVISION_LABEL,
+        names::MADE_AS_LABEL,
+    ] {
+        new["metadata"]["labels"][key] = json!("zero");
+    }
+    // It means nothing to a StatefulSet.
+    new["metadata"]["labels"][names::INSTANCE_ID_LABEL] = json!("abcde");
+    new["metadata"]["annotations"] = json!({names::RUNTIME_CONTAINERS_META: "{}"});
+    let set = |from: &Value, to: &Value| {
+        policy(advanced(1), "InPlaceIfPossible")
+            .spec("/template", to.clone())
+            .no_revisions()
+            .revision_of("old", 1, from)
+            .revision_of("new", 2, to)
+            .pod(seen("web-0", "old", "v1"))
+    };
+    let changed = |from: &Value, to: &Value| {
+        let found = patches(&set(from, to).decide());
+        let of_pod = found.into_iter().find(|(stage, ..)| *stage == "in-place");
+        of_pod.expect("the change").3["metadata"].clone()
+    };
+    let plain = template("v1");
+    let metadata = changed(&plain, &new);
+    assert_eq!(metadata["labels"][names::REVISION_LABEL], "new");
+    assert_eq!(metadata["labels"][names::INSTANCE_ID_LABEL], "abcde");
+    for metadata in [metadata, changed(&new, &plain)] {
+        for key in [names::POD_NAME_LABEL, names::POD_INDEX_LABEL, names::MADE_AS_LABEL] {
+            assert!(metadata["labels"].get(key).is_none(), "{key}: {metadata}");
+        }
+        assert!(
+            metadata["annotations"].get(names::RUNTIME_CONTAINERS_META).is_none(),
+            "{metadata}"
+        );
+    }
+}
