@@ -266,6 +266,9 @@ pub enum WaitCause {
     InPlaceRestart {
         /// The container.
         container: String,
+        /// The pod serves meanwhile: it lacks the gate by which it would leave service (rule 16.7 of CloneSets).
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        stays_ready: bool,
     },
     /// The environment of a container is not known to be what labels and annotations say now.
     InPlaceEnvironment {

@@ -16,6 +16,7 @@ use crate::shared::lifecycle::{self, State, since_state};
 use crate::shared::occupant::{Abandoned, Occupant, of_what_was_seen};
 use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Back, PRE_DELETE, PRE_UPDATE};
+use crate::shared::renewal::lacks_update_gate;
 use crate::shared::revision::names_it;
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
@@ -125,7 +126,7 @@ impl Pass<'_> {
         {
             let container = container.clone();
             let since = Some(state.last_change());
-            self.wait(course.name(), WaitCause::InPlaceRestart { container }, since);
+            self.wait(course.name(), course.awaits_restart(container), since);
         }
         if !state.kept_ready && step.leaves_service(&course.detail, keep_ready) {
             target.is_out_of_service = true;
@@ -196,9 +197,7 @@ impl Pass<'_> {
                 if !left.is_zero() {
                     self.wake_within(left);
                 }
-                WaitCause::InPlaceRestart {
-                    container: container.clone(),
-                }
+                course.awaits_restart(container.clone())
             }
             Missing::Environment(container) => WaitCause::InPlaceEnvironment {
                 container: container.clone(),
@@ -512,6 +511,11 @@ impl Course {
     /// Its gate for updates is open.
     fn serves(&self) -> bool {
         self.detail.in_place_ready.as_ref().is_some_and(|c| c.is_true)
+    }
+
+    fn awaits_restart(&self, container: String) -> WaitCause {
+        let stays_ready = lacks_update_gate(Some(&self.detail));
+        WaitCause::InPlaceRestart { container, stays_ready }
     }
 
     fn target(&self, pass: &Pass<'_>) -> Target<'_> {

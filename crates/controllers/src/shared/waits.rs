@@ -62,6 +62,7 @@ mod tests {
         };
         let restart = || WaitCause::InPlaceRestart {
             container: "main".to_owned(),
+            stays_ready: false,
         };
         let updating = || WaitCause::LifecycleState {
             state: "Updating".to_owned(),

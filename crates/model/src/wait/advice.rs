@@ -231,7 +231,7 @@ impl WaitCause {
                 ),
             },
             WaitCause::InPlaceBatch { .. } => format!("see {}", whom.describe("pod", subject)),
-            WaitCause::InPlaceRestart { container } => {
+            WaitCause::InPlaceRestart { container, .. } => {
                 format!(
                     "see its events, and its logs ({}): {}",
                     whom.logs(subject, container),

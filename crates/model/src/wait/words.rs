@@ -112,8 +112,12 @@ impl WaitCause {
             WaitCause::InPlaceBatch { containers } => {
                 write!(f, "further containers change when {} are ready", short_list(containers))
             }
-            WaitCause::InPlaceRestart { container } => {
-                write!(f, "container {container} has not restarted with its new image")
+            WaitCause::InPlaceRestart { container, stays_ready } => {
+                write!(f, "container {container} has not restarted with its new image")?;
+                if *stays_ready {
+                    f.write_str(", and it is not taken out of service for that, as it was made without readiness gate InPlaceUpdateReady")?;
+                }
+                Ok(())
             }
             WaitCause::InPlaceEnvironment { container } => {
                 write!(f, "container {container} is not known to have its new environment")

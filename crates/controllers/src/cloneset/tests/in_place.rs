@@ -737,3 +737,20 @@ fn rules_4_6_and_13_5_pods_that_go_back_are_overtaken_and_those_that_have_come_b
         .decide();
     assert_eq!(marked(&decision), [name(0)], "{:?}", said(&decision));
 }
+
+#[test]
+fn rule_16_7_that_a_pod_without_the_gate_serves_while_it_is_updated_in_place_is_said() {
+    for (gated, expected) in [(true, false), (false, true)] {
+        let begun = running(one(&name(0), "n"), "v2")
+            .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
+            .annotated(names::IN_PLACE_STATE, &note("web-new").to_text());
+        let begun = if gated { out(begun) } else { without_gate(begun) };
+        let decision = in_place(1).pod(begun).decide();
+        let of_pod = decision.waits.iter().filter(|w| w.subject == name(0));
+        let words: Vec<String> = of_pod.map(|w| w.cause.to_string()).collect();
+        let is_said = words
+            .iter()
+            .any(|words| words.contains("without readiness gate InPlaceUpdateReady"));
+        assert_eq!(is_said, expected, "{words:?}");
+    }
+}

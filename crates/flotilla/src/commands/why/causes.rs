@@ -552,6 +552,7 @@ mod tests {
     fn a_pod_in_an_update_in_place_is_told_once() {
         let stuck = || WaitCause::InPlaceRestart {
             container: "main".into(),
+            stays_ready: false,
         };
         let waits = [
             wait("web-2", stuck()),

@@ -63,8 +63,7 @@ fn rule_4_6_nothing_is_written_while_the_container_has_not_restarted() {
         .annotated(STATE, &note("new", 30).to_text());
     let decision = in_place(1).pod(waiting).decide();
     assert_eq!(brief(&decision), [] as [&str; 0]);
-    let restart =
-        |w: &&flotilla_model::Wait| matches!(&w.cause, WaitCause::InPlaceRestart { container } if container == "main");
+    let restart = |w: &&flotilla_model::Wait| matches!(&w.cause, WaitCause::InPlaceRestart { container, .. } if container == "main");
     assert_eq!(
         decision.waits.iter().find(restart).and_then(|w| w.since),
         Some(at(NOW - 30))
