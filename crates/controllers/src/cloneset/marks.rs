@@ -12,17 +12,20 @@ use flotilla_model::set::{Area, PodUpdatePolicy, UpdateKind};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Whether the update has asked for a pod to be deleted, so that it is made again.
+/// What the update writes into the label that asks for a pod's deletion.
+const MARK: &str = "true";
+
+/// Whether the update has asked for a pod to be deleted, so that it is made again, and nobody else has: another value is of users.
 pub(super) fn is_marked(pod: &PodRecord) -> bool {
     let annotations = pod.detail.as_ref().map(|d| &d.annotations);
     let is_of_update = annotations.is_some_and(|a| a.get(names::REPLACED_BY_UPDATE).is_some());
-    is_of_update && pod.label(names::SPECIFIED_DELETE_LABEL).is_some()
+    is_of_update && pod.label(names::SPECIFIED_DELETE_LABEL) == Some(MARK)
 }
 
 /// Metadata that marks a pod.
 pub(super) fn mark() -> Value {
     json!({
-        "labels": {names::SPECIFIED_DELETE_LABEL: "true"},
+        "labels": {names::SPECIFIED_DELETE_LABEL: MARK},
         "annotations": {names::REPLACED_BY_UPDATE: "true"},
     })
 }

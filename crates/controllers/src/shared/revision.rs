@@ -379,6 +379,9 @@ fn refresh_with_hash(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Comma
     let text = canonical(&record);
     if text.len() <= MOST_ANNOTATION_BYTES / 2 {
         annotations[names::CLAIM_TEMPLATES] = json!(text);
+    } else if update.claim_templates.is_some() {
+        // Where there is no room for today's, those of before would pass for them.
+        annotations[names::CLAIM_TEMPLATES] = Value::Null;
     }
     Some(annotate(update, &annotations))
 }

@@ -291,6 +291,54 @@ fn rule_12_4_the_update_revision_is_refreshed_where_it_says_something_else() {
     assert!(annotations[names::CLAIM_TEMPLATES_HASH].is_string() && annotations[names::CLAIM_TEMPLATES].is_string());
 }
 
+/// Ruling 19: what there is no room for is not written again and again; and what is recorded are the templates of today, or none.
+#[test]
+fn rules_12_4_and_12_5_a_record_that_has_outgrown_its_room_goes_once() {
+    let templates: Vec<String> = (0..2_000).map(|n| format!("data-{n}-{}", "x".repeat(40))).collect();
+    let templates: Vec<&str> = templates.iter().map(String::as_str).collect();
+    let refreshed = |recorded: bool| {
+        let mut cluster = pods(clones(1).claim_templates(&templates), "1n");
+        let hash = crate::cloneset::claims::templates_hash(&cluster.record().spec.claim_templates);
+        let with_record = |r: &Arc<RevisionRecord>| {
+            Arc::new(RevisionRecord {
+                claim_hash: Some(hash.as_str().into()),
+                claim_templates: recorded.then(|| Arc::new(json!([{"metadata": {"name": "data"}}]))),
+                ..(**r).clone()
+            })
+        };
+        cluster.own_revisions = cluster.own_revisions.iter().map(with_record).collect();
+        cluster.decide()
+    };
+    let stale = refreshed(true);
+    let bodies = stale.commands().filter_map(|c| match &c.command {
+        Command::Patch {
+            resource: Resource::Revisions,
+            body,
+            ..
+        } => Some(body.clone()),
+        _ => None,
+    });
+    let bodies: Vec<Value> = bodies.collect();
+    assert_eq!(bodies.len(), 1);
+    let annotations = bodies[0]["metadata"]["annotations"].as_object().expect("annotations");
+    assert_eq!(
+        annotations.get(names::CLAIM_TEMPLATES),
+        Some(&Value::Null),
+        "it is taken away"
+    );
+    let settled = refreshed(false);
+    let is_revision = |c: &&flotilla_model::decision::ScopedCommand| {
+        matches!(
+            &c.command,
+            Command::Patch {
+                resource: Resource::Revisions,
+                ..
+            }
+        )
+    };
+    assert_eq!(settled.commands().filter(is_revision).count(), 0, "and that is all");
+}
+
 #[test]
 fn rule_12_1_a_new_revision_records_the_claims_and_comes_first() {
     let cluster = clones(1).no_revisions().claim_templates(&["data"]);

@@ -444,7 +444,7 @@ fn ruling_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
     );
     assert_eq!(decision.waits[0].cause, WaitCause::RevisionUntried);
 
-    let marked = one(&name(2), "o!").annotated(names::REPLACED_BY_UPDATE, "true");
+    let marked = marked("o");
     let decision = untried(pods(set(), "2o").pod(marked.clone())).decide();
     assert!(
         decision.commands().all(|c| matches!(c.command, Command::Try { .. })),
@@ -664,4 +664,15 @@ fn ruling_28_marks_that_are_wanted_stay() {
         let found = said(&cluster.decide());
         assert_eq!(found[..1], goes, "{what}: {found:?}");
     }
+}
+
+/// Rule 14.1: the label with any value asks for the deletion; the update writes `true`, and takes nothing else off.
+#[test]
+fn ruling_28_what_users_have_written_over_a_mark_is_theirs() {
+    let theirs = one(&name(2), "o")
+        .label(names::SPECIFIED_DELETE_LABEL, "please")
+        .annotated(names::REPLACED_BY_UPDATE, "true");
+    let set = clones(3).rolling(json!({"maxUnavailable": 1, "paused": true}));
+    let found = said(&pods(set, "2o").pod(theirs).decide());
+    assert_eq!(found[..1], ["delete: -Pod web-b0002"], "{found:?}");
 }
