@@ -7,6 +7,7 @@
 mod claims;
 mod cloneset;
 mod in_place;
+mod lifecycle;
 mod problems;
 mod selector;
 mod statefulset;

@@ -62,6 +62,9 @@ pub const ACTIVE_DEADLINE: &str = "template.spec.activeDeadlineSeconds cannot be
 pub const CONTAINERS: &str = "template.spec.containers must have at least one container";
 /// On `lifecycle` and `selector`.
 pub const HOOK_SELECTOR: &str = "labels of lifecycle hooks must not be labels of the selector";
+/// On `labelsHandler`; not in CEL.
+pub const HOOK_RESERVED: &str =
+    "labels of lifecycle hooks must not be those that Kubernetes, OpenKruise or Flotilla write for pods";
 /// On `volumeClaimUpdateStrategy.type`.
 pub const CLAIM_UPDATE_TYPE: &str = "volumeClaimUpdateStrategy.type must be OnDelete or OnPodRollingUpdate";
 /// On `volumeClaimTemplates`.

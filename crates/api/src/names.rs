@@ -24,7 +24,7 @@ pub const CLAIM_TEMPLATES: &str = "flotilla.rs/claim-templates";
 pub const CLAIM_SIZES: &str = "flotilla.rs/claim-sizes";
 /// Annotation in that record, on a template that the set has no more.
 pub const FORMER_CLAIM_TEMPLATE: &str = "flotilla.rs/former";
-/// Label on pods of StatefulSets: from which revision and with which claim templates their set made them. Webhooks of others change pods on
+/// Label on pods: from which revision and with which claim templates their set made them. Webhooks of others change pods on
 /// the way; what they do to one is not held against it.
 pub const MADE_AS_LABEL: &str = "flotilla.rs/made-as";
 
@@ -128,6 +128,20 @@ pub const PRE_DOWNLOAD_MIN_UPDATED_READY: &str = "apps.kruise.io/image-predownlo
 pub const PRE_DOWNLOAD_CREATED_LABEL: &str = "apps.kruise.io/pre-predownload-created";
 /// Label of a ControllerRevision: its images are not pulled ahead of the update to it.
 pub const PRE_DOWNLOAD_IGNORED_LABEL: &str = "apps.kruise.io/image-predownload-ignored";
+
+/// Where labels and annotations of our own are.
+pub const DOMAIN: &str = "flotilla.rs/";
+/// Labels by which sets and programs know pods, and that are written for them: nobody's lifecycle hook may use them, nor any in
+/// [`DOMAIN`].
+pub const POD_LABELS: [&str; 7] = [
+    REVISION_LABEL,
+    TEMPLATE_HASH_LABEL,
+    POD_NAME_LABEL,
+    POD_INDEX_LABEL,
+    INSTANCE_ID_LABEL,
+    SPECIFIED_DELETE_LABEL,
+    LIFECYCLE_STATE_LABEL,
+];
 
 /// Opt-in on a CloneSet: `true` lets a raised partition move new pods back to the current revision.
 pub const PARTITION_ROLLBACK: &str = "flotilla.rs/partition-rollback";

@@ -12,7 +12,7 @@ mod spec;
 
 pub use clone::{CloneSpec, CloneSwitches};
 pub use ordinals::{IntervalSet, Ordinals, parse_reserved};
-pub use read::{TEMPLATE_BYTES_MAX, read_set, read_set_text};
+pub use read::{TEMPLATE_BYTES_MAX, read_set, read_set_text, unfit_for_hooks};
 pub use spec::{
     Area, ClaimTemplate, FieldProblem, Hook, Lifecycle, MOST_PODS, PodManagement, PodUpdatePolicy, PreDownload,
     PriorityStrategy, PriorityTerm, Retention, RollingUpdate, SetSpec, Switches, UpdateKind,

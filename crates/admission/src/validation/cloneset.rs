@@ -2,7 +2,7 @@
 //! webhook refused upstream is refused in that version and warned of in the other.
 
 use super::strategy::{number, word};
-use super::{Problems, claims, in_place, statefulset, strategy, template, update};
+use super::{Problems, claims, in_place, lifecycle, statefulset, strategy, template, update};
 use crate::json::{at, list, text};
 use crate::{Found, Memory, NamedPod, Nothing, Operation, Request, switches};
 use flotilla_api::messages;
@@ -31,6 +31,7 @@ pub(super) fn check(received: &Value, set: &Value, version: &str) -> Problems {
     }
     statefulset::own_selector(set, found);
     template::check(set, found);
+    lifecycle::labels(set, found);
     claims::check(set, found);
     let scale = ["spec", "scaleStrategy", "maxUnavailable"];
     share(set, &scale, messages::CLONE_SCALE_BUDGET, found);

@@ -1,9 +1,9 @@
 //! Rule 7.3: what an Advanced StatefulSet must be, whenever it is written. Objects are read as v1beta1.
 
 use super::strategy::{number, word};
-use super::{Problems, Reach, claims, selector, strategy, template};
+use super::{Problems, Reach, claims, lifecycle, selector, strategy, template};
 use crate::convert::Kind;
-use crate::json::{at, entries, list, text};
+use crate::json::{at, list, text};
 use crate::{Memory, Operation, Request, switches};
 use flotilla_api::messages;
 use flotilla_api::names;
@@ -17,7 +17,6 @@ const LABEL_LENGTH_MAX: usize = 63;
 const HASH_LENGTH: usize = 11;
 /// What the API server appends to `generateName`, and the most that it keeps of it.
 const GENERATED: (usize, usize) = (5, 58);
-const HOOKS: [&str; 3] = ["preDelete", "inPlaceUpdate", "preNormal"];
 
 /// All rows, in the order of the specification.
 pub(super) fn check(set: &Value) -> Problems {
@@ -44,7 +43,8 @@ pub(super) fn check(set: &Value) -> Problems {
     number(set, &["spec", "replicas"], (0, most), found);
     own_selector(set, found);
     template::check(set, found);
-    lifecycle(set, found);
+    lifecycle::markers(set, found);
+    lifecycle::labels(set, found);
     number(set, &["spec", "revisionHistoryLimit"], (0, most), found);
     number(set, &["spec", "ordinals", "start"], (0, most), found);
     let path = ["spec", "volumeClaimUpdateStrategy", "type"];
@@ -80,37 +80,6 @@ pub(super) fn own_selector(set: &Value, problems: &mut Problems) {
     // One that cannot be read has been told already.
     if flotilla_model::Selector::from_json(own).is_some() && !selector::matches(own, labels) {
         problems.unfit("spec.selector", own, messages::SELECTOR_MATCHES);
-    }
-}
-
-fn lifecycle(set: &Value, problems: &mut Problems) {
-    let selected = |key: &str| at(set, &["spec", "selector", "matchLabels", key]).is_some();
-    for name in HOOKS {
-        let Some(hook) = at(set, &["spec", "lifecycle", name]) else {
-            continue;
-        };
-        let path = format!("spec.lifecycle.{name}");
-        let finalizers = list(hook, &["finalizersHandler"]);
-        if finalizers.is_empty() && entries(hook, &["labelsHandler"]).next().is_none() {
-            problems.invalid(path.as_str(), hook, messages::HOOK_MARKS);
-        }
-        for (key, value) in entries(hook, &["labelsHandler"]) {
-            let path = format!("{path}.labelsHandler");
-            if flotilla_apimachinery::names::label_key(key).is_empty() {
-                selector::label(&path, key, value, problems);
-            } else {
-                problems.invalid(path.as_str(), &Value::from(key.as_str()), messages::HOOK_LABELS);
-            }
-            if selected(key) {
-                problems.unfit(path, &Value::from(key.as_str()), messages::HOOK_SELECTOR);
-            }
-        }
-        for (index, finalizer) in finalizers.iter().enumerate() {
-            if !selector::is_qualified_finalizer(finalizer) {
-                let path = format!("{path}.finalizersHandler[{index}]");
-                problems.invalid(path, finalizer, messages::HOOK_FINALIZERS);
-            }
-        }
     }
 }
 

@@ -679,3 +679,42 @@ fn rule_6_admission_and_definition_agree() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Controllers leave out the same keys, where nobody checked (ruling 29): they stand in one list.
+#[test]
+fn rule_7_3_hooks_of_both_kinds_have_no_label_of_the_selector_and_none_that_is_written_for_pods() {
+    let expression = json!([{"key": "tier", "operator": "NotIn", "values": ["x"]}]);
+    let kinds = [(clones(), BETA), (clones(), ALPHA), (crate::world::set(), BETA)];
+    for (plain, version) in kinds {
+        let plain = with(plain, &[("/spec/selector/matchExpressions", expression.clone())]);
+        let reserved = names::POD_LABELS.into_iter().chain(["flotilla.rs/any"]);
+        let rows = reserved.map(|key| (key, Some(messages::HOOK_RESERVED)));
+        let selected = ["app", "tier"].map(|key| (key, Some(messages::HOOK_SELECTOR)));
+        for (key, rule) in rows.chain(selected).chain([("example.com/hold", None)]) {
+            for hook in ["preDelete", "inPlaceUpdate", "preNormal"] {
+                let what = format!("{} {version} {hook} {key}", plain["kind"]);
+                let marked = |labels: Value| {
+                    let lifecycle = json!({hook: {"labelsHandler": labels}});
+                    to(&with(plain.clone(), &[("/spec/lifecycle", lifecycle)]), version)
+                };
+                let (before, after) = (to(&plain, version), marked(json!({key: "held"})));
+                for old in [None, Some(&before)] {
+                    let found = verdict(&after, old);
+                    match rule {
+                        None => assert!(found.is_ok(), "{what}: {found:?}"),
+                        Some(rule) => assert!(
+                            found.as_ref().is_err_and(|text| text.contains(rule)),
+                            "{what}: {found:?}"
+                        ),
+                    }
+                }
+                // What was stored unchecked does not keep anybody from editing something else, and is no excuse for more of the kind.
+                let grown = with(after.clone(), &[("/spec/replicas", json!(7))]);
+                assert!(verdict(&grown, Some(&after)).is_ok(), "{what}: elsewhere");
+                let more = marked(json!({key: "held", names::REVISION_LABEL: "held"}));
+                let is_more = key != names::REVISION_LABEL;
+                assert_eq!(verdict(&more, Some(&after)).is_err(), is_more, "{what}: another");
+            }
+        }
+    }
+}

@@ -6,6 +6,7 @@ mod metadata;
 mod pre_download;
 mod text;
 
+pub use in_place::unfit_for_hooks;
 pub(crate) use metadata::read_meta;
 use metadata::status_writers;
 pub use text::{TEMPLATE_BYTES_MAX, read_set_text};

@@ -203,6 +203,8 @@ pub enum Area {
     Nothing,
     /// No pod is scaled away.
     ScaleDown,
+    /// No pod is replaced or scaled away: somebody may still hold it.
+    Removal,
     /// No pod is created, replaced or scaled away, as it is unknown which are wanted.
     Scale,
     /// No pod is replaced.
@@ -292,7 +294,8 @@ impl SetSpec {
     /// Whether a field that could not be read stops work of this kind.
     pub fn is_stopped(&self, work: Area) -> bool {
         self.problems.iter().any(|p| {
-            let implied = p.stops == Area::Scale && matches!(work, Area::ScaleDown | Area::Update);
+            let takes_away = matches!(work, Area::ScaleDown | Area::Update);
+            let implied = takes_away && matches!(p.stops, Area::Scale | Area::Removal);
             p.stops == Area::Everything || p.stops == work || implied
         })
     }

@@ -754,3 +754,37 @@ fn rule_16_7_that_a_pod_without_the_gate_serves_while_it_is_updated_in_place_is_
         assert_eq!(is_said, expected, "{words:?}");
     }
 }
+
+/// What only admission can check is left out where nobody checked it. Seen: a pod got the label of the hook in place of the selector's, left
+/// its set, and another was made, again and again.
+#[test]
+fn ruling_29_no_pod_gets_a_label_of_a_hook_that_the_selector_names_or_that_is_written_for_it() {
+    for key in names::POD_LABELS.into_iter().chain(["app", "flotilla.rs/any"]) {
+        let hook = json!({"labelsHandler": {key: "held"}});
+        let set = in_place(1).spec(
+            "/lifecycle",
+            json!({"inPlaceUpdate": hook, "preDelete": hook, "preNormal": hook}),
+        );
+        let pods = [
+            one(&name(0), "o").label(names::LIFECYCLE_STATE_LABEL, "Updated"),
+            one(&name(0), "n").label(names::LIFECYCLE_STATE_LABEL, "Updated"),
+            one(&name(0), "n").label(names::LIFECYCLE_STATE_LABEL, "PreparingDelete"),
+        ];
+        for pod in pods {
+            let decision = set.clone().pod(pod).decide();
+            for command in decision.commands() {
+                let Command::Patch { body, .. } = &command.command else {
+                    continue;
+                };
+                let label = crate::testing::folded(body)["metadata"]["labels"][key].clone();
+                assert_ne!(label, json!("held"), "{key}: {:?}", said(&decision));
+            }
+            let is_told = |cause: &WaitCause| matches!(cause, WaitCause::FieldUnreadable { .. });
+            assert!(
+                decision.waits.iter().any(|w| is_told(&w.cause)),
+                "{key}: {:?}",
+                decision.waits
+            );
+        }
+    }
+}

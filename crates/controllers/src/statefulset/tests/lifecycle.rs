@@ -534,3 +534,35 @@ fn rulings_28_and_31_a_prepared_pod_stays_as_it_is_while_its_revision_is_tried()
         assert_eq!(steps(&bad.decide()), back, "{what}, refused: they serve again");
     }
 }
+
+/// What only admission can check is left out where nobody checked it: the pod would leave its set.
+#[test]
+fn ruling_29_no_pod_gets_a_label_of_a_hook_that_the_selector_names_or_that_is_written_for_it() {
+    for key in names::POD_LABELS.into_iter().chain(["app", "flotilla.rs/any"]) {
+        let hook = json!({"labelsHandler": {key: "held"}});
+        let set = hooked(1).spec(
+            "/lifecycle",
+            json!({"inPlaceUpdate": hook, "preDelete": hook, "preNormal": hook}),
+        );
+        for pod in [
+            seen("web-0", "old", "Updated"),
+            seen("web-0", "new", "Updated"),
+            seen("web-0", "new", "PreparingDelete"),
+        ] {
+            let decision = set.clone().pod(pod).decide();
+            for command in decision.commands() {
+                let Command::Patch { body, .. } = &command.command else {
+                    continue;
+                };
+                let label = crate::testing::folded(body)["metadata"]["labels"][key].clone();
+                assert_ne!(label, json!("held"), "{key}: {:?}", steps(&decision));
+            }
+            let is_told = |cause: &WaitCause| matches!(cause, WaitCause::FieldUnreadable { .. });
+            assert!(
+                decision.waits.iter().any(|w| is_told(&w.cause)),
+                "{key}: {:?}",
+                decision.waits
+            );
+        }
+    }
+}

@@ -1,13 +1,23 @@
 //! Reading what concerns updates in place and lifecycle hooks.
 
 use super::Reader;
+use crate::selector::Selector;
 use crate::set::spec::{Area, Hook, Lifecycle, PodUpdatePolicy};
-use flotilla_api::names;
+use flotilla_api::{messages, names};
 use serde_json::Value;
 use std::time::Duration;
 
 /// How long a deferred change of resources waits by default before it is reported.
 const DEFAULT_RESIZE_WAIT: Duration = Duration::from_secs(300);
+
+/// What is wrong with a key in `labelsHandler`, if anything is: the selector names it, or it is written for pods.
+pub fn unfit_for_hooks(selector: &Selector, key: &str) -> Option<&'static str> {
+    if selector.mentions(key) {
+        return Some(messages::HOOK_SELECTOR);
+    }
+    let is_reserved = names::POD_LABELS.contains(&key) || key.starts_with(names::DOMAIN);
+    is_reserved.then_some(messages::HOOK_RESERVED)
+}
 
 impl Reader<'_> {
     pub(super) fn pod_update_policy(&mut self) -> PodUpdatePolicy {
@@ -69,7 +79,7 @@ impl Reader<'_> {
         if let Some(labels) = field("labelsHandler") {
             let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
             match labels.as_object().and_then(|map| map.iter().map(pair).collect()) {
-                Some(pairs) => hook.labels = pairs,
+                Some(pairs) => hook.labels = self.fit_for_hooks(&path, pairs),
                 None => self.problem(
                     format!("{path}.labelsHandler"),
                     labels,
@@ -91,6 +101,20 @@ impl Reader<'_> {
             }
         }
         Some(hook)
+    }
+
+    /// Those of a hook's labels that it may have. Of others what admission says is said here, too, where it was not asked (ruling 29): such a
+    /// pod would leave its set, or be taken for what it is not.
+    fn fit_for_hooks(&mut self, path: &str, labels: Vec<(String, String)>) -> Vec<(String, String)> {
+        let selector = self.at("/selector").and_then(Selector::from_json).unwrap_or_default();
+        let mut fit = Vec::with_capacity(labels.len());
+        for (key, value) in labels {
+            match unfit_for_hooks(&selector, &key) {
+                None => fit.push((key, value)),
+                Some(rule) => self.problem(format!("{path}.labelsHandler"), &Value::from(key), rule, Area::Removal),
+            }
+        }
+        fit
     }
 
     pub(super) fn in_place_deadline(&mut self) -> Option<Duration> {

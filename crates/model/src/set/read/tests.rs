@@ -171,6 +171,52 @@ fn rule_8_19_a_hook_or_policy_that_cannot_be_read_stops_what_it_would_hold() {
     }
 }
 
+/// Labels by which a pod is told to be its set's, or that are written for it: as a hook's they would take it out of its set, or say what is
+/// not so.
+#[test]
+fn rules_4_8_and_7_3_a_hook_has_no_label_of_the_selector_and_none_that_is_written_for_pods() {
+    let selector = json!({
+        "matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["x"]}],
+    });
+    let read = |kind, hook: &str, key: &str| {
+        let markers = json!({"labelsHandler": {key: "held", "hold": "yes"}, "finalizersHandler": ["example.com/hold"]});
+        let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {}});
+        let object = json!({
+            "metadata": {"name": "web", "uid": "u", "resourceVersion": "1"},
+            "spec": {"selector": selector, "template": template, "lifecycle": {hook: markers}},
+        });
+        read_set(kind, &object, &mut Interner::new()).unwrap().spec
+    };
+    for kind in [SetKind::Advanced, SetKind::Clone] {
+        for key in names::POD_LABELS.into_iter().chain(["app", "tier", "flotilla.rs/any"]) {
+            for hook in ["preDelete", "inPlaceUpdate", "preNormal"] {
+                let what = format!("{kind:?} {hook} {key}");
+                let spec = read(kind, hook, key);
+                let lifecycle = spec.lifecycle.clone();
+                let all = [lifecycle.pre_delete, lifecycle.in_place_update, lifecycle.pre_normal];
+                let found = all.into_iter().flatten().next().expect("a hook");
+                assert_eq!(found.labels, [("hold".to_owned(), "yes".to_owned())], "{what}");
+                assert_eq!(found.finalizers, ["example.com/hold"], "{what}");
+                let problems: Vec<_> = spec
+                    .problems
+                    .iter()
+                    .map(|p| (p.path.clone(), p.found.clone()))
+                    .collect();
+                let path = format!("spec.lifecycle.{hook}.labelsHandler");
+                assert_eq!(problems, [(path, format!("{key:?}"))], "{what}");
+                for (work, is_stopped) in [
+                    (Area::Scale, false),
+                    (Area::ScaleDown, true),
+                    (Area::Update, true),
+                    (Area::Everything, false),
+                ] {
+                    assert_eq!(spec.is_stopped(work), is_stopped, "{what}, {work:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn switches_of_updates_in_place_are_read_with_their_defaults() {
     let switches = |annotations: Value| {
