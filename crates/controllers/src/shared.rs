@@ -11,6 +11,7 @@ pub mod inplace;
 pub mod lifecycle;
 pub(crate) mod occupant;
 pub mod ordering;
+pub(crate) mod origin;
 pub(crate) mod pass;
 pub(crate) mod pointer;
 pub mod readiness;

@@ -5,9 +5,10 @@ use super::diff::Diff;
 use super::plan::Plan;
 use super::status;
 use super::view::View;
-use crate::shared::revision;
-use flotilla_model::Decision;
+use crate::shared::{origin, revision};
 use flotilla_model::set::Area;
+use flotilla_model::{Decision, PodRecord};
+use std::sync::Arc;
 
 /// Decides what to do for the set of `view`.
 pub fn decide(view: &View<'_>) -> Decision {
@@ -36,6 +37,8 @@ pub fn decide(view: &View<'_>) -> Decision {
     let mut plan = Plan::new(view, revisions, update);
     plan.pass.claim_objects(&view.to_release, &view.to_adopt);
     plan.pass.refresh_revision(&owner);
+    plan.pass
+        .tell_of_changed_labels(plan.members.iter().map(|m| &m.occupant.pod));
     plan.judge_courses();
     plan.tend_claims();
     plan.spare_marked_in_vain();
@@ -68,17 +71,16 @@ impl Plan<'_> {
     /// Revisions beyond the limit that nobody uses go (rule 12.7).
     fn drop_history(&mut self) {
         let history = self.pass.revisions.history.clone();
-        // Labels may hold the hash alone.
-        let set = self.view.set.name();
-        let named = |label: &str| {
-            history
-                .iter()
-                .find(|r| revision::is_named(set, r, label))
-                .map(|r| r.name())
+        // Labels may hold the hash alone, or what somebody else wrote.
+        let set = &self.view.set;
+        let named = |pod: &Arc<PodRecord>| {
+            let of = origin::of(pod, set, history.iter().map(|r| &**r)).revision;
+            let found = history.iter().find(|r| revision::is_named(set.name(), r, of));
+            found.map(|r| r.name())
         };
         let coming = self.view.to_adopt.iter();
         let pods = self.view.pods.iter().chain(coming).chain(&self.view.to_release);
-        self.pass.drop_history(pods.filter_map(|pod| named(pod.revision()?)));
+        self.pass.drop_history(pods.filter_map(named));
     }
 
     /// Says which pods are not available, and looks again when the next becomes so by the clock (rule 10.11).

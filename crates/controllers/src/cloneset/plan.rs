@@ -6,6 +6,7 @@ use crate::shared::health::{Health, LabelFacts};
 use crate::shared::inplace::progress::Stage;
 use crate::shared::lifecycle::State;
 use crate::shared::occupant::Occupant;
+use crate::shared::origin::{self, Origin};
 use crate::shared::pass::Pass;
 use crate::shared::renewal::Way;
 use crate::shared::revision::{self, Revisions};
@@ -221,15 +222,22 @@ impl FactReader<'_> {
         {
             return *facts;
         }
-        let label = pod.revision().unwrap_or_default();
-        let set = self.pass.moment.set.name();
+        let set = self.pass.moment.set;
+        let (update, current) = (&self.pass.update, &self.pass.current);
+        let all = [update, current].into_iter().chain(&self.pass.revisions.history);
+        let Origin {
+            revision,
+            rests_on_labels,
+        } = origin::of(pod, set, all.map(|r| &**r));
         let facts = LabelFacts {
-            is_updated: revision::is_named(set, &self.pass.update, label),
-            is_current: revision::is_named(set, &self.pass.current, label),
+            is_updated: revision::is_named(set.name(), update, revision),
+            is_current: revision::is_named(set.name(), current, revision),
             is_specified: pod.label(names::SPECIFIED_DELETE_LABEL).is_some(),
             lifecycle_allows: State::of(pod).is_normal(),
         };
-        self.last = Some((pod.meta.labels.clone(), facts));
+        if rests_on_labels {
+            self.last = Some((pod.meta.labels.clone(), facts));
+        }
         facts
     }
 }

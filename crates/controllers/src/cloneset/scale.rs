@@ -330,6 +330,7 @@ impl Plan<'_> {
             (names::INSTANCE_ID_LABEL, id),
             (names::TEMPLATE_HASH_LABEL, hash),
             (names::REVISION_LABEL, label),
+            (names::MADE_AS_LABEL, claim::made_as(revision.name(), &templates)),
             (names::LIFECYCLE_STATE_LABEL, state.name().to_owned()),
         ];
         PodDraft {

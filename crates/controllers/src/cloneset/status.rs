@@ -5,6 +5,7 @@ use super::plan::Plan;
 use super::view::View;
 use crate::shared::conditions::{self, Wanted};
 use crate::shared::lifecycle::State;
+use crate::shared::origin;
 use crate::shared::revision::{self, Revisions};
 use flotilla_model::records::Phase;
 use flotilla_model::{Command, Decision, PodRecord, Report, Scope, StatusWrite, Timestamp, Wait, WaitCause};
@@ -135,7 +136,8 @@ fn progressing_without_revision(view: &View<'_>, revisions: &Revisions) -> (Opti
 fn counted(view: &View<'_>) -> Map<String, Value> {
     let update = view.set.status_text("updateRevision");
     let known = |pod| {
-        let is_new = PodRecord::revision(pod).is_some_and(|label| revision::names_it(view.set.name(), update, label));
+        let of = origin::of(pod, &view.set, view.revisions.iter().map(|r| &**r)).revision;
+        let is_new = revision::names_it(view.set.name(), update, of);
         let is_available = is_ready(pod) && State::of(pod).is_normal();
         (
             pod,

@@ -12,6 +12,7 @@
 //! | [`status`] | 12, 21 | #1545, #1549, #1153, deadlines that begin in the past, conditions and collisions that are not stored |
 //! | [`births`] | 14.1, 14.3; 8.5 | pods that are made and deleted, or end, without end |
 //! | [`copies`] | 14.7, 15.4, 15.5 | copies of pods, labels that were taken off |
+//! | [`marks`] | 12.6; 1.4.2 of StatefulSets | pods that are made again for a label that a webhook changed |
 //! | [`properties`] | invariant 13.12 | |
 
 mod births;
@@ -19,6 +20,7 @@ mod claims;
 mod copies;
 mod gates;
 mod in_place;
+mod marks;
 mod needs;
 mod properties;
 mod races;

@@ -70,7 +70,7 @@ impl Plan<'_> {
             }
         }
         for (pod, difference) in differences {
-            self.changed_on_the_way(&pod, difference);
+            self.pass.changed_on_the_way(&pod, difference);
         }
     }
 
@@ -83,24 +83,6 @@ impl Plan<'_> {
             let names = names.filter(|name| today.iter().all(|t| *t.name != **name));
             Arc::new(names.map(Arc::from).collect())
         })
-    }
-
-    /// Says that somebody changed a pod as it was made: it is left so.
-    pub(super) fn changed_on_the_way(&mut self, pod: &PodRecord, difference: String) {
-        let is_first = !self
-            .pass
-            .waits
-            .iter()
-            .any(|w| matches!(w.cause, WaitCause::ChangedByOthers { .. }));
-        if is_first {
-            let message = format!(
-                "pod {} was changed as it was made, and is left so: {difference}",
-                pod.name()
-            );
-            self.pass.event_once(true, "PodChangedByOthers", message);
-        }
-        let cause = WaitCause::ChangedByOthers { difference };
-        self.pass.wait(pod.name().to_owned(), cause, Some(pod.meta.created));
     }
 
     /// Creates claims that a pod which has not started is missing (rule 1.4.3): those that pods of its revision have.

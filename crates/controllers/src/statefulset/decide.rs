@@ -29,7 +29,8 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.pass.refresh_revision(&view.moment().revision_owner());
     plan.mark_storage();
     plan.record_sizes();
-    plan.tell_of_changed_labels();
+    let seated = plan.slots.iter().filter_map(|s| s.occupant.as_ref());
+    plan.pass.tell_of_changed_labels(seated.map(|o| &o.pod));
     plan.judge_courses();
     let flow = plan.fill();
     let flow = plan.scale_down(flow);

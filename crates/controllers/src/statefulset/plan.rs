@@ -82,7 +82,7 @@ impl<'v> Plan<'v> {
         let (update, history) = (self.pass.update.clone(), self.pass.revisions.history.clone());
         let current = self.pass.current.clone();
         let mut reader = LabelReader {
-            kind: view.set.kind,
+            set: &view.set,
             update: Some(&update),
             current: current.name(),
             special: &view.set.spec.special_pods,

@@ -33,7 +33,7 @@ struct Counts {
 pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
     let view = plan.view;
     let mut reader = LabelReader {
-        kind: view.set.kind,
+        set: &view.set,
         update: Some(&plan.pass.update),
         current: plan.pass.current.name(),
         special: &view.set.spec.special_pods,
@@ -92,7 +92,7 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, waits
         .iter()
         .find(|r| r.name() == view.set.status_text("updateRevision"));
     let mut reader = LabelReader {
-        kind: view.set.kind,
+        set: &view.set,
         update: update.map(|r| &**r),
         current,
         special: &view.set.spec.special_pods,
