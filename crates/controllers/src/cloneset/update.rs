@@ -92,6 +92,8 @@ impl Plan<'_> {
         let awaits_renewal = |m: &&Member| m.awaits_renewal() && m.is_new() != goes_back;
         let mut renewals = count(self.members.iter().filter(awaits_renewal).count());
         let mut is_held_up = false;
+        // Pods that this pass begins with, and that are not down yet.
+        let mut begun = 0;
         for index in candidates {
             // One that counts as updated already takes no other's place, whether it goes now or has to wait.
             let counts = !self.is_only_abandoned(index, goes_back);
@@ -116,7 +118,7 @@ impl Plan<'_> {
             let brake_left = if is_renewal { brake } else { brake - renewals };
             if brake_left <= 0 || is_costly && spare <= 0 {
                 if !is_held_up {
-                    self.hold_up(name, brake_left, diff);
+                    self.hold_up(name, brake_left, begun, diff);
                 }
                 is_held_up = true;
                 continue;
@@ -125,6 +127,7 @@ impl Plan<'_> {
                 left -= i32::from(counts);
                 brake -= 1;
                 renewals -= i32::from(is_renewal);
+                begun += usize::from(!is_renewal);
                 spare -= i32::from(is_costly);
             }
         }
@@ -137,13 +140,13 @@ impl Plan<'_> {
         member.occupant.abandoned.is_some() && member.is_new() != goes_back
     }
 
-    /// Says why the next pod is not updated.
-    fn hold_up(&mut self, pod: String, brake: i32, diff: &Diff) {
+    /// Says why the next pod is not updated, where so many have been begun in this pass.
+    fn hold_up(&mut self, pod: String, brake: i32, begun: usize, diff: &Diff) {
         let cause = if brake <= 0 {
             let target_is_new = diff.back == 0;
             let held_up = |m: &&Member| (m.brakes() || m.awaits_renewal()) && m.is_new() == target_is_new;
             WaitCause::Brake {
-                unavailable: count(self.members.iter().filter(held_up).count()),
+                unavailable: count(self.members.iter().filter(held_up).count() + begun),
             }
         } else {
             WaitCause::KeepsAvailable {
