@@ -69,6 +69,8 @@ pub struct Admission {
     pub changes_pods: bool,
     /// What a webhook of someone else does to the claims that new pods mount.
     pub volumes: Volumes,
+    /// What a webhook of someone else does to the label of a new pod that names its revision.
+    pub revision_label: RevisionLabel,
     /// A policy of the cluster refuses pods whose containers have a variable of this name.
     pub forbidden_variable: Option<&'static str>,
 }
@@ -83,6 +85,18 @@ pub enum Volumes {
     OneMore,
     /// In the place of each stands the claim `swapped`.
     Swapped,
+}
+
+/// What becomes of the label of a new pod that names its revision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RevisionLabel {
+    /// It stays.
+    #[default]
+    AsAsked,
+    /// It names none that there is: `web-theirs`.
+    Swapped,
+    /// It is taken off.
+    Stripped,
 }
 
 /// How the UIDs that are given here begin.

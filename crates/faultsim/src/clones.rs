@@ -7,6 +7,7 @@ pub(crate) mod copies;
 mod course;
 pub mod defect;
 pub(crate) mod kept;
+mod labels;
 pub(crate) mod older;
 pub(crate) mod settled;
 pub(crate) mod truth;
@@ -31,6 +32,7 @@ use crate::tenants;
 use crate::theirs;
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
+use flotilla_sim::server::RevisionLabel;
 use serde_json::{Value, json};
 
 /// Label of a pod that is to be deleted.
@@ -66,6 +68,8 @@ pub struct ClonePlan {
     pub recreates_for_claims: bool,
     /// Managers have gate `CloneSetShortHash` on: new pods are labelled with the hash of their revision alone.
     pub short_hash: bool,
+    /// What a webhook of others makes of the label with which new pods name their revision.
+    pub label: RevisionLabel,
 }
 
 /// What users of CloneSets do.
@@ -105,6 +109,7 @@ impl ClonePlan {
             goes_back: false,
             recreates_for_claims: false,
             short_hash: false,
+            label: RevisionLabel::AsAsked,
         }
     }
 
@@ -223,6 +228,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(theirs::by_chance(seed, wanted, &mut set));
     items.extend(copies::by_chance(seed, wanted, &mut set));
     items.extend(older::by_chance(seed, wanted, &mut set));
+    items.extend(labels::by_chance(seed, wanted, &mut set));
     items.extend(huge::by_chance(seed, wanted, false, &mut set));
     items.extend(notes::by_chance(seed, wanted, &mut set));
     items.sort_by_key(|item| item.at_ms);

@@ -10,7 +10,7 @@ use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted, What};
 use crate::users::FORBIDDEN_VARIABLE;
 use fastrand::Rng;
 use flotilla_model::SetKind;
-use flotilla_sim::server::Admission;
+use flotilla_sim::server::{Admission, RevisionLabel};
 use serde_json::{Value, json};
 
 /// For so long after all faults there is no more room: managers still hear that nobody asks for so many pods any more.
@@ -171,8 +171,12 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut
 }
 
 /// Admission with what is always forbidden in the cluster, and with room for so many pods.
-pub(crate) fn with_policy(admission: Admission, room: Option<usize>) -> Admission {
+pub(crate) fn with_policy(admission: Admission, room: Option<usize>, set: &SetPlan) -> Admission {
     Admission {
+        revision_label: set
+            .clones
+            .as_ref()
+            .map_or_else(RevisionLabel::default, |clones| clones.label),
         forbidden_variable: Some(FORBIDDEN_VARIABLE),
         pods_max: [admission.pods_max, room].into_iter().flatten().min(),
         ..admission

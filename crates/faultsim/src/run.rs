@@ -145,7 +145,7 @@ fn moment(at_ms: u64) -> Timestamp {
 impl World {
     fn new(schedule: &Schedule, options: Options) -> Self {
         let mut cluster = Cluster::new(schedule.seed, moment(0));
-        cluster.server.admission = with_policy(Admission::default(), schedule.set.room);
+        cluster.server.admission = with_policy(Admission::default(), schedule.set.room, &schedule.set);
         cluster.nodes.broken_images.push("bad:".to_owned());
         let managers = schedule.skews_ms.iter().take(schedule.managers);
         let mut world = World {
@@ -413,7 +413,7 @@ impl World {
         let now_ms = self.now_ms;
         self.admissions.retain(|(until_ms, _)| *until_ms > now_ms);
         let now = self.admissions.last().map(|(_, a)| a.clone()).unwrap_or_default();
-        self.cluster.server.admission = with_policy(now, self.room());
+        self.cluster.server.admission = with_policy(now, self.room(), &self.schedule.set);
     }
 
     fn calm(&mut self) {

@@ -20,9 +20,8 @@ use crate::resizes;
 use crate::storage::{self, Storage};
 use crate::stubborn::{self, Refused};
 use crate::takers::{self, Taking};
-use crate::tenants;
-use crate::theirs;
 use crate::webhook::absences;
+use crate::{tenants, theirs};
 use fastrand::Rng;
 use flotilla_model::{Resource, SetKind};
 use flotilla_sim::nodes::Ailment;
@@ -92,6 +91,8 @@ pub enum FaultKind {
     Resizes,
     /// Users write huge numbers into a set, under a quota, and take them back.
     Huge,
+    /// A webhook of others changes the label by which new pods of a CloneSet name their revision.
+    Labels,
     /// Somebody writes notes of grace periods that nobody can read.
     Notes,
     /// Others take each new pod away, by label, by owner, or by deletion.
@@ -132,6 +133,7 @@ impl FaultKind {
         FaultKind::ClaimTemplates,
         FaultKind::Resizes,
         FaultKind::Huge,
+        FaultKind::Labels,
         FaultKind::Notes,
         FaultKind::Takers,
     ];
@@ -157,7 +159,7 @@ impl FaultKind {
 
     /// Only CloneSets know of it.
     pub(crate) fn is_of_clone_sets(self) -> bool {
-        matches!(self, FaultKind::Copies | FaultKind::Older)
+        matches!(self, FaultKind::Copies | FaultKind::Older | FaultKind::Labels)
     }
 
     /// Native sets do not know of it, and CloneSets draw it by luck of its own.

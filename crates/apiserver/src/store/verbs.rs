@@ -4,7 +4,7 @@
 //! (defaults, validation, field managers).
 
 use super::delete::is_finished;
-use super::{Actor, Server, StoreId, Stored, Volumes, patch, strip_type};
+use super::{Actor, RevisionLabel, Server, StoreId, Stored, Volumes, patch, strip_type};
 use crate::rules::{check_quotas, pod_changed, pod_resized, resize_pod};
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::pod::{self, Subject};
@@ -156,6 +156,7 @@ impl Server {
             }
         }
         change_claims(pod, &name, self.admission.volumes);
+        change_label(pod, self.admission.revision_label);
         Ok(())
     }
 
@@ -484,6 +485,26 @@ fn require_one_controller(value: &Value) -> Result<(), Status> {
         return Err(Status::new(422, "Invalid", message));
     }
     Ok(())
+}
+
+/// The label of a pod that names its revision.
+const REVISION: &str = "controller-revision-hash";
+
+/// Changes the label of a new pod that names its revision, if it has one.
+fn change_label(pod: &mut Value, how: RevisionLabel) {
+    let labels = pod.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
+    let Some(labels) = labels.filter(|labels| labels.contains_key(REVISION)) else {
+        return;
+    };
+    match how {
+        RevisionLabel::AsAsked => {}
+        RevisionLabel::Swapped => {
+            labels.insert(REVISION.to_owned(), json!("web-theirs"));
+        }
+        RevisionLabel::Stripped => {
+            labels.remove(REVISION);
+        }
+    }
 }
 
 /// Changes which claims a new pod mounts.

@@ -114,6 +114,8 @@ pub enum CloneDefect {
     FullLabels,
     /// What a note says that names its revision by the hash alone is about none.
     NotesByName,
+    /// A pod is of the revision that its label names, whatever it was made as.
+    JudgeByLabel,
     /// Pods go in place although their claim templates changed with the template, and users ask for the contrary.
     InPlaceForClaims,
     /// Pods of an old revision are made with the claims of today's templates, whatever was recorded.
@@ -122,7 +124,7 @@ pub enum CloneDefect {
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 50] = [
+    pub const ALL: [CloneDefect; 51] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -171,6 +173,7 @@ impl CloneDefect {
         CloneDefect::FullNamesOnly,
         CloneDefect::FullLabels,
         CloneDefect::NotesByName,
+        CloneDefect::JudgeByLabel,
         CloneDefect::InPlaceForClaims,
         CloneDefect::ClaimsOfToday,
     ];

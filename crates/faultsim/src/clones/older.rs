@@ -4,6 +4,7 @@
 //! By luck of its own: everything else of a seed is the same with and without it.
 
 use super::by_user;
+use super::labels::made_as;
 use crate::asks::comes;
 use crate::run::World;
 use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted};
@@ -70,9 +71,10 @@ fn older(forms: Forms) -> UserAct {
     UserAct::Clone(super::Act::Older(forms))
 }
 
-/// The full name of the revision that a pod's label names, which may hold the hash alone (rule 12.6).
+/// The full name of the revision that a pod's label names, which may hold the hash alone (rule 12.6); where a webhook of others has changed
+/// that, of the one from which the pod was made.
 pub(crate) fn revision_of(pod: &PodRecord) -> Option<String> {
-    pod.revision().map(full)
+    made_as(pod).or_else(|| pod.revision()).map(full)
 }
 
 /// The full name for a label of either form.

@@ -111,7 +111,7 @@ fn count(n: usize) -> i32 {
 
 impl Clones<'_> {
     fn is_new(&self, pod: &PodRecord) -> bool {
-        pod.revision().is_some() && revision_of(pod) == self.update
+        revision_of(pod).is_some() && revision_of(pod) == self.update
     }
 
     /// Whether a pod's label says already what its resources will never be: the API server has refused them (ruling 37).

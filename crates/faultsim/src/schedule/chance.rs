@@ -57,6 +57,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         | FaultKind::ClaimTemplates
         | FaultKind::Resizes
         | FaultKind::Huge
+        | FaultKind::Labels
         | FaultKind::Notes
         | FaultKind::Takers
         | FaultKind::None => return None,

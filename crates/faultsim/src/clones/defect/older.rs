@@ -7,6 +7,7 @@ use flotilla_model::{Command, Decision, PodRecord, Reader, SetRecord};
 use std::sync::Arc;
 
 const REVISION: &str = "controller-revision-hash";
+const MADE_AS: &str = "flotilla.rs/made-as";
 
 /// What such a defect makes of a decision.
 pub(super) fn spoil(defect: CloneDefect, decision: &mut Decision) {
@@ -37,10 +38,20 @@ fn without_note(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
     Arc::new(altered)
 }
 
+/// A pod of which nobody noted what it was made as.
+fn without_made_as(pod: &Arc<PodRecord>) -> Arc<PodRecord> {
+    let mut altered = (**pod).clone();
+    altered.meta.labels = pod.meta.labels.iter().filter(|(key, _)| *key != MADE_AS).collect();
+    Arc::new(altered)
+}
+
 /// Pods that the controller sees of the set, if not as they are.
 pub(crate) fn pods_seen(defect: CloneDefect, reader: &dyn Reader, set: &SetRecord) -> Option<Vec<Arc<PodRecord>>> {
     if defect == CloneDefect::NotesByName {
         return Some(reader.pods_of(set.as_owner()).iter().map(without_note).collect());
+    }
+    if defect == CloneDefect::JudgeByLabel {
+        return Some(reader.pods_of(set.as_owner()).iter().map(without_made_as).collect());
     }
     if defect != CloneDefect::FullNamesOnly {
         return None;
