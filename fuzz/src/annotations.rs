@@ -61,7 +61,10 @@ fn stages(world: &Value, reached: &mut Reached) {
         let Ok(wire::Object::Pod(pod)) = wire::read(Resource::Pods, pod, &mut Interner::new()) else {
             continue;
         };
-        let progress = pod.detail.as_ref().and_then(|detail| Progress::of(&pod, detail));
+        let progress = pod
+            .detail
+            .as_ref()
+            .and_then(|detail| Progress::of(&pod, detail, Timestamp::default()));
         reached.note_value(&progress);
     }
 }

@@ -103,7 +103,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 31] = [
+    pub const ALL: [FaultKind; 32] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
