@@ -7,7 +7,7 @@ use crate::clones::SPECIFIED_DELETE;
 use crate::deadline;
 use crate::notes;
 use crate::run::World;
-use crate::schedule::{BUSY_MS, FaultKind, Item, SetPlan, UserAct, Wanted, What};
+use crate::schedule::{BUSY_MS, FaultKind, Item, Orphaning, SetPlan, UserAct, Wanted, What};
 use crate::switches::{self, Flip, Switch};
 use crate::unordered::{self, Mark, Priority};
 use fastrand::Rng;
@@ -64,6 +64,8 @@ pub enum Act {
     Mark(i64, Mark),
     /// Claims go with the set, or outlive it.
     TakeClaims(bool),
+    /// Another policy for claims, with the set and with the pod, and so many replicas in the same edit.
+    Policy(bool, bool, i64),
     /// A pause, or a switch.
     Flip(Flip),
     /// Somebody writes notes of grace periods.
@@ -105,6 +107,10 @@ impl Share {
     }
 }
 
+fn word_of(goes: bool) -> &'static str {
+    if goes { "Delete" } else { "Retain" }
+}
+
 fn list(entries: &[Entry]) -> Value {
     entries.iter().map(|entry| entry.to_json()).collect()
 }
@@ -134,6 +140,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut
     items.extend(made_again(seed, wanted, set.kind));
     items.extend(unordered::by_chance(seed, wanted, set));
     items.extend(retention(seed, wanted, set));
+    items.extend(policies(seed, wanted, set));
     items.extend(switches::by_chance(seed, wanted, set));
     items.extend(deadline::by_chance(seed, wanted, set));
     items.extend(notes::by_chance(seed, wanted, set));
@@ -237,6 +244,36 @@ fn retention(seed: u64, wanted: &Wanted, set: &SetPlan) -> Vec<Item> {
     items
 }
 
+/// Users who change the policy for claims while pods that it concerns go: they scale, or delete the set, and ask for something else before the
+/// garbage collector has looked. Only if they are asked for.
+fn policies(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<Item> {
+    let mut rng = Rng::with_seed(seed ^ 0x00c1_a1a5);
+    if !wanted.faults.contains(&FaultKind::Retention) || set.kind == SetKind::Clone {
+        return Vec::new();
+    }
+    set.claims = true;
+    let mut items = Vec::new();
+    for _ in 0..rng.usize(1..4) {
+        let goes = match rng.u8(0..4) {
+            0 => UserAct::DeleteSet(Orphaning::Background),
+            _ => UserAct::Ask(Act::Policy(rng.bool(), rng.u8(0..4) > 0, rng.i64(0..3))),
+        };
+        let comes = UserAct::Ask(Act::Policy(rng.bool(), rng.u8(0..4) == 0, rng.i64(2..6)));
+        let gone = by_users(&mut rng, goes);
+        // As long as pods take to go, more or less. A set that is deleted is made anew some seconds later.
+        let at_ms = gone.at_ms + rng.u64(200..14_000);
+        items.extend([
+            gone,
+            Item {
+                at_ms,
+                what: What::User(comes),
+                seed: 0,
+            },
+        ]);
+    }
+    items
+}
+
 /// Whether users have asked for a pod to be made again (rule 3.8).
 pub(crate) fn is_to_be_made_again(pod: &PodRecord, set: &SetRecord) -> bool {
     set.kind == SetKind::Advanced && pod.label(SPECIFIED_DELETE).is_some()
@@ -260,9 +297,12 @@ impl World {
             }
             Act::Start(ordinal) => json!({"ordinals": {"start": ordinal}}),
             Act::TakeClaims(with_set) => {
-                let word = if *with_set { "Delete" } else { "Retain" };
-                json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": word}})
+                json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": word_of(*with_set)}})
             }
+            Act::Policy(with_set, with_pod, replicas) => json!({
+                "persistentVolumeClaimRetentionPolicy": {"whenDeleted": word_of(*with_set), "whenScaled": word_of(*with_pod)},
+                "replicas": replicas,
+            }),
         };
         let set = self.schedule.set.kind.resource();
         self.edit(set, &Self::set_key(), &json!({"spec": body}));

@@ -213,6 +213,8 @@ pub enum Defect {
     KeepPrepared,
     /// A grace period that cannot be read counts as none.
     ForgetUnread,
+    /// That a claim goes with a former pod, or a former set, is not seen.
+    MountStale,
 }
 
 impl Defect {
@@ -313,6 +315,7 @@ impl Defect {
         Defect::LetGoServes,
         Defect::KeepPrepared,
         Defect::ForgetUnread,
+        Defect::MountStale,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.

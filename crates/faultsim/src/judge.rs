@@ -24,7 +24,7 @@ mod truth;
 mod truth_others;
 mod unordered;
 pub(crate) mod view;
-mod view_claims;
+pub(crate) mod view_claims;
 
 pub(crate) use places::Places;
 pub(crate) use truth::{Judge, Scene, Writing};

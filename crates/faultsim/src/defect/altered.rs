@@ -1,6 +1,7 @@
 //! What a controller with a defect sees: its set, pods, claims and revisions, some of them altered.
 
 use super::{Defect, asks, claims, in_place, switches};
+use crate::judge::view_claims::former_owner;
 use crate::tenants::as_named;
 use flotilla_model::set::PodManagement;
 use flotilla_model::{
@@ -12,19 +13,29 @@ use std::time::Duration;
 
 /// Claims of the set's pods as a controller with such a defect sees them.
 fn alter_claims(defect: Defect, inner: &dyn Reader, set: &SetRecord) -> Vec<Arc<ClaimRecord>> {
-    if !matches!(defect, Defect::ForgetFileSystems | Defect::LargerIsUnlike) {
+    if !matches!(
+        defect,
+        Defect::ForgetFileSystems | Defect::LargerIsUnlike | Defect::MountStale
+    ) {
         return Vec::new();
     }
     let templates = || set.spec.claim_templates.iter();
     let ordinals = set.spec.ordinals();
     let named = ordinals
         .iter()
-        .flat_map(|o| templates().map(move |t| (t, format!("{}-{}-{o}", t.name, set.name()))));
-    let altered = named.filter_map(|(template, name)| {
+        .flat_map(|o| templates().map(move |t| (t, format!("{}-{o}", set.name()))));
+    let altered = named.filter_map(|(template, pod)| {
+        let name = format!("{}-{pod}", template.name);
         let mut claim = (**inner.claim(&set.meta.key.sibling(name))?).clone();
         match defect {
             Defect::ForgetFileSystems if claim.resize_pending_since.take().is_some() => {
                 claim.capacity_bytes = claim.requested_bytes;
+            }
+            Defect::MountStale => {
+                let present = inner.pod(&set.meta.key.sibling(pod.as_str())).map(|pod| &pod.meta.uid);
+                let former = former_owner(&claim, set, &pod, present)?.uid.clone();
+                let others = claim.meta.owners().iter().filter(|owner| owner.uid != former);
+                claim.meta.owners = Some(Arc::new(others.cloned().collect()));
             }
             Defect::LargerIsUnlike if Some(claim.requested_bytes) > template.requested_bytes => {
                 claim.capacity_bytes = 1;

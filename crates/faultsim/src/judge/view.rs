@@ -336,6 +336,7 @@ impl Sight<'_> {
                 "1.4.3 claim under deletion",
                 || format!("{name} is created although {claim} is on its way out"),
             )?;
+            found.map_or(Ok(()), |claim| self.mounts_what_stays(name, claim))?;
         }
         let revision = draft.labels.iter().find(|(key, _)| *key == "controller-revision-hash");
         let revision = revision.map_or("", |(_, value)| value);

@@ -3,7 +3,7 @@
 use super::view::Sight;
 use super::{Verdict, ordinal_in, require};
 use crate::in_place::holds;
-use flotilla_model::{ClaimRecord, Command, Decision, ObjectKey, OwnerRef, PodRecord, Resource};
+use flotilla_model::{ClaimRecord, Command, Decision, ObjectKey, OwnerRef, PodRecord, Resource, SetRecord, Uid};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -53,6 +53,18 @@ impl Sight<'_> {
         Ok(())
     }
 
+    /// No pod is made on a claim that goes with a former pod of its name, or with a former set, which the garbage collector takes away.
+    pub(super) fn mounts_what_stays(&self, pod: &str, claim: &ClaimRecord) -> Verdict {
+        let former = former_owner(claim, self.set, pod, None);
+        require(former.is_none(), RULE, || {
+            let kind = former.map_or("", |owner| &owner.kind);
+            format!(
+                "{pod} is made on {}, which goes with a former {kind}",
+                claim.meta.key.name
+            )
+        })
+    }
+
     /// Whether scaling down would take this pod away now: under OrderedReady it is the highest that is not wanted, and its hook lets it go.
     fn is_due(&self, pod: &PodRecord) -> bool {
         let set = self.set;
@@ -83,6 +95,24 @@ impl Sight<'_> {
                 claim.meta.deleted.is_none() && owners.all(|o| o.uid == set || &*o.kind == "Pod")
             })
     }
+}
+
+/// The owner of a claim that is a former set of this name, or a former pod of the name that the claim is made for, which may be there anew.
+pub(crate) fn former_owner<'c>(
+    claim: &'c ClaimRecord,
+    set: &SetRecord,
+    pod: &str,
+    present: Option<&Uid>,
+) -> Option<&'c OwnerRef> {
+    let resource = set.kind.resource();
+    let is_former = |owner: &&OwnerRef| match &*owner.kind {
+        "Pod" => &*owner.name == pod && Some(&owner.uid) != present,
+        kind => {
+            let is_of_kind = kind == resource.kind() && *owner.api_version == *resource.api_version();
+            is_of_kind && *owner.name == *set.name() && owner.uid != set.meta.uid
+        }
+    };
+    claim.meta.owners().iter().find(is_former)
 }
 
 /// Claims that a decision gives to pods, with the names of these.

@@ -67,13 +67,15 @@ pub enum FaultKind {
     Notes,
     /// Others take each new pod away, by label, by owner, or by deletion.
     Takers,
+    /// Users change what becomes of claims when pods are scaled away or the set is deleted, while pods come and go.
+    Retention,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 32] = [
+    pub const ALL: [FaultKind; 33] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -106,6 +108,7 @@ impl FaultKind {
         FaultKind::Labels,
         FaultKind::Notes,
         FaultKind::Takers,
+        FaultKind::Retention,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
