@@ -38,6 +38,7 @@ mod in_place_properties;
 mod known_problems;
 mod kubelet;
 mod lifecycle;
+mod odd;
 mod properties;
 mod replica_phase;
 mod retention;

@@ -283,6 +283,17 @@ impl World {
         if let Some(owner) = body.pointer("/metadata/ownerReferences/0") {
             revision.meta.owners = Some(Arc::new(vec![owner_of(owner)]));
         }
+        if let Some(labels) = body.pointer("/metadata/labels").and_then(Value::as_object) {
+            let put = labels
+                .iter()
+                .filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+            let kept = revision
+                .meta
+                .labels
+                .iter()
+                .filter(|(key, _)| !labels.contains_key(*key));
+            revision.meta.labels = kept.chain(put).collect();
+        }
         self.index_revisions();
         Ok(())
     }
@@ -390,10 +401,11 @@ impl World {
         self.cluster = cluster;
     }
 
-    /// Claims whose owner is a pod that is not there any more go.
+    /// Claims whose owner is a pod or a set that is not there any more go.
     pub(super) fn collect_garbage(&mut self) {
-        let pods: BTreeSet<Uid> = self.cluster.pods.values().map(|pod| pod.meta.uid.clone()).collect();
-        let is_left = |owner: &OwnerRef| &*owner.kind == "Pod" && !pods.contains(&owner.uid);
+        let pods = self.cluster.pods.values().map(|pod| &pod.meta.uid);
+        let there: BTreeSet<Uid> = pods.chain([&self.set().meta.uid]).cloned().collect();
+        let is_left = |owner: &OwnerRef| !there.contains(&owner.uid);
         self.cluster
             .claims
             .retain(|_, claim| !claim.meta.owners().iter().any(is_left));
