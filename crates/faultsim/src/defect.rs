@@ -219,7 +219,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 95] = [
+    pub const ALL: [Defect; 96] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
