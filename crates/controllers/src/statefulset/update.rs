@@ -88,7 +88,10 @@ impl Plan<'_> {
         let mut budget = Budget::new(self.budget_limit(), self.view.set.spec.replicas);
         let is_monotonic = self.view.set.spec.is_monotonic();
         let is_down = |slot: &&Slot| match &slot.occupant {
-            Some(occupant) => !occupant.is_up() && (!is_monotonic || occupant.is_in_flight()),
+            Some(occupant) => {
+                let is_out = occupant.is_in_flight() && occupant.is_replaceable();
+                !occupant.is_up() && (!is_monotonic || is_out)
+            }
             None => !is_monotonic,
         };
         for slot in self.slots.iter().filter(is_down) {

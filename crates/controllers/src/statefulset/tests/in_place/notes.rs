@@ -252,6 +252,8 @@ fn invariant_2_under_ordered_ready_a_pod_in_the_middle_of_its_update_waits_for_n
     };
     let alone = set().pod(noted("web-0")).pod(seen("web-2", "new", "v2"));
     assert_eq!(leaving(alone), ["web-0"]);
+    let ended = noted("web-1").phase(flotilla_model::records::Phase::Failed);
+    assert_eq!(leaving(set().pod(noted("web-0")).pod(ended)), ["web-0"]);
     let all = set().pod(noted("web-0")).pod(noted("web-1")).pod(noted("web-2"));
     assert_eq!(leaving(all), ["web-0"]);
 }
