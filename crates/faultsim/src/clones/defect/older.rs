@@ -62,7 +62,8 @@ pub(crate) fn pods_seen(defect: CloneDefect, reader: &dyn Reader, set: &SetRecor
             return pod.clone();
         }
         let mut altered = (**pod).clone();
-        let labels = pod.meta.labels.iter();
+        // Nor what it was made as, which would say the same.
+        let labels = pod.meta.labels.iter().filter(|(key, _)| *key != MADE_AS);
         let labels = labels.map(|(key, value)| (key, if key == REVISION { "unread" } else { value }));
         altered.meta.labels = labels.collect();
         Arc::new(altered)
