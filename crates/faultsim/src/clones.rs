@@ -215,22 +215,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
             }
         }
     }
-    in_place(&mut set, &mut items, seed, wanted);
-    items.extend(containers::by_chance(seed, wanted, false, &mut set));
-    items.extend(resizes::by_chance(seed, wanted, false, &set));
-    switches(&mut set, &mut items, seed, wanted);
-    items.extend(refusals(seed, wanted));
-    items.extend(stubborn::by_chance(seed, wanted));
-    items.extend(stubborn::of_claims(seed, wanted));
-    items.extend(tenants::by_chance(seed, wanted));
-    items.extend(takers::by_chance(seed, wanted));
-    items.extend(claim_templates::by_chance(seed, wanted, false, &mut set));
-    items.extend(theirs::by_chance(seed, wanted, &mut set));
-    items.extend(copies::by_chance(seed, wanted, &mut set));
-    items.extend(older::by_chance(seed, wanted, &mut set));
-    items.extend(labels::by_chance(seed, wanted, &mut set));
-    items.extend(huge::by_chance(seed, wanted, false, &mut set));
-    items.extend(notes::by_chance(seed, wanted, &mut set));
+    draw_by_luck_of_their_own(&mut set, &mut items, seed, wanted);
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,
@@ -240,6 +225,26 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         items,
         has_webhook: false,
     }
+}
+
+/// What is drawn by luck of its own, so that everything else of a seed is the same with and without it.
+fn draw_by_luck_of_their_own(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64, wanted: &Wanted) {
+    in_place(set, items, seed, wanted);
+    items.extend(containers::by_chance(seed, wanted, false, set));
+    items.extend(resizes::by_chance(seed, wanted, false, set));
+    switches(set, items, seed, wanted);
+    items.extend(refusals(seed, wanted));
+    items.extend(stubborn::by_chance(seed, wanted));
+    items.extend(stubborn::of_claims(seed, wanted));
+    items.extend(tenants::by_chance(seed, wanted));
+    items.extend(takers::by_chance(seed, wanted));
+    items.extend(claim_templates::by_chance(seed, wanted, false, set));
+    items.extend(theirs::by_chance(seed, wanted, set));
+    items.extend(copies::by_chance(seed, wanted, set));
+    items.extend(older::by_chance(seed, wanted, set));
+    items.extend(labels::by_chance(seed, wanted, set));
+    items.extend(huge::by_chance(seed, wanted, false, set));
+    items.extend(notes::by_chance(seed, wanted, set));
 }
 
 /// Pods of every other set are updated in place, by luck of its own, so that the rest of a seed is the same with and without it.
