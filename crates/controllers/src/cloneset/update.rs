@@ -229,7 +229,8 @@ impl Plan<'_> {
 
     /// How many pods are up, and are left alone by this pass.
     fn up(&self) -> i32 {
-        let is_up = |m: &&Member| m.occupant.is_up() && !self.deleted.contains(&m.pod().meta.uid);
+        let taken_down = self.pass.taken_down();
+        let is_up = |m: &&Member| m.occupant.is_up() && !taken_down.contains(m.name());
         count(self.members.iter().filter(is_up).count())
     }
 

@@ -94,11 +94,11 @@ impl Occupant {
         is_there && (self.health.is_ready() || is_let_in)
     }
 
-    /// Whether clients reach it as far as nodes and gates go, whatever its labels and notes say of it, and this pass leaves it alone.
+    /// Whether clients reach it as far as nodes and gates go, whatever its labels and notes say of it.
     pub(crate) fn is_up(&self) -> bool {
         let detail = self.pod.detail.as_ref();
         let gate = detail.and_then(|detail| detail.in_place_ready.as_ref());
-        let is_left = !self.doomed && !self.is_dealt_with && !self.pod.is_terminating();
+        let is_left = !self.doomed && !self.pod.is_terminating();
         is_left && self.pod.is_running_and_ready() && gate.is_none_or(|gate| gate.is_true)
     }
 

@@ -87,10 +87,12 @@ impl Plan<'_> {
     pub(super) fn leaving_budget(&self) -> Budget {
         let mut budget = Budget::new(self.budget_limit(), self.view.set.spec.replicas);
         let is_monotonic = self.view.set.spec.is_monotonic();
+        let taken_down = self.pass.taken_down();
         let is_down = |slot: &&Slot| match &slot.occupant {
             Some(occupant) => {
                 let is_out = occupant.is_in_flight() && occupant.is_replaceable();
-                !occupant.is_up() && (!is_monotonic || is_out)
+                let is_lost = !occupant.is_up() && (!is_monotonic || is_out);
+                is_lost || taken_down.contains(occupant.pod.name())
             }
             None => !is_monotonic,
         };
