@@ -112,8 +112,10 @@ pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
             let owners = claim.meta.owners();
             let goes_with_set = owners.iter().any(|o| o.uid == set.meta.uid);
             // The table is about claims of templates. That of a pod which was taken over from a set that had the template, and of which no
-            // revision tells any more, may be anybody's: it is not given to a set with which it would go.
-            if !goes_with_set && template.is_none() && !is_recorded(server, set, &name_of_template) {
+            // revision tells any more, may be anybody's: it is not given to a set with which it would go. Nor is one of a former template that
+            // the pod does not mount, since a webhook gave it another: it is one that nobody uses.
+            let is_former = template.is_none() && (!is_mounted || !is_recorded(server, set, &name_of_template));
+            if !goes_with_set && is_former {
                 continue;
             }
             if goes_with_set != set.spec.retention.delete_with_set {
