@@ -22,8 +22,9 @@ use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::Area;
-use flotilla_model::{PodRecord, SetKind, Timestamp, WaitCause};
+use flotilla_model::{PodRecord, Resource, SetKind, Timestamp, WaitCause};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,14 @@ impl Pass<'_> {
             self.take_next_step(scope, &course);
         }
         self.back_into_service(scope, &course);
+    }
+
+    /// Names of pods that this pass may take out of service.
+    pub(crate) fn taken_down(&self) -> BTreeSet<String> {
+        let stages = [&self.stages.unready, &self.stages.in_place, &self.stages.delete];
+        let commands = stages.into_iter().flatten().map(|c| &c.command);
+        let of_pods = commands.filter(|command| command.resource() == Resource::Pods);
+        of_pods.map(|command| command.key().name.to_string()).collect()
     }
 
     fn take_next_step(&mut self, scope: &Scope, course: &Course) {

@@ -420,14 +420,6 @@ impl<'v> Pass<'v> {
         false
     }
 
-    /// Names of pods that this pass may take out of service.
-    pub(crate) fn taken_down(&self) -> BTreeSet<String> {
-        let stages = [&self.stages.unready, &self.stages.in_place, &self.stages.delete];
-        let commands = stages.into_iter().flatten().map(|c| &c.command);
-        let of_pods = commands.filter(|command| command.resource() == Resource::Pods);
-        of_pods.map(|command| command.key().name.to_string()).collect()
-    }
-
     /// Deletes a pod of ours: only this incarnation, only as it was seen (rule 1.6).
     pub(crate) fn delete(&mut self, scope: &Scope, pod: &PodRecord, report: Report) {
         let command = Command::Delete {

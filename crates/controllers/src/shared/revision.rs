@@ -455,11 +455,13 @@ pub fn is_named(set: &str, revision: &RevisionRecord, label: &str) -> bool {
 /// Whether the label of a pod of this set names the revision of this name: in full, or by its hash alone (rule 3.6, and 12.6 of CloneSets).
 /// A hash alone is that of a revision with the set's own name: one that was taken over from another set may have the same.
 pub fn names_it(set: &str, revision: &str, label: &str) -> bool {
+    if revision == label {
+        return true;
+    }
     let is_hash = |text: &str| !text.contains('-');
     let is_of_set =
         |name: &str, hash: &str| name == revision_name(set, hash) || !fits_into_a_label(name) && short(name) == hash;
     match (is_hash(revision), is_hash(label)) {
-        _ if revision == label => true,
         (_, true) if label.is_empty() => false,
         (false, true) => is_of_set(revision, label),
         (true, false) => is_of_set(label, revision),
