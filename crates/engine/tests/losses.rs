@@ -7,12 +7,10 @@ use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::events::EventCall;
 use flotilla_engine::core::request::Call;
 use flotilla_engine::core::{Core, Effect};
-use flotilla_model::{
-    Change, Controller, Decision, Failure, ObjectKey, PassContext, PodRecord, Reader, Resource, SetKind, WaitCause,
-};
+use flotilla_model::{Controller, Decision, Failure, PodRecord, SetKind, WaitCause};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use support::{World, at, clone_options, options};
+use support::{Overheard, World, at, clone_options, options};
 
 /// What others do to a new pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,34 +23,6 @@ enum Taking {
 }
 
 const WAYS: [Taking; 4] = [Taking::Relabel, Taking::Disown, Taking::Delete, Taking::Terminate];
-
-/// A controller of which is kept what it said of what is held back.
-struct Heard(Box<dyn Controller>, Arc<Mutex<Vec<String>>>);
-
-impl Controller for Heard {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn resource(&self) -> Resource {
-        self.0.resource()
-    }
-
-    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
-        self.0.route(change, reader, keys);
-    }
-
-    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
-        let decision = self.0.reconcile(reader, key, context)?;
-        let held = decision
-            .waits
-            .iter()
-            .filter(|wait| matches!(wait.cause, WaitCause::Repeated { .. }));
-        let held = held.map(|wait| format!("{}: {}", wait.subject, wait.cause));
-        self.1.lock().expect("not poisoned").extend(held);
-        Some(decision)
-    }
-}
 
 struct Run {
     world: World,
@@ -77,8 +47,14 @@ impl Run {
         } else {
             (options("one"), Box::new(StatefulSetController::new(SetKind::Native)))
         };
-        let waits = Arc::default();
-        let controller = Heard(controller, Arc::clone(&waits));
+        let waits: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = Arc::clone(&waits);
+        let controller = Overheard(controller, move |_, decision: Option<&Decision>| {
+            let waits = decision.into_iter().flat_map(|decision| &decision.waits);
+            let held = waits.filter(|wait| matches!(wait.cause, WaitCause::Repeated { .. }));
+            let held = held.map(|wait| format!("{}: {}", wait.subject, wait.cause));
+            heard.lock().expect("not poisoned").extend(held);
+        });
         Run {
             world,
             core: Core::new(options, vec![Box::new(controller)], at(0)),

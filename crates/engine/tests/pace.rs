@@ -4,32 +4,10 @@ mod support;
 
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::Core;
-use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind};
+use flotilla_model::SetKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use support::{World, at, key, options};
-
-/// The controller, with its looks counted.
-struct Counted(StatefulSetController, Arc<AtomicUsize>);
-
-impl Controller for Counted {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn resource(&self) -> Resource {
-        self.0.resource()
-    }
-
-    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
-        self.0.route(change, reader, keys);
-    }
-
-    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.reconcile(reader, key, context)
-    }
-}
+use support::{Overheard, World, at, key, options};
 
 struct Bench {
     world: World,
@@ -42,7 +20,10 @@ impl Bench {
     fn settled(replicas: i32) -> Self {
         let looks = Arc::new(AtomicUsize::new(0));
         let options = options("a");
-        let controller = Counted(StatefulSetController::new(SetKind::Native), looks.clone());
+        let (counted, inner) = (looks.clone(), StatefulSetController::new(SetKind::Native));
+        let controller = Overheard(Box::new(inner), move |_, _: Option<&_>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
         let mut bench = Bench {
             world: World::quick(),
             core: Core::new(options, vec![Box::new(controller)], at(0)),

@@ -6,12 +6,10 @@ use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::refusals::Tried;
 use flotilla_engine::core::request::{Answer, Call};
 use flotilla_engine::core::{Core, Effect};
-use flotilla_model::{
-    Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind, Timestamp,
-};
+use flotilla_model::{Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::{World, at, key, options, options_with_lease, refuse, refuse_with};
+use support::{Overheard, World, at, key, options, options_with_lease, refuse, refuse_with};
 
 fn core(identity: &str, now: i64) -> Core {
     let options = options_with_lease(identity);
@@ -348,28 +346,6 @@ fn a_panic_over_whom_a_change_concerns_costs_some_seconds_and_nobody_else_anythi
     assert!(core.metrics().panics > 0);
 }
 
-/// The controller, which notes since when each pass believes that somebody has been watching.
-struct Watched(StatefulSetController, Arc<Mutex<Vec<Timestamp>>>);
-
-impl Controller for Watched {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn resource(&self) -> Resource {
-        self.0.resource()
-    }
-
-    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
-        self.0.route(change, reader, keys);
-    }
-
-    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
-        self.1.lock().expect("nobody panicked").push(context.observing_since);
-        self.0.reconcile(reader, key, context)
-    }
-}
-
 /// A standby knows everything and may do nothing: what a deadline waits for could not go on either.
 #[test]
 fn ruling_21_deadlines_do_not_run_while_nobody_leads() {
@@ -379,7 +355,10 @@ fn ruling_21_deadlines_do_not_run_while_nobody_leads() {
     drop(first);
     let died = world.now;
     let noted = Arc::new(Mutex::new(Vec::new()));
-    let controller = Watched(StatefulSetController::new(SetKind::Native), noted.clone());
+    let (heard, inner) = (noted.clone(), StatefulSetController::new(SetKind::Native));
+    let controller = Overheard(Box::new(inner), move |since, _: Option<&_>| {
+        heard.lock().expect("nobody panicked").push(since);
+    });
     let mut standby = Core::new(options_with_lease("two"), vec![Box::new(controller)], at(died));
     run(&mut world, &mut standby, 5_000, true, |_| None);
     assert!(!standby.holds_lease(at(world.now)) && noted.lock().unwrap().is_empty());

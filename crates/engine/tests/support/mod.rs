@@ -10,13 +10,37 @@ use flotilla_engine::wire::{self, Encoding, Object};
 use flotilla_model::decision::{Body, PodDraft};
 use flotilla_model::records::{Phase, ReadyCondition};
 use flotilla_model::{
-    ClaimRecord, Command, Interner, Labels, Meta, ObjectKey, OwnerRef, PodRecord, Resource, RevisionRecord, Timestamp,
-    Uid,
+    Change, ClaimRecord, Command, Controller, Decision, Interner, Labels, Meta, ObjectKey, OwnerRef, PassContext,
+    PodRecord, Reader, Resource, RevisionRecord, Timestamp, Uid,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A controller of whose passes somebody hears: since when each believes that somebody has been watching, and what it decided, if it did.
+pub struct Overheard<F>(pub Box<dyn Controller>, pub F);
+
+impl<F: Fn(Timestamp, Option<&Decision>) + Send + Sync> Controller for Overheard<F> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn resource(&self) -> Resource {
+        self.0.resource()
+    }
+
+    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        self.0.route(change, reader, keys);
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        let observing_since = context.observing_since;
+        let decision = self.0.reconcile(reader, key, context);
+        (self.1)(observing_since, decision.as_ref());
+        decision
+    }
+}
 
 /// A moment of virtual time, in milliseconds.
 pub fn at(millis: i64) -> Timestamp {
