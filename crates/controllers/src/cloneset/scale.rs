@@ -198,12 +198,11 @@ impl Plan<'_> {
         })
     }
 
-    /// Ids on any pod or claim of the set.
+    /// Ids on any pod or claim of the set, and on pods that nobody manages: copies of ours, or such as we have let go.
     fn ids_in_use(&self) -> impl Iterator<Item = &str> {
         let pods = self
             .view
-            .pods
-            .iter()
+            .pods_that_may_hold_claims()
             .filter_map(|pod| pod.label(names::INSTANCE_ID_LABEL));
         pods.chain(self.view.claims.iter().filter_map(|claim| super::claims::id_of(claim)))
     }

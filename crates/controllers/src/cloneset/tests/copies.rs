@@ -404,3 +404,21 @@ fn rules_15_1_and_15_3_no_pod_is_made_under_the_name_of_another() {
     assert_eq!(made.len(), 1, "{made:?}");
     assert_ne!(made, ["create: +Pod web-b0000"]);
 }
+
+/// The id that would come next is one that a copy has, which nobody manages, or of which the set is to let go.
+#[test]
+fn rule_15_1_no_pod_gets_the_id_of_a_copy() {
+    let made = |set: Cluster| {
+        let made = said(&set.decide()).into_iter();
+        let name = made
+            .filter_map(|word| word.strip_prefix("create: +Pod ").map(str::to_owned))
+            .next();
+        name.expect("a pod is made")
+    };
+    let next = made(clones(1));
+    let id = next.rsplit_once('-').expect("an id").1;
+    let copy = || one("web-debug", "n").label(names::INSTANCE_ID_LABEL, id);
+    for copy in [copy().orphan(), copy().label("app", "other"), copy().terminating()] {
+        assert_ne!(made(clones(1).pod(copy)), next);
+    }
+}
