@@ -409,10 +409,8 @@ fn rules_15_1_and_15_3_no_pod_is_made_under_the_name_of_another() {
 #[test]
 fn rule_15_1_no_pod_gets_the_id_of_a_copy() {
     let made = |set: Cluster| {
-        let made = said(&set.decide()).into_iter();
-        let name = made
-            .filter_map(|word| word.strip_prefix("create: +Pod ").map(str::to_owned))
-            .next();
+        let mut words = said(&set.decide()).into_iter();
+        let name = words.find_map(|word| word.strip_prefix("create: +Pod ").map(str::to_owned));
         name.expect("a pod is made")
     };
     let next = made(clones(1));
