@@ -4,6 +4,7 @@ use super::order;
 use super::plan::{Member, Plan};
 use super::scale::count;
 use super::update::patch;
+use crate::shared::occupant::of_what_was_seen;
 use crate::shared::renewal::Way;
 use flotilla_api::names;
 use flotilla_model::PodRecord;
@@ -61,11 +62,9 @@ impl Plan<'_> {
             }
             self.members[index].occupant.is_dealt_with = true;
             self.has_scaled = true;
-            let mut command = patch(&pod, json!({"metadata": unmark()}), Report::Silent);
+            let command = patch(&pod, json!({"metadata": unmark()}), Report::Silent);
             // As it was seen: users may ask for its deletion meanwhile.
-            if let flotilla_model::Command::Patch { resource_version, .. } = &mut command {
-                *resource_version = Some(pod.meta.resource_version);
-            }
+            let command = of_what_was_seen(&pod, command);
             self.pass.stages.repair.push(ScopedCommand { scope, command });
         }
     }

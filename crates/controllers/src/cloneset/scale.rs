@@ -475,6 +475,11 @@ impl Plan<'_> {
             if !(takes_all || was_asked_for) || self.pass.is_backing_off(&scope, pod.name()) {
                 continue;
             }
+            if self.goes_after_another(pod) {
+                // What it has been given goes with the other, should both deletions succeed.
+                self.pass.wake_within(SOON);
+                continue;
+            }
             let is_deleted = self.pass.take_away(&scope, pod, false, Report::Delete);
             // Without reuse they belong to the pod already, and go with it (rule 15.4), unless they are for its replacement, which is noted.
             if is_deleted && was_asked_for && (view.clones.reuses_claims || self.hands_over(pod)) {

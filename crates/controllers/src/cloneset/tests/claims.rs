@@ -284,6 +284,23 @@ fn rules_14_7_and_15_5_half_a_mark_keeps_no_claim() {
     }
 }
 
+/// A mark that comes late, when the pod goes already because it is one too many, would keep its claims: the next new pod has their data.
+#[test]
+fn rules_14_7_and_16_5_the_mark_of_an_update_holds_only_for_the_pod_as_it_was_seen() {
+    let pod = || one(&name(0), "o").mounts(&["data"]);
+    let seen = pod().build("web").meta.resource_version;
+    let decision = keeping(1).claim(data(0)).pod(pod()).decide();
+    let marks = decision.commands().filter_map(|c| match &c.command {
+        Command::Patch {
+            report: Report::ReCreate,
+            resource_version,
+            ..
+        } => Some(*resource_version),
+        _ => None,
+    });
+    assert_eq!(marks.collect::<Vec<_>>(), [Some(seen)]);
+}
+
 /// The claim was given to the pod for a deletion that was refused, and then the switch was turned on.
 #[test]
 fn rule_15_5_a_claim_that_was_given_before_it_was_to_be_kept_is_taken_back() {

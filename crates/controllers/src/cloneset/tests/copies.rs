@@ -145,6 +145,24 @@ fn rules_14_7_and_15_5_a_claim_that_was_given_to_a_pod_that_is_going_goes_with_i
     assert_eq!(given(&decision, "data-web-b0000"), [json!("web-debug")]);
 }
 
+/// Also where the pod has ended, and is to be deleted in the same pass: should the write to the claim be refused, its deletion would take the
+/// claim from the copy.
+#[test]
+fn rules_14_7_and_15_5_a_pod_that_has_ended_goes_after_the_copy_that_takes_its_claim() {
+    let of_original = claim("data-web-b0000")
+        .of_clone("b0000")
+        .owners(vec![pod_owner(&name(0))]);
+    let ended = one(&name(0), "n!").mounts(&["data"]).phase(Phase::Failed);
+    let decision = without_claim(0, true)
+        .claim(of_original)
+        .pod(ended)
+        .pod(copy("n"))
+        .decide();
+    assert_eq!(deleted(&decision), ["web-debug"]);
+    assert_eq!(given(&decision, "data-web-b0000"), [json!("web-debug")]);
+    assert!(decision.wake_after.is_some(), "it goes then");
+}
+
 /// Deleting the pod that was let go would take along what the copy runs on. A claim that none of ours has stays with whom it was given to.
 #[test]
 fn rules_11_and_15_5_a_claim_that_was_given_to_a_pod_that_was_let_go_is_taken_back_for_its_copy() {
