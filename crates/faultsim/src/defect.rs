@@ -8,6 +8,7 @@ mod in_place;
 mod let_go;
 mod repeats;
 mod switches;
+mod ways;
 
 pub(crate) use altered::Altered;
 pub(crate) use claims::without_records;
@@ -145,6 +146,10 @@ pub enum Defect {
     SilentLeftovers,
     /// What its node will never give a pod is waited for.
     AwaitInfeasible,
+    /// A pod that could be updated in place is made again.
+    RemakeAlways,
+    /// A pod whose node cannot give it what one revision asks for is made again for the next one, too, which asks for less.
+    RemakeOvertaken,
     /// Claims that somebody raised by hand are asked to shrink.
     ShrinkRaised,
     /// Reserved ordinals are used.
@@ -219,7 +224,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 96] = [
+    pub const ALL: [Defect; 98] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -278,6 +283,8 @@ impl Defect {
         Defect::TakeOwners,
         Defect::ShrinkRaised,
         Defect::AwaitInfeasible,
+        Defect::RemakeAlways,
+        Defect::RemakeOvertaken,
         Defect::ClaimsOfToday,
         Defect::KeepOtherClaims,
         Defect::RecordOnce,
@@ -319,7 +326,7 @@ impl Defect {
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 31] = [
+    pub const OF_CLONES: [Defect; 33] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -342,6 +349,8 @@ impl Defect {
         Defect::TakeOwners,
         Defect::ShrinkRaised,
         Defect::AwaitInfeasible,
+        Defect::RemakeAlways,
+        Defect::RemakeOvertaken,
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
         Defect::NoGuard,
@@ -375,7 +384,7 @@ impl Defect {
                     }
                 }
             }
-            Defect::DeleteClaims => delete_claims(decision, reader, set),
+            Defect::DeleteClaims => claims::delete_claims(decision, reader, set),
             Defect::SilentWait => {
                 if let Some(fields) = decision.status.as_mut().and_then(|s| s.desired.as_object_mut()) {
                     fields.remove("conditions");
@@ -395,6 +404,7 @@ impl Defect {
             Defect::PromoteAtNothing if is_at_nothing(set) && says_nothing_is_left(decision) => promote(decision),
             Defect::PauseAll => switches::pause_all(decision, set),
             Defect::BeyondTheBurst => asks::make_one_more(decision, set),
+            Defect::RemakeAlways | Defect::RemakeOvertaken => ways::spoil(self, decision, reader, set),
             Defect::LetGoServes | Defect::KeepPrepared => let_go::spoil(self, decision, reader, set),
             Defect::MakeAgainAtOnce => asks::make_again_at_once(decision, reader, set),
             Defect::RestartForAnyFileSystem => claims::restart_for_any_file_system(decision, reader, set),
@@ -557,36 +567,4 @@ pub(crate) fn promote(decision: &mut Decision) {
 pub(crate) fn says_nothing_is_left(decision: &Decision) -> bool {
     let status = decision.status.as_ref();
     status.is_some_and(|status| status.desired["replicas"] == 0)
-}
-
-/// A claim goes with each pod that is scaled away.
-fn delete_claims(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
-    let ordinals = set.spec.ordinals();
-    let mut commands = Vec::new();
-    for scoped in decision.commands() {
-        let (Scope::Slot(ordinal), Command::Delete { key, .. }) = (&scoped.scope, &scoped.command) else {
-            continue;
-        };
-        let claim = reader.claim(&set.meta.key.sibling(format!("data-{}", key.name)));
-        if let Some(claim) = claim.filter(|_| !ordinals.contains(*ordinal)) {
-            let command = Command::Delete {
-                resource: Resource::Claims,
-                key: claim.meta.key.clone(),
-                uid: claim.meta.uid.clone(),
-                resource_version: None,
-                report: Report::Silent,
-            };
-            commands.push(ScopedCommand {
-                scope: scoped.scope.clone(),
-                command,
-            });
-        }
-    }
-    if !commands.is_empty() {
-        decision.stages.push(Stage {
-            name: "planted",
-            commands,
-            ..Stage::default()
-        });
-    }
 }

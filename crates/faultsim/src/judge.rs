@@ -25,6 +25,7 @@ mod truth_others;
 mod unordered;
 pub(crate) mod view;
 pub(crate) mod view_claims;
+mod ways;
 
 pub(crate) use places::Places;
 pub(crate) use truth::{Judge, Scene, Writing};

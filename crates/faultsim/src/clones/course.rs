@@ -4,17 +4,14 @@ use super::older::{full, revision_of};
 use super::view::Clones;
 use crate::defect::says;
 use crate::in_place::{
-    GATE, HOOK_GATE, awaits_restart, can_go_in_place, holds, is_in_grace, lacks, new_image, new_revision, new_state,
-    notes_restart, state,
+    GATE, HOOK_GATE, awaits_restart, holds, is_in_grace, lacks, new_image, new_revision, new_state, notes_restart,
+    state,
 };
 use crate::judge::view::leaves_for_a_reason;
 use crate::judge::{Verdict, is_available, let_go, needs, require};
-use crate::notes::is_unreadable;
-use crate::resizes::is_infeasible;
 use flotilla_model::set::PodUpdatePolicy;
-use flotilla_model::{Command, Decision, PodRecord, Report, Resource, RevisionRecord};
+use flotilla_model::{Command, Decision, PodRecord, Report, Resource};
 use serde_json::Value;
-use std::sync::Arc;
 
 /// A patch of an active pod.
 pub(super) struct Patch<'a> {
@@ -84,29 +81,10 @@ impl Clones<'_> {
         self.seems_available(pod) && (state(pod) == "Normal" || !lacks(hook, pod))
     }
 
-    fn revision(&self, name: &str) -> Option<&Arc<RevisionRecord>> {
-        self.sight.reader.revision(&self.sight.set.meta.key.sibling(name))
-    }
-
     /// Whether a pod comes to where it is brought without being made again (rules 4.1 and 16.5).
     pub(super) fn can_go_in_place(&self, pod: &PodRecord) -> bool {
-        let spec = &self.sight.set.spec;
-        let own = revision_of(pod);
-        let own = own
-            .and_then(|name| self.revision(&name))
-            .and_then(|r| r.template.as_ref());
-        let is_asked_for = spec.pod_update_policy() != PodUpdatePolicy::ReCreate && pod.detail.is_some();
-        let target = self
-            .target()
-            .filter(|_| self.back > 0)
-            .and_then(|name| self.revision(name));
-        let target = target.and_then(|r| r.template.as_ref()).unwrap_or(&spec.template);
-        let is_made_again = self.sight.is_made_again_for_claims(pod, self.target());
-        is_asked_for
-            && !is_made_again
-            && !is_infeasible(pod)
-            && !is_unreadable(pod)
-            && own.is_some_and(|own| can_go_in_place(&own.tree(), &target.tree()))
+        let target = self.target().filter(|_| self.back > 0);
+        !self.sight.is_made_again_for_claims(pod, self.target()) && self.sight.can_go_in_place(pod, target)
     }
 
     /// All of it.
@@ -135,7 +113,7 @@ impl Clones<'_> {
             "16.5 InPlaceOnly",
             || format!("{name} is to be made again"),
         )?;
-        let is_due = patch.marks() && self.can_go_in_place(pod) && !self.is_given_up(pod);
+        let is_due = patch.marks() && self.can_go_in_place(pod) && !self.is_in_vain(pod);
         require(!is_due, "16.5 in place", || {
             format!("{name} is to be made again, and could be updated in place")
         })?;
@@ -159,6 +137,11 @@ impl Clones<'_> {
         require(!(is_changed && is_held), "4.2 hooks", || {
             format!("{name} is updated while its users hold it, in state {}", state(pod))
         })
+    }
+
+    /// Whether the API server has refused the resources of the very revision to which a pod is brought (ruling 37). To another it may go.
+    fn is_in_vain(&self, pod: &PodRecord) -> bool {
+        revision_of(pod).as_deref() == self.target() && self.is_given_up(pod)
     }
 
     /// Rule 14.2: only who is lacking, whom nobody asked to be deleted, and where no hook takes pods out of service.

@@ -53,13 +53,16 @@ pub(crate) fn look(
     claims(server, set, &pods, may_be_left)
 }
 
-/// The newest revision is that of the template, and there are no more unused ones than are to be kept.
+/// The newest revision is that of the template, there are no more unused ones than are to be kept, and none is nobody's.
 fn revision(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Result<Arc<RevisionRecord>, String> {
     let all = tenants::all(server, Resource::Revisions).filter_map(|s| match s.object.as_ref() {
         Some(Object::Revision(revision)) => Some(revision),
         _ => None,
     });
-    let own: Vec<&Arc<RevisionRecord>> = all.filter(|r| r.meta.is_controlled_by(&set.meta.uid)).collect();
+    let (own, others): (Vec<&Arc<RevisionRecord>>, Vec<_>) = all.partition(|r| r.meta.is_controlled_by(&set.meta.uid));
+    if let Some(stray) = others.iter().find(|r| r.meta.controller().is_none()) {
+        return Err(format!("revision {} is nobody's", stray.name()));
+    }
     // Of equal numbers, which an adopted one may have, that which was made last.
     let Some(newest) = own
         .iter()

@@ -237,3 +237,35 @@ pub(super) fn take_theirs(defect: Defect, decision: &mut Decision, reader: &dyn 
         });
     }
 }
+
+/// A claim goes with each pod that is scaled away.
+pub(super) fn delete_claims(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let ordinals = set.spec.ordinals();
+    let mut commands = Vec::new();
+    for scoped in decision.commands() {
+        let (Scope::Slot(ordinal), Command::Delete { key, .. }) = (&scoped.scope, &scoped.command) else {
+            continue;
+        };
+        let claim = reader.claim(&set.meta.key.sibling(format!("data-{}", key.name)));
+        if let Some(claim) = claim.filter(|_| !ordinals.contains(*ordinal)) {
+            let command = Command::Delete {
+                resource: Resource::Claims,
+                key: claim.meta.key.clone(),
+                uid: claim.meta.uid.clone(),
+                resource_version: None,
+                report: Report::Silent,
+            };
+            commands.push(ScopedCommand {
+                scope: scoped.scope.clone(),
+                command,
+            });
+        }
+    }
+    if !commands.is_empty() {
+        decision.stages.push(Stage {
+            name: "planted",
+            commands,
+            ..Stage::default()
+        });
+    }
+}

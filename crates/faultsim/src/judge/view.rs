@@ -104,6 +104,7 @@ impl Sight<'_> {
         self.claims_go_with_pods(decision)?;
         self.budgets_are_used(decision)?;
         self.restarts_for_a_reason(&deleted)?;
+        self.goes_in_place_where_it_can(&deleted)?;
         self.scale_down(&deleted)?;
         self.keeps_as_many_as_it_should(&made)?;
         self.takes_those_that_go_first(decision, &deleted, &begun)?;
