@@ -285,9 +285,10 @@ impl<'v> Plan<'v> {
     /// may lack the label, and has its name still.
     fn holder(&self, id: &str) -> Option<&'v Arc<PodRecord>> {
         let labelled = self.pods_with(id);
-        // Of two with one id, that which is there to stay.
+        // Of two with one id, that which is there to stay; of two that are not, ours, which we delete.
         let stays = labelled.iter().rev().find(|pod| is_active(pod));
-        let found = stays.or_else(|| labelled.first()).copied();
+        let ours = || labelled.iter().find(|pod| self.view.manages(pod));
+        let found = stays.or_else(ours).or_else(|| labelled.first()).copied();
         let lacks_id = |pod: &&Arc<PodRecord>| pod.label(names::INSTANCE_ID_LABEL).is_none_or(str::is_empty);
         found.or_else(|| self.view.pod(&self.name_of(id)).filter(lacks_id))
     }

@@ -392,6 +392,16 @@ fn rule_15_4_a_claim_with_another_id_goes_with_the_pod_that_ended_on_it() {
     }
 }
 
+/// Of a pod and its copy, which both have ended, the claim goes with that which we delete.
+#[test]
+fn rule_15_4_a_claim_goes_with_our_pod_before_a_copy_of_nobodys_that_has_ended_as_well() {
+    let decision = set(1, false)
+        .pod(copy("n").orphan().phase(Phase::Failed))
+        .pod(original().phase(Phase::Failed))
+        .decide();
+    assert_eq!(given(&decision, "data-web-b0000"), [json!(name(0))]);
+}
+
 /// Its label says which pod it is; its name does only where it has no such label.
 #[test]
 fn rule_15_4_a_claim_with_the_id_in_the_name_of_a_pod_that_has_another_is_nobodys() {
