@@ -77,7 +77,10 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
         .cloned()
         .chain(waits.clone())
         .collect();
-    let next = decision.commands().map(|c| words(&c.command)).collect();
+    let set = cache.set(found.kind, &found.key);
+    let claims = set.into_iter().flat_map(|set| cache.claims_of(set.as_owner()));
+    let kept = claims.filter_map(|claim| claim.meta.labels.get(names::INSTANCE_ID_LABEL));
+    let next = next_steps(&decision, &kept.collect());
     let holder = lease_holder(&cluster, &args).await?;
     let facts = if waits.is_empty() {
         Facts::default()
@@ -298,14 +301,23 @@ fn refusal_of(
     (subject, cause)
 }
 
-/// The same of any object of its kind: the id in the names of a CloneSet's pods and claims is made up for each try, and the next will have
-/// another.
-fn without_made_up(wait: Wait, body: &Value) -> Wait {
+/// The instance id of a CloneSet's pod or claim.
+fn instance_id(body: &Value) -> Option<&str> {
     let id = body["metadata"]["labels"][names::INSTANCE_ID_LABEL].as_str();
-    let Some(suffix) = id.filter(|id| !id.is_empty()).map(|id| format!("-{id}")) else {
+    id.filter(|id| !id.is_empty())
+}
+
+/// A text in which what is named by this id may be any other of its kind: ids are made up for each try, and the next will have another.
+fn of_any(id: &str, text: &str) -> String {
+    text.replace(&format!("-{id}"), "-…")
+}
+
+/// A wait of any pod or claim like this one.
+fn without_made_up(wait: Wait, body: &Value) -> Wait {
+    let Some(id) = instance_id(body) else {
         return wait;
     };
-    let of_any = |text: &str| text.replace(&suffix, "-…");
+    let of_any = |text: &str| of_any(id, text);
     let mut cause = wait.cause;
     if let WaitCause::Refused { message, .. }
     | WaitCause::RevisionRefused { message, .. }
@@ -343,8 +355,29 @@ async fn lease_holder(cluster: &Cluster, args: &WhyArgs) -> Result<Option<String
     Ok(holder.filter(|h| !h.is_empty()).map(str::to_owned))
 }
 
+/// What the manager would do next, in order; what it would do to several alike, once. `kept_ids` are instance ids that the CloneSet's claims
+/// have already: new pods get these.
+fn next_steps(decision: &Decision, kept_ids: &BTreeSet<&str>) -> Vec<String> {
+    let mut steps: Vec<(String, usize)> = Vec::new();
+    for scoped in decision.commands() {
+        let step = words(&scoped.command, kept_ids);
+        match steps.iter_mut().find(|(known, _)| *known == step) {
+            Some((_, times)) => *times += 1,
+            None => steps.push((step, 1)),
+        }
+    }
+    let text = |(step, times): (String, usize)| {
+        if times == 1 {
+            step
+        } else {
+            format!("{step}, {times} times")
+        }
+    };
+    steps.into_iter().map(text).collect()
+}
+
 /// A command in words.
-fn words(command: &Command) -> String {
+fn words(command: &Command, kept_ids: &BTreeSet<&str>) -> String {
     let noun = match command.resource() {
         Resource::Pods => "pod",
         Resource::Claims => "claim",
@@ -358,7 +391,13 @@ fn words(command: &Command) -> String {
         Command::Read { .. } => "read",
         Command::Try { .. } => "try",
     };
-    format!("{verb} {noun} {}", command.key().name)
+    let text = format!("{verb} {noun} {}", command.key().name);
+    let Command::Create { body, .. } = command else {
+        return text;
+    };
+    let body = body.render();
+    let made_up = instance_id(&body).filter(|id| !kept_ids.contains(id));
+    made_up.map_or(text.clone(), |id| of_any(id, &text))
 }
 
 impl Report {
@@ -540,7 +579,47 @@ pub fn ago(now: Timestamp, then: Timestamp) -> String {
 mod tests {
     use super::*;
     use flotilla_model::Interner;
+    use flotilla_model::decision::{Body, Report as Told, Stage};
     use flotilla_model::set::read_set;
+
+    /// Names that are drawn anew in each try would be gone from the next answer; those that claims have already are kept.
+    #[test]
+    fn what_comes_next_names_no_pod_by_a_name_that_is_made_up() {
+        let create = |name: &str, id: Option<&str>| {
+            let resource = Resource::Pods;
+            let body = json!({"metadata": {"name": name, "labels": {names::INSTANCE_ID_LABEL: id}}});
+            ScopedCommand {
+                scope: Scope::Named(name.to_owned()),
+                command: Command::Create {
+                    resource,
+                    key: ObjectKey::new("ns", name),
+                    body: Body::Json(body.into()),
+                    exists_is_fine: false,
+                    guard: None,
+                    report: Told::Silent,
+                },
+            }
+        };
+        let commands = vec![
+            create("web-kept1", Some("kept1")),
+            create("web-aaaaa", Some("aaaaa")),
+            create("web-bbbbb", Some("bbbbb")),
+            create("db-0", None),
+        ];
+        let stages = vec![Stage {
+            name: "create",
+            commands,
+            ..Stage::default()
+        }];
+        let decision = Decision {
+            stages,
+            ..Decision::default()
+        };
+        assert_eq!(
+            next_steps(&decision, &BTreeSet::from(["kept1"])),
+            ["create pod web-kept1", "create pod web-…, 2 times", "create pod db-0"]
+        );
+    }
 
     fn report(waits: Vec<Wait>, next: Vec<String>, holder: Option<&str>) -> Report {
         let object = json!({
