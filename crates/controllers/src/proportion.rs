@@ -4,7 +4,7 @@ use crate::testing::{Cluster, NOW, PodFixture, advanced, claim, clones, containe
 use flotilla_api::names;
 use flotilla_model::records::Phase;
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn unhurried(cluster: Cluster) -> Cluster {
 
 type Situation = (&'static str, fn(usize) -> Cluster);
 
-const CLONES: [Situation; 19] = [
+const CLONES: [Situation; 20] = [
     ("nothing is there", |n| unhurried(clones(number(n)))),
     ("claims are there", |n| {
         let reused = unhurried(clones(number(n))).spec("/scaleStrategy/enablePVCReuse", json!(true));
@@ -88,6 +88,11 @@ const CLONES: [Situation; 19] = [
     }),
     ("old ones are scattered", |n| {
         let terms = json!([{"key": "app", "value": "web"}]);
+        old_clones(n).rolling(json!({"maxUnavailable": "100%", "scatterStrategy": terms}))
+    }),
+    ("old ones are scattered by as many terms, which match nobody", |n| {
+        let term = |n: usize| json!({"key": "app", "value": format!("other-{n}")});
+        let terms: Vec<Value> = (0..n).map(term).collect();
         old_clones(n).rolling(json!({"maxUnavailable": "100%", "scatterStrategy": terms}))
     }),
     ("scaled to nothing", |n| old_clones(n).spec("/replicas", json!(0))),

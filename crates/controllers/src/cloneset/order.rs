@@ -6,6 +6,7 @@ use crate::shared::lifecycle::State;
 use crate::shared::ordering;
 use flotilla_model::set::CloneSpec;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Puts candidates into order; `all` are the pods of the set.
 pub(super) fn sort(clones: &CloneSpec, all: &[Member], candidates: &mut Vec<usize>) {
@@ -13,24 +14,59 @@ pub(super) fn sort(clones: &CloneSpec, all: &[Member], candidates: &mut Vec<usiz
     if clones.priority.is_some() {
         candidates.sort_by_cached_key(|&index| ordering::rank(clones.priority.as_ref(), all[index].pod()));
     }
-    let mut terms: Vec<(usize, &(String, String))> = clones
-        .scatter
-        .iter()
-        .map(|term| (candidates.iter().filter(|i| carries(&all[**i], term)).count(), term))
-        .collect();
-    terms.sort_by_key(|(matching, _)| Reverse(*matching));
-    for (_, term) in terms {
-        let matches: Vec<bool> = candidates.iter().map(|i| carries(&all[*i], term)).collect();
-        let total = all.iter().filter(|m| carries(m, term)).count();
-        let places = scatter(&matches, total, all.len() - total);
+    for term in terms(clones, all, candidates) {
+        let matches: Vec<bool> = candidates.iter().map(|i| carries(&all[*i], term.label)).collect();
+        let places = scatter(&matches, term.total, all.len() - term.total);
         *candidates = places.into_iter().map(|place| candidates[place]).collect();
     }
     // What was begun is ended.
     candidates.sort_by_cached_key(|&index| State::of(all[index].pod()) != State::PreparingUpdate);
 }
 
-fn carries(member: &Member, (key, value): &(String, String)) -> bool {
+fn carries(member: &Member, (key, value): (&str, &str)) -> bool {
     member.pod().label(key) == Some(value)
+}
+
+/// How many pods match a term of the scatter strategy.
+struct Term<'a> {
+    label: (&'a str, &'a str),
+    /// Where it stands in the strategy.
+    place: usize,
+    /// Of the candidates.
+    matching: usize,
+    /// Of the pods of the set.
+    total: usize,
+}
+
+/// The terms that change the order, each once, those that match more candidates first. Users may list any number of them, most of which match
+/// nobody: labels of pods are looked up among the terms, and not the other way round.
+fn terms<'a>(clones: &'a CloneSpec, all: &[Member], candidates: &[usize]) -> Vec<Term<'a>> {
+    let mut counts: BTreeMap<(&str, &str), Term<'a>> = BTreeMap::new();
+    for (place, (key, value)) in clones.scatter.iter().enumerate() {
+        let label = (key.as_str(), value.as_str());
+        counts.entry(label).or_insert(Term {
+            label,
+            place,
+            matching: 0,
+            total: 0,
+        });
+    }
+    if counts.is_empty() {
+        return Vec::new();
+    }
+    let mut count = |index: usize, add: fn(&mut Term<'a>)| {
+        for label in all[index].pod().meta.labels.iter() {
+            counts.get_mut(&label).into_iter().for_each(add);
+        }
+    };
+    (0..all.len()).for_each(|index| count(index, |term| term.total += 1));
+    candidates
+        .iter()
+        .for_each(|&index| count(index, |term| term.matching += 1));
+    let is_mixed = |term: &Term<'_>| term.matching >= 2 && candidates.len() - term.matching >= 2;
+    let mut terms: Vec<Term<'a>> = counts.into_values().filter(is_mixed).collect();
+    terms.sort_by_key(|term| (Reverse(term.matching), term.place));
+    terms
 }
 
 /// Unscheduled, then pending, then not ready pods; of ready ones those that became so most recently.
