@@ -141,7 +141,8 @@ impl Pass<'_> {
         let is_clone = set.kind == SetKind::Clone;
         let is_it =
             |r: &&Arc<RevisionRecord>| r.name() == revision || is_clone && revision::is_named(set.name(), r, revision);
-        let found = self.revisions.history.iter().find(is_it);
+        let known = self.revisions.history.iter().chain(&self.revisions.of_former);
+        let found = known.into_iter().find(is_it);
         let old = found.and_then(|r| r.template.as_ref()).map(Template::tree);
         let new = self
             .target

@@ -67,6 +67,9 @@ pub struct Revisions {
     pub current: Option<Arc<RevisionRecord>>,
     /// Never lower than what the status says.
     pub collision_count: i32,
+    /// Those that pods name, and that still name a former incarnation of the owner: what watches tell of revisions may lag behind. From them
+    /// its pods were made.
+    pub of_former: Vec<Arc<RevisionRecord>>,
     /// A revision of the same template that still names a former incarnation of the owner. It is about to be let go, or to be removed:
     /// until then there is no update revision.
     pub leaving: Option<Arc<RevisionRecord>>,
@@ -109,6 +112,8 @@ pub fn resolve<'p>(
         .rev()
         .find(|r| r.digest == owner.digest && r.template.is_some())
         .cloned();
+    let of_former = worn(labels, &candidates).into_iter().filter_map(&named);
+    let of_former: Vec<_> = of_former.filter(|r| is_of_former(&owner, r)).collect();
     let mut leaving = None;
     let mut is_to_rise = false;
     let update = match equal {
@@ -125,9 +130,7 @@ pub fn resolve<'p>(
         }
         None => {
             // What pods of a former incarnation name may have another name than we would give it: it was hashed with other defaults.
-            let labels: BTreeSet<&str> = labels.into_iter().collect();
-            let mut worn = labels.into_iter().filter_map(&named);
-            let former = worn.find(|r| r.digest == owner.digest && is_of_former(&owner, r));
+            let former = of_former.iter().find(|r| r.digest == owner.digest).cloned();
             match former.map_or_else(|| free_name(&owner, collision_count, &named), Name::Leaving) {
                 Name::Free { count, name, hash } => {
                     collision_count = count;
@@ -148,10 +151,24 @@ pub fn resolve<'p>(
         update,
         current,
         collision_count,
+        of_former,
         leaving,
         is_to_rise,
         commands,
     }
+}
+
+/// The names among the labels of pods that are no candidate's.
+fn worn<'p>(labels: impl IntoIterator<Item = &'p str>, candidates: &[Arc<RevisionRecord>]) -> BTreeSet<&'p str> {
+    let (mut found, mut before) = (BTreeSet::new(), None);
+    for label in labels {
+        // Most pods have the label of the one before.
+        if before != Some(label) && candidates.iter().all(|r| r.name() != label) {
+            found.insert(label);
+        }
+        before = Some(label);
+    }
+    found
 }
 
 /// Older revisions sort first: by number, then by time, then by name (rule 1.1.4).

@@ -8,11 +8,11 @@ mod notes;
 mod resize;
 
 use crate::shared::inplace::state::State as InPlaceState;
-use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, pod, template};
+use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, owner, pod, template};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Report, Scope, Subresource};
 use flotilla_model::records::{ContainerSpec, DetailSpec, GateCondition};
-use flotilla_model::{Decision, WaitCause};
+use flotilla_model::{Decision, OwnerRef, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -101,6 +101,26 @@ fn state_of(body: &Value) -> InPlaceState {
 fn told<'d>(decision: &'d Decision, kind: &str) -> Option<&'d Value> {
     let conditions = decision.status.as_ref()?.desired.get("conditions")?.as_array()?;
     conditions.iter().find(|c| c["type"] == kind)
+}
+
+/// A set was deleted with `--cascade=orphan` and made anew with another template, and what is seen of revisions lags behind.
+#[test]
+fn rule_4_1_a_pod_whose_revision_still_names_a_former_set_goes_in_place() {
+    let of = |kind: &str| OwnerRef {
+        controller: true,
+        ..owner("apps.kruise.io/v1beta1", kind, "web", "a former web")
+    };
+    let renewed = |owner: OwnerRef| {
+        let set = in_place(1).revision_record("web-former", 1, &template("v1"), Some(owner));
+        set.pod(seen("web-0", "web-former", "v1")).decide()
+    };
+    let stages = |decision: &Decision| -> Vec<_> { decision.stages.iter().map(|stage| stage.name).collect() };
+    assert_eq!(stages(&renewed(of("StatefulSet"))), ["unready", "in-place"]);
+    assert_eq!(
+        stages(&renewed(of("CloneSet"))),
+        ["delete"],
+        "it is of another controller"
+    );
 }
 
 #[test]
