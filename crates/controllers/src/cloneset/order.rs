@@ -59,10 +59,12 @@ fn terms<'a>(clones: &'a CloneSpec, all: &[Member], candidates: &[usize]) -> Vec
             counts.get_mut(&label).into_iter().for_each(add);
         }
     };
-    (0..all.len()).for_each(|index| count(index, |term| term.total += 1));
-    candidates
-        .iter()
-        .for_each(|&index| count(index, |term| term.matching += 1));
+    for index in 0..all.len() {
+        count(index, |term| term.total += 1);
+    }
+    for &index in candidates {
+        count(index, |term| term.matching += 1);
+    }
     let is_mixed = |term: &Term<'_>| term.matching >= 2 && candidates.len() - term.matching >= 2;
     let mut terms: Vec<Term<'a>> = counts.into_values().filter(is_mixed).collect();
     terms.sort_by_key(|term| (Reverse(term.matching), term.place));
