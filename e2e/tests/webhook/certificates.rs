@@ -8,7 +8,7 @@ use flotilla_e2e::{Kind, Manager, clock, webhooks};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Path of the Secrets in our namespace.
@@ -45,6 +45,9 @@ pub(crate) async fn change_ten_times_without_a_failed_request(lab: &Lab) {
         seen.len() - 1,
         begun.elapsed()
     );
+    // Whoever reads sets in the older version next waits until the API server has had each of these converted, one at a time.
+    api.delete(&sets, false).await;
+    api.until(&sets, SOON, "none of the sets", BTreeMap::is_empty).await;
 }
 
 /// 1: what somebody deletes or changes is put right within a minute; what is as it should be is not written.
