@@ -95,9 +95,11 @@ fn with_what_pods_have(view: &View<'_>) -> Option<Hints> {
     (hints != *view.hints).then_some(hints)
 }
 
-/// Notes which revision the pod of each slot has, where users want it back at that (rule 3.6).
+/// Notes which revision the pod of each slot has, where users want it back at that (rule 3.6). What was noted before they turned that off
+/// is forgotten: pods change their revision meanwhile, and nobody notes it.
 fn note_last_revisions(hints: &mut Hints, view: &View<'_>) {
     if !view.set.spec.switches.paused_keeps_revision {
+        hints.last_revision.clear();
         return;
     }
     let known = &mut hints.last_revision;

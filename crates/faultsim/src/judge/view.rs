@@ -10,8 +10,8 @@ use crate::claim_templates::{has_others, makes_claims_of};
 use crate::containers::comes_after_resources;
 use crate::defect::says;
 use crate::in_place::{
-    GATE, adds, begins_update, changes_resources_alone, is_in_service, lacks_resources, new_image, new_revision,
-    notes_restart, state,
+    GATE, HOOK_GATE, adds, begins_update, changes_resources_alone, is_in_service, lacks_resources, new_image,
+    new_revision, notes_restart, state,
 };
 use crate::notes::is_unreadable;
 use crate::resizes::is_infeasible;
@@ -89,8 +89,9 @@ impl Sight<'_> {
                     ..
                 } => {
                     self.pod_patch(key, body)?;
-                    // One whose gate nobody has seen yet leaves service, and is changed by the next decision.
-                    if begins_update(body) || says(body, GATE, "False") {
+                    // One whose gate nobody has seen yet leaves service, or one whose hook takes it out first, and is changed by the next
+                    // decision.
+                    if begins_update(body) || says(body, GATE, "False") || says(body, HOOK_GATE, "False") {
                         begun.insert(key);
                     }
                 }

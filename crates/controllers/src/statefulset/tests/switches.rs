@@ -245,6 +245,18 @@ fn rule_3_6_paused_keeps_the_revision_that_a_pod_had() {
     );
 }
 
+/// While nobody asks for it nothing is noted; so what was noted before is older than the pods are, when somebody asks again.
+#[test]
+fn rule_3_6_what_was_noted_before_the_switch_was_off_is_forgotten() {
+    let paused = || advanced(1).rolling(json!({"paused": true}));
+    let on = |set: Cluster| set.annotation("flotilla.rs/paused-keeps-revision", "true");
+    let noted = on(paused().pods([0], "old")).decide();
+    let hints = noted.hints.expect("what was seen is remembered");
+    let off = paused().pods([0], "new").hints(hints).decide();
+    let hints = off.hints.expect("what was noted is forgotten");
+    assert_eq!(brief(&on(paused().hints(hints)).decide()), ["+web-0@new"]);
+}
+
 /// A manager that starts looks at a new template first, and makes its revision; what it saw of the pods meanwhile counts.
 #[test]
 fn rule_3_6_the_revision_of_a_pod_is_known_from_the_first_look() {
