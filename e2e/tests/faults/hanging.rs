@@ -19,6 +19,10 @@ const GROWTHS: usize = 100;
 /// may have at that moment.
 const QUICK: Duration = Duration::from_millis(100);
 
+/// What the first pods may wait longer, once: a second, after which the manager takes a write for one that hangs, and two for a busy
+/// machine, on which the tenant's sets are all made at that moment. Whoever waited for the webhook would wait for 30 s.
+const ONCE: Duration = Duration::from_secs(3);
+
 /// 64 sets behind a webhook that answers nobody: the API server waits for it for thirty seconds, each time. How long pods of another
 /// namespace take from the change of their set on, before and meanwhile.
 pub(crate) async fn a_webhook_of_a_tenant_that_hangs() {
@@ -68,10 +72,8 @@ pub(crate) async fn a_webhook_of_a_tenant_that_hangs() {
     );
     let bar = (2.0 * percentile(&before, 99)).max(QUICK.as_secs_f64());
     assert!(percentile(&meanwhile, 99) <= bar, "p99 is above {bar:.3} s");
-    assert!(
-        percentile(&first, 100) <= bar + 1.5,
-        "one took more than a second longer than {bar:.3} s"
-    );
+    let bar = bar + ONCE.as_secs_f64();
+    assert!(percentile(&first, 100) <= bar, "one took more than {bar:.3} s");
 }
 
 /// The set of the other namespace grows from `from` pods by one at a time; seconds until each new pod is there, ascending.
