@@ -57,6 +57,8 @@ pub struct Metrics {
     pub acquisitions: u64,
     /// Times it was lost against our will.
     pub losses: u64,
+    /// The longest [`Core::advance`](super::Core::advance) so far, as whoever drives the core has timed it.
+    pub longest_advance: Duration,
 }
 
 impl Metrics {

@@ -228,6 +228,11 @@ impl Core {
         }
     }
 
+    /// Notes how long a [`Core::advance`] took; there is no clock in here.
+    pub fn note_advance(&mut self, took: Duration) {
+        self.metrics.longest_advance = self.metrics.longest_advance.max(took);
+    }
+
     /// Takes out what is to be done, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)

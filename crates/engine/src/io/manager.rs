@@ -238,6 +238,7 @@ impl Shell {
         loop {
             let now = self.clock.now();
             self.core.advance(now);
+            self.core.note_advance(self.clock.now().since(now));
             self.carry_out();
             self.tell_beside(now);
             if self.core.is_stopped() {

@@ -153,6 +153,7 @@ fn gauges(core: &Core, now: Timestamp) -> Vec<(&'static str, &'static str, Vec<S
     };
     let oldest = core.oldest_pass().map_or(0, |since| now.since(since).as_millis());
     let longest = i64::try_from(oldest).unwrap_or(i64::MAX);
+    let advance = core.metrics().longest_advance.as_millis();
     vec![
         (
             "workqueue_depth",
@@ -173,6 +174,11 @@ fn gauges(core: &Core, now: Timestamp) -> Vec<(&'static str, &'static str, Vec<S
             "workqueue_longest_running_milliseconds",
             "Age of the oldest pass",
             one(longest),
+        ),
+        (
+            "core_longest_advance_milliseconds",
+            "The longest time so far in which the core did what was due and nothing else was taken in",
+            one(i64::try_from(advance).unwrap_or(i64::MAX)),
         ),
         ("cache_objects", "Objects in the cache", sizes(|s| s.0)),
         (
