@@ -130,6 +130,8 @@ pub struct Server {
     /// The kinds that the HTTP face serves.
     pub types: Types,
     is_compact: bool,
+    /// Changes kept of each kind, if it has been said how many.
+    changes_max: Option<usize>,
     version: u64,
     uids_made: u64,
     collections: BTreeMap<StoreId, Collection>,
@@ -165,6 +167,14 @@ impl Server {
         Server {
             is_compact: true,
             ..Server::default()
+        }
+    }
+
+    /// Keeps so many changes of each kind, for whoever follows them more slowly than they come.
+    pub fn keep_changes(&mut self, changes_max: usize) {
+        self.changes_max = Some(changes_max);
+        for collection in self.collections.values_mut() {
+            collection.history.keep(changes_max);
         }
     }
 
@@ -244,11 +254,12 @@ impl Server {
     }
 
     fn collection(&mut self, resource: StoreId) -> &mut Collection {
-        let changes_max = if self.is_compact {
+        let usual = if self.is_compact {
             ECONOMICAL_CHANGES_MAX
         } else {
             CHANGES_MAX
         };
+        let changes_max = self.changes_max.unwrap_or(usual);
         self.collections.entry(resource).or_insert_with(|| Collection {
             objects: BTreeMap::new(),
             history: History::new(changes_max),

@@ -88,6 +88,16 @@ impl History {
         }
     }
 
+    /// Keeps so many changes from now on.
+    pub(super) fn keep(&mut self, changes_max: usize) {
+        self.changes_max = changes_max;
+        while self.changes.len() > changes_max
+            && let Some(oldest) = self.changes.pop_front()
+        {
+            self.compacted = oldest.version;
+        }
+    }
+
     pub(super) fn push(&mut self, change: Change) {
         if self.changes.len() >= self.changes_max
             && let Some(oldest) = self.changes.pop_front()
