@@ -136,8 +136,18 @@ pub fn thread_cpu_seconds_of(pid: u32, name: &str) -> Option<f64> {
 
 /// The most memory that a process has held at once, in bytes.
 pub fn peak_rss_bytes_of(pid: u32) -> Option<u64> {
+    memory_of(pid, "VmHWM:")
+}
+
+/// The memory that a process holds, in bytes.
+pub fn rss_bytes_of(pid: u32) -> Option<u64> {
+    memory_of(pid, "VmRSS:")
+}
+
+/// A line of `/proc/<pid>/status` that counts KiB, in bytes.
+fn memory_of(pid: u32, line: &str) -> Option<u64> {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let line = text.lines().find_map(|l| l.strip_prefix(line))?;
     line.trim()
         .strip_suffix("kB")?
         .trim()
