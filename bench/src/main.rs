@@ -11,13 +11,16 @@ mod memory;
 mod meter;
 mod noop;
 mod observer;
+mod scale;
 mod update;
 mod webhook;
 mod workload;
 
 use clap::{Parser, ValueEnum};
 use figure::Table;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use workload::Measured;
 
 /// Measures Flotilla against its peers, in one run, on this machine.
@@ -45,6 +48,18 @@ struct Args {
     /// Requests that the bare client of `create` keeps in flight; unless given, several numbers are tried and the fastest is taken.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: Option<u16>,
+    /// Pods of the control plane of `scale`, all sets together.
+    #[arg(long, default_value_t = 50_000, value_name = "N", value_parser = clap::value_parser!(u32).range(200..=200_000))]
+    pods: u32,
+    /// Sets of the control plane of `scale`.
+    #[arg(long, default_value_t = 2000, value_name = "N", value_parser = clap::value_parser!(u32).range(40..=20_000))]
+    sets: u32,
+    /// For how long pods change in `scale`, in seconds.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(10..=3600))]
+    churn_seconds: u16,
+    /// Be the client that only lists and watches, beside which `scale` measures.
+    #[arg(long, value_name = "KUBECONFIG", hide = true)]
+    bare_client: Option<PathBuf>,
 }
 
 /// What to measure.
@@ -62,6 +77,8 @@ enum What {
     Update,
     /// What the pod webhook adds to the creation of pods while its certificate changes, beside pods that it is not asked about.
     Webhook,
+    /// A manager of 50,000 pods in 2,000 sets: memory, time to list, takeovers, and work while pods change and are lost.
+    Scale,
     /// All of these.
     All,
 }
@@ -69,9 +86,13 @@ enum What {
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(kubeconfig) = &args.bare_client {
+        scale::be_bare_client(kubeconfig).await;
+        return ExitCode::SUCCESS;
+    }
     let wanted = |what| args.what == what || args.what == What::All;
     let mut table = Table::default();
-    if !matches!(args.what, What::Create | What::Update | What::Webhook) {
+    if !matches!(args.what, What::Create | What::Update | What::Webhook | What::Scale) {
         let corpus = corpus::gather().await;
         if wanted(What::Memory) {
             table.0.extend(memory::measure(&corpus));
@@ -101,6 +122,14 @@ async fn main() -> ExitCode {
     }
     if wanted(What::Webhook) {
         table.0.extend(webhook::measure().await);
+    }
+    if wanted(What::Scale) {
+        let size = scale::Size {
+            pods: args.pods as usize,
+            sets: args.sets as usize,
+            churn: Duration::from_secs(args.churn_seconds.into()),
+        };
+        table.0.extend(scale::measure(size).await);
     }
     print!("{table}");
     if table.passes() {
