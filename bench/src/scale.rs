@@ -223,7 +223,7 @@ async fn large(size: Size) -> Large {
     let second = Process::start(&stage, "second");
     second.ready().await;
     let standby = Start {
-        settled_mb: second.rss_mb(),
+        settled_mb: second.settled_mb().await,
         peak_mb: second.peak_mb(),
         ..start
     };

@@ -176,7 +176,8 @@ fn change(server: &mut Server, key: &ObjectKey, change: impl FnOnce(&mut Value))
 }
 
 fn put(status: &mut Value, condition: Value) {
-    if let Some(conditions) = status["conditions"].as_array_mut() {
+    // One that was made just now may have none.
+    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
         conditions.retain(|known| known["type"] != condition["type"]);
         conditions.push(condition);
     }
@@ -184,12 +185,14 @@ fn put(status: &mut Value, condition: Value) {
 
 fn set_ready(status: &mut Value, is_ready: bool) {
     let word = if is_ready { "True" } else { "False" };
-    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+    let conditions = status.get_mut("conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
         if condition["type"] == "Ready" || condition["type"] == "ContainersReady" {
             condition["status"] = json!(word);
         }
     }
-    for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
+    let containers = status.get_mut("containerStatuses").and_then(Value::as_array_mut);
+    for container in containers.into_iter().flatten() {
         container["ready"] = json!(is_ready);
     }
 }

@@ -34,10 +34,11 @@ pub(super) async fn lose_one_each(stage: &Stage, manager: &Process) -> Loss {
         made_at = made_at.max(stage.until_created(set, lost_at, PATIENCE).await);
     }
     manager.rest(stage).await;
+    let cpu = manager.cpu() - cpu;
     Loss {
         seconds: made_at.duration_since(begun).as_secs_f64(),
-        cpu: manager.cpu() - cpu,
+        cpu,
         peak_mb: manager.peak_mb(),
-        settled_mb: manager.rss_mb(),
+        settled_mb: manager.settled_mb().await,
     }
 }

@@ -70,8 +70,34 @@ pub(super) fn settle(wanted: &[Wanted], revisions: usize, now: Timestamp) -> Vec
     all.inspect(|set| {
         let found = set.revisions.len();
         assert_eq!(found, revisions, "revisions of {} after it was updated", set.key);
+        set.assert_updated_in_place(revisions);
     })
     .collect()
+}
+
+impl Settled {
+    /// Makes sure that the pods have gone through all revisions, and were never made anew.
+    fn assert_updated_in_place(&self, revisions: usize) {
+        let newest = &self.set["status"]["updateRevision"];
+        for pod in &self.pods {
+            let (name, revision) = (
+                &pod["metadata"]["name"],
+                &pod["metadata"]["labels"]["controller-revision-hash"],
+            );
+            let is_newest = newest.as_str().zip(revision.as_str());
+            assert!(
+                is_newest.is_some_and(|(newest, revision)| newest.ends_with(revision)),
+                "pod {name} is at revision {revision}, not at {newest}"
+            );
+            let containers = pod["status"]["containerStatuses"].as_array();
+            let mut containers = containers.into_iter().flatten();
+            assert!(
+                containers.all(|container| container["restartCount"] == revisions - 1),
+                "containers of pod {name} have not restarted once for each update: {}",
+                pod["status"]
+            );
+        }
+    }
 }
 
 /// A cluster and a core that looks after it.

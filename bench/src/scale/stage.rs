@@ -2,14 +2,14 @@
 
 use super::fill::{Fill, Filled};
 use bytes::Bytes;
-use flotilla_apiserver::{Actor, DeleteOptions, Reply, Server, handle};
+use flotilla_apiserver::{Actor, DeleteOptions, Reply, Server, Stored, handle};
 use flotilla_e2e::clock;
 use flotilla_engine::io::clock::Clock as Wall;
 use flotilla_model::{ObjectKey, Resource, Timestamp};
 use flotilla_playground::World;
 use flotilla_simserver::{Clock, Host, Service, Shared, serve};
 use http::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -163,6 +163,34 @@ impl Stage {
     /// How many changes there were of what managers write, since the stage was opened.
     pub(super) fn changes(&self) -> BTreeMap<Resource, usize> {
         self.shared.with(|host| host.changes.clone())
+    }
+
+    /// Some of the events about sets, in words.
+    fn some_events(&self) -> Vec<String> {
+        self.with(|server| {
+            let events = server.all(Resource::Events).map(Stored::value);
+            let about_sets = events.filter(|event| event["involvedObject"]["kind"] != "Pod");
+            let words = |event: Arc<Value>| {
+                format!(
+                    "{} {}: {}",
+                    event["involvedObject"]["name"], event["reason"], event["message"]
+                )
+            };
+            about_sets.map(words).take(3).collect()
+        })
+    }
+
+    /// Makes sure that nothing was written about sets since then.
+    ///
+    /// # Panics
+    /// When something was.
+    pub(super) fn assert_unchanged(&self, before: &BTreeMap<Resource, usize>) {
+        let after = self.changes();
+        assert!(
+            *before == after,
+            "the manager wrote something about sets that were settled: changes were {before:?} and are {after:?}; events: {:?}",
+            self.some_events()
+        );
     }
 
     /// A pod is gone at once, without its node being asked. Returns when that was.

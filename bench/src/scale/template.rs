@@ -80,16 +80,16 @@ pub(super) fn manifest(kind: SetKind, name: &str, set: usize, replicas: usize, t
             "replicas": replicas,
             "selector": {"matchLabels": {"app": name}},
             "template": template(name, set, template_bytes),
+            "updateStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": "25%"},
+            },
         },
     });
-    let strategy = if kind == SetKind::Clone {
-        json!({"type": "InPlaceIfPossible", "maxUnavailable": "25%"})
-    } else {
+    if kind != SetKind::Clone {
         manifest["spec"]["serviceName"] = json!(name);
         manifest["spec"]["podManagementPolicy"] = json!("Parallel");
-        json!({"type": "RollingUpdate", "rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": "25%"}})
-    };
-    manifest["spec"]["updateStrategy"] = strategy;
+    }
     manifest
 }
 
