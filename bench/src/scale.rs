@@ -158,6 +158,13 @@ fn without_pods(size: Size, clones: Start, empty: Start) -> Vec<Figure> {
             empty.settled_mb,
             SETTLED_WITHOUT_PODS_MB,
         ),
+        line(
+            format!("{sets} CloneSets without pods: resident, settled, without pages of the binary"),
+            Unit::Megabytes,
+            clones.heap_mb,
+            ("no sets", empty.heap_mb),
+            Bar::None,
+        ),
         row(
             "resident, peak",
             clones.peak_mb,
@@ -179,7 +186,7 @@ struct Steps {
 
 impl Steps {
     fn figures(&self) -> Vec<Figure> {
-        let bytes = |more: Start, less: Start, count: usize| (more.settled_mb - less.settled_mb) * 1e6 / float(count);
+        let bytes = |more: Start, less: Start, count: usize| (more.heap_mb - less.heap_mb) * 1e6 / float(count);
         let sets = self.size.sets;
         let revision = bytes(self.three, self.one, (REVISIONS - 1) * sets);
         let with_revision = bytes(self.one, self.empty, sets);
@@ -235,7 +242,13 @@ async fn large(size: Size) -> Large {
     third.rest(&stage).await;
     let bare = BareClient::start(&stage).await;
     let churn = churn::churn(&stage, &third, &bare, size.churn).await;
-    eprintln!("scale: churn: {churn:.3?}");
+    eprintln!(
+        "scale: churn: {:.3} cores, p50 {:.1} ms, p99 {:.1} ms, worst {:.1} ms",
+        churn.cores,
+        churn.quantile(0.5),
+        churn.quantile(0.99),
+        churn.quantile(1.0)
+    );
     drop(bare);
     third.rest(&stage).await;
     let loss = losses::lose_one_each(&stage, &third).await;
@@ -273,6 +286,7 @@ impl Large {
             cpu_to_pass,
             cpu_to_rest,
             settled_mb,
+            heap_mb,
             peak_mb,
             longest_advance_ms,
         } = self.start;
@@ -298,6 +312,12 @@ impl Large {
         let (limit, pass) = (("bar", SETTLED_MB), ("bar", ADVANCE_MS));
         vec![
             mb("resident, settled", settled_mb, limit, Bar::AtMost(SETTLED_MB)),
+            mb(
+                "resident, settled, without pages of the binary",
+                heap_mb,
+                ("settled", settled_mb),
+                Bar::None,
+            ),
             mb(
                 "resident, peak",
                 peak_mb,

@@ -24,4 +24,4 @@ pub use component::Component;
 pub use error::Error;
 pub use node::real_node_unavailable;
 pub use port::free_port;
-pub use process::{cpu_seconds_of, peak_rss_bytes_of, rss_bytes_of, thread_cpu_seconds_of};
+pub use process::{anonymous_rss_bytes_of, cpu_seconds_of, peak_rss_bytes_of, rss_bytes_of, thread_cpu_seconds_of};

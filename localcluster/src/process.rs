@@ -144,6 +144,11 @@ pub fn rss_bytes_of(pid: u32) -> Option<u64> {
     memory_of(pid, "VmRSS:")
 }
 
+/// Of the memory that a process holds, what is no page of a file: its heap and stacks, without its code.
+pub fn anonymous_rss_bytes_of(pid: u32) -> Option<u64> {
+    memory_of(pid, "RssAnon:")
+}
+
 /// A line of `/proc/<pid>/status` that counts KiB, in bytes.
 fn memory_of(pid: u32, line: &str) -> Option<u64> {
     let text = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status")).ok()?;

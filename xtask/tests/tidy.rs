@@ -115,6 +115,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-model",
             "flotilla-controllers",
             "flotilla-engine",
+            "flotilla-apiserver",
+            "flotilla-sim",
+            "flotilla-simserver",
+            "flotilla-playground",
         ],
     ),
 ];

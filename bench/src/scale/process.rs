@@ -3,7 +3,7 @@
 use super::stage::Stage;
 use flotilla_e2e::webhooks::Ports;
 use flotilla_e2e::{Manager, clock};
-use flotilla_localcluster::{cpu_seconds_of, peak_rss_bytes_of, rss_bytes_of};
+use flotilla_localcluster::{anonymous_rss_bytes_of, cpu_seconds_of, peak_rss_bytes_of, rss_bytes_of};
 use flotilla_model::Resource;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ pub(super) struct Start {
     /// Until it had looked at each set and had nothing left to do.
     pub(super) cpu_to_rest: f64,
     pub(super) settled_mb: f64,
+    /// Of that, what is no page of the binary.
+    pub(super) heap_mb: f64,
     pub(super) peak_mb: f64,
     pub(super) longest_advance_ms: f64,
 }
@@ -125,6 +127,7 @@ impl Process {
             cpu_to_pass,
             cpu_to_rest,
             settled_mb,
+            heap_mb: mb(anonymous_rss_bytes_of(self.manager.pid()).expect("the manager runs")),
             peak_mb: self.peak_mb(),
             longest_advance_ms: numbers.longest_advance_ms(),
         }
