@@ -291,23 +291,11 @@ impl Large {
             longest_advance_ms,
         } = self.start;
         let mb = |what: &str, ours, peer, bar| line(what.into(), Unit::Megabytes, ours, peer, bar);
-        let cpu = |what: &str, ours, bar| {
-            line(
-                what.into(),
-                Unit::CpuSeconds,
-                ours,
-                ("bare client, to list", self.bare_cpu),
-                bar,
-            )
-        };
+        let bare = |value| ("bare client, to list", value);
+        let cpu = |what: &str, ours, bar| line(what.into(), Unit::CpuSeconds, ours, bare(self.bare_cpu), bar);
         let seconds = |what: &str, ours| {
-            line(
-                what.into(),
-                Unit::Seconds,
-                ours,
-                ("bare client, to list", self.bare_seconds),
-                Bar::None,
-            )
+            let peer = bare(self.bare_seconds);
+            line(what.into(), Unit::Seconds, ours, peer, Bar::None)
         };
         let (limit, pass) = (("bar", SETTLED_MB), ("bar", ADVANCE_MS));
         vec![

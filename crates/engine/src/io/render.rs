@@ -12,6 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
+use std::time::Duration;
 
 /// Everything as text.
 pub(super) fn metrics(core: &Core, beside: Option<&dyn Beside>, now: Timestamp) -> String {
@@ -145,16 +146,9 @@ fn counters(core: &Core) -> Vec<(&'static str, &'static str, Vec<Sample<u64>>)> 
 }
 
 fn gauges(core: &Core, now: Timestamp) -> Vec<(&'static str, &'static str, Vec<Sample<i64>>)> {
-    let resources: Vec<_> = core.resources().collect();
-    let sizes = |pick: fn((usize, usize, usize)) -> usize| {
-        let rows = resources.iter();
-        rows.map(|r| (vec![("resource", r.to_string())], gauge(pick(core.cache.sizes(*r)))))
-            .collect::<Vec<_>>()
-    };
-    let oldest = core.oldest_pass().map_or(0, |since| now.since(since).as_millis());
-    let longest = i64::try_from(oldest).unwrap_or(i64::MAX);
-    let advance = core.metrics().longest_advance.as_millis();
-    vec![
+    let milliseconds = |length: Duration| one(i64::try_from(length.as_millis()).unwrap_or(i64::MAX));
+    let oldest = core.oldest_pass().map(|since| now.since(since));
+    let mut gauges = vec![
         (
             "workqueue_depth",
             "Keys that wait for their turn",
@@ -173,23 +167,12 @@ fn gauges(core: &Core, now: Timestamp) -> Vec<(&'static str, &'static str, Vec<S
         (
             "workqueue_longest_running_milliseconds",
             "Age of the oldest pass",
-            one(longest),
+            milliseconds(oldest.unwrap_or_default()),
         ),
         (
             "core_longest_advance_milliseconds",
             "The longest time so far in which the core did what was due and nothing else was taken in",
-            one(i64::try_from(advance).unwrap_or(i64::MAX)),
-        ),
-        ("cache_objects", "Objects in the cache", sizes(|s| s.0)),
-        (
-            "cache_overlay",
-            "Objects of which we know more than the watch",
-            sizes(|s| s.1),
-        ),
-        (
-            "cache_tombstones",
-            "Deletions of which we know and the watch does not",
-            sizes(|s| s.2),
+            milliseconds(core.metrics().longest_advance),
         ),
         (
             "unsettled_objects",
@@ -215,6 +198,29 @@ fn gauges(core: &Core, now: Timestamp) -> Vec<(&'static str, &'static str, Vec<S
             "foreign_paused_sets",
             "Native sets left alone because of another controller",
             one(gauge(core.foreign().paused())),
+        ),
+    ];
+    gauges.extend(sizes_of_cache(core));
+    gauges
+}
+
+fn sizes_of_cache(core: &Core) -> Vec<(&'static str, &'static str, Vec<Sample<i64>>)> {
+    let sizes = |pick: fn((usize, usize, usize)) -> usize| {
+        let rows = core.resources();
+        rows.map(|r| (vec![("resource", r.to_string())], gauge(pick(core.cache.sizes(r)))))
+            .collect()
+    };
+    vec![
+        ("cache_objects", "Objects in the cache", sizes(|s| s.0)),
+        (
+            "cache_overlay",
+            "Objects of which we know more than the watch",
+            sizes(|s| s.1),
+        ),
+        (
+            "cache_tombstones",
+            "Deletions of which we know and the watch does not",
+            sizes(|s| s.2),
         ),
     ]
 }
