@@ -25,6 +25,7 @@ pub fn decide(view: &View<'_>) -> Decision {
         return create_revision_first(view, &revisions);
     };
     let mut plan = Plan::new(view, revisions, update);
+    note_last_revisions(&mut plan.pass.hints, view);
     plan.pass.claim_objects(&view.to_release, &view.to_adopt);
     plan.pass.refresh_revision(&view.moment().revision_owner());
     plan.mark_storage();
@@ -141,6 +142,5 @@ impl Plan<'_> {
                 .filter(|s| s.occupant.as_ref().is_some_and(holds) || self.pass.hints.held.contains(s.ordinal));
             self.pass.hints.held = settled.map(|s| s.ordinal).collect();
         }
-        note_last_revisions(&mut self.pass.hints, self.view);
     }
 }

@@ -137,14 +137,18 @@ impl Plan<'_> {
     }
 
     /// Whether a pod that is not available says itself that it was, and so has held its slot: hints may be lost without harm, and an empty
-    /// slot must not wait for a pod that broke long ago. Whether it was ready for long enough it does not tell, nor whether it was before
-    /// its hooks let it in.
+    /// slot must not wait for a pod that broke long ago, nor for one that has been ready for long and is in the midst of an update in place,
+    /// whose next step may wait for that very slot. Whether one was ready for long enough that is not ready now it does not tell, nor whether
+    /// it was before its hooks let it in.
     pub(super) fn was_up(&self, pod: &PodRecord) -> bool {
         let let_in = pod.detail.as_ref().and_then(|detail| lifecycle::since_state(detail));
         let since_let_in = let_in.is_none_or(|at| pod.ready.is_true || pod.ready.since > Some(at));
         // The state of one that leaves says how it goes, not how it came.
         let was_in = pod.is_terminating() || State::of(pod).is_normal() && since_let_in;
-        pod.has_been_ready && self.view.set.spec.min_ready.is_zero() && was_in
+        let min_ready = self.view.set.spec.min_ready;
+        let was_ready_for_long =
+            pod.has_been_ready && min_ready.is_zero() || pod.is_available(min_ready, self.view.now);
+        was_ready_for_long && was_in
     }
 
     /// Keeps the record of failed starts (rule 8.5).

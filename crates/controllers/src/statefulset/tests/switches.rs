@@ -271,6 +271,30 @@ fn rule_3_6_the_revision_of_a_pod_is_known_from_the_first_look() {
     assert_eq!(brief(&gone.decide()), ["+web-1@old"]);
 }
 
+/// One who was the leader before, and becomes it again, has noted what pods were then.
+#[test]
+fn rules_1_1_8_and_3_6_what_was_noted_long_ago_holds_no_revision() {
+    let on = |set: Cluster| set.annotation("flotilla.rs/paused-keeps-revision", "true");
+    let set = advanced(1)
+        .no_revisions()
+        .revision("older", 1, "v0")
+        .revision("old", 2, "v1")
+        .revision("new", 3, "v2")
+        .spec("/revisionHistoryLimit", json!(1));
+    let hints = on(set.clone().pods([0], "older")).decide().hints;
+    let hints = hints.expect("what was seen is remembered");
+    assert_eq!(
+        brief(
+            &on(set
+                .status("/currentRevision", json!("new"))
+                .pods([0], "new")
+                .hints(hints))
+            .decide()
+        ),
+        ["-revision older"]
+    );
+}
+
 /// No pod has the revision at this moment, and one is being made at it.
 #[test]
 fn rules_1_1_8_and_3_6_what_a_pod_comes_back_at_is_not_dropped() {

@@ -103,6 +103,32 @@ fn ruling_37_a_container_that_cannot_start_waits_with_its_image_for_no_resources
     assert_eq!((images(stopped), images(runs)), (true, false));
 }
 
+/// Its next step, which takes it out of service, waits for the empty slot: so that must not wait for it.
+#[test]
+fn rule_3_5_a_pod_that_serves_in_the_midst_of_an_update_keeps_no_slot_empty() {
+    let state = InPlaceState {
+        resources: true,
+        before: std::collections::BTreeMap::default(),
+        ..note("old", 5)
+    };
+    let next = state
+        .to_text()
+        .replacen('{', r#"{"nextContainerImages":{"main":"v2"},"#, 1);
+    let serving = |since| {
+        sized("web-0", "old", 1000, 1000)
+            .annotated(STATE, &next)
+            .ready_since(since)
+    };
+    let created = |since| {
+        let set = resizing(2, "InPlaceOnly")
+            .spec("/scaleStrategy/maxUnavailable", json!(1))
+            .spec("/updateStrategy/rollingUpdate/minReadySeconds", json!(10));
+        brief(&set.pod(serving(since)).decide())
+    };
+    assert_eq!(created(NOW - 60), ["+web-1@new"]);
+    assert_eq!(created(NOW - 5), [] as [&str; 0], "it has not come up yet");
+}
+
 #[test]
 fn rule_4_4_a_resize_that_restarts_leaves_service() {
     let mut fixture = sized("web-0", "old", 1000, 1000);
