@@ -86,6 +86,10 @@ pub struct Counts {
     pub unavailable_new: i32,
     /// The same at the revision from which the update goes back.
     pub unavailable_old: i32,
+    /// At the revision to which the update goes, plain and available, and to be made again, since their own update leads nowhere.
+    pub astray_new: i32,
+    /// The same at the revision from which the update goes back.
+    pub astray_old: i32,
 }
 
 /// What is to be done.
@@ -184,11 +188,18 @@ fn surge(asked: &Asked, counts: &Counts, forward: i32, back: i32) -> (i32, i32) 
     let plain_old = counts.old - counts.specified_old;
     let plain_new = counts.new - counts.specified_new;
     let specified = counts.specified_old + counts.specified_new;
-    let for_update = match (asked.updates, forward > 0, back > 0) {
-        (false, ..) | (true, false, false) => 0,
+    let to_move = match (forward > 0, back > 0) {
+        (false, false) => 0,
         // Without a budget, pods that can go in place need the surge too.
-        (true, true, _) => (plain_old - asked.partition - counts.in_place).max(0).min(asked.surge),
-        (true, false, true) => (plain_new - (asked.replicas - asked.partition)).min(asked.surge),
+        (true, _) => (plain_old - asked.partition - counts.in_place).max(0),
+        (false, true) => plain_new - (asked.replicas - asked.partition),
+    };
+    // At the target already, they serve until others are there for them.
+    let astray = if back > 0 { counts.astray_old } else { counts.astray_new };
+    let for_update = if asked.updates {
+        (to_move + astray).min(asked.surge)
+    } else {
+        0
     };
     let for_deletion = (counts.unavailable + specified - asked.unavailable)
         .max(0)

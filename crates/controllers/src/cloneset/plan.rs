@@ -12,7 +12,7 @@ use crate::shared::renewal::Way;
 use crate::shared::revision::{self, Revisions};
 use flotilla_api::names;
 use flotilla_model::decision::Scope;
-use flotilla_model::set::Area;
+use flotilla_model::set::{Area, PodUpdatePolicy};
 use flotilla_model::{ClaimRecord, Labels, PodRecord, RevisionRecord, Uid};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,11 @@ impl Member {
     /// Whether it is down, its own update is given up, and nobody has begun to make it again.
     pub(super) fn awaits_renewal(&self) -> bool {
         self.is_plain() && !self.is_available() && self.occupant.abandoned.is_some()
+    }
+
+    /// Whether it serves, and its own update is given up: another has to be there before it is made again.
+    fn is_astray(&self) -> bool {
+        self.is_plain() && self.is_available() && self.occupant.abandoned.is_some()
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -130,6 +135,7 @@ impl<'v> Plan<'v> {
     /// What there is, as numbers (rule 13.4).
     pub(super) fn counts(&mut self) -> Counts {
         let mut counts = Counts::default();
+        let may_be_made_again = self.view.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly;
         for member in &self.members {
             let (available, plain) = (member.is_available(), member.is_plain());
             counts.all += 1;
@@ -146,6 +152,7 @@ impl<'v> Plan<'v> {
                     counts.new += 1;
                     counts.specified_new += i32::from(member.is_specified);
                     counts.unavailable_new += i32::from(member.brakes());
+                    counts.astray_new += i32::from(may_be_made_again && member.is_astray());
                 }
                 (false, false) => {
                     counts.old += 1;
@@ -153,6 +160,7 @@ impl<'v> Plan<'v> {
                     counts.preparing += i32::from(is_preparing && self.view.defaults.preparing_as_updated);
                     counts.specified_old += i32::from(member.is_specified);
                     counts.unavailable_old += i32::from(member.brakes());
+                    counts.astray_old += i32::from(may_be_made_again && member.is_astray());
                 }
             }
         }

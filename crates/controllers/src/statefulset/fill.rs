@@ -146,9 +146,8 @@ impl Plan<'_> {
         // The state of one that leaves says how it goes, not how it came.
         let was_in = pod.is_terminating() || State::of(pod).is_normal() && since_let_in;
         let min_ready = self.view.set.spec.min_ready;
-        let was_ready_for_long =
-            pod.has_been_ready && min_ready.is_zero() || pod.is_available(min_ready, self.view.now);
-        was_ready_for_long && was_in
+        let is_ready_for_long = !pod.is_terminating() && pod.is_available(min_ready, self.view.now);
+        was_in && (is_ready_for_long || min_ready.is_zero() && pod.has_been_ready)
     }
 
     /// Keeps the record of failed starts (rule 8.5).

@@ -273,13 +273,17 @@ impl Clones<'_> {
         let in_place = number(&|pod| !uses_it && stays(pod) && !self.is_new(pod) && self.can_go_in_place(pod));
         let forward = (old - partition).max(0).min((replicas - partition - new).max(0));
         let is_ours = self.sight.set.spec.update != UpdateKind::OnDelete;
+        // Rule 13.11: whose own update leads nowhere is made again, also at the target, and serves until others are there.
+        let is_on_target = |pod: &PodRecord| self.is_new(pod) == (self.back == 0);
+        let astray = number(&|pod| is_ours && stays(pod) && is_on_target(pod) && self.is_given_up(pod));
         let for_update = if is_ours && forward > 0 {
-            (old - partition - in_place).max(0).min(surge)
+            (old - partition - in_place).max(0)
         } else if is_ours && self.back > 0 {
-            (new - (replicas - partition)).min(surge)
+            new - (replicas - partition)
         } else {
             0
         };
+        let for_update = (for_update + astray).min(surge);
         let wished = number(&|pod| is_asked_for(pod) && !leaves(pod));
         let down = number(&|pod| leaves(pod) || !is_asked_for(pod) && !self.is_surely_available(pod));
         let for_deletion = (down + wished - unavailable).max(0).min(wished).min(surge);

@@ -673,6 +673,36 @@ fn resized(decision: &Decision) -> usize {
     places(decision).iter().filter(|(_, part, _)| *part == "resize").count()
 }
 
+/// All are at the target, by their labels, and one serves with resources that it will never get: another comes first.
+#[test]
+fn rules_13_6_and_13_11_a_pod_that_serves_and_leads_nowhere_gets_the_surge() {
+    let set = |policy: &str, pods: usize| {
+        let rolling = json!({"podUpdatePolicy": policy, "maxUnavailable": 0, "maxSurge": 1});
+        let set = clones(3)
+            .spec("/updateStrategy/rollingUpdate", rolling)
+            .spec("/template", of_cpu("64"))
+            .no_revisions()
+            .revision_of("web-old", 1, &of_cpu("1"))
+            .revision_of("web-new", 2, &of_cpu("64"))
+            .status("/currentRevision", json!("web-new"))
+            .pod(pending(0, "web-new", true));
+        let others = (1..pods).map(|n| sized(running(one(&name(n), "n").revision("web-new"), "v1"), 64_000, 64_000));
+        others.fold(set, Cluster::pod).decide()
+    };
+    let made = |decision: &Decision| {
+        decision
+            .commands()
+            .filter(|c| matches!(c.command, Command::Create { .. }))
+            .count()
+    };
+    let before = set("InPlaceIfPossible", 3);
+    assert_eq!((made(&before), marked(&before).len()), (1, 0), "{:?}", said(&before));
+    let after = set("InPlaceIfPossible", 4);
+    assert_eq!((made(&after), marked(&after)), (0, vec![name(0)]), "{:?}", said(&after));
+    let only = set("InPlaceOnly", 3);
+    assert_eq!((made(&only), marked(&only).len()), (0, 0), "{:?}", said(&only));
+}
+
 /// "A newer revision arrived" (4.2): no pod that serves goes for what nobody asks for any more.
 #[test]
 fn rules_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_in_place() {

@@ -163,6 +163,16 @@ fn rule_3_5_a_slot_without_memory_is_filled_although_a_pod_that_was_up_is_broken
     }
 }
 
+/// Somebody else took it down before it was up; that it became ready on its way out does not count.
+#[test]
+fn rule_3_5_a_pod_that_became_ready_on_its_way_out_has_not_come_up() {
+    let set = rolled_out(advanced(2))
+        .spec("/scaleStrategy/maxUnavailable", json!(1))
+        .spec("/updateStrategy/rollingUpdate/minReadySeconds", json!(3));
+    let leaving = pod("web-0").revision("new").ready_since(NOW - 60).terminating();
+    assert_eq!(brief(&set.pod(leaving).decide()), [] as [&str; 0]);
+}
+
 #[test]
 fn rule_3_5_the_update_remembers_the_slots_that_it_empties() {
     let set = advanced(3)
