@@ -64,6 +64,29 @@ fn passes_over_a_large_set_keep_their_distance_even_if_each_of_them_writes() {
     assert!((10..=21).contains(&passes), "{passes} passes");
 }
 
+/// Four hundred pods ask for 60 ms between two passes; what happens now and then is seen to at once.
+#[test]
+fn a_large_set_that_was_at_rest_gets_a_few_passes_at_once() {
+    let mut bench = Bench::settled(400);
+    for pod in ["web-100", "web-200", "web-300"] {
+        bench.world.finish_deletion(pod);
+        bench.run_for(25);
+        assert!(bench.world.pods.contains_key(&key(pod)), "{pod} is made again");
+    }
+    let (before, _) = bench.effort();
+    for millis in 0..300 {
+        bench
+            .world
+            .change_pod("web-7", |pod| pod.has_been_ready = millis % 2 == 0);
+        bench.run_for(10);
+    }
+    let passes = bench.effort().0 - before;
+    assert!(
+        (45..=55).contains(&passes),
+        "{passes} passes in three seconds that were busy"
+    );
+}
+
 #[test]
 fn passes_over_a_small_set_follow_each_other_at_once() {
     let mut bench = Bench::settled(1);

@@ -53,6 +53,8 @@ use watching::Freshness;
 
 /// When everything is looked at after a controller panicked over whom a change concerns.
 const LOOK_AFTER_PANIC: Duration = Duration::from_secs(10);
+/// How many passes more than its share a key that was at rest gets.
+const PASSES_AHEAD: u32 = 3;
 
 /// What is worked on: a controller, by its place in the list of controllers, and the object's key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +80,9 @@ struct Memory {
     uid: Option<Uid>,
     hints: Hints,
     last_pass: Option<Timestamp>,
+    /// When the passes so far will have cost no more than their share: each moves it on by [`Core::interval_for_pods`], from the present at
+    /// least.
+    paid_at: Option<Timestamp>,
     last_status: Option<Timestamp>,
 }
 
@@ -300,11 +305,27 @@ impl Core {
     /// Adds a key, but leaves some time between two passes, so that a thousand changes in a row are a few passes.
     fn enqueue(&mut self, controller: usize, key: ObjectKey, priority: Priority, now: Timestamp) {
         let key = QueueKey { controller, key };
-        let at = self.memory.get(&key).map_or(now, |memory| {
-            let interval = self.options.pass_interval + self.interval_for_pods(&key);
-            memory.last_pass.map_or(now, |last| now.max(last + interval))
-        });
+        let last = self.memory.get(&key).and_then(|memory| memory.last_pass);
+        let at = last.map_or(now, |last| now.max(last + self.options.pass_interval));
+        let at = at.max(self.affordable_at(&key, now));
         self.turns.of(&key).add_at(key, priority, at, now);
+    }
+
+    /// From when on another pass over a key keeps it within its share. A key that has been at rest gets a few passes at once: what happens to
+    /// one pod of twenty thousand is not to wait for the three seconds that bound what they cost when all of them are busy.
+    fn affordable_at(&self, key: &QueueKey, now: Timestamp) -> Timestamp {
+        let paid_at = self.memory.get(key).and_then(|memory| memory.paid_at);
+        let ahead = self.interval_for_pods(key).saturating_mul(PASSES_AHEAD);
+        paid_at.map_or(now, |paid_at| now.max(paid_at - ahead))
+    }
+
+    /// Notes that a pass over a key begins.
+    fn note_pass(&mut self, key: &QueueKey, now: Timestamp) {
+        let interval = self.interval_for_pods(key);
+        if let Some(memory) = self.memory.get_mut(key) {
+            memory.last_pass = Some(now);
+            memory.paid_at = Some(memory.paid_at.map_or(now, |paid_at| paid_at.max(now)) + interval);
+        }
     }
 
     /// What the pods of a key add to the time between two passes over it.

@@ -23,8 +23,9 @@ pub struct CoreOptions {
     pub status_interval: Duration,
     /// Between the starts of two passes over one key that changes ask for, at least.
     pub pass_interval: Duration,
-    /// How much longer for each pod of the key, and between two such writes of status. A pass costs some tenths of a microsecond for each, so this bounds the share of a core
-    /// that one set can take, however large it is and however busy its pods are.
+    /// How much longer for each pod of the key, on average, and between two such writes of status. A pass costs some tenths of a microsecond for
+    /// each, so this bounds the share of a core that one set can take, however large it is and however busy its pods are. A key that has been at
+    /// rest may be passed over a few times without that.
     pub pass_interval_per_pod: Duration,
     /// For how long a pass starts commands before it looks again.
     pub pass_slice: Duration,

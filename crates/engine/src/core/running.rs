@@ -167,7 +167,7 @@ impl Core {
             memory.hints.repeated.clear();
             memory.hints.generation = generation;
         }
-        memory.last_pass = Some(now);
+        self.note_pass(key, now);
     }
 
     fn generation_of(&self, key: &QueueKey) -> i64 {
@@ -546,7 +546,7 @@ impl Core {
         if active.pass.wrote() || active.pass.was_cut() || active.finds_more {
             // At once for a small set; what pods do meanwhile is then one pass for a large one.
             let at = now
-                .max(active.started + self.interval_for_pods(key))
+                .max(self.affordable_at(key, now))
                 .max(active.held_until.unwrap_or(now));
             self.turns.of(key).add_at(key.clone(), Priority::Live, at, now);
         }
