@@ -107,6 +107,9 @@ impl Failure {
     /// `reason` of what does not hold to the rules of the API server.
     pub const INVALID: &str = "Invalid";
 
+    /// `reason` of what may have been done or not: no answer came, or one that does not say.
+    pub const OUTCOME_UNKNOWN: &str = "OutcomeUnknown";
+
     /// `reason` of what a quota of the namespace has no room for.
     pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
     /// `reason` of a trial that no webhook with side effects can be asked for.

@@ -133,7 +133,7 @@ fn reason(word: &str) -> &'static str {
         "AdmissionUnavailable",
         Failure::DENIED,
         "TooManyRequests",
-        "OutcomeUnknown",
+        Failure::OUTCOME_UNKNOWN,
         "NotSent",
         "NotFound",
         "TooLarge",

@@ -280,8 +280,14 @@ impl<'v> Pass<'v> {
         }
     }
 
-    /// Revisions beyond the limit that nobody uses go.
+    /// Revisions beyond the limit that nobody uses go; none while a pod may yet come of a request that was lost, at a revision that nobody
+    /// names any more.
     pub(crate) fn drop_history<'p>(&mut self, in_use: impl Iterator<Item = &'p str>) {
+        let is_lost =
+            |failure: &Failure| failure.attempt == Report::Create && failure.reason == Failure::OUTCOME_UNKNOWN;
+        if self.hints.failures.values().any(is_lost) {
+            return;
+        }
         let moment = self.moment;
         let limit = moment.set.spec.history_limit;
         for command in revision::truncate(&self.revisions, limit, &moment.set.meta.uid, in_use) {

@@ -44,7 +44,7 @@ impl Outcome {
             Outcome::Done | Outcome::Stale | Outcome::Fenced => None,
             Outcome::Throttled(_) => Some(("TooManyRequests", "the API server asks for fewer requests")),
             Outcome::Rejected { reason, message, .. } => Some((reason, message)),
-            Outcome::Unknown(why) => Some(("OutcomeUnknown", why)),
+            Outcome::Unknown(why) => Some((Failure::OUTCOME_UNKNOWN, why)),
             Outcome::NotSent(why) => Some(("NotSent", why)),
         }
     }

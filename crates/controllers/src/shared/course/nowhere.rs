@@ -64,6 +64,8 @@ impl Pass<'_> {
             ))),
             Stage::Missing(Missing::Infeasible(message)) => {
                 self.tell_infeasible(pod, message);
+                // It stays where the policy does not let it be made again, and does not end either.
+                self.is_overdue(pod, progress);
                 Some(Nowhere::Told(NO_ROOM.to_owned()))
             }
             Stage::Missing(Missing::Environment(container)) if lacks_gate() => Some(Nowhere::Untold(format!(

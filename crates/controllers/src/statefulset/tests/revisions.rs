@@ -335,6 +335,20 @@ fn rule_1_1_8_history_is_cut_to_the_limit_lowest_first_and_nothing_in_use_goes()
     );
 }
 
+/// It may be made yet, at a revision that nobody names any more.
+#[test]
+fn rule_1_1_8_nothing_is_dropped_while_the_creation_of_a_pod_is_lost() {
+    let set = advanced(1)
+        .spec("/revisionHistoryLimit", json!(0))
+        .status("/currentRevision", json!("new"));
+    let refused = |reason: &str| {
+        let slot = flotilla_model::Scope::Slot(0);
+        super::refused(set.clone(), slot, flotilla_model::Report::Create, reason)
+    };
+    assert_eq!(about_revisions(&refused("OutcomeUnknown")), [] as [&str; 0]);
+    assert_eq!(about_revisions(&refused("QuotaExceeded")), ["-revision old"]);
+}
+
 #[test]
 fn rule_1_1_8_a_revision_is_dropped_as_it_was_seen() {
     // The request may come late: by then the set may be gone without its revisions, and another may have adopted this one.

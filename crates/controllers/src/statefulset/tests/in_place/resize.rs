@@ -103,6 +103,34 @@ fn ruling_37_a_container_that_cannot_start_waits_with_its_image_for_no_resources
     assert_eq!((images(stopped), images(runs)), (true, false));
 }
 
+/// Its node cannot give it what it is to have, and the policy lets it not be made again.
+#[test]
+fn rules_4_6_and_8_12_what_stays_infeasible_is_overdue_too() {
+    let state = InPlaceState {
+        resources: true,
+        images: false,
+        before: std::collections::BTreeMap::default(),
+        ..note("new", 61)
+    };
+    let stuck = sized("web-0", "new", 2000, 1000)
+        .annotated(STATE, &state.to_text())
+        .detailed(|d| {
+            d.resize_pending = Some(ResizePending {
+                is_infeasible: true,
+                message: "too big".into(),
+                since: Some(at(NOW - 60)),
+            });
+        });
+    let decision = resizing(1, "InPlaceOnly")
+        .annotation("flotilla.rs/in-place-deadline-seconds", "60")
+        .pod(stuck)
+        .decide();
+    for condition in ["InPlaceUpdateStuck", "FailedUpdatePod"] {
+        let status = told(&decision, condition).map(|c| c["status"].clone());
+        assert_eq!(status, Some(json!("True")), "{condition}");
+    }
+}
+
 /// Its next step, which takes it out of service, waits for the empty slot: so that must not wait for it.
 #[test]
 fn rule_3_5_a_pod_that_serves_in_the_midst_of_an_update_keeps_no_slot_empty() {
