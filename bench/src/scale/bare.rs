@@ -33,7 +33,7 @@ const KINDS: [Resource; 8] = [
     Resource::StorageClasses,
 ];
 /// How many pages and batches wait to be read, as in the manager.
-const FEED_MAX: usize = 8;
+const FEED_MAX: usize = 4;
 /// How long it may take to list, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How its line begins that says that it has listed.

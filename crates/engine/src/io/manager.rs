@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 /// Pages and batches waiting to be taken in, all kinds together.
-const FEED_MAX: usize = 8;
+const FEED_MAX: usize = 4;
 /// Answers waiting to be taken in.
 const ANSWERS_MAX: usize = 256;
 /// Scrapes and probes waiting to be answered.

@@ -28,9 +28,9 @@ const LARGEST_PAGE: usize = 500;
 const PAGE_GROWTH: usize = 4;
 /// How many bytes a page is meant to have, going by the objects of the page before. A few pages of each kind may be in memory at once; and a
 /// list must end before its continue token is too old, some minutes after it began.
-const PAGE_BYTES: usize = 4 << 20;
+const PAGE_BYTES: usize = 1 << 20;
 /// A page that is larger is not read to its end: fewer objects are asked for. One object alone may have any size.
-const PAGE_BYTES_MAX: usize = 8 << 20;
+const PAGE_BYTES_MAX: usize = 4 << 20;
 /// A list page that takes longer has failed.
 const LIST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The server ends a watch after this long, so that watches spread over its replicas again.
