@@ -439,7 +439,7 @@ async fn waits_for_the_agent(api: &Api, place: &Place, kubeconfig: &Path) {
     assert_eq!(waiting.len(), 1, "one is out of service");
     assert_eq!(text(waiting[0], "/metadata/labels/role"), "leader");
     assert_eq!(waiting[0]["status"]["containerStatuses"][0]["restartCount"], 0);
-    // Its owner gives up: the label goes back, and whether that has arrived nobody can tell either (rule 4.6).
+    // Its owner gives up: the label goes back, and whether that has arrived nobody can tell either (STS-4.6).
     let role = |role: &str| json!({"spec": {"template": {"metadata": {"labels": {"role": role}}}}});
     api.send(
         Method::PATCH,

@@ -65,7 +65,7 @@ async fn a_thousand_pods_fit_into_little_memory_and_ten_thousand_are_possible() 
     assert!(thousand.peak_mb < BAR_MB, "the bar is {BAR_MB} MB");
 }
 
-/// Ruling 26: numbers in a spec are claims, not sizes. As one slot each, these would take more memory than most machines have.
+/// numbers in a spec are claims, not sizes. As one slot each, these would take more memory than most machines have.
 #[tokio::test]
 async fn two_thousand_million_replicas_take_no_room() {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("room-claimed");

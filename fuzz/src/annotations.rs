@@ -1,4 +1,4 @@
-//! Target `annotations`: what is noted on pods about updates in place (rules 4.6, 4.7, 4.8 and 8.19).
+//! Target `annotations`: what is noted on pods about updates in place (STS-4.6, STS-4.7, STS-4.8 and STS-8.19).
 //!
 //! An input is a small cluster, `{"set", "revisions", "pods"}`, where annotations and messages of conditions may stand as JSON instead of
 //! text. What can be read is written back and read as the same; what cannot be read is as good as absent, and restarts nothing.
@@ -109,7 +109,7 @@ fn texts_of(pod: &Value, reached: &mut Reached) {
     for message in messages {
         let keys = readiness::keys(message);
         let written = readiness::message(&keys);
-        assert_eq!(readiness::keys(&written), keys, "rule 4.7: the keys survive");
+        assert_eq!(readiness::keys(&written), keys, "STS-4.7: the keys survive");
         assert_eq!(keys.is_empty(), written.is_empty());
     }
     if let Some(text) = annotation(pod, names::LIFECYCLE_TIMESTAMP)
@@ -117,7 +117,7 @@ fn texts_of(pod: &Value, reached: &mut Reached) {
     {
         let written = whole_seconds(time);
         let again = written.parse::<Timestamp>().map(whole_seconds);
-        assert_eq!(again.ok(), Some(written), "rule 4.7: {text} survives");
+        assert_eq!(again.ok(), Some(written), "STS-4.7: {text} survives");
     }
 }
 
@@ -135,7 +135,7 @@ fn states(text: &str, mut state: State) {
     assert_eq!(
         State::parse(&state.to_text()),
         Ok(state.clone()),
-        "rule 4.7: the state survives"
+        "STS-4.7: the state survives"
     );
     let kept = field(text, "nextContainerResources");
     for (name, change) in &state.next.resources {
@@ -157,7 +157,7 @@ fn graces(text: &str, mut grace: Grace) {
     assert_eq!(
         Grace::parse(&grace.to_text()),
         Ok(grace.clone()),
-        "rule 4.7: the update survives"
+        "STS-4.7: the update survives"
     );
     let kept = field(text, "containerResources");
     for (name, change) in &grace.spec.changes.resources {
@@ -187,7 +187,7 @@ fn with_unknown(text: &str) -> String {
     json.to_string()
 }
 
-/// Rule 8.19: what cannot be read is told, and once.
+/// STS-8.19: what cannot be read is told, and once.
 fn told_once(world: &Value, first: &Decision) {
     let is_told = |decision: &Decision| {
         let about =
@@ -196,16 +196,16 @@ fn told_once(world: &Value, first: &Decision) {
     };
     let told = is_told(first);
     let pods = world["pods"].as_array().map_or(0, Vec::len);
-    assert!(told <= pods, "rule 8.19: once for each pod");
+    assert!(told <= pods, "STS-8.19: once for each pod");
     let hints = first.hints.clone().unwrap_or_default();
     if told > 0
         && let Some(again) = decide(world, &hints)
     {
-        assert_eq!(is_told(&again), 0, "rule 8.19: told once");
+        assert_eq!(is_told(&again), 0, "STS-8.19: told once");
     }
 }
 
-/// Rule 8.19: a state that cannot be read is as good as none, and so is whatever else is noted.
+/// STS-8.19: a state that cannot be read is as good as none, and so is whatever else is noted.
 fn absent(world: &Value, found: &Decision) {
     let is_state = |pod: &Value, key: &str, text: &str| {
         let has_grace = GRACES.iter().any(|key| annotation(pod, key).is_some());
@@ -221,7 +221,7 @@ fn absent(world: &Value, found: &Decision) {
         assert_eq!(
             restarts(found),
             restarts(&other),
-            "rule 8.19: what cannot be read restarts nothing"
+            "STS-8.19: what cannot be read restarts nothing"
         );
     }
     if let Some(other) = without(world, is_other) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Group of the kinds that were OpenKruise's.
 pub(crate) const GROUP: &str = "apps.kruise.io";
 
-/// Fills in what the author of one of our objects left out (rule 7.2). Other kinds, and deletions, pass.
+/// Fills in what the author of one of our objects left out (STS-7.2). Other kinds, and deletions, pass.
 pub fn mutate(request: &Request<'_>, _memory: &dyn Memory) -> Reply {
     if scope::is_exempt(request) {
         return Reply::allow();
@@ -20,7 +20,7 @@ pub fn mutate(request: &Request<'_>, _memory: &dyn Memory) -> Reply {
     }
 }
 
-/// Refuses what cannot be carried out or can only do harm (rules 7.3 to 7.5). Of native sets only deletions are looked at.
+/// Refuses what cannot be carried out or can only do harm (STS-7.3 to STS-7.5). Of native sets only deletions are looked at.
 pub fn validate(request: &Request<'_>, memory: &dyn Memory) -> Reply {
     if scope::is_exempt(request) {
         return Reply::allow();
@@ -36,7 +36,7 @@ pub fn validate(request: &Request<'_>, memory: &dyn Memory) -> Reply {
     }
 }
 
-/// What is added to a pod before it is stored: the chain of admission's section 2. Asking again changes nothing.
+/// What is added to a pod before it is stored: the chain of ADM-2. Asking again changes nothing.
 pub fn mutate_pod(request: &Request<'_>, _memory: &dyn Memory) -> Reply {
     if scope::is_exempt(request) || (request.group, request.kind) != ("", "Pod") {
         return Reply::allow();
@@ -47,7 +47,7 @@ pub fn mutate_pod(request: &Request<'_>, _memory: &dyn Memory) -> Reply {
     }
 }
 
-/// Keeps what is labelled as protected from deletion (rule 7.5): namespaces, definitions of custom resources, workloads.
+/// Keeps what is labelled as protected from deletion (STS-7.5): namespaces, definitions of custom resources, workloads.
 pub fn protect(request: &Request<'_>, memory: &dyn Memory) -> Reply {
     if scope::is_exempt(request) || request.operation != Operation::Delete {
         return Reply::allow();

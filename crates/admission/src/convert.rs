@@ -1,4 +1,4 @@
-//! Conversion between versions (rule 3.3, ruling 13).
+//! Conversion between versions (STS-3.3, R-13).
 //!
 //! `v1beta1` is stored. On the way down to `v1alpha1`, fields of spec that it lacks go into an annotation; on the way up they come
 //! back, and the annotation goes. What the older version has is taken from it, so a change made there wins. An annotation that cannot

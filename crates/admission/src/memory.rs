@@ -97,13 +97,13 @@ pub trait Memory {
     /// Not known: a smaller template is accepted with a warning, since claims never shrink, whatever it says.
     fn storage_asked(&self, namespace: &str, set: &str, template: &str) -> Option<StorageAsked>;
 
-    /// A pod that the CloneSet with this UID names for deletion (rule 6).
+    /// A pod that the CloneSet with this UID names for deletion (CS-6).
     ///
     /// Not known, which is also said of a name that is merely not remembered: the name is accepted with a warning, since the controller takes
     /// names of pods that do not exist out again.
     fn named_pod(&self, namespace: &str, pod: &str, set: &str) -> Found<NamedPod>;
 
-    /// Whether the manager runs with gate `CloneSetShortHash` (ruling 33): it labels new pods of CloneSets with the hash of their revision alone.
+    /// Whether the manager runs with gate `CloneSetShortHash`: it labels new pods of CloneSets with the hash of their revision alone.
     fn labels_with_hashes(&self) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! Protection from deletion by a label (rule 7.5): `Always` forbids it; `Cascading` forbids it while the object has something that
+//! Protection from deletion by a label (STS-7.5): `Always` forbids it; `Cascading` forbids it while the object has something that
 //! would be deleted with it. Who deletes an object a second time is let through, since it is going already.
 
 use crate::json::{at, label, list, text};
@@ -6,7 +6,7 @@ use crate::{Counted, CustomResource, Memory, Reply, Request, Verdict};
 use flotilla_api::names;
 use serde_json::Value;
 
-/// How each refusal begins: programs compare it (ruling 32).
+/// How each refusal begins: programs compare it.
 const FORBIDDEN: &str = "forbidden by ResourcesProtectionDeletion";
 
 /// What an object holds that would go with it.

@@ -1,4 +1,4 @@
-//! What is refused when an object is created or changed (rules 7.3 and 7.4), and what is accepted with a warning.
+//! What is refused when an object is created or changed (STS-7.3 and STS-7.4), and what is accepted with a warning.
 //!
 //! Where the definition checks the same in CEL, the words are the same (`flotilla_api::messages`). As there, an object that
 //! broke a rule when it was stored can still be edited: a problem that the stored object has too, is not held against a change that leaves

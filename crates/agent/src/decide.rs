@@ -1,4 +1,4 @@
-//! What is done about a pod: what is noted on it, whose environment is read, and what is restarted (rules 8.3 and 8.5).
+//! What is done about a pod: what is noted on it, whose environment is read, and what is restarted (AGT-8.3 and AGT-8.5).
 
 use crate::memory::{Memory, Mismatch, RESTARTS_MAX, Reading};
 use crate::pod::{Container, Pod};
@@ -159,7 +159,7 @@ pub fn decide(view: View<'_>) -> Decision {
         };
         decision.seen.insert(told.id.clone());
         if told.id != container.id {
-            // What the controllers compare is this status; as long as it is old, a new entry is of no use to them (rule 4.6).
+            // What the controllers compare is this status; as long as it is old, a new entry is of no use to them (STS-4.6).
             decision.hold(container, Reason::StatusIsOld, None);
             entries.extend(before.cloned());
             continue;
@@ -175,7 +175,7 @@ pub fn decide(view: View<'_>) -> Decision {
     decision
 }
 
-/// What is noted of a container: as before, as long as it is the same container (rule 8.3).
+/// What is noted of a container: as before, as long as it is the same container (AGT-8.3).
 fn entry(
     view: View<'_>,
     container: &Container,
@@ -205,7 +205,7 @@ fn entry(
     entry
 }
 
-/// Whether a container is stopped, so that the kubelet starts it with the environment that the pod says (rule 8.5).
+/// Whether a container is stopped, so that the kubelet starts it with the environment that the pod says (AGT-8.5).
 fn restart(view: View<'_>, container: &Container, told: &Told, has: Option<u64>, decision: &mut Decision) {
     if has.is_none_or(|hash| hash == container.expected_hash()) {
         return;

@@ -1,4 +1,4 @@
-//! Reading the environment that a container has (rule 8.4).
+//! Reading the environment that a container has (AGT-8.4).
 
 use crate::pod::Container;
 use flotilla_model::containers_meta;
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_4_both_forms_of_verbose_information_are_read() {
+    fn agt_8_4_both_forms_of_verbose_information_are_read() {
         let spec = r#"{"pid":1,"runtimeSpec":{"process":{"env":["A=x","PATH=/bin"]}},"config":{"envs":[{"key":"A","value":"y"}]}}"#;
         assert_eq!(of_verbose(spec).unwrap(), ["A=x", "PATH=/bin"]);
         let config = r#"{"config":{"envs":[{"key":"A","value":"y"},{"key":"B"}]}}"#;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_4_values_are_compared_verbatim() {
+    fn agt_8_4_values_are_compared_verbatim() {
         let hash = |process: &[&str], names: &[&str]| {
             let process: Vec<String> = process.iter().map(|entry| (*entry).to_owned()).collect();
             hash_of(&container(names), &process)
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_4_what_a_program_printed_is_read_by_zeros_or_lines() {
+    fn agt_8_4_what_a_program_printed_is_read_by_zeros_or_lines() {
         assert_eq!(of_printed("A=x\ny\0B=\0"), ["A=x\ny", "B="]);
         assert_eq!(of_printed("A=x \nB=\n"), ["A=x ", "B="]);
     }

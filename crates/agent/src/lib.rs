@@ -2,7 +2,7 @@
 //!
 //! The kubelet starts a container with the labels and annotations that the pod has at that moment, and never looks at them again. So that
 //! an update in place can change them, somebody on the node has to know which environment a container really has, to restart it where that
-//! is not what the pod says, and to tell the controllers (rule 8.1). Here is what that takes, without a runtime and without a clock: from a
+//! is not what the pod says, and to tell the controllers (AGT-8.1). Here is what that takes, without a runtime and without a clock: from a
 //! [`Pod`] and from what the runtime told of its containers ([`Told`]), [`decide`] makes a [`Decision`]. Whoever carries it out is
 //! `flotilla-node`.
 

@@ -1,12 +1,12 @@
 //! What the agent remembers of a pod between two looks at it. All of it may be lost: then an environment is read once more, and a delay
-//! begins anew (rule 16).
+//! begins anew (AGT-16).
 
 use crate::decide::{Asked, Decision};
 use flotilla_model::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// So often is a container restarted for one revision (rule 8.5): a hash that can never match must not end in a loop.
+/// So often is a container restarted for one revision (AGT-8.5): a hash that can never match must not end in a loop.
 pub const RESTARTS_MAX: u32 = 3;
 /// The kubelet has this long to restart a container by itself, as it does for a new image, before it is restarted for its environment.
 pub(crate) const INITIAL_DELAY: Duration = Duration::from_secs(3);

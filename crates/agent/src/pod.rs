@@ -11,7 +11,7 @@ pub struct Pod {
     pub uid: Uid,
     /// Version of this copy.
     pub version: u64,
-    /// Whether the agent has anything to do with it (rule 8.2): a kind of `apps.kruise.io` controls it, or a sidecar was injected; and it
+    /// Whether the agent has anything to do with it (AGT-8.2): a kind of `apps.kruise.io` controls it, or a sidecar was injected; and it
     /// neither has ended nor is to be deleted.
     pub is_concerned: bool,
     /// Condition `InPlaceUpdateReady` is False: it is out of service for an update in place.
@@ -27,12 +27,12 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// A container by its name. Never by its place: the kubelet sorts statuses by name, and the spec is in an order of its own (rule 8.2).
+    /// A container by its name. Never by its place: the kubelet sorts statuses by name, and the spec is in an order of its own (AGT-8.2).
     pub fn container(&self, name: &str) -> Option<&Container> {
         self.containers.iter().find(|c| c.name == *name)
     }
 
-    /// The runtime that runs it: what stands before the first container ID that is not empty (rule 8.2).
+    /// The runtime that runs it: what stands before the first container ID that is not empty (AGT-8.2).
     pub fn runtime(&self) -> Option<&str> {
         self.containers
             .iter()

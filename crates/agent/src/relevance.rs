@@ -1,4 +1,4 @@
-//! Which changes of which pods are looked into (rule 8.2).
+//! Which changes of which pods are looked into (AGT-8.2).
 
 use crate::pod::Pod;
 use flotilla_model::containers_meta;

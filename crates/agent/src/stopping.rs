@@ -1,4 +1,4 @@
-//! How a container is stopped (rule 9.6): its hook, its grace, and what is left of that behind the hook.
+//! How a container is stopped (AGT-9.6): its hook, its grace, and what is left of that behind the hook.
 //!
 //! All of it is read from what the kubelet noted on the container when it made it, which is what the kubelet itself would do to it.
 

@@ -48,7 +48,7 @@ impl Told {
     }
 }
 
-/// Of the containers of this name the one that was made last (rule 8.3).
+/// Of the containers of this name the one that was made last (AGT-8.3).
 pub fn newest<'t>(told: &'t [Told], name: &str) -> Option<&'t Told> {
     let named = told.iter().filter(|t| t.name == *name);
     named.max_by_key(|t| t.created_at)

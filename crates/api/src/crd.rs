@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_2_columns_scale_and_names_of_cloneset_are_those_of_openkruise() {
+    fn cs_2_columns_scale_and_names_of_cloneset_are_those_of_openkruise() {
         let crd = &crds()[1];
         assert_eq!(crd["metadata"]["name"], "clonesets.apps.kruise.io");
         assert_eq!(crd["spec"]["names"]["shortNames"], json!(["clone"]));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_6_both_versions_of_cloneset_check_their_strategy() {
+    fn cs_6_both_versions_of_cloneset_check_their_strategy() {
         use crate::messages as m;
         let crd = &crds()[1];
         let (hub, old) = (
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_3_the_older_version_has_its_fields_and_their_rules() {
+    fn sts_3_3_the_older_version_has_its_fields_and_their_rules() {
         let crd = &crds()[0];
         let (hub, old) = (&crd["spec"]["versions"][0], &crd["spec"]["versions"][1]);
         assert_eq!(
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_3_older_versions_are_served_only_where_somebody_converts() {
+    fn sts_3_3_older_versions_are_served_only_where_somebody_converts() {
         let served = |crd: &Value| -> Vec<(bool, bool)> {
             let versions = crd["spec"]["versions"].as_array().unwrap();
             versions

@@ -1,6 +1,6 @@
 //! What is said of a set that breaks a rule: by the API server, which checks the rules in CEL, and by admission.
 
-/// On `metadata.name` (rule 1.1.9).
+/// On `metadata.name` (STS-1.1.9).
 pub const NAME_LENGTH: &str =
     "the name of a set may have at most 52 characters, because the names of its revisions must fit into a label (63)";
 /// On `podManagementPolicy`.

@@ -1,4 +1,4 @@
-//! Rules that the API server checks of every kind that owns pods by a selector and a template (specification 1.1.9, 7.3 and 7.4), and
+//! Rules that the API server checks of every kind that owns pods by a selector and a template (STS-1.1.9, STS-7.3 and STS-7.4), and
 //! words to write such rules with.
 
 use crate::crd::{Check, Rule};

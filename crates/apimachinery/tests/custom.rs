@@ -104,10 +104,10 @@ fn verdicts_are_those_of_the_api_server() {
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Admission decides, which knows whether labels hold the hash of a revision alone (rule 6 of CloneSets). Where it was not asked, pods of a set
+/// Admission decides, which knows whether labels hold the hash of a revision alone (CS-6). Where it was not asked, pods of a set
 /// whose name is too long get that as label anyway.
 #[test]
-fn rule_6_the_definition_leaves_it_to_admission_how_long_the_name_of_a_cloneset_may_be() {
+fn cs_6_the_definition_leaves_it_to_admission_how_long_the_name_of_a_cloneset_may_be() {
     let types = types();
     let schema = types
         .kind(GROUP, "v1beta1", "CloneSet")

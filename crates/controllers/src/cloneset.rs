@@ -32,7 +32,7 @@ use flotilla_model::{
 };
 use std::sync::Arc;
 
-/// What is decided for all CloneSets together, by feature gates and flags of the manager (ruling 33). All off is the default.
+/// What is decided for all CloneSets together, by feature gates and flags of the manager. All off is the default.
 // Each is a gate of its own, not a part of a state.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl CloneSetController {
 
 const KIND: SetKind = SetKind::Clone;
 
-/// Sets that an orphan may come to belong to: those that it names as a plain owner, and those that take orphans and select it (rule 11).
+/// Sets that an orphan may come to belong to: those that it names as a plain owner, and those that take orphans and select it (CS-11).
 fn sets_for_orphan(pod: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
     let sets = reader.sets_in(KIND, &pod.meta.key.namespace);
     let concerned = sets.iter().filter(|set| {
@@ -87,7 +87,7 @@ fn sets_for_orphan(pod: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
 }
 
 /// Sets that have something to do with a pod that is gone, or has lost its id, and was not theirs: they ask for its deletion, so that its
-/// name can be taken out (rule 10.9), made it, or own claims that it had, as a copy may, so that these are without a pod (rule 15.4).
+/// name can be taken out (CS-10.9), made it, or own claims that it had, as a copy may, so that these are without a pod (CS-15.4).
 fn sets_missing(lost: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
     let id = lost.label(names::INSTANCE_ID_LABEL).unwrap_or_default();
     let maker = lost.name().strip_suffix(id).and_then(|name| name.strip_suffix('-'));

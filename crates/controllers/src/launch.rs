@@ -1,4 +1,4 @@
-//! Container launch priority: the containers of a pod start one group after the other (admission, rule 3).
+//! Container launch priority: the containers of a pod start one group after the other (ADM-3).
 //!
 //! Admission gives each container an environment entry that refers to a key of the config map `POD-barrier`; the kubelet does not start
 //! a container whose key is missing. The controller makes that config map with the key of the highest priority, and adds the key of the

@@ -1,5 +1,5 @@
 //! Images pulled ahead: before pods are updated in place, the nodes on which they run are made to pull the new images, so that a container
-//! is down for no longer than it takes to start (rule 5 of StatefulSets, rule 20 of CloneSets).
+//! is down for no longer than it takes to start (STS-5, CS-20).
 //!
 //! A controller of its own over the same sets, since an update must never wait for it: its passes, failures and back-offs touch no other.
 //! It makes `ImagePullJob`s, which somebody else carries out, and notes on the update revision that it has. It exists only where it was

@@ -98,7 +98,7 @@ impl StatefulSetController {
         }
     }
 
-    /// Sets whose claims follow their templates: what a class allows now may be what one waits for (rule 3.9).
+    /// Sets whose claims follow their templates: what a class allows now may be what one waits for (STS-3.9).
     fn route_class(self, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
         if self.kind != SetKind::Advanced {
             return;

@@ -70,7 +70,7 @@ fn census(objects: &[(Resource, Value)], listed: &[Resource]) -> Census {
 }
 
 #[test]
-fn rule_7_4_the_revisions_that_pods_are_at() {
+fn sts_7_4_the_revisions_that_pods_are_at() {
     let objects = [
         set("web"),
         set("empty"),
@@ -102,9 +102,9 @@ fn rule_7_4_the_revisions_that_pods_are_at() {
     }
 }
 
-/// Ruling 38: with an object go pods that are active, claims that are bound and objects that stay; what is going already counts for nothing.
+/// with an object go pods that are active, claims that are bound and objects that stay; what is going already counts for nothing.
 #[test]
-fn ruling_38_what_is_going_or_has_ended_is_not_counted() {
+fn r_38_what_is_going_or_has_ended_is_not_counted() {
     let going = |(resource, mut object): (Resource, Value)| {
         object["metadata"]["deletionTimestamp"] = json!("2026-07-01T09:00:00Z");
         (resource, object)
@@ -154,7 +154,7 @@ fn ruling_38_what_is_going_or_has_ended_is_not_counted() {
 }
 
 #[test]
-fn ruling_35_what_was_asked_for_of_storage() {
+fn r_35_what_was_asked_for_of_storage() {
     let template =
         |size: &str| json!([{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": size}}}}]);
     let mut web = set("web");

@@ -1,5 +1,5 @@
-//! A kind that others define, and that the manager does its work without: images pulled ahead of a CloneSet's update (rule 5.1 of
-//! StatefulSets, 20 of CloneSets). Every event and every answer by hand.
+//! A kind that others define, and that the manager does its work without: images pulled ahead of a CloneSet's update (STS-5.1,
+//! CS-20). Every event and every answer by hand.
 
 mod support;
 
@@ -102,7 +102,7 @@ fn creation(core: &mut Core, now: i64) -> (Option<Request>, Vec<String>) {
 }
 
 #[test]
-fn rule_5_1_a_kind_that_is_not_there_holds_nothing_up() {
+fn sts_5_1_a_kind_that_is_not_there_holds_nothing_up() {
     for watches_jobs in [false, true] {
         let mut core = manager(watches_jobs);
         assert_eq!(core.not_ready(), [""; 0]);
@@ -115,7 +115,7 @@ fn rule_5_1_a_kind_that_is_not_there_holds_nothing_up() {
 }
 
 #[test]
-fn rule_20_jobs_are_made_once_they_are_known_and_while_they_are() {
+fn cs_20_jobs_are_made_once_they_are_known_and_while_they_are() {
     let mut core = manager(true);
     core.watch(WatchEvent::Missing(Resource::ImagePullJobs), at(2));
     assert_eq!(requests(&mut core, 2).len(), 0);
@@ -186,7 +186,7 @@ fn rule_20_jobs_are_made_once_they_are_known_and_while_they_are() {
 }
 
 #[test]
-fn rule_5_4_a_refused_job_is_told_once_and_tried_again() {
+fn sts_5_4_a_refused_job_is_told_once_and_tried_again() {
     let mut core = manager(true);
     list(&mut core, Resource::ImagePullJobs, &[], 2);
     let mut told = Vec::new();

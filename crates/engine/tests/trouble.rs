@@ -348,7 +348,7 @@ fn a_panic_over_whom_a_change_concerns_costs_some_seconds_and_nobody_else_anythi
 
 /// A standby knows everything and may do nothing: what a deadline waits for could not go on either.
 #[test]
-fn ruling_21_deadlines_do_not_run_while_nobody_leads() {
+fn r_21_deadlines_do_not_run_while_nobody_leads() {
     let (mut world, mut first) = (World::quick(), core("one", 0));
     world.put_set("web", 1, "app:v1");
     run(&mut world, &mut first, 5_000, true, |_| None);

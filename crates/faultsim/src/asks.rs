@@ -274,7 +274,7 @@ fn policies(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<Item> {
     items
 }
 
-/// Whether users have asked for a pod to be made again (rule 3.8).
+/// Whether users have asked for a pod to be made again (STS-3.8).
 pub(crate) fn is_to_be_made_again(pod: &PodRecord, set: &SetRecord) -> bool {
     set.kind == SetKind::Advanced && pod.label(SPECIFIED_DELETE).is_some()
 }

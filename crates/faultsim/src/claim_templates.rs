@@ -77,7 +77,7 @@ pub(crate) fn in_record(record: &Value) -> [BTreeSet<String>; 2] {
 }
 
 /// The names of the claim templates that pods of a revision use: of an old one those of our record, if there is one, else those of today
-/// (ruling 11; rule 12.5 of CloneSets).
+/// (R-11; CS-12.5).
 pub(crate) fn of_revision(revision: Option<&RevisionRecord>, set: &SetRecord) -> BTreeSet<String> {
     let is_old = |r: &&RevisionRecord| r.digest != set.spec.template_digest;
     let record = revision.filter(is_old).and_then(|r| r.claim_templates.as_deref());
@@ -91,12 +91,12 @@ pub(crate) fn of_pod(pod: &PodRecord) -> BTreeSet<String> {
     names.filter(|name| NAMES.contains(&name.as_str())).collect()
 }
 
-/// Whether a pod of an Advanced set was made with other claim templates than its set has today: it has to be made again (rule 8.6).
+/// Whether a pod of an Advanced set was made with other claim templates than its set has today: it has to be made again (STS-8.6).
 pub(crate) fn has_others(pod: &PodRecord, set: &SetRecord) -> bool {
     set.kind == SetKind::Advanced && of_pod(pod) != of_set(set)
 }
 
-/// Whether a decision makes claims of a pod that is there: those of its successor come first (rule 8.6), and its turn has come.
+/// Whether a decision makes claims of a pod that is there: those of its successor come first (STS-8.6), and its turn has come.
 pub(crate) fn makes_claims_of(decision: &Decision, pod: &str) -> bool {
     let made = decision
         .commands()

@@ -378,7 +378,7 @@ impl World {
     }
 
     /// What is in the way of a CloneSet is told by what its manager waits for, of which `flotilla why` is made: it has no condition for that
-    /// (rule 4).
+    /// (CS-4).
     pub(crate) fn explained_by_waits(&self, what: &str) -> Verdict {
         let pod = what.split_whitespace().next().filter(|word| word.starts_with("web-"));
         let leader = self.lease_holder();
@@ -394,7 +394,7 @@ impl World {
             .and_then(|s| s.object.as_ref())
             .is_some_and(|o| o.meta().deleted.is_some());
         let is_told = is_deleted || managers.any(|(_, state)| state.decisions.say_why(pod));
-        require(is_told, "12 every wait is explained", || {
+        require(is_told, "STS-I12 every wait is explained", || {
             format!("{what}; nothing has changed for more than a minute, and nothing that is waited for says why")
         })
     }

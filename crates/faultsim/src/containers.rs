@@ -194,7 +194,7 @@ pub(crate) fn has_all_its_resources(pod: &PodRecord) -> bool {
 }
 
 /// A patch changes images only after the resources that the same update brings, and only of containers that were seen with all resources
-/// that they are to have, whatever update asked for these (ruling 37). What others wait for since an update before does not hold it up, and
+/// that they are to have, whatever update asked for these. What others wait for since an update before does not hold it up, and
 /// a container that does not run restarts from nothing, and may need the image to run at all.
 pub(crate) fn comes_after_resources(pod: &PodRecord, body: &Value) -> Verdict {
     let mut changed = places_of_new_images(body);
@@ -208,7 +208,7 @@ pub(crate) fn comes_after_resources(pod: &PodRecord, body: &Value) -> Verdict {
     let containers = pod.detail.iter().flat_map(|detail| detail.containers()).enumerate();
     let mut awaited = containers.filter(|(place, _)| is_same_update || changed.contains(place));
     let is_early = !awaited.all(|(_, container)| has_its_resources(container)) || asks_for_more && runs(pod);
-    require(changed.is_empty() || !is_early, "ruling 37", || {
+    require(changed.is_empty() || !is_early, "R-37", || {
         format!(
             "the images of {} are changed before it has its new resources",
             pod.name()

@@ -1,7 +1,7 @@
 //! Huge numbers in a set: as many replicas as a number can say, a first ordinal at the end of all, ranges of a million ordinals that are
 //! reserved, partitions, budgets and percentages beyond everything that there is. Users write them, and take them back.
 //!
-//! Numbers in a spec are claims, not sizes (ruling 26): a quota sees to it that few pods come, and neither managers nor judges may work in
+//! Numbers in a spec are claims, not sizes: a quota sees to it that few pods come, and neither managers nor judges may work in
 //! proportion to the others. By luck of its own: everything else of a seed is the same with and without it.
 
 use crate::asks::{Share, comes};

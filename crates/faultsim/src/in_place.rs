@@ -250,12 +250,12 @@ fn markers(hook: &model::Hook, pod: &PodRecord) -> (usize, usize) {
     (found, hook.labels.len() + hook.finalizers.len())
 }
 
-/// Whether a hook holds a pod: by any of its markers (rule 4.8).
+/// Whether a hook holds a pod: by any of its markers (STS-4.8).
 pub(crate) fn holds(hook: Option<&model::Hook>, pod: &PodRecord) -> bool {
     hook.is_some_and(|hook| markers(hook, pod).0 > 0)
 }
 
-/// Whether a pod lacks any of the markers of a hook (rule 4.8).
+/// Whether a pod lacks any of the markers of a hook (STS-4.8).
 pub(crate) fn lacks(hook: Option<&model::Hook>, pod: &PodRecord) -> bool {
     hook.is_some_and(|hook| {
         let (found, all) = markers(hook, pod);
@@ -263,7 +263,7 @@ pub(crate) fn lacks(hook: Option<&model::Hook>, pod: &PodRecord) -> bool {
     })
 }
 
-/// A note of an update in place; older ones have no prefix (section 5).
+/// A note of an update in place; older ones have no prefix (STS-4.7).
 fn note_in<'d>(detail: &'d PodDetail, key: &str) -> Option<&'d str> {
     let plain = key.strip_prefix("apps.kruise.io/").unwrap_or(key);
     let annotations = &detail.annotations;
@@ -282,7 +282,7 @@ pub(crate) fn is_in_grace(pod: &PodRecord) -> bool {
     note.is_some_and(|note| note["revision"].as_str().map(full) == revision_of(pod))
 }
 
-/// Whether a pod can come from one template to another in place (rule 4.1): images, resources and metadata alone differ.
+/// Whether a pod can come from one template to another in place (STS-4.1): images, resources and metadata alone differ.
 pub(crate) fn can_go_in_place(from: &Value, to: &Value) -> bool {
     let rest = |template: &Value| {
         let mut rest = template.clone();
@@ -302,11 +302,11 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// The images of a pod are changed for a set: once for what it asks for (rule 4.3).
+    /// The images of a pod are changed for a set: once for what it asks for (STS-4.3).
     pub(crate) fn note(&mut self, pod: &PodRecord, set: &SetRecord) -> Verdict {
         let cause = (pod.meta.uid.clone(), set.meta.uid.clone(), set.generation);
         let is_first = self.changed.insert(cause);
-        require(is_first, "4.3 one restart", || {
+        require(is_first, "STS-4.3 one restart", || {
             let (name, generation) = (pod.name(), set.generation);
             format!("the images of {name} are changed twice for generation {generation}")
         })
@@ -366,7 +366,7 @@ pub(crate) fn is_in_service(pod: &PodRecord) -> bool {
     gate.is_some_and(|gate| gate.is_true)
 }
 
-/// A change by a manager follows the course of an update (rules 4.3, 4.6 and 4.8). `now`: by the manager's clock; `apart`: how far the
+/// A change by a manager follows the course of an update (STS-4.3, STS-4.6 and STS-4.8). `now`: by the manager's clock; `apart`: how far the
 /// clocks of managers are.
 pub(crate) fn in_course(
     plan: Option<InPlace>,
@@ -376,7 +376,7 @@ pub(crate) fn in_course(
 ) -> Verdict {
     let (change, name) = (Change::of(before, after), before.name());
     if change.comes_back {
-        require(runs_what_is_asked(before), "4.6 completion", || {
+        require(runs_what_is_asked(before), "STS-4.6 completion", || {
             format!("{name} is put back into service before its containers run what it asks for")
         })?;
     }
@@ -384,22 +384,22 @@ pub(crate) fn in_course(
     let marks = plan.hook.is_some_and(|hook| hook.before_update && hook.leaves_service);
     // A copy has its state from its original, and nobody has prepared it.
     let begins = state(before) == "PreparingUpdate" && state(after) == "Updating" && !is_copy(name);
-    require(!(marks && begins && is_let_serve(before)), "4.8 hooks", || {
+    require(!(marks && begins && is_let_serve(before)), "STS-4.8 hooks", || {
         format!("{name} was held by its hook, which takes it out of service, and serves")
     })?;
     if !change.image {
         return Ok(());
     }
-    require(!is_in_service(before), "4.3 out of service", || {
+    require(!is_in_service(before), "STS-4.3 out of service", || {
         format!("the images of {name} are changed while it is in service")
     })?;
-    // Who has no gate stays in service, and has nothing to wait for (rule 16.7).
+    // Who has no gate stays in service, and has nothing to wait for (CS-16.7).
     let has_gate = before.detail.as_ref().is_some_and(|d| d.spec.has_gate(GATE));
     let grace = Duration::from_secs(u64::try_from(plan.grace_s).unwrap_or(0));
     let lasted = grace_began(before).map(|began| now.since(began));
     require(
         grace.is_zero() || !has_gate || lasted.is_some_and(|lasted| lasted + apart >= grace),
-        "4.3 grace period",
+        "STS-4.3 grace period",
         || format!("the images of {name} are changed {lasted:?} after its grace period of {grace:?} began"),
     )
 }
@@ -441,7 +441,7 @@ pub(crate) fn changes_resources_alone(pod: &PodRecord) -> bool {
     })
 }
 
-/// Whether a note of an update in place says that containers are still to restart: their new resources come first (ruling 37).
+/// Whether a note of an update in place says that containers are still to restart: their new resources come first.
 pub(crate) fn puts_off_restart(note: &str) -> bool {
     ["nextContainerImages", "nextContainerRefMetadata"]
         .iter()
@@ -483,14 +483,14 @@ pub(crate) fn runs(pod: &PodRecord) -> bool {
 }
 
 /// Whether all containers that the kubelet has told of run what is asked for. That the image is another than before, which is all that
-/// rule 4.6 names, is not enough after two updates in a row: it may be the image between.
+/// STS-4.6 names, is not enough after two updates in a row: it may be the image between.
 pub(crate) fn runs_what_is_asked(pod: &PodRecord) -> bool {
     let Some(detail) = &pod.detail else { return true };
     let mut known = detail.containers().filter_map(|(spec, status)| Some((spec, status?)));
     known.all(|(spec, status)| spec.image == status.image)
 }
 
-/// A pod that is held up is neither deleted nor changed (rules 3.8 and 4.2).
+/// A pod that is held up is neither deleted nor changed (STS-3.8 and STS-4.2).
 pub(crate) fn unheld(in_place: Option<InPlace>, pod: &PodRecord, is_delete: bool) -> Verdict {
     let Some(hook) = in_place.and_then(|in_place| in_place.hook) else {
         return Ok(());
@@ -503,7 +503,7 @@ pub(crate) fn unheld(in_place: Option<InPlace>, pod: &PodRecord, is_delete: bool
     let detail = pod.detail.iter().flat_map(|d| d.finalizers.iter());
     let finalizers: Vec<&str> = detail.map(|f| &**f).collect();
     let is_under_way = !is_delete && state(pod) == "Updating";
-    let rule = if is_delete { "3.8 hooks" } else { "4.2 hooks" };
+    let rule = if is_delete { "STS-3.8 hooks" } else { "STS-4.2 hooks" };
     require(!minds || is_under_way || !hook.holds(pod, &finalizers), rule, || {
         let what = if is_delete { "deleted" } else { "updated" };
         format!(
@@ -514,7 +514,7 @@ pub(crate) fn unheld(in_place: Option<InPlace>, pod: &PodRecord, is_delete: bool
     })
 }
 
-/// At the end no pod is left on the way (invariant 9).
+/// At the end no pod is left on the way (STS-I9).
 pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
     for stored in tenants::all(server, Resource::Pods) {
         let Some(Object::Pod(pod)) = &stored.object else {

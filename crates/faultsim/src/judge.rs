@@ -1,4 +1,4 @@
-//! Whether what happens is right, by the specification: the rules of StatefulSets and the invariants of section 9.
+//! Whether what happens is right, by the specification: the rules of StatefulSets and the invariants of STS-9.
 //!
 //! Three kinds of checks. `view` looks at each decision with what its controller saw: nobody can know more. `truth` looks at
 //! each write when it takes effect, with what really is; there a manager answers for what it must know, which is everything that
@@ -73,7 +73,7 @@ pub(crate) fn require(holds: bool, rule: &'static str, what: impl FnOnce() -> St
     }
 }
 
-/// The ordinal in the name of a pod of a set, if it is one that a controller would write, and read again (rule 1.3.4): an int32.
+/// The ordinal in the name of a pod of a set, if it is one that a controller would write, and read again (STS-1.3.4): an int32.
 pub(crate) fn ordinal_in(name: &str, set: &str) -> Option<i64> {
     let digits = name.strip_prefix(set)?.strip_prefix('-')?;
     let ordinal: i32 = digits.parse().ok()?;
@@ -85,25 +85,25 @@ pub(crate) fn place_of(ordinal: i64, set: &SetRecord) -> Option<usize> {
     Places::of(set).place_of(ordinal)
 }
 
-/// Whether a pod is available to a set at a moment (rule 1.5).
+/// Whether a pod is available to a set at a moment (STS-1.5).
 pub(crate) fn is_available(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> bool {
     available_from(pod, set).is_some_and(|from| now >= from)
 }
 
-/// From when on a pod is available to a set, if nothing happens to it (rules 1.5 and 4.8).
+/// From when on a pod is available to a set, if nothing happens to it (STS-1.5 and STS-4.8).
 pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timestamp> {
-    // Its update has begun, and goes on when it has its new resources (ruling 37).
+    // Its update has begun, and goes on when it has its new resources.
     if awaits_restart(pod) {
         return None;
     }
-    // One that gets other resources without a restart stays in service, and is available (rule 8.18). One without the gate never leaves
-    // service (rule 16.7): whether it is disturbed is told by its note, and it is available again once its containers are what it asks
+    // One that gets other resources without a restart stays in service, and is available (STS-8.18). One without the gate never leaves
+    // service (CS-16.7): whether it is disturbed is told by its note, and it is available again once its containers are what it asks
     // for, unless a hook follows.
     let has_gate = pod.detail.as_ref().is_some_and(|detail| detail.spec.has_gate(GATE));
     let is_over = || runs_what_is_asked(pod) && !lacks(set.spec.lifecycle.in_place_update.as_ref(), pod);
     let is_undisturbed = || changes_resources_alone(pod) || is_over();
     let is_available = match state(pod) {
-        // Without a hook it stays in this state (ruling 27).
+        // Without a hook it stays in this state.
         "Normal" => has_gate || !has_note(pod) || changes_resources_alone(pod) || runs_what_is_asked(pod),
         "Updating" => is_in_service(pod) || !has_gate && is_undisturbed(),
         _ => false,
@@ -118,18 +118,18 @@ pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timesta
     }
 }
 
-/// How many pods an update may have unavailable (rules 2.5 and 3.7).
+/// How many pods an update may have unavailable (STS-2.5 and STS-3.7).
 pub(crate) fn budget_of(set: &SetRecord) -> usize {
     if let Some(opted_in) = ordered_budget(set) {
         return opted_in;
     }
     let named = set.spec.rolling.as_ref().and_then(|r| r.max_unavailable);
-    // An Advanced set under OrderedReady may not name more than one (rule 3.2).
+    // An Advanced set under OrderedReady may not name more than one (STS-3.2).
     let named = named.filter(|_| set.kind != flotilla_model::SetKind::Advanced || !set.spec.is_monotonic());
     named.map_or(1, |max| at_least_one(max, set))
 }
 
-/// So many pods, or so many of a hundred of those that a set wants, rounded down; at least 1 (rules 3.5 and 3.7).
+/// So many pods, or so many of a hundred of those that a set wants, rounded down; at least 1 (STS-3.5 and STS-3.7).
 pub(crate) fn at_least_one(share: IntOrPercent, set: &SetRecord) -> usize {
     let count = match share {
         IntOrPercent::Int(count) => i64::from(count),
@@ -144,7 +144,7 @@ pub(crate) fn partition_of(set: &SetRecord) -> usize {
 }
 
 /// Whether a set asks for no pods, and has a partition for those to come, also one in percent, of which nothing is nothing: then no
-/// revision is promoted (rules 3.10 and 21.2).
+/// revision is promoted (STS-3.10 and CS-21.2).
 pub(crate) fn is_at_nothing(set: &SetRecord) -> bool {
     let is_named = match &set.spec.clones {
         Some(clones) => !matches!(clones.partition, Share::Int(0) | Share::Percent(0)),
@@ -153,7 +153,7 @@ pub(crate) fn is_at_nothing(set: &SetRecord) -> bool {
     set.spec.replicas == 0 && is_named
 }
 
-/// Whether the update of a set walks from the top and stops at the first pod that is unavailable (rule 2.5, classic).
+/// Whether the update of a set walks from the top and stops at the first pod that is unavailable (STS-2.5, classic).
 pub(crate) fn is_classic(set: &SetRecord) -> bool {
     let named = set.spec.rolling.as_ref().and_then(|r| r.max_unavailable);
     set.kind == flotilla_model::SetKind::Native && named.is_none() && ordered_budget(set).is_none()

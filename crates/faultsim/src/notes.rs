@@ -1,4 +1,4 @@
-//! Notes of grace periods that somebody has written by hand, or with another program, so that nobody can read what they are for (rule 8.19).
+//! Notes of grace periods that somebody has written by hand, or with another program, so that nobody can read what they are for (STS-8.19).
 //!
 //! By luck of its own: everything else of a seed is the same with and without it, but for a grace period, without which there are no notes.
 
@@ -15,7 +15,7 @@ use flotilla_engine::wire::Object;
 use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Resource, SetKind, WaitCause};
 use serde_json::{Value, json};
 
-const RULE: &str = "8.19 unreadable notes";
+const RULE: &str = "STS-8.19 unreadable notes";
 
 /// What becomes of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Garbling {
 }
 
 /// Whether a pod has a note of a grace period that nobody can read: no JSON, without a revision, or with a patch of metadata that is not
-/// base64 (rule 4.7).
+/// base64 (STS-4.7).
 pub(crate) fn is_unreadable(pod: &PodRecord) -> bool {
     let Some(text) = grace_note(pod) else { return false };
     let note: Value = serde_json::from_str(text).unwrap_or_default();

@@ -51,7 +51,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &Set
     items
 }
 
-/// Whether the kubelet has said that a pod will never get the resources for which its update in place has asked (rule 4.6).
+/// Whether the kubelet has said that a pod will never get the resources for which its update in place has asked (STS-4.6).
 pub(crate) fn is_infeasible(pod: &PodRecord) -> bool {
     let pending = pod.detail.as_ref().and_then(|detail| detail.resize_pending.as_ref());
     pending.is_some_and(|pending| pending.is_infeasible) && crate::in_place::has_note(pod)
@@ -70,7 +70,7 @@ impl World {
 
 impl Sight<'_> {
     /// What a kubelet does not give is told for as long as it is so, unless the pod goes for it: for good, it is made again where the policy lets
-    /// it be; put off, it is waited for (rules 4.6 and 12). And nothing is asked for twice (ruling 37).
+    /// it be; put off, it is waited for (STS-4.6 and CS-12). And nothing is asked for twice.
     pub(crate) fn heeds_refused_resizes(&self, decision: &Decision) -> Verdict {
         let set = self.set;
         for scoped in decision.commands() {
@@ -92,7 +92,7 @@ impl Sight<'_> {
             let is_other = self.reader.pod(key).is_some_and(|pod| asks_for_other(body, pod));
             require(
                 !is_refused || is_other || asks_for_more(body, &has),
-                "ruling 37",
+                "R-37",
                 || {
                     format!(
                         "{} is asked again for resources that its node does not give it",
@@ -126,7 +126,7 @@ impl Sight<'_> {
                 .iter()
                 .any(|w| w.subject == pod.name() && is_it(&w.cause));
             let goes = decision.commands().any(|c| *c.command.key() == pod.meta.key);
-            require(is_told || goes, "4.6 infeasible", || {
+            require(is_told || goes, "STS-4.6 infeasible", || {
                 format!(
                     "the node of {} cannot give it its resources, and nobody says so",
                     pod.name()

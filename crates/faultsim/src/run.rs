@@ -126,7 +126,7 @@ pub fn run(schedule: &Schedule, options: Options) -> Outcome {
         events += 1;
         if events > EVENTS_MAX || world.writes > writes_max {
             let what = format!("{events} events and {} writes, and no end", world.writes);
-            world.fail(Err(Violation::new("8 quiescence", what)));
+            world.fail(Err(Violation::new("STS-I8 quiescence", what)));
         }
     }
     Outcome {
@@ -477,7 +477,7 @@ impl World {
             }
             (Stage::Calm { since_ms }, Err(what)) if self.now_ms > since_ms + LIVELY_WITHIN_MS => {
                 let what = format!("{what}, ten minutes after the last fault");
-                self.fail(Err(Violation::new("10 it converges", what)));
+                self.fail(Err(Violation::new("STS-I10 it converges", what)));
             }
             (Stage::Calm { since_ms }, Err(what)) if self.now_ms > self.changed_at_ms.max(since_ms) + STUCK_MS => {
                 let verdict = match self.schedule.set.kind {
@@ -489,7 +489,7 @@ impl World {
             }
             (Stage::Settled { .. }, Err(what)) => {
                 let what = format!("all was as it should be, and now {what}");
-                self.fail(Err(Violation::new("8 quiescence", what)));
+                self.fail(Err(Violation::new("STS-I8 quiescence", what)));
             }
             (Stage::Settled { since_ms, writes }, Ok(())) => self.keep_silent(since_ms, writes),
             (Stage::Calm { .. }, Err(_)) | (Stage::Busy | Stage::Over, _) => {}
@@ -520,7 +520,7 @@ impl World {
             return;
         };
         if self.writes > writes {
-            self.fail(Err(Violation::new("8 quiescence", "a settled set was written to")));
+            self.fail(Err(Violation::new("STS-I8 quiescence", "a settled set was written to")));
         } else if self.now_ms >= since_ms + LAST_WORDS_MS + SILENT_MS {
             self.stage = Stage::Over;
         }

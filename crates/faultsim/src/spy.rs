@@ -100,7 +100,7 @@ pub(crate) struct Spy {
 }
 
 impl Spy {
-    /// What the controller remembers, if it is not what it should: hints may be lost at any moment without harm (ruling 5).
+    /// What the controller remembers, if it is not what it should: hints may be lost at any moment without harm.
     fn altered_hints(&self, reader: &dyn Reader, set: &SetRecord, context: PassContext<'_>) -> Option<Hints> {
         if self.defect == Some(Defect::RepeatAtOnce) {
             return Some(Hints {

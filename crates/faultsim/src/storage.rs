@@ -18,7 +18,7 @@ pub(crate) const CLASS: &str = "disks";
 /// What claims ask for at first.
 const FIRST_GI: u64 = 1;
 const GI: u64 = 1 << 30;
-/// With InPlaceIfPossible, a file system has so long to grow by itself (rule 3.9).
+/// With InPlaceIfPossible, a file system has so long to grow by itself (STS-3.9).
 const GROWS_MOUNTED_WITHIN: Duration = Duration::from_secs(300);
 
 /// What the driver of the volumes can do.
@@ -180,7 +180,7 @@ impl World {
         self.judge.asked.clear();
     }
 
-    /// Users ask for so much storage. They go back only to what ruling 35 lets them go back to, and nobody may refuse that: what a recorded
+    /// Users ask for so much storage. They go back only to what R-35 lets them go back to, and nobody may refuse that: what a recorded
     /// revision, or each claim before it grew, had asked for, and whatever is not below the smallest claim.
     pub(crate) fn ask_for_storage(&mut self, gi: u64) {
         let set = self.cluster.server.get(Resource::AdvancedSets, &Self::set_key());
@@ -230,13 +230,13 @@ impl World {
     }
 }
 
-/// Whether a claim has what its template asks for. One that asks for more counts as it is (ruling 35).
+/// Whether a claim has what its template asks for. One that asks for more counts as it is.
 pub(crate) fn is_grown(claim: &ClaimRecord, template: &ClaimTemplate) -> bool {
     let wants = template.requested_bytes.unwrap_or(0);
     claim.requested_bytes >= wants && claim.capacity_bytes >= wants
 }
 
-/// Whether a set may make a pod again at a moment for a file system that has waited since (rule 3.9, ruling 16).
+/// Whether a set may make a pod again at a moment for a file system that has waited since (STS-3.9, R-16).
 pub(crate) fn may_restart(set: &SetRecord, pod: &PodRecord, since: Timestamp, now: Timestamp) -> bool {
     let is_older = pod.meta.created < since;
     let is_due = match set.spec.pod_update_policy() {
@@ -247,7 +247,7 @@ pub(crate) fn may_restart(set: &SetRecord, pod: &PodRecord, since: Timestamp, no
     set.spec.expand_claims && is_older && is_due
 }
 
-/// What a manager writes to a claim leaves alone what others have there, and claims never shrink (rules 1.4.4 and 3.9, ruling 35).
+/// What a manager writes to a claim leaves alone what others have there, and claims never shrink (STS-1.4.4 and STS-3.9, R-35).
 pub(crate) fn claim_written(before: &Value, after: &Value) -> Verdict {
     let name = &after["metadata"]["name"];
     let theirs = |claim: &Value| {
@@ -257,7 +257,7 @@ pub(crate) fn claim_written(before: &Value, after: &Value) -> Verdict {
         ]
         .map(Value::clone)
     };
-    require(theirs(before) == theirs(after), "1.4.4 what others have", || {
+    require(theirs(before) == theirs(after), "STS-1.4.4 what others have", || {
         format!("what others put on claim {name} is taken away")
     })?;
     let size = |claim: &Value| {
@@ -266,7 +266,7 @@ pub(crate) fn claim_written(before: &Value, after: &Value) -> Verdict {
             .and_then(Value::as_str);
         text.and_then(flotilla_model::template::parse_bytes)
     };
-    require(size(after) >= size(before), "3.9 growth", || {
+    require(size(after) >= size(before), "STS-3.9 growth", || {
         format!("claim {name} is asked to shrink")
     })
 }

@@ -16,19 +16,19 @@ use std::time::Duration;
 /// A switch of a StatefulSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// Old pods that are broken are replaced although the order would wait for them (rule 8.1).
+    /// Old pods that are broken are replaced although the order would wait for them (STS-8.1).
     Unblock,
     /// How many seconds they must have been bad.
     UnblockAfter,
-    /// The budget of an update under OrderedReady (rule 3.7).
+    /// The budget of an update under OrderedReady (STS-3.7).
     OrderedBudget,
-    /// While the update is paused, pods come back at the revision that they had (rule 3.6).
+    /// While the update is paused, pods come back at the revision that they had (STS-3.6).
     KeepRevision,
-    /// All old pods go before the first new one comes (rule 2.6).
+    /// All old pods go before the first new one comes (STS-2.6).
     Recreate,
-    /// Scaling down waits for no pod that stays (rule 8.4).
+    /// Scaling down waits for no pod that stays (STS-8.4).
     IgnoreUnhealthy,
-    /// How many seconds an update in place may take before that is told (rule 8.12).
+    /// How many seconds an update in place may take before that is told (STS-8.12).
     Deadline,
     /// What is done then.
     DeadlineAction,

@@ -67,7 +67,7 @@ pub(crate) fn made_in_a_minute_max(set: &SetRecord) -> usize {
 /// That a manager has not made too many pods lately.
 pub(crate) fn are_few(made: usize, set: &SetRecord) -> Verdict {
     let most = made_in_a_minute_max(set);
-    require(made <= most, "9 churn", || {
+    require(made <= most, "STS-8.5 churn", || {
         let wanted = set.spec.replicas;
         format!("{made} pods were made within a minute for a set of {wanted}; at most {most} may be")
     })

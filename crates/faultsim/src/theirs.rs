@@ -73,15 +73,15 @@ fn theirs(claim: &Value) -> (bool, bool) {
     )
 }
 
-/// What a manager writes to a claim leaves alone what others have there (rules 1.4.4 and 15.5).
+/// What a manager writes to a claim leaves alone what others have there (STS-1.4.4 and CS-15.5).
 pub(crate) fn stay(before: &Value, after: &Value) -> Verdict {
-    require(theirs(before) == theirs(after), "1.4.4 what others have", || {
+    require(theirs(before) == theirs(after), "STS-1.4.4 what others have", || {
         let name = &after["metadata"]["name"];
         format!("a finalizer or an owner that others have put on claim {name} is taken away")
     })
 }
 
-/// No claim is asked to shrink, whoever asked for so much (rule 3.9, ruling 35).
+/// No claim is asked to shrink, whoever asked for so much (STS-3.9, R-35).
 pub(crate) fn nothing_shrinks(reader: &dyn Reader, decision: &Decision) -> Verdict {
     for scoped in decision.commands() {
         let Command::Patch {
@@ -95,7 +95,7 @@ pub(crate) fn nothing_shrinks(reader: &dyn Reader, decision: &Decision) -> Verdi
         };
         let asked = size_of(body);
         let has = reader.claim(key).map_or(0, |claim| claim.requested_bytes);
-        require(asked.is_none_or(|asked| asked >= has), "3.9 growth", || {
+        require(asked.is_none_or(|asked| asked >= has), "STS-3.9 growth", || {
             format!("claim {} is asked to shrink from {has} to {asked:?}", key.name)
         })?;
     }

@@ -200,7 +200,7 @@ impl World {
     }
 
     /// Users take away pods that have no node and never get one, since their claim is gone: a creation that came late, of a set that was deleted
-    /// meanwhile, or that wants other ordinals by now. Under OrderedReady they hold up others that are not wanted (rule 2.3, problem 8.4).
+    /// meanwhile, or that wants other ordinals by now. Under OrderedReady they hold up others that are not wanted (STS-2.3, STS-8.4).
     fn users_drop_what_has_no_volume(&mut self) {
         let server = &self.cluster.server;
         let has_claim = |name: &str| server.get(Resource::Claims, &Self::set_key().sibling(name)).is_some();
@@ -259,7 +259,7 @@ impl World {
     }
 
     /// Under InPlaceOnly a pod that was adopted without its revision, which went with a set of former times, can neither be changed nor
-    /// made again (rules 4.1 and 4.2): users are told to delete it. They believe no other reason.
+    /// made again (STS-4.1 and STS-4.2): users are told to delete it. They believe no other reason.
     pub(crate) fn users_make_anew_what_cannot_change(&mut self) {
         self.users_restart_what_waits_for_it();
         if !self.schedule.set.in_place.is_some_and(|in_place| in_place.only) {

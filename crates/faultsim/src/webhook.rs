@@ -163,7 +163,7 @@ impl World {
         let value = match self.admitted_set(old, &new) {
             Ok(_) if self.webhook_answers() && is_spoiled => {
                 let what = "a template of which no API server accepts a pod, or an unreadable switch, is accepted";
-                return self.fail(Err(Violation::new("7.3 validation", what)));
+                return self.fail(Err(Violation::new("STS-7.3 validation", what)));
             }
             Ok(value) => value,
             // An edit that is refused is an edit less.
@@ -195,7 +195,7 @@ impl World {
         if !self.webhook_answers() {
             return Ok(new.clone());
         }
-        let refused = |why: String| Violation::new("7.3 validation", format!("an edit by a user is refused: {why}"));
+        let refused = |why: String| Violation::new("STS-7.3 validation", format!("an edit by a user is refused: {why}"));
         let kind = ("apps.kruise.io", "v1beta1", "StatefulSet");
         let memory = Cache {
             server: &self.cluster.server,
@@ -206,7 +206,7 @@ impl World {
         let template = |set: &Value| set.pointer("/spec/template").cloned();
         if old.is_some_and(|old| template(old) == template(new)) && template(new) != template(&filled) {
             let what = "a template that its user does not touch is filled in".to_owned();
-            return Err(Violation::new("7.2 defaults", what));
+            return Err(Violation::new("STS-7.2 defaults", what));
         }
         after(&filled, validate(&request(kind, old, &filled), &memory)).map_err(refused)
     }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn ruling_33_gates_that_switch_behaviour_are_honoured() {
+    fn r_33_gates_that_switch_behaviour_are_honoured() {
         let clones = |text| read(text).0.clones;
         let none = Defaults::default();
         let rollback = Defaults {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_5_1_images_are_pulled_ahead_only_where_that_is_asked_for() {
+    fn sts_5_1_images_are_pulled_ahead_only_where_that_is_asked_for() {
         for (text, is_on) in [
             ("", false),
             ("PreDownloadImageForInPlaceUpdate=true", true),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn ruling_33_what_changes_nothing_is_named() {
+    fn r_33_what_changes_nothing_is_named() {
         let ignored = |name: &str, reason| Remark::Ignored(name.to_owned(), reason);
         assert_eq!(
             read("TemplateNoDefaults=true,Nonsense=true,DefaultHostNetworkHostPortsInPodTemplates=false,AllBeta=true")

@@ -1,5 +1,5 @@
 //! What the agent of a node notes on a pod about its containers: annotation `apps.kruise.io/runtime-containers-meta`, and the hashes in
-//! it (rules 4.6, 8.1 and 8.4).
+//! it (STS-4.6, AGT-8.1 and AGT-8.4).
 //!
 //! Agent and controllers compute the same hashes, each from what it sees: the agent from the environment that a container really has, the
 //! controllers from the pod's labels and annotations. So both are here, and so is the form of the annotation.
@@ -33,7 +33,7 @@ pub enum Source<'p> {
 }
 
 /// The label or annotation that a variable of a container refers to by `field_path`, if it counts: a literal value goes before, and
-/// what SidecarSets put in never makes a container restart (rules 4.1 and 8.4).
+/// what SidecarSets put in never makes a container restart (STS-4.1 and AGT-8.4).
 pub fn source_of<'p>(name: &str, value: &str, field_path: &'p str) -> Option<Source<'p>> {
     if !value.is_empty() || names::ENV_NOT_COUNTED.contains(&name) {
         return None;
@@ -134,14 +134,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_4_6_vectors() {
+    fn sts_4_6_vectors() {
         assert_eq!(plain_hash("main", "registry.local/web:2"), 3_868_682_977);
         assert_eq!(env_hash([("ROLE", "leader")]), 3_087_624_770);
         assert_eq!(env_hash([]), 86_995_377);
     }
 
     #[test]
-    fn rule_8_4_vectors() {
+    fn agt_8_4_vectors() {
         assert_eq!(plain_hash("test_container", "foo/image:v1"), 0x8e45_cbd0);
         assert_eq!(env_hash([("A", "x")]), 496_662_434);
         assert_eq!(env_hash([("A", "1"), ("B", "2")]), 3_678_609_251);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_4_names_are_sorted_and_entries_of_one_name_stay_in_order() {
+    fn agt_8_4_names_are_sorted_and_entries_of_one_name_stay_in_order() {
         assert_eq!(env_hash([("B", "2"), ("A", "")]), env_hash([("A", ""), ("B", "2")]));
         assert_ne!(env_hash([("A", "1")]), env_hash([("A", "")]));
         assert_ne!(env_hash([("A", "2"), ("A", "1")]), env_hash([("A", "1"), ("A", "2")]));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_1_the_annotation_reads_as_it_was_written() {
+    fn agt_8_1_the_annotation_reads_as_it_was_written() {
         let all = [
             ContainerMeta {
                 name: "main".to_owned(),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_4_which_variables_refer_to_metadata() {
+    fn agt_8_4_which_variables_refer_to_metadata() {
         for (name, value, path, expected) in [
             ("ROLE", "", "metadata.labels['role']", Some(Source::Label("role"))),
             (

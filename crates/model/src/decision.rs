@@ -123,14 +123,14 @@ pub enum Command {
         key: ObjectKey,
         /// Which incarnation.
         uid: Uid,
-        /// Only if the object is still at this version: for deletions that disrupt (rule 1.6).
+        /// Only if the object is still at this version: for deletions that disrupt (STS-1.6).
         resource_version: Option<u64>,
         /// Which events tell of it.
         report: Report,
     },
     /// Ask the server whether it would accept a pod, and make none (`dryRun=All`).
     Try {
-        /// The pod, just as it would be made. Its name may be taken: the server looks at that last (ruling 31).
+        /// The pod, just as it would be made. Its name may be taken: the server looks at that last.
         pod: Box<PodDraft>,
     },
     /// Read an object from the server into the cache before the next pass.
@@ -244,7 +244,7 @@ pub struct Guard {
     pub uid: Uid,
 }
 
-/// Which events on the set tell of a command: reasons for success and failure (rule 1.8).
+/// Which events on the set tell of a command: reasons for success and failure (STS-1.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// None.

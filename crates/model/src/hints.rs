@@ -15,7 +15,7 @@ use std::time::Duration;
 const RETRY_BASE: Duration = Duration::from_secs(1);
 /// Longest wait after a failed command: what fails can heal (quota, a terminating claim, admission), and then somebody waits.
 const RETRY_CAP: Duration = Duration::from_secs(60);
-/// First wait before a pod is made again whose predecessor ended right after its start (rule 8.5).
+/// First wait before a pod is made again whose predecessor ended right after its start (STS-8.5).
 const RECREATE_BASE: Duration = Duration::from_secs(1);
 /// Longest such wait.
 const RECREATE_CAP: Duration = Duration::from_secs(300);
@@ -40,9 +40,9 @@ pub struct Hints {
     pub starts: BTreeMap<i64, Starts>,
     /// The revision each slot's pod had when last seen, where it may be wanted again.
     pub last_revision: BTreeMap<i64, SmolStr>,
-    /// Revisions of which the API server has accepted a pod, if only on trial (ruling 31).
+    /// Revisions of which the API server has accepted a pod, if only on trial.
     pub accepted: BTreeSet<String>,
-    /// Ids of pods that were on their way out with claims for their replacements, and that no pod has yet (ruling 34).
+    /// Ids of pods that were on their way out with claims for their replacements, and that no pod has yet.
     pub awaited: BTreeSet<String>,
     /// Since when waits that have no time of their own have been there, by [`crate::Wait::key`].
     pub waiting: BTreeMap<String, Timestamp>,
@@ -189,7 +189,7 @@ fn doubled(base: Duration, cap: Duration, count: u32) -> Duration {
 mod tests {
     use super::*;
 
-    /// A slot that was scaled away by another manager, and is wanted again, starts for the first time (rule 3.5).
+    /// A slot that was scaled away by another manager, and is wanted again, starts for the first time (STS-3.5).
     #[test]
     fn what_was_held_is_forgotten_when_others_led() {
         let mut hints = Hints {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_7_failures_back_off_to_a_minute() {
+    fn sts_1_7_failures_back_off_to_a_minute() {
         let at = Timestamp::from_seconds;
         let mut failure = Failure::follow(None, Report::Create, "Forbidden".into(), "no".into(), at(0));
         assert_eq!(failure.retry_at, at(1));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_5_failed_starts_back_off_to_five_minutes() {
+    fn sts_8_5_failed_starts_back_off_to_five_minutes() {
         let at = Timestamp::from_seconds;
         let first = Starts::follow(None, at(0), at(10)).unwrap();
         assert_eq!(first.retry_at, at(11));

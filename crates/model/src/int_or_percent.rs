@@ -41,7 +41,7 @@ impl IntOrPercent {
     }
 }
 
-/// `5` or `"12.5%"`: as [`IntOrPercent`], with decimals (rule 13.2 of CloneSets).
+/// `5` or `"12.5%"`: as [`IntOrPercent`], with decimals (CS-13.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// An absolute number.
@@ -142,7 +142,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rule_13_2_shares_round_and_a_partition_leaves_one() {
+    fn cs_13_2_shares_round_and_a_partition_leaves_one() {
         let share = |text: &str| Share::from_json(&json!(text)).expect(text);
         for (text, total, kept) in [
             ("99%", 5, 4),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_7_reads_and_rounds() {
+    fn sts_3_7_reads_and_rounds() {
         let cases = [
             (json!(3), Some((3, 3))),
             (json!("25%"), Some((2, 3))),

@@ -39,7 +39,7 @@ pub trait Reader {
     fn orphan_revisions(&self, namespace: &str) -> &[Arc<RevisionRecord>];
     /// The storage class of this name.
     fn storage_class(&self, name: &str) -> Option<&Arc<StorageClassRecord>>;
-    /// Whether the API server has the subresource `resize` of pods; found by discovery, never by a version number (rule 4.3).
+    /// Whether the API server has the subresource `resize` of pods; found by discovery, never by a version number (STS-4.3).
     fn supports_resize(&self) -> bool {
         true
     }

@@ -93,7 +93,7 @@ impl Selector {
         selector
     }
 
-    /// The plain `key: value` requirements, sorted by key. Claims carry these as labels (rule 1.4.1).
+    /// The plain `key: value` requirements, sorted by key. Claims carry these as labels (STS-1.4.1).
     pub fn match_labels(&self) -> &[(String, String)] {
         &self.match_labels
     }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_3_2_selectors_match_and_print_as_kubernetes_does() {
+    fn sts_3_2_selectors_match_and_print_as_kubernetes_does() {
         let selector = Selector::from_json(&json!({
             "matchLabels": {"app": "web"},
             "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["b", "a"]}, {"key": "x", "operator": "Exists"}],
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_5_4_a_selector_is_written_as_it_was_read() {
+    fn sts_5_4_a_selector_is_written_as_it_was_read() {
         for written in [
             json!({}),
             json!({"matchLabels": {"app": "web", "tier": "a"}}),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_4_a_selector_that_makes_no_sense_does_not_parse() {
+    fn sts_3_4_a_selector_that_makes_no_sense_does_not_parse() {
         for bad in [
             json!("app=web"),
             json!({"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}),

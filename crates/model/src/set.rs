@@ -2,7 +2,7 @@
 //!
 //! One record serves them all: the native kind is the Advanced one without its additions, and what only a CloneSet has stands beside
 //! what it shares with the others ([`CloneSpec`]). What is
-//! read is defaulted on reading, because an object may have been stored while no webhook was there (rule 7.2), and a field that
+//! read is defaulted on reading, because an object may have been stored while no webhook was there (STS-7.2), and a field that
 //! cannot be read never stops the rest: it becomes a [`FieldProblem`] which says what may no longer be done.
 
 mod clone;
@@ -68,7 +68,7 @@ pub struct SetRecord {
     pub spec: Arc<SetSpec>,
     /// The stored status, whole: what it says and we do not know is kept.
     pub status: Arc<Value>,
-    /// The set's annotations; revisions carry a copy (rule 1.1.3).
+    /// The set's annotations; revisions carry a copy (STS-1.1.3).
     pub annotations: Packed,
     /// Field managers that wrote the status subresource, in order of name. Who is not us is another controller.
     pub status_writers: Arc<[Arc<str>]>,

@@ -2,7 +2,7 @@
 //! same pods are equal.
 //!
 //! Templates are never read into typed structures and written back: that would drop every field newer than our types. The
-//! normal form therefore works on JSON and removes what Kubernetes would fill in or ignore (rule 1.1.6); fields it has never
+//! normal form therefore works on JSON and removes what Kubernetes would fill in or ignore (STS-1.1.6); fields it has never
 //! heard of stay and count.
 
 mod encoded;
@@ -48,7 +48,7 @@ impl fmt::Debug for Digest {
 }
 
 /// The text that Go's encoder gives for a decoded document: keys sorted, no white space, `<`, `>`, `&`, U+2028 and U+2029
-/// escaped (rule 1.1.2). `serde_json` sorts keys already, as its maps are ordered.
+/// escaped (STS-1.1.2). `serde_json` sorts keys already, as its maps are ordered.
 pub fn canonical(value: &Value) -> String {
     let plain = text_of(value);
     // U+2028 and U+2029 begin with the byte 0xe2.
@@ -70,7 +70,7 @@ pub fn canonical(value: &Value) -> String {
     escaped
 }
 
-/// The `data` of a revision for this template: a strategic-merge patch that replaces the whole template (rule 1.1.1).
+/// The `data` of a revision for this template: a strategic-merge patch that replaces the whole template (STS-1.1.1).
 pub fn payload(template: &Value) -> Value {
     let mut template = template.clone();
     if let Some(object) = template.as_object_mut() {
@@ -79,7 +79,7 @@ pub fn payload(template: &Value) -> Value {
     json!({"spec": {"template": template}})
 }
 
-/// The hash in a revision's name: FNV-1 over the payload and the collision count, in an alphabet without vowels (rule 1.1.3).
+/// The hash in a revision's name: FNV-1 over the payload and the collision count, in an alphabet without vowels (STS-1.1.3).
 pub fn revision_hash(payload: &str, collision_count: i32) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let probe = collision_count.to_string();
@@ -95,7 +95,7 @@ pub fn revision_hash(payload: &str, collision_count: i32) -> String {
         .collect()
 }
 
-/// A revision's name: the set's, cut to what leaves room for the hash, a dash, and the hash (rule 1.1.3).
+/// A revision's name: the set's, cut to what leaves room for the hash, a dash, and the hash (STS-1.1.3).
 pub fn revision_name(set: &str, hash: &str) -> String {
     const LONGEST_PREFIX: usize = 223;
     let mut end = set.len().min(LONGEST_PREFIX);
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_1_1_3_hash_vector() {
+    fn sts_1_1_3_hash_vector() {
         let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}});
         let text = canonical(&payload(&template));
         assert_eq!(
@@ -122,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_1_2_escapes_as_go_does() {
+    fn sts_1_1_2_escapes_as_go_does() {
         let value = json!({"args": ["a<b>&c\u{2028}"]});
         assert_eq!(canonical(&value), r#"{"args":["a\u003cb\u003e\u0026c\u2028"]}"#);
     }
 
     #[test]
-    fn rule_1_1_3_long_names_are_cut() {
+    fn sts_1_1_3_long_names_are_cut() {
         let name = revision_name(&"x".repeat(300), "abc");
         assert_eq!(name.len(), 223 + 4);
     }

@@ -266,7 +266,7 @@ pub enum WaitCause {
     InPlaceRestart {
         /// The container.
         container: String,
-        /// The pod serves meanwhile: it lacks the gate by which it would leave service (rule 16.7 of CloneSets).
+        /// The pod serves meanwhile: it lacks the gate by which it would leave service (CS-16.7).
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         stays_ready: bool,
     },

@@ -32,7 +32,7 @@ use trouble::Trouble;
 const FEED_MAX: usize = 2;
 /// Questions of the HTTP side that may wait.
 const QUERIES_MAX: usize = 16;
-/// A stop that is under way when the agent has to end may take this long (rule 10).
+/// A stop that is under way when the agent has to end may take this long (AGT-10).
 const STOPS_WITHIN: Duration = Duration::from_secs(8);
 /// Without a runtime for this long the agent is not ready.
 const RUNTIME_MISSED_AFTER: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! What may be asked of a container runtime (rule 2.3): six calls of the Container Runtime Interface, over gRPC on a unix socket.
+//! What may be asked of a container runtime (AGT-2.3): six calls of the Container Runtime Interface, over gRPC on a unix socket.
 //!
 //! Whoever can ask a runtime for anything is root on its node. So there is no client for all of the interface here, but one function for
 //! each call that is needed, and `Method` is the whole list. Messages are declared by hand, with the fields that are used: what is not

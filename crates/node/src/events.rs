@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// One event in this time on average (rule 12).
+/// One event in this time on average (AGT-12).
 const EVERY: Duration = Duration::from_secs(10);
 /// So many may come together.
 const BURST: u32 = 25;
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_12_events_are_rare() {
+    fn agt_12_events_are_rare() {
         let at = |seconds: i64| Timestamp::from_seconds(1000 + seconds);
         let mut bucket = Bucket { full_at: at(0) };
         let taken = (0..30).filter(|_| bucket.take(at(0))).count();

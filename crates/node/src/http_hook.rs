@@ -1,4 +1,4 @@
-//! A hook that is a request (rule 9.6).
+//! A hook that is a request (AGT-9.6).
 
 use flotilla_agent::stopping::HttpHook;
 use http::Request;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rule_9_6_a_request_goes_to_the_pod_with_its_headers() {
+    async fn agt_9_6_a_request_goes_to_the_pod_with_its_headers() {
         let (request, outcome) = asked("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
         assert!(request.starts_with("get /bye?now http/1.1"), "{request}");
         assert!(
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rule_9_6_an_answer_without_end_is_not_read_to_its_end() {
+    async fn agt_9_6_an_answer_without_end_is_not_read_to_its_end() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
         let hook = HttpHook {
             over_tls: false,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rule_9_6_a_refusal_is_a_failure() {
+    async fn agt_9_6_a_refusal_is_a_failure() {
         let (_, outcome) = asked("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n").await;
         assert!(outcome.unwrap_err().contains("503"));
     }

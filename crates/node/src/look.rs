@@ -1,4 +1,4 @@
-//! One look at one pod (rule 8.3): its containers are listed, environments that nobody knows are read, and what is new is noted.
+//! One look at one pod (AGT-8.3): its containers are listed, environments that nobody knows are read, and what is new is noted.
 
 use crate::api::{Api, ApiError};
 use crate::cri::{CallError, Output, Runtime};
@@ -95,7 +95,7 @@ pub(crate) async fn containers(runtime: &Runtime, pod: &Pod) -> Result<Vec<Told>
     runtime.containers(name, &pod.uid.to_string()).await
 }
 
-/// The variables of a container's process (rule 8.4): from the runtime where it tells, else from the program `env` in the container.
+/// The variables of a container's process (AGT-8.4): from the runtime where it tells, else from the program `env` in the container.
 /// Values are never logged.
 async fn read(runtime: &Runtime, id: &str) -> Result<Vec<String>, String> {
     match runtime.verbose(id).await {

@@ -36,7 +36,7 @@ struct SourceLabel {
     source: &'static str,
 }
 
-/// All of them (rule 12). No names of pods or images.
+/// All of them (AGT-12). No names of pods or images.
 pub(crate) struct Metrics {
     registry: Registry,
     seconds: Family<Called, Histogram>,

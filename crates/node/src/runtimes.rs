@@ -1,4 +1,4 @@
-//! The runtimes of the node: where they may be, which are there, and whether they answer (rules 2.1 and 2.2).
+//! The runtimes of the node: where they may be, which are there, and whether they answer (AGT-2.1 and AGT-2.2).
 //!
 //! A runtime that is missing or ill is no reason to end: it may be about to be installed, or to be started again.
 
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_2_1_named_endpoints_and_socket_files_disable_detection() {
+    fn agt_2_1_named_endpoints_and_socket_files_disable_detection() {
         let named = ["unix:///x.sock".to_owned()];
         assert_eq!(endpoints(&named, Some("y.sock")), named);
         assert_eq!(endpoints(&[], Some("y.sock")), ["unix:///run/host-cri/y.sock"]);

@@ -1,4 +1,4 @@
-//! The end of one container (rule 9.6), after a last look at whether it is still wanted.
+//! The end of one container (AGT-9.6), after a last look at whether it is still wanted.
 
 use crate::cri::Runtime;
 use crate::events::{Teller, Type};
@@ -49,7 +49,7 @@ pub(crate) async fn restart(
     }
 }
 
-/// The pod as it is now, and the container, if that is still to be stopped (rule 8.5): the watch and the first look may be old.
+/// The pod as it is now, and the container, if that is still to be stopped (AGT-8.5): the watch and the first look may be old.
 async fn still_wanted(
     tools: &Tools,
     runtime: &Runtime,

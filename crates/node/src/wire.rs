@@ -194,7 +194,7 @@ impl Pod {
     }
 }
 
-/// Containers sorted by name, as the kubelet sorts their statuses, and behind them the init containers that run beside them (rule 8.2).
+/// Containers sorted by name, as the kubelet sorts their statuses, and behind them the init containers that run beside them (AGT-8.2).
 fn containers(spec: &Spec, status: &Status, metadata: &Metadata) -> Vec<agent::Container> {
     let record = |container: &Container, pod_policy: &str, statuses: &[ContainerStatus]| {
         let policy = if container.restart_policy.is_empty() {
@@ -223,7 +223,7 @@ fn containers(spec: &Spec, status: &Status, metadata: &Metadata) -> Vec<agent::C
 }
 
 impl EnvVar {
-    /// Name and value, if it refers to a label or an annotation and counts (rule 8.4). What is not there is empty.
+    /// Name and value, if it refers to a label or an annotation and counts (AGT-8.4). What is not there is empty.
     fn resolved(&self, metadata: &Metadata) -> Option<(String, String)> {
         let path = &self.value_from.as_ref()?.field_ref.as_ref()?.field_path;
         let (of, key) = match containers_meta::source_of(&self.name, &self.value, path)? {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_4_variables_that_refer_to_metadata_are_resolved() {
+    fn agt_8_4_variables_that_refer_to_metadata_are_resolved() {
         let pod = read(&example());
         let main = pod.container("main").expect("there");
         let expected = [("ROLE", "leader"), ("NOTE", " two words "), ("NONE", "")];
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_2_containers_stand_by_name_with_those_that_run_beside_them_last() {
+    fn agt_8_2_containers_stand_by_name_with_those_that_run_beside_them_last() {
         let pod = read(&example());
         let all: Vec<_> = pod
             .containers
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_2_whose_pods_they_are() {
+    fn agt_8_2_whose_pods_they_are() {
         let mut object = example();
         object["metadata"]["ownerReferences"][0]["apiVersion"] = json!("apps/v1");
         assert!(!read(&object).is_concerned);

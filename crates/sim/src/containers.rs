@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_4_6_hashes_are_those_of_the_kubelet() {
+    fn sts_4_6_hashes_are_those_of_the_kubelet() {
         assert_eq!(
             hash(&json!({"image": "registry.local/web:2", "name": "main"})),
             3_868_682_977
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_6_the_environment_is_what_the_metadata_says() {
+    fn sts_4_6_the_environment_is_what_the_metadata_says() {
         let from = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
         let pod = json!({"metadata": {"labels": {"z": "1"}, "annotations": {"role": "leader"}}});
         let container = json!({"env": [

@@ -115,7 +115,7 @@ fn a_pod_with_a_gate_is_ready_only_while_somebody_says_so() {
 }
 
 #[test]
-fn rule_4_6_a_changed_image_restarts_that_container_alone() {
+fn sts_4_6_a_changed_image_restarts_that_container_alone() {
     let mut cluster = cluster();
     ready_pod(&mut cluster, manifest());
     let before = pod(&cluster);
@@ -236,7 +236,7 @@ fn a_resize_of_one_container_is_refused_while_another_goes_through() {
 }
 
 #[test]
-fn rule_4_5_a_container_waits_for_the_key_of_its_barrier() {
+fn sts_4_5_a_container_waits_for_the_key_of_its_barrier() {
     let mut cluster = cluster();
     let mut manifest = manifest();
     let reference = json!({"name": "web-0-barrier", "key": "p_1"});
@@ -258,7 +258,7 @@ fn rule_4_5_a_container_waits_for_the_key_of_its_barrier() {
 }
 
 #[test]
-fn rule_4_6_the_node_agent_restarts_a_container_whose_environment_is_old() {
+fn sts_4_6_the_node_agent_restarts_a_container_whose_environment_is_old() {
     let mut cluster = cluster();
     let mut manifest = manifest();
     manifest["metadata"]["annotations"] = json!({"sim.flotilla.rs/agent": "true", "role": "follower"});

@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// 5: a webhook called while caches are not ready says that it does not know.
+    /// ADM-5: a webhook called while caches are not ready says that it does not know.
     #[test]
     fn nothing_is_known_before_the_first_census() {
         let nothing = Knowledge::default();

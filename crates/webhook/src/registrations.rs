@@ -162,7 +162,7 @@ impl Facts<'_> {
         let rules = json!([rule(&versions, "statefulsets"), rule(&versions, "clonesets")]);
         let mut webhook = self.webhook(name, hook, "Ignore", 5, rules);
         // Each version as it was written. Of an equivalent rule the API server would convert the object before it asks, and a client
-        // that left the annotation of conversion out could not be told from one that cleared the fields in it (ruling 13). Some of what
+        // that left the annotation of conversion out could not be told from one that cleared the fields in it. Some of what
         // a CloneSet must be depends on the version, too.
         webhook["matchPolicy"] = json!("Exact");
         webhook["matchConditions"] =
@@ -324,7 +324,7 @@ mod tests {
             .collect()
     }
 
-    /// 1: the table of registrations.
+    /// ADM-1: the table of registrations.
     #[test]
     fn each_webhook_has_its_policy_and_its_time() {
         let place = service();
@@ -358,7 +358,7 @@ mod tests {
         }
     }
 
-    /// 1 and ruling 13: a rule that names one version only has the API server convert objects of the others before it asks, and what their
+    /// ADM-1 and R-13: a rule that names one version only has the API server convert objects of the others before it asks, and what their
     /// authors left out is lost by then.
     #[test]
     fn each_version_of_our_kinds_is_asked_about_as_it_was_written() {
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(others, 2, "pods, and what is protected");
     }
 
-    /// 1: never in scope: kube-system, our namespace, and what the label takes out.
+    /// ADM-1: never in scope: kube-system, our namespace, and what the label takes out.
     #[test]
     fn nothing_concerns_the_namespaces_that_we_stand_on() {
         for webhook in webhooks(&service()) {
@@ -413,7 +413,7 @@ mod tests {
         );
     }
 
-    /// 1: a manager of one namespace is asked about that one; kinds that are not installed are not registered.
+    /// ADM-1: a manager of one namespace is asked about that one; kinds that are not installed are not registered.
     #[test]
     fn registrations_follow_what_there_is() {
         let place = service();
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(url("::1"), "https://[::1]:9443/mutate-pods");
     }
 
-    /// 1: only what differs is written: fields that the server adds, and webhooks of others, are no difference.
+    /// ADM-1: only what differs is written: fields that the server adds, and webhooks of others, are no difference.
     #[test]
     fn what_is_stored_is_compared_with_what_is_wanted() {
         let place = service();
@@ -476,7 +476,7 @@ mod tests {
         ));
     }
 
-    /// 1: only a definition with two versions needs conversion.
+    /// ADM-1: only a definition with two versions needs conversion.
     #[test]
     fn definitions_with_two_versions_are_converted() {
         let definition = |versions: &[&str]| {

@@ -1,4 +1,4 @@
-//! What is asked of the API server when admission's memory does not know an answer: one pod, or one list, a request, and no more (rule R3).
+//! What is asked of the API server when admission's memory does not know an answer: one pod, or one list, a request, and no more.
 
 use crate::metrics::Metrics;
 use flotilla_admission::{Counted, CustomResource, Found, Memory, NamedPod, RevisionInUse, StorageAsked};
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(asked(), QUESTIONS_MAX as usize, "no more than a burst is saved up");
     }
 
-    /// Rule 6: one name is looked up; others that nobody remembers stay unknown.
+    /// CS-6: one name is looked up; others that nobody remembers stay unknown.
     #[test]
     fn one_name_is_sought() {
         let first = Seeking::new(&Nothing, None);
@@ -353,7 +353,7 @@ mod tests {
 
     /// The manager may read what those who name pods may not: nothing but a name leads to a request.
     #[test]
-    fn rule_6_what_is_no_name_is_never_asked_for() {
+    fn cs_6_what_is_no_name_is_never_asked_for() {
         for (namespace, pod) in [
             ("shop", "../secrets/key"),
             ("shop", "web?watch=1"),
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_6_a_pod_is_managed_by_uid() {
+    fn cs_6_a_pod_is_managed_by_uid() {
         let owned = |uid: &str| json!({"metadata": {"ownerReferences": [{"uid": uid, "controller": true}]}});
         assert_eq!(kept(&owned("u"), "u"), NamedPod::Managed);
         assert_eq!(kept(&owned("other"), "u"), NamedPod::Foreign);
@@ -390,9 +390,9 @@ mod tests {
         assert_eq!(kept(&going, "u"), NamedPod::Terminating);
     }
 
-    /// Ruling 38: what a definition defines is counted by the API server, unless memory knows it.
+    /// what a definition defines is counted by the API server, unless memory knows it.
     #[test]
-    fn ruling_38_objects_of_a_definition_are_counted_once() {
+    fn r_38_objects_of_a_definition_are_counted_once() {
         let things = |group| CustomResource {
             group,
             version: "v1",
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn ruling_38_objects_that_are_being_deleted_do_not_count() {
+    fn r_38_objects_that_are_being_deleted_do_not_count() {
         let list = |remaining: Value| {
             json!({
                 "metadata": {"remainingItemCount": remaining},
@@ -443,9 +443,9 @@ mod tests {
         kube::Client::new(service, "default")
     }
 
-    /// Ruling 3: each question of admission is counted, by what became of it.
+    /// each question of admission is counted, by what became of it.
     #[tokio::test(start_paused = true)]
-    async fn ruling_3_lookups_are_counted_by_outcome() {
+    async fn r_3_lookups_are_counted_by_outcome() {
         let metrics = Metrics::default();
         let lookup = lookup(client(), metrics.clone());
         let pod = |pod: &str| Sought::Pod {

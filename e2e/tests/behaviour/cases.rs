@@ -25,7 +25,7 @@ fn claim(name: &str, storage: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}}})
 }
 
-/// Each row of 7.3 that CEL can express: changes to a good manifest, and words of the refusal; no words means that it is accepted.
+/// Each row of STS-7.3 that CEL can express: changes to a good manifest, and words of the refusal; no words means that it is accepted.
 pub(crate) fn creations() -> Vec<(Vec<Change>, &'static [&'static str])> {
     const BUDGET: &str = "updateStrategy/rollingUpdate/maxUnavailable";
     const POLICY: &str = "updateStrategy/rollingUpdate/podUpdatePolicy";
@@ -330,7 +330,7 @@ pub(crate) fn creations() -> Vec<(Vec<Change>, &'static [&'static str])> {
     ]
 }
 
-/// 7.4: from a set with these changes to one with those; words as above.
+/// STS-7.4: from a set with these changes to one with those; words as above.
 pub(crate) fn updates() -> Vec<(Vec<Change>, Vec<Change>, &'static [&'static str])> {
     let rolling = || ("volumeClaimUpdateStrategy/type", json!("OnPodRollingUpdate"));
     let claims = |claims: Value| ("volumeClaimTemplates", claims);

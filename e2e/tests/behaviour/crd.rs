@@ -60,7 +60,7 @@ async fn bad_input_is_refused(api: &Api, ns: &str) {
             .await;
         wrong.extend(unlike(answer, words).map(|why| format!("{changes:?}: {why}")));
     }
-    // 1.1.9: a name whose revisions would not fit into a label.
+    // STS-1.1.9: a name whose revisions would not fit into a label.
     for (length, words) in [(52, &[][..]), (53, &["52 characters"][..])] {
         let mut set = changed(&[]);
         set["metadata"]["name"] = json!("n".repeat(length));
@@ -233,7 +233,7 @@ async fn stored_before(api: &Api) {
         )
         .await;
     }
-    // 3.4: nothing is condemned while an entry cannot be read.
+    // STS-3.4: nothing is condemned while an entry cannot be read.
     api.patch(
         &Kind::Advanced.set(STORED, "reserved"),
         &json!({"spec": {"replicas": 1}}),

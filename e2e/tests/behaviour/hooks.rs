@@ -1,4 +1,4 @@
-//! Lifecycle hooks: who is held, what releases it, and what is said while nobody does. Each by labels and by finalizers (rule 4.8).
+//! Lifecycle hooks: who is held, what releases it, and what is said while nobody does. Each by labels and by finalizers (STS-4.8).
 
 use crate::Lab;
 use crate::in_place::{in_place_set, lives, runs, start, web};
@@ -55,7 +55,7 @@ enum Marker {
     Finalizer,
 }
 
-/// States of rule 4.8.
+/// States of STS-4.8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     PreparingNormal,
@@ -210,7 +210,7 @@ async fn pre_delete_holds_a_scale_down(s: Story, marker: Marker) {
     assert_eq!(lives(&left)["web-0"], lives(&before)["web-0"]);
 }
 
-/// Rule 3.5: a pod that a hook held back from deletion is wanted again.
+/// STS-3.5: a pod that a hook held back from deletion is wanted again.
 async fn a_held_pod_is_wanted_again(s: Story, marker: Marker) {
     let before = start(&s.api, &s.ns, &hooked(marker, "preDelete", 2, true)).await;
     scale(&s, 1).await;
@@ -229,7 +229,7 @@ async fn a_held_pod_is_wanted_again(s: Story, marker: Marker) {
     );
 }
 
-/// Rule 3.8.
+/// STS-3.8.
 async fn pre_delete_holds_a_specified_delete(s: Story, marker: Marker) {
     let before = start(&s.api, &s.ns, &hooked(marker, "preDelete", 2, false)).await;
     let body = json!({"metadata": {"labels": {"apps.kruise.io/specified-delete": "true"}}});

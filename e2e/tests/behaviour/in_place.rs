@@ -102,7 +102,7 @@ pub(crate) fn runs(pod: &Value) -> &str {
     text(container(pod, "main"), "/image")
 }
 
-/// Rules 3.7, 4.3 and 4.6.
+/// STS-3.7, STS-4.3 and STS-4.6.
 async fn images_change_within_the_budget(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let mut set = in_place_set(6);
@@ -137,7 +137,7 @@ async fn images_change_within_the_budget(s: Story) {
     .await;
 }
 
-/// Rule 4.1.
+/// STS-4.1.
 async fn a_change_of_metadata_restarts_nothing(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let mut set = in_place_set(2);
@@ -157,7 +157,7 @@ async fn a_change_of_metadata_restarts_nothing(s: Story) {
     assert_eq!(lives(&ready(api, ns, 2).await), lives(&before));
 }
 
-/// Rules 4.4 and 8.18: nothing leaves service, so the budget of one holds nothing up.
+/// STS-4.4 and STS-8.18: nothing leaves service, so the budget of one holds nothing up.
 async fn cpu_is_resized_in_service(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let before = start(api, ns, &in_place_set(3)).await;
@@ -178,7 +178,7 @@ fn resize_is(pod: &Value, reason: &str) -> bool {
     condition(pod, "PodResizePending")["reason"] == reason
 }
 
-/// Rule 4.6.
+/// STS-4.6.
 async fn a_deferred_resize_is_waited_for(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let before = start(api, ns, &in_place_set(1)).await;
@@ -198,7 +198,7 @@ async fn a_deferred_resize_is_waited_for(s: Story) {
     assert_eq!(lives(&after), lives(&before));
 }
 
-/// Rule 4.6.
+/// STS-4.6.
 async fn an_infeasible_resize_makes_the_pod_again(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let before = start(api, ns, &in_place_set(2)).await;
@@ -236,7 +236,7 @@ async fn an_infeasible_resize_is_told_in_place_only(s: Story) {
 /// More cpu than any node has: the API server itself refuses to give it to a pod that runs.
 const TOO_MUCH: &str = "100000";
 
-/// Rule 4.6: made again, which no node can take either; the other one waits for it, and the way back is open.
+/// STS-4.6: made again, which no node can take either; the other one waits for it, and the way back is open.
 async fn a_resize_beyond_the_node_makes_the_pod_again(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let before = start(api, ns, &in_place_set(2)).await;
@@ -253,7 +253,7 @@ async fn a_resize_beyond_the_node_makes_the_pod_again(s: Story) {
     );
 }
 
-/// Rule 4.6: it runs on as it was.
+/// STS-4.6: it runs on as it was.
 async fn a_resize_beyond_the_node_is_told_in_place_only(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let mut set = in_place_set(1);
@@ -278,7 +278,7 @@ fn uid(pod: &Value) -> &str {
     text(pod, "/metadata/uid")
 }
 
-/// Rules 4.3 and 4.4: the pod leaves service, and its container changes when the period has ended.
+/// STS-4.3 and STS-4.4: the pod leaves service, and its container changes when the period has ended.
 async fn a_grace_period_lies_between_service_and_change(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let mut set = in_place_set(1);
@@ -305,7 +305,7 @@ async fn a_grace_period_lies_between_service_and_change(s: Story) {
     assert_eq!(lives(&ready(api, ns, 1).await), restarted(&lives(&before), 1));
 }
 
-/// Rule 4.6: it waits, says for what, and the way back is open.
+/// STS-4.6: it waits, says for what, and the way back is open.
 async fn a_broken_tag_is_told_and_rolled_back(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let before = start(api, ns, &in_place_set(2)).await;
@@ -324,7 +324,7 @@ async fn a_broken_tag_is_told_and_rolled_back(s: Story) {
     assert_eq!(restarted(&before, 1)["web-1"], after["web-1"], "the same pod");
 }
 
-/// Rules 4.1 and 4.2.
+/// STS-4.1 and STS-4.2.
 async fn what_cannot_be_done_in_place_is_refused_in_place_only(s: Story) {
     let (api, ns) = (&s.api, s.ns.as_str());
     let mut set = in_place_set(2);

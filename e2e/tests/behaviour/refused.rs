@@ -1,4 +1,4 @@
-//! Templates that the API server does not accept: no pod goes for one (ruling 31).
+//! Templates that the API server does not accept: no pod goes for one.
 
 use crate::Lab;
 use flotilla_e2e::api::{Objects, text};

@@ -1,4 +1,4 @@
-//! Images that are pulled ahead of updates in place (rule 20), with a definition of jobs that nobody carries out.
+//! Images that are pulled ahead of updates in place (CS-20), with a definition of jobs that nobody carries out.
 
 use crate::Lab;
 use flotilla_e2e::Manager;

@@ -1,4 +1,4 @@
-//! The controller-manager's HorizontalPodAutoscaler, which knows a set by its scale subresource alone (rule 2).
+//! The controller-manager's HorizontalPodAutoscaler, which knows a set by its scale subresource alone (CS-2).
 
 use crate::Lab;
 use flotilla_e2e::Manager;

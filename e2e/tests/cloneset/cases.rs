@@ -246,7 +246,7 @@ pub(crate) fn alpha() -> Vec<Case> {
             vec![("progressDeadlineSeconds", json!(5)), ("minReadySeconds", json!(5))],
             &["progressDeadlineSeconds", "minReadySeconds"],
         ),
-        // As `never` is written (ruling 36).
+        // As `never` is written.
         (
             vec![
                 ("progressDeadlineSeconds", json!(2_147_483_647)),

@@ -1,4 +1,4 @@
-//! What becomes of claims (rule 15).
+//! What becomes of claims (CS-15).
 
 use crate::Lab;
 use flotilla_e2e::Manager;
@@ -34,7 +34,7 @@ async fn at_rest(api: &Api, ns: &str) -> Objects {
     pods
 }
 
-/// Ruling 34: somebody else deletes this pod, and it takes its time to go. Its replacement waits for its id and claim; growth meanwhile takes
+/// somebody else deletes this pod, and it takes its time to go. Its replacement waits for its id and claim; growth meanwhile takes
 /// another id, and goes again.
 async fn replaced_by_itself(api: &Api, ns: &str, gone: &str, first: &Objects) {
     let path = format!("{}/{gone}", pods(ns));

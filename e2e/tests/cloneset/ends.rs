@@ -1,4 +1,4 @@
-//! How a set ends, by the garbage collector of the controller-manager (rules 10 and 11).
+//! How a set ends, by the garbage collector of the controller-manager (CS-10 and CS-11).
 
 use crate::Lab;
 use flotilla_e2e::Manager;
@@ -67,7 +67,7 @@ fn is_of(object: &Value, uid: &Value) -> bool {
     owners.is_some_and(|owners| owners.len() == 1 && &owners[0]["uid"] == uid && owners[0]["controller"] == true)
 }
 
-/// Orphans stay as they are while nobody asks for them, and are taken as they are by a set of the same name that asks (rule 11).
+/// Orphans stay as they are while nobody asks for them, and are taken as they are by a set of the same name that asks (CS-11).
 pub(crate) async fn orphans_stay_and_are_taken_again(lab: &Lab) {
     let ns = "ends-orphans";
     let api = lab.enter(ns).await;

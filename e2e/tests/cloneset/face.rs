@@ -20,7 +20,7 @@ async fn table(api: &Api, collection: &str) -> Value {
     answer.unwrap_or_else(|e| panic!("GET {collection}: {e}"))
 }
 
-/// Rule 2: the columns of the definition, and the scale subresource.
+/// CS-2: the columns of the definition, and the scale subresource.
 pub(crate) async fn columns_and_scale(lab: &Lab) {
     let ns = "face-columns";
     let api = lab.enter(ns).await;
@@ -88,7 +88,7 @@ async fn until_condition(api: &Api, ns: &str, kind: &str, status: &str, reason: 
     found.remove("web").expect("it was there a moment ago")
 }
 
-/// Rules 4 and 21: a quota that refuses pods, and a rollout that does not get on.
+/// CS-4 and CS-21: a quota that refuses pods, and a rollout that does not get on.
 pub(crate) async fn conditions_come_and_go(lab: &Lab) {
     let ns = "face-conditions";
     let api = lab.enter(ns).await;
@@ -156,7 +156,7 @@ async fn refused(api: &Api, path: &str, change: &Value, words: &str) {
     assert!(status.message.contains(words), "{}", status.message);
 }
 
-/// Rules 7 and 8, through the API server.
+/// CS-7 and CS-8, through the API server.
 pub(crate) async fn versions_are_converted(lab: &Lab) {
     let ns = "face-versions";
     let api = lab.enter(ns).await;
@@ -215,7 +215,7 @@ pub(crate) async fn versions_are_converted(lab: &Lab) {
     );
     assert_eq!(new["spec"]["minReadySeconds"], 1);
 
-    // Rule 6: what only one version's webhook refused is refused there, and warned of in the other.
+    // CS-6: what only one version's webhook refused is refused there, and warned of in the other.
     let late = json!({"spec": {"progressDeadlineSeconds": 1, "minReadySeconds": 5}});
     refused(&api, &old_web, &late, "progressDeadlineSeconds").await;
     api.patch(&web(ns), &late).await;

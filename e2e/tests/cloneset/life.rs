@@ -278,7 +278,7 @@ async fn uses_claims_again(api: &Api, victim: &mut Victim<'_>, watcher: &mut Wat
     for name in before.keys().take(3) {
         api.delete(&format!("{}/{name}", pods(NS)), false).await;
     }
-    // Some may be on their way out still: their replacements wait for them (ruling 34).
+    // Some may be on their way out still: their replacements wait for them.
     victim.start();
     let after = api
         .until(&pods(NS), LONG, "a hundred again", |pods| {

@@ -1,4 +1,4 @@
-//! Two sets that select the same pods (rules 9 and 11).
+//! Two sets that select the same pods (CS-9 and CS-11).
 
 use crate::Lab;
 use flotilla_e2e::Manager;

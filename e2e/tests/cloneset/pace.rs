@@ -1,4 +1,4 @@
-//! A rollout of five hundred pods goes on to its end as quickly as it began (rule 13.6; #1741, #1442).
+//! A rollout of five hundred pods goes on to its end as quickly as it began (CS-13.6; #1741, #1442).
 
 use crate::Lab;
 use flotilla_e2e::api::{Api, Objects, is_ready, is_terminating, text};

@@ -1,4 +1,4 @@
-//! Updates in place and hooks (rules 14.7 and 19).
+//! Updates in place and hooks (CS-14.7 and CS-19).
 
 use crate::Lab;
 use flotilla_e2e::Manager;

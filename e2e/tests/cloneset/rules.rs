@@ -41,12 +41,12 @@ pub(crate) async fn creations(api: &Api, collection: &str, version: &str, cases:
     wrong
 }
 
-/// Rules 3 and 6, where no webhook runs.
+/// CS-3 and CS-6, where no webhook runs.
 pub(crate) async fn refuse_by_field_and_word(lab: &Lab) {
     let ns = "rules";
     let api = lab.enter(ns).await;
     let mut wrong = creations(&api, &format!("{}?dryRun=All", sets(ns)), "v1beta1", cases::hub()).await;
-    // A gate of the manager decides how long a name may be, so admission does (rule 6).
+    // A gate of the manager decides how long a name may be, so admission does (CS-6).
     for (length, words) in [(52, &[][..]), (53, &[]), (63, &[])] {
         let mut set = changed(&[]);
         set["metadata"]["name"] = json!("n".repeat(length));

@@ -1,5 +1,5 @@
 //! A set of fifteen hundred pods whose claims may be used again goes down to ten, while its manager ends ten times, by SIGINT and SIGKILL in
-//! turn: no claim of a pod that was scaled away is left, and none of its data comes back (rules 14.7, 15.3 and 15.5).
+//! turn: no claim of a pod that was scaled away is left, and none of its data comes back (CS-14.7, CS-15.3 and CS-15.5).
 
 use crate::Lab;
 use flotilla_e2e::api::{Api, Objects, is_terminating};

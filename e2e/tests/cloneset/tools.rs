@@ -34,7 +34,7 @@ fn rows(table: &str) -> Vec<Vec<&str>> {
     table.lines().map(|line| line.split_whitespace().collect()).collect()
 }
 
-/// Rule 2, as kubectl makes use of it.
+/// CS-2, as kubectl makes use of it.
 pub(crate) async fn kubectl_scales_lists_and_waits(lab: &Lab) {
     let ns = "tools-kubectl";
     let api = lab.enter(ns).await;
@@ -118,7 +118,7 @@ pub(crate) async fn rollout_undoes_and_tells_history(lab: &Lab) {
     set_image(&api, &web(ns), "app:v3").await;
     assert!(run(DONE).contains("complete"));
     assert_eq!(history(lab, ns), [(1, 0), (2, 0), (3, 2)]);
-    // A label may hold the hash alone, as pods from OpenKruise with short hashes have it (rule 12.6).
+    // A label may hold the hash alone, as pods from OpenKruise with short hashes have it (CS-12.6).
     let (pod, object) = ready(&api, ns, 2).await.into_iter().next().expect("two pods");
     let (_, hash) = revision(&object).rsplit_once('-').expect("set and hash");
     let short = json!({"metadata": {"labels": {"controller-revision-hash": hash}}});
@@ -127,7 +127,7 @@ pub(crate) async fn rollout_undoes_and_tells_history(lab: &Lab) {
     let table = run("history cloneset/web");
     assert_eq!(table.lines().count(), 4, "a heading and three revisions: {table}");
 
-    // The revision that is used again becomes the newest (rule 12.2).
+    // The revision that is used again becomes the newest (CS-12.2).
     for (verb, word, image, after) in [
         (
             "undo cloneset/web",

@@ -48,7 +48,7 @@ const STOCK: &[Expected] = &[
     is("metadata-only", &[0, 0], 0),
     is("out-of-service-not-changed", &[1, 1], 0),
     is("grace-period", &[1, 1], 0),
-    // What was kept is applied first (rules 16.3 of CloneSets and 4.3 of updates in place).
+    // What was kept is applied first (CS-16.3 and STS-4.3).
     is("overtaken-in-the-grace-period", &[1, 2], 0),
     is("changed-not-restarted", &[1, 1], 0),
     is("restarted-not-told", &[1, 1], 0),

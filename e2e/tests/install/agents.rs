@@ -13,7 +13,7 @@ use std::path::Path;
 
 const SYSTEM: &str = "flotilla-system";
 
-/// Rules 11.1 and 12.
+/// AGT-11.1 and AGT-12.
 pub(crate) async fn are_waited_for_and_held_to_their_node() {
     let cluster = Cluster::disposable("e2e-install-agents")
         .nodes(2)

@@ -1,5 +1,5 @@
 //! The agent of a node: environment from labels and annotations changes in place. The image of the tests holds one static program and no
-//! `env`, so that only the runtime can tell what environment a container has (rule 8.4).
+//! `env`, so that only the runtime can tell what environment a container has (AGT-8.4).
 
 use crate::sets::{assert_same_pods, assert_started_anew, start};
 use crate::{Lab, rights};
@@ -98,7 +98,7 @@ async fn told(api: &Api, ns: &str, reason: &str, count: usize) -> Vec<Value> {
     events.values().filter(ours).cloned().collect()
 }
 
-/// Rules 4.1, 4.6, 8.1, 8.4 and 8.5.
+/// STS-4.1, STS-4.6, AGT-8.1, AGT-8.4 and AGT-8.5.
 async fn changes_of_metadata_reach_the_environment(lab: &Lab, api: &Api, ns: &str) {
     let agent = lab.with_agent().await;
     start(api, ns, 2, with_environment).await;
@@ -151,7 +151,7 @@ async fn changes_of_metadata_reach_the_environment(lab: &Lab, api: &Api, ns: &st
     drop(agent);
 }
 
-/// Rule 8.5: the kubelet restarts the container for its image, and that is all it takes.
+/// AGT-8.5: the kubelet restarts the container for its image, and that is all it takes.
 async fn an_image_and_its_environment_change_with_one_restart(lab: &Lab, api: &Api, ns: &str) {
     let agent = lab.with_agent().await;
     start(api, ns, 1, with_environment).await;
@@ -179,7 +179,7 @@ async fn an_image_and_its_environment_change_with_one_restart(lab: &Lab, api: &A
     drop(agent);
 }
 
-/// Rule 9.6: the hook is a request to a port by its name, at the pod's address. The program knows no such path, which is told.
+/// AGT-9.6: the hook is a request to a port by its name, at the pod's address. The program knows no such path, which is told.
 async fn a_hook_runs_before_a_container_is_stopped(lab: &Lab, api: &Api, ns: &str) {
     let agent = lab.with_agent().await;
     start(api, ns, 1, |set| {
@@ -201,7 +201,7 @@ async fn a_hook_runs_before_a_container_is_stopped(lab: &Lab, api: &Api, ns: &st
     drop(agent);
 }
 
-/// Rule 4.6, and rule 8.2: an agent that comes up finds a pod that waits for it.
+/// STS-4.6, and AGT-8.2: an agent that comes up finds a pod that waits for it.
 async fn without_it_an_update_waits_and_says_for_what(lab: &Lab, api: &Api, ns: &str) {
     let mut place = lab.without_agent().await;
     let before = start(api, ns, 1, with_environment).await;
@@ -224,7 +224,7 @@ async fn without_it_an_update_waits_and_says_for_what(lab: &Lab, api: &Api, ns: 
     assert_eq!(environment(api, ns, "web-0").await["COLOUR"], "red");
 }
 
-/// Rules 1 and 12.
+/// AGT-1 and AGT-12.
 async fn without_a_runtime_it_runs_and_is_not_ready(lab: &Lab, api: &Api, _: &str) {
     let ports = Ports::free();
     let address = format!("--addr=127.0.0.1:{}", ports.http);

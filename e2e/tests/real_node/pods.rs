@@ -81,7 +81,7 @@ async fn another_image_restarts_one_container(api: &Api, ns: &str) {
     );
 }
 
-/// The trap of rule 4.6: neither the image ID nor the image in the status tells that the update is over.
+/// The trap of STS-4.6: neither the image ID nor the image in the status tells that the update is over.
 async fn another_tag_of_the_same_digest_is_not_shown(api: &Api, ns: &str) {
     let before = run(api, ns, |_| ()).await;
     set_image(api, ns, "web", "main", "app:v1-same").await;

@@ -1,4 +1,4 @@
-//! Updates in place that change resources together with something else, or are refused them (ruling 37), for both kinds.
+//! Updates in place that change resources together with something else, or are refused them, for both kinds.
 
 use crate::Lab;
 use crate::agent::field;
@@ -176,7 +176,7 @@ fn little() -> Value {
 /// What the API server says of a node that is too small.
 const TOO_SMALL: &str = "enough allocatable";
 
-/// Rules 4.1 and 4.6: one pod is made again, for which no node has room either, and no other one goes.
+/// STS-4.1 and STS-4.6: one pod is made again, for which no node has room either, and no other one goes.
 async fn refused_where_pods_may_be_made_again(lab: &Lab, web: Web) {
     let before = web.start(2, "InPlaceIfPossible", little(), |_| ()).await;
     let old = uids(&before);
@@ -242,7 +242,7 @@ async fn assert_refused_once(lab: &Lab, web: &Web, others: usize) {
     assert!(said.iter().any(|note| note.contains(TOO_SMALL)), "{said:?}");
 }
 
-/// Rule 4.2: it keeps what it has, image included.
+/// STS-4.2: it keeps what it has, image included.
 async fn refused_where_pods_stay(lab: &Lab, web: Web) {
     let before = web.start(2, "InPlaceOnly", little(), |_| ()).await;
     web.change(&too_much()).await;
@@ -348,7 +348,7 @@ async fn less_memory_after_a_restart(lab: &Lab, web: Web) {
     assert_in_force(&web, "v2", &much["limits"], 1).await;
 }
 
-/// Down, up, and down again, but for the memory of a container that was restarted before; rule 8.5 is for the environment.
+/// Down, up, and down again, but for the memory of a container that was restarted before; STS-8.5 is for the environment.
 async fn limits_with_image_and_environment(lab: &Lab, web: Web) {
     let agent = lab.with_agent().await;
     let before = web

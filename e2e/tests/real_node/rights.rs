@@ -1,4 +1,4 @@
-//! What an agent may do: the account of an installation, and the policy that holds it to its node (rule 11.1).
+//! What an agent may do: the account of an installation, and the policy that holds it to its node (AGT-11.1).
 
 use crate::Lab;
 use crate::agent::NOTE;

@@ -146,7 +146,7 @@ async fn update_watched(api: &Api, ns: &str, image: &str) -> Absences {
     absences
 }
 
-/// Rules 4.3, 4.4 and 4.6.
+/// STS-4.3, STS-4.4 and STS-4.6.
 async fn images_change_in_place_out_of_service(api: &Api, ns: &str) {
     api.create(&format!("/api/v1/namespaces/{ns}/services"), &service("web"))
         .await;
@@ -194,7 +194,7 @@ fn assert_in_order(pod: &Value) {
     assert!(moments.is_sorted(), "{moments:?}");
 }
 
-/// Rules 4.4 and 8.18.
+/// STS-4.4 and STS-8.18.
 async fn cpu_changes_in_service(api: &Api, ns: &str) {
     let before = start(api, ns, 2, |set| {
         set["spec"]["template"]["spec"]["containers"][0]["resources"] =
@@ -220,7 +220,7 @@ async fn cpu_changes_in_service(api: &Api, ns: &str) {
     rolled_out(api, Kind::Advanced, ns, "web").await;
 }
 
-/// Rule 4.4: a container that restarts for its cpu is out of service meanwhile.
+/// STS-4.4: a container that restarts for its cpu is out of service meanwhile.
 async fn cpu_changes_out_of_service_where_that_restarts(api: &Api, ns: &str) {
     let before = start(api, ns, 1, |set| {
         let main = &mut set["spec"]["template"]["spec"]["containers"][0];
@@ -255,7 +255,7 @@ async fn cpu_changes_out_of_service_where_that_restarts(api: &Api, ns: &str) {
     assert_eq!(condition(&after["web-0"], GATE)["status"], "True");
 }
 
-/// Rule 4.5, with the entries that admission would give the containers of a pod.
+/// STS-4.5, with the entries that admission would give the containers of a pod.
 async fn containers_start_and_change_in_order_of_priority(api: &Api, ns: &str) {
     let mut object = pod("web", "app:v1");
     let barrier = |key: &str| json!({"name": "KRUISE_CONTAINER_BARRIER", "valueFrom": {"configMapKeyRef": {"name": "web-barrier", "key": key}}});
@@ -286,7 +286,7 @@ async fn containers_start_and_change_in_order_of_priority(api: &Api, ns: &str) {
     .await;
 }
 
-/// Rule 4.1: the environment is fixed when a container is made.
+/// STS-4.1: the environment is fixed when a container is made.
 async fn what_cannot_change_in_place_is_made_again(api: &Api, ns: &str) {
     let before = start(api, ns, 1, |_| ()).await;
     let entry = || json!([{"name": "COLOUR", "value": "green"}]);
@@ -302,7 +302,7 @@ async fn what_cannot_change_in_place_is_made_again(api: &Api, ns: &str) {
     rolled_out(api, Kind::Advanced, ns, "web").await;
 }
 
-/// Rule 4.2.
+/// STS-4.2.
 async fn in_place_only_refuses_to_make_pods_again(api: &Api, ns: &str) {
     let before = start(api, ns, 1, |set| {
         // The webhook would refuse the change, and nothing would be left for the manager to say.
@@ -358,7 +358,7 @@ async fn in_place_only_refuses_to_make_pods_again(api: &Api, ns: &str) {
     assert_eq!(version(api, ns, "web-0").await.as_deref(), Some("v3"));
 }
 
-/// The trap of rule 4.6.
+/// The trap of STS-4.6.
 async fn the_same_digest_under_another_tag_completes(api: &Api, ns: &str) {
     let before = start(api, ns, 1, |_| ()).await;
     change(api, ns, "image", json!("app:v1-same")).await;

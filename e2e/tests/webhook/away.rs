@@ -7,7 +7,7 @@ use flotilla_e2e::{Kind, webhooks};
 use http::Method;
 use serde_json::json;
 
-/// 1: with every process killed pods are made as before, those under our kinds too, and sets as well, their scale, status and deletion;
+/// ADM-1: with every process killed pods are made as before, those under our kinds too, and sets as well, their scale, status and deletion;
 /// a set that breaks a rule of the definition is refused, and one that breaks none is accepted, and picked up later.
 pub(crate) async fn pods_are_made_and_rules_hold_while_nobody_is_there(lab: &Lab) {
     const NS: &str = "away";

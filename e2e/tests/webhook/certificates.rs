@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Path of the Secrets in our namespace.
 const SECRETS: &str = "/api/v1/namespaces/flotilla-system/secrets";
 
-/// 4: the certificate changes ten times, and the authority with it, while sets are being made: no request fails.
+/// ADM-4: the certificate changes ten times, and the authority with it, while sets are being made: no request fails.
 pub(crate) async fn change_ten_times_without_a_failed_request(lab: &Lab) {
     const NS: &str = "rotation";
     const CHANGES: usize = 10;
@@ -50,7 +50,7 @@ pub(crate) async fn change_ten_times_without_a_failed_request(lab: &Lab) {
     api.until(&sets, SOON, "none of the sets", BTreeMap::is_empty).await;
 }
 
-/// 1: what somebody deletes or changes is put right within a minute; what is as it should be is not written.
+/// ADM-1: what somebody deletes or changes is put right within a minute; what is as it should be is not written.
 pub(crate) async fn registrations_are_put_back(lab: &Lab) {
     let api = lab.enter("put-back").await;
     let (_manager, ports) = webhooks::start(&api, &lab.kubeconfig, "put-back", &[]).await;
@@ -88,7 +88,7 @@ pub(crate) async fn registrations_are_put_back(lab: &Lab) {
     webhooks::registered(&api, ports.webhooks).await;
 }
 
-/// 4: both replicas serve what the Secret says; only the one with the lease writes, and when it is gone the other one does.
+/// ADM-4: both replicas serve what the Secret says; only the one with the lease writes, and when it is gone the other one does.
 pub(crate) async fn two_managers_serve_and_one_writes(lab: &Lab) {
     let api = lab.enter("two").await;
     let ports = [Ports::free(), Ports::free()];
@@ -132,7 +132,7 @@ async fn comes_true(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// 4: certificates given from outside are served as they are, and read again when they change.
+/// ADM-4: certificates given from outside are served as they are, and read again when they change.
 pub(crate) async fn can_come_from_a_directory(lab: &Lab) {
     let api = lab.enter("directory").await;
     // Whatever made them: here, a manager did.

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// 7.2 to 7.4: a refusal names field, value and rule; what is left out is filled in, and nothing else is touched.
+/// STS-7.2 to STS-7.4: a refusal names field, value and rule; what is left out is filled in, and nothing else is touched.
 pub(crate) async fn are_refused_with_the_rule_or_filled_in(lab: &Lab) {
     const NS: &str = "refusals";
     let api = lab.enter(NS).await;
@@ -52,7 +52,7 @@ pub(crate) async fn are_refused_with_the_rule_or_filled_in(lab: &Lab) {
     assert_eq!(ports.http("/readyz").0, 200);
 }
 
-/// 7.1: sets written in the older version and read in the newer one, changed there, and read in the older one again.
+/// STS-7.1: sets written in the older version and read in the newer one, changed there, and read in the older one again.
 pub(crate) async fn convert_a_hundred_sets_there_and_back(lab: &Lab) {
     const NS: &str = "conversion";
     const SETS: usize = 100;
@@ -109,7 +109,7 @@ async fn write_back(api: &Api, path: &str) {
     }
 }
 
-/// Ruling 13: a client of the older version that writes a set from its own manifest leaves out the annotation with what that version
+/// a client of the older version that writes a set from its own manifest leaves out the annotation with what that version
 /// lacks, and loses nothing of what is stored; what both versions have is as it wrote it.
 pub(crate) async fn old_clients_lose_nothing_that_they_have_never_heard_of(lab: &Lab) {
     const NS: &str = "old-clients";
@@ -161,7 +161,7 @@ pub(crate) async fn old_clients_lose_nothing_that_they_have_never_heard_of(lab: 
     assert!(message.contains("spec.template.spec.containers[1].name"), "{message}");
 }
 
-/// 1, 2: pods under our kinds get their gate; pods of others, and those in kube-system, are not even asked about.
+/// ADM-1, ADM-2: pods under our kinds get their gate; pods of others, and those in kube-system, are not even asked about.
 pub(crate) async fn leave_pods_of_others_alone(lab: &Lab) {
     const NS: &str = "pods";
     let api = lab.enter(NS).await;
@@ -220,7 +220,7 @@ pub(crate) async fn leave_pods_of_others_alone(lab: &Lab) {
     assert!((asked() - before - 2.0).abs() < f64::EPSILON);
 }
 
-/// 7.5: what is labelled cannot be deleted, and the answer says what to do.
+/// STS-7.5: what is labelled cannot be deleted, and the answer says what to do.
 pub(crate) async fn protect_what_is_labelled(lab: &Lab) {
     const NS: &str = "protection";
     let api = lab.enter(NS).await;
@@ -287,7 +287,7 @@ pub(crate) async fn protect_what_is_labelled(lab: &Lab) {
     api.delete(&namespace, false).await;
 }
 
-/// Ruling 38: a labelled definition goes once nothing is defined by it any more, and while there is something, it stays.
+/// a labelled definition goes once nothing is defined by it any more, and while there is something, it stays.
 pub(crate) async fn protect_definitions_while_there_are_objects_of_them(lab: &Lab) {
     const NS: &str = "definitions";
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

@@ -1,4 +1,4 @@
-//! CloneSets between `v1beta1`, which is stored, and `v1alpha1` (rule 8 of CloneSets). Both say the same in other shapes: strategies are
+//! CloneSets between `v1beta1`, which is stored, and `v1alpha1` (CS-8). Both say the same in other shapes: strategies are
 //! flat in the older version, reuse of claims is said the other way round, and some fields are labels or annotations.
 
 use crate::json::{annotation, at, label};

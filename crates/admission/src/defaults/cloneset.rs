@@ -1,4 +1,4 @@
-//! Defaults of CloneSets (rule 7 of CloneSets).
+//! Defaults of CloneSets (CS-7).
 
 use super::table::{Default, Literal, always, fill};
 use super::template::leaves_policy_out;

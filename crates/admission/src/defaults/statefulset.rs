@@ -11,7 +11,7 @@ const fn rolling(path: &'static str, value: Literal) -> Default {
     }
 }
 
-/// In the order of rule 7.2.
+/// In the order of STS-7.2.
 pub(super) const TABLE: &[Default] = &[
     always("spec.podManagementPolicy", Literal::Text("OrderedReady")),
     always("spec.updateStrategy.type", Literal::Text("RollingUpdate")),

@@ -16,7 +16,7 @@ const POLICY: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "podUpdate
 ///
 /// What came as v1alpha1 is converted, filled in and converted back, so that fields which v1alpha1 lacks are filled in too; they stand in
 /// its annotation. If somebody took that annotation away, it is put back: what is stored does not vanish because an old client has
-/// never heard of it (ruling 13).
+/// never heard of it (R-13).
 pub(crate) fn workload(request: &Request<'_>, kind: Kind) -> Reply {
     let Some(received) = request
         .object

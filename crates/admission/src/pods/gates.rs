@@ -1,5 +1,5 @@
 //! Readiness gates: hooks take pods of our kinds out of service by one. Our own controllers put into the pods that they make the gates that
-//! somebody needs (ruling 27); this is for pods that something else makes under our kinds.
+//! somebody needs; this is for pods that something else makes under our kinds.
 
 use crate::admit::GROUP;
 use crate::json::{at, list, text};

@@ -1,4 +1,4 @@
-//! Container launch priority (admission's section 3): each container of a pod with a mark gets an environment entry that refers to a
+//! Container launch priority (ADM-3): each container of a pod with a mark gets an environment entry that refers to a
 //! key of the pod's barrier, a config map. The kubelet holds a container whose key is not there yet.
 
 use crate::Request;

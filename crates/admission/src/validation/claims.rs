@@ -1,4 +1,4 @@
-//! Claim templates: their names, and what may change in them while existing claims follow (rule 7.4).
+//! Claim templates: their names, and what may change in them while existing claims follow (STS-7.4).
 
 use super::Problems;
 use crate::json::{annotation, at, list, text};
@@ -29,7 +29,7 @@ pub(super) fn check(set: &Value, problems: &mut Problems) {
 }
 
 /// With `OnPodRollingUpdate`, only the storage that is asked for may change: upwards, if the class can expand claims, or back to what was
-/// asked for before (ruling 35). It is the strategy after the change that counts.
+/// asked for before. It is the strategy after the change that counts.
 pub(super) fn check_change(
     request: &Request<'_>,
     old: &Value,

@@ -1,4 +1,4 @@
-//! What a CloneSet must be, and what may change in it (rules 3 and 6 of CloneSets). Objects are read as v1beta1; what only one version's
+//! What a CloneSet must be, and what may change in it (CS-3 and CS-6). Objects are read as v1beta1; what only one version's
 //! webhook refused upstream is refused in that version and warned of in the other.
 
 use super::strategy::{number, word};
@@ -123,7 +123,7 @@ fn late_deadline(set: &Value) -> Option<(&'static str, &Value)> {
         seconds("progressDeadlineSeconds")?,
         seconds("minReadySeconds").unwrap_or(0),
     );
-    // The largest number says that there is no deadline, or that no pod is ever available (ruling 36).
+    // The largest number says that there is no deadline, or that no pod is ever available.
     let is_never = [deadline, ready].contains(&i64::from(i32::MAX));
     (!is_never && deadline <= ready).then_some(("spec.progressDeadlineSeconds", value))
 }
@@ -141,14 +141,14 @@ pub(super) fn check_change(
         let value = at(new, &["spec", "selector"]).unwrap_or(&Value::Null);
         problems.changed("spec.selector", value, messages::SELECTOR_FIXED);
     }
-    // The stored template is what is compared with (rule 6): which revisions pods of a CloneSet are at is not remembered.
+    // The stored template is what is compared with (CS-6): which revisions pods of a CloneSet are at is not remembered.
     let mut found = Problems::default();
     in_place::check(request, old, new, &Nothing, &mut found);
     new_names(request, old, new, memory, &mut found, warnings);
     of_version(request, found, problems, warnings);
 }
 
-/// A set that is only being created manages no pod, so that each name is new, and none of a pod of it (rule 6).
+/// A set that is only being created manages no pod, so that each name is new, and none of a pod of it (CS-6).
 pub(super) fn check_creation(request: &Request<'_>, new: &Value, problems: &mut Problems, warnings: &mut Vec<String>) {
     let mut found = Problems::default();
     for (index, name) in list(new, &POD_NAMES).iter().enumerate() {
@@ -167,7 +167,7 @@ fn of_version(request: &Request<'_>, found: Problems, problems: &mut Problems, w
     }
 }
 
-/// Names that are new in `podsToDelete` are those of pods that the set manages and that stay (rule 6).
+/// Names that are new in `podsToDelete` are those of pods that the set manages and that stay (CS-6).
 fn new_names(
     request: &Request<'_>,
     old: &Value,

@@ -1,4 +1,4 @@
-//! `InPlaceOnly`: a template may change only in what can be changed in running pods (rules 7.4 and 4.1).
+//! `InPlaceOnly`: a template may change only in what can be changed in running pods (STS-7.4 and STS-4.1).
 //!
 //! What counts are the revisions that pods are at, since those pods would have to follow. Where they are not known, or there are no
 //! pods, the template before the change stands for them. So switching to `InPlaceOnly` and changing the template in one step is no way

@@ -1,4 +1,4 @@
-//! Lifecycle hooks: what they mark pods with (rule 7.3).
+//! Lifecycle hooks: what they mark pods with (STS-7.3).
 
 use super::{Problems, selector};
 use crate::json::{at, entries, list};

@@ -1,4 +1,4 @@
-//! Rule 7.3: what an Advanced StatefulSet must be, whenever it is written. Objects are read as v1beta1.
+//! STS-7.3: what an Advanced StatefulSet must be, whenever it is written. Objects are read as v1beta1.
 
 use super::strategy::{number, word};
 use super::{Problems, Reach, claims, lifecycle, selector, strategy, template};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// Longest value of a label, and with it of a pod's name and a revision's name.
 const LABEL_LENGTH_MAX: usize = 63;
-/// A dash and the longest hash (rule 1.1.9).
+/// A dash and the longest hash (STS-1.1.9).
 const HASH_LENGTH: usize = 11;
 /// What the API server appends to `generateName`, and the most that it keeps of it.
 const GENERATED: (usize, usize) = (5, 58);
@@ -59,7 +59,7 @@ pub(super) fn check(set: &Value) -> Problems {
     problems
 }
 
-/// Rule 3.4: numbers, or ranges that do not run backwards. As CEL reads them: a number is not written as text.
+/// STS-3.4: numbers, or ranges that do not run backwards. As CEL reads them: a number is not written as text.
 fn reserved(set: &Value, problems: &mut Problems) {
     for (index, entry) in list(set, &["spec", "reserveOrdinals"]).iter().enumerate() {
         let is_range = entry.as_str().is_none_or(|text| text.contains('-'));
@@ -83,7 +83,7 @@ pub(super) fn own_selector(set: &Value, problems: &mut Problems) {
     }
 }
 
-/// Rule 1.1.9, on creation: names of revisions and pods are values of labels; not those of CloneSets whose pods are labelled with hashes alone.
+/// STS-1.1.9, on creation: names of revisions and pods are values of labels; not those of CloneSets whose pods are labelled with hashes alone.
 pub(super) fn check_name(request: &Request<'_>, set: &Value, kind: Kind, memory: &dyn Memory, problems: &mut Problems) {
     let (name, length) = name(request, set);
     let path = if request.name.is_empty() {

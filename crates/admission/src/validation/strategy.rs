@@ -59,7 +59,7 @@ fn budget(set: &Value, path: &[&str], rules: (&'static str, &'static str), probl
     }
 }
 
-/// Rows of 7.3 from `scaleStrategy` to `unorderedUpdate`.
+/// Rows of STS-7.3 from `scaleStrategy` to `unorderedUpdate`.
 pub(super) fn check(set: &Value, problems: &mut Problems) {
     let scale = (messages::SCALE_BUDGET, messages::SCALE_BUDGET_PARALLEL);
     budget(set, &["spec", "scaleStrategy", "maxUnavailable"], scale, problems);

@@ -3,7 +3,7 @@
 //! Checked: labels, annotations, restartPolicy, activeDeadlineSeconds, readiness gates; and, with the list by which the simulated API server
 //! checks pods ([`flotilla_apimachinery::pod`]), containers and volumes. An image may be absent, since webhooks for pods may fill it in. Left
 //! to the API server: security contexts, affinity, what is inside volumes, and every field that is newer than this. What it refuses there
-//! costs no pod, since controllers ask it before the first goes (ruling 31); condition and `flotilla why` tell its words.
+//! costs no pod, since controllers ask it before the first goes; condition and `flotilla why` tell its words.
 
 use super::{Problems, selector};
 use crate::json::{at, entries, list, text};

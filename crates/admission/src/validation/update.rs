@@ -1,4 +1,4 @@
-//! Rule 7.4: what may not change.
+//! STS-7.4: what may not change.
 
 use super::{Problems, claims, in_place};
 use crate::json::{at, text};

@@ -1,4 +1,4 @@
-//! CloneSets: conversion loses nothing (rule 8), defaults (rule 7) and verdicts (rule 6) are those of the specification of CloneSets.
+//! CloneSets: conversion loses nothing (CS-8), defaults (CS-7) and verdicts (CS-6) are those of the specification of CloneSets.
 
 use crate::clone_cases;
 use crate::world::{World, refusal, request, with};
@@ -31,7 +31,7 @@ fn spec(object: &Value) -> &Value {
 }
 
 #[test]
-fn rule_8_each_row_of_the_table() {
+fn cs_8_each_row_of_the_table() {
     // Fields of v1beta1, and what v1alpha1 has for them.
     let rolling = |more: Value| {
         let mut rolling = json!({"podUpdatePolicy": "ReCreate"});
@@ -85,7 +85,7 @@ fn rule_8_each_row_of_the_table() {
 }
 
 #[test]
-fn rule_8_reuse_of_claims_has_opposite_defaults() {
+fn cs_8_reuse_of_claims_has_opposite_defaults() {
     let old = with(clones(), &[("/apiVersion", json!(ALPHA))]);
     assert_eq!(spec(&to(&old, BETA))["scaleStrategy"]["enablePVCReuse"], true);
     assert_eq!(
@@ -99,7 +99,7 @@ fn rule_8_reuse_of_claims_has_opposite_defaults() {
 }
 
 #[test]
-fn rule_8_labels_and_annotations_stand_for_fields() {
+fn cs_8_labels_and_annotations_stand_for_fields() {
     let scale = json!({"enablePVCReuse": true, "excludePreparingDelete": true});
     let hub = with(clones(), &[("/spec/scaleStrategy", scale)]);
     let down = to(&hub, ALPHA);
@@ -145,7 +145,7 @@ fn rule_8_labels_and_annotations_stand_for_fields() {
 }
 
 #[test]
-fn ruling_13_the_policy_under_on_delete_travels_in_the_annotation() {
+fn r_13_the_policy_under_on_delete_travels_in_the_annotation() {
     let strategy = json!({"type": "OnDelete", "rollingUpdate": {"podUpdatePolicy": "InPlaceOnly", "maxSurge": 1}});
     let hub = with(
         clones(),
@@ -239,7 +239,7 @@ fn hub() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn rule_8_hub_to_alpha_and_back_is_the_identity(hub in hub()) {
+    fn cs_8_hub_to_alpha_and_back_is_the_identity(hub in hub()) {
         let before = hub.clone();
         let down = to(&hub, ALPHA);
         prop_assert_eq!(&hub, &before, "conversion never changes its input");
@@ -294,7 +294,7 @@ fn switches_hold_what_the_table_says() {
 }
 
 #[test]
-fn rule_6_what_is_refused_and_what_is_not() {
+fn cs_6_what_is_refused_and_what_is_not() {
     let rolling = |field: &str, value: Value| {
         with(
             clones(),
@@ -415,7 +415,7 @@ fn rule_6_what_is_refused_and_what_is_not() {
 
 /// What only one version's path refused is refused in that version and warned of in the other.
 #[test]
-fn rule_6_gaps_between_the_versions() {
+fn cs_6_gaps_between_the_versions() {
     let late = with(
         clones(),
         &[
@@ -447,7 +447,7 @@ fn rule_6_gaps_between_the_versions() {
 }
 
 #[test]
-fn rule_6_everything_but_the_selector_may_change() {
+fn cs_6_everything_but_the_selector_may_change() {
     let after = with(
         clones(),
         &[
@@ -466,7 +466,7 @@ fn rule_6_everything_but_the_selector_may_change() {
 
 /// The label is then the hash of the revision alone; what is left to be said is that host names are cut.
 #[test]
-fn rule_6_with_short_hashes_names_may_have_more_than_52_characters() {
+fn cs_6_with_short_hashes_names_may_have_more_than_52_characters() {
     const HASH_ALONE: &str = "hash of their revision alone";
     const CUT: &str = "host names of its pods";
     /// What is warned of, or the rule that it is refused by.
@@ -531,7 +531,7 @@ fn defaulted(object: &Value, old: Option<&Value>) -> Value {
 }
 
 #[test]
-fn rule_7_what_is_filled_in() {
+fn cs_7_what_is_filled_in() {
     let filled = defaulted(&clones(), None);
     assert_eq!(
         filled["spec"]["updateStrategy"],
@@ -573,7 +573,7 @@ fn rule_7_what_is_filled_in() {
 
 /// A newer release's defaults start no rollout.
 #[test]
-fn rule_7_an_untouched_template_is_left_as_it_is() {
+fn cs_7_an_untouched_template_is_left_as_it_is() {
     let edited = with(clones(), &[("/spec/replicas", json!(5))]);
     assert_eq!(
         defaulted(&edited, Some(&clones()))["spec"]["template"],
@@ -583,7 +583,7 @@ fn rule_7_an_untouched_template_is_left_as_it_is() {
 
 /// Names that are new must be those of pods of the set that stay: refused in v1alpha1, warned of in v1beta1.
 #[test]
-fn rule_6_names_of_pods_to_delete() {
+fn cs_6_names_of_pods_to_delete() {
     let world = World {
         named: [
             ("web-ours", NamedPod::Managed),
@@ -632,9 +632,9 @@ fn rule_6_names_of_pods_to_delete() {
     assert!(told.iter().any(|text| text.contains("not known")), "{told:?}");
 }
 
-/// Rule 8 reads an unknown type as ReCreate; what a user wrote is not written over, so that it is refused (rule 6).
+/// CS-8 reads an unknown type as ReCreate; what a user wrote is not written over, so that it is refused (CS-6).
 #[test]
-fn rule_7_an_unknown_type_is_left_to_be_refused() {
+fn cs_7_an_unknown_type_is_left_to_be_refused() {
     let mut old = clones();
     old["apiVersion"] = json!(ALPHA);
     old["spec"]["updateStrategy"] = json!({"type": "RollingUpdate"});
@@ -648,7 +648,7 @@ fn rule_7_an_unknown_type_is_left_to_be_refused() {
 
 /// Every row that the definition checks is refused here too, with the same words, and nothing else is.
 #[test]
-fn rule_6_admission_and_definition_agree() {
+fn cs_6_admission_and_definition_agree() {
     let changed = |version: &str, changes: &[clone_cases::Change]| {
         let mut set = clones();
         set["apiVersion"] = json!(version);
@@ -680,9 +680,9 @@ fn rule_6_admission_and_definition_agree() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Controllers leave out the same keys, where nobody checked (ruling 29): they stand in one list.
+/// Controllers leave out the same keys, where nobody checked: they stand in one list.
 #[test]
-fn rule_7_3_hooks_of_both_kinds_have_no_label_of_the_selector_and_none_that_is_written_for_pods() {
+fn sts_7_3_hooks_of_both_kinds_have_no_label_of_the_selector_and_none_that_is_written_for_pods() {
     let expression = json!([{"key": "tier", "operator": "NotIn", "values": ["x"]}]);
     let kinds = [(clones(), BETA), (clones(), ALPHA), (crate::world::set(), BETA)];
     for (plain, version) in kinds {

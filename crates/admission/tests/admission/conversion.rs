@@ -1,4 +1,4 @@
-//! Rule 3.3 and ruling 13: conversion loses nothing.
+//! STS-3.3 and R-13: conversion loses nothing.
 
 use crate::generate;
 use crate::world::{set, with};
@@ -30,7 +30,7 @@ fn rich() -> Value {
 }
 
 #[test]
-fn rule_3_3_fields_that_the_older_version_lacks_travel_in_the_annotation() {
+fn sts_3_3_fields_that_the_older_version_lacks_travel_in_the_annotation() {
     let down = to(&rich(), ALPHA);
     assert_eq!(down["apiVersion"], ALPHA);
     for field in ["reserveOrdinals", "scaleStrategy", "ordinals"] {
@@ -49,13 +49,13 @@ fn rule_3_3_fields_that_the_older_version_lacks_travel_in_the_annotation() {
 }
 
 #[test]
-fn rule_3_3_a_set_without_such_fields_has_no_annotation() {
+fn sts_3_3_a_set_without_such_fields_has_no_annotation() {
     let down = to(&set(), ALPHA);
     assert_eq!(down, with(set(), &[("/apiVersion", json!(ALPHA))]));
 }
 
 #[test]
-fn ruling_13_a_change_made_in_the_older_version_wins() {
+fn r_13_a_change_made_in_the_older_version_wins() {
     let down = to(&rich(), ALPHA);
     let changed = with(
         down,
@@ -77,7 +77,7 @@ fn ruling_13_a_change_made_in_the_older_version_wins() {
 }
 
 #[test]
-fn ruling_13_a_broken_annotation_is_ignored() {
+fn r_13_a_broken_annotation_is_ignored() {
     for text in [json!("{"), json!("[]"), json!("null"), json!(""), json!(5)] {
         let broken = with(
             to(&set(), ALPHA),
@@ -90,7 +90,7 @@ fn ruling_13_a_broken_annotation_is_ignored() {
 }
 
 #[test]
-fn ruling_13_an_annotation_in_the_hub_does_not_become_fields() {
+fn r_13_an_annotation_in_the_hub_does_not_become_fields() {
     let mut stale = set();
     stale["metadata"]["annotations"][names::HUB_FIELDS] = json!(r#"{"reserveOrdinals":[7]}"#);
     let down = to(&stale, ALPHA);
@@ -134,9 +134,9 @@ fn conversion_is_all_or_nothing_and_keeps_the_order() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 10_000, ..ProptestConfig::default() })]
 
-    /// Invariant 11, with every field of the types filled in at times, and fields that nobody knows.
+    /// STS-I11, with every field of the types filled in at times, and fields that nobody knows.
     #[test]
-    fn invariant_11_round_trip_is_the_identity_on_spec(object in generate::set()) {
+    fn sts_i11_round_trip_is_the_identity_on_spec(object in generate::set()) {
         let down = to(&object, ALPHA);
         let spec = down["spec"].as_object().unwrap();
         prop_assert!(spec.keys().all(|field| SPEC_FIELDS.contains(&field.as_str())));
@@ -149,7 +149,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn ruling_13_shared_fields_are_those_of_the_older_client(object in generate::set(), other in generate::set()) {
+    fn r_13_shared_fields_are_those_of_the_older_client(object in generate::set(), other in generate::set()) {
         let mut down = to(&object, ALPHA);
         for field in SPEC_FIELDS {
             down["spec"][field] = other["spec"][field].clone();

@@ -1,4 +1,4 @@
-//! Rule 7.2: what is filled in.
+//! STS-7.2: what is filled in.
 
 use crate::world::{World, patched, request, set, with};
 use flotilla_admission::{Verdict, mutate};
@@ -10,7 +10,7 @@ fn filled(object: &Value, old: Option<&Value>) -> Value {
 }
 
 #[test]
-fn rule_7_2_every_default_of_a_set() {
+fn sts_7_2_every_default_of_a_set() {
     let object = with(set(), &[("/spec/replicas", Value::Null)]);
     let filled = filled(&object, None);
     for (pointer, value) in [
@@ -33,7 +33,7 @@ fn rule_7_2_every_default_of_a_set() {
 }
 
 #[test]
-fn rule_7_2_what_is_said_stays() {
+fn sts_7_2_what_is_said_stays() {
     let said = json!({
         "podManagementPolicy": "Parallel", "replicas": 0, "revisionHistoryLimit": 0,
         "updateStrategy": {"rollingUpdate": {"partition": 2, "maxUnavailable": "20%", "podUpdatePolicy": "InPlaceIfPossible", "minReadySeconds": 5}},
@@ -45,7 +45,7 @@ fn rule_7_2_what_is_said_stays() {
         object["spec"][field] = value.clone();
     }
     let mut expected = said;
-    // 8.17: a strategy whose type was left out is filled in, so that edits of rollingUpdate count.
+    // STS-8.17: a strategy whose type was left out is filled in, so that edits of rollingUpdate count.
     expected["updateStrategy"]["type"] = json!("RollingUpdate");
     expected["persistentVolumeClaimRetentionPolicy"]["whenScaled"] = json!("Retain");
     let filled = filled(&object, None);
@@ -55,7 +55,7 @@ fn rule_7_2_what_is_said_stays() {
 }
 
 #[test]
-fn rule_7_2_no_details_of_an_update_that_does_not_roll() {
+fn sts_7_2_no_details_of_an_update_that_does_not_roll() {
     for kind in ["OnDelete", "Sometimes"] {
         let object = with(set(), &[("/spec/updateStrategy", json!({"type": kind}))]);
         assert_eq!(filled(&object, None)["spec"]["updateStrategy"], json!({"type": kind}));
@@ -63,7 +63,7 @@ fn rule_7_2_no_details_of_an_update_that_does_not_roll() {
 }
 
 #[test]
-fn rule_7_2_templates() {
+fn sts_7_2_templates() {
     let container = json!({
         "name": "main", "image": "web:1", "fieldOfTheFuture": 1, "ports": [{"containerPort": 80}, {"containerPort": 81, "protocol": "UDP"}],
         "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "B", "value": "b"}],
@@ -154,7 +154,7 @@ fn rule_7_2_templates() {
 }
 
 #[test]
-fn rule_7_2_an_untouched_template_is_left_alone() {
+fn sts_7_2_an_untouched_template_is_left_alone() {
     let policy = "/spec/template/spec/containers/0/imagePullPolicy";
     let stored = set();
     // Stored while nobody filled it in: a change elsewhere, or defaults spelled out, start no rollout.
@@ -176,13 +176,13 @@ fn rule_7_2_an_untouched_template_is_left_alone() {
 }
 
 #[test]
-fn rule_7_2_the_status_is_not_written_here() {
+fn sts_7_2_the_status_is_not_written_here() {
     let object = with(set(), &[("/status", json!({"replicas": "wrong"}))]);
     assert_eq!(filled(&object, None).get("status"), None);
 }
 
 #[test]
-fn rule_7_2_only_what_changes_is_in_the_patch() {
+fn sts_7_2_only_what_changes_is_in_the_patch() {
     let object = with(
         filled(&set(), None),
         &[("/spec/replicas", Value::Null), ("/metadata/x~1y", json!(1))],
@@ -206,7 +206,7 @@ fn alpha(changes: &[(&str, Value)]) -> Value {
 const HUB: &str = "/metadata/annotations/flotilla.rs~1hub-fields";
 
 #[test]
-fn ruling_13_defaults_of_fields_that_the_older_version_lacks() {
+fn r_13_defaults_of_fields_that_the_older_version_lacks() {
     let filled = filled(&alpha(&[]), None);
     assert_eq!(filled["spec"]["podManagementPolicy"], "OrderedReady");
     assert_eq!(filled["spec"].get("volumeClaimUpdateStrategy"), None);
@@ -219,7 +219,7 @@ fn ruling_13_defaults_of_fields_that_the_older_version_lacks() {
 }
 
 #[test]
-fn ruling_13_an_annotation_that_is_taken_away_or_broken_comes_back_with_a_warning() {
+fn r_13_an_annotation_that_is_taken_away_or_broken_comes_back_with_a_warning() {
     let fields = r#"{"reserveOrdinals":[1]}"#;
     let stored = alpha(&[(HUB, json!(fields))]);
     let kept =
@@ -264,8 +264,8 @@ fn ruling_13_an_annotation_that_is_taken_away_or_broken_comes_back_with_a_warnin
 }
 
 #[test]
-fn rule_7_4_a_pull_policy_that_was_left_out_is_not_filled_in_where_pods_are_changed_in_place() {
-    // Stored while no webhook ran: with the policy filled in, the new image could not be changed in place (rule 7.4).
+fn sts_7_4_a_pull_policy_that_was_left_out_is_not_filled_in_where_pods_are_changed_in_place() {
+    // Stored while no webhook ran: with the policy filled in, the new image could not be changed in place (STS-7.4).
     let image = |object: Value, image: &str| with(object, &[("/spec/template/spec/containers/0/image", json!(image))]);
     let policy = |filled: &Value| {
         filled

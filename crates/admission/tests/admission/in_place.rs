@@ -1,4 +1,4 @@
-//! `InPlaceOnly` (rules 7.4 and 4.1).
+//! `InPlaceOnly` (STS-7.4 and STS-4.1).
 
 use crate::world::{World, refusal, request, set, unlike, with};
 use flotilla_admission::{Nothing, RevisionInUse, validate};
@@ -24,7 +24,7 @@ fn in_place(changes: &[(&str, Value)]) -> Value {
 }
 
 #[test]
-fn rule_4_1_what_can_change_in_a_running_pod() {
+fn sts_4_1_what_can_change_in_a_running_pod() {
     const MAIN: &str = "/spec/template/spec/containers/0";
     let at = |field: &str| format!("{MAIN}/{field}");
     for (pointer, value, words) in [
@@ -81,7 +81,7 @@ fn rule_4_1_what_can_change_in_a_running_pod() {
 }
 
 #[test]
-fn rule_4_1_the_class_of_service_must_stay() {
+fn sts_4_1_the_class_of_service_must_stay() {
     let resources = "/spec/template/spec/containers/0/resources";
     let old = in_place(&[(
         resources,
@@ -102,7 +102,7 @@ fn rule_4_1_the_class_of_service_must_stay() {
 }
 
 #[test]
-fn rule_4_1_a_new_tag_is_no_new_pull_policy() {
+fn sts_4_1_a_new_tag_is_no_new_pull_policy() {
     let stated = |image: &str| {
         let main = "/spec/template/spec/containers/0";
         in_place(&[
@@ -125,7 +125,7 @@ fn pods_at(set: &Value) -> World {
 }
 
 #[test]
-fn rule_7_4_the_revisions_of_pods_count() {
+fn sts_7_4_the_revisions_of_pods_count() {
     let env = || {
         (
             "/spec/template/spec/containers/0/env",

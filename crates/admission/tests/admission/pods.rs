@@ -1,4 +1,4 @@
-//! The pod chain (admission's sections 2 and 3).
+//! The pod chain (ADM-2 and ADM-3).
 
 use crate::world::{World, patched, refusal, request, with};
 use flotilla_admission::{Reply, mutate_pod};
@@ -23,7 +23,7 @@ fn admitted(pod: &Value) -> (Value, Vec<String>) {
 }
 
 #[test]
-fn section_2_readiness_gates_of_our_kinds() {
+fn adm_2_readiness_gates_of_our_kinds() {
     for (api_version, kind, controller, is_gated) in [
         ("apps.kruise.io/v1alpha1", "CloneSet", true, true),
         ("apps.kruise.io/v1beta1", "StatefulSet", true, true),
@@ -56,7 +56,7 @@ fn section_2_readiness_gates_of_our_kinds() {
 
 /// Another gate would keep them from getting ready while no manager runs.
 #[test]
-fn ruling_27_pods_that_our_controllers_make_have_the_gates_they_need() {
+fn r_27_pods_that_our_controllers_make_have_the_gates_they_need() {
     for (kind, mark) in [
         (
             "StatefulSet",
@@ -100,7 +100,7 @@ fn keys(pod: &Value) -> Vec<Option<&str>> {
 }
 
 #[test]
-fn section_3_priorities() {
+fn adm_3_priorities() {
     let (first, second) = ("/spec/containers/0/env", "/spec/containers/1/env");
     for (changes, expected) in [
         (vec![], vec![None, None]),
@@ -137,7 +137,7 @@ fn section_3_priorities() {
 }
 
 #[test]
-fn section_3_the_barrier_stands_last_and_once() {
+fn adm_3_the_barrier_stands_last_and_once() {
     let (after, _) = admitted(&pod(&[(ORDERED, json!("Ordered"))]));
     assert_eq!(after["spec"]["containers"][0]["env"], json!([barrier("web-0", "p_0")]));
     assert_eq!(
@@ -158,7 +158,7 @@ fn section_3_the_barrier_stands_last_and_once() {
     let mut first = after.clone();
     first["spec"]["containers"][1]["env"].as_array_mut().unwrap().reverse();
     assert_eq!(admitted(&first).0, after);
-    // 8.19: a barrier that makes no sense is replaced.
+    // STS-8.19: a barrier that makes no sense is replaced.
     let broken = pod(&[
         (ORDERED, json!("Ordered")),
         (
@@ -173,7 +173,7 @@ fn section_3_the_barrier_stands_last_and_once() {
 }
 
 #[test]
-fn section_3_a_priority_that_is_no_integer_is_refused() {
+fn adm_3_a_priority_that_is_no_integer_is_refused() {
     for env in [
         priority("high"),
         priority("1.5"),
@@ -197,7 +197,7 @@ fn section_3_a_priority_that_is_no_integer_is_refused() {
 }
 
 #[test]
-fn section_3_generated_names_are_made_final_first() {
+fn adm_3_generated_names_are_made_final_first() {
     let nameless = |prefix: &str| {
         pod(&[
             ("/metadata/name", Value::Null),
@@ -228,7 +228,7 @@ fn section_3_generated_names_are_made_final_first() {
 }
 
 #[test]
-fn section_3_generated_names_differ() {
+fn adm_3_generated_names_differ() {
     let pod = pod(&[
         ("/metadata/name", Value::Null),
         ("/metadata/generateName", json!("a-")),
@@ -246,7 +246,7 @@ fn section_3_generated_names_differ() {
 }
 
 #[test]
-fn section_3_pods_that_do_not_restart() {
+fn adm_3_pods_that_do_not_restart() {
     const STARTED: &str = "/metadata/annotations/flotilla.rs~1launch-on";
     let never = || ("/spec/restartPolicy", json!("Never"));
     let ordered = || (ORDERED, json!("Ordered"));
@@ -294,7 +294,7 @@ fn section_3_pods_that_do_not_restart() {
 }
 
 #[test]
-fn section_1_never_in_scope() {
+fn adm_1_never_in_scope() {
     let marked = || {
         vec![
             (ORDERED, json!("Ordered")),

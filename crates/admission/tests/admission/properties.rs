@@ -38,21 +38,21 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn rule_7_2_filling_in_twice_is_filling_in_once(object in generate::set()) {
+    fn sts_7_2_filling_in_twice_is_filling_in_once(object in generate::set()) {
         let once = mutated(&object, None);
         prop_assert_eq!(mutate(&request(Some(&once), None), &World::default()).verdict, Verdict::Allow);
         prop_assert_eq!(mutated(&once, Some(&once)), once);
     }
 
     #[test]
-    fn rule_7_2_nothing_that_was_said_is_changed(object in generate::set()) {
+    fn sts_7_2_nothing_that_was_said_is_changed(object in generate::set()) {
         let after = mutated(&object, None);
         prop_assert_eq!(keeps(&object, &after, ""), Ok(()));
     }
 
     /// What is filled in are the defaults that the controllers read into absent fields, save the pull policy.
     #[test]
-    fn rule_7_2_templates_make_the_same_pods(object in generate::set()) {
+    fn sts_7_2_templates_make_the_same_pods(object in generate::set()) {
         let mut before = object["spec"]["template"].clone();
         for list in ["/spec/containers", "/spec/initContainers"] {
             for container in before.pointer_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -67,7 +67,7 @@ proptest! {
 
     /// Filling in makes no good set bad, and no verdict depends on who asks first.
     #[test]
-    fn rule_7_3_filling_in_does_not_add_problems(object in generate::set()) {
+    fn sts_7_3_filling_in_does_not_add_problems(object in generate::set()) {
         let of = |object: &Value| -> Vec<String> {
             let reply = validate(&request(Some(object), None), &World::default());
             refusal(&reply).map(|(_, m)| m.lines().map(str::to_owned).collect()).unwrap_or_default()
@@ -81,13 +81,13 @@ proptest! {
     }
 
     #[test]
-    fn rule_7_4_what_is_stored_can_be_stored_again(object in generate::set()) {
+    fn sts_7_4_what_is_stored_can_be_stored_again(object in generate::set()) {
         let reply = validate(&request(Some(&object), Some(&object)), &World::default());
         prop_assert_eq!(refusal(&reply), None);
     }
 
     #[test]
-    fn section_2_asking_again_changes_nothing(pod in generate::pod()) {
+    fn adm_2_asking_again_changes_nothing(pod in generate::pod()) {
         let reply = mutate_pod(&request(Some(&pod), None), &World::default());
         if refusal(&reply).is_none() {
             let once = patched(&pod, &reply);

@@ -1,4 +1,4 @@
-//! Rule 7.5, and the rows of admission's section 1 about deletions.
+//! STS-7.5, and the rows of ADM-1 about deletions.
 
 use crate::world::{World, refusal, request, set, with};
 use flotilla_admission::{Nothing, Operation, Reply, protect, validate};
@@ -38,7 +38,7 @@ fn definition(versions: &[(&str, bool)]) -> Value {
 }
 
 #[test]
-fn rule_7_5_and_rulings_32_and_38_table() {
+fn sts_7_5_and_r_32_and_38_table() {
     let none = World::default;
     let namespace = || object("v1", "Namespace", &[]);
     let crd = || definition(&[("v1", false), ("v2", true)]);
@@ -141,7 +141,7 @@ fn rule_7_5_and_rulings_32_and_38_table() {
 }
 
 #[test]
-fn rule_7_5_sets_of_both_kinds_are_asked_about_by_validate() {
+fn sts_7_5_sets_of_both_kinds_are_asked_about_by_validate() {
     for object in [set(), with(set(), &[("/apiVersion", json!("apps/v1"))])] {
         let object = labelled(object, "Always");
         let reply = validate(&request(None, Some(&object)), &World::default());
@@ -150,7 +150,7 @@ fn rule_7_5_sets_of_both_kinds_are_asked_about_by_validate() {
 }
 
 #[test]
-fn rule_7_5_what_is_not_protected_goes() {
+fn sts_7_5_what_is_not_protected_goes() {
     let going = with(
         labelled(set(), "Always"),
         &[("/metadata/deletionTimestamp", json!("2026-11-22T00:00:00Z"))],
@@ -182,7 +182,7 @@ fn rule_7_5_what_is_not_protected_goes() {
 }
 
 #[test]
-fn rule_7_5_what_is_not_known_is_not_deleted_and_may_be_tried_again() {
+fn sts_7_5_what_is_not_known_is_not_deleted_and_may_be_tried_again() {
     for object in [object("v1", "Namespace", &[]), definition(&[("v2", true)])] {
         let object = labelled(object, "Cascading");
         let reply = protect(&request(None, Some(&object)), &Nothing);

@@ -1,4 +1,4 @@
-//! Rule 7.4: what may change, and what not.
+//! STS-7.4: what may change, and what not.
 
 use crate::cases::{put, updates};
 use crate::world::{World, refusal, request, set, unlike, with};
@@ -15,7 +15,7 @@ fn able() -> World {
 }
 
 #[test]
-fn rule_7_4_admission_and_definition_agree() {
+fn sts_7_4_admission_and_definition_agree() {
     let mut wrong = Vec::new();
     for (before, after, words) in updates() {
         let changed = |changes: &[(&'static str, Value)]| {
@@ -33,7 +33,7 @@ fn rule_7_4_admission_and_definition_agree() {
 }
 
 #[test]
-fn rule_7_4_everything_else_can_be_changed() {
+fn sts_7_4_everything_else_can_be_changed() {
     for (pointer, value) in [
         ("/spec/replicas", json!(9)),
         ("/spec/ordinals", json!({"start": 3})),
@@ -61,7 +61,7 @@ fn rule_7_4_everything_else_can_be_changed() {
 }
 
 #[test]
-fn rule_7_4_forbidden_changes_have_their_own_code() {
+fn sts_7_4_forbidden_changes_have_their_own_code() {
     let new = with(set(), &[("/spec/serviceName", json!("other"))]);
     let reply = validate(&request(Some(&new), Some(&set())), &able());
     let expected = "spec.serviceName: Invalid value: \"other\": serviceName cannot be changed";
@@ -72,7 +72,7 @@ fn rule_7_4_forbidden_changes_have_their_own_code() {
 }
 
 #[test]
-fn rule_7_4_spelling_out_a_selector_is_no_change() {
+fn sts_7_4_spelling_out_a_selector_is_no_change() {
     let new = with(set(), &[("/spec/selector/matchExpressions", json!([]))]);
     let reply = validate(&request(Some(&new), Some(&set())), &able());
     assert_eq!(refusal(&reply), None);
@@ -98,7 +98,7 @@ fn with_claim(claim: Value) -> Value {
 }
 
 #[test]
-fn rule_7_4_claims_grow_only_where_their_class_lets_them() {
+fn sts_7_4_claims_grow_only_where_their_class_lets_them() {
     let fast = json!({"storageClassName": "fast"});
     let class = |name: &str| json!({"storageClassName": name});
     for (before, after, words) in [
@@ -160,7 +160,7 @@ fn rule_7_4_claims_grow_only_where_their_class_lets_them() {
 }
 
 #[test]
-fn ruling_35_templates_shrink_back_to_what_was_asked_for_before() {
+fn r_35_templates_shrink_back_to_what_was_asked_for_before() {
     const GI: u64 = 1 << 30;
     let asked = |recorded: &[u64], smallest_claim| {
         Some(StorageAsked {
@@ -219,7 +219,7 @@ fn ruling_35_templates_shrink_back_to_what_was_asked_for_before() {
 }
 
 #[test]
-fn rule_7_4_an_unset_or_absent_default_class() {
+fn sts_7_4_an_unset_or_absent_default_class() {
     let (old, new) = (
         with_claim(claim("1Gi", &json!({}))),
         with_claim(claim("2Gi", &json!({}))),
@@ -242,7 +242,7 @@ fn rule_7_4_an_unset_or_absent_default_class() {
 }
 
 #[test]
-fn rule_7_4_labels_of_claims_change_only_where_they_follow() {
+fn sts_7_4_labels_of_claims_change_only_where_they_follow() {
     let old = with_claim(claim("1Gi", &json!({})));
     let new = with(
         old.clone(),

@@ -1,4 +1,4 @@
-//! Rule 7.3, row by row.
+//! STS-7.3, row by row.
 
 use crate::cases::{creations, put};
 use crate::world::{World, refusal, request, set, unlike, with};
@@ -23,7 +23,7 @@ fn try_all(rows: &[Row<'_>]) {
 
 /// Every row that the definition checks is refused here too, where the definition is older or away.
 #[test]
-fn rule_7_3_admission_and_definition_agree() {
+fn sts_7_3_admission_and_definition_agree() {
     let mut wrong = Vec::new();
     for (changes, words) in creations() {
         let mut object = set();
@@ -37,7 +37,7 @@ fn rule_7_3_admission_and_definition_agree() {
 }
 
 #[test]
-fn rule_7_3_what_mutate_fills_in_is_valid() {
+fn sts_7_3_what_mutate_fills_in_is_valid() {
     let object = set();
     let filled = crate::world::patched(&object, &mutate(&request(Some(&object), None), &World::default()));
     let reply = validate(&request(Some(&filled), None), &World::default());
@@ -46,7 +46,7 @@ fn rule_7_3_what_mutate_fills_in_is_valid() {
 }
 
 #[test]
-fn rule_7_3_a_message_names_field_value_rule_and_what_is_accepted() {
+fn sts_7_3_a_message_names_field_value_rule_and_what_is_accepted() {
     let object = with(set(), &[("/spec/podManagementPolicy", json!("Sometimes"))]);
     let reply = validate(&request(Some(&object), None), &World::default());
     let expected =
@@ -59,7 +59,7 @@ fn rule_7_3_a_message_names_field_value_rule_and_what_is_accepted() {
 }
 
 #[test]
-fn rule_7_3_names() {
+fn sts_7_3_names() {
     let named = |name: &str| with(set(), &[("/metadata/name", json!(name))]);
     let generated = |prefix: &str| {
         with(
@@ -91,7 +91,7 @@ fn rule_7_3_names() {
         (generated(&"n".repeat(47)), &[]),
         (generated(&"n".repeat(48)), &["metadata.generateName", "52 characters"]),
         (far(52, 2_147_483_647), &[]),
-        // No ordinal is beyond what the name of a pod can tell (1.3.4), so none makes a name too long.
+        // No ordinal is beyond what the name of a pod can tell (STS-1.3.4), so none makes a name too long.
         (very_far, &[]),
     ] {
         let reply = validate(&request(Some(&object), None), &World::default());
@@ -101,7 +101,7 @@ fn rule_7_3_names() {
 
 /// Claims are volumes, defaults and newer fields are nobody's mistake, and an image may come from a webhook for pods.
 #[test]
-fn rule_7_3_templates_that_can_be_carried_out_are_accepted() {
+fn sts_7_3_templates_that_can_be_carried_out_are_accepted() {
     let container = json!({
         "name": "main", "newer": {"a": 1}, "volumeMounts": [{"name": "data", "mountPath": "/data"}, {"name": "tmp", "mountPath": "/tmp"}],
         "ports": [{"name": "http", "containerPort": 80}, {"containerPort": 443, "protocol": "TCP"}],
@@ -130,9 +130,9 @@ fn rule_7_3_templates_that_can_be_carried_out_are_accepted() {
     assert_eq!(refusal(&reply), None);
 }
 
-/// Ruling 7: what was stored before can be edited elsewhere, and not made worse.
+/// what was stored before can be edited elsewhere, and not made worse.
 #[test]
-fn rule_7_3_a_stored_template_with_a_mistake_can_be_edited_elsewhere() {
+fn sts_7_3_a_stored_template_with_a_mistake_can_be_edited_elsewhere() {
     let mounts =
         |name: &str| json!([{"name": "main", "image": "web:1", "volumeMounts": [{"name": name, "mountPath": "/x"}]}]);
     let stored = with(set(), &[("/spec/template/spec/containers", mounts("nowhere"))]);
@@ -148,7 +148,7 @@ fn rule_7_3_a_stored_template_with_a_mistake_can_be_edited_elsewhere() {
 }
 
 #[test]
-fn rule_1_1_9_a_stored_name_that_is_too_long_is_warned_of() {
+fn sts_1_1_9_a_stored_name_that_is_too_long_is_warned_of() {
     let object = with(set(), &[("/metadata/name", json!("n".repeat(53)))]);
     let changed = with(object.clone(), &[("/spec/replicas", json!(1))]);
     let reply = validate(&request(Some(&changed), Some(&object)), &World::default());
@@ -157,7 +157,7 @@ fn rule_1_1_9_a_stored_name_that_is_too_long_is_warned_of() {
 }
 
 #[test]
-fn rule_7_3_selectors() {
+fn sts_7_3_selectors() {
     try_all(&[
         (
             &[("/spec/selector/matchLabels", json!({"app": "web", "bad key!": "x"}))],
@@ -185,7 +185,7 @@ fn rule_7_3_selectors() {
 }
 
 #[test]
-fn rule_7_3_templates() {
+fn sts_7_3_templates() {
     let spec = |field: &'static str, value: Value| (field, value);
     let containers = |list: Value| spec("/spec/template/spec/containers", list);
     try_all(&[
@@ -286,7 +286,7 @@ fn rule_7_3_templates() {
 }
 
 #[test]
-fn rule_8_19_numbers_at_their_edges() {
+fn sts_8_19_numbers_at_their_edges() {
     const ROLLING: &str = "/spec/updateStrategy/rollingUpdate";
     let unordered = |weight: i64| json!({"priorityStrategy": {"weightPriority": [{"weight": weight, "matchSelector": {"matchLabels": {"a": "b"}}}]}});
     let parallel = || ("/spec/podManagementPolicy", json!("Parallel"));

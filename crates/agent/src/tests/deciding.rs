@@ -23,7 +23,7 @@ fn note(decision: &Decision) -> Vec<ContainerMeta> {
 }
 
 #[test]
-fn rule_8_3_environments_are_read_before_anything_is_noted() {
+fn agt_8_3_environments_are_read_before_anything_is_noted() {
     let (pod, told) = (pod("a"), [told("containerd://1", "app:v1")]);
     let first = decided(&pod, &told, &Memory::default(), at(0));
     assert_eq!(
@@ -36,7 +36,7 @@ fn rule_8_3_environments_are_read_before_anything_is_noted() {
 }
 
 #[test]
-fn rule_8_3_the_newest_container_of_a_name_counts() {
+fn agt_8_3_the_newest_container_of_a_name_counts() {
     let old = Told {
         created_at: 1,
         state: State::Exited,
@@ -48,7 +48,7 @@ fn rule_8_3_the_newest_container_of_a_name_counts() {
 }
 
 #[test]
-fn rule_8_3_what_is_noted_of_the_same_container_stays() {
+fn agt_8_3_what_is_noted_of_the_same_container_stays() {
     // Also if an agent of another make read it otherwise.
     let pod = noted(pod("a"), &[entry("containerd://1", Some("a"))]);
     let decision = decided(&pod, &[told("containerd://1", "app:v1")], &Memory::default(), at(0));
@@ -57,7 +57,7 @@ fn rule_8_3_what_is_noted_of_the_same_container_stays() {
 }
 
 #[test]
-fn rule_8_3_a_status_that_lags_behind_changes_nothing_yet() {
+fn agt_8_3_a_status_that_lags_behind_changes_nothing_yet() {
     let pod = noted(pod("b"), &[entry("containerd://1", Some("a"))]);
     let decision = decided(&pod, &[told("containerd://2", "app:v1")], &Memory::default(), at(0));
     assert_eq!(reasons(&decision), [Reason::StatusIsOld]);
@@ -65,13 +65,13 @@ fn rule_8_3_a_status_that_lags_behind_changes_nothing_yet() {
 }
 
 #[test]
-fn rule_8_3_a_runtime_that_knows_nothing_changes_nothing() {
+fn agt_8_3_a_runtime_that_knows_nothing_changes_nothing() {
     let pod = noted(pod("a"), &[entry("containerd://1", Some("a"))]);
     assert_eq!(decided(&pod, &[], &Memory::default(), at(0)), Decision::default());
 }
 
 #[test]
-fn rule_8_2_pods_that_are_not_concerned_are_left_alone() {
+fn agt_8_2_pods_that_are_not_concerned_are_left_alone() {
     for change in [
         |pod: &mut Pod| pod.is_concerned = false,
         |pod: &mut Pod| pod.containers[0].id.clear(),
@@ -85,7 +85,7 @@ fn rule_8_2_pods_that_are_not_concerned_are_left_alone() {
 }
 
 #[test]
-fn rule_8_4_no_variables_need_no_look() {
+fn agt_8_4_no_variables_need_no_look() {
     let mut pod = pod("a");
     pod.containers[0].environment.clear();
     let decision = decided(&pod, &[told("containerd://1", "app:v1")], &Memory::default(), at(0));
@@ -94,7 +94,7 @@ fn rule_8_4_no_variables_need_no_look() {
 }
 
 #[test]
-fn rule_8_4_what_cannot_be_read_is_noted_without_and_tried_again_later_and_later() {
+fn agt_8_4_what_cannot_be_read_is_noted_without_and_tried_again_later_and_later() {
     let (pod, told) = (pod("a"), [told("containerd://1", "app:v1")]);
     let mut memory = Memory::default();
     let mut now = at(0);
@@ -110,7 +110,7 @@ fn rule_8_4_what_cannot_be_read_is_noted_without_and_tried_again_later_and_later
 }
 
 #[test]
-fn rule_8_4_only_a_container_that_runs_is_read() {
+fn agt_8_4_only_a_container_that_runs_is_read() {
     let ended = Told {
         state: State::Exited,
         ..told("containerd://1", "app:v1")
@@ -129,7 +129,7 @@ struct Row {
 }
 
 #[test]
-fn rule_8_5_guards() {
+fn agt_8_5_guards() {
     let same: fn(&mut Pod, &mut Told, &mut Memory) = |_, _, _| ();
     let other_image: fn(&mut Pod, &mut Told, &mut Memory) = |pod, _, _| pod.containers[0].image = "app:v2".to_owned();
     let rows = [
@@ -208,7 +208,7 @@ fn rule_8_5_guards() {
 }
 
 #[test]
-fn rule_8_5_delays_count_from_when_it_matters() {
+fn agt_8_5_delays_count_from_when_it_matters() {
     // Somebody changed the label long before the update, which begins with another image.
     let told = [told("containerd://1", "app:v1")];
     let mut pod = noted(pod("b"), &[entry("containerd://1", Some("a"))]);
@@ -228,7 +228,7 @@ fn rule_8_5_delays_count_from_when_it_matters() {
 }
 
 #[test]
-fn rule_8_5_restarts_get_rarer_and_end() {
+fn agt_8_5_restarts_get_rarer_and_end() {
     let pod = noted(pod("b"), &[entry("containerd://1", Some("a"))]);
     let told = [told("containerd://1", "app:v1")];
     let mut memory = Memory::default();
@@ -250,7 +250,7 @@ fn rule_8_5_restarts_get_rarer_and_end() {
 }
 
 #[test]
-fn rule_8_5_a_container_that_came_up_as_asked_is_forgotten() {
+fn agt_8_5_a_container_that_came_up_as_asked_is_forgotten() {
     let old = noted(pod("b"), &[entry("containerd://1", Some("a"))]);
     let mut memory = Memory::default();
     memory.take(
@@ -269,7 +269,7 @@ fn rule_8_5_a_container_that_came_up_as_asked_is_forgotten() {
 }
 
 #[test]
-fn rule_8_2_containers_are_matched_by_name() {
+fn agt_8_2_containers_are_matched_by_name() {
     let mut pod = pod("a");
     let side = Container {
         name: "aside".to_owned(),

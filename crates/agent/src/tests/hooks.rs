@@ -27,7 +27,7 @@ fn http(host: &str, port: u16, path: &str) -> HttpHook {
 }
 
 #[test]
-fn rule_9_6_hooks_are_read_from_what_the_kubelet_noted() {
+fn agt_9_6_hooks_are_read_from_what_the_kubelet_noted() {
     let rows = [
         (
             r#"{"exec":{"command":["/stop","now"]}}"#,
@@ -71,7 +71,7 @@ fn rule_9_6_hooks_are_read_from_what_the_kubelet_noted() {
 }
 
 #[test]
-fn rule_9_6_a_hook_without_host_needs_the_pods_address() {
+fn agt_9_6_a_hook_without_host_needs_the_pods_address() {
     let notes = BTreeMap::from([(
         "io.kubernetes.container.preStopHandler".to_owned(),
         r#"{"httpGet":{"port":1}}"#.to_owned(),
@@ -80,7 +80,7 @@ fn rule_9_6_a_hook_without_host_needs_the_pods_address() {
 }
 
 #[test]
-fn rule_9_6_the_hook_uses_up_the_grace_down_to_two_seconds() {
+fn agt_9_6_the_hook_uses_up_the_grace_down_to_two_seconds() {
     let seconds = Duration::from_secs;
     for (grace, hook_took, hook_within, behind) in [
         (None, 0, Some(30), 30),

@@ -2,7 +2,7 @@ use super::*;
 use crate::{Seen, is_relevant};
 
 #[test]
-fn rule_8_2_the_first_list_writes_nothing_to_settled_pods() {
+fn agt_8_2_the_first_list_writes_nothing_to_settled_pods() {
     let in_service = |mut pod: Pod| {
         pod.is_out_of_service = false;
         pod
@@ -42,7 +42,7 @@ fn rule_8_2_the_first_list_writes_nothing_to_settled_pods() {
 }
 
 #[test]
-fn rule_8_2_pods_left_alone_are_reported_with_their_next_change() {
+fn agt_8_2_pods_left_alone_are_reported_with_their_next_change() {
     let mut before = pod("a");
     before.is_out_of_service = false;
     let relevant = |change: fn(&mut Pod), left_alone: bool| {

@@ -1,4 +1,4 @@
-//! Rules about Advanced StatefulSets that the API server checks beside those that kinds share (specification 7.3 and 7.4). What CEL
+//! Rules about Advanced StatefulSets that the API server checks beside those that kinds share (STS-7.3 and STS-7.4). What CEL
 //! cannot express is listed in ARCHITECTURE.md.
 
 use crate::crd::{Check, Rule};

@@ -1,4 +1,4 @@
-//! Claims of the set: which of them go, which can be used again, and what their templates hash to (rules 12.4 and 15).
+//! Claims of the set: which of them go, which can be used again, and what their templates hash to (CS-12.4 and CS-15).
 
 use super::marks;
 use super::plan::{ClaimsById, Member, Plan};
@@ -43,7 +43,7 @@ fn is_active(pod: &PodRecord) -> bool {
     !pod.is_terminal() && !pod.is_terminating()
 }
 
-/// Whether a claim is noted as one that is for the replacement of its pod (rule 15.5).
+/// Whether a claim is noted as one that is for the replacement of its pod (CS-15.5).
 fn is_kept(claim: &ClaimRecord) -> bool {
     claim.annotations.get(names::KEPT_FROM).is_some()
 }
@@ -76,7 +76,7 @@ fn delete(claim: &ClaimRecord) -> Command {
 }
 
 impl<'v> Plan<'v> {
-    /// Without reuse (rule 15.4): claims of pods that have ended or are going go with them, those of no pod go.
+    /// Without reuse (CS-15.4): claims of pods that have ended or are going go with them, those of no pod go.
     pub(super) fn tend_claims(&mut self) {
         if self.view.clones.reuses_claims {
             return;
@@ -100,7 +100,7 @@ impl<'v> Plan<'v> {
             match pod {
                 // It belongs to a pod that we let go.
                 Some(pod) if !self.view.manages(pod) => {}
-                // Its replacement takes it (rule 15.5).
+                // Its replacement takes it (CS-15.5).
                 Some(pod) if self.hands_over(pod) => {
                     let uid = pod.meta.uid.to_string();
                     if pod.is_terminating() && claim.annotations.get(names::KEPT_FROM) != Some(&uid) {
@@ -128,7 +128,7 @@ impl<'v> Plan<'v> {
         Some(creation.retry_at)
     }
 
-    /// Gives the claims of a pod whose deletion is part of this plan to the pod, so that they go with it (rules 14.7 and 15.5). That
+    /// Gives the claims of a pod whose deletion is part of this plan to the pod, so that they go with it (CS-14.7 and CS-15.5). That
     /// comes before the deletion: whatever happens between the two, no claim is left that looks as if it might be used again. What
     /// another pod has that is there to stay, as the original of a copy does, does not go: it goes with the last of them. Claims that
     /// the pod hands over are noted as kept, before the deletion, too: by that they are told from what a lost pod leaves.
@@ -239,7 +239,7 @@ impl<'v> Plan<'v> {
     }
 
     /// Takes the note off claims whose pod stays: the replacement is there, or the pod was not made again after all. Should it be lost one
-    /// day, its claims go (rule 15.4).
+    /// day, its claims go (CS-15.4).
     pub(super) fn forget_keeping(&mut self) {
         if self.view.clones.reuses_claims {
             return;
@@ -331,7 +331,7 @@ impl<'v> Plan<'v> {
     }
 
     /// Pods that mount a claim, in whatever phase and whosever they are, ours last: also those that were moved to another controller run on it
-    /// (rule 11), and what others mount is theirs as well (rules 15.3 and 15.4).
+    /// (CS-11), and what others mount is theirs as well (CS-15.3 and CS-15.4).
     fn pods_mounting(&self, claim: &ClaimRecord) -> Vec<&'v Arc<PodRecord>> {
         let mut pods = self.view.pods_mounting(&claim.meta.key);
         pods.sort_by_key(|pod| self.view.manages(pod));
@@ -362,7 +362,7 @@ impl<'v> Plan<'v> {
         claims
     }
 
-    /// Makes claims that a pod which has not started is missing, as those of StatefulSets are made (rule 1.4.3): the pod came after its
+    /// Makes claims that a pod which has not started is missing, as those of StatefulSets are made (STS-1.4.3): the pod came after its
     /// creation had been given up and its claim deleted, or somebody deleted the claim.
     pub(super) fn restore_claims(&mut self) {
         let view = self.view;
@@ -412,13 +412,13 @@ impl<'v> Plan<'v> {
         by_id.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the claims of a pod are for its replacement (rule 15.5).
+    /// Whether the claims of a pod are for its replacement (CS-15.5).
     pub(super) fn hands_over(&self, pod: &PodRecord) -> bool {
         self.view.clones.switches.keep_claims_on_recreate && marks::is_marked(pod)
     }
 
     /// Pods that are going and whose claims are for those that replace them: these come when they are gone, under their ids. With reuse
-    /// that is every pod whose claims were not given to it, since others deleted it (rule 15.5, ruling 34).
+    /// that is every pod whose claims were not given to it, since others deleted it (CS-15.5, R-34).
     pub(super) fn handing_over(&self) -> Vec<Arc<PodRecord>> {
         let has_claim = |pod: &PodRecord| {
             let id = pod.label(names::INSTANCE_ID_LABEL);
@@ -431,7 +431,7 @@ impl<'v> Plan<'v> {
             .collect()
     }
 
-    /// Remembers for whose ids replacements wait, for as long as no pod has them again (ruling 34).
+    /// Remembers for whose ids replacements wait, for as long as no pod has them again.
     pub(super) fn remember_awaited(&mut self, handing_over: &[Arc<PodRecord>]) {
         let mut awaited = std::mem::take(&mut self.pass.hints.awaited);
         awaited.retain(|id| self.holder(id).is_none() && !self.claims_with(id).is_empty());
@@ -443,12 +443,12 @@ impl<'v> Plan<'v> {
     }
 
     /// Whether any pod mounts a claim, in whatever phase, whatever its label says and whether it is ours or nobody's: as long as it is there,
-    /// no other can have it (rule 15.3).
+    /// no other can have it (CS-15.3).
     pub(super) fn is_mounted(&self, claim: &ClaimRecord) -> bool {
         !self.pods_mounting(claim).is_empty()
     }
 
-    /// Whether a claim that no pod has is for the replacement of one that was made again (rule 15.5).
+    /// Whether a claim that no pod has is for the replacement of one that was made again (CS-15.5).
     fn keeps(&self, claim: &ClaimRecord) -> bool {
         let clones = &self.view.clones;
         !clones.reuses_claims && clones.switches.keep_claims_on_recreate && is_kept(claim)
@@ -462,7 +462,7 @@ impl<'v> Plan<'v> {
         is_copy && self.keeps(claim) && from.is_some_and(|from| *from != *pod.meta.uid.to_string())
     }
 
-    /// Ids of claims that no pod has: new pods take these first (rule 15.3), and of these what was waited for. Without reuse that is what
+    /// Ids of claims that no pod has: new pods take these first (CS-15.3), and of these what was waited for. Without reuse that is what
     /// is kept for replacements, if nothing else has the id.
     pub(super) fn free_ids(&self) -> Vec<String> {
         let clones = &self.view.clones;
@@ -484,7 +484,7 @@ impl<'v> Plan<'v> {
     }
 }
 
-/// A volume that containers of a revision mount and that neither its template nor any claim template gives them (rule 12.5).
+/// A volume that containers of a revision mount and that neither its template nor any claim template gives them (CS-12.5).
 pub(super) fn missing_volume(revision: &RevisionRecord, templates: &[ClaimTemplate]) -> Option<String> {
     let template = revision.template.as_ref()?.tree();
     let volumes = template.pointer("/spec/volumes").and_then(Value::as_array);
@@ -497,7 +497,7 @@ pub(super) fn missing_volume(revision: &RevisionRecord, templates: &[ClaimTempla
     mounted.into_iter().find(|name| !has(name)).map(str::to_owned)
 }
 
-/// The hash of claim templates as OpenKruise records it (rule 12.4); nothing if there are none.
+/// The hash of claim templates as OpenKruise records it (CS-12.4); nothing if there are none.
 pub(super) fn templates_hash(templates: &[ClaimTemplate]) -> String {
     if templates.is_empty() {
         return String::new();
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_12_4_hashes_are_those_that_openkruise_recorded() {
+    fn cs_12_4_hashes_are_those_that_openkruise_recorded() {
         assert_eq!(templates_hash(&[]), "");
         assert_eq!(
             templates_hash(&[template("data", "ReadWriteOnce", "10Gi", None)]),

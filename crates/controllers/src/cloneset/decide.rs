@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Decides what to do for the set of `view`.
 pub fn decide(view: &View<'_>) -> Decision {
     if view.set.is_deleted() || view.set.spec.is_stopped(Area::Everything) {
-        // Pods and claims of a deleted set go by garbage collection (rule 10). Of one that cannot be read nothing is done.
+        // Pods and claims of a deleted set go by garbage collection (CS-10). Of one that cannot be read nothing is done.
         let waits = view.moment().unreadable_fields();
         return Decision {
             status: Some(status::without_plan(view)),
@@ -68,7 +68,7 @@ pub fn decide(view: &View<'_>) -> Decision {
 }
 
 impl Plan<'_> {
-    /// Revisions beyond the limit that nobody uses go (rule 12.7).
+    /// Revisions beyond the limit that nobody uses go (CS-12.7).
     fn drop_history(&mut self) {
         let history = self.pass.revisions.history.clone();
         // Labels may hold the hash alone, or what somebody else wrote.
@@ -83,7 +83,7 @@ impl Plan<'_> {
         self.pass.drop_history(pods.filter_map(named));
     }
 
-    /// Says which pods are not available, and looks again when the next becomes so by the clock (rule 10.11).
+    /// Says which pods are not available, and looks again when the next becomes so by the clock (CS-10.11).
     fn wait_for_availability(&mut self) {
         for member in &self.members {
             if !member.is_available() && !member.is_leaving {

@@ -1,4 +1,4 @@
-//! How many pods to make, to delete and to update: arithmetic on counts (rule 13). Nothing of an earlier pass enters.
+//! How many pods to make, to delete and to update: arithmetic on counts (CS-13). Nothing of an earlier pass enters.
 
 use flotilla_model::set::{CloneSpec, SetSpec, UpdateKind};
 
@@ -24,7 +24,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Of a set (rule 13.2).
+    /// Of a set (CS-13.2).
     pub fn of(spec: &SetSpec, clones: &CloneSpec, is_between_revisions: bool) -> Self {
         let replicas = spec.replicas;
         let surge = clones.max_surge.ceil_of(replicas);
@@ -52,7 +52,7 @@ impl Asked {
     }
 }
 
-/// What there is (rule 13.4). Specified pods are those that were asked to be deleted; leaving ones wait for their preDelete hook; the others
+/// What there is (CS-13.4). Specified pods are those that were asked to be deleted; leaving ones wait for their preDelete hook; the others
 /// are plain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -120,7 +120,7 @@ pub struct Diff {
 }
 
 impl Diff {
-    /// Rules 13.5 to 13.9 and 13.11.
+    /// CS-13.5 to CS-13.9 and CS-13.11.
     pub fn of(asked: &Asked, counts: &Counts) -> Self {
         let Asked {
             replicas, partition, ..
@@ -183,7 +183,7 @@ impl Diff {
     }
 }
 
-/// How many pods beyond the replicas, and how many of these at the current revision (rule 13.6).
+/// How many pods beyond the replicas, and how many of these at the current revision (CS-13.6).
 fn surge(asked: &Asked, counts: &Counts, forward: i32, back: i32) -> (i32, i32) {
     let plain_old = counts.old - counts.specified_old;
     let plain_new = counts.new - counts.specified_new;

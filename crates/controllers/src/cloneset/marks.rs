@@ -1,4 +1,4 @@
-//! Marks of the update on pods that it makes again (rule 16.5), and which of them are wanted still (ruling 28).
+//! Marks of the update on pods that it makes again (CS-16.5), and which of them are wanted still.
 
 use super::order;
 use super::plan::{Member, Plan};
@@ -41,7 +41,7 @@ pub(super) fn unmark() -> Value {
 
 impl Plan<'_> {
     /// Finds pods that the update does not want to make again any more: it was taken back, or rests. Who waits for its hook meanwhile may
-    /// be taken back (rule 14.2).
+    /// be taken back (CS-14.2).
     pub(super) fn spare_marked_in_vain(&mut self) {
         for index in self.marked_in_vain() {
             let member = &mut self.members[index];
@@ -51,7 +51,7 @@ impl Plan<'_> {
     }
 
     /// Takes the marks off these pods, unless they were taken back with them. Whoever goes all the same goes in a later pass, and is not
-    /// made again: with its claims, that is (rule 15.6).
+    /// made again: with its claims, that is (CS-15.6).
     pub(super) fn take_marks_off(&mut self) {
         for index in 0..self.members.len() {
             let member = &self.members[index];
@@ -121,7 +121,7 @@ impl Plan<'_> {
     }
 
     /// Those of marked pods that were to be made again for another template, or because they could not get what that asked for, and that can
-    /// go in place to the one of today (rule 16.5). Where pods go back, nobody knows yet which are to.
+    /// go in place to the one of today (CS-16.5). Where pods go back, nobody knows yet which are to.
     fn can_go_in_place_after_all(&mut self, marked: &[usize]) -> BTreeSet<usize> {
         let is_old = |m: &Member| !m.is_new() && !m.is_leaving;
         let mut old: Vec<usize> = marked.to_vec();
@@ -130,7 +130,7 @@ impl Plan<'_> {
         old.into_iter().collect()
     }
 
-    /// Whether a pod waits for its hook out of service, and so is never taken back (rule 14.2).
+    /// Whether a pod waits for its hook out of service, and so is never taken back (CS-14.2).
     fn is_lost(&self, member: &Member) -> bool {
         let hooks = &self.view.set.spec.lifecycle;
         let mut hooks = [&hooks.pre_delete, &hooks.in_place_update].into_iter().flatten();

@@ -25,7 +25,7 @@ pub(super) struct Member {
     pub(super) occupant: Occupant,
     /// It waits for its preDelete hook.
     pub(super) is_leaving: bool,
-    /// It was asked to be deleted, by label or by name (rule 14.1), and does not wait for its hook yet.
+    /// It was asked to be deleted, by label or by name (CS-14.1), and does not wait for its hook yet.
     pub(super) is_specified: bool,
     /// It was asked to be deleted, wherever it is on its way.
     pub(super) was_asked_for: bool,
@@ -106,7 +106,7 @@ pub(super) struct Plan<'v> {
     pub(super) pods_by_id: OnceCell<PodsBy<'v, &'v str>>,
     /// Pods whose deletion is one of the commands of this plan.
     pub(super) deleted: BTreeSet<Uid>,
-    /// Pods were made or deleted, so that the update waits for the next pass (rule 14.8).
+    /// Pods were made or deleted, so that the update waits for the next pass (CS-14.8).
     pub(super) has_scaled: bool,
 }
 
@@ -114,7 +114,7 @@ impl<'v> Plan<'v> {
     pub(super) fn new(view: &'v View<'v>, revisions: Revisions, update: Arc<RevisionRecord>) -> Self {
         let pass = Pass::new(view.moment(), revisions, update);
         let members = members(view, &pass);
-        // When all are updated the update is over (rule 21.2), whether or not the status says so already: they go back to nothing.
+        // When all are updated the update is over (CS-21.2), whether or not the status says so already: they go back to nothing.
         let all_are_new = members.iter().all(Member::is_new);
         let is_over = all_are_new && super::scale::count(members.len()) == view.set.spec.replicas;
         let is_between = pass.current.meta.uid != pass.update.meta.uid && !is_over;
@@ -132,7 +132,7 @@ impl<'v> Plan<'v> {
         }
     }
 
-    /// What there is, as numbers (rule 13.4).
+    /// What there is, as numbers (CS-13.4).
     pub(super) fn counts(&mut self) -> Counts {
         let mut counts = Counts::default();
         let may_be_made_again = self.view.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly;
@@ -197,7 +197,7 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
     let member = |pod: &Arc<PodRecord>| {
         let mut labels = reader.read(pod);
         let in_place = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
-        // Whatever Ready still says: who was taken out of service for an update is not available (rule 13.3).
+        // Whatever Ready still says: who was taken out of service for an update is not available (CS-13.3).
         let is_out_of_service = in_place.is_some_and(|condition| !condition.is_true);
         labels.lifecycle_allows &= !is_out_of_service;
         let is_leaving = State::of(pod) == State::PreparingDelete;

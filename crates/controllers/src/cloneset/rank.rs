@@ -1,4 +1,4 @@
-//! Which pods are deleted first (rule 18).
+//! Which pods are deleted first (CS-18).
 
 use super::plan::Member;
 use super::view::View;

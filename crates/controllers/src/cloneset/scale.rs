@@ -1,4 +1,4 @@
-//! Step *scale*: pods are taken back, made and deleted (rules 13.8 to 13.10, 14 and 15).
+//! Step *scale*: pods are taken back, made and deleted (CS-13.8 to CS-13.10, CS-14 and CS-15).
 
 use super::claims::{SOON, is_of_creation, missing_volume};
 use super::diff::Diff;
@@ -25,13 +25,13 @@ use std::sync::Arc;
 
 /// How many ids a pass looks at for each that it needs.
 const TRIES: u64 = 64;
-/// How many pods a pass makes at most (ruling 26).
+/// How many pods a pass makes at most.
 const MOST_CREATIONS: i32 = 1_000;
 /// How many pods a wait names.
 const NAMED: usize = 16;
 
 impl Plan<'_> {
-    /// Pods that wait for their hook and are wanted again (rule 14.2): not where a hook takes them out of service.
+    /// Pods that wait for their hook and are wanted again (CS-14.2): not where a hook takes them out of service.
     pub(super) fn take_back(&mut self) {
         let marks = self.view.set.spec.lifecycle.marks_not_ready();
         if self.is_stopped(Area::Scale) || self.takes_pods() || marks {
@@ -69,7 +69,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Makes what is missing (rules 13.8 and 14.3): old pods first, then those of the update revision.
+    /// Makes what is missing (CS-13.8 and CS-14.3): old pods first, then those of the update revision.
     pub(super) fn create(&mut self, diff: &Diff) {
         if self.is_stopped(Area::Scale) || self.takes_pods() {
             return;
@@ -80,7 +80,7 @@ impl Plan<'_> {
             Vec::new()
         };
         self.remember_awaited(&handing_over);
-        // As many replacements are waited for as replicas are missing; growth and surge wait for none (ruling 34).
+        // As many replacements are waited for as replicas are missing; growth and surge wait for none.
         let counts = |m: &&Member| !(self.asked.excludes_leaving && m.is_leaving);
         let there = count(self.members.iter().filter(counts).count());
         let to_replace = (self.asked.replicas - there).max(0);
@@ -128,7 +128,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether pods are about to be taken (rule 11): how many are missing, and of which revision, is known when they are here. Whom we
+    /// Whether pods are about to be taken (CS-11): how many are missing, and of which revision, is known when they are here. Whom we
     /// failed to take is not waited for, nor who does not stay taken.
     fn takes_pods(&self) -> bool {
         let hints = &self.pass.hints;
@@ -154,7 +154,7 @@ impl Plan<'_> {
             .wait(subject, WaitCause::ScaleBudget { budget, used_by }, None);
     }
 
-    /// Names for new pods (rules 15.1 and 15.3): those whose creation was refused, those of claims that no pod has, new ones.
+    /// Names for new pods (CS-15.1 and CS-15.3): those whose creation was refused, those of claims that no pod has, new ones.
     fn names(&self, wanted: i32) -> Vec<String> {
         let wanted = usize::try_from(wanted).unwrap_or(0);
         let set = self.view.set.name();
@@ -268,7 +268,7 @@ impl Plan<'_> {
         self.pass.stages.create.push(ScopedCommand { scope, command });
     }
 
-    /// Whether pods of a revision are accepted, so that this one may go for one of them (ruling 31).
+    /// Whether pods of a revision are accepted, so that this one may go for one of them.
     pub(super) fn is_accepted(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
         let (view, wanted) = (self.view, self.asked.replicas);
         let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
@@ -346,7 +346,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Deletes pods (rules 13.9, 13.10 and 14.4 to 14.7): those that wait for their hook as soon as it lets them go, then, within the
+    /// Deletes pods (CS-13.9, CS-13.10 and CS-14.4 to CS-14.7): those that wait for their hook as soon as it lets them go, then, within the
     /// budget, those that were asked for, then those that are too many.
     pub(super) fn delete(&mut self, diff: &Diff) {
         if self.is_stopped(Area::ScaleDown) {
@@ -406,7 +406,7 @@ impl Plan<'_> {
             .collect()
     }
 
-    /// Plain pods that are too many (rule 13.9): as many old ones as have to be, then whichever are worth least, ready old ones last.
+    /// Plain pods that are too many (CS-13.9): as many old ones as have to be, then whichever are worth least, ready old ones last.
     fn surplus(&self, diff: &Diff) -> Vec<usize> {
         let wanted = usize::try_from(diff.surplus).unwrap_or(0);
         if wanted == 0 {
@@ -463,7 +463,7 @@ impl Plan<'_> {
         true
     }
 
-    /// Pods that have ended: those that were asked for (rule 14.1), which cost no budget, and all of them where that was opted in to, as soon
+    /// Pods that have ended: those that were asked for (CS-14.1), which cost no budget, and all of them where that was opted in to, as soon
     /// as there are enough others.
     fn delete_finished(&mut self) {
         let (view, wanted) = (self.view, self.asked.replicas);
@@ -481,7 +481,7 @@ impl Plan<'_> {
                 continue;
             }
             let is_deleted = self.pass.take_away(&scope, pod, false, Report::Delete);
-            // Without reuse they belong to the pod already, and go with it (rule 15.4), unless they are for its replacement, which is noted.
+            // Without reuse they belong to the pod already, and go with it (CS-15.4), unless they are for its replacement, which is noted.
             if is_deleted && was_asked_for && (view.clones.reuses_claims || self.hands_over(pod)) {
                 self.condemn_claims(&scope, pod);
             }

@@ -1,4 +1,4 @@
-//! Pods that end right after their start are not made again at the speed at which they end (rule 8.5 of StatefulSets).
+//! Pods that end right after their start are not made again at the speed at which they end (STS-8.5).
 //!
 //! A StatefulSet keeps count by ordinal. Here names are made up, so that the count is the set's, and it counts rounds: pods that were made
 //! since the last wait, of which more have ended than are there. A few that a node refuses among many that live slow nothing down.

@@ -1,4 +1,4 @@
-//! What the status says: counts over active pods, the two revisions, and conditions (rule 21).
+//! What the status says: counts over active pods, the two revisions, and conditions (CS-21).
 
 use super::diff::Asked;
 use super::plan::Plan;
@@ -68,7 +68,7 @@ pub(super) fn without_plan(view: &View<'_>) -> StatusWrite {
     conditions_only(view, counted(view), Vec::new())
 }
 
-/// The status where there is no update revision yet, with what is in the way of it: everything else rests on it. Rule 4 and invariant 12.
+/// The status where there is no update revision yet, with what is in the way of it: everything else rests on it. CS-4 and STS-I12.
 pub(super) fn without_revision(view: &View<'_>, revisions: &Revisions, decision: &mut Decision) {
     let mut status = counted(view);
     conditions::put_collisions(&mut status, view.moment(), revisions.collision_count);
@@ -112,7 +112,7 @@ fn in_the_way_of_revision(view: &View<'_>, waits: &[Wait]) -> Option<Wanted> {
     })
 }
 
-/// Condition Progressing while the update revision cannot be made: a rollout has begun, and its deadline counts (rules 21.3 and 21.4).
+/// Condition Progressing while the update revision cannot be made: a rollout has begun, and its deadline counts (CS-21.3 and CS-21.4).
 fn progressing_without_revision(view: &View<'_>, revisions: &Revisions) -> (Option<Wanted>, Option<Duration>) {
     let Some(deadline) = view.clones.progress_deadline else {
         return (None, None);
@@ -153,7 +153,7 @@ fn counted(view: &View<'_>) -> Map<String, Value> {
     status
 }
 
-/// Rule 21.1: ready whatever the lifecycle says.
+/// CS-21.1: ready whatever the lifecycle says.
 fn is_ready(pod: &PodRecord) -> bool {
     let in_place = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
     pod.phase == Phase::Running && pod.ready.is_true && in_place.is_none_or(|c| c.is_true)
@@ -193,7 +193,7 @@ fn put_counts(status: &mut Map<String, Value>, view: &View<'_>, counts: Counts, 
 }
 
 /// A condition of commands that the API server refused and of what else cannot be done: True with the first few, False after a pass
-/// without any (rule 4).
+/// without any (CS-4).
 fn failed(plan: &Plan<'_>, kind: &'static str, of_scaling: bool) -> Option<Wanted> {
     let moment = plan.view.moment();
     let failures = plan.pass.hints.failures.iter();
@@ -217,7 +217,7 @@ fn is_of_scaling(plan: &Plan<'_>, scope: &Scope, attempt: Report) -> Option<bool
     }
 }
 
-/// Condition Progressing (rules 21.3 and 21.4), and when to look again.
+/// Condition Progressing (CS-21.3 and CS-21.4), and when to look again.
 fn progressing(plan: &Plan<'_>, counts: Counts, is_complete: bool) -> (Option<Wanted>, Option<Duration>) {
     let view = plan.view;
     let Some(deadline) = view.clones.progress_deadline else {
@@ -239,7 +239,7 @@ fn progressing(plan: &Plan<'_>, counts: Counts, is_complete: bool) -> (Option<Wa
     (Some(at_rest), None)
 }
 
-/// What Progressing says. Programs compare its messages (ruling 32).
+/// What Progressing says. Programs compare its messages.
 fn progress(status: &'static str, reason: &'static str, message: &str) -> Wanted {
     Wanted {
         kind: PROGRESSING,
@@ -287,7 +287,7 @@ fn last_progress(view: &View<'_>) -> Option<Timestamp> {
     condition.get("lastUpdateTime")?.as_str()?.parse().ok()
 }
 
-/// Whether Progressing says that nothing was to be done (rule 21.4).
+/// Whether Progressing says that nothing was to be done (CS-21.4).
 fn was_at_rest(view: &View<'_>) -> bool {
     let stored = conditions::stored(view.moment(), PROGRESSING);
     let reason = stored.and_then(|c| c.get("reason")).and_then(Value::as_str);
@@ -297,7 +297,7 @@ fn was_at_rest(view: &View<'_>) -> bool {
     )
 }
 
-/// Whether anything has moved since the stored status, or a rollout begins (rule 21.4).
+/// Whether anything has moved since the stored status, or a rollout begins (CS-21.4).
 fn has_progressed(plan: &Plan<'_>, counts: Counts) -> bool {
     let set = &plan.view.set;
     let rises = [

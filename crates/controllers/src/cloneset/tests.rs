@@ -3,17 +3,17 @@
 //!
 //! | module | rules | defects |
 //! |---|---|---|
-//! | [`in_place`] | 12.6, 16.7, 19.3; 4.1, 4.3, 4.6, 4.8 of StatefulSets | |
-//! | [`needs`] | ruling 27 | #892, pods that wait for a manager to get ready |
-//! | [`vectors`] | 13.2 to 13.13 | #1478, #1741, #1442, #286, #1666, #2369, #263, #376, #412, #410, #261, OnDelete's budget and surge, budgets of broken pods, stalled brakes |
-//! | [`races`] | 9, 10, 4.3, 4.6 | #1765, #2473, #2528, #418, #463, #2274, #2276 |
-//! | [`scaling`] | 11, 14, 15, 18 | #1099, #1433, #313, #1872, #925, #947, #892, repeated events |
-//! | [`updating`] | 12.3, 16, 17, 19 | #1536, #1485, #1156, #676, #2177, #632, repeated marks |
-//! | [`status`] | 12, 21 | #1545, #1549, #1153, deadlines that begin in the past, conditions and collisions that are not stored |
-//! | [`births`] | 14.1, 14.3; 8.5 | pods that are made and deleted, or end, without end |
-//! | [`copies`] | 14.7, 15.4, 15.5 | copies of pods, labels that were taken off |
-//! | [`marks`] | 12.6; 1.4.2 of StatefulSets | pods that are made again for a label that a webhook changed |
-//! | [`properties`] | invariant 13.12 | |
+//! | [`in_place`] | CS-12.6, CS-16.7, CS-19.3; STS-4.1, STS-4.3, STS-4.6, STS-4.8 | |
+//! | [`needs`] | R-27 | #892, pods that wait for a manager to get ready |
+//! | [`vectors`] | CS-13.2 to CS-13.13 | #1478, #1741, #1442, #286, #1666, #2369, #263, #376, #412, #410, #261, OnDelete's budget and surge, budgets of broken pods, stalled brakes |
+//! | [`races`] | CS-9, CS-10, STS-4.3, STS-4.6 | #1765, #2473, #2528, #418, #463, #2274, #2276 |
+//! | [`scaling`] | CS-11, CS-14, CS-15, CS-18 | #1099, #1433, #313, #1872, #925, #947, #892, repeated events |
+//! | [`updating`] | CS-12.3, CS-16, CS-17, CS-19 | #1536, #1485, #1156, #676, #2177, #632, repeated marks |
+//! | [`status`] | CS-12, CS-21 | #1545, #1549, #1153, deadlines that begin in the past, conditions and collisions that are not stored |
+//! | [`births`] | CS-14.1, CS-14.3; STS-8.5 | pods that are made and deleted, or end, without end |
+//! | [`copies`] | CS-14.7, CS-15.4, CS-15.5 | copies of pods, labels that were taken off |
+//! | [`marks`] | CS-12.6; STS-1.4.2 | pods that are made again for a label that a webhook changed |
+//! | [`properties`] | CS-13.12 | |
 
 mod births;
 mod claims;

@@ -1,4 +1,4 @@
-//! Step *update*: pods come to the update revision, or back to the current one (rules 13.11 and 16).
+//! Step *update*: pods come to the update revision, or back to the current one (CS-13.11 and CS-16).
 
 use super::diff::Diff;
 use super::marks;
@@ -27,7 +27,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Labels that old pods lack (rule 16.1): the hash alone, by which others select pods of one revision.
+    /// Labels that old pods lack (CS-16.1): the hash alone, by which others select pods of one revision.
     pub(super) fn backfill(&mut self) {
         for member in &mut self.members {
             let pod = member.occupant.pod.clone();
@@ -48,7 +48,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The update, unless this pass has made or deleted pods (rule 14.8).
+    /// The update, unless this pass has made or deleted pods (CS-14.8).
     pub(super) fn update(&mut self, diff: &Diff) {
         let spec = &self.view.set.spec;
         let left = usize::try_from(diff.forward.max(diff.back)).unwrap_or(0);
@@ -158,7 +158,7 @@ impl Plan<'_> {
         self.pass.wait(pod, cause, None);
     }
 
-    /// How a pod comes to the target; claim templates that changed with the template may ask for it to be made again (rule 15.6).
+    /// How a pod comes to the target; claim templates that changed with the template may ask for it to be made again (CS-15.6).
     pub(super) fn way(&mut self, index: usize) -> Way {
         let way = self.pass.way(&self.members[index].occupant);
         let may_recreate = self.view.clones.switches.recreate_on_claim_change
@@ -207,7 +207,7 @@ impl Plan<'_> {
                     return false;
                 }
                 member.occupant.is_dealt_with = true;
-                // The next pass deletes it, within the budget (rule 16.5). As it was seen: on a pod that goes by then for another reason, a
+                // The next pass deletes it, within the budget (CS-16.5). As it was seen: on a pod that goes by then for another reason, a
                 // mark that comes late would keep its claims for a replacement that nobody makes.
                 let body = json!({"metadata": marks::mark()});
                 let command = patch(&member.occupant.pod, body, Report::ReCreate);
@@ -260,7 +260,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Takes names out of `podsToDelete` under which there is no pod (rule 10.9): that field alone, and only as it was seen.
+    /// Takes names out of `podsToDelete` under which there is no pod (CS-10.9): that field alone, and only as it was seen.
     pub(super) fn forget_deleted_names(&mut self) {
         let names = &self.view.clones.pods_to_delete;
         let left: Vec<&String> = names.iter().filter(|name| self.view.has_pod(name)).collect();

@@ -74,7 +74,7 @@ impl<'a> View<'a> {
         Some(view)
     }
 
-    /// Rule 11: pods of ours that match are kept, others let go; of orphans those are taken that name the set as an owner, and all that
+    /// CS-11: pods of ours that match are kept, others let go; of orphans those are taken that name the set as an owner, and all that
     /// match where the set opted in.
     fn sort_pods(&mut self) {
         let set = self.set.clone();

@@ -1,4 +1,4 @@
-//! Launch priority (admission, rule 3): which keys a barrier gets, and when.
+//! Launch priority (ADM-3): which keys a barrier gets, and when.
 
 use super::LaunchController;
 use crate::testing::{NS, advanced, at, pod};

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Sets of no more pods are updated without (rule 5.3).
+/// Sets of no more pods are updated without (STS-5.3).
 const FEW_REPLICAS: i32 = 3;
 
 /// Decides what to pull ahead for a set.
@@ -72,7 +72,7 @@ impl<'v> Plan<'v> {
         let is_over = current.meta.uid == update.meta.uid;
         let hash = revision::short(update.name());
         for job in jobs.iter().filter(|job| job.meta.deleted.is_none()) {
-            // Rule 5.5, and at once those of an update that another one has overtaken.
+            // STS-5.5, and at once those of an update that another one has overtaken.
             if is_over || job.meta.labels.get(names::REVISION_HASH_LABEL) != Some(hash) {
                 self.command(&job.meta.key.name, delete(job));
             }
@@ -108,7 +108,7 @@ impl<'v> Plan<'v> {
         Some((found.current?, update))
     }
 
-    /// Rules 5.2 and 5.3. What depends on the set is asked again whenever it changes, and noted nowhere.
+    /// STS-5.2 and STS-5.3. What depends on the set is asked again whenever it changes, and noted nowhere.
     fn verdict(&self, current: &RevisionRecord, update: &RevisionRecord) -> Verdict {
         let spec = &self.set.spec;
         let for_recreation = spec.pre_download.also_for_recreation;
@@ -145,7 +145,7 @@ impl<'v> Plan<'v> {
         partition == 0 && unavailable >= spec.replicas
     }
 
-    /// Whether pods are made anew since their claim templates have changed too (rule 15.6 of CloneSets).
+    /// Whether pods are made anew since their claim templates have changed too (CS-15.6).
     fn recreates_for_claims(&self, current: &RevisionRecord, update: &RevisionRecord) -> bool {
         let spec = &self.set.spec;
         let clones = spec.clones.as_ref().map(|clones| self.clones.apply(clones));

@@ -1,6 +1,6 @@
 //! Tables: given an update like this, expect these jobs and this note. The known defects of the implementation that this one replaces
-//! stand with the rules that mend them: decided once and for all at three replicas or under `ReCreate` (5.3), never again after a rollback
-//! (#1419), failures noted as success (5.4), jobs of overtaken revisions left behind (5.5), cached revisions that are written into (#1299:
+//! stand with the rules that mend them: decided once and for all at three replicas or under `ReCreate` (STS-5.3), never again after a rollback
+//! (#1419), failures noted as success (STS-5.4), jobs of overtaken revisions left behind (STS-5.5), cached revisions that are written into (#1299:
 //! here a note is a patch of one label, and what is seen cannot be written to).
 
 use super::PreDownloadController;
@@ -85,7 +85,7 @@ fn refused(mut cluster: Cluster, job: &str, retry_at: i64) -> Cluster {
 }
 
 #[test]
-fn rule_5_4_what_a_job_says() {
+fn sts_5_4_what_a_job_says() {
     let template = json!({
         "metadata": {"labels": {"app": "web", "tier": "front"}, "annotations": {"team": "a"}},
         "spec": {"containers": [{"name": "main", "image": "v2"}], "imagePullSecrets": [{"name": "one"}, {}, {"name": "two"}]},
@@ -145,7 +145,7 @@ fn rule_5_4_what_a_job_says() {
 }
 
 #[test]
-fn rule_5_5_settings_reach_the_job_and_percentages_become_numbers() {
+fn sts_5_5_settings_reach_the_job_and_percentages_become_numbers() {
     for (parallelism, expected) in [
         (json!(4), 4),
         (json!("3"), 3),
@@ -176,7 +176,7 @@ fn rule_5_5_settings_reach_the_job_and_percentages_become_numbers() {
 }
 
 #[test]
-fn rules_5_2_and_5_3_when_images_are_pulled_ahead() {
+fn sts_5_2_and_5_3_when_images_are_pulled_ahead() {
     let pull = &["+job web-new-main"][..];
     let ignored = format!("~revision web-new {IGNORED}");
     let never = &[ignored.as_str()][..];
@@ -244,7 +244,7 @@ fn rules_5_2_and_5_3_when_images_are_pulled_ahead() {
 }
 
 #[test]
-fn rule_5_1_nothing_is_done_where_nobody_knows_jobs() {
+fn sts_5_1_nothing_is_done_where_nobody_knows_jobs() {
     let mut cluster = updating().job("web-former-main", "former");
     assert_eq!(said(&cluster).len(), 2);
     cluster.jobs = None;
@@ -269,7 +269,7 @@ fn rule_5_1_nothing_is_done_where_nobody_knows_jobs() {
 }
 
 #[test]
-fn rule_15_6_an_update_that_makes_pods_anew_for_their_claims_pulls_nothing() {
+fn cs_15_6_an_update_that_makes_pods_anew_for_their_claims_pulls_nothing() {
     let mut cluster = updating();
     for (revision, hash) in cluster.own_revisions.iter_mut().zip(["a", "b"]) {
         Arc::make_mut(revision).claim_hash = Some(hash.into());
@@ -280,7 +280,7 @@ fn rule_15_6_an_update_that_makes_pods_anew_for_their_claims_pulls_nothing() {
     assert_eq!(
         said(&gate),
         [""; 0],
-        "as the gate of that name asks for all sets (ruling 33)"
+        "as the gate of that name asks for all sets (R-33)"
     );
     let cluster = cluster.annotation(names::RECREATE_ON_CLAIM_CHANGE, "true");
     assert_eq!(said(&cluster), [""; 0]);
@@ -289,7 +289,7 @@ fn rule_15_6_an_update_that_makes_pods_anew_for_their_claims_pulls_nothing() {
 }
 
 #[test]
-fn rule_5_4_noted_once_each_job_is_there_or_was_refused() {
+fn sts_5_4_noted_once_each_job_is_there_or_was_refused() {
     let mut template = template("v2");
     template["spec"]["containers"] = json!([{"name": "main", "image": "v2"}, {"name": "side", "image": "s:2"}]);
     let mut old = template.clone();
@@ -347,7 +347,7 @@ fn rule_5_4_noted_once_each_job_is_there_or_was_refused() {
 }
 
 #[test]
-fn rule_1_7_a_refused_job_backs_off_in_its_own_scope_and_is_forgotten_with_its_cause() {
+fn sts_1_7_a_refused_job_backs_off_in_its_own_scope_and_is_forgotten_with_its_cause() {
     let cluster = refused(updating(), "web-new-main", NOW + 30);
     let decision = ahead(&cluster);
     assert_eq!(brief(&decision), [""; 0]);
@@ -361,7 +361,7 @@ fn rule_1_7_a_refused_job_backs_off_in_its_own_scope_and_is_forgotten_with_its_c
 }
 
 #[test]
-fn rule_5_5_jobs_go_when_the_update_is_done_or_overtaken() {
+fn sts_5_5_jobs_go_when_the_update_is_done_or_overtaken() {
     let jobs = |cluster: Cluster| cluster.job("web-new-main", "new").job("web-former-main", "former");
     let between = jobs(updating().labelled("web-new", CREATED));
     assert_eq!(said(&between), ["-job web-former-main"]);
@@ -374,7 +374,7 @@ fn rule_5_5_jobs_go_when_the_update_is_done_or_overtaken() {
 }
 
 #[test]
-fn rule_5_5_1419_what_was_noted_on_a_revision_goes_when_it_is_raised_again() {
+fn sts_5_5_issue_1419_what_was_noted_on_a_revision_goes_when_it_is_raised_again() {
     let mut back = updating().labelled("web-old", CREATED).labelled("web-old", IGNORED);
     back.set["spec"]["template"] = template("v1");
     back = back.status("/currentRevision", json!("web-new"));
@@ -407,7 +407,7 @@ fn rule_5_5_1419_what_was_noted_on_a_revision_goes_when_it_is_raised_again() {
 }
 
 #[test]
-fn rule_5_5_names_that_are_too_long_or_taken_end_in_a_hash() {
+fn sts_5_5_names_that_are_too_long_or_taken_end_in_a_hash() {
     let name = |entry: usize| "c".repeat(entry);
     let containers = |image: &str| {
         json!([
@@ -448,7 +448,7 @@ fn rule_5_5_names_that_are_too_long_or_taken_end_in_a_hash() {
 
 /// A value that no label can have makes the whole selector unreadable, and no image would be pulled.
 #[test]
-fn rule_1_1_9_a_job_selects_by_what_fits_into_a_label() {
+fn sts_1_1_9_a_job_selects_by_what_fits_into_a_label() {
     for (set, values) in [(52, 2), (53, 1), (200, 1)] {
         let long = format!("{}-9876543210", "r".repeat(set));
         let mut cluster = updating().no_revisions();
@@ -471,7 +471,7 @@ fn rule_1_1_9_a_job_selects_by_what_fits_into_a_label() {
 }
 
 #[test]
-fn rule_5_of_statefulsets_holds_for_them_with_whole_numbers() {
+fn sts_5_holds_for_them_with_whole_numbers() {
     let ten = |unavailable: Value| {
         let mut cluster =
             advanced(10).rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": unavailable}));
@@ -513,7 +513,7 @@ fn a_set_of_another_incarnation_has_no_say() {
 
 /// A revision that cannot be raised any further is as new as it gets.
 #[test]
-fn rule_5_5_a_revision_of_the_highest_number_is_pulled_for_though_another_has_it_too() {
+fn sts_5_5_a_revision_of_the_highest_number_is_pulled_for_though_another_has_it_too() {
     let set = updating().no_revisions();
     let equal = set
         .revision("web-new", i64::MAX, "v2")

@@ -1,4 +1,4 @@
-//! Taking and letting go of objects: patches of `metadata.ownerReferences` (rules 1.1.7 and 1.2).
+//! Taking and letting go of objects: patches of `metadata.ownerReferences` (STS-1.1.7 and STS-1.2).
 
 use flotilla_model::decision::PatchKind;
 use flotilla_model::{Command, Guard, Labels, Meta, ObjectKey, OwnerRef, PodRecord, Report, Resource, Selector, Uid};

@@ -18,7 +18,7 @@ pub struct Budget {
 const NAMES_KEPT: usize = 16;
 
 impl Budget {
-    /// `limit` of `total`: a percentage rounds down, and less than 1 counts as 1, or nothing would ever move (rule 3.7).
+    /// `limit` of `total`: a percentage rounds down, and less than 1 counts as 1, or nothing would ever move (STS-3.7).
     pub fn new(limit: IntOrPercent, total: i32) -> Self {
         Budget {
             limit: limit.floor_of(total).max(1),
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_3_7_rounds_down_and_is_at_least_one() {
+    fn sts_3_7_rounds_down_and_is_at_least_one() {
         for (limit, total, expected) in [
             (IntOrPercent::Percent(25), 10, 2),
             (IntOrPercent::Percent(5), 10, 1),

@@ -1,4 +1,4 @@
-//! Claims of pods: what they are named, what they are made of, who owns them (rule 1.4).
+//! Claims of pods: what they are named, what they are made of, who owns them (STS-1.4).
 
 use crate::shared::{inplace, revision};
 use flotilla_api::names;
@@ -66,7 +66,7 @@ pub fn not_mounted<'t>(pod: &PodRecord, templates: &'t [ClaimTemplate]) -> Optio
 }
 
 /// Creates the claim of a template for a pod: the template with its annotations and finalizers, with the name, the set's namespace, and the
-/// selector's labels over its own (rule 1.4.1), and `more_labels` over these.
+/// selector's labels over its own (STS-1.4.1), and `more_labels` over these.
 pub fn create(
     template: &ClaimTemplate,
     key: ObjectKey,
@@ -103,12 +103,12 @@ pub fn create(
     }
 }
 
-/// Whether a pod has yet to start, and so may be given claims that it lacks (rule 1.4.3).
+/// Whether a pod has yet to start, and so may be given claims that it lacks (STS-1.4.3).
 pub fn has_to_start(pod: &PodRecord) -> bool {
     pod.phase == Phase::Pending && !pod.is_terminating()
 }
 
-/// Of `templates`, those whose claims a pod that has not started mounts and that are not there, with the names of these (rule 1.4.3).
+/// Of `templates`, those whose claims a pod that has not started mounts and that are not there, with the names of these (STS-1.4.3).
 pub fn missing<'t>(
     pod: &PodRecord,
     templates: &'t [ClaimTemplate],
@@ -123,7 +123,7 @@ pub fn missing<'t>(
 }
 
 /// The claim templates that pods of a revision use: those of today, for the update revision and for an old one of which nothing was
-/// recorded, as after a takeover; else those of our record of its time (ruling 11). Native sets have no such record.
+/// recorded, as after a takeover; else those of our record of its time. Native sets have no such record.
 pub fn templates_of<'t>(
     today: &'t [ClaimTemplate],
     revision: &RevisionRecord,
@@ -221,7 +221,7 @@ pub fn goes_with_former(claim: &ClaimRecord, ours: &[Claimant]) -> bool {
 
 /// The owner references that `claim` should have, or `None` if they are as they should be or must not be touched.
 ///
-/// `ours` are the two owners that we may ever put there: the set and the pod. Native rules (1.4.4): our reference is the controller
+/// `ours` are the two owners that we may ever put there: the set and the pod. Native rules (STS-1.4.4): our reference is the controller
 /// reference; a claim with another controller keeps none of ours; a reference that names one of ours with another UID belongs to a former
 /// incarnation, and then nothing is touched where claims go with such. Where they are to outlive it the reference goes: the garbage
 /// collector would take the claim away, however late, and from whoever mounts it by then.
@@ -265,7 +265,7 @@ pub fn hand_to(claim: &ClaimRecord, from: &Uid, to: &OwnerRef) -> Command {
 const MOST_AT_FIRST: usize = 16;
 
 /// How many new pods one pass may make claims for, or take them for, where so many pods are there already. Claims come before their pods, and a
-/// quota, or a webhook, says only of the pods that there is no room: nobody makes a thousand volumes to find that out (ruling 26).
+/// quota, or a webhook, says only of the pods that there is no room: nobody makes a thousand volumes to find that out.
 pub fn most_new(there: usize) -> usize {
     MOST_AT_FIRST.max(there.saturating_mul(2))
 }
@@ -283,7 +283,7 @@ pub fn annotate(claim: &ClaimRecord, annotations: &[(&str, Option<&str>)], repor
     patch(claim, json!({"metadata": {"annotations": annotations}}), report)
 }
 
-/// Asks for more storage. Only the storage request is touched, never limits or other requests (rule 3.9).
+/// Asks for more storage. Only the storage request is touched, never limits or other requests (STS-3.9).
 pub fn expand(claim: &ClaimRecord, template: &ClaimTemplate, set: &str) -> Command {
     let request = template
         .body
@@ -339,7 +339,7 @@ fn patch(claim: &ClaimRecord, body: Value, report: Report) -> Command {
 }
 
 /// The former pod to which a claim still belongs, given that no pod `pod` exists now: any reference to a pod of that name is a
-/// leftover, and the garbage collector will take the claim away (rule 1.4.4, stale).
+/// leftover, and the garbage collector will take the claim away (STS-1.4.4, stale).
 pub fn stale_owner<'a>(claim: &'a ClaimRecord, pod: &str) -> Option<&'a Uid> {
     claim
         .meta
@@ -360,7 +360,7 @@ pub fn about_to_go(claim: &ClaimRecord, pod: &str) -> Option<WaitCause> {
     })
 }
 
-/// How a claim compares with its template (rule 3.9).
+/// How a claim compares with its template (STS-3.9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// Large enough and alike.
@@ -391,7 +391,7 @@ pub fn fit(claim: &ClaimRecord, template: &ClaimTemplate) -> Fit {
 }
 
 /// Whether the volume behind a claim, with its file system, is as large as its template asks. A claim that asks for more, because the
-/// template was set back meanwhile, counts as grown (ruling 35).
+/// template was set back meanwhile, counts as grown.
 pub fn is_expanded(claim: &ClaimRecord, template: &ClaimTemplate) -> bool {
     let wants = template.requested_bytes.unwrap_or(claim.requested_bytes);
     claim.capacity_bytes >= wants.min(claim.requested_bytes)
@@ -415,7 +415,7 @@ mod tests {
     type Row = (&'static str, Vec<OwnerRef>, Keeper, Option<Vec<OwnerRef>>);
 
     #[test]
-    fn rule_1_4_4_owners_follow_the_native_rules() {
+    fn sts_1_4_4_owners_follow_the_native_rules() {
         let foreign = OwnerRef {
             controller: true,
             ..owner("v1", "Backup", "b", "b-uid")
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_4_1_a_claim_has_what_its_template_says_of_its_metadata() {
+    fn sts_1_4_1_a_claim_has_what_its_template_says_of_its_metadata() {
         let body = json!({
             "metadata": {"name": "data", "annotations": {"a": "b"}, "labels": {"app": "mine", "l": "m"}, "finalizers": ["example.com/keep"]},
             "spec": {},
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_4_4_other_owners_stay_when_a_claim_is_handed_over() {
+    fn sts_1_4_4_other_owners_stay_when_a_claim_is_handed_over() {
         let note = owner("v1", "Note", "n", "n-uid");
         let has = claim("data-web-0").owners(vec![note.clone(), set_ref()]).build();
         let Command::Patch {
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_9_compatibility() {
+    fn sts_3_9_compatibility() {
         let template = |spec: Value| ClaimTemplate {
             name: "data".into(),
             requested_bytes: Some(100),

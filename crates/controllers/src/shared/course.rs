@@ -1,4 +1,4 @@
-//! Step *course*: pods go on with what was begun on them (rules 3.5 step 3 e, 4.6 and 4.8): grace periods end, batches follow,
+//! Step *course*: pods go on with what was begun on them (STS-3.5 step 3 e, 4.6 and 4.8): grace periods end, batches follow,
 //! completed updates go back into service, hooks that were released let pods through. In every strategy, also while paused.
 //!
 //! It comes after the update, which may have other plans for a pod, and before anything is written.
@@ -80,7 +80,7 @@ impl Pass<'_> {
             (Stage::Grace(grace), state @ Some(_)) if course.serves() => {
                 self.restart_grace(scope, course, &grace, state);
             }
-            // A clock that was ahead has noted it: when it began is not known either (rule 1.5). It begins now, by a note of ours, and so
+            // A clock that was ahead has noted it: when it began is not known either (STS-1.5). It begins now, by a note of ours, and so
             // lasts no longer than asked for from our first look on, whoever goes on with it then.
             (Stage::Grace(grace), state @ Some(_))
                 if state.as_ref().is_some_and(|s| s.updated_at > self.moment.now) =>
@@ -247,7 +247,7 @@ impl Pass<'_> {
         false
     }
 
-    /// Moves the lifecycle on (rule 4.8).
+    /// Moves the lifecycle on (STS-4.8).
     fn transition(&mut self, scope: &Scope, course: &Course) {
         let next = self.next_state(course);
         let target = course.target(self);
@@ -266,7 +266,7 @@ impl Pass<'_> {
         let pod = &course.pod;
         let next = match State::of(pod) {
             State::Unset | State::Normal | State::Other => return None,
-            // Without a hook, a pod of a CloneSet is in service as soon as it has a node (rule 19.2 of CloneSets).
+            // Without a hook, a pod of a CloneSet is in service as soon as it has a node (CS-19.2).
             State::PreparingNormal if self.is_unscheduled_clone(pod) => return None,
             State::PreparingNormal => {
                 let next = lifecycle::back_to_normal(&hooks, pod);
@@ -316,8 +316,8 @@ impl Pass<'_> {
     }
 
     /// Whether the update is at rest and may go on with old pods that it prepared. Not while pods come back to the old revision: these
-    /// would wait for ever, and take the budget from those that come back (rule 13.5 of CloneSets). Nor while it is paused: that may last
-    /// (ruling 28).
+    /// would wait for ever, and take the budget from those that come back (CS-13.5). Nor while it is paused: that may last
+    ///
     fn keeps_preparing(&self) -> bool {
         let comes_back = self.target.meta.uid != self.update.meta.uid;
         (self.update_rests && !comes_back) || self.moment.set.spec.is_stopped(Area::Update)
@@ -482,7 +482,7 @@ impl Course {
     }
 
     /// Whether its next step takes a pod that serves out of service. Those of an update of ours are out already, but for one whose put-back came
-    /// late; and anybody may write such a note. So this costs what any disruption costs (rules 8.2 and 13.12).
+    /// late; and anybody may write such a note. So this costs what any disruption costs (STS-8.2 and CS-13.12).
     pub(crate) fn leaves_service(&self, pass: &Pass<'_>) -> bool {
         let Some(progress) = self.progress.as_ref().filter(|_| self.abandoned.is_none()) else {
             return false;

@@ -10,7 +10,7 @@ use flotilla_model::set::Lifecycle;
 use flotilla_model::{PodRecord, Timestamp, WaitCause};
 use std::time::Duration;
 
-/// Health of a pod, worst first (rule 1.5). One value a pod, so that nobody charges it twice.
+/// Health of a pod, worst first (STS-1.5). One value a pod, so that nobody charges it twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     /// Failed or Succeeded; its object may be terminating or not.
@@ -91,7 +91,7 @@ pub(crate) fn cause(pod: &PodRecord, health: Health) -> WaitCause {
     }
 }
 
-/// The state that keeps a pod from counting although it is ready (rule 1.5): neither its kubelet nor its logs say anything of it.
+/// The state that keeps a pod from counting although it is ready (STS-1.5): neither its kubelet nor its logs say anything of it.
 fn state_in_the_way(pod: &PodRecord) -> Option<String> {
     let state = pod.label(names::LIFECYCLE_STATE_LABEL)?;
     let is_in_the_way = pod.is_running_and_ready() && !State::of(pod).is_normal();
@@ -122,8 +122,8 @@ pub(crate) struct LabelFacts {
 }
 
 /// Whether a pod in the course of an update in place may count as healthy: not in the middle of one that disrupts it. That of resources
-/// alone does not, whatever its lifecycle label says meanwhile, also when it is over (8.18). Another that is over does not either, although its label does not say
-/// so yet, if nothing but the label is to change: where a hook follows, the pod leaves service again at once (4.8).
+/// alone does not, whatever its lifecycle label says meanwhile, also when it is over (STS-8.18). Another that is over does not either, although its label does not say
+/// so yet, if nothing but the label is to change: where a hook follows, the pod leaves service again at once (STS-4.8).
 pub(crate) fn allows_health(
     hooks: &Lifecycle,
     progress: Option<&Progress>,

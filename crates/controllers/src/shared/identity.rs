@@ -1,4 +1,4 @@
-//! Names of pods that carry an ordinal (rule 1.3), or an id (rule 15.1 of CloneSets).
+//! Names of pods that carry an ordinal (STS-1.3), or an id (CS-15.1).
 
 use flotilla_model::Uid;
 
@@ -9,7 +9,7 @@ pub enum Membership {
     Member(i64),
     /// The set's prefix and digits that are no usable ordinal (too large): counted, never acted upon.
     Unusable,
-    /// Not a name of this set; or one with leading zeros, which would usurp the slot of the canonical name (rule 1.3.4).
+    /// Not a name of this set; or one with leading zeros, which would usurp the slot of the canonical name (STS-1.3.4).
     Stranger,
 }
 
@@ -40,7 +40,7 @@ pub const ID_LENGTH: usize = 5;
 /// Letters and digits that make no words and are not mistaken for one another.
 const ID_LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The `n`th of the ids that a pass may give to new pods (rule 15.1 of CloneSets): the same for the same set and number of the pass.
+/// The `n`th of the ids that a pass may give to new pods (CS-15.1): the same for the same set and number of the pass.
 pub fn instance_id(owner: &Uid, entropy: u64, n: u64) -> String {
     let seed = owner.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -58,7 +58,7 @@ pub fn instance_id(owner: &Uid, entropy: u64, n: u64) -> String {
     (0..ID_LENGTH).map(|_| letter(&mut bits)).collect()
 }
 
-/// The number at the end of a text, 0 if there is none (rule 3.2, orderPriority).
+/// The number at the end of a text, 0 if there is none (STS-3.2, orderPriority).
 pub fn trailing_number(text: &str) -> i64 {
     let digits = text.len() - text.bytes().rev().take_while(u8::is_ascii_digit).count();
     text[digits..].parse().unwrap_or(0)
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_1_3_3_canonical_names_only() {
+    fn sts_1_3_3_canonical_names_only() {
         for (pod, expected) in [
             ("web-0", Membership::Member(0)),
             ("web-17", Membership::Member(17)),

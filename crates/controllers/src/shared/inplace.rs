@@ -1,4 +1,4 @@
-//! Updates in place: changing a running pod instead of making it again (rules 4.1 to 4.7).
+//! Updates in place: changing a running pod instead of making it again (STS-4.1 to STS-4.7).
 //!
 //! Pure pieces that know no kind: whether a change can be made in place ([`eligible`]), which containers change together
 //! ([`batch`]), whether the change has arrived ([`complete`]), what is noted on the pod meanwhile ([`state`], [`grace`]), where a pod
@@ -61,7 +61,7 @@ impl Changes {
         !self.images.is_empty() || !self.ref_metadata.is_empty()
     }
 
-    /// The next step: the next batch, in which no restart and no change of resources of one container meet (ruling 37). `under_way` is what
+    /// The next step: the next batch, in which no restart and no change of resources of one container meet. `under_way` is what
     /// has been begun.
     pub(super) fn step(&self, detail: &PodDetail, under_way: &State) -> Step {
         let (mut now, mut rest) = batch::split(self, detail);
@@ -193,7 +193,7 @@ impl UpdateSpec {
         }
     }
 
-    /// Its first step, if that restarts nothing: resources alone, or nothing while what was begun is `under_way` (ruling 37). Else all of it.
+    /// Its first step, if that restarts nothing: resources alone, or nothing while what was begun is `under_way`. Else all of it.
     pub fn first_step(&self, detail: &PodDetail, under_way: &State) -> UpdateSpec {
         let Step { now, is_split, .. } = self.changes.step(detail, under_way);
         if now.restarts_anyway() || now.resources.is_empty() && !is_split {
@@ -231,7 +231,7 @@ impl UpdateSpec {
         })
     }
 
-    /// Whether the pod has to leave service for it (rule 4.4): it has the gate, and more changes than resources that need no restart.
+    /// Whether the pod has to leave service for it (STS-4.4): it has the gate, and more changes than resources that need no restart.
     /// Containers named in `keep_ready` may change their image without.
     pub fn leaves_service(&self, detail: &PodDetail, keep_ready: &[String]) -> bool {
         if !detail.spec.has_gate(flotilla_api::names::IN_PLACE_UPDATE_READY) || self.is_empty() {

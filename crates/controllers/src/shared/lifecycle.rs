@@ -1,4 +1,4 @@
-//! The states of a pod's lifecycle and the hooks that hold it in them (rule 4.8).
+//! The states of a pod's lifecycle and the hooks that hold it in them (STS-4.8).
 //!
 //! *Hooked* means that a pod carries any of a hook's markers: it is held. *All hooked* means that it carries every one: it is
 //! released to Normal. A hook that is not there, or has no markers, never holds and always releases. Taking markers away is the
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// Whether a pod in it may count as available (rule 1.5).
+    /// Whether a pod in it may count as available (STS-1.5).
     pub const fn is_normal(self) -> bool {
         matches!(self, State::Unset | State::Normal)
     }
@@ -102,7 +102,7 @@ pub fn lacking(hook: Option<&Hook>, pod: &PodRecord) -> Vec<String> {
         .collect()
 }
 
-/// The state of a new pod: whether its template already carries all markers of preNormal (rule 3.5 step 3 b).
+/// The state of a new pod: whether its template already carries all markers of preNormal (STS-3.5 step 3 b).
 pub fn of_new(lifecycle: &Lifecycle, template: &Value) -> State {
     let Some(hook) = &lifecycle.pre_normal else {
         return State::Normal;
@@ -120,7 +120,7 @@ pub fn of_new(lifecycle: &Lifecycle, template: &Value) -> State {
 }
 
 /// Where a pod goes as its update in place begins, if it goes anywhere. Without a hook of it nobody follows the state: a pod that is in
-/// service, or on the way there, stays what it is (ruling 27).
+/// service, or on the way there, stays what it is.
 pub fn while_updating(lifecycle: &Lifecycle, pod: &PodRecord) -> Option<State> {
     match State::of(pod) {
         State::Unset | State::Updating => None,
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_8_any_marker_holds_and_every_marker_releases() {
+    fn sts_4_8_any_marker_holds_and_every_marker_releases() {
         for (labels, finalizers, held, lacking_count) in [
             (None, vec![], 0, 2),
             (Some("no"), vec![], 0, 2),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_5_a_new_pod_is_normal_if_its_template_has_all_markers() {
+    fn sts_3_5_a_new_pod_is_normal_if_its_template_has_all_markers() {
         let lifecycle = |pre_normal| Lifecycle {
             pre_normal,
             ..Lifecycle::default()

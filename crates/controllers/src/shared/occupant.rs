@@ -25,7 +25,7 @@ pub(crate) struct Occupant {
     pub(crate) labels: LabelFacts,
     /// Its deletion is part of this plan.
     pub(crate) doomed: bool,
-    /// Its volumes do not match the claim templates: it has to be made again (rule 8.6).
+    /// Its volumes do not match the claim templates: it has to be made again (STS-8.6).
     pub(crate) storage_differs: bool,
     /// An update in place, a hook or a condition of it may ask for something.
     pub(crate) is_restless: bool,
@@ -71,7 +71,7 @@ impl Occupant {
         !self.labels.is_updated || self.storage_differs || self.abandoned.is_some()
     }
 
-    /// Whether it waits for its hook to be updated in place: in unordered mode it counts as updated already (3.6, 8.12).
+    /// Whether it waits for its hook to be updated in place: in unordered mode it counts as updated already (STS-3.6, STS-8.12).
     pub(crate) fn is_prepared(&self) -> bool {
         self.is_restless && State::of(&self.pod) == State::PreparingUpdate
     }

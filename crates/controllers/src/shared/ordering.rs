@@ -1,4 +1,4 @@
-//! In which order pods of an unordered update are taken (rule 3.2, priorityStrategy).
+//! In which order pods of an unordered update are taken (STS-3.2, priorityStrategy).
 
 use crate::shared::identity::trailing_number;
 use flotilla_model::PodRecord;
@@ -62,7 +62,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn rule_3_2_order_priority_by_position_then_number_unkeyed_last() {
+    fn sts_3_2_order_priority_by_position_then_number_unkeyed_last() {
         let strategy = PriorityStrategy::Order(vec![PriorityTerm::Key("a".into()), PriorityTerm::Key("b".into())]);
         let pods = [
             pod("web-0").label("b", "x-9"),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_2_weights_add_up() {
+    fn sts_3_2_weights_add_up() {
         let selector = |key: &str| Selector::from_json(&json!({"matchLabels": {key: "1"}})).unwrap();
         let strategy = PriorityStrategy::Weight(vec![
             PriorityTerm::Match(30, selector("a")),

@@ -1,7 +1,7 @@
 //! Of which revision a pod is: that which its label names, or that from which its set made it.
 //!
 //! Webhooks of others change or strip the label on the way, and do so to the next pod, too: a set that took such a pod for one of another
-//! revision would make it again without end (rule 1.4.2). What a label says that names a revision of the set counts, whoever wrote it.
+//! revision would make it again without end (STS-1.4.2). What a label says that names a revision of the set counts, whoever wrote it.
 
 use crate::shared::pass::Pass;
 use crate::shared::{claim, revision};

@@ -320,8 +320,8 @@ impl<'v> Pass<'v> {
     }
 
     /// Whether no pods are wanted, and there is a partition for those that will be. What is true of all pods is true of none: it would
-    /// make the update revision the current one, and the partition would keep nothing back when the set is scaled up again (rules 3.10
-    /// and 21.2).
+    /// make the update revision the current one, and the partition would keep nothing back when the set is scaled up again (STS-3.10
+    /// and CS-21.2).
     pub(crate) fn is_held_at_nothing(&self) -> bool {
         let spec = &self.moment.set.spec;
         spec.replicas == 0 && spec.has_partition() && self.current.meta.uid != self.update.meta.uid
@@ -401,7 +401,7 @@ impl<'v> Pass<'v> {
         !is_of_deletion && self.is_backing_off(scope, subject)
     }
 
-    /// Deletes a pod of ours, once no hook holds it (rule 3.8). Until then it is out of service as far as the hook asks for it. One that
+    /// Deletes a pod of ours, once no hook holds it (STS-3.8). Until then it is out of service as far as the hook asks for it. One that
     /// is unavailable, and uses no budget, only as it was seen. Whether it is deleted now.
     pub(crate) fn take_away(&mut self, scope: &Scope, pod: &PodRecord, only_as_seen: bool, report: Report) -> bool {
         let hook = self.moment.set.spec.lifecycle.pre_delete.clone();
@@ -426,7 +426,7 @@ impl<'v> Pass<'v> {
         false
     }
 
-    /// Deletes a pod of ours: only this incarnation, only as it was seen (rule 1.6).
+    /// Deletes a pod of ours: only this incarnation, only as it was seen (STS-1.6).
     pub(crate) fn delete(&mut self, scope: &Scope, pod: &PodRecord, report: Report) {
         let command = Command::Delete {
             resource: Resource::Pods,
@@ -569,7 +569,7 @@ impl<'v> Pass<'v> {
 
     /// What is the case now has just been told and stays known. What is not is forgotten once nothing is in the way that nobody asked for:
     /// should it come back, it is told again. In the course of a rollout it may come and go from pass to pass, and is kept so that it is
-    /// told once; but not without end (ruling 5).
+    /// told once; but not without end.
     fn forget_what_was_told(&mut self) {
         let is_over = self.waits.iter().all(|wait| wait.cause.is_intended());
         if is_over || self.hints.reported.len() > self.told.len() + MOST_REMEMBERED {

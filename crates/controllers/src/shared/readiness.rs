@@ -1,6 +1,6 @@
-//! Conditions that gate a pod's readiness (rules 4.3, 4.4 and 4.8): how a pod is taken out of service and put back.
+//! Conditions that gate a pod's readiness (STS-4.3, STS-4.4 and STS-4.8): how a pod is taken out of service and put back.
 //!
-//! Ready itself is only ever set False; that it is True again says the kubelet (8.12). A patch names single conditions and leaves the
+//! Ready itself is only ever set False; that it is True again says the kubelet (STS-8.12). A patch names single conditions and leaves the
 //! others alone.
 //!
 //! What puts a pod back into service may be delivered late, when the pod has been taken out again for the next update. So it tests the
@@ -19,7 +19,7 @@ use flotilla_model::{Command, PodRecord, Resource, SetKind, SetRecord, Timestamp
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// The gates of a new pod: those that somebody needs, as with a gate it gets ready only while a manager runs (ruling 27).
+/// The gates of a new pod: those that somebody needs, as with a gate it gets ready only while a manager runs (R-27).
 pub fn gates_of_new(set: &SetRecord) -> &'static [&'static str] {
     const BOTH: &[&str] = &[names::IN_PLACE_UPDATE_READY, names::KRUISE_POD_READY];
     let is_in_place = set.spec.pod_update_policy() != PodUpdatePolicy::ReCreate;
@@ -265,7 +265,7 @@ mod tests {
     const BOTH: &str = r#"[{"userAgent":"Lifecycle","key":"preUpdateHook"},{"userAgent":"Probe","key":"x"}]"#;
 
     #[test]
-    fn rule_4_7_the_message_is_a_sorted_list_as_go_writes_it() {
+    fn sts_4_7_the_message_is_a_sorted_list_as_go_writes_it() {
         let unsorted = r#"[{"key":"x","userAgent":"Probe"},{"key":"preUpdateHook","userAgent":"Lifecycle"}]"#;
         assert_eq!(message(&keys(unsorted)), BOTH);
         assert_eq!(message(&BTreeSet::new()), "");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_8_a_key_is_always_written_with_status_false() {
+    fn sts_4_8_a_key_is_always_written_with_status_false() {
         for message in ["", r#"[{"userAgent":"Probe","key":"x"}]"#] {
             let pod = held(message, true);
             let detail = pod.detail.clone().expect("a detail");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_8_the_condition_is_true_exactly_when_no_key_is_left() {
+    fn sts_4_8_the_condition_is_true_exactly_when_no_key_is_left() {
         for (what, message, is_true, released, expected) in [
             (
                 "ours alone is released",
@@ -348,7 +348,7 @@ mod tests {
 
     /// A claim of a state in which a hook holds the pod tests the closed gate, so what opens the gate tests the state.
     #[test]
-    fn rule_4_8_the_gate_is_opened_in_the_state_for_which_that_was_decided() {
+    fn sts_4_8_the_gate_is_opened_in_the_state_for_which_that_was_decided() {
         let tested = |message: &str, state| {
             let pod = held(message, false);
             let detail = pod.detail.clone().expect("a detail");

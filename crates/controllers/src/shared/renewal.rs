@@ -1,4 +1,4 @@
-//! The update of one pod: in place where policy and change allow it, or made again (rules 4.2 and 4.3).
+//! The update of one pod: in place where policy and change allow it, or made again (STS-4.2 and STS-4.3).
 
 use crate::shared::conditions;
 use crate::shared::course::{Held, Trouble};
@@ -33,7 +33,7 @@ pub(crate) enum Way {
     Stays,
 }
 
-/// Why environment from metadata does not change in place everywhere: the agent restarts no container that serves (rule 16.7 of CloneSets).
+/// Why environment from metadata does not change in place everywhere: the agent restarts no container that serves (CS-16.7).
 pub(crate) const ONLY_OUT_OF_SERVICE: &str =
     "changes only out of service, for which it lacks readiness gate InPlaceUpdateReady";
 
@@ -61,7 +61,7 @@ impl Pass<'_> {
         self.wait(pod.name().to_owned(), WaitCause::InPlaceNotPossible { reason }, None);
     }
 
-    /// Whether the change of a pod takes it out of nothing: resources without a restart, or nothing at all (8.18).
+    /// Whether the change of a pod takes it out of nothing: resources without a restart, or nothing at all (STS-8.18).
     pub(crate) fn is_gentle(&mut self, occupant: &Occupant) -> bool {
         let (pod, detail) = (occupant.pod.clone(), occupant.pod.detail.clone());
         if !self.may_update_in_place() || !State::of(&pod).is_normal() {
@@ -162,7 +162,7 @@ impl Pass<'_> {
         difference
     }
 
-    /// By lifecycle state (rule 4.2).
+    /// By lifecycle state (STS-4.2).
     pub(crate) fn update_in_place(&mut self, scope: &Scope, occupant: &mut Occupant, spec: &UpdateSpec) -> bool {
         let pod = occupant.pod.clone();
         let hook = self.moment.set.spec.lifecycle.in_place_update.clone();
@@ -205,7 +205,7 @@ impl Pass<'_> {
         true
     }
 
-    /// Whether a pod whose update takes it out of service goes on serving while its resources change: they may be refused (ruling 37).
+    /// Whether a pod whose update takes it out of service goes on serving while its resources change: they may be refused.
     fn stays_at_first(
         &self,
         occupant: &Occupant,
@@ -223,7 +223,7 @@ impl Pass<'_> {
         !first.leaves_service(detail, &settings.switches.keep_ready)
     }
 
-    /// The writes of an update (rule 4.3): out of service, then the pod.
+    /// The writes of an update (STS-4.3): out of service, then the pod.
     fn begin_update(&mut self, scope: &Scope, occupant: &Occupant, spec: &UpdateSpec) {
         let pod = &occupant.pod;
         let Some(detail) = pod.detail.clone() else { return };

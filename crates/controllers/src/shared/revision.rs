@@ -1,4 +1,4 @@
-//! Which revisions of its template a set has, and which two matter now (rule 1.1).
+//! Which revisions of its template a set has, and which two matter now (STS-1.1).
 
 use crate::shared::adoption;
 use flotilla_api::names;
@@ -42,7 +42,7 @@ pub struct Owner<'a> {
     pub annotations: &'a Packed,
     /// Claim templates to record beside the template, if there are any.
     pub claim_templates: &'a [ClaimTemplate],
-    /// The hash of these, for kinds that record it beside them (rule 12.4 of CloneSets).
+    /// The hash of these, for kinds that record it beside them (CS-12.4).
     pub claim_hash: Option<&'a str>,
     /// `status.currentRevision`.
     pub current: &'a str,
@@ -79,7 +79,7 @@ pub struct Revisions {
     pub commands: Vec<Command>,
 }
 
-/// Revisions that are the set's, and those that may become so: orphans that match its selector (rule 1.1.5 step 1). Kubernetes asks for
+/// Revisions that are the set's, and those that may become so: orphans that match its selector (STS-1.1.5 step 1). Kubernetes asks for
 /// that of the set's own as well; but labels are changed by whoever likes, and a second revision of the same template would restart every
 /// pod.
 pub fn candidates(set: &SetRecord, reader: &dyn Reader) -> Vec<Arc<RevisionRecord>> {
@@ -171,7 +171,7 @@ fn worn<'p>(labels: impl IntoIterator<Item = &'p str>, candidates: &[Arc<Revisio
     found
 }
 
-/// Older revisions sort first: by number, then by time, then by name (rule 1.1.4).
+/// Older revisions sort first: by number, then by time, then by name (STS-1.1.4).
 fn age(revision: &RevisionRecord) -> (i64, flotilla_model::Timestamp, &str) {
     (revision.number, revision.meta.created, revision.name())
 }
@@ -185,7 +185,7 @@ enum Name {
 }
 
 /// The first name that is not taken by another revision. Whoever has it, it is not one that we could use: those are among the
-/// candidates already (rule 1.1.5 step 6). One of the same template that names a former incarnation will be an orphan or gone in a
+/// candidates already (STS-1.1.5 step 6). One of the same template that names a former incarnation will be an orphan or gone in a
 /// moment, since its owner is gone; a second revision beside it would make all pods old, and restart them for nothing.
 fn free_name(owner: &Owner<'_>, first: i32, named: impl Fn(&str) -> Option<Arc<RevisionRecord>>) -> Name {
     let text = canonical(&data(owner));
@@ -220,7 +220,7 @@ fn is_of_former(owner: &Owner<'_>, revision: &RevisionRecord) -> bool {
 }
 
 /// Raises a revision to be the newest. What was decided about pulling its images ahead, when it was the newest before, goes: nodes may
-/// have dropped them since (rule 5.5; OpenKruise #1419).
+/// have dropped them since (STS-5.5; OpenKruise #1419).
 fn renumber(revision: &RevisionRecord, number: i64) -> Command {
     let mut body = json!({"revision": number});
     for label in [names::PRE_DOWNLOAD_CREATED_LABEL, names::PRE_DOWNLOAD_IGNORED_LABEL] {
@@ -316,8 +316,8 @@ pub fn refresh_claims(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Comm
     }
 }
 
-/// For Advanced sets, by the names of the templates (ruling 11). What was recorded first stays as it was asked for, since templates may go
-/// back to it (ruling 35); what the set has no more is marked as [former](is_former), since its claims are still there.
+/// For Advanced sets, by the names of the templates. What was recorded first stays as it was asked for, since templates may go
+/// back to it; what the set has no more is marked as [former](is_former), since its claims are still there.
 fn refresh_names(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
     let known = update.claim_templates.as_deref()?.as_array()?;
     let of_today = |t: &ClaimTemplate| {
@@ -341,7 +341,7 @@ fn refresh_names(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> 
 }
 
 /// Notes on the update revision what claim templates of an Advanced set ask for, and what its claims still ask for, in bytes by the names of
-/// the templates, unless all that is on record: templates may go back to it (ruling 35). Of each template the newest 16 stay.
+/// the templates, unless all that is on record: templates may go back to it. Of each template the newest 16 stay.
 pub fn record_sizes(update: &RevisionRecord, asked: &BTreeMap<&str, BTreeSet<u64>>) -> Option<Command> {
     let mut record = ClaimSizes::new();
     let mut is_new = false;
@@ -384,7 +384,7 @@ pub fn is_former(recorded: &Value) -> bool {
     annotations.is_some_and(|a| a.get(names::FORMER_CLAIM_TEMPLATE).is_some())
 }
 
-/// For CloneSets, whose record has a hash (rules 12.4 and 12.5 there); what says the same by its hash alone stays.
+/// For CloneSets, whose record has a hash (CS-12.4 and CS-12.5 there); what says the same by its hash alone stays.
 fn refresh_with_hash(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
     let (known, hash) = (update.claim_hash.as_deref()?, owner.claim_hash?);
     let record = claims_recorded(owner.claim_templates);
@@ -426,7 +426,7 @@ fn annotations(owner: &Owner<'_>) -> Value {
     Value::Object(annotations)
 }
 
-/// Deletes the oldest revisions beyond `limit` that neither the set nor any of its pods uses (rule 1.1.8).
+/// Deletes the oldest revisions beyond `limit` that neither the set nor any of its pods uses (STS-1.1.8).
 pub fn truncate<'a>(
     revisions: &Revisions,
     limit: Option<usize>,
@@ -469,7 +469,7 @@ pub fn is_named(set: &str, revision: &RevisionRecord, label: &str) -> bool {
     names_it(set, revision.name(), label)
 }
 
-/// Whether the label of a pod of this set names the revision of this name: in full, or by its hash alone (rule 3.6, and 12.6 of CloneSets).
+/// Whether the label of a pod of this set names the revision of this name: in full, or by its hash alone (STS-3.6, and CS-12.6).
 /// A hash alone is that of a revision with the set's own name: one that was taken over from another set may have the same.
 pub fn names_it(set: &str, revision: &str, label: &str) -> bool {
     if revision == label {
@@ -499,7 +499,7 @@ pub fn fits_into_a_label(text: &str) -> bool {
 }
 
 /// What the label of a pod of this revision says, and all labels of it that depend on the revision. A name that is too long for a label is
-/// cut to its hash in a CloneSet, whose readers accept that; a StatefulSet has no such readers (rule 1.1.9, and 6 of CloneSets).
+/// cut to its hash in a CloneSet, whose readers accept that; a StatefulSet has no such readers (STS-1.1.9, and CS-6).
 pub fn labels(kind: SetKind, revision: &RevisionRecord) -> (String, Value) {
     let name = match kind {
         SetKind::Clone if !fits_into_a_label(revision.name()) => short(revision.name()),

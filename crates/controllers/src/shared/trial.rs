@@ -1,4 +1,4 @@
-//! Whether the API server accepts pods of a revision, asked before others go for it (ruling 31).
+//! Whether the API server accepts pods of a revision, asked before others go for it.
 //!
 //! What a template lacks, or a policy forbids, shows when a pod is made; by then the pod that it was to replace has gone. So the first
 //! that is to go for a revision waits until a pod of it was accepted, if only on trial: the very pod that would be made, under its own

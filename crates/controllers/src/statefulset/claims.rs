@@ -1,4 +1,4 @@
-//! Claims of existing pods: who owns them, whether they fit their templates, and their growth (rules 1.4 and 3.9).
+//! Claims of existing pods: who owns them, whether they fit their templates, and their growth (STS-1.4 and STS-3.9).
 
 use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
@@ -32,13 +32,13 @@ pub(super) enum Growth {
 }
 
 impl Plan<'_> {
-    /// The claim templates that pods of a revision use (ruling 11).
+    /// The claim templates that pods of a revision use.
     pub(super) fn claim_templates_of(&self, revision: &RevisionRecord) -> Cow<'_, [ClaimTemplate]> {
         claim::templates_of(&self.view.set.spec.claim_templates, revision, &self.pass.update)
     }
 
     /// Marks pods that were not made with the claims of today's templates. They are not patched, which the API server would refuse, but made
-    /// again by the update (rule 8.6). A pod that its set made says by its label with what it was made, and that counts: a webhook that adds
+    /// again by the update (STS-8.6). A pod that its set made says by its label with what it was made, and that counts: a webhook that adds
     /// a volume, or swaps one, does so to the next pod, too, and making pods again would never end. Of others their volumes tell. Pods of old
     /// revisions are marked as well, so that they are not changed in place only to go afterwards.
     pub(super) fn mark_storage(&mut self) {
@@ -85,7 +85,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Creates claims that a pod which has not started is missing (rule 1.4.3): those that pods of its revision have.
+    /// Creates claims that a pod which has not started is missing (STS-1.4.3): those that pods of its revision have.
     pub(super) fn missing_claims(&self, pod: &PodRecord) -> Vec<Command> {
         if !claim::has_to_start(pod) {
             return Vec::new();
@@ -106,7 +106,7 @@ impl Plan<'_> {
     }
 
     /// Creates the claims that a pod of a revision would lack in a slot: they are made before the pod of today goes for it, since what is
-    /// wrong with them shows only then (8.6, ruling 31). Whether all are there; one on its way out may wait for the pod to go.
+    /// wrong with them shows only then (8.6, R-31). Whether all are there; one on its way out may wait for the pod to go.
     pub(super) fn has_claims(&mut self, index: usize, revision: &RevisionRecord) -> bool {
         let ordinal = self.slots[index].ordinal;
         let (pod, scope) = (self.name(ordinal), Scope::Slot(ordinal));
@@ -127,7 +127,7 @@ impl Plan<'_> {
         false
     }
 
-    /// The patch that gives a claim the owner that the retention policy asks for, if it has not got it (rule 1.4.4).
+    /// The patch that gives a claim the owner that the retention policy asks for, if it has not got it (STS-1.4.4).
     pub(super) fn keep_claim(
         &self,
         found: &ClaimRecord,
@@ -223,7 +223,7 @@ impl Plan<'_> {
     }
 
     /// Where claims are to outlive the set, takes it off those that still name it and that no step has come by: their pod was scaled away, or
-    /// is yet to be made, or mounts them no more. They would go with the set, whenever it is deleted (table 1.4.4). None is given to it so:
+    /// is yet to be made, or mounts them no more. They would go with the set, whenever it is deleted (table STS-1.4.4). None is given to it so:
     /// what has no pod is kept.
     pub(super) fn let_claims_go(&mut self) {
         let view = self.view;
@@ -293,7 +293,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Records what claims ask for before they grow, and what their templates ask for: users may go back to it (ruling 35). Claims that have
+    /// Records what claims ask for before they grow, and what their templates ask for: users may go back to it. Claims that have
     /// grown tell it no more, so nothing grows before it is on record.
     pub(super) fn record_sizes(&mut self) {
         let view = self.view;
@@ -322,7 +322,7 @@ impl Plan<'_> {
         }
     }
 
-    /// What has to happen to a pod's claims before the pod may be updated (rule 3.9). What is waited for is said.
+    /// What has to happen to a pod's claims before the pod may be updated (STS-3.9). What is waited for is said.
     pub(super) fn growth(&mut self, pod: &PodRecord) -> Growth {
         let (growth, waits) = self.look_at_growth(pod);
         let is_begun = matches!(growth, Growth::Needed(_) | Growth::NeedsRestart);
@@ -337,7 +337,7 @@ impl Plan<'_> {
         matches!(self.look_at_growth(pod).0, Growth::NeedsRestart)
     }
 
-    /// Whether what the growth of a pod's claims asks for now uses the budget, whatever else changes with it (rule 3.9).
+    /// Whether what the growth of a pod's claims asks for now uses the budget, whatever else changes with it (STS-3.9).
     pub(super) fn growth_is_costly(&self, pod: &PodRecord) -> bool {
         matches!(self.look_at_growth(pod).0, Growth::Needed(_) | Growth::NeedsRestart)
     }
@@ -403,7 +403,7 @@ impl Plan<'_> {
     }
 
     /// What is waited for while the file system of a grown volume has yet to grow; nothing, if the pod is to be made again for it. The policy
-    /// decides (ruling 16): with `ReCreate` at once; with `InPlaceIfPossible` if it does not pass by itself within [`GROWS_MOUNTED_WITHIN`];
+    /// decides: with `ReCreate` at once; with `InPlaceIfPossible` if it does not pass by itself within [`GROWS_MOUNTED_WITHIN`];
     /// with `InPlaceOnly` never, and the pod keeps its file system as it is until somebody restarts it.
     fn file_system_pending(&self, claim: &str, since: Timestamp) -> Option<WaitCause> {
         let policy = self.view.set.spec.pod_update_policy();

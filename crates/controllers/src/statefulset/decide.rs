@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 /// Decides what to do for the set of `view`.
 pub fn decide(view: &View<'_>) -> Decision {
     if view.set.is_deleted() || view.set.spec.is_stopped(Area::Everything) {
-        // Deletion: the garbage collector takes the pods, or they are orphaned on purpose (rule 2.3 step 6). A set whose selector or
-        // template cannot be read: nothing is done that rests on it (rule 3.4).
+        // Deletion: the garbage collector takes the pods, or they are orphaned on purpose (STS-2.3 step 6). A set whose selector or
+        // template cannot be read: nothing is done that rests on it (STS-3.4).
         return status_only(view);
     }
     let labels = view.pods().chain(&view.to_adopt).filter_map(|pod| pod.revision());
@@ -37,7 +37,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     let flow = plan.scale_down(flow);
     plan.tend_claims();
     plan.recreate_specified();
-    // Recreate waits for no order: the broken pod that holds everything up may be the very one to go (rule 2.6).
+    // Recreate waits for no order: the broken pod that holds everything up may be the very one to go (STS-2.6).
     if view.set.spec.is_monotonic() && flow == Flow::Blocked && !plan.is_recreating() {
         plan.resume();
         plan.unblock();
@@ -54,7 +54,7 @@ pub fn decide(view: &View<'_>) -> Decision {
         .chain(&view.to_adopt)
         .chain(&view.to_release)
         .filter_map(|pod| pod.revision());
-    // While the update is paused, pods may come back at these, this very pass (rule 3.6).
+    // While the update is paused, pods may come back at these, this very pass (STS-3.6).
     let is_asked_for = view.set.spec.switches.paused_keeps_revision;
     let wanted_again = is_asked_for.then(|| plan.pass.hints.last_revision.clone());
     let wanted_again = wanted_again.iter().flat_map(BTreeMap::values).map(AsRef::<str>::as_ref);
@@ -96,7 +96,7 @@ fn with_what_pods_have(view: &View<'_>) -> Option<Hints> {
     (hints != *view.hints).then_some(hints)
 }
 
-/// Notes which revision the pod of each slot has, where users want it back at that (rule 3.6). What was noted before they turned that off
+/// Notes which revision the pod of each slot has, where users want it back at that (STS-3.6). What was noted before they turned that off
 /// is forgotten: pods change their revision meanwhile, and nobody notes it.
 fn note_last_revisions(hints: &mut Hints, view: &View<'_>) {
     if !view.set.spec.switches.paused_keeps_revision {
@@ -118,7 +118,7 @@ impl Plan<'_> {
         self.view.set.spec.update == UpdateKind::Recreate
     }
 
-    /// Pods that fill no slot are left alone for ever, and whoever made them has to know (invariant 12). Said last: of what nobody asked the
+    /// Pods that fill no slot are left alone for ever, and whoever made them has to know (STS-I12). Said last: of what nobody asked the
     /// set to mend, the status tells the first.
     fn tell_of_unusable_pods(&mut self) {
         let pods: Vec<_> = self.view.unusable.iter().filter(|pod| !pod.is_terminating()).collect();

@@ -1,4 +1,4 @@
-//! Step *fill*: every wanted ordinal gets a pod that runs (rules 2.3 step 7 and 3.5 step 3).
+//! Step *fill*: every wanted ordinal gets a pod that runs (STS-2.3 step 7 and 3.5 step 3).
 //!
 //! In ascending order. Under OrderedReady the first slot that is not in order ends the step; under Parallel every slot is worked on,
 //! and what fails in one does not concern the others. `scaleStrategy.maxUnavailable` bounds how many slots may be on their way up at
@@ -150,7 +150,7 @@ impl Plan<'_> {
         was_in && (is_ready_for_long || min_ready.is_zero() && pod.has_been_ready)
     }
 
-    /// Keeps the record of failed starts (rule 8.5).
+    /// Keeps the record of failed starts (STS-8.5).
     fn note_start(&mut self, index: usize) {
         let Some(occupant) = &self.slots[index].occupant else {
             return;
@@ -178,7 +178,7 @@ impl Plan<'_> {
         }
     }
 
-    /// A pod that has ended is deleted, whatever any budget says: it does not run anyway (rule 3.5). Its successor comes in a later
+    /// A pod that has ended is deleted, whatever any budget says: it does not run anyway (STS-3.5). Its successor comes in a later
     /// pass, once the object is gone.
     fn replace_ended(&mut self, index: usize) {
         let Some(occupant) = &self.slots[index].occupant else {
@@ -357,7 +357,7 @@ impl Plan<'_> {
         self.revision_for(index, not_updated)
     }
 
-    /// The revision that a new pod in this slot is made from (rules 2.4 and 3.6). `not_updated` counts, over all other slots, pods that
+    /// The revision that a new pod in this slot is made from (STS-2.4 and STS-3.6). `not_updated` counts, over all other slots, pods that
     /// are not at the update revision, with what this pass has created already.
     fn revision_for(&self, index: usize, not_updated: usize) -> Arc<RevisionRecord> {
         let spec = &self.view.set.spec;

@@ -13,7 +13,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many empty slots a pass looks at beyond those whose creation has failed, and so how many pods it makes at most (ruling 26).
+/// How many empty slots a pass looks at beyond those whose creation has failed, and so how many pods it makes at most.
 pub(super) const MOST_EMPTY: usize = 1_000;
 
 /// A wanted ordinal and who has it.

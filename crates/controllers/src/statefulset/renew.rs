@@ -87,7 +87,7 @@ impl Plan<'_> {
             }
     }
 
-    /// Whether pods of a revision are accepted, so that the pod of a slot may go for one (ruling 31).
+    /// Whether pods of a revision are accepted, so that the pod of a slot may go for one.
     pub(super) fn is_accepted(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
         let view = self.view;
         let others = self.slots.iter().enumerate().filter(|(other, _)| *other != index);
@@ -134,7 +134,7 @@ impl Plan<'_> {
         false
     }
 
-    /// Whether the change of a slot's pod takes it out of nothing (8.18).
+    /// Whether the change of a slot's pod takes it out of nothing (STS-8.18).
     pub(super) fn is_gentle(&mut self, index: usize) -> bool {
         let occupant = self.slots[index].occupant.as_ref();
         occupant.is_some_and(|occupant| self.pass.is_gentle(occupant))

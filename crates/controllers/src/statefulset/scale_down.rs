@@ -1,4 +1,4 @@
-//! Step *scale down*: pods that are not wanted go, the highest ordinal first (rules 2.3 steps 8 and 9, and 3.5 step 4).
+//! Step *scale down*: pods that are not wanted go, the highest ordinal first (STS-2.3 steps 8 and 9, and 3.5 step 4).
 
 use super::fill::Flow;
 use super::plan::Plan;
@@ -67,7 +67,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Claims go with a pod that is not wanted where the policy says so, and only with one that scaling down takes away (rule 1.4.4): what
+    /// Claims go with a pod that is not wanted where the policy says so, and only with one that scaling down takes away (STS-1.4.4): what
     /// others delete while its turn has not come leaves them, for the set may be scaled up again. The owner is written in the pass that
     /// deletes the pod, before it, and is taken back from a pod that stays after all.
     pub(super) fn tend_condemned_claims(&mut self) {
@@ -109,7 +109,7 @@ impl Plan<'_> {
     }
 }
 
-/// Whether a pod is only waiting for its preDelete hook: that it is not healthy then holds nobody up (8.4).
+/// Whether a pod is only waiting for its preDelete hook: that it is not healthy then holds nobody up (STS-8.4).
 fn is_preparing(pod: &PodRecord) -> bool {
     State::of(pod) == State::PreparingDelete
 }

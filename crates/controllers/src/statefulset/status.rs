@@ -1,4 +1,4 @@
-//! What the status says: counts over all pods, the two revisions, and conditions that explain every wait (rules 2.2, 3.2, 3.10).
+//! What the status says: counts over all pods, the two revisions, and conditions that explain every wait (STS-2.2, STS-3.2, STS-3.10).
 //!
 //! The status is a pure function of the view. It names only fields of ours; what others put there stays.
 
@@ -128,7 +128,7 @@ fn count<'v>(
         } else {
             in_flight.get(pod.name()).copied()
         };
-        // Ready is what serves, whatever the lifecycle says (2.2); available is what may be relied upon (1.5).
+        // Ready is what serves, whatever the lifecycle says (STS-2.2); available is what may be relied upon (STS-1.5).
         let is_ready = pod.is_running_and_ready();
         let may_be_available = known.unwrap_or(labels.lifecycle_allows);
         let is_available = is_ready && may_be_available && pod.is_available(min_ready, view.now);
@@ -177,7 +177,7 @@ fn number_or_absent(view: &View<'_>, field: &str, number: i32) -> Value {
     }
 }
 
-/// Whether the rollout is over: every wanted pod is there, updated, ready and available, for every type of strategy (rule 3.10).
+/// Whether the rollout is over: every wanted pod is there, updated, ready and available, for every type of strategy (STS-3.10).
 fn is_complete(plan: &Plan<'_>, counts: Counts) -> bool {
     let wanted = plan.view.set.spec.replicas;
     let all = [counts.total, counts.ready, counts.available, counts.updated]
@@ -190,7 +190,7 @@ fn is_complete(plan: &Plan<'_>, counts: Counts) -> bool {
     })
 }
 
-/// How many claims of existing pods fit their template, for each template (rule 3.9).
+/// How many claims of existing pods fit their template, for each template (STS-3.9).
 fn claim_counts(plan: &Plan<'_>) -> Value {
     let view = plan.view;
     let templates = &view.set.spec.claim_templates;
@@ -215,7 +215,7 @@ fn claim_counts(plan: &Plan<'_>) -> Value {
 }
 
 /// Names of claims that were made from templates the set no longer has, and that no pod uses any more: nobody but the user can know
-/// whether they may go (8.6).
+/// whether they may go (STS-8.6).
 fn unused_claims(plan: &Plan<'_>) -> Value {
     let removed = plan.former_templates();
     let mut unused = Vec::new();
@@ -294,7 +294,7 @@ fn is_of_creation(view: &View<'_>, scope: &Scope, attempt: Report) -> Option<boo
     }
 }
 
-/// Condition Progressing (rule 3.10, invariant 12): False while something has been in the way for a minute or was asked to stop, with
+/// Condition Progressing (STS-3.10, STS-I12): False while something has been in the way for a minute or was asked to stop, with
 /// what and why. A set that never was in the way of itself does not carry it.
 fn progressing(view: &View<'_>, plan: Option<&Plan<'_>>, waits: &[Wait], complete: bool) -> Option<Wanted> {
     const KIND: &str = "Progressing";

@@ -3,30 +3,30 @@
 //!
 //! | module | corrections | known problems |
 //! |---|---|---|
-//! | [`revisions`] | 1.1.2, 1.1.5 (collisions), 1.1.6, 1.1.7, 1.1.8 | 8.6 (record of claim templates), 8.19 (history limit) |
-//! | [`claiming`] | 1.2.4, 1.3.4, 1.6, 1.8 (no second deletion) | 8.10 (claims that go) |
-//! | [`storage`] | 1.4.1, 1.4.4, 2.3 step 8, 3.9 | 8.6, 8.10, 8.14 (owners) |
-//! | [`retention`] | 1.4.4 (claims of old templates, claims without a pod) | |
-//! | [`growth`] | 3.9 (file systems, by policy; growth taken back) | |
-//! | [`claim_changes`] | ruling 11 | 8.6 (claims before pods, records) |
-//! | [`changed_by_others`] | 1.4.2 (what webhooks change) | 8.6 |
-//! | [`replica_phase`] | 1.5, 1.7 (exact wake-ups), 3.4, 3.5, 3.6 | 8.14, 8.19 (ranges) |
-//! | [`update_phase`] | 3.2 (priorities), 3.6, 3.7, 3.8, special pods | 8.2, 8.19 (weights) |
-//! | [`status`] | 3.2 (status defects), 3.10 | 8.7, 8.15, 8.16, 8.17 |
-//! | [`switches`] | 3.6 (paused), every opt-in annotation | 8.1, 8.3, 8.4 |
-//! | [`known_problems`] | 7.2 (defaults on reading) | 8.1, 8.2, 8.5, 8.8, 8.9, 8.10, 8.14, 8.19 |
-//! | [`trial`] | ruling 31 | |
-//! | [`sizes`] | ruling 26 | |
+//! | [`revisions`] | STS-1.1.2, STS-1.1.5 (collisions), STS-1.1.6, STS-1.1.7, STS-1.1.8 | STS-8.6 (record of claim templates), STS-8.19 (history limit) |
+//! | [`claiming`] | STS-1.2.4, STS-1.3.4, STS-1.6, STS-1.8 (no second deletion) | STS-8.10 (claims that go) |
+//! | [`storage`] | STS-1.4.1, STS-1.4.4, STS-2.3 step 8, STS-3.9 | STS-8.6, STS-8.10, STS-8.14 (owners) |
+//! | [`retention`] | STS-1.4.4 (claims of old templates, claims without a pod) | |
+//! | [`growth`] | STS-3.9 (file systems, by policy; growth taken back) | |
+//! | [`claim_changes`] | R-11 | STS-8.6 (claims before pods, records) |
+//! | [`changed_by_others`] | STS-1.4.2 (what webhooks change) | STS-8.6 |
+//! | [`replica_phase`] | STS-1.5, STS-1.7 (exact wake-ups), STS-3.4, STS-3.5, STS-3.6 | STS-8.14, STS-8.19 (ranges) |
+//! | [`update_phase`] | STS-3.2 (priorities), STS-3.6, STS-3.7, STS-3.8, special pods | STS-8.2, STS-8.19 (weights) |
+//! | [`status`] | STS-3.2 (status defects), STS-3.10 | STS-8.7, STS-8.15, STS-8.16, STS-8.17 |
+//! | [`switches`] | STS-3.6 (paused), every opt-in annotation | STS-8.1, STS-8.3, STS-8.4 |
+//! | [`known_problems`] | STS-7.2 (defaults on reading) | STS-8.1, STS-8.2, STS-8.5, STS-8.8, STS-8.9, STS-8.10, STS-8.14, STS-8.19 |
+//! | [`trial`] | R-31 | |
+//! | [`sizes`] | R-26 | |
 //! | [`waits`] | every cause that `flotilla why` answers | |
-//! | [`in_place`] | 4.1 to 4.7 | 8.12, 8.18, 8.19 |
-//! | [`lifecycle`] | 3.5, 3.8, 4.2, 4.8 | 8.4, 8.13 |
-//! | [`in_place_properties`] | invariants 2, 4, 8 and 9 of updates in place | |
-//! | [`properties`] | invariants 1 to 5, 8, 12 | |
-//! | [`template_properties`] | invariants 6, 7, 11 | |
+//! | [`in_place`] | STS-4.1 to STS-4.7 | STS-8.12, STS-8.18, STS-8.19 |
+//! | [`lifecycle`] | STS-3.5, STS-3.8, STS-4.2, STS-4.8 | STS-8.4, STS-8.13 |
+//! | [`in_place_properties`] | STS-I2, STS-I4, STS-I8 and STS-I9 | |
+//! | [`properties`] | STS-I1 to STS-I5, STS-I8, STS-I12 | |
+//! | [`template_properties`] | STS-I6, STS-I7, STS-I11 | |
 //!
-//! Rules that concern one function stand with it: spelling and hashes (1.1.2, 1.1.3, 1.1.6), ordinals (3.4, invariant 5), reading with
-//! defaults (7.2) and back-off (1.7, 8.5) in the model; names (1.3), owners of claims (1.4.4), order of priorities (3.2) and budgets
-//! (3.7) in `shared`; name lengths (1.1.9, 8.16) with the rules of the resource definition.
+//! Rules that concern one function stand with it: spelling and hashes (STS-1.1.2, STS-1.1.3, STS-1.1.6), ordinals (STS-3.4, STS-I5), reading with
+//! defaults (STS-7.2) and back-off (STS-1.7, STS-8.5) in the model; names (STS-1.3), owners of claims (STS-1.4.4), order of priorities (STS-3.2) and budgets
+//! (STS-3.7) in `shared`; name lengths (STS-1.1.9, STS-8.16) with the rules of the resource definition.
 
 mod cases;
 mod changed_by_others;

@@ -1,4 +1,4 @@
-//! Step *update*: pods of old revisions are replaced (rules 2.5, 2.6, 3.7, 3.8).
+//! Step *update*: pods of old revisions are replaced (STS-2.5, STS-2.6, STS-3.7, STS-3.8).
 //!
 //! The budget counts unavailable slots over the whole range, also below the partition. A pod that is unavailable already costs nothing
 //! to replace, so under Parallel all old unavailable pods of the partition window go first, wherever they stand (two-phase); under
@@ -187,7 +187,7 @@ impl Plan<'_> {
         targets
     }
 
-    /// Within a budget (rule 3.7, and 2.5 for native sets that name one).
+    /// Within a budget (STS-3.7, and STS-2.5 for native sets that name one).
     fn roll(&mut self) {
         let targets = self.targets();
         let mut budget = self.update_budget();
@@ -224,7 +224,7 @@ impl Plan<'_> {
             if self.replace(index) {
                 budget.charge(|| self.name(ordinal));
             } else if self.view.set.spec.is_monotonic() && self.pass.held_back.contains(&Scope::Slot(ordinal)) {
-                // Where pods go in order, those below wait for one that was refused (ruling 2).
+                // Where pods go in order, those below wait for one that was refused.
                 return;
             }
         }
@@ -281,7 +281,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The classic path (rule 2.5): from the highest ordinal down to the partition, the first old pod goes; a pod that is not available
+    /// The classic path (STS-2.5): from the highest ordinal down to the partition, the first old pod goes; a pod that is not available
     /// ends the walk. Broken pods below therefore do not hold up, those above do.
     fn roll_classic(&mut self) {
         if self.view.set.spec.switches.unblock_after.is_some() && self.unblock() {
@@ -315,7 +315,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Opt-in unblocking (rule 8.1): the first old pod of the partition window that has been bad for long enough is replaced although
+    /// Opt-in unblocking (STS-8.1): the first old pod of the partition window that has been bad for long enough is replaced although
     /// the order would wait for it. One at a time; never a pod of the update revision, which may just be starting. One that is ready, and
     /// not available yet, serves: it goes as everywhere only where the budget has room for one that does not.
     pub(super) fn unblock(&mut self) -> bool {
@@ -353,7 +353,7 @@ impl Plan<'_> {
         false
     }
 
-    /// Recreate (rule 2.6): all old pods go at once, also those that are not wanted.
+    /// Recreate (STS-2.6): all old pods go at once, also those that are not wanted.
     fn recreate_all(&mut self) {
         let old: Vec<usize> = (0..self.slots.len())
             .rev()
@@ -393,7 +393,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Pods that somebody asked to have recreated, by label, within the budget (rule 3.8): in every strategy, also while paused, and
+    /// Pods that somebody asked to have recreated, by label, within the budget (STS-3.8): in every strategy, also while paused, and
     /// also when an unhealthy pod holds up everything else, since that may be the very pod.
     pub(super) fn recreate_specified(&mut self) {
         let mut occupants = self.slots.iter().filter_map(|s| s.occupant.as_ref());
@@ -442,7 +442,7 @@ impl Plan<'_> {
             return;
         }
         let is_held_at_nothing = self.pass.is_held_at_nothing();
-        // Also those that are at the update revision, and keep the claims of other templates than today's (rule 8.6).
+        // Also those that are at the update revision, and keep the claims of other templates than today's (STS-8.6).
         let is_old = |slot: &&Slot| {
             let occupant = slot.occupant.as_ref();
             occupant.is_some_and(|o| !o.labels.is_updated || o.storage_differs)

@@ -30,11 +30,11 @@ pub struct View<'a> {
     pub ordinals: Ordinals,
     /// Pods that the set manages, by ordinal, ascending.
     pub members: Vec<Member>,
-    /// Pods that it manages and whose ordinal is out of any range: counted, never acted upon (rule 1.3.4).
+    /// Pods that it manages and whose ordinal is out of any range: counted, never acted upon (STS-1.3.4).
     pub unusable: Vec<Arc<PodRecord>>,
-    /// Pods that it manages and should let go (rule 1.2.2), sorted by name.
+    /// Pods that it manages and should let go (STS-1.2.2), sorted by name.
     pub to_release: Vec<Arc<PodRecord>>,
-    /// Pods that it should take (rule 1.2.2), sorted by name.
+    /// Pods that it should take (STS-1.2.2), sorted by name.
     pub to_adopt: Vec<Arc<PodRecord>>,
     /// Revisions that are the set's, and orphans that match its selector.
     pub revisions: Vec<Arc<RevisionRecord>>,

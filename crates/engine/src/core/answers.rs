@@ -256,7 +256,7 @@ fn written(ticket: &Ticket) -> Option<(Resource, &ObjectKey, Intent)> {
     }
 }
 
-/// The event that tells of a command, if one does (rule 1.8).
+/// The event that tells of a command, if one does (STS-1.8).
 fn note_of(ticket: &Ticket, outcome: &Outcome, answer: &Answer, regarding: &Regarding) -> Option<EventNote> {
     let Ticket::Command {
         resource, key, report, ..

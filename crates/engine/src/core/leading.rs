@@ -107,7 +107,7 @@ impl Core {
     }
 
     /// Since when this process sees what happens, and may do something about it: a standby that takes over gives whatever waited for a
-    /// leader its time (ruling 21).
+    /// leader its time.
     pub(super) fn acting_since(&self) -> Timestamp {
         let leading = self.leading_since.unwrap_or(self.observing_since);
         leading.max(self.observing_since)

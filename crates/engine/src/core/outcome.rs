@@ -241,7 +241,7 @@ fn forbidden(status: &Status) -> &'static str {
     } else if status.message.contains("error looking up service account") {
         "ServiceAccountMissing"
     } else if status.message.contains("didn't have enough allocatable resources") {
-        // Of `pods/resize`, since 1.35: what kubelets used to call infeasible (rule 4.6).
+        // Of `pods/resize`, since 1.35: what kubelets used to call infeasible (STS-4.6).
         Failure::NODE_TOO_SMALL
     } else {
         Failure::FORBIDDEN

@@ -42,7 +42,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether it may only be sent while the lease is held (ruling 6: events and the lease itself are exempt).
+    /// Whether it may only be sent while the lease is held (R-6: events and the lease itself are exempt).
     pub fn needs_lease(&self) -> bool {
         matches!(self, Call::Write(_) | Call::Status(_))
     }

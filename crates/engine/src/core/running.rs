@@ -574,7 +574,7 @@ impl Core {
     }
 }
 
-/// With slow start, what failed the last time comes last (ruling 2): what fails ever again keeps nothing else from being tried. Where one
+/// With slow start, what failed the last time comes last: what fails ever again keeps nothing else from being tried. Where one
 /// failure stops all the others, their order is the user's.
 fn put_failed_last(stages: &mut [Stage], failures: &BTreeMap<Scope, Failure>) {
     for stage in stages.iter_mut().filter(|stage| stage.slow_start && !stage.all_or_stop) {

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rule_4_3_resizing_is_found_by_discovery() {
+    async fn sts_4_3_resizing_is_found_by_discovery() {
         assert!(served_by(&["pods", "pods/status", "pods/resize"]).await.resize);
         assert!(!served_by(&["pods", "pods/status"]).await.resize);
     }

@@ -238,7 +238,7 @@ fn request(
     if body.is_some() {
         builder = builder.header(CONTENT_TYPE, content_type);
     }
-    // Go's spelling, since a revision's data is stored as it is sent, and Go managers compare it by its bytes (rule 1.1.2).
+    // Go's spelling, since a revision's data is stored as it is sent, and Go managers compare it by its bytes (STS-1.1.2).
     let bytes = body.map(|body| canonical(body).into_bytes());
     builder
         .body(bytes.map_or_else(Body::empty, Body::from))

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_5_1_jobs_are_written_in_the_version_that_is_served() {
+    fn sts_5_1_jobs_are_written_in_the_version_that_is_served() {
         let versions = Versions::default();
         for (resource, older) in [(Resource::ImagePullJobs, "v1alpha1"), (Resource::CloneSets, "v1beta1")] {
             for turned in [false, true] {

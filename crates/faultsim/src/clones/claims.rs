@@ -1,4 +1,4 @@
-//! What a decision does to claims of a CloneSet, judged by what its controller saw (rules 14.7 and 15).
+//! What a decision does to claims of a CloneSet, judged by what its controller saw (CS-14.7 and CS-15).
 
 use super::copies::{has, mounts};
 use super::kept::kept_from_by;
@@ -48,7 +48,7 @@ impl Clones<'_> {
             };
             let goes = |other: &&Arc<PodRecord>| pod == Some(other.name()) && deleted.contains(other.name());
             let stays = self.there_to_stay().find(|other| has(other, claim) && !goes(other));
-            require(stays.is_none(), "15.4 claims", || {
+            require(stays.is_none(), "CS-15.4 claims", || {
                 let pod = stays.map_or("", |pod| pod.name());
                 format!("{} is to go, and {pod} stays", key.name)
             })?;
@@ -69,7 +69,7 @@ impl Clones<'_> {
         Ok(())
     }
 
-    /// Rule 15.5: a claim is noted as kept only where an update makes its pod again, so that the note tells it from what a lost pod leaves.
+    /// CS-15.5: a claim is noted as kept only where an update makes its pod again, so that the note tells it from what a lost pod leaves.
     fn keeps_for_a_replacement(&self, claim: &ObjectKey, patch: &serde_json::Value) -> Verdict {
         let Some(uid) = kept_from_by(patch) else { return Ok(()) };
         let pods = self.sight.reader.pods_of(self.sight.set.as_owner()).iter();
@@ -78,7 +78,7 @@ impl Clones<'_> {
             annotations.is_some_and(|a| a.get(REPLACED).is_some())
         };
         let from = pods.filter(is_marked).find(|pod| pod.meta.uid.to_string() == uid);
-        require(from.is_some(), "15.5 kept for a replacement", || {
+        require(from.is_some(), "CS-15.5 kept for a replacement", || {
             format!(
                 "{} is noted as kept from {uid}, which no update makes again",
                 claim.name
@@ -98,7 +98,7 @@ impl Clones<'_> {
         own.chain(self.sight.reader.orphan_pods(&set.meta.key.namespace))
     }
 
-    /// Rules 14.7 and 15.5: what a pod has alone goes with it, unless it is for its replacement, and what another has does not.
+    /// CS-14.7 and CS-15.5: what a pod has alone goes with it, unless it is for its replacement, and what another has does not.
     fn goes_with_its_claims(
         &self,
         pod: &str,
@@ -125,7 +125,7 @@ impl Clones<'_> {
             .filter(|claim| claim.meta.deleted.is_none())
         {
             let other = other_with(claim).filter(|_| !taken_back.contains(&claim.meta.key));
-            require(other.is_none(), "15.4 claims", || {
+            require(other.is_none(), "CS-15.4 claims", || {
                 let other = other.map_or("", |pod| pod.name());
                 format!("{} goes with {}, and {other} has it", claim.meta.key.name, pod.name())
             })?;
@@ -149,30 +149,30 @@ impl Clones<'_> {
             let goes = gone.contains(&claim.meta.key) || is_given(claim);
             !goes && other_with(claim).is_none()
         });
-        require(left.is_none(), "14.7 claims go with their pod", || {
+        require(left.is_none(), "CS-14.7 claims go with their pod", || {
             let name = left.map_or("", |claim| &claim.meta.key.name);
             format!("{} is deleted, and its claim {name} stays", pod.name())
         })
     }
 
-    /// Rules 15.1 and 15.3: nobody has the id of a new pod, and nobody mounts its claims, in whatever phase.
+    /// CS-15.1 and CS-15.3: nobody has the id of a new pod, and nobody mounts its claims, in whatever phase.
     pub(super) fn is_of_its_own(&self, draft: &PodDraft) -> Verdict {
         let id = draft.labels.iter().find(|(key, _)| *key == INSTANCE_ID);
         let id = id.map(|(_, id)| id.as_str());
         let twin = self.seen().find(|pod| pod.label(INSTANCE_ID) == id);
-        require(id.is_some() && twin.is_none(), "15.1 id", || {
+        require(id.is_some() && twin.is_none(), "CS-15.1 id", || {
             let twin = twin.map_or("nobody", |pod| pod.name());
             format!("{} has the id {id:?}, which {twin} has", draft.key.name)
         })?;
         let mut mounted = draft.claims.iter().map(|(_, claim)| claim);
         let held = mounted.find_map(|claim| Some((claim, self.seen().find(|pod| mounts(pod, claim))?)));
-        require(held.is_none(), "15.3 free ids", || {
+        require(held.is_none(), "CS-15.3 free ids", || {
             let (claim, pod) = held.map_or(("", ""), |(claim, pod)| (claim, pod.name()));
             format!("{} mounts {claim}, which {pod} has", draft.key.name)
         })
     }
 
-    /// How many pods are on their way out and have claims that are for their replacements (rule 15.5, ruling 34): those that were not given
+    /// How many pods are on their way out and have claims that are for their replacements (CS-15.5, R-34): those that were not given
     /// to the pod.
     pub(super) fn handing_over(&self) -> i32 {
         let set = self.sight.set;

@@ -147,7 +147,7 @@ fn claims_of<'s>(scene: &Scene<'s>, owner: &Uid) -> Vec<&'s Arc<ClaimRecord>> {
 }
 
 impl Writes {
-    /// Rules 14.7 and 15.4: what was given to a pod goes with it, and no other has that. Where users have changed the claim, what the manager saw
+    /// CS-14.7 and CS-15.4: what was given to a pod goes with it, and no other has that. Where users have changed the claim, what the manager saw
     /// as it decided is judged instead (`claims.rs`).
     pub(super) fn takes_along(&self, pod: &PodRecord, set: &SetRecord, scene: &Scene<'_>) -> Verdict {
         let mut own = claims_of(scene, &pod.meta.uid);
@@ -156,7 +156,7 @@ impl Writes {
             other.meta.uid != pod.meta.uid && !other.is_terminal() && !other.is_terminating() && self.must_know(other)
         });
         let other = others.find(|other| own.iter().any(|claim| has(other, claim)));
-        require(other.is_none(), "15.4 claims", || {
+        require(other.is_none(), "CS-15.4 claims", || {
             let other = other.map_or("", |other| other.name());
             format!("a claim goes with {}, and {other} stays, and has it", pod.name())
         })

@@ -1,4 +1,4 @@
-//! Updates in place and hooks in decisions about a CloneSet, judged by what their controller saw (rules 14.2, 14.7, 14.8, 16.3, 16.5 and 19).
+//! Updates in place and hooks in decisions about a CloneSet, judged by what their controller saw (CS-14.2, CS-14.7, CS-14.8, CS-16.3, CS-16.5 and CS-19).
 
 use super::older::{full, revision_of};
 use super::view::Clones;
@@ -69,19 +69,19 @@ impl Clones<'_> {
         })
     }
 
-    /// May count as available for others: whoever is not sure to be unavailable (rules 8.18 and 13.3).
+    /// May count as available for others: whoever is not sure to be unavailable (STS-8.18 and CS-13.3).
     pub(super) fn seems_available(&self, pod: &PodRecord) -> bool {
         let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
         gate.is_none_or(|gate| gate.is_true) && is_available(pod, self.sight.set, self.sight.now)
     }
 
-    /// Is available: not one whose update is over, and whose hook keeps it from service until its markers are back (rule 19.4).
+    /// Is available: not one whose update is over, and whose hook keeps it from service until its markers are back (CS-19.4).
     pub(super) fn is_surely_available(&self, pod: &PodRecord) -> bool {
         let hook = self.sight.set.spec.lifecycle.in_place_update.as_ref();
         self.seems_available(pod) && (state(pod) == "Normal" || !lacks(hook, pod))
     }
 
-    /// Whether a pod comes to where it is brought without being made again (rules 4.1 and 16.5).
+    /// Whether a pod comes to where it is brought without being made again (STS-4.1 and CS-16.5).
     pub(super) fn can_go_in_place(&self, pod: &PodRecord) -> bool {
         let target = self.target().filter(|_| self.back > 0);
         !self.sight.is_made_again_for_claims(pod, self.target()) && self.sight.can_go_in_place(pod, target)
@@ -100,7 +100,7 @@ impl Clones<'_> {
         self.update_waits_for_scaling(decision)
     }
 
-    /// Rules 4.2, 16.3 and 16.5: whom nobody holds, in place where that can be done, and under InPlaceOnly in no other way.
+    /// STS-4.2, CS-16.3 and CS-16.5: whom nobody holds, in place where that can be done, and under InPlaceOnly in no other way.
     fn update(&self, patch: &Patch<'_>) -> Verdict {
         let (pod, spec) = (patch.pod, &self.sight.set.spec);
         let name = pod.name();
@@ -114,37 +114,37 @@ impl Clones<'_> {
             || format!("{name} is to be made again"),
         )?;
         let is_due = patch.marks() && self.can_go_in_place(pod) && !self.is_in_vain(pod);
-        require(!is_due, "16.5 in place", || {
+        require(!is_due, "CS-16.5 in place", || {
             format!("{name} is to be made again, and could be updated in place")
         })?;
-        require(!is_in_grace(pod), "16.3 candidates", || {
+        require(!is_in_grace(pod), "CS-16.3 candidates", || {
             format!("{name} is updated in its grace period")
         })?;
         let revision = new_revision(patch.body).map(full);
         require(
             revision.is_none() || revision.as_deref() == self.target(),
-            "4.3 revision",
+            "STS-4.3 revision",
             || format!("{name} is changed to {revision:?}, and not to {:?}", self.target()),
         )?;
         let is_changed = revision.is_some();
         // Where it is on its way already, it goes on with that.
         let keeps_claims =
             is_changed && state(pod) == "Normal" && self.sight.is_made_again_for_claims(pod, self.target());
-        require(!keeps_claims, "15.6 claim templates", || {
+        require(!keeps_claims, "CS-15.6 claim templates", || {
             format!("{name} is updated in place, and is to be made again for its claims")
         })?;
         let is_held = state(pod) != "Updating" && holds(spec.lifecycle.in_place_update.as_ref(), pod);
-        require(!(is_changed && is_held), "4.2 hooks", || {
+        require(!(is_changed && is_held), "STS-4.2 hooks", || {
             format!("{name} is updated while its users hold it, in state {}", state(pod))
         })
     }
 
-    /// Whether the API server has refused the resources of the very revision to which a pod is brought (ruling 37). To another it may go.
+    /// Whether the API server has refused the resources of the very revision to which a pod is brought. To another it may go.
     fn is_in_vain(&self, pod: &PodRecord) -> bool {
         revision_of(pod).as_deref() == self.target() && self.is_given_up(pod)
     }
 
-    /// Rule 14.2: only who is lacking, whom nobody asked to be deleted, and where no hook takes pods out of service.
+    /// CS-14.2: only who is lacking, whom nobody asked to be deleted, and where no hook takes pods out of service.
     fn taken_back(&self, decision: &Decision) -> Verdict {
         let hooks = &self.sight.set.spec.lifecycle;
         let marks = [&hooks.pre_delete, &hooks.in_place_update];
@@ -152,22 +152,22 @@ impl Clones<'_> {
         let mut back = 0;
         for patch in self.patches(decision).filter(Patch::takes_back) {
             let name = patch.pod.name();
-            require(!self.is_asked_for_by_users(patch.pod), "14.2 taking back", || {
+            require(!self.is_asked_for_by_users(patch.pod), "CS-14.2 taking back", || {
                 format!("{name} is taken back, and users have asked for its deletion")
             })?;
-            require(!marks, "14.2 taking back", || {
+            require(!marks, "CS-14.2 taking back", || {
                 format!("{name} is taken back, and a hook takes pods out of service")
             })?;
             back += 1;
         }
         let staying = self.active.iter().filter(|pod| self.is_plain(pod)).count();
         let replicas = usize::try_from(self.sight.set.spec.replicas).unwrap_or(0);
-        require(back == 0 || staying + back <= replicas, "14.2 taking back", || {
+        require(back == 0 || staying + back <= replicas, "CS-14.2 taking back", || {
             format!("{back} pods are taken back beside {staying}, of {replicas}")
         })
     }
 
-    /// Rule 14.8: a pass that makes or deletes pods updates none.
+    /// CS-14.8: a pass that makes or deletes pods updates none.
     fn update_waits_for_scaling(&self, decision: &Decision) -> Verdict {
         let is_of_active = |name: &str| self.active.iter().any(|pod| pod.name() == name);
         let scales = decision.commands().find(|scoped| match &scoped.command {
@@ -184,15 +184,15 @@ impl Clones<'_> {
             return Ok(());
         };
         let updated = updated.pod.name();
-        require(false, "14.8 update after scaling", || {
+        require(false, "CS-14.8 update after scaling", || {
             format!("{updated} is updated while {scaled} is made or deleted")
         })
     }
 
-    /// Rule 14.7: whom a hook holds is not deleted.
+    /// CS-14.7: whom a hook holds is not deleted.
     pub(super) fn is_released(&self, pod: &PodRecord) -> Verdict {
         let hook = self.sight.set.spec.lifecycle.pre_delete.as_ref();
-        require(pod.is_terminal() || !holds(hook, pod), "14.7 hooks", || {
+        require(pod.is_terminal() || !holds(hook, pod), "CS-14.7 hooks", || {
             format!("{} is deleted while its users hold it", pod.name())
         })
     }

@@ -1,4 +1,4 @@
-//! What happens to claims of CloneSets, judged by what really is (rules 14.7, 15.4 and 15.5).
+//! What happens to claims of CloneSets, judged by what really is (CS-14.7, CS-15.4 and CS-15.5).
 
 use super::copies::has;
 use super::truth::{INSTANCE_ID, Step, Writes, is_active};
@@ -25,7 +25,7 @@ pub(super) fn kept_from_by(patch: &serde_json::Value) -> Option<&str> {
 }
 
 impl Writes {
-    /// Rules 14.7, 15.4 and 15.5: a claim goes only when its pod goes or is gone; with reuse only for those that managers delete.
+    /// CS-14.7, CS-15.4 and CS-15.5: a claim goes only when its pod goes or is gone; with reuse only for those that managers delete.
     pub(crate) fn claim_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
         let by_manager = matches!(entry.actor, Actor::Manager(_));
         let writing = scene.writing.filter(|writing| by_manager && !writing.is_late);
@@ -48,34 +48,34 @@ impl Writes {
         if entry.verb != "delete" {
             return self.claim_stays(claim, after.map(Object::meta), set);
         }
-        require(claim.meta.is_controlled_by(&set.meta.uid), "15.4 claims", || {
+        require(claim.meta.is_controlled_by(&set.meta.uid), "CS-15.4 claims", || {
             format!("{name} is deleted, and is not the set's")
         })?;
         let id = claim.meta.labels.get(INSTANCE_ID).unwrap_or_default();
         let pod = format!("{}-{id}", set.name());
         let is_its = |p: &PodRecord| (p.name() == pod || has(p, claim)) && is_active(p) && self.must_know(p);
         let there = scene.pods_of(&set.meta.uid).find(|p| is_its(p));
-        require(there.is_none(), "15.4 claims", || {
+        require(there.is_none(), "CS-15.4 claims", || {
             format!("{name} is deleted while {} stays", there.map_or("", |p| p.name()))
         })?;
         let spec = set.spec.clones.as_deref();
         let keeps = spec.is_some_and(|spec| spec.switches.keep_claims_on_recreate);
-        // A copy may have had it last: what that leaves goes (rule 15.4).
+        // A copy may have had it last: what that leaves goes (CS-15.4).
         let is_replaced = self.replaced.contains(&pod) && self.deleted.contains(&pod);
         require(
             !(keeps && is_replaced) || self.mingled.knows(claim),
-            "15.5 claims of pods that are made again",
+            "CS-15.5 claims of pods that are made again",
             || format!("{name} is deleted, and the replacement of {pod} is to have it"),
         )?;
         let reuses = spec.is_some_and(|spec| spec.reuses_claims);
         require(
             !reuses || self.deleted.contains(&pod),
-            "15.5 claims that are used again",
+            "CS-15.5 claims that are used again",
             || format!("{name} is deleted, and no manager has deleted {pod}"),
         )
     }
 
-    /// Rule 15.5: what the replacement of a pod is to have is not given to the pod, with which it would go.
+    /// CS-15.5: what the replacement of a pod is to have is not given to the pod, with which it would go.
     fn claim_stays(&self, claim: &ClaimRecord, after: Option<&Meta>, set: &SetRecord) -> Verdict {
         let pod = claim
             .meta
@@ -91,7 +91,7 @@ impl Writes {
             .is_some_and(|spec| spec.switches.keep_claims_on_recreate);
         require(
             !(is_given && is_replaced && keeps) || self.mingled.knows(claim),
-            "15.5 claims of pods that are made again",
+            "CS-15.5 claims of pods that are made again",
             || {
                 format!(
                     "{} is given away, and the replacement of its pod is to have it",
@@ -101,7 +101,7 @@ impl Writes {
         )
     }
 
-    /// Whether a claim of the set without a pod is one that a new pod may take (rules 15.4 and 15.5). With reuse, that of a pod which no
+    /// Whether a claim of the set without a pod is one that a new pod may take (CS-15.4 and CS-15.5). With reuse, that of a pod which no
     /// manager has deleted. Without, only that of a pod which an update was to make again, whoever deleted it then: managers wrote so on the
     /// pod, or on the claim, of which [others](super::claims) judge that it is true. What a lost pod leaves goes.
     pub(crate) fn may_be_left(&self, claim: &ClaimRecord, set: &SetRecord) -> bool {
@@ -124,7 +124,7 @@ impl Writes {
         }
     }
 
-    /// Rules 15.4 and 15.5: without reuse a new pod mounts nothing that a former pod has left, unless that was made again.
+    /// CS-15.4 and CS-15.5: without reuse a new pod mounts nothing that a former pod has left, unless that was made again.
     pub(super) fn mounts_nothing_left_over(&self, pod: &PodRecord, spec: &CloneSpec, scene: &Scene<'_>) -> Verdict {
         let Some(gone) = self.gone.get(pod.name()).filter(|_| !spec.reuses_claims) else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Writes {
                 _ => None,
             }
         });
-        require(left.is_none(), "15.5 claims of lost pods", || {
+        require(left.is_none(), "CS-15.5 claims of lost pods", || {
             let left = left.as_deref().unwrap_or_default();
             format!("{} mounts {left}, which a lost pod left behind", pod.name())
         })

@@ -71,7 +71,7 @@ fn older(forms: Forms) -> UserAct {
     UserAct::Clone(super::Act::Older(forms))
 }
 
-/// The full name of the revision that a pod's label names, which may hold the hash alone (rule 12.6); where a webhook of others has changed
+/// The full name of the revision that a pod's label names, which may hold the hash alone (CS-12.6); where a webhook of others has changed
 /// that, of the one from which the pod was made.
 pub(crate) fn revision_of(pod: &PodRecord) -> Option<String> {
     made_as(pod).or_else(|| pod.revision()).map(full)

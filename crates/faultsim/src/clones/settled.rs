@@ -1,4 +1,4 @@
-//! What must be true of a CloneSet in the end (rules 13.12, 15, 20 and 21).
+//! What must be true of a CloneSet in the end (CS-13.12, CS-15, CS-20 and CS-21).
 
 use crate::claim_templates::NAMES;
 use crate::clones::copies;
@@ -32,12 +32,12 @@ pub(crate) fn look(
     }
     let pods: Vec<&Arc<PodRecord>> = tenants::all(server, Resource::Pods)
         .filter_map(|s| match s.object.as_ref() {
-            // Whom somebody has taken out of the set stays out: orphans are taken only where that is asked for (rule 11).
+            // Whom somebody has taken out of the set stays out: orphans are taken only where that is asked for (CS-11).
             Some(Object::Pod(pod)) if pod.meta.is_controlled_by(&set.meta.uid) => Some(pod),
             _ => None,
         })
         .collect();
-    // What is done when it is gone is still to come: its name and its claims are looked at then (rules 10.9 and 15.4).
+    // What is done when it is gone is still to come: its name and its claims are looked at then (CS-10.9 and CS-15.4).
     let mut of_nobody = tenants::all(server, Resource::Pods).filter_map(|s| match s.object.as_ref() {
         Some(Object::Pod(pod)) if pod.meta.controller().is_none() => Some(pod),
         _ => None,
@@ -117,7 +117,7 @@ fn members(
         }
     }
     let clones = set.spec.clones.as_deref().ok_or("it is no CloneSet")?;
-    // One that somebody else has stays, as long as there is a pod of that name (rule 10.9).
+    // One that somebody else has stays, as long as there is a pod of that name (CS-10.9).
     let is_foreign = |name: &String| {
         let pod = server.get(Resource::Pods, &set.meta.key.sibling(name.as_str()));
         let meta = pod.and_then(|s| s.object.as_ref()).map(Object::meta);
@@ -132,7 +132,7 @@ fn members(
         .count();
     let kept = usize::try_from(clones.partition.kept_of(set.spec.replicas)).unwrap_or(0);
     let is_updated = set.spec.update == UpdateKind::OnDelete || set.spec.is_paused() || wanted - new <= kept;
-    // With the opt-in the partition brings pods back, too, as long as there is a revision to go back to (rule 13.5).
+    // With the opt-in the partition brings pods back, too, as long as there is a revision to go back to (CS-13.5).
     let is_between = set.status_text("currentRevision") != updated.name();
     let goes_back = clones.switches.partition_rollback && is_between;
     if goes_back && set.spec.update != UpdateKind::OnDelete && wanted - new < kept.min(wanted) {
@@ -184,7 +184,7 @@ fn claims(
         _ => None,
     });
     let claims: Vec<&Arc<ClaimRecord>> = claims.collect();
-    // Also pods that were let go: their claims stay (rule 11).
+    // Also pods that were let go: their claims stay (CS-11).
     let all = tenants::all(server, Resource::Pods).filter_map(|s| match s.object.as_ref() {
         Some(Object::Pod(pod)) => Some(pod),
         _ => None,
@@ -209,7 +209,7 @@ fn claims(
     let is_stray = |claim: &&&Arc<ClaimRecord>| {
         let name = claim.meta.key.name.as_str();
         let is_named = |pod: &PodRecord| NAMES.iter().any(|t| *name == format!("{t}-{}", pod.name()));
-        // A pod that has lost its id has the one that its name says (rule 15.1).
+        // A pod that has lost its id has the one that its name says (CS-15.1).
         let is_called = |pod: &PodRecord| {
             let id = claim.meta.labels.get(INSTANCE_ID);
             pod.label(INSTANCE_ID).is_none_or(str::is_empty) && pod.name().rsplit_once('-').map(|(_, id)| id) == id

@@ -1,4 +1,4 @@
-//! Writes to pods and claims of CloneSets, judged by what really is when they take effect (rules 13.12, 14 and 15).
+//! Writes to pods and claims of CloneSets, judged by what really is when they take effect (CS-13.12, CS-14 and CS-15).
 //!
 //! As with StatefulSets, a manager answers for what managers have done, and for what the preconditions of its writes make certain. What
 //! users and nodes do it may not have seen, however long ago that was: a pod that they took away may still seem to be there.
@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-const RULE_OVER: &str = "13.12 never more than replicas and surge";
-const RULE_KEEP: &str = "13.12 keeps pods available";
-const RULE_MARKS: &str = "ruling 28 marks of an update";
+const RULE_OVER: &str = "CS-13.12 never more than replicas and surge";
+const RULE_KEEP: &str = "CS-13.12 keeps pods available";
+const RULE_MARKS: &str = "R-28 marks of an update";
 pub(crate) const INSTANCE_ID: &str = "apps.kruise.io/cloneset-instance-id";
 pub(super) const REPLACED: &str = "flotilla.rs/replaced-by-update";
 
@@ -82,7 +82,7 @@ pub(super) fn is_active(pod: &PodRecord) -> bool {
     !pod.is_terminal() && !pod.is_terminating()
 }
 
-/// Surge and what may be unavailable (rule 13.2).
+/// Surge and what may be unavailable (CS-13.2).
 fn budgets(set: &SetRecord, spec: &CloneSpec) -> (i32, i32) {
     let replicas = set.spec.replicas;
     let is_paused = set.spec.is_paused();
@@ -108,7 +108,7 @@ pub(super) fn is_marked(pod: &PodRecord) -> bool {
     pod.label(SPECIFIED_DELETE).is_some() && annotations.is_some_and(|a| a.get(REPLACED).is_some())
 }
 
-/// A pod is deleted as it was seen, or not at all, also by what comes late (rule 14.7).
+/// A pod is deleted as it was seen, or not at all, also by what comes late (CS-14.7).
 fn deleted_as_seen(step: Step<'_>, writing: &Writing) -> Verdict {
     let Some(pod) = step.0.filter(|_| is_deletion(step)) else {
         return Ok(());
@@ -118,7 +118,7 @@ fn deleted_as_seen(step: Step<'_>, writing: &Writing) -> Verdict {
         matches!(&c.command, Command::Delete { resource: Resource::Pods, key, uid, resource_version, .. }
             if *key == pod.meta.key && *uid == pod.meta.uid && resource_version.is_none_or(|seen| seen == version))
     });
-    require(is_asked_for, "14.7 preconditions", || {
+    require(is_asked_for, "CS-14.7 preconditions", || {
         format!(
             "{} with uid {} is deleted on the evidence of another, or at another version",
             pod.name(),
@@ -183,20 +183,20 @@ impl Writes {
         }
     }
 
-    /// Rules 13.12 and 15.1: not too many, and an id of its own.
+    /// CS-13.12 and CS-15.1: not too many, and an id of its own.
     fn created(&self, pod: &PodRecord, (set, spec): (&SetRecord, &CloneSpec), scene: &Scene<'_>) -> Verdict {
         let name = pod.name();
-        require(pod.meta.is_controlled_by(&set.meta.uid), "11 ownership", || {
+        require(pod.meta.is_controlled_by(&set.meta.uid), "CS-11 ownership", || {
             format!("{name} is made for somebody else")
         })?;
         let id = pod.label(INSTANCE_ID);
         require(
             id.is_some() && name.rsplit_once('-').map(|(_, id)| id) == id,
-            "15.1 id",
+            "CS-15.1 id",
             || format!("{name} has the id {id:?}"),
         )?;
         let is_short = pod.revision().is_some_and(|label| !label.starts_with(set.name()));
-        require(is_short == self.short_hash, "ruling 33 short hashes", || {
+        require(is_short == self.short_hash, "R-33 short hashes", || {
             format!(
                 "{name} is made with the label {:?}; the gate says {}",
                 pod.revision(),
@@ -206,7 +206,7 @@ impl Writes {
         let mut others = scene.pods().filter(|other| other.meta.uid != pod.meta.uid);
         // An id that others wrote may not have been seen.
         let twin = others.find(|other| other.label(INSTANCE_ID) == id && !has_another_id(other));
-        require(twin.is_none(), "15.1 id", || {
+        require(twin.is_none(), "CS-15.1 id", || {
             format!("{name} has the id of {}", twin.map_or("", |p| p.name()))
         })?;
         self.mounts_nothing_left_over(pod, spec, scene)?;
@@ -222,7 +222,7 @@ impl Writes {
         })
     }
 
-    /// Rules 13.10, 14.5 to 14.7: for a reason, once its hook lets it go, and no more than the budget allows.
+    /// CS-13.10, CS-14.5 to CS-14.7: for a reason, once its hook lets it go, and no more than the budget allows.
     fn deleted(
         &self,
         pod: &PodRecord,
@@ -231,7 +231,7 @@ impl Writes {
         scene: &Scene<'_>,
     ) -> Verdict {
         let name = pod.name();
-        require(pod.meta.is_controlled_by(&set.meta.uid), "11 ownership", || {
+        require(pod.meta.is_controlled_by(&set.meta.uid), "CS-11 ownership", || {
             format!("{name} is not the set's, and is deleted")
         })?;
         self.takes_along(pod, set, scene)?;
@@ -244,7 +244,7 @@ impl Writes {
             || spec.pods_to_delete.iter().any(|named| *named == *name);
         let staying = count(self.others(pod, set).filter(|known| !known.is_going()).count());
         let replicas = set.spec.replicas;
-        require(is_wished || staying >= replicas, "14.5 deletes for a reason", || {
+        require(is_wished || staying >= replicas, "CS-14.5 deletes for a reason", || {
             format!("{name} is deleted, which nobody asked for; {staying} others may seem to stay, of {replicas}")
         })?;
         if is_marked(pod) && staying < replicas {
@@ -253,7 +253,7 @@ impl Writes {
         self.keeps_available(pod, (set, spec), writing, scene.now)
     }
 
-    /// Ruling 28: a pod that an update has marked, and nobody else, goes only as long as an update is to make it again.
+    /// a pod that an update has marked, and nobody else, goes only as long as an update is to make it again.
     fn is_wanted_by_update(
         &self,
         pod: &PodRecord,
@@ -262,7 +262,7 @@ impl Writes {
     ) -> Verdict {
         let hooks = &set.spec.lifecycle;
         let mut hooks = [&hooks.pre_delete, &hooks.in_place_update].into_iter().flatten();
-        // Out of service for its deletion, it is never taken back (rule 14.2).
+        // Out of service for its deletion, it is never taken back (CS-14.2).
         let is_lost = state(pod) == "PreparingDelete" && hooks.any(|hook| hook.mark_not_ready);
         if is_lost || spec.pods_to_delete.iter().any(|named| *named == *pod.name()) {
             return Ok(());
@@ -296,7 +296,7 @@ impl Writes {
         })
     }
 
-    /// Whoever is available goes only where as many others as have to be may seem available (rule 13.12).
+    /// Whoever is available goes only where as many others as have to be may seem available (CS-13.12).
     fn keeps_available(
         &self,
         pod: &PodRecord,
@@ -330,7 +330,7 @@ impl Writes {
         self.pods.values().filter(of_set)
     }
 
-    /// Rules 13.5, 13.12 and 16: what an update does to a pod, and what it costs.
+    /// CS-13.5, CS-13.12 and CS-16: what an update does to a pod, and what it costs.
     fn patched(
         &mut self,
         (before, after): (&PodRecord, &PodRecord),
@@ -343,7 +343,7 @@ impl Writes {
         let name = before.name();
         // Whom users have set free it may not have seen; what has another owner it never had.
         let owner = before.meta.controller();
-        require(owner.is_none_or(|o| o.uid == set.meta.uid), "11 ownership", || {
+        require(owner.is_none_or(|o| o.uid == set.meta.uid), "CS-11 ownership", || {
             format!("{name} is somebody else's, and is changed")
         })?;
         // What was begun is finished when its grace period has ended, whatever the set asks for meanwhile.
@@ -364,7 +364,7 @@ impl Writes {
             let revision = revision_of(after).unwrap_or_default();
             let goes_back = spec.switches.partition_rollback && revision == set.status_text("currentRevision");
             let fits = goes_back || scene.is_of_template(&revision, set);
-            require(fits, "4.3 revision", || {
+            require(fits, "STS-4.3 revision", || {
                 format!("{name} is changed to {revision}, which is not the update revision")
             })?;
         }
@@ -375,7 +375,7 @@ impl Writes {
         Ok(())
     }
 
-    /// Rules 13.5 and 16.2 to 16.5: a pod that an update changes, or is to make again, is old, and the partition keeps others.
+    /// CS-13.5 and CS-16.2 to CS-16.5: a pod that an update changes, or is to make again, is old, and the partition keeps others.
     fn update_begins(
         &self,
         pod: &PodRecord,
@@ -389,7 +389,7 @@ impl Writes {
             format!("{name} is marked")
         })?;
         let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
-        require(!rests, "16.2 paused or OnDelete", || format!("{name} is updated"))?;
+        require(!rests, "CS-16.2 paused or OnDelete", || format!("{name} is updated"))?;
         if self.is_given_up(pod) {
             return Ok(());
         }
@@ -410,21 +410,21 @@ impl Writes {
             };
             let sure = old.filter(|known| !known.is_uncertain && is_plain(&known.pod) && is_there(&known.pod.meta.uid));
             let there = count(sure.count());
-            return require(there < kept, "13.5 partition", || {
+            return require(there < kept, "CS-13.5 partition", || {
                 format!("{name} goes back while {there} other pods are old, and {kept} are to be")
             });
         }
-        require(is_old(pod), "16.3 candidates", || {
+        require(is_old(pod), "CS-16.3 candidates", || {
             format!("{name} is new, and is updated")
         })?;
         let left = count(old.count());
-        require(left >= kept, "13.5 partition", || {
+        require(left >= kept, "CS-13.5 partition", || {
             format!("{name} is updated while {left} other old pods may seem to stay, and {kept} are to")
         })
     }
 
     /// Whether a pod's label, by which the partition counts, says already what its resources will never be: it falls back to being made
-    /// again (ruling 37).
+    /// again.
     fn is_given_up(&self, pod: &PodRecord) -> bool {
         let is_told = self.infeasible.contains(&pod.meta.uid) || crate::notes::is_unreadable(pod);
         is_told || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
@@ -474,7 +474,7 @@ impl Writes {
         let marked = |pod: &PodRecord| pod.label(SPECIFIED_DELETE).is_some();
         let is_released = before.is_some_and(|before| is_marked(before)) && after.is_some_and(|after| !marked(after));
         if is_released {
-            // It stays after all, also where that came late: if it goes later, it is not made again (rule 15.5).
+            // It stays after all, also where that came late: if it goes later, it is not made again (CS-15.5).
             self.replaced.remove(pod.name());
             known.goes = known.is_gone;
         }
@@ -509,7 +509,7 @@ impl Writes {
         self.pods.get(&pod.meta.uid).is_some_and(|known| !known.is_uncertain)
     }
 
-    /// A pod that all managers must know of, and that has another revision (rule 21.2).
+    /// A pod that all managers must know of, and that has another revision (CS-21.2).
     pub(crate) fn another_revision(&self, set: &SetRecord, scene: &Scene<'_>, revision: &str) -> Option<String> {
         let mut pods = scene.pods_of(&set.meta.uid);
         let other =

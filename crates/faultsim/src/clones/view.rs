@@ -1,4 +1,4 @@
-//! Decisions about a CloneSet, judged by what their controller saw: the arithmetic of rule 13 and the order of rule 14, written down once
+//! Decisions about a CloneSet, judged by what their controller saw: the arithmetic of CS-13 and the order of CS-14, written down once
 //! more from the specification.
 
 use super::course::Patch;
@@ -16,15 +16,15 @@ use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Report, Reso
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const RULE_OVER: &str = "13.12 never more than replicas and surge";
-const RULE_KEEP: &str = "13.12 keeps pods available";
-const RULE_REASON: &str = "14.5 deletes for a reason";
-const RULE_PARTITION: &str = "13.5 partition";
-const RULE_SURGE: &str = "13.6 surge";
-const RULE_CLAIMS: &str = "15.5 claims that are used again";
-const RULE_BRAKE: &str = "13.11 brake";
+const RULE_OVER: &str = "CS-13.12 never more than replicas and surge";
+const RULE_KEEP: &str = "CS-13.12 keeps pods available";
+const RULE_REASON: &str = "CS-14.5 deletes for a reason";
+const RULE_PARTITION: &str = "CS-13.5 partition";
+const RULE_SURGE: &str = "CS-13.6 surge";
+const RULE_CLAIMS: &str = "CS-15.5 claims that are used again";
+const RULE_BRAKE: &str = "CS-13.11 brake";
 
-/// What is asked for, as numbers (rule 13.2); schedules know no percentages.
+/// What is asked for, as numbers (CS-13.2); schedules know no percentages.
 struct Asked {
     replicas: i32,
     partition: i32,
@@ -41,7 +41,7 @@ pub(super) struct Clones<'a> {
     pub(super) active: Vec<&'a Arc<PodRecord>>,
     /// Where the template's revision stands in the status or among revisions.
     pub(super) update: Option<String>,
-    /// How many updated pods are to go back to the current revision (rule 13.5).
+    /// How many updated pods are to go back to the current revision (CS-13.5).
     pub(super) back: i32,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
         return Ok(());
     };
     let acts = decision.commands().any(|c| !matches!(c.command, Command::Read { .. }));
-    require(!(acts && set.is_deleted()), "10.7 set under deletion", || {
+    require(!(acts && set.is_deleted()), "CS-10.7 set under deletion", || {
         format!("commands for set {} which is being deleted", set.name())
     })?;
     let replicas = set.spec.replicas;
@@ -114,7 +114,7 @@ impl Clones<'_> {
         revision_of(pod).is_some() && revision_of(pod) == self.update
     }
 
-    /// Whether a pod's label says already what its resources will never be: the API server has refused them (ruling 37).
+    /// Whether a pod's label says already what its resources will never be: the API server has refused them.
     pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
         let failures = &self.sight.hints.failures;
         let failure = failures.get(&Scope::Named(pod.name().to_owned()));
@@ -125,7 +125,7 @@ impl Clones<'_> {
         pod.label(SPECIFIED_DELETE).is_some() || self.spec.pods_to_delete.iter().any(|name| *name == *pod.name())
     }
 
-    /// Whether its deletion was asked for, and not by an update, which may be taken back (ruling 28).
+    /// Whether its deletion was asked for, and not by an update, which may be taken back.
     pub(super) fn is_asked_for_by_users(&self, pod: &PodRecord) -> bool {
         let is_named = self.spec.pods_to_delete.iter().any(|name| *name == *pod.name());
         is_named || self.is_asked_for(pod) && !is_marked(pod)
@@ -135,7 +135,7 @@ impl Clones<'_> {
         pod.label(LIFECYCLE_STATE) == Some("PreparingDelete")
     }
 
-    /// Rule 13.5, the opt-in: a partition that was raised, in the middle of an update.
+    /// CS-13.5, the opt-in: a partition that was raised, in the middle of an update.
     fn going_back(&self, decision: &Decision) -> i32 {
         let current = self.sight.set.status_text("currentRevision");
         let is_between = !current.is_empty() && Some(current) != self.update.as_deref();
@@ -157,7 +157,7 @@ impl Clones<'_> {
             .min((number(true) - (replicas - partition)).max(0))
     }
 
-    /// Who is taken back by this decision (rule 14.2), and so does not leave any more.
+    /// Who is taken back by this decision (CS-14.2), and so does not leave any more.
     fn taken_back_by<'b>(&'b self, decision: &'b Decision) -> BTreeSet<&'b str> {
         let back = self.patches(decision).filter(Patch::takes_back);
         back.map(|patch| patch.pod.name()).collect()
@@ -172,7 +172,7 @@ impl Clones<'_> {
         }
     }
 
-    /// Rules 13.8, 13.12 and 15: not too many, under names of their own, claims first.
+    /// CS-13.8, CS-13.12 and CS-15: not too many, under names of their own, claims first.
     fn creations(&self, decision: &Decision) -> Verdict {
         let set = self.sight.set;
         let mut made: BTreeSet<&ObjectKey> = BTreeSet::new();
@@ -191,13 +191,13 @@ impl Clones<'_> {
                 continue;
             }
             let is_free = self.sight.reader.pod(key).is_none() && made.insert(key);
-            require(is_free, "15.1 a name of its own", || {
+            require(is_free, "CS-15.1 a name of its own", || {
                 format!("{} is there already", key.name)
             })?;
             let Body::Pod(draft) = body else {
-                return require(false, "14.3 pods", || format!("{} is no pod", key.name));
+                return require(false, "CS-14.3 pods", || format!("{} is no pod", key.name));
             };
-            require(draft.owner.uid == set.meta.uid, "11 ownership", || {
+            require(draft.owner.uid == set.meta.uid, "CS-11 ownership", || {
                 format!("{} is made for somebody else", key.name)
             })?;
             needs::new_pod(set, draft)?;
@@ -206,7 +206,7 @@ impl Clones<'_> {
             for (volume, claim) in &draft.claims {
                 let key = set.meta.key.sibling(claim.as_str());
                 let is_there = claims.contains(&key) || self.sight.reader.claim(&key).is_some();
-                require(is_there, "15.1 claims before pods", || {
+                require(is_there, "CS-15.1 claims before pods", || {
                     format!("{} mounts {volume} from {claim}, which nobody has made", draft.key.name)
                 })?;
             }
@@ -214,7 +214,7 @@ impl Clones<'_> {
         self.room(decision, count(made.len()))
     }
 
-    /// Rules 13.6, 13.8 and 13.12: no more pods than there may be.
+    /// CS-13.6, CS-13.8 and CS-13.12: no more pods than there may be.
     fn room(&self, decision: &Decision, made: i32) -> Verdict {
         let counted = self
             .active
@@ -229,7 +229,7 @@ impl Clones<'_> {
         require(made == 0 || there + made <= now, RULE_SURGE, || {
             format!("{there} pods, {made} more, and {now} are needed")
         })?;
-        // As many as are missing: surge and growth take other ids meanwhile (ruling 34).
+        // As many as are missing: surge and growth take other ids meanwhile.
         let handing_over = self.handing_over().min((self.asked.replicas - there).max(0));
         require(made == 0 || there + made + handing_over <= now, RULE_CLAIMS, || {
             format!(
@@ -248,12 +248,12 @@ impl Clones<'_> {
             .iter()
             .filter(|pod| Self::is_leaving(pod) || !self.is_asked_for(pod) && !self.seems_available(pod));
         let down = count(down.count());
-        require(made == 0 || down + made <= limit.max(down), "13.8 scale budget", || {
+        require(made == 0 || down + made <= limit.max(down), "CS-13.8 scale budget", || {
             format!("{made} are made while {down} are unavailable, of {limit}")
         })
     }
 
-    /// How many pods beyond the replicas are needed, at most (rules 13.4 to 13.6): none for those that can be updated in place, unless
+    /// How many pods beyond the replicas are needed, at most (CS-13.4 to CS-13.6): none for those that can be updated in place, unless
     /// nothing may be unavailable.
     fn surge(&self, decision: &Decision) -> i32 {
         let Asked {
@@ -273,7 +273,7 @@ impl Clones<'_> {
         let in_place = number(&|pod| !uses_it && stays(pod) && !self.is_new(pod) && self.can_go_in_place(pod));
         let forward = (old - partition).max(0).min((replicas - partition - new).max(0));
         let is_ours = self.sight.set.spec.update != UpdateKind::OnDelete;
-        // Rule 13.11: whose own update leads nowhere is made again, also at the target, and serves until others are there.
+        // CS-13.11: whose own update leads nowhere is made again, also at the target, and serves until others are there.
         let is_on_target = |pod: &PodRecord| self.is_new(pod) == (self.back == 0);
         let astray = number(&|pod| is_ours && stays(pod) && is_on_target(pod) && self.is_given_up(pod));
         let for_update = if is_ours && forward > 0 {
@@ -290,7 +290,7 @@ impl Clones<'_> {
         for_update.max(for_deletion)
     }
 
-    /// Rules 14.5, 14.6 and 14.7: as they were seen, and only who was asked for or is too many.
+    /// CS-14.5, CS-14.6 and CS-14.7: as they were seen, and only who was asked for or is too many.
     fn deletions(&self, decision: &Decision) -> Verdict {
         let mut plain = 0;
         for scoped in decision.commands() {
@@ -305,13 +305,13 @@ impl Clones<'_> {
             };
             let seen = self.sight.reader.pod(key).filter(|pod| pod.meta.uid == *uid);
             let Some(pod) = seen else {
-                return require(false, "14.7 preconditions", || {
+                return require(false, "CS-14.7 preconditions", || {
                     format!("{} is deleted as it was not seen", key.name)
                 });
             };
             require(
                 pod.meta.is_controlled_by(&self.sight.set.meta.uid),
-                "11 ownership",
+                "CS-11 ownership",
                 || format!("{} is not the set's", key.name),
             )?;
             self.is_released(pod)?;
@@ -333,20 +333,20 @@ impl Clones<'_> {
         )
     }
 
-    /// Rules 13.5, 13.11 and 16: only old pods, no more than the partition lets through, and not while new ones are down.
+    /// CS-13.5, CS-13.11 and CS-16: only old pods, no more than the partition lets through, and not while new ones are down.
     fn updates(&self, decision: &Decision) -> Verdict {
         let unseen = decision.commands().find(|scoped| {
             let key = scoped.command.key();
             scoped.command.report() == Report::ReCreate && !self.active.iter().any(|pod| pod.meta.key == *key)
         });
-        require(unseen.is_none(), "16.3 candidates", || {
+        require(unseen.is_none(), "CS-16.3 candidates", || {
             let name = unseen.map_or("", |scoped| &scoped.command.key().name);
             format!("{name} is updated and was not seen")
         })?;
         let begun: Vec<Patch<'_>> = self.patches(decision).filter(Patch::begins).collect();
         for patch in &begun {
             let is_candidate = self.is_new(patch.pod) == (self.back > 0) || self.is_given_up(patch.pod);
-            require(is_candidate, "16.3 candidates", || {
+            require(is_candidate, "CS-16.3 candidates", || {
                 format!("{} is there already", patch.pod.name())
             })?;
         }
@@ -366,7 +366,7 @@ impl Clones<'_> {
         }
         let set = self.sight.set;
         let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
-        require(!rests, "16.2 paused or OnDelete", || format!("{begun} updates begin"))?;
+        require(!rests, "CS-16.2 paused or OnDelete", || format!("{begun} updates begin"))?;
         let old = self.active.iter().filter(|pod| self.is_plain(pod) && !self.is_new(pod));
         let old = count(old.count());
         let goes_back = self.back > 0;
@@ -395,7 +395,7 @@ impl Clones<'_> {
         })
     }
 
-    /// Rules 13.10 and 13.12: own acts leave enough pods available.
+    /// CS-13.10 and CS-13.12: own acts leave enough pods available.
     fn availability(&self, decision: &Decision) -> Verdict {
         let keep = (self.asked.replicas - self.asked.unavailable).max(0);
         let deleted = decision.commands().filter_map(|c| match &c.command {

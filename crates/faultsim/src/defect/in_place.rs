@@ -1,4 +1,4 @@
-//! Defects of updates in place and of hooks (sections 4 and 8).
+//! Defects of updates in place and of hooks (STS-4 and STS-8).
 
 use super::Defect;
 use crate::in_place::{GATE, HOOK_GATE, STATE_PATH, is_in_service, new_revision, new_state, noted};

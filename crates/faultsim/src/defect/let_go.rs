@@ -1,4 +1,4 @@
-//! Defects where pods were prepared for an update or a deletion, and are let go again (ruling 28).
+//! Defects where pods were prepared for an update or a deletion, and are let go again.
 
 use super::Defect;
 use crate::in_place::{STATE_PATH, new_state, state};

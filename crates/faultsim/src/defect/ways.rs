@@ -1,4 +1,4 @@
-//! Defects in the way in which a pod comes to another revision: made again where it could be changed in place (rules 4.1, 4.2 and 16.5).
+//! Defects in the way in which a pod comes to another revision: made again where it could be changed in place (STS-4.1, STS-4.2 and CS-16.5).
 
 use super::{Defect, delete};
 use crate::in_place::{new_revision, new_state};

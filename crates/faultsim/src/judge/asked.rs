@@ -1,4 +1,4 @@
-//! What was asked for of storage, as managers must know (ruling 35).
+//! What was asked for of storage, as managers must know.
 
 use super::truth::Scene;
 use crate::tenants;

@@ -1,4 +1,4 @@
-//! Numbers in a spec are claims, not sizes (ruling 26): whatever a set asks for, a pass begins only so much.
+//! Numbers in a spec are claims, not sizes: whatever a set asks for, a pass begins only so much.
 
 use super::view::Sight;
 use super::{Verdict, require};
@@ -24,7 +24,7 @@ pub(crate) fn are_kept(decision: &Decision, sight: &Sight<'_>) -> Verdict {
     let made = |of: Resource| decision.commands().filter(move |c| is_creation(&c.command, of));
     let pods = made(Resource::Pods).count();
     let waits = decision.waits.len();
-    require(pods <= MOST_MADE && waits <= MOST_WAITS, "ruling 26", || {
+    require(pods <= MOST_MADE && waits <= MOST_WAITS, "R-26", || {
         format!("one pass makes {pods} pods, and waits for {waits} things")
     })?;
     // Of one pod each: those of pods that are there already, and lack theirs, are others.
@@ -34,7 +34,7 @@ pub(crate) fn are_kept(decision: &Decision, sight: &Sight<'_>) -> Verdict {
         .filter(|scope| makes_pod.contains(scope))
         .collect();
     let there = sight.reader.pods_of(sight.set.as_owner()).len();
-    require(with_claims.len() <= MOST_AT_FIRST.max(2 * there), "ruling 26", || {
+    require(with_claims.len() <= MOST_AT_FIRST.max(2 * there), "R-26", || {
         let new = with_claims.len();
         format!("one pass makes claims for {new} new pods, and nobody knows whether there is room: {there} are there")
     })

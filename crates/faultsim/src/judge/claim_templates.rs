@@ -1,5 +1,5 @@
-//! Claim templates that come and go: with which claims pods are made, what is recorded of them, and what is left (rules 3.9, 8.6, 12.5 and
-//! 15.6, ruling 11).
+//! Claim templates that come and go: with which claims pods are made, what is recorded of them, and what is left (STS-3.9, STS-8.6, CS-12.5 and
+//! CS-15.6, R-11).
 
 use super::view::Sight;
 use super::{Places, Verdict, require};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const RULE: &str = "ruling 11";
+const RULE: &str = "R-11";
 
 impl Sight<'_> {
     /// The revision that a label of a pod names, in full or by its hash alone.
@@ -78,7 +78,7 @@ impl Sight<'_> {
     }
 
     /// Whether, by the hashes that are recorded, a pod of a CloneSet is of other claim templates than its target, and its users have opted in to
-    /// making it again for that (rule 15.6).
+    /// making it again for that (CS-15.6).
     pub(crate) fn is_made_again_for_claims(&self, pod: &PodRecord, target: Option<&str>) -> bool {
         let spec = &self.set.spec;
         let is_on = spec
@@ -113,7 +113,7 @@ pub(crate) fn recorded(updated: &RevisionRecord, set: &SetRecord) -> Result<(), 
     ))
 }
 
-/// In the end pods that are to be updated have the claims of today's templates (rule 8.6).
+/// In the end pods that are to be updated have the claims of today's templates (STS-8.6).
 pub(super) fn followed(
     set: &SetRecord,
     pods: &[&Arc<PodRecord>],
@@ -141,7 +141,7 @@ pub(super) fn followed(
 }
 
 /// In the end the status names the claims of templates that the set has no more, as far as a revision records them, and that no pod mounts
-/// (rule 8.6): they are there.
+/// (STS-8.6): they are there.
 pub(super) fn left_over(server: &Server, set: &SetRecord, revisions: &[&Arc<RevisionRecord>]) -> Result<(), String> {
     let own = revisions.iter().filter(|r| r.meta.is_controlled_by(&set.meta.uid));
     let records = own.filter_map(|r| r.claim_templates.as_deref());

@@ -1,4 +1,4 @@
-//! How many pods of an Advanced set may be on their way up for the first time (rule 3.5).
+//! How many pods of an Advanced set may be on their way up for the first time (STS-3.5).
 
 use super::{Places, Verdict, at_least_one, ordinal_in, require};
 use flotilla_model::{PodRecord, SetRecord, Uid};
@@ -38,7 +38,7 @@ impl Growth {
         let on_their_way: Vec<i64> = self.first.values().copied().filter(counts).collect();
         self.first.insert(pod.meta.uid.clone(), ordinal);
         let Some(limit) = limit(set) else { return Ok(()) };
-        require(on_their_way.len() < limit, "3.5 scale budget", || {
+        require(on_their_way.len() < limit, "STS-3.5 scale budget", || {
             format!(
                 "{} is made while {on_their_way:?} are on their way up for the first time, and {limit} may be",
                 pod.name()

@@ -7,7 +7,7 @@ use crate::switches::Switch;
 use flotilla_model::{Command, Decision, PodRecord, Resource, RevisionRecord, Scope};
 use std::sync::Arc;
 
-/// The oldest that nobody uses goes first (rule 1.1.8; of CloneSets 12.7).
+/// The oldest that nobody uses goes first (STS-1.1.8; of CloneSets 12.7).
 ///
 /// Judged by what the controller saw: the last user of an older one may go between the decision and its writes, by the very same
 /// decision, too. One that the API server would not let go does not hold up those after it.
@@ -30,7 +30,7 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
         revision.digest == set.spec.template_digest
             || is_named("currentRevision")
             || is_named("updateRevision")
-            // At these, pods come back while the update is paused, where users ask for it (rule 3.6).
+            // At these, pods come back while the update is paused, where users ask for it (STS-3.6).
             || Switch::KeepRevision.is_on(set)
                 && sight.hints.last_revision.values().any(|last| *last == *revision.name())
             || pods()
@@ -51,7 +51,7 @@ pub(crate) fn in_order(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     let passed_over = all
         .iter()
         .find(|r| r.number < newest.number && !goes(r) && !is_used(r) && !was_refused(r));
-    require(passed_over.is_none(), "1.1.8 history", || {
+    require(passed_over.is_none(), "STS-1.1.8 history", || {
         format!(
             "revision {} is dropped before {}",
             newest.name(),
@@ -80,7 +80,7 @@ fn enough_are_left(sight: &Sight<'_>, goes: &impl Fn(&RevisionRecord) -> bool) -
     };
     let left = all.iter().filter(|r| !goes(r) && !is_used(r)).count();
     let limit = set.spec.history_limit.unwrap_or(usize::MAX);
-    require(left >= limit, "1.1.8 history", || {
+    require(left >= limit, "STS-1.1.8 history", || {
         format!("revisions are dropped, and {left} are left of {limit} that are to be kept")
     })
 }

@@ -1,5 +1,5 @@
 //! States that pods come to when an update in place has ended, or when they were prepared for it, or for their deletion, and are let go again
-//! (rules 19.2 and 19.3 of CloneSets, 3.5 and 4.8 of StatefulSets, ruling 28), in decisions about any kind.
+//! (CS-19.2 and CS-19.3, STS-3.5 and STS-4.8, R-28), in decisions about any kind.
 
 use super::view::Sight;
 use super::{Verdict, ordinal_in, place_of, require};
@@ -8,8 +8,8 @@ use flotilla_model::decision::Scope;
 use flotilla_model::{Decision, PodRecord, SetKind, SetRecord, WaitCause};
 use serde_json::Value;
 
-const RULE: &str = "ruling 28 released is not back";
-const RULE_PAUSED: &str = "ruling 28 let go while paused";
+const RULE: &str = "R-28 released is not back";
+const RULE_PAUSED: &str = "R-28 let go while paused";
 
 /// Into service only with all markers of the hooks that follow, by way of `Updated` where they are not there yet, and once its containers run
 /// what is asked for.
@@ -31,9 +31,9 @@ pub(crate) fn comes_back_with_its_markers(set: &SetRecord, pod: &PodRecord, body
         _ => false,
     };
     let rule = match from {
-        "PreparingNormal" => "19.2 preNormal",
+        "PreparingNormal" => "CS-19.2 preNormal",
         _ if was_prepared => RULE,
-        _ => "19.3 inPlaceUpdate",
+        _ => "CS-19.3 inPlaceUpdate",
     };
     require(!serves_too_early, rule, || {
         format!("{name} comes from {from} to {to} before its users hold it")
@@ -43,7 +43,7 @@ pub(crate) fn comes_back_with_its_markers(set: &SetRecord, pod: &PodRecord, body
         format!("{name} comes from {from} to {to}, and lacks no marker of its hook")
     })?;
     let is_over = from == "Updating" && matches!(to, "Normal" | "Updated");
-    require(!is_over || runs_what_is_asked(pod), "4.6 completion", || {
+    require(!is_over || runs_what_is_asked(pod), "STS-4.6 completion", || {
         format!("{name} comes to {to} before its containers run what it asks for")
     })
 }

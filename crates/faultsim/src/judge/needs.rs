@@ -1,4 +1,4 @@
-//! Gates and states where somebody needs them (ruling 27), in decisions about any kind.
+//! Gates and states where somebody needs them, in decisions about any kind.
 
 use super::{Verdict, require};
 use crate::in_place::{GATE, HOOK_GATE, STATE, new_state, state};
@@ -7,8 +7,8 @@ use flotilla_model::set::{Hook, PodUpdatePolicy};
 use flotilla_model::{PodRecord, SetKind, SetRecord};
 use serde_json::Value;
 
-const RULE_GATES: &str = "ruling 27 gates";
-const RULE_STATES: &str = "ruling 27 states";
+const RULE_GATES: &str = "R-27 gates";
+const RULE_STATES: &str = "R-27 states";
 
 /// Whether a hook takes the pods that it holds out of service.
 fn is_marked_by_a_hook(set: &SetRecord) -> bool {

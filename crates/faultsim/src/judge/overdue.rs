@@ -1,4 +1,4 @@
-//! Updates in place that do not end in time: that is told, and their pods are made again where users ask for that (rule 8.12).
+//! Updates in place that do not end in time: that is told, and their pods are made again where users ask for that (STS-8.12).
 
 use super::view::Sight;
 use super::{Verdict, partition_of, place_of, require, unordered};
@@ -13,7 +13,7 @@ use flotilla_model::{Command, Decision, PodRecord, Resource, SetRecord, Timestam
 use serde_json::Value;
 use std::time::Duration;
 
-const RULE: &str = "8.12 deadline";
+const RULE: &str = "STS-8.12 deadline";
 const TOLD: &str = "InPlaceUpdateStuck";
 
 /// How long ago the update in place of a pod began that has noted one, and neither waits for anything else nor goes.
@@ -133,7 +133,7 @@ fn records_sizes(command: &Command) -> bool {
 
 /// Whether a decision does something about a pod, or waits for what the API server says of the revision, or for a claim.
 fn is_tended(decision: &Decision, pod: &PodRecord) -> bool {
-    // Its claims grow first (rule 3.9), and before them it is recorded to what size (ruling 35).
+    // Its claims grow first (STS-3.9), and before them it is recorded to what size.
     let is_of_it = |name: &str| name.ends_with(&format!("-{}", pod.name()));
     let touches = |command: &Command| match command.resource() {
         Resource::Pods => *command.key() == pod.meta.key,

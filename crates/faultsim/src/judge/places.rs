@@ -1,9 +1,9 @@
-//! Which ordinals a set wants (rule 3.4), without counting them up: numbers in a spec are claims, not sizes (ruling 26), and a judge who
+//! Which ordinals a set wants (STS-3.4), without counting them up: numbers in a spec are claims, not sizes, and a judge who
 //! walked a million ordinals for each decision would see few schedules.
 
 use flotilla_model::SetRecord;
 
-/// The highest ordinal that a name can tell (rules 1.3.4 and 2.1): an int32.
+/// The highest ordinal that a name can tell (STS-1.3.4 and STS-2.1): an int32.
 const HIGHEST: i64 = i32::MAX as i64;
 
 /// The ordinals that a set wants: from its start upwards, without those that are reserved, as many as replicas, or as there are.
@@ -123,7 +123,7 @@ mod tests {
     ];
 
     #[test]
-    fn rule_3_4_wanted_ordinals_are_those_of_counting_up() {
+    fn sts_3_4_wanted_ordinals_are_those_of_counting_up() {
         for reserved in RESERVED {
             for (start, replicas) in [(0, 0), (0, 3), (2, 5), (5, 1), (7, 4)] {
                 let is_free = |o: &i64| !reserved.iter().any(|(low, high)| (low..=high).contains(&o));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn ruling_26_a_huge_number_costs_no_walk() {
+    fn r_26_a_huge_number_costs_no_walk() {
         let reserved = [(5, 1_000_004), (i64::MAX, i64::MAX)];
         let places = Places::new(0, 2_000_000_000, &reserved);
         assert_eq!(places.len(), 2_000_000_000);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_3_4_no_ordinal_is_wanted_that_a_name_cannot_tell() {
+    fn sts_1_3_4_no_ordinal_is_wanted_that_a_name_cannot_tell() {
         let reserved = [(HIGHEST - 1, HIGHEST - 1)];
         let places = Places::new(HIGHEST - 2, 5, &reserved);
         assert_eq!(places.iter().collect::<Vec<_>>(), [HIGHEST - 2, HIGHEST]);

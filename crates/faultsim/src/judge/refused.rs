@@ -46,7 +46,7 @@ impl Judge {
         }
     }
 
-    /// No available pod goes for a template of which the API server never accepted a pod (ruling 31). Where that is unproven one goes, and
+    /// No available pod goes for a template of which the API server never accepted a pod. Where that is unproven one goes, and
     /// no other before a pod has come; what is changed in place keeps its room.
     pub(super) fn goes_for_what_is_accepted(
         &mut self,
@@ -77,12 +77,12 @@ impl Judge {
         if !(is_accepted || is_free) {
             self.went_first = Some(pod.meta.uid.clone());
         }
-        require(holds, "ruling 31", || {
+        require(holds, "R-31", || {
             format!("{} goes for a template of which no pod was ever accepted", pod.name())
         })
     }
 
-    /// Whether a pod's label says already what its resources will never be (ruling 37).
+    /// Whether a pod's label says already what its resources will never be.
     pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
         let is_told = crate::resizes::is_infeasible(pod) || crate::notes::is_unreadable(pod);
         is_told || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)

@@ -132,7 +132,7 @@ impl Sent {
         let alone_ms = now_ms.saturating_sub(60_000).max(self.heard_at_ms);
         let unprovoked = within(alone_ms).filter(|moment| !moment.is_excused).count();
         let is_too_often = now_ms > 1_000 && in_second > A_SECOND_MAX || unprovoked > A_MINUTE_MAX;
-        require(!is_too_often, "9 repetition", || {
+        require(!is_too_often, "STS-1.7 repetition", || {
             let verb = in_words(call).unwrap_or_default();
             format!("{in_second} times within a second, and {unprovoked} times since it heard of anything else: {verb}")
         })

@@ -41,11 +41,11 @@ pub(crate) fn look(server: &Server, kind: SetKind, now: Timestamp) -> Result<(),
     counted(server, kind, set)
 }
 
-/// What has been in the way for more than a minute is told by a condition (invariant 12).
+/// What has been in the way for more than a minute is told by a condition (STS-I12).
 pub(crate) fn explained(server: &Server, kind: SetKind, what: &str) -> Verdict {
     let set = set_of(server.get(kind.resource(), &ObjectKey::new("ns", "web")));
     let is_told = set.is_some_and(|set| set.is_deleted() || conditions(set).is_err());
-    require(is_told, "12 every wait is explained", || {
+    require(is_told, "STS-I12 every wait is explained", || {
         format!("{what}; nothing has changed for more than a minute, and no condition says why")
     })
 }
@@ -169,7 +169,7 @@ pub(crate) fn conditions(set: &SetRecord) -> Result<(), String> {
     Ok(())
 }
 
-/// Progressing, where a set carries it, does not speak of work that is done (rules 3.10 and 21.4): a write that would say so may still
+/// Progressing, where a set carries it, does not speak of work that is done (STS-3.10 and CS-21.4): a write that would say so may still
 /// wait for its next attempt.
 pub(crate) fn is_said_to_rest(set: &SetRecord) -> Result<(), String> {
     let all = set.status.get("conditions").and_then(Value::as_array);

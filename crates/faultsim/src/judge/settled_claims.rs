@@ -12,7 +12,7 @@ use flotilla_model::{Resource, SetKind, SetRecord};
 use flotilla_sim::server::Server;
 use serde_json::Value;
 
-/// The status counts the claims of pods that have what their template asks for (rule 3.9).
+/// The status counts the claims of pods that have what their template asks for (STS-3.9).
 pub(super) fn counted(server: &Server, kind: SetKind, set: &SetRecord) -> Result<(), String> {
     if !set.spec.expand_claims {
         return Ok(());
@@ -66,7 +66,7 @@ pub(super) fn targets<'s>(server: &Server, set: &'s SetRecord) -> impl Fn(i64) -
     }
 }
 
-/// Every wanted pod has its claims, and they belong to whom the policy says (invariant 6, table 1.4.4); where claims are to outlive the set,
+/// Every wanted pod has its claims, and they belong to whom the policy says (STS-I6, table STS-1.4.4); where claims are to outlive the set,
 /// none goes with it, whether or not it has a pod.
 pub(super) fn claims(server: &Server, set: &SetRecord) -> Result<(), String> {
     if !set.spec.retention.delete_with_set {

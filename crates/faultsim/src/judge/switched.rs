@@ -13,9 +13,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-const RULE_PAUSED: &str = "3.7 paused";
-const RULE_KEPT: &str = "3.6 revision while paused";
-const RULE_UNBLOCK: &str = "8.1 unblocking";
+const RULE_PAUSED: &str = "STS-3.7 paused";
+const RULE_KEPT: &str = "STS-3.6 revision while paused";
+const RULE_UNBLOCK: &str = "STS-8.1 unblocking";
 const RULE_SCALE_DOWN: &str = "8.4 scale-down";
 const RULE_RECREATE: &str = "2.6 Recreate";
 const RULE_TOLD: &str = "switches that cannot be read";
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// A manager may forget at any time (ruling 5), and may also remember what it knew before a pass that came to nothing.
+    /// A manager may forget at any time, and may also remember what it knew before a pass that came to nothing.
     pub(crate) fn forget(&mut self) {
         for last in self.slots.values_mut() {
             last.is_noted = false;
@@ -103,7 +103,7 @@ impl Sight<'_> {
         !pod.is_terminal() && self.place_of_pod(pod).is_some() && !is_to_be_made_again(pod, self.set)
     }
 
-    /// While it is paused, the whole update phase rests (rule 3.7). What was begun in place is finished.
+    /// While it is paused, the whole update phase rests (STS-3.7). What was begun in place is finished.
     fn rests_while_paused(&self, decision: &Decision, deleted: &[&Arc<PodRecord>]) -> Verdict {
         if !self.set.spec.is_paused() {
             return Ok(());
@@ -202,14 +202,14 @@ impl Sight<'_> {
     }
 
     /// The order is kept, unless users ask that broken old pods go first: those of the partition window that have been bad for long enough,
-    /// one at a time (rules 2.3, 2.5 and 8.1). What was prepared, or leads nowhere, is unavailable already, and goes on (rule 3.7).
+    /// one at a time (STS-2.3, STS-2.5 and STS-8.1). What was prepared, or leads nowhere, is unavailable already, and goes on (STS-3.7).
     fn waits_for_its_turn(&self, deleted: &[&Arc<PodRecord>], begun: &BTreeSet<&ObjectKey>) -> Verdict {
         let set = self.set;
         if set.spec.update != UpdateKind::RollingUpdate {
             return Ok(());
         }
         let begun = begun.iter().filter_map(|key| self.reader.pod(key));
-        // What leads nowhere may be the very one that holds up the others (rule 8.12).
+        // What leads nowhere may be the very one that holds up the others (STS-8.12).
         let leads_nowhere = |pod: &PodRecord| self.is_given_up(pod) && !is_available(pod, set, self.now);
         let taken: BTreeMap<&str, &Arc<PodRecord>> = deleted
             .iter()
@@ -244,7 +244,7 @@ impl Sight<'_> {
         })
     }
 
-    /// Old and new pods never overlap (rule 2.6).
+    /// Old and new pods never overlap (STS-2.6).
     fn recreates_all_at_once(&self, decision: &Decision, deleted: &[&Arc<PodRecord>]) -> Verdict {
         let set = self.set;
         if !Switch::Recreate.is_on(set) || set.spec.is_paused() {
@@ -279,7 +279,7 @@ impl Sight<'_> {
         })
     }
 
-    /// Where users ask for it, scaling down waits for nothing but higher pods (rule 8.4).
+    /// Where users ask for it, scaling down waits for nothing but higher pods (STS-8.4).
     fn scales_down_heedlessly(&self, decision: &Decision, deleted: &[&Arc<PodRecord>]) -> Verdict {
         let set = self.set;
         let is_on = set.spec.is_monotonic() && Switch::IgnoreUnhealthy.is_on(set) && !set.is_deleted();

@@ -193,7 +193,7 @@ impl Judge {
                 ..
             }
         );
-        require(kind == SetKind::Clone || !deletes_claim, "6 claims", || {
+        require(kind == SetKind::Clone || !deletes_claim, "STS-I6 claims", || {
             format!("a manager deletes claim {}", command.key().name)
         })
     }
@@ -308,12 +308,12 @@ impl Judge {
     fn pod_created(&mut self, pod: &PodRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
         let set = &writing.decided.set;
         let name = pod.name();
-        require(pod.meta.is_controlled_by(&set.meta.uid), "1.3 identity", || {
+        require(pod.meta.is_controlled_by(&set.meta.uid), "STS-1.3 identity", || {
             format!("{name} is created without its set as controller")
         })?;
         let has_labels = pod.label("statefulset.kubernetes.io/pod-name") == Some(name)
             && pod.label("apps.kubernetes.io/pod-index") == name.rsplit_once('-').map(|(_, index)| index);
-        require(has_labels, "1.3 identity", || {
+        require(has_labels, "STS-1.3 identity", || {
             format!("{name} lacks labels of its identity")
         })?;
         // What was asked for: webhooks of others may have changed it.
@@ -330,7 +330,7 @@ impl Judge {
             let is_there = scene.server.get(Resource::Claims, &key).is_some();
             // It was there once: its removal may not have been seen yet.
             let went = self.claims_removed.contains(&key);
-            require(is_there || went, "1.4.3 claims first", || {
+            require(is_there || went, "STS-1.4.3 claims first", || {
                 format!("{name} is created before {}", key.name)
             })?;
         }
@@ -368,7 +368,7 @@ impl Judge {
                 Some(lower) => self.can_seem_up(lower, scene.now),
                 None => !self.emptied.contains(&lower),
             };
-            require(in_order, "3 ordered creation", || {
+            require(in_order, "STS-I3 ordered creation", || {
                 format!("{} is created while {} has not been available", pod.name(), key.name)
             })?;
         }
@@ -382,14 +382,14 @@ impl Judge {
             matches!(&c.command, Command::Delete { resource: Resource::Pods, key, uid, .. }
                 if *key == pod.meta.key && *uid == pod.meta.uid)
         });
-        require(asked_for, "1.6 incarnation", || {
+        require(asked_for, "STS-1.6 incarnation", || {
             format!("{name} with uid {} is deleted on the evidence of another", pod.meta.uid)
         })?;
-        require(pod.meta.is_controlled_by(&set.meta.uid), "1.2 foreign pod", || {
+        require(pod.meta.is_controlled_by(&set.meta.uid), "STS-1.2 foreign pod", || {
             format!("{name} is deleted, and is not the set's")
         })?;
         let Some(ordinal) = ordinal_in(name, set.name()) else {
-            return require(false, "1.3.4 names", || {
+            return require(false, "STS-1.3.4 names", || {
                 format!("{name} has no ordinal, and is deleted")
             });
         };
@@ -457,7 +457,7 @@ impl Judge {
         let is_late = overdue::may_be_made_again(pod, set, writing.decided.now);
         require(
             is_old || restarts || is_late || self.is_given_up(pod),
-            "2.5 update",
+            "STS-2.5 update",
             || format!("{name} is deleted, and is wanted and up to date"),
         )?;
         let may_recreate = !self.in_place.is_some_and(|in_place| in_place.only);
@@ -480,7 +480,7 @@ impl Judge {
         let (spec, name) = (&set.spec, pod.name());
         require(
             spec.update != UpdateKind::OnDelete && !spec.is_paused(),
-            "2.5 update",
+            "STS-2.5 update",
             || format!("{name} is taken down, and the set is not to be updated"),
         )?;
         if spec.update == UpdateKind::Recreate {
@@ -490,7 +490,7 @@ impl Judge {
         if unordered::is_unordered(set) {
             self.leaves_as_many_as_it_should(pod, writing, scene)?;
         } else {
-            require(place >= partition, "4 partition", || {
+            require(place >= partition, "STS-I4 partition", || {
                 format!("{name} is below the partition {partition}, and is taken down")
             })?;
         }
@@ -527,7 +527,7 @@ impl Judge {
         };
         let down: Vec<i64> = self.down.iter().filter(counts).copied().collect();
         let budget = budget_of(set);
-        require(down.len() < budget, "2 budget", || {
+        require(down.len() < budget, "STS-I2 budget", || {
             format!("{name} is taken down while {down:?} are down by managers' acts; the budget is {budget}")
         })?;
         self.down.insert(ordinal);
@@ -554,13 +554,13 @@ impl Judge {
             return Ok(());
         }
         let Some(ordinal) = ordinal_in(name, set.name()) else {
-            return require(false, "1.3.4 names", || {
+            return require(false, "STS-1.3.4 names", || {
                 format!("{name} has no ordinal, and is updated")
             });
         };
         let Some(place) = place_of(ordinal, &set) else {
             let is_leaving = !(change.image || change.leaves_service || change.puts_off || change.revision);
-            return require(is_leaving, "4.2 update", || {
+            return require(is_leaving, "STS-4.2 update", || {
                 format!("{name} is not wanted, and is updated")
             });
         };
@@ -569,7 +569,7 @@ impl Judge {
         }
         if change.revision {
             let revision = after.revision().unwrap_or_default();
-            require(scene.is_of_template(revision, &set), "4.3 revision", || {
+            require(scene.is_of_template(revision, &set), "STS-4.3 revision", || {
                 format!("{name} is changed to {revision}, which is not the update revision")
             })?;
         }
@@ -590,7 +590,7 @@ impl Judge {
     fn pod_patched(&self, before: &PodRecord, after: &PodRecord, writing: &Writing) -> Verdict {
         let set = &writing.decided.set;
         let owner = before.meta.controller();
-        require(owner.is_none_or(|o| o.uid == set.meta.uid), "1.2 foreign pod", || {
+        require(owner.is_none_or(|o| o.uid == set.meta.uid), "STS-1.2 foreign pod", || {
             format!("{} is patched, and is not the set's", before.name())
         })?;
         self.adopted(&before.meta, &after.meta, writing)

@@ -11,14 +11,14 @@ use flotilla_sim::server::{Actor, Entry};
 
 impl Judge {
     /// Whoever is adopted is so by a set that was not under deletion when the decision was made: the set is read after that
-    /// (rules 1.1.7 and 1.2.3).
+    /// (STS-1.1.7 and STS-1.2.3).
     pub(super) fn adopted(&self, before: &Meta, after: &Meta, writing: &Writing) -> Verdict {
         let set = &writing.decided.set.meta.uid;
         if before.controller().is_some() || !after.is_controlled_by(set) {
             return Ok(());
         }
         let was_deleted = self.sets_deleted.get(set).is_some_and(|at| *at < writing.decided_at);
-        require(!was_deleted, "1.2.3 adoption", || {
+        require(!was_deleted, "STS-1.2.3 adoption", || {
             format!(
                 "{} is adopted for a set whose deletion had begun before that was decided",
                 after.key.name
@@ -80,10 +80,10 @@ impl Judge {
         }
     }
 
-    /// What is in use stays (rule 1.1.8). In which order others go, and how many, is judged by what was seen (`history`).
+    /// What is in use stays (STS-1.1.8). In which order others go, and how many, is judged by what was seen (`history`).
     fn dropped_revision(&self, old: &RevisionRecord, writing: &Writing, scene: &Scene<'_>) -> Verdict {
         let (name, set) = (old.name(), &writing.decided.set);
-        require(old.meta.is_controlled_by(&set.meta.uid), "1.1.8 history", || {
+        require(old.meta.is_controlled_by(&set.meta.uid), "STS-1.1.8 history", || {
             format!("revision {name} is dropped, and is not the set's")
         })?;
         // A pod of a CloneSet that came late has a name that nobody looks for.
@@ -91,7 +91,7 @@ impl Judge {
             |pod: &flotilla_model::PodRecord| self.clones.as_ref().is_some_and(|clones| !clones.must_know(pod));
         let mut pods = scene.pods_of(&set.meta.uid);
         let user = pods.find(|pod| older::revision_of(pod).as_deref() == Some(name) && !may_be_unknown(pod));
-        require(user.is_none(), "1.1.8 history", || {
+        require(user.is_none(), "STS-1.1.8 history", || {
             format!(
                 "revision {name} is dropped while {} has it",
                 user.map_or("", |p| p.name())
@@ -102,7 +102,7 @@ impl Judge {
         let mut all = scene.revisions_of(&set.meta.uid);
         let has_twin = all.any(|r| r.digest == old.digest && r.number > old.number);
         let is_update = old.digest == set.spec.template_digest && !has_twin;
-        require(!named(name) && !is_update, "1.1.8 history", || {
+        require(!named(name) && !is_update, "STS-1.1.8 history", || {
             format!("revision {name} is dropped, and is the current or the update revision")
         })
     }
@@ -141,21 +141,21 @@ impl Judge {
         }
         // What is true of all pods is true of none; the partition is for those to come. A revision that is gone is nobody's any more.
         let is_held = is_at_nothing(after) && scene.revisions_of(&after.meta.uid).any(|r| r.name() == was);
-        require(!is_held, "3.10 completion", || {
+        require(!is_held, "STS-3.10 completion", || {
             format!("{is} becomes the current revision while there is no pod, and a partition for those to come")
         })?;
         let other = match &self.clones {
             Some(clones) => clones.another_revision(after, scene, is),
             None => another_revision(after, scene, is),
         };
-        require(other.is_none(), "3.10 completion", || {
+        require(other.is_none(), "STS-3.10 completion", || {
             let other = other.as_deref().unwrap_or_default();
             format!("{is} becomes the current revision while {other} has another")
         })
     }
 }
 
-/// Who a claim may come to belong to (table 1.4.4).
+/// Who a claim may come to belong to (table STS-1.4.4).
 fn claim_owners(claim: &str, added: &[OwnerRef], set: &SetRecord) -> Verdict {
     let retention = set.spec.retention;
     let pod = claim.split_once('-').map_or("", |(_, pod)| pod);
@@ -167,7 +167,7 @@ fn claim_owners(claim: &str, added: &[OwnerRef], set: &SetRecord) -> Verdict {
             // Also of a pod that is not wanted, as long as it stays: it is given its claims when it goes.
             _ => retention.delete_with_set && owner.uid == set.meta.uid,
         };
-        require(fits, "6 claims", || {
+        require(fits, "STS-I6 claims", || {
             format!(
                 "{claim} comes to belong to {} {}; the policy is {retention:?}",
                 owner.kind, owner.name
@@ -177,11 +177,11 @@ fn claim_owners(claim: &str, added: &[OwnerRef], set: &SetRecord) -> Verdict {
     Ok(())
 }
 
-/// No revision is made of a template that has one (rule 1.1.5, invariant 7).
+/// No revision is made of a template that has one (STS-1.1.5, STS-I7).
 fn new_revision(new: &RevisionRecord, set: &SetRecord, scene: &Scene<'_>) -> Verdict {
     let mut others = scene.revisions_of(&set.meta.uid).filter(|r| r.meta.uid != new.meta.uid);
     let twin = others.find(|r| r.digest == new.digest);
-    require(twin.is_none(), "7 revisions", || {
+    require(twin.is_none(), "STS-I7 revisions", || {
         format!(
             "{} is made of the same template as {}",
             new.name(),
@@ -190,7 +190,7 @@ fn new_revision(new: &RevisionRecord, set: &SetRecord, scene: &Scene<'_>) -> Ver
     })
 }
 
-/// Whether nothing but names of pods to delete went, and only such under which there is none (rule 10.9).
+/// Whether nothing but names of pods to delete went, and only such under which there is none (CS-10.9).
 fn forgets_names_only(before: &SetRecord, after: &SetRecord) -> bool {
     let without_names = |set: &SetRecord| {
         let mut spec = (*set.spec).clone();
@@ -205,12 +205,12 @@ fn forgets_names_only(before: &SetRecord, after: &SetRecord) -> bool {
     was == is && clones_was == clones_is && after.iter().all(|name| before.contains(name))
 }
 
-/// The status is of the generation at which the set is (rule 1.6).
+/// The status is of the generation at which the set is (STS-1.6).
 fn status_written(before: &SetRecord, after: &SetRecord) -> Verdict {
     let generation = |set: &SetRecord| set.status.get("observedGeneration").and_then(serde_json::Value::as_i64);
     let (was, is) = (generation(before).unwrap_or(0), generation(after).unwrap_or(0));
     let fits = is == after.generation || is == was;
-    require(fits && is >= was, "1.6 status", || {
+    require(fits && is >= was, "STS-1.6 status", || {
         format!(
             "the status of generation {} says {is}, and said {was}",
             after.generation
@@ -218,7 +218,7 @@ fn status_written(before: &SetRecord, after: &SetRecord) -> Verdict {
     })
 }
 
-/// A wanted pod that has another revision: it is promoted only once all have it (rule 3.10).
+/// A wanted pod that has another revision: it is promoted only once all have it (STS-3.10).
 fn another_revision(set: &SetRecord, scene: &Scene<'_>, revision: &str) -> Option<String> {
     let is_wanted = |name: &str| ordinal_in(name, set.name()).is_some_and(|o| place_of(o, set).is_some());
     let mut wanted = scene

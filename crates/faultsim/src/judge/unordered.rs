@@ -1,4 +1,4 @@
-//! Updates in another order than that of the ordinals, whose partition is a number of pods to keep (rules 3.2, 3.6 and 3.7).
+//! Updates in another order than that of the ordinals, whose partition is a number of pods to keep (STS-3.2, STS-3.6 and STS-3.7).
 
 use super::truth::{Judge, Scene, Writing, pod_of};
 use super::view::Sight;
@@ -16,8 +16,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-const RULE_COUNT: &str = "3.6 pods to keep";
-const RULE_ORDER: &str = "3.7 priorities";
+const RULE_COUNT: &str = "STS-3.6 pods to keep";
+const RULE_ORDER: &str = "STS-3.7 priorities";
 
 /// Whether the partition of a set counts pods: only under Parallel.
 pub(super) fn is_unordered(set: &SetRecord) -> bool {
@@ -32,7 +32,7 @@ fn number_at_end(text: &str) -> i64 {
     text[text.len() - digits..].parse().unwrap_or(0)
 }
 
-/// Which pods go first: the lower, the sooner (rule 3.2).
+/// Which pods go first: the lower, the sooner (STS-3.2).
 fn priority(set: &SetRecord, pod: &PodRecord) -> (usize, Reverse<i64>) {
     let strategy = set.spec.rolling.as_ref().and_then(|rolling| rolling.unordered.as_ref());
     match strategy.and_then(Option::as_ref) {
@@ -69,7 +69,7 @@ impl Sight<'_> {
     }
 
     /// Of new pods as many come at the current revision as are missing among those that the partition keeps: pods that are there and are
-    /// not updated, nor prepared for that, are kept already (rule 3.6). What cannot come yet keeps no place.
+    /// not updated, nor prepared for that, are kept already (STS-3.6). What cannot come yet keeps no place.
     pub(super) fn keeps_as_many_as_it_should(&self, made: &[&str]) -> Verdict {
         let set = self.set;
         let (current, update) = (set.status_text("currentRevision"), set.spec.template_digest);
@@ -145,7 +145,7 @@ impl Sight<'_> {
         // What serves nobody costs nothing, and waits for nobody; what is ready, and not available yet, waits for such only.
         let cost = |pod: &PodRecord| i32::from(self.serves(pod)) + i32::from(is_available(pod, set, self.now));
         // While the API server is asked whether it accepts pods of the revision, or has refused them, none goes for one that is made anew;
-        // changes in place go on (ruling 31).
+        // changes in place go on.
         let is_untried = decision.waits.iter().any(|wait| is_of_trial(&wait.cause));
         let is_gentle = |pod: &PodRecord| is_undisturbed(decision, &pod.meta.key);
         let last_of = |least: i32| {
@@ -197,14 +197,14 @@ fn is_of_trial(cause: &WaitCause) -> bool {
     )
 }
 
-/// Whether a pod could only be made anew, and that is not allowed: it starves no other (rule 4.2).
+/// Whether a pod could only be made anew, and that is not allowed: it starves no other (STS-4.2).
 fn is_barred(decision: &Decision, pod: &PodRecord) -> bool {
     let barred = |cause: &WaitCause| matches!(cause, WaitCause::InPlaceNotPossible { .. });
     let mut waits = decision.waits.iter();
     waits.any(|wait| *wait.subject == *pod.name() && barred(&wait.cause))
 }
 
-/// Whether a decision leaves a pod in service: it changes what needs no restart, and uses no budget (rule 8.18).
+/// Whether a decision leaves a pod in service: it changes what needs no restart, and uses no budget (STS-8.18).
 fn is_undisturbed(decision: &Decision, key: &ObjectKey) -> bool {
     decision
         .commands()
@@ -282,7 +282,7 @@ pub(super) fn settled(set: &SetRecord, pods: &[&Arc<PodRecord>], updated: &Revis
     Ok(())
 }
 
-/// Where all that have to be updated are, those whose claims follow as well: the highest first, without those that are to be kept (rule 3.9).
+/// Where all that have to be updated are, those whose claims follow as well: the highest first, without those that are to be kept (STS-3.9).
 pub(super) fn targets(server: &Server, set: &SetRecord) -> Vec<i64> {
     let is_updated = |ordinal: &i64| {
         let key = set.meta.key.sibling(format!("{}-{ordinal}", set.name()));

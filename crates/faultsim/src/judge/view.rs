@@ -49,7 +49,7 @@ impl Sight<'_> {
     pub(crate) fn judge(&self, decision: &Decision) -> Verdict {
         let set = self.set;
         let acts = decision.commands().any(|c| !matches!(c.command, Command::Read { .. }));
-        require(!(acts && set.is_deleted()), "2.3(6) set under deletion", || {
+        require(!(acts && set.is_deleted()), "STS-2.3(6) set under deletion", || {
             format!("commands for set {} which is being deleted", set.name())
         })?;
         let mut created = BTreeSet::new();
@@ -70,7 +70,7 @@ impl Sight<'_> {
                     body,
                     ..
                 } => {
-                    require(created.insert(key.clone()), "1 one pod per ordinal", || {
+                    require(created.insert(key.clone()), "STS-I1 one pod per ordinal", || {
                         format!("{} is created twice in one decision", key.name)
                     })?;
                     made.extend(self.creation(key, body, &claims)?);
@@ -119,7 +119,7 @@ impl Sight<'_> {
         let seen = seen.filter(|pod| pod.meta.uid == *uid && Some(pod.meta.resource_version) == version);
         seen.ok_or_else(|| {
             Violation::new(
-                "1.6 preconditions",
+                "STS-1.6 preconditions",
                 format!("{} is deleted as it was not seen", key.name),
             )
         })
@@ -131,7 +131,7 @@ impl Sight<'_> {
     }
 
     /// What is said to use the update's budget is not available, or goes down by this very decision: not a pod whose resources change
-    /// without a restart (rules 2 and 8.18).
+    /// without a restart (R-2 and STS-8.18).
     fn budget_is_used(&self, decision: &Decision) -> Verdict {
         let users = decision.waits.iter().filter_map(|wait| match &wait.cause {
             WaitCause::UpdateBudget { used_by, .. } => Some(used_by),
@@ -144,7 +144,7 @@ impl Sight<'_> {
             let pod = ordinal.and_then(|ordinal| self.pod(ordinal));
             // One whose gate is closed is not, though the kubelet may not have said so yet.
             let is_up = pod.is_some_and(|pod| is_in_service(pod) && is_available(pod, self.set, self.now));
-            require(is_touched || !is_up || self.has_to_grow(name), "8.18 budget", || {
+            require(is_touched || !is_up || self.has_to_grow(name), "STS-8.18 budget", || {
                 format!("the budget is said to be used up by {name}, which is available")
             })?;
         }
@@ -152,7 +152,7 @@ impl Sight<'_> {
     }
 
     /// What is said to use the budget of scaling is on its way up for the first time: not a pod that was up and is broken, whatever is
-    /// remembered of it (rule 3.5, ruling 5).
+    /// remembered of it (STS-3.5, R-5).
     fn scale_budget_is_used(&self, decision: &Decision) -> Verdict {
         let users = decision.waits.iter().filter_map(|wait| match &wait.cause {
             WaitCause::ScaleBudget { used_by, .. } => Some(used_by),
@@ -163,7 +163,7 @@ impl Sight<'_> {
             // With hooks, a pod may have been ready without being let in.
             let tells = self.set.spec.min_ready.is_zero() && self.set.spec.lifecycle.is_empty();
             let was_up = tells && pod.is_some_and(|pod| pod.has_been_ready);
-            require(!was_up, "3.5 scale budget", || {
+            require(!was_up, "STS-3.5 scale budget", || {
                 format!("the budget of scaling is said to be used up by {name}, which was up")
             })?;
         }
@@ -191,7 +191,7 @@ impl Sight<'_> {
     pub(super) fn serves(&self, pod: &PodRecord) -> bool {
         let is_ready = !pod.is_terminating() && pod.available_in(Duration::ZERO, self.now).is_some();
         let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
-        // Where a hook follows an update, other resources show in its state, too, and take nobody out of service (rule 8.18).
+        // Where a hook follows an update, other resources show in its state, too, and take nobody out of service (STS-8.18).
         let is_resized = || state(pod) == "Updating" && changes_resources_alone(pod);
         let is_in_state = matches!(state(pod), "Normal" | "") || is_resized();
         is_ready && gate.is_none_or(|gate| gate.is_true) && is_in_state
@@ -222,7 +222,7 @@ impl Sight<'_> {
         };
         let down = idle + missing;
         let budget = budget_of(set);
-        require(go + down <= budget, "2 budget, of pods that are ready", || {
+        require(go + down <= budget, "STS-I2 budget, of pods that are ready", || {
             format!("{go} pods that serve go while {down} do not; the budget is {budget}")
         })
     }
@@ -232,7 +232,7 @@ impl Sight<'_> {
             .is_some_and(|pod| is_available(pod, self.set, self.now))
     }
 
-    /// Whether a claim of a pod has yet to grow: that is waited for, and counts as if the pod were not available (rule 3.9).
+    /// Whether a claim of a pod has yet to grow: that is waited for, and counts as if the pod were not available (STS-3.9).
     pub(super) fn has_to_grow(&self, pod: &str) -> bool {
         let spec = &self.set.spec;
         spec.expand_claims
@@ -244,7 +244,7 @@ impl Sight<'_> {
             })
     }
 
-    /// Whether a pod's label says already what its resources will never be: the API server has refused them (ruling 37). Or nobody knows what it
+    /// Whether a pod's label says already what its resources will never be: the API server has refused them. Or nobody knows what it
     /// lacks.
     pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
         let slot = ordinal_in(pod.name(), self.set.name()).map(Scope::Slot);
@@ -252,7 +252,7 @@ impl Sight<'_> {
         is_infeasible(pod) || is_unreadable(pod) || lacks_resources(pod) && is_refused
     }
 
-    /// A pod that is wanted and up to date goes only for its file system (rule 3.9, ruling 16), or for resources that it was refused.
+    /// A pod that is wanted and up to date goes only for its file system (STS-3.9, R-16), or for resources that it was refused.
     fn restarts_for_a_reason(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
         let is_wanted = |pod: &PodRecord| {
             ordinal_in(pod.name(), self.set.name())
@@ -272,7 +272,7 @@ impl Sight<'_> {
                 let since = claim.and_then(|claim| claim.resize_pending_since);
                 since.is_some_and(|since| may_restart(self.set, pod, since, self.now))
             });
-            require(is_due, "3.9 file systems", || {
+            require(is_due, "STS-3.9 file systems", || {
                 format!(
                     "{} is deleted, is up to date, and no file system needs that yet",
                     pod.name()
@@ -287,7 +287,7 @@ impl Sight<'_> {
         self.reader.revision(&key).map(|r| r.digest)
     }
 
-    /// Whether a pod has to be made again: it is not at the update revision, or has other claims than its set asks for today (rule 8.6).
+    /// Whether a pod has to be made again: it is not at the update revision, or has other claims than its set asks for today (STS-8.6).
     pub(super) fn is_old(&self, pod: &PodRecord) -> bool {
         self.is_of_old_revision(pod) || has_others(pod, self.set)
     }
@@ -308,16 +308,16 @@ impl Sight<'_> {
         let place = ordinal_in(name, set.name()).and_then(|ordinal| place_of(ordinal, set));
         let Some(place) = place else {
             return Err(Violation::new(
-                "5 wanted ordinals",
+                "STS-I5 wanted ordinals",
                 format!("{name} is created and not wanted"),
             ));
         };
-        require(self.reader.pod(key).is_none(), "1 one pod per ordinal", || {
+        require(self.reader.pod(key).is_none(), "STS-I1 one pod per ordinal", || {
             format!("{name} is created while a pod of that name is seen")
         })?;
         if set.spec.is_monotonic() {
             for lower in Places::of(set).iter().take(place) {
-                require(self.is_up(lower), "3 ordered creation", || {
+                require(self.is_up(lower), "STS-I3 ordered creation", || {
                     format!("{name} is created while {}-{lower} is not available", set.name())
                 })?;
             }
@@ -330,12 +330,12 @@ impl Sight<'_> {
             let found = self.reader.claim(&claim_key);
             require(
                 found.is_some() || new_claims.contains(&claim_key),
-                "1.4.3 claims first",
+                "STS-1.4.3 claims first",
                 || format!("{name} is created, and {claim} neither is seen nor comes before"),
             )?;
             require(
                 found.is_none_or(|c| c.meta.deleted.is_none()),
-                "1.4.3 claim under deletion",
+                "STS-1.4.3 claim under deletion",
                 || format!("{name} is created although {claim} is on its way out"),
             )?;
             found.map_or(Ok(()), |claim| self.mounts_what_stays(name, claim))?;
@@ -346,7 +346,7 @@ impl Sight<'_> {
         Ok(Some(revision))
     }
 
-    /// Below the partition the current revision, elsewhere the update revision (rules 2.4 and 3.6).
+    /// Below the partition the current revision, elsewhere the update revision (STS-2.4 and STS-3.6).
     fn revision_of_new_pod(&self, pod: &str, place: usize, revision: &str) -> Verdict {
         let spec = &self.set.spec;
         if self.comes_as_it_was(pod, revision)? || unordered::is_unordered(self.set) {
@@ -356,11 +356,11 @@ impl Sight<'_> {
         let current = self.set.status_text("currentRevision");
         let keeps = spec.update == UpdateKind::RollingUpdate && place < partition_of(self.set);
         if keeps && self.digest_of(current).is_some() {
-            return require(revision == current, "4 partition", || {
+            return require(revision == current, "STS-I4 partition", || {
                 format!("{pod} is below the partition, and is created at {revision} instead of {current}")
             });
         }
-        require(is_updated || keeps, "4 partition", || {
+        require(is_updated || keeps, "STS-I4 partition", || {
             format!("{pod} is not below the partition, and is created at {revision}, which is old")
         })
     }
@@ -374,7 +374,7 @@ impl Sight<'_> {
             return let_go::comes_back_with_its_markers(self.set, pod, body);
         }
         let Some(pod) = self.reader.pod(key) else {
-            return require(false, "1.2 claiming", || {
+            return require(false, "STS-1.2 claiming", || {
                 format!("{} is claimed or released unseen", key.name)
             });
         };
@@ -383,7 +383,7 @@ impl Sight<'_> {
         let is_ours = pod.meta.is_controlled_by(&self.set.meta.uid);
         require(
             fits != is_ours && (is_ours || pod.meta.controller().is_none()),
-            "1.2 claiming",
+            "STS-1.2 claiming",
             || {
                 format!(
                     "{}: fits the set: {fits}, is the set's: {is_ours}, and its owner is changed",
@@ -393,14 +393,14 @@ impl Sight<'_> {
         )
     }
 
-    /// Under OrderedReady the highest pod goes first, one at a time, when those that stay are well (rule 2.3 step 9).
+    /// Under OrderedReady the highest pod goes first, one at a time, when those that stay are well (STS-2.3 step 9).
     fn scale_down(&self, deleted: &[&Arc<PodRecord>]) -> Verdict {
         let set = self.set;
         let unwanted = |pod: &PodRecord| {
             let ordinal = ordinal_in(pod.name(), set.name());
             ordinal.filter(|ordinal| place_of(*ordinal, set).is_none())
         };
-        // Recreate lets all old ones go at once, also those that are not wanted (rule 2.6).
+        // Recreate lets all old ones go at once, also those that are not wanted (STS-2.6).
         let goes_in_order = |pod: &PodRecord| set.spec.update != UpdateKind::Recreate || !self.is_old(pod);
         let going: Vec<i64> = deleted
             .iter()
@@ -410,7 +410,7 @@ impl Sight<'_> {
         let is_read = |path: &str| !set.spec.problems.iter().any(|problem| problem.path.starts_with(path));
         require(
             going.is_empty() || is_read("spec.reserveOrdinals"),
-            "3.4 unreadable reservations",
+            "STS-3.4 unreadable reservations",
             || format!("ordinals {going:?} go while nobody can read which are reserved"),
         )?;
         if going.is_empty() || !set.spec.is_monotonic() {
@@ -435,14 +435,14 @@ impl Sight<'_> {
     }
 
     /// Whether something was refused of this slot a moment ago. It waits by itself then; only where pods go in order do others wait for it
-    /// (ruling 2).
+    ///
     pub(super) fn waits_alone(&self, ordinal: i64) -> bool {
         let failure = self.hints.failures.get(&Scope::Slot(ordinal));
         let is_in_order = self.set.spec.is_monotonic() || is_classic(self.set);
         !is_in_order && failure.is_some_and(|failure| failure.retry_at > self.now)
     }
 
-    /// Old pods go within the budget, from the highest down (rules 2.5, 3.7). Those above may be changed in place, or be held by a hook.
+    /// Old pods go within the budget, from the highest down (STS-2.5, STS-3.7). Those above may be changed in place, or be held by a hook.
     fn update(&self, decision: &Decision, deleted: &[&Arc<PodRecord>], begun: &BTreeSet<&ObjectKey>) -> Verdict {
         let set = self.set;
         let place = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set));
@@ -468,12 +468,12 @@ impl Sight<'_> {
             .iter()
             .filter(|(ordinal, pod)| is_above(*ordinal, from) && is_up(pod));
         let (down, budget) = (wanted.len() - from - up.count(), budget_of(set));
-        require(costly + down <= budget, "2 budget", || {
+        require(costly + down <= budget, "STS-I2 budget", || {
             let named = wanted.from(from).filter(|ordinal| !self.is_up(*ordinal));
             let named: Vec<i64> = named.take(NAMED).collect();
             format!("{costly} available pods go while {down}, as {named:?}, are not available; the budget is {budget}")
         })?;
-        // What users ask to have made again goes in no order, nor does what leads nowhere (rule 3.7).
+        // What users ask to have made again goes in no order, nor does what leads nowhere (STS-3.7).
         let has_a_turn = |pod: &PodRecord| !is_to_be_made_again(pod, set) && !self.is_given_up(pod);
         let in_order = updated.filter(|pod| has_a_turn(pod) && is_available(pod, set, self.now));
         let lowest = in_order.filter_map(|pod| place(pod)).min();
@@ -495,7 +495,7 @@ impl Sight<'_> {
                     && !pod.is_terminal()
                     && self.is_old(pod)
             });
-            require(stays.is_none(), "2.5 order of the update", || {
+            require(stays.is_none(), "STS-2.5 order of the update", || {
                 format!("place {lowest} is updated while ordinal {ordinal} above it is old")
             })?;
         }
@@ -503,9 +503,9 @@ impl Sight<'_> {
     }
 }
 
-/// What updates in place do to pods, whatever kind they are of. Images come after resources (ruling 37), and
+/// What updates in place do to pods, whatever kind they are of. Images come after resources, and
 /// a pod leaves service only for what restarts its containers, or changes no container: not for other resources, which need no restart
-/// here (rule 4.4). One whose gate nobody has seen yet leaves first, and is changed by the next decision.
+/// here (STS-4.4). One whose gate nobody has seen yet leaves first, and is changed by the next decision.
 pub(crate) fn leaves_for_a_reason(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     let patches = || {
         decision.commands().filter_map(|c| match &c.command {
@@ -535,7 +535,7 @@ pub(crate) fn leaves_for_a_reason(sight: &Sight<'_>, decision: &Decision) -> Ver
         });
         let seen = sight.reader.pod(key).and_then(|pod| pod.detail.clone());
         let is_first = own().count() == 1 && seen.is_some_and(|detail| detail.in_place_ready.is_none());
-        require(restarts || is_first, "4.4 resources", || {
+        require(restarts || is_first, "STS-4.4 resources", || {
             format!("{} leaves service although none of its containers restarts", key.name)
         })?;
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-const RULE: &str = "1.4.4 claims go with their pods";
+const RULE: &str = "STS-1.4.4 claims go with their pods";
 
 impl Sight<'_> {
     /// A claim is given only to a pod that goes, and to one that scaling down deletes in the same decision, where the policy says so.
@@ -39,7 +39,7 @@ impl Sight<'_> {
         let pods = deleted.into_iter().filter_map(|key| self.reader.pod(key));
         for pod in pods.filter(|pod| !self.is_wanted(pod)) {
             let left = self.claims_of(pod).find(|claim| {
-                // One that a former pod of the slot owns is stale, and goes by itself (1.4.4).
+                // One that a former pod of the slot owns is stale, and goes by itself (STS-1.4.4).
                 let is_former = |owner: &OwnerRef| &*owner.kind == "Pod" && &*owner.name == pod.name();
                 let mut owners = claim.meta.owners().iter();
                 let goes = owners.any(|owner| owner.uid == pod.meta.uid || is_former(owner));

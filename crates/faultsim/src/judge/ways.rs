@@ -1,4 +1,4 @@
-//! In which way a pod comes to another revision: in place where that can be done, and made again where it cannot (rules 4.1, 4.2, 16.5).
+//! In which way a pod comes to another revision: in place where that can be done, and made again where it cannot (STS-4.1, STS-4.2, CS-16.5).
 
 use super::view::Sight;
 use super::{Verdict, overdue, require};
@@ -52,7 +52,7 @@ impl Sight<'_> {
         }
         let mut found = deleted.iter().filter(|pod| is_bound(pod));
         let early = found.find(|pod| self.can_go_in_place(pod, None));
-        require(early.is_none(), "4.1 in place", || {
+        require(early.is_none(), "STS-4.1 in place", || {
             let name = early.map_or("", |pod| pod.name());
             format!("{name} is made again, and could be updated in place")
         })

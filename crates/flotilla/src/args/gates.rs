@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn ruling_33_gates_of_the_manager_are_those_of_who_decides_in_its_place() {
+    fn r_33_gates_of_the_manager_are_those_of_who_decides_in_its_place() {
         assert_eq!(clones(&[]).unwrap(), Defaults::default());
         let asked = ["--feature-gates=CloneSetPartitionRollback=true,SidecarTerminator=true"];
         assert!(clones(&asked).unwrap().partition_rollback);

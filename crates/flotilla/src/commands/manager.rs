@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Ruling 33: names that do not fit into the labels of others are accepted then.
+    /// names that do not fit into the labels of others are accepted then.
     #[test]
     fn admission_knows_whether_pods_are_labelled_with_hashes() {
         for (text, is_on) in [("", false), ("CloneSetShortHash=true", true)] {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_5_1_images_are_pulled_ahead_only_where_that_is_asked_for() {
+    fn sts_5_1_images_are_pulled_ahead_only_where_that_is_asked_for() {
         for (text, is_on) in [("", false), ("PreDownloadImageForInPlaceUpdate=true", true)] {
             let args = parsed(&[&format!("--feature-gates={text}")]);
             let gates = gates(&args).unwrap();
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Ruling 33: a command line of OpenKruise's manager is taken as it is.
+    /// a command line of OpenKruise's manager is taken as it is.
     #[test]
     fn flags_of_openkruise_are_honoured_or_named() {
         let args = parsed(&[]);

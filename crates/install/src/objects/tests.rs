@@ -90,7 +90,7 @@ fn choices_decide_what_there_is() {
 }
 
 #[test]
-fn rule_5_1_images_are_pulled_ahead_only_by_choice_and_only_then_with_the_rights() {
+fn sts_5_1_images_are_pulled_ahead_only_by_choice_and_only_then_with_the_rights() {
     for is_chosen in [false, true] {
         let objects = objects(&Options::default().with(Condition::PreDownload, is_chosen));
         let rules = find(&objects, "ClusterRole", NAME).unwrap()["rules"]
@@ -146,7 +146,7 @@ fn what_is_selected_is_what_is_labelled() {
 }
 
 #[test]
-fn rule_1_agents_have_the_sockets_directory_and_little_else() {
+fn agt_1_agents_have_the_sockets_directory_and_little_else() {
     let without = objects(&Options::default());
     assert!(find(&without, "DaemonSet", AGENT).is_none());
     let objects = objects(&Options::default().with(Condition::Agent, true));
@@ -175,7 +175,7 @@ fn rule_1_agents_have_the_sockets_directory_and_little_else() {
 }
 
 #[test]
-fn rule_11_1_policies_come_before_the_rights_of_agents_and_name_their_account() {
+fn agt_11_1_policies_come_before_the_rights_of_agents_and_name_their_account() {
     let options = Options {
         namespace: "elsewhere".to_owned(),
         ..Options::default().with(Condition::Agent, true)

@@ -44,7 +44,7 @@ impl PodDraft {
         }
     }
 
-    /// The pod as a JSON document. Claim volumes come first, other volumes follow in template order (rule 1.4.2).
+    /// The pod as a JSON document. Claim volumes come first, other volumes follow in template order (STS-1.4.2).
     pub fn render(&self) -> Value {
         let mut spec = self.template.get("spec").cloned().unwrap_or_else(|| json!({}));
         if let Some(spec) = spec.as_object_mut() {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_4_1_claim_volumes_come_first_and_replace_their_namesakes() {
+    fn sts_1_4_1_claim_volumes_come_first_and_replace_their_namesakes() {
         let pod = draft().render();
         assert_eq!(
             pod["spec"],
@@ -201,9 +201,9 @@ mod tests {
         assert_eq!(pod["metadata"]["ownerReferences"][0]["controller"], json!(true));
     }
 
-    /// Rule 1.3: the identity is the set's, also where it names no service.
+    /// STS-1.3: the identity is the set's, also where it names no service.
     #[test]
-    fn rule_1_3_a_subdomain_of_the_template_does_not_survive() {
+    fn sts_1_3_a_subdomain_of_the_template_does_not_survive() {
         let mut draft = draft();
         let template = Arc::make_mut(&mut draft.template);
         template["spec"]["subdomain"] = json!("of-the-template");

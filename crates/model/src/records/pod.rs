@@ -10,7 +10,7 @@ use std::time::Duration;
 /// `status.phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Phase {
-    /// Empty, or a word we do not know: the pod counts as not created (rule 1.5).
+    /// Empty, or a word we do not know: the pod counts as not created (STS-1.5).
     #[default]
     None,
     /// Accepted; containers not all started.
@@ -119,7 +119,7 @@ impl PodRecord {
         self.label(names::REVISION_LABEL)
     }
 
-    /// Whether the API server has taken it on (rule 1.5 "created").
+    /// Whether the API server has taken it on (STS-1.5 "created").
     pub fn is_created(&self) -> bool {
         self.phase != Phase::None
     }
@@ -146,7 +146,7 @@ impl PodRecord {
 
     /// How long until it has been ready for `min_ready`: zero if it is available now, `None` if it is not ready at all.
     ///
-    /// A Ready condition without a time does not count yet, and a time in the future (clock skew) counts as just now (1.5).
+    /// A Ready condition without a time does not count yet, and a time in the future (clock skew) counts as just now (STS-1.5).
     pub fn available_in(&self, min_ready: Duration, now: Timestamp) -> Option<Duration> {
         if !self.is_running_and_ready() {
             return None;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_5_available_counts_from_the_ready_transition() {
+    fn sts_1_5_available_counts_from_the_ready_transition() {
         let ten = Duration::from_secs(10);
         let at = Timestamp::from_seconds;
         let mut p = pod();

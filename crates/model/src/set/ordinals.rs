@@ -1,11 +1,11 @@
-//! Which ordinals a set wants: from a start, skipping reserved ones, until there are enough (rule 3.4).
+//! Which ordinals a set wants: from a start, skipping reserved ones, until there are enough (STS-3.4).
 
 use serde_json::Value;
 
 /// Widest range of reserved ordinals that is accepted, in entries.
 const WIDEST_RANGE: i64 = 1_000_000;
 
-/// The highest ordinal that is used: the highest that whoever reads the name of a pod takes for one (rule 1.3.4).
+/// The highest ordinal that is used: the highest that whoever reads the name of a pod takes for one (STS-1.3.4).
 const HIGHEST: i64 = i32::MAX as i64;
 
 /// A set of ordinals as sorted, disjoint, inclusive intervals; never expanded, whatever a user writes.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_4_examples() {
+    fn sts_3_4_examples() {
         assert_eq!(ordinals(2, 4, &[(1, 1), (3, 3)]), [2, 4, 5, 6]);
         assert_eq!(ordinals(0, 3, &[]), [0, 1, 2]);
         assert_eq!(ordinals(0, 3, &[(0, 1)]), [2, 3, 4]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_3_4_no_ordinal_is_wanted_that_no_name_can_tell() {
+    fn sts_1_3_4_no_ordinal_is_wanted_that_no_name_can_tell() {
         let last = i64::from(i32::MAX);
         assert_eq!(ordinals(last - 1, 5, &[]), [last - 1, last]);
         assert_eq!(ordinals(last - 2, 5, &[(last - 1, last - 1)]), [last - 2, last]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_4_entries_that_do_not_parse() {
+    fn sts_3_4_entries_that_do_not_parse() {
         for bad in [
             json!("5-3"),
             json!("a"),
@@ -208,9 +208,9 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
-        /// Invariant 5: as many ordinals as replicas; none reserved; none below the start.
+        /// STS-I5: as many ordinals as replicas; none reserved; none below the start.
         #[test]
-        fn invariant_5_as_many_ordinals_as_replicas(start in 0_i64..50, count in 0_i32..60, raw in prop::collection::vec((0_i64..120, 0_i64..8), 0..8)) {
+        fn sts_i5_as_many_ordinals_as_replicas(start in 0_i64..50, count in 0_i32..60, raw in prop::collection::vec((0_i64..120, 0_i64..8), 0..8)) {
             let reserved = IntervalSet::new(raw.iter().map(|(low, width)| (*low, low + width)));
             let wanted = Ordinals::new(start, count, &reserved);
             let listed: Vec<i64> = wanted.iter().collect();

@@ -53,7 +53,7 @@ pub enum PriorityTerm {
 pub struct RollingUpdate {
     /// Pods to keep on the old revision (Advanced), or the ordinal relative to the start below which pods keep it (native).
     pub partition: i32,
-    /// Budget of the update. `None` for a native set that does not name one: the classic path, one pod at a time (rule 2.5).
+    /// Budget of the update. `None` for a native set that does not name one: the classic path, one pod at a time (STS-2.5).
     pub max_unavailable: Option<IntOrPercent>,
     /// Stops the update phase.
     pub paused: bool,
@@ -226,7 +226,7 @@ pub struct FieldProblem {
     pub stops: Area,
 }
 
-/// The most pods that a set may have (ruling 26). No API server holds as many; a number beyond is a slip, or means harm.
+/// The most pods that a set may have. No API server holds as many; a number beyond is a slip, or means harm.
 pub const MOST_PODS: i32 = 1_000_000;
 
 /// The specification of a set of any kind.

@@ -1,4 +1,4 @@
-//! A pod template as a Go manager of `apps.kruise.io` writes it (rule 1.1.2).
+//! A pod template as a Go manager of `apps.kruise.io` writes it (STS-1.1.2).
 //!
 //! Such a manager compares revisions by their bytes. If it takes over again and finds another spelling of the same template, it makes a
 //! revision of its own and moves every pod there; a pod in the middle of an update in place loses what is still to be done. So revisions
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_1_1_2_the_spelling_of_a_go_manager() {
+    fn sts_1_1_2_the_spelling_of_a_go_manager() {
         let written = json!({
             "metadata": {"annotations": {}, "labels": {"app": "web", "tier": ""}},
             "spec": {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_1_2_fields_of_a_later_version_stay() {
+    fn sts_1_1_2_fields_of_a_later_version_stay() {
         let template =
             json!({"metadata": {"creationTimestamp": null}, "spec": {"later": {"": 0, "on": false}, "containers": []}});
         assert_eq!(

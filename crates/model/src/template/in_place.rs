@@ -1,4 +1,4 @@
-//! Which changes of a template can be made in running pods (rule 4.1).
+//! Which changes of a template can be made in running pods (STS-4.1).
 //!
 //! Templates are compared in their normal form, so that spelling and defaults force no pod to be made again. Images, cpu and memory, and
 //! metadata may change; anything else, fields that are newer than we are included, may not.

@@ -1,4 +1,4 @@
-//! The normal form of a pod template (rule 1.1.6).
+//! The normal form of a pod template (STS-1.1.6).
 //!
 //! Removed: nulls; empty strings, lists and objects where the API does not tell them from absent ones; values that equal the
 //! API's default; zero and false where the API type cannot hold "set to zero". Rewritten: quantities. What remains compares by
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_1_6_defaults_and_spelling_do_not_tell() {
+    fn sts_1_1_6_defaults_and_spelling_do_not_tell() {
         let plain = template(
             &json!({"name": "main", "image": "web:1", "resources": {"limits": {"cpu": "1"}}}),
             &json!({}),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_1_6_real_differences_tell() {
+    fn sts_1_1_6_real_differences_tell() {
         let base = template(&json!({"name": "main", "image": "web:1"}), &json!({}));
         for (what, other) in [
             (
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_1_6_empty_selectors_and_sources_tell() {
+    fn sts_1_1_6_empty_selectors_and_sources_tell() {
         let spread = |selector: Value| {
             template(
                 &json!({"name": "m"}),
@@ -387,13 +387,13 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_1_6_user_keyed_maps_keep_empty_values() {
+    fn sts_1_1_6_user_keyed_maps_keep_empty_values() {
         let labelled = |labels: Value| json!({"metadata": {"labels": labels}});
         assert!(!same(&labelled(json!({"a": ""})), &labelled(json!({}))));
     }
 
     #[test]
-    fn rule_1_1_6_ports_and_probes_default() {
+    fn sts_1_1_6_ports_and_probes_default() {
         let container = |c: Value| template(&c, &json!({}));
         assert!(same(
             &container(
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn ruling_18_resources_can_be_left_out() {
+    fn r_18_resources_can_be_left_out() {
         let with = template(&json!({"name": "m", "resources": {"limits": {"cpu": "2"}}}), &json!({}));
         let bare = template(&json!({"name": "m"}), &json!({}));
         assert_ne!(normal_form(&with), normal_form(&bare));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_1_1_2_quantities_have_one_shortest_spelling() {
+    fn sts_1_1_2_quantities_have_one_shortest_spelling() {
         for (written, shortest) in [
             ("1000m", "1"),
             ("0.5", "500m"),

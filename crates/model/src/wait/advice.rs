@@ -297,7 +297,7 @@ mod tests {
 
     /// Without its notes a pod would seem to be done, and would serve with its former image under the label of the new revision.
     #[test]
-    fn rule_8_19_nobody_is_told_to_take_notes_off_a_pod_that_lacks_what_nobody_knows() {
+    fn sts_8_19_nobody_is_told_to_take_notes_off_a_pod_that_lacks_what_nobody_knows() {
         let whom = Whom::of("statefulset.apps/web", "shop");
         let advice = WaitCause::InPlaceUnreadable.advice("web-2", &whom).expect("advice");
         assert!(advice.ends_with("kubectl delete pod web-2 -n shop"), "{advice}");

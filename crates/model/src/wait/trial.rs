@@ -1,4 +1,4 @@
-//! What the refusal of a pod on trial says of its revision (ruling 31).
+//! What the refusal of a pod on trial says of its revision.
 
 use super::WaitCause;
 use crate::hints::Failure;
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ruling_31_what_is_more_than_the_whole_quota_is_refused_and_a_full_one_proves_nothing() {
+    fn r_31_what_is_more_than_the_whole_quota_is_refused_and_a_full_one_proves_nothing() {
         let (memory, cpu) = ("limits.memory=2000Mi,pods=1", "limits.memory=1Gi,requests.cpu=1");
         for (requested, used, limited, is_refused) in [
             ("pods=1", "pods=4", "pods=4", false),

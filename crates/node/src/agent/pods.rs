@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A pod is looked at this long after a change (rule 8.2): changes come in flocks.
+/// A pod is looked at this long after a change (AGT-8.2): changes come in flocks.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// A pod.
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_2_the_first_list_starts_nothing_and_a_change_does_after_a_second() {
+    fn agt_8_2_the_first_list_starts_nothing_and_a_change_does_after_a_second() {
         let mut pods = Pods::default();
         list(&mut pods, &[pod("u", 1, "containerd://1")], at(0));
         assert!(pods.is_synced() && pods.next_due().is_none());
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_a_relist_is_compared_and_forgets_what_is_gone() {
+    fn agt_3_a_relist_is_compared_and_forgets_what_is_gone() {
         let mut pods = Pods::default();
         list(&mut pods, &[pod("u", 1, "containerd://1")], at(0));
         list(&mut pods, &[pod("u", 1, "containerd://1")], at(1));

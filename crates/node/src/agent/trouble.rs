@@ -1,4 +1,4 @@
-//! How often a missing runtime is told of: once per cause and hour (rule 12).
+//! How often a missing runtime is told of: once per cause and hour (AGT-12).
 
 use flotilla_model::Timestamp;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_12_a_cause_is_told_once_an_hour_and_its_end_once() {
+    fn agt_12_a_cause_is_told_once_an_hour_and_its_end_once() {
         let at = |minutes: i64| Timestamp::from_seconds(1000 + 60 * minutes);
         let mut trouble = Trouble::default();
         assert!(!trouble.is_over(), "there was none");

@@ -88,7 +88,7 @@ fn container(id: &str, uid: &str) -> m::Container {
 }
 
 #[tokio::test]
-async fn rule_2_3_each_call_asks_for_what_it_says() {
+async fn agt_2_3_each_call_asks_for_what_it_says() {
     let directory = TempDir::new().expect("a directory");
     let (runtime, calls) = runtime(&directory, |path, message| {
         Answer::Message(match path.rsplit('/').next() {
@@ -136,7 +136,7 @@ async fn rule_2_3_each_call_asks_for_what_it_says() {
 }
 
 #[tokio::test]
-async fn rule_2_2_refusals_are_told_apart() {
+async fn agt_2_2_refusals_are_told_apart() {
     let directory = TempDir::new().expect("a directory");
     let (runtime, _) = runtime(&directory, |path, _| {
         Answer::Refusal(if path.ends_with("Version") {
@@ -155,7 +155,7 @@ async fn rule_2_2_refusals_are_told_apart() {
 }
 
 #[tokio::test]
-async fn rule_2_3_a_runtime_that_hangs_or_is_gone_ends_each_call() {
+async fn agt_2_3_a_runtime_that_hangs_or_is_gone_ends_each_call() {
     let directory = TempDir::new().expect("a directory");
     let (silent, _) = runtime(&directory, |_, _| Answer::Silence);
     let error = silent.version().await.expect_err("no answer");

@@ -108,7 +108,7 @@ fn a_partition_keeps_pods_and_scaling_takes_claims_along() {
 
 /// As OpenKruise labels them with its gate `CloneSetShortHash`.
 #[test]
-fn rule_12_6_pods_that_carry_the_hash_alone_are_of_that_revision() {
+fn cs_12_6_pods_that_carry_the_hash_alone_are_of_that_revision() {
     let mut lab = Lab::with(&[clones(2, &[(ROLLING, json!({"partition": 1}))])]);
     lab.make(&image());
     let pods: Vec<_> = lab
@@ -177,7 +177,7 @@ fn updates_in_place_that_do_not_become_ready_are_unavailable() {
 
 /// Nothing that is stored tells what a manager was started with.
 #[test]
-fn ruling_33_what_the_manager_decides_for_all_clone_sets_is_asked_for() {
+fn r_33_what_the_manager_decides_for_all_clone_sets_is_asked_for() {
     let mut lab = Lab::with(&[clones(2, &[(ROLLING, json!({"partition": 1}))])]);
     lab.make(&image());
     let back = [Change::Edit(Clone, key("web"), vec![Edit::Partition(2)])];

@@ -44,7 +44,7 @@ fn word(decision: &Decision) -> String {
     }
 }
 
-/// 4: what is stored can be wrong in any way; each has its answer and its reason.
+/// ADM-4: what is stored can be wrong in any way; each has its answer and its reason.
 #[test]
 fn whatever_is_stored_is_kept_mended_or_replaced() {
     let good = made_at(now());
@@ -117,7 +117,7 @@ fn whatever_is_stored_is_kept_mended_or_replaced() {
     );
 }
 
-/// 4: renewed when a third of the lifetime is left; a clock an hour off on either side changes nothing.
+/// ADM-4: renewed when a third of the lifetime is left; a clock an hour off on either side changes nothing.
 #[test]
 fn time_decides_when_to_renew() {
     let good = made_at(now());
@@ -146,7 +146,7 @@ fn time_decides_when_to_renew() {
     );
 }
 
-/// 4: a name that is no longer covered.
+/// ADM-4: a name that is no longer covered.
 #[test]
 fn other_names_need_another_certificate() {
     let good = made_at(now());
@@ -157,7 +157,7 @@ fn other_names_need_another_certificate() {
     assert_eq!(word(&decide(Some(&good), &fewer, &Lifetimes::default(), now())), "keep");
 }
 
-/// 4: during a change of the authority the bundle carries both, and whoever trusts the bundle of any step can connect in the next.
+/// ADM-4: during a change of the authority the bundle carries both, and whoever trusts the bundle of any step can connect in the next.
 #[test]
 fn a_new_authority_comes_in_three_steps() {
     // Its serving certificate is fresh all the time.
@@ -201,7 +201,7 @@ fn certificates_in(bundle: &str) -> usize {
     bundle.matches("BEGIN CERTIFICATE").count()
 }
 
-/// 4: the texts of keys are in no log.
+/// ADM-4: the texts of keys are in no log.
 #[test]
 fn keys_are_not_printed() {
     assert!(!format!("{:?}", made_at(now())).contains("PRIVATE"));
@@ -210,7 +210,7 @@ fn keys_are_not_printed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// 4: whatever the moments at which somebody looks, the clock an hour off or not, after following the decision there is a
+    /// ADM-4: whatever the moments at which somebody looks, the clock an hour off or not, after following the decision there is a
     /// certificate that can be shown, and each look leads to at most three further changes.
     #[test]
     fn looking_at_any_time_ends_well(steps in proptest::collection::vec((0u64..200, -1i64..=1), 1..5)) {

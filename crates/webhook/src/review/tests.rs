@@ -21,7 +21,7 @@ fn ask(hook: Hook, body: &Value) -> Result<(Value, &'static str), String> {
 
 const POD: (&str, &str, &str) = ("", "v1", "Pod");
 
-/// 5: the answer carries version and uid of the question, and a patch that only adds.
+/// ADM-5: the answer carries version and uid of the question, and a patch that only adds.
 #[test]
 fn a_pod_of_ours_gets_its_gate() {
     let (answer, verdict) = ask(
@@ -40,7 +40,7 @@ fn a_pod_of_ours_gets_its_gate() {
     assert_eq!((verdict, &answer["response"]["patch"]), ("allowed", &Value::Null));
 }
 
-/// 5: what is no question of the API server is told so, and never taken for a refusal.
+/// ADM-5: what is no question of the API server is told so, and never taken for a refusal.
 #[test]
 fn malformed_reviews_are_answered_with_a_sentence() {
     let good = review("CREATE", POD, &pod("apps/v1"), &Value::Null);
@@ -85,7 +85,7 @@ fn malformed_reviews_are_answered_with_a_sentence() {
     assert!(answer(Hook::Protect, b"", &Nothing).is_err());
 }
 
-/// 5: who manages which field is passed over, whatever it is, and nothing else of the metadata.
+/// ADM-5: who manages which field is passed over, whatever it is, and nothing else of the metadata.
 #[test]
 fn managed_fields_are_not_read() {
     let plain = pod("apps.kruise.io/v1beta1");
@@ -105,7 +105,7 @@ fn managed_fields_are_not_read() {
     assert_eq!(read, json!({"managedFields": [{"a": 1}], "metadata": {"name": "x"}}));
 }
 
-/// 5: an object as large as etcd takes is read like any other.
+/// ADM-5: an object as large as etcd takes is read like any other.
 #[test]
 fn a_large_object_is_answered() {
     let mut large = pod("apps.kruise.io/v1beta1");
@@ -118,7 +118,7 @@ fn a_large_object_is_answered() {
     );
 }
 
-/// 7.5: while caches are being filled, what cannot be known is not deleted, and the answer asks for another try.
+/// STS-7.5: while caches are being filled, what cannot be known is not deleted, and the answer asks for another try.
 #[test]
 fn a_protected_object_waits_for_the_caches() {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop",
@@ -134,7 +134,7 @@ fn a_protected_object_waits_for_the_caches() {
     assert_eq!(status["details"]["retryAfterSeconds"], 1);
 }
 
-/// 7.1: a conversion answers with all objects or with the reason why not.
+/// STS-7.1: a conversion answers with all objects or with the reason why not.
 #[test]
 fn conversions_succeed_or_say_which_object_is_in_the_way() {
     let asked = |objects: Value| {
@@ -160,7 +160,7 @@ fn conversions_succeed_or_say_which_object_is_in_the_way() {
     assert!(ask(Hook::Convert, &json!({"kind": "ConversionReview", "apiVersion": "v1"})).is_err());
 }
 
-/// 1: the probe is answered without an object, by our endpoint and no other.
+/// ADM-1: the probe is answered without an object, by our endpoint and no other.
 #[test]
 fn the_probe_knows_its_answer() {
     let body = answer(Hook::Convert, &probe("p-1"), &Nothing).unwrap().body;
@@ -169,7 +169,7 @@ fn the_probe_knows_its_answer() {
     assert!(!is_answer_to_probe("p-1", b"<html>"));
 }
 
-/// 5: the deadline is the API server's.
+/// ADM-5: the deadline is the API server's.
 #[test]
 fn the_timeout_is_read_as_go_writes_it() {
     for (query, millis) in [

@@ -32,7 +32,7 @@ fn told(response: Response<Bytes>) -> (u16, String) {
     (code, String::from_utf8(response.into_body().to_vec()).unwrap())
 }
 
-/// 5: nothing is served but the six paths, and by POST alone.
+/// ADM-5: nothing is served but the six paths, and by POST alone.
 #[tokio::test]
 async fn other_paths_are_told_what_there_is() {
     let shared = shared(allow);
@@ -55,7 +55,7 @@ async fn other_paths_are_told_what_there_is() {
     }
 }
 
-/// 5: bodies have a limit, whether it is told in advance or found out.
+/// ADM-5: bodies have a limit, whether it is told in advance or found out.
 #[tokio::test]
 async fn large_bodies_are_refused() {
     let shared = shared(allow);
@@ -85,7 +85,7 @@ impl Body for Endless {
     }
 }
 
-/// 5: who does not send within the API server's own timeout is not waited for.
+/// ADM-5: who does not send within the API server's own timeout is not waited for.
 #[tokio::test(start_paused = true)]
 async fn the_deadline_is_that_of_the_request() {
     let shared = shared(allow);
@@ -97,7 +97,7 @@ async fn the_deadline_is_that_of_the_request() {
     assert_eq!(shared.metrics.count(Hook::Protect, "late"), 1);
 }
 
-/// 5: one more than 512 requests in flight is sent away with Retry-After; when one has ended there is room again.
+/// ADM-5: one more than 512 requests in flight is sent away with Retry-After; when one has ended there is room again.
 #[tokio::test]
 async fn too_many_requests_are_sent_away() {
     let shared = shared(allow);
@@ -127,7 +127,7 @@ impl Body for Stalled {
     }
 }
 
-/// 5: whoever sends bodies and never ends them, many or large ones, takes no room of others: the oldest are sent away.
+/// ADM-5: whoever sends bodies and never ends them, many or large ones, takes no room of others: the oldest are sent away.
 #[tokio::test(start_paused = true)]
 async fn bodies_that_never_end_make_room() {
     for (count, bytes) in [(BODIES.connections_max, 10), (8, BODY_BYTES_MAX)] {
@@ -155,7 +155,7 @@ async fn bodies_that_never_end_make_room() {
     }
 }
 
-/// 5: bodies that nobody else is to make room for are refused, and memory has a bound.
+/// ADM-5: bodies that nobody else is to make room for are refused, and memory has a bound.
 #[tokio::test]
 async fn all_bodies_together_have_a_limit() {
     let shared = shared(allow);
@@ -166,7 +166,7 @@ async fn all_bodies_together_have_a_limit() {
     assert_eq!(respond(&shared, post("/protect", "{}")).await.status(), 200);
 }
 
-/// 5: a panic costs one request its answer, and is counted.
+/// ADM-5: a panic costs one request its answer, and is counted.
 #[tokio::test]
 async fn a_panic_ends_one_request() {
     fn panicking(hook: Hook, body: &[u8], memory: &dyn Memory) -> Result<Answer, Unreadable> {
@@ -182,7 +182,7 @@ async fn a_panic_ends_one_request() {
     assert_eq!(shared.metrics.count(Hook::MutatePods, "allowed"), 1);
 }
 
-/// 5: what is no review is answered with a sentence.
+/// ADM-5: what is no review is answered with a sentence.
 #[tokio::test]
 async fn nonsense_is_answered_with_a_sentence() {
     let shared = shared(review::answer);
@@ -206,7 +206,7 @@ fn place(address: SocketAddr) -> Place {
     }
 }
 
-/// 4, 5: over a socket: without a certificate there is no connection; with one, whoever trusts its authority is answered; with another,
+/// ADM-4, ADM-5: over a socket: without a certificate there is no connection; with one, whoever trusts its authority is answered; with another,
 /// new connections see it while those that stand go on; and at the end the port is free.
 #[tokio::test]
 async fn certificates_change_while_connections_stand() {
@@ -234,7 +234,7 @@ async fn certificates_change_while_connections_stand() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-/// 5: at the end a connection is told to go, and the answers that were asked for before are given: the client counts as many as it
+/// ADM-5: at the end a connection is told to go, and the answers that were asked for before are given: the client counts as many as it
 /// has asked for.
 #[tokio::test]
 async fn what_is_asked_before_the_end_is_answered() {
@@ -312,7 +312,7 @@ impl Standing {
     }
 }
 
-/// 4: a certificate whose time is over is not made by us, and not believed by clients; see the table in `certificates`.
+/// ADM-4: a certificate whose time is over is not made by us, and not believed by clients; see the table in `certificates`.
 #[tokio::test]
 async fn an_expired_certificate_is_noticed_by_the_probe() {
     let (names, lifetimes) = (["127.0.0.1".to_owned()], Lifetimes::default());
@@ -334,7 +334,7 @@ async fn an_expired_certificate_is_noticed_by_the_probe() {
     assert!(why.contains("expired"), "{why}");
 }
 
-/// 5: whoever connects and says nothing, agreed on TLS or not, keeps nobody out.
+/// ADM-5: whoever connects and says nothing, agreed on TLS or not, keeps nobody out.
 #[tokio::test]
 async fn silent_connections_make_room() {
     let patience = Patience {
@@ -391,7 +391,7 @@ async fn comes_to(what: impl Fn() -> bool) -> bool {
     timeout(Duration::from_secs(10), waiting).await.is_ok()
 }
 
-/// 5: whoever asks and never reads is cut off in time, and what it was answered is in memory no longer; whether it takes nothing of an
+/// ADM-5: whoever asks and never reads is cut off in time, and what it was answered is in memory no longer; whether it takes nothing of an
 /// answer or its first byte.
 #[tokio::test]
 async fn who_does_not_read_answers_is_cut_off() {
@@ -441,7 +441,7 @@ async fn who_does_not_read_a_plain_answer_is_cut_off() {
     tokio::task::spawn_blocking(move || server.stop()).await.unwrap();
 }
 
-/// 5: answers that nobody reads take no more memory than there is for them, and no room of others: clients that read are answered, and
+/// ADM-5: answers that nobody reads take no more memory than there is for them, and no room of others: clients that read are answered, and
 /// are not cut off.
 #[tokio::test]
 async fn answers_that_nobody_reads_make_room() {

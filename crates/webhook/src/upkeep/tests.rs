@@ -162,7 +162,7 @@ fn mutating() -> String {
     format!("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}")
 }
 
-/// 1, 4: whoever leads makes certificates, shows them, and registers what answers; then it is silent.
+/// ADM-1, ADM-4: whoever leads makes certificates, shows them, and registers what answers; then it is silent.
 #[tokio::test]
 async fn the_leader_makes_what_is_missing_and_then_is_silent() {
     let api = api();
@@ -187,7 +187,7 @@ async fn the_leader_makes_what_is_missing_and_then_is_silent() {
     assert_eq!(api.writes(), Vec::<String>::new());
 }
 
-/// 1: what somebody changes or deletes is put back, and nothing else is written.
+/// ADM-1: what somebody changes or deletes is put back, and nothing else is written.
 #[tokio::test]
 async fn what_others_change_is_put_back() {
     let api = api();
@@ -206,7 +206,7 @@ async fn what_others_change_is_put_back() {
     assert_eq!(api.get(&mutating()).unwrap()["webhooks"], wanted["webhooks"]);
 }
 
-/// 1: nothing is registered that does not answer.
+/// ADM-1: nothing is registered that does not answer.
 #[tokio::test]
 async fn an_endpoint_that_does_not_answer_is_not_registered() {
     let api = api();
@@ -219,7 +219,7 @@ async fn an_endpoint_that_does_not_answer_is_not_registered() {
     assert_eq!(api.get(&mutating()), None);
 }
 
-/// 4: a replica without the lease writes nothing, waits for certificates, and shows what the Secret says.
+/// ADM-4: a replica without the lease writes nothing, waits for certificates, and shows what the Secret says.
 #[tokio::test]
 async fn a_standby_shows_what_the_leader_has_made() {
     let api = api();
@@ -249,7 +249,7 @@ async fn a_standby_shows_what_the_leader_has_made() {
     standby.upkeep.look().await.unwrap();
 }
 
-/// 4: a Secret that somebody else has made is replaced, and the registrations follow.
+/// ADM-4: a Secret that somebody else has made is replaced, and the registrations follow.
 #[tokio::test]
 async fn a_foreign_secret_is_replaced() {
     let api = api();
@@ -271,7 +271,7 @@ async fn a_foreign_secret_is_replaced() {
     );
 }
 
-/// 4: a lease that is lost between deciding and writing stops the write.
+/// ADM-4: a lease that is lost between deciding and writing stops the write.
 #[tokio::test]
 async fn nothing_is_written_behind_the_fence() {
     let api = api();
@@ -282,7 +282,7 @@ async fn nothing_is_written_behind_the_fence() {
     assert_eq!(api.writes(), Vec::<String>::new());
 }
 
-/// 4: files from outside are read at each look; while they do not belong together, what is shown stays.
+/// ADM-4: files from outside are read at each look; while they do not belong together, what is shown stays.
 #[tokio::test]
 async fn files_from_outside_are_read_again() {
     let api = api();

@@ -1,4 +1,4 @@
-//! New pods that do not last (rules 8.5 of StatefulSets, 14.1 and 14.3): they are not made at the speed at which they end.
+//! New pods that do not last (STS-8.5, CS-14.1 and CS-14.3): they are not made at the speed at which they end.
 
 use super::scaling::created;
 use super::{name, one, said};
@@ -22,7 +22,7 @@ fn marked() -> Cluster {
 
 /// Each pod would be deleted as soon as it is there, and another made under another name.
 #[test]
-fn rule_14_1_no_pod_is_born_to_be_deleted() {
+fn cs_14_1_no_pod_is_born_to_be_deleted() {
     let decision = marked().decide();
     let made = created(&decision);
     assert_eq!(made.len(), 2);
@@ -51,9 +51,9 @@ fn rule_14_1_no_pod_is_born_to_be_deleted() {
 
 /// Nor does an update in place hand it to all pods at once.
 #[test]
-fn rule_14_1_no_update_in_place_asks_for_the_deletion_of_pods() {
+fn cs_14_1_no_update_in_place_asks_for_the_deletion_of_pods() {
     let mut set = (0..2).fold(marked(), |set, n| set.pod(one(&name(n), "n")));
-    // It is not what the trial of a revision would ask (ruling 31).
+    // It is not what the trial of a revision would ask.
     set.hints.accepted.insert("web-marked".to_owned());
     let decision = set
         .spec(
@@ -84,7 +84,7 @@ fn rule_14_1_no_update_in_place_asks_for_the_deletion_of_pods() {
 
 /// Copied from a pod into the template.
 #[test]
-fn rule_15_1_what_a_pod_is_known_by_reaches_no_other_from_the_template() {
+fn cs_15_1_what_a_pod_is_known_by_reaches_no_other_from_the_template() {
     let mut new = template("v2");
     let others = [
         names::INSTANCE_ID_LABEL,
@@ -150,7 +150,7 @@ fn back_off(decision: &Decision) -> Option<u32> {
 
 /// A node refuses them (OutOfcpu), each stays, and another comes at once under another name: fifty in five seconds.
 #[test]
-fn rule_8_5_pods_that_end_at_once_are_made_again_ever_later() {
+fn sts_8_5_pods_that_end_at_once_are_made_again_ever_later() {
     let mut set = set(2);
     let mut rounds = Vec::new();
     let mut n = 0;
@@ -184,7 +184,7 @@ fn rule_8_5_pods_that_end_at_once_are_made_again_ever_later() {
 }
 
 #[test]
-fn rule_8_5_a_few_pods_that_end_among_many_that_live_hold_up_nothing() {
+fn sts_8_5_a_few_pods_that_end_among_many_that_live_hold_up_nothing() {
     let many = (0..40).fold(set(100), |set, n| set.pod(one(&name(n), "nx").created(NOW - 5)));
     let decision = (40..50).fold(many, |set, n| set.pod(ended(n, 3))).decide();
     assert_eq!(created(&decision).len(), 60, "{:?}", decision.waits);
@@ -196,7 +196,7 @@ fn rule_8_5_a_few_pods_that_end_among_many_that_live_hold_up_nothing() {
 }
 
 #[test]
-fn rule_8_5_a_pod_that_lives_or_an_edit_forgives_those_that_ended_before() {
+fn sts_8_5_a_pod_that_lives_or_an_edit_forgives_those_that_ended_before() {
     let counted = |ago: i64| {
         let mut set = set(3).pod(ended(0, ago + 5));
         let starts = Starts {

@@ -1,4 +1,4 @@
-//! Claims that new pods do not take, and writes to claims that are refused (rules 14.7, 15.1, 15.4 and 15.5).
+//! Claims that new pods do not take, and writes to claims that are refused (CS-14.7, CS-15.1, CS-15.4 and CS-15.5).
 
 use super::scaling::{created, pod_owner};
 use super::{name, one, said};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// A pod that mounts a claim on its way out would wait for ever, or go with it.
 #[test]
-fn rules_14_7_and_15_5_no_new_pod_mounts_a_claim_that_is_about_to_go() {
+fn cs_14_7_and_15_5_no_new_pod_mounts_a_claim_that_is_about_to_go() {
     let logs = || claim("logs-web-b0000").of_clone("b0000");
     let of_pod = || logs().owners(vec![pod_owner(&name(0))]);
     let set = clones(1)
@@ -33,7 +33,7 @@ fn rules_14_7_and_15_5_no_new_pod_mounts_a_claim_that_is_about_to_go() {
             decision.waits
         );
     }
-    // A name whose pod was refused before is given up (15.1): nothing of it is worth the wait.
+    // A name whose pod was refused before is given up (CS-15.1): nothing of it is worth the wait.
     let mut refused = clones(1)
         .claim_templates(&["data"])
         .claim(claim("data-web-b0000").of_clone("b0000").terminating());
@@ -48,7 +48,7 @@ fn rules_14_7_and_15_5_no_new_pod_mounts_a_claim_that_is_about_to_go() {
 
 /// Seen: the failure was forgotten in the pass after it, and nobody looked again for ten hours.
 #[test]
-fn rules_15_4_and_10_11_a_refused_write_to_a_claim_backs_off_and_is_tried_again() {
+fn cs_15_4_and_10_11_a_refused_write_to_a_claim_backs_off_and_is_tried_again() {
     let set = || {
         clones(1)
             .claim_templates(&["data"])
@@ -96,7 +96,7 @@ fn rules_15_4_and_10_11_a_refused_write_to_a_claim_backs_off_and_is_tried_again(
 
 /// A pod that was refused, and is not wanted any more, leaves its claim only for as long as the failure is known.
 #[test]
-fn rule_15_4_the_claim_of_a_refused_pod_that_nobody_wants_any_more_is_looked_at_again() {
+fn cs_15_4_the_claim_of_a_refused_pod_that_nobody_wants_any_more_is_looked_at_again() {
     let claim = claim("data-web-b0001").of_clone("b0001");
     let mut cluster = clones(1)
         .claim_templates(&["data"])
@@ -143,7 +143,7 @@ fn noted(decision: &Decision) -> Vec<(String, Value)> {
 
 /// Seen: the claim of a pod that was deleted by force stayed, and the next growth mounted what was on it.
 #[test]
-fn rules_15_4_and_15_5_what_a_lost_pod_leaves_goes_and_what_an_update_makes_again_is_kept() {
+fn cs_15_4_and_15_5_what_a_lost_pod_leaves_goes_and_what_an_update_makes_again_is_kept() {
     let set = |claim: ClaimFixture| keeping(1).pod(one(&name(1), "n")).claim(data(1)).claim(claim);
     let kept = || data(0).annotated(names::KEPT_FROM, "web-b0000-uid");
     let goes = ["claims: -PersistentVolumeClaim data-web-b0000"];
@@ -163,7 +163,7 @@ fn rules_15_4_and_15_5_what_a_lost_pod_leaves_goes_and_what_an_update_makes_agai
 
 /// What several claims of one id say has to be the same.
 #[test]
-fn rule_15_5_an_id_is_kept_with_all_of_its_claims() {
+fn cs_15_5_an_id_is_kept_with_all_of_its_claims() {
     let set = keeping(1)
         .claim_templates(&["data", "logs"])
         .claim(data(0).annotated(names::KEPT_FROM, "web-b0000-uid"))
@@ -174,7 +174,7 @@ fn rule_15_5_an_id_is_kept_with_all_of_its_claims() {
 }
 
 #[test]
-fn rule_15_5_the_claims_of_a_pod_that_is_made_again_are_noted_before_it_goes() {
+fn cs_15_5_the_claims_of_a_pod_that_is_made_again_are_noted_before_it_goes() {
     let marked = || {
         one(&name(0), "o")
             .label(names::SPECIFIED_DELETE_LABEL, "true")
@@ -215,7 +215,7 @@ fn rule_15_5_the_claims_of_a_pod_that_is_made_again_are_noted_before_it_goes() {
 
 /// The note of the former pod may be there still: a claim would stay with no pod.
 #[test]
-fn rule_14_7_the_claim_of_a_replacement_goes_with_it_also_before_the_note_is_off() {
+fn cs_14_7_the_claim_of_a_replacement_goes_with_it_also_before_the_note_is_off() {
     let pod = one(&name(0), "n").mounts(&["data"]);
     let set = keeping(0).claim(data(0).annotated(names::KEPT_FROM, "former"));
     assert_eq!(owners_given(&set.pod(pod).decide()), [json!(name(0))]);
@@ -223,7 +223,7 @@ fn rule_14_7_the_claim_of_a_replacement_goes_with_it_also_before_the_note_is_off
 
 /// A copy, by its mount or by its id, has the claim, too. It has ended, or goes: what is kept for the replacement does not go with it.
 #[test]
-fn rule_15_5_what_is_kept_for_a_replacement_goes_with_no_copy_of_its_pod() {
+fn cs_15_5_what_is_kept_for_a_replacement_goes_with_no_copy_of_its_pod() {
     let copy = || {
         one("web-debug", "n")
             .label(names::INSTANCE_ID_LABEL, "b0000")
@@ -249,7 +249,7 @@ fn rule_15_5_what_is_kept_for_a_replacement_goes_with_no_copy_of_its_pod() {
 
 /// Else the claim would seem to be kept when that pod is lost later.
 #[test]
-fn rule_15_5_the_note_goes_when_the_replacement_is_there_or_the_pod_stays_after_all() {
+fn cs_15_5_the_note_goes_when_the_replacement_is_there_or_the_pod_stays_after_all() {
     let note = |uid: &str| data(0).annotated(names::KEPT_FROM, uid);
     let own = one(&name(0), "n").build("web").meta.uid.to_string();
     for (what, uid) in [("its replacement", "former"), ("it stays", own.as_str())] {
@@ -272,7 +272,7 @@ fn rule_15_5_the_note_goes_when_the_replacement_is_there_or_the_pod_stays_after_
 
 /// A user took the label of the mark off, and the annotation is left over: the pod that is scaled in later takes its claim along.
 #[test]
-fn rules_14_7_and_15_5_half_a_mark_keeps_no_claim() {
+fn cs_14_7_and_15_5_half_a_mark_keeps_no_claim() {
     for reuses in [false, true] {
         let half = one(&name(0), "n")
             .mounts(&["data"])
@@ -286,7 +286,7 @@ fn rules_14_7_and_15_5_half_a_mark_keeps_no_claim() {
 
 /// A mark that comes late, when the pod goes already because it is one too many, would keep its claims: the next new pod has their data.
 #[test]
-fn rules_14_7_and_16_5_the_mark_of_an_update_holds_only_for_the_pod_as_it_was_seen() {
+fn cs_14_7_and_16_5_the_mark_of_an_update_holds_only_for_the_pod_as_it_was_seen() {
     let pod = || one(&name(0), "o").mounts(&["data"]);
     let seen = pod().build("web").meta.resource_version;
     let decision = keeping(1).claim(data(0)).pod(pod()).decide();
@@ -303,7 +303,7 @@ fn rules_14_7_and_16_5_the_mark_of_an_update_holds_only_for_the_pod_as_it_was_se
 
 /// The claim was given to the pod for a deletion that was refused, and then the switch was turned on.
 #[test]
-fn rule_15_5_a_claim_that_was_given_before_it_was_to_be_kept_is_taken_back() {
+fn cs_15_5_a_claim_that_was_given_before_it_was_to_be_kept_is_taken_back() {
     let marked = || {
         one(&name(0), "o")
             .mounts(&["data"])
@@ -334,7 +334,7 @@ fn rule_15_5_a_claim_that_was_given_before_it_was_to_be_kept_is_taken_back() {
 
 /// A note is left over from when claims were not used again.
 #[test]
-fn rule_14_7_where_claims_are_used_again_no_note_keeps_that_of_a_pod_that_is_scaled_in() {
+fn cs_14_7_where_claims_are_used_again_no_note_keeps_that_of_a_pod_that_is_scaled_in() {
     let set = keeping(0).spec("/scaleStrategy/enablePVCReuse", json!(true));
     let pod = one(&name(0), "n").mounts(&["data"]);
     let decision = set
@@ -359,7 +359,7 @@ fn owners_given(decision: &Decision) -> Vec<Value> {
 /// Kubernetes made the claim of a generic ephemeral volume, and deletes it. Seen: it was written to before its pod went, and where that was
 /// refused the pod stayed.
 #[test]
-fn rule_15_5_the_claim_of_an_ephemeral_volume_is_not_written_to_when_its_pod_goes() {
+fn cs_15_5_the_claim_of_an_ephemeral_volume_is_not_written_to_when_its_pod_goes() {
     let of_pod = |claim: ClaimFixture| claim.owners(vec![pod_owner(&name(0))]);
     let scratch = || of_pod(claim("web-b0000-scratch"));
     let given = || of_pod(data(0));

@@ -1,4 +1,4 @@
-//! Pods that users have copied, and labels that they took off: whose claims are whose (rules 14.7, 15.4 and 15.5).
+//! Pods that users have copied, and labels that they took off: whose claims are whose (CS-14.7, CS-15.4 and CS-15.5).
 
 use super::scaling::{deleted, pod_owner};
 use super::{name, one, said};
@@ -64,7 +64,7 @@ fn copy(marks: &str) -> PodFixture {
 
 /// A claim goes with the last pod that has it: whichever is one too many, the other runs on it.
 #[test]
-fn rules_14_7_and_15_5_no_claim_goes_with_a_pod_while_another_that_stays_has_it() {
+fn cs_14_7_and_15_5_no_claim_goes_with_a_pod_while_another_that_stays_has_it() {
     let by_id_alone = || one("web-debug", "nx").label(names::INSTANCE_ID_LABEL, "b0000");
     let by_mount_alone = || copy("nx").label(names::INSTANCE_ID_LABEL, "zzzzz");
     for reuses in [false, true] {
@@ -105,7 +105,7 @@ fn rules_14_7_and_15_5_no_claim_goes_with_a_pod_while_another_that_stays_has_it(
 
 /// It may have been given to the copy before the original was seen, or for a deletion that was never made.
 #[test]
-fn rules_14_7_and_15_5_a_claim_that_was_given_to_one_of_two_pods_is_taken_back_for_the_other() {
+fn cs_14_7_and_15_5_a_claim_that_was_given_to_one_of_two_pods_is_taken_back_for_the_other() {
     let of_copy = || {
         claim("data-web-b0000")
             .of_clone("b0000")
@@ -132,7 +132,7 @@ fn rules_14_7_and_15_5_a_claim_that_was_given_to_one_of_two_pods_is_taken_back_f
 
 /// Or it would be left without a pod when both are gone: taken back for the copy, while that goes.
 #[test]
-fn rules_14_7_and_15_5_a_claim_that_was_given_to_a_pod_that_is_going_goes_with_its_last_copy() {
+fn cs_14_7_and_15_5_a_claim_that_was_given_to_a_pod_that_is_going_goes_with_its_last_copy() {
     let of_original = claim("data-web-b0000")
         .of_clone("b0000")
         .owners(vec![pod_owner(&name(0))]);
@@ -148,7 +148,7 @@ fn rules_14_7_and_15_5_a_claim_that_was_given_to_a_pod_that_is_going_goes_with_i
 /// Also where the pod has ended, and is to be deleted in the same pass: should the write to the claim be refused, its deletion would take the
 /// claim from the copy.
 #[test]
-fn rules_14_7_and_15_5_a_pod_that_has_ended_goes_after_the_copy_that_takes_its_claim() {
+fn cs_14_7_and_15_5_a_pod_that_has_ended_goes_after_the_copy_that_takes_its_claim() {
     let of_original = claim("data-web-b0000")
         .of_clone("b0000")
         .owners(vec![pod_owner(&name(0))]);
@@ -165,7 +165,7 @@ fn rules_14_7_and_15_5_a_pod_that_has_ended_goes_after_the_copy_that_takes_its_c
 
 /// Deleting the pod that was let go would take along what the copy runs on. A claim that none of ours has stays with whom it was given to.
 #[test]
-fn rules_11_and_15_5_a_claim_that_was_given_to_a_pod_that_was_let_go_is_taken_back_for_its_copy() {
+fn cs_11_and_15_5_a_claim_that_was_given_to_a_pod_that_was_let_go_is_taken_back_for_its_copy() {
     let of_original = || {
         claim("data-web-b0000")
             .of_clone("b0000")
@@ -203,10 +203,10 @@ fn rules_11_and_15_5_a_claim_that_was_given_to_a_pod_that_was_let_go_is_taken_ba
     }
 }
 
-/// Another controller's pod on the claim: one that was moved there by its owner reference (rule 11), or a Job's. Whose it is does not matter: the claim
+/// Another controller's pod on the claim: one that was moved there by its owner reference (CS-11), or a Job's. Whose it is does not matter: the claim
 /// that it mounts is not one of no pod.
 #[test]
-fn rules_15_3_and_15_4_a_claim_that_the_pod_of_another_controller_mounts_is_neither_deleted_nor_given_away_nor_used_again()
+fn cs_15_3_and_15_4_a_claim_that_the_pod_of_another_controller_mounts_is_neither_deleted_nor_given_away_nor_used_again()
  {
     let moved = || {
         original().owned_by(OwnerRef {
@@ -252,7 +252,7 @@ fn one_of_job() -> PodFixture {
 
 /// It is mounted by name; and without the set as its owner it would go with the pod, whoever deletes that.
 #[test]
-fn rule_15_5_a_claim_whose_id_users_took_off_is_taken_back_when_its_pod_stays() {
+fn cs_15_5_a_claim_whose_id_users_took_off_is_taken_back_when_its_pod_stays() {
     let of_pod = |claim: ClaimFixture| claim.owners(vec![pod_owner(&name(0))]);
     for (what, of, wanted) in [
         ("its own", "data-web-b0000", vec![json!("web")]),
@@ -269,7 +269,7 @@ fn rule_15_5_a_claim_whose_id_users_took_off_is_taken_back_when_its_pod_stays() 
 
 /// Which of two deletions in one pass is refused nobody knows: the claim would go with the other, and the pod that stays runs on it.
 #[test]
-fn rules_14_7_and_15_5_of_two_pods_with_one_claim_one_goes_after_the_other_and_takes_it_along() {
+fn cs_14_7_and_15_5_of_two_pods_with_one_claim_one_goes_after_the_other_and_takes_it_along() {
     let first = set(0, true).pod(original()).pod(copy("n")).decide();
     let gone = deleted(&first);
     assert_eq!(gone.len(), 1, "{:?}", said(&first));
@@ -291,7 +291,7 @@ fn rules_14_7_and_15_5_of_two_pods_with_one_claim_one_goes_after_the_other_and_t
 
 /// Whose claim it is, is known by the mount. Under reuse the next pod would take the id and find the data.
 #[test]
-fn rule_15_5_the_claim_of_a_pod_goes_with_it_whatever_its_label_says() {
+fn cs_15_5_the_claim_of_a_pod_goes_with_it_whatever_its_label_says() {
     let stripped = |id: &str| original().label(names::INSTANCE_ID_LABEL, id);
     let unlabelled = original().detailed(|_| {});
     for (what, pod) in [
@@ -316,7 +316,7 @@ fn rule_15_5_the_claim_of_a_pod_goes_with_it_whatever_its_label_says() {
 
 /// Nothing else tells the set that its claim is without a pod.
 #[test]
-fn rule_15_4_claims_are_looked_at_when_a_pod_of_nobody_that_has_them_is_gone_or_gets_another_id() {
+fn cs_15_4_claims_are_looked_at_when_a_pod_of_nobody_that_has_them_is_gone_or_gets_another_id() {
     let told = |old: PodFixture, new: Option<PodFixture>| {
         let mut cluster = set(1, false);
         cluster.record = Some(cluster.record());
@@ -351,7 +351,7 @@ fn rule_15_4_claims_are_looked_at_when_a_pod_of_nobody_that_has_them_is_gone_or_
 }
 
 #[test]
-fn rule_15_3_an_id_is_not_free_while_a_copy_that_leaves_mounts_its_claim() {
+fn cs_15_3_an_id_is_not_free_while_a_copy_that_leaves_mounts_its_claim() {
     let is_taken = |cluster: Cluster| said(&cluster.decide()).contains(&"create: +Pod web-b0000".to_owned());
     let leaving = copy("n").label(names::INSTANCE_ID_LABEL, "zzzzz").terminating();
     assert!(is_taken(set(2, true)));
@@ -369,7 +369,7 @@ fn rule_15_3_an_id_is_not_free_while_a_copy_that_leaves_mounts_its_claim() {
 
 /// Without reuse a claim goes with the pod that mounts it, also where users wrote another id on it, and the pod has ended.
 #[test]
-fn rule_15_4_a_claim_with_another_id_goes_with_the_pod_that_ended_on_it() {
+fn cs_15_4_a_claim_with_another_id_goes_with_the_pod_that_ended_on_it() {
     let set = |keeps: bool| {
         without_claim(1, false)
             .claim(claim("data-web-b0000").of_clone("zzzzz"))
@@ -394,7 +394,7 @@ fn rule_15_4_a_claim_with_another_id_goes_with_the_pod_that_ended_on_it() {
 
 /// Of a pod and its copy, which both have ended, the claim goes with that which we delete.
 #[test]
-fn rule_15_4_a_claim_goes_with_our_pod_before_a_copy_of_nobodys_that_has_ended_as_well() {
+fn cs_15_4_a_claim_goes_with_our_pod_before_a_copy_of_nobodys_that_has_ended_as_well() {
     let decision = set(1, false)
         .pod(copy("n").orphan().phase(Phase::Failed))
         .pod(original().phase(Phase::Failed))
@@ -404,7 +404,7 @@ fn rule_15_4_a_claim_goes_with_our_pod_before_a_copy_of_nobodys_that_has_ended_a
 
 /// Its label says which pod it is; its name does only where it has no such label.
 #[test]
-fn rule_15_4_a_claim_with_the_id_in_the_name_of_a_pod_that_has_another_is_nobodys() {
+fn cs_15_4_a_claim_with_the_id_in_the_name_of_a_pod_that_has_another_is_nobodys() {
     let stray = || claim("data-web-stray").of_clone("b0000");
     let own = || claim("data-web-b0000").of_clone("zzzzz");
     let deletes = |pod: PodFixture| {
@@ -421,7 +421,7 @@ fn rule_15_4_a_claim_with_the_id_in_the_name_of_a_pod_that_has_another_is_nobody
 
 /// Users gave a pod another id, and it mounts no claim: the id in its name is free, and its name is not.
 #[test]
-fn rules_15_1_and_15_3_no_pod_is_made_under_the_name_of_another() {
+fn cs_15_1_and_15_3_no_pod_is_made_under_the_name_of_another() {
     let left = claim("data-web-b0000").of_clone("b0000");
     let named = one(&name(0), "n").label(names::INSTANCE_ID_LABEL, "zzzzz");
     let decision = without_claim(2, true).claim(left).pod(named).decide();
@@ -435,7 +435,7 @@ fn rules_15_1_and_15_3_no_pod_is_made_under_the_name_of_another() {
 
 /// The id that would come next is one that a copy has, which nobody manages, or of which the set is to let go.
 #[test]
-fn rule_15_1_no_pod_gets_the_id_of_a_copy() {
+fn cs_15_1_no_pod_gets_the_id_of_a_copy() {
     let made = |set: Cluster| {
         let mut words = said(&set.decide()).into_iter();
         let name = words.find_map(|word| word.strip_prefix("create: +Pod ").map(str::to_owned));

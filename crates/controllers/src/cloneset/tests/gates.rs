@@ -1,4 +1,4 @@
-//! What feature gates and flags of the manager decide for all CloneSets together (ruling 33).
+//! What feature gates and flags of the manager decide for all CloneSets together.
 
 use super::super::Defaults;
 use super::{done, name, one, pods};
@@ -24,7 +24,7 @@ fn made(cluster: &Cluster) -> Vec<Value> {
 }
 
 #[test]
-fn ruling_33_with_short_hashes_pods_carry_the_hash_of_their_revision_alone() {
+fn r_33_with_short_hashes_pods_carry_the_hash_of_their_revision_alone() {
     for (short_hash, label) in [(false, "web-new"), (true, "new")] {
         let defaults = Defaults {
             short_hash,
@@ -39,7 +39,7 @@ fn ruling_33_with_short_hashes_pods_carry_the_hash_of_their_revision_alone() {
 
 /// What its readers would not take for a name of that revision is not written.
 #[test]
-fn rule_12_6_with_short_hashes_pods_of_a_former_sets_revision_carry_its_name() {
+fn cs_12_6_with_short_hashes_pods_of_a_former_sets_revision_carry_its_name() {
     let defaults = Defaults {
         short_hash: true,
         ..Defaults::default()
@@ -49,9 +49,9 @@ fn rule_12_6_with_short_hashes_pods_of_a_former_sets_revision_carry_its_name() {
     assert_eq!(labels[0][names::REVISION_LABEL], "former-new");
 }
 
-/// The gate is the default of the opt-in (13.5).
+/// The gate is the default of the opt-in (CS-13.5).
 #[test]
-fn ruling_33_with_partition_rollback_new_pods_go_back() {
+fn r_33_with_partition_rollback_new_pods_go_back() {
     for (partition_rollback, went_back) in [(false, 0), (true, 1)] {
         let defaults = Defaults {
             partition_rollback,
@@ -66,10 +66,10 @@ fn ruling_33_with_partition_rollback_new_pods_go_back() {
     }
 }
 
-/// When all are updated the update is over (21.2), also if the write that says so was lost: what the status is to say, and what pods are to be, go
+/// When all are updated the update is over (CS-21.2), also if the write that says so was lost: what the status is to say, and what pods are to be, go
 /// together.
 #[test]
-fn rules_13_9_and_21_2_pods_of_an_update_that_is_over_go_back_to_nothing() {
+fn cs_13_9_and_21_2_pods_of_an_update_that_is_over_go_back_to_nothing() {
     let defaults = Defaults {
         partition_rollback: true,
         ..Defaults::default()
@@ -87,9 +87,9 @@ fn rules_13_9_and_21_2_pods_of_an_update_that_is_over_go_back_to_nothing() {
     }
 }
 
-/// Pods that wait for their hook do not count as replicas (13.8).
+/// Pods that wait for their hook do not count as replicas (CS-13.8).
 #[test]
-fn ruling_33_what_waits_for_its_deletion_can_be_left_out_of_the_replicas() {
+fn r_33_what_waits_for_its_deletion_can_be_left_out_of_the_replicas() {
     for (exclude_preparing_delete, created) in [(false, 0), (true, 1)] {
         let defaults = Defaults {
             exclude_preparing_delete,
@@ -104,7 +104,7 @@ fn ruling_33_what_waits_for_its_deletion_can_be_left_out_of_the_replicas() {
 
 /// A pod that is prepared for its update is on the way to the new revision: the one that is missing is made old, and the partition holds.
 #[test]
-fn ruling_33_prepared_pods_can_count_as_updated_when_pods_are_made() {
+fn r_33_prepared_pods_can_count_as_updated_when_pods_are_made() {
     let hook = json!({"labelsHandler": {"update": "wait"}});
     for (preparing_as_updated, revision) in [(false, "web-new"), (true, "web-old")] {
         let set = clones(5)

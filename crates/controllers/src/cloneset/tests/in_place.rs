@@ -1,5 +1,5 @@
-//! Updates in place of CloneSets: what other managers left behind, updates that are given up, and hooks (rules 12.6, 16.7 and 19, and 4 of
-//! StatefulSets).
+//! Updates in place of CloneSets: what other managers left behind, updates that are given up, and hooks (CS-12.6, CS-16.7 and CS-19, and
+//! STS-4).
 
 use super::{name, one, said};
 use crate::shared::inplace::state::{Before, State as InPlaceState};
@@ -78,7 +78,7 @@ const LABELS_AND_NOTES: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn rule_12_6_a_grace_period_that_was_begun_under_either_gate_ends_with_the_change() {
+fn cs_12_6_a_grace_period_that_was_begun_under_either_gate_ends_with_the_change() {
     for (label, noted) in LABELS_AND_NOTES {
         let grace = json!({"revision": noted, "containerImages": {"main": "v2"}, "graceSeconds": 30}).to_string();
         let waiting = out(running(one(&name(0), "o").revision(label), "v1"))
@@ -97,7 +97,7 @@ fn rule_12_6_a_grace_period_that_was_begun_under_either_gate_ends_with_the_chang
 }
 
 #[test]
-fn rule_12_6_an_update_that_was_begun_under_either_gate_is_waited_for() {
+fn cs_12_6_an_update_that_was_begun_under_either_gate_is_waited_for() {
     for (label, noted) in LABELS_AND_NOTES {
         // Its spec has the new image, and the old one runs.
         let begun = out(one(&name(0), "n").revision(label))
@@ -111,7 +111,7 @@ fn rule_12_6_an_update_that_was_begun_under_either_gate_is_waited_for() {
 }
 
 #[test]
-fn rule_12_6_further_batches_of_an_update_under_either_gate_follow() {
+fn cs_12_6_further_batches_of_an_update_under_either_gate_follow() {
     for (label, noted) in LABELS_AND_NOTES {
         let mut state = note(noted);
         state.resources = true;
@@ -157,7 +157,7 @@ fn with_deadline(cluster: Cluster) -> Cluster {
 
 /// It is unavailable already, so nothing else goes down for it; those that are being made again count, and one goes at a time.
 #[test]
-fn rules_4_6_and_8_12_a_pod_that_is_given_up_does_not_use_the_budget_for_itself() {
+fn sts_4_6_and_8_12_a_pod_that_is_given_up_does_not_use_the_budget_for_itself() {
     for (what, given_up) in [("deadline", hanging as fn(usize) -> PodFixture), ("grace", lost)] {
         let set = || with_deadline(in_place(3));
         let decision = set()
@@ -180,7 +180,7 @@ fn rules_4_6_and_8_12_a_pod_that_is_given_up_does_not_use_the_budget_for_itself(
     }
 }
 
-/// Ruling 21: a manager that has just begun to watch does not know that it is over.
+/// R-21: a manager that has just begun to watch does not know that it is over.
 #[test]
 fn what_is_stuck_is_not_called_recovered_by_another_manager() {
     let told_before = json!([{"type": "InPlaceUpdateStuck", "status": "True", "reason": "DeadlineExceeded"}]);
@@ -200,7 +200,7 @@ fn what_is_stuck_is_not_called_recovered_by_another_manager() {
 }
 
 #[test]
-fn rule_4_1_in_place_only_makes_no_pod_again() {
+fn sts_4_1_in_place_only_makes_no_pod_again() {
     for given_up in [hanging(0), lost(0)] {
         let set = with_deadline(policy(2, "InPlaceOnly"));
         let cluster = set.pod(given_up).pod(one(&name(1), "n"));
@@ -246,7 +246,7 @@ fn without_gate(fixture: PodFixture) -> PodFixture {
 
 /// The agent restarts a container only out of service.
 #[test]
-fn rule_16_7_environment_from_metadata_changes_in_place_only_with_the_gate() {
+fn cs_16_7_environment_from_metadata_changes_in_place_only_with_the_gate() {
     let old = || running(one(&name(0), "o"), "v2").label("role", "a");
     let gated = from_metadata(1, "InPlaceIfPossible").pod(old()).decide();
     assert_eq!(marked(&gated), [] as [&str; 0]);
@@ -262,7 +262,7 @@ fn rule_16_7_environment_from_metadata_changes_in_place_only_with_the_gate() {
 
 /// As an earlier release left it: changed, and nobody restarts it.
 #[test]
-fn rule_16_7_an_environment_that_nobody_will_change_is_not_waited_for() {
+fn cs_16_7_an_environment_that_nobody_will_change_is_not_waited_for() {
     let state = InPlaceState {
         revision: "web-new".to_owned(),
         updated_at: at(NOW - 60),
@@ -289,7 +289,7 @@ fn next_state(decision: &Decision) -> Option<String> {
 
 /// Whoever drained it has to say that it serves again.
 #[test]
-fn ruling_28_what_was_prepared_and_is_let_go_waits_for_its_markers() {
+fn r_28_what_was_prepared_and_is_let_go_waits_for_its_markers() {
     let hook = json!({"labelsHandler": {"serves": "yes"}});
     let hooked = |cluster: Cluster| {
         cluster
@@ -395,7 +395,7 @@ fn first_note(cluster: Cluster, fixture: PodFixture) -> String {
 
 /// A kubelet refuses for ever to lower the memory of a container that is just restarting.
 #[test]
-fn ruling_37_resources_are_changed_and_confirmed_before_images() {
+fn r_37_resources_are_changed_and_confirmed_before_images() {
     resources_come_first(("1", 1000), ("2", 2000));
     resources_come_first(("2", 2000), ("1", 1000));
 }
@@ -441,7 +441,7 @@ fn resources_come_first((from, was): (&str, i64), (to, will): (&str, i64)) {
 
 /// Who was down before may have come up meanwhile, and nobody paid for it.
 #[test]
-fn ruling_37_who_is_down_leaves_service_first() {
+fn r_37_who_is_down_leaves_service_first() {
     let down = sized(running(one(&name(0), "ox"), "v1"), 1000, 1000);
     let decision = image_and_cpu(1, "InPlaceIfPossible").pod(down).decide();
     let stages: Vec<_> = places(&decision).into_iter().map(|(stage, ..)| stage).collect();
@@ -450,7 +450,7 @@ fn ruling_37_who_is_down_leaves_service_first() {
 }
 
 #[test]
-fn ruling_37_an_infeasible_resize_changes_no_image() {
+fn r_37_an_infeasible_resize_changes_no_image() {
     for (policy_name, expected) in [("InPlaceIfPossible", vec![name(0)]), ("InPlaceOnly", vec![])] {
         let set = || image_and_cpu(1, policy_name);
         let text = first_note(set(), sized(running(one(&name(0), "o"), "v1"), 1000, 1000));
@@ -471,7 +471,7 @@ fn ruling_37_an_infeasible_resize_changes_no_image() {
 
 /// Asked again and again, it was refused 85 times a second, with as many empty patches, and told as a success.
 #[test]
-fn ruling_37_a_refused_resize_is_not_asked_for_again() {
+fn r_37_a_refused_resize_is_not_asked_for_again() {
     for (reason, policy_name, busy) in [
         (Failure::NODE_TOO_SMALL, "InPlaceIfPossible", false),
         (Failure::INVALID, "InPlaceIfPossible", false),
@@ -549,7 +549,7 @@ fn begun_beside_a_refused_resize(partition: i32, is_accepted: bool) -> usize {
 
 /// It counts as updated by its label, and waits for a trial: the others took its turn, and one more than the partition lets go.
 #[test]
-fn rule_13_5_a_pod_whose_resize_was_refused_takes_no_turn_of_another() {
+fn cs_13_5_a_pod_whose_resize_was_refused_takes_no_turn_of_another() {
     for is_accepted in [true, false] {
         assert_eq!(begun_beside_a_refused_resize(4, is_accepted), 1, "{is_accepted}");
     }
@@ -557,7 +557,7 @@ fn rule_13_5_a_pod_whose_resize_was_refused_takes_no_turn_of_another() {
 
 /// Of three that may be down it is one, also while nobody knows yet whether a pod that is made of its revision would be accepted.
 #[test]
-fn rule_13_11_a_pod_whose_resize_was_refused_brakes_before_it_goes() {
+fn cs_13_11_a_pod_whose_resize_was_refused_brakes_before_it_goes() {
     for is_accepted in [true, false] {
         assert_eq!(begun_beside_a_refused_resize(0, is_accepted), 2, "{is_accepted}");
     }
@@ -565,7 +565,7 @@ fn rule_13_11_a_pod_whose_resize_was_refused_brakes_before_it_goes() {
 
 /// The answer was lost, say: what is noted already is not written again, nor told.
 #[test]
-fn ruling_37_a_resize_that_is_asked_for_again_is_one_request() {
+fn r_37_a_resize_that_is_asked_for_again_is_one_request() {
     let set = || image_and_cpu(1, "InPlaceIfPossible");
     let text = first_note(set(), sized(running(one(&name(0), "o"), "v1"), 1000, 1000));
     let noted = sized(running(one(&name(0), "n"), "v1"), 1000, 1000).annotated(names::IN_PLACE_STATE, &text);
@@ -575,7 +575,7 @@ fn ruling_37_a_resize_that_is_asked_for_again_is_one_request() {
 
 /// Nobody has taken it out of service: that somebody has written on it what nobody can read makes it no pod that may go for nothing.
 #[test]
-fn rules_13_12_and_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_within_the_budget() {
+fn cs_13_12_and_sts_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_within_the_budget() {
     let noted = || one(&name(0), "n").annotated(names::IN_PLACE_GRACE, "{broken");
     for (what, other, noted, marked) in [
         ("the other serves", "n", noted(), 1),
@@ -591,7 +591,7 @@ fn rules_13_12_and_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_w
 /// Notes that can be read, and that this manager did not write: whoever may write to the pods of a set may write them. What they take out of service costs
 /// what an update costs.
 #[test]
-fn rule_13_12_notes_of_others_take_no_more_pods_out_of_service_than_the_budget_has() {
+fn cs_13_12_notes_of_others_take_no_more_pods_out_of_service_than_the_budget_has() {
     let grace = r#"{"revision":"web-new","graceSeconds":5}"#.to_owned();
     let batch = json!({
         "revision": "web-new",
@@ -675,7 +675,7 @@ fn resized(decision: &Decision) -> usize {
 
 /// All are at the target, by their labels, and one serves with resources that it will never get: another comes first.
 #[test]
-fn rules_13_6_and_13_11_a_pod_that_serves_and_leads_nowhere_gets_the_surge() {
+fn cs_13_6_and_13_11_a_pod_that_serves_and_leads_nowhere_gets_the_surge() {
     let set = |policy: &str, pods: usize| {
         let rolling = json!({"podUpdatePolicy": policy, "maxUnavailable": 0, "maxSurge": 1});
         let set = clones(3)
@@ -703,9 +703,9 @@ fn rules_13_6_and_13_11_a_pod_that_serves_and_leads_nowhere_gets_the_surge() {
     assert_eq!((made(&only), marked(&only).len()), (0, 0), "{:?}", said(&only));
 }
 
-/// "A newer revision arrived" (4.2): no pod that serves goes for what nobody asks for any more.
+/// "A newer revision arrived" (STS-4.2): no pod that serves goes for what nobody asks for any more.
 #[test]
-fn rules_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_in_place() {
+fn sts_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_in_place() {
     for is_infeasible in [true, false] {
         for cpu in ["1", "2"] {
             let decision = overtaken(cpu, |n| pending(n, "web-new", is_infeasible)).decide();
@@ -718,7 +718,7 @@ fn rules_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_
 
 /// It was marked while what it cannot get was asked for, and has waited for its turn since.
 #[test]
-fn rule_4_6_the_mark_of_a_pod_that_can_go_in_place_since_it_is_overtaken_is_taken_off() {
+fn sts_4_6_the_mark_of_a_pod_that_can_go_in_place_since_it_is_overtaken_is_taken_off() {
     let mark = |pod: PodFixture| {
         let pod = pod.label(names::SPECIFIED_DELETE_LABEL, "true");
         pod.annotated(names::REPLACED_BY_UPDATE, "true")
@@ -737,7 +737,7 @@ fn rule_4_6_the_mark_of_a_pod_that_can_go_in_place_since_it_is_overtaken_is_take
 
 /// Where a raised partition brings pods back, the current revision is where they are to be.
 #[test]
-fn rules_4_6_and_13_5_pods_that_go_back_are_overtaken_and_those_that_have_come_back_are_not() {
+fn sts_4_6_and_cs_13_5_pods_that_go_back_are_overtaken_and_those_that_have_come_back_are_not() {
     let set = |old: &str, new: &str| {
         policy(3, "InPlaceIfPossible")
             .spec("/template", of_cpu(new))
@@ -769,7 +769,7 @@ fn rules_4_6_and_13_5_pods_that_go_back_are_overtaken_and_those_that_have_come_b
 }
 
 #[test]
-fn rule_16_7_that_a_pod_without_the_gate_serves_while_it_is_updated_in_place_is_said() {
+fn cs_16_7_that_a_pod_without_the_gate_serves_while_it_is_updated_in_place_is_said() {
     for (gated, expected) in [(true, false), (false, true)] {
         let begun = running(one(&name(0), "n"), "v2")
             .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
@@ -788,7 +788,7 @@ fn rule_16_7_that_a_pod_without_the_gate_serves_while_it_is_updated_in_place_is_
 /// What only admission can check is left out where nobody checked it. Seen: a pod got the label of the hook in place of the selector's, left
 /// its set, and another was made, again and again.
 #[test]
-fn ruling_29_no_pod_gets_a_label_of_a_hook_that_the_selector_names_or_that_is_written_for_it() {
+fn r_29_no_pod_gets_a_label_of_a_hook_that_the_selector_names_or_that_is_written_for_it() {
     for key in names::POD_LABELS.into_iter().chain(["app", "flotilla.rs/any"]) {
         let hook = json!({"labelsHandler": {key: "held"}});
         let set = in_place(1).spec(

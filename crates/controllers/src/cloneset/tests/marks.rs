@@ -1,5 +1,5 @@
-//! Pods whose revision label webhooks of others change on the way are not made again for that, time after time (rules 12.6 and 1.4.2 of
-//! StatefulSets).
+//! Pods whose revision label webhooks of others change on the way are not made again for that, time after time (CS-12.6 and
+//! STS-1.4.2).
 
 use super::scaling::{created, deleted};
 use super::{name, one, said};
@@ -40,7 +40,7 @@ const LABELS: [Option<&str>; 4] = [None, Some("blue"), Some("web-blue"), Some("v
 
 /// Seen: 71 pods were made and 67 deleted in an hour, and it went on.
 #[test]
-fn rule_1_4_2_a_pod_whose_label_was_changed_as_it_was_made_is_of_the_revision_it_was_made_from() {
+fn sts_1_4_2_a_pod_whose_label_was_changed_as_it_was_made_is_of_the_revision_it_was_made_from() {
     let note = note(&set(1));
     for label in LABELS {
         let made = |n: usize| relabelled(one(&name(n), "n").label(names::MADE_AS_LABEL, &note), label);
@@ -56,7 +56,7 @@ fn rule_1_4_2_a_pod_whose_label_was_changed_as_it_was_made_is_of_the_revision_it
 
 /// Of another revision it is, when the template changes: once.
 #[test]
-fn rule_1_4_2_a_pod_whose_label_was_changed_is_updated_like_others() {
+fn sts_1_4_2_a_pod_whose_label_was_changed_is_updated_like_others() {
     for label in LABELS {
         let old = one(&name(0), "o").label(names::MADE_AS_LABEL, "old");
         let decision = set(1).pod(relabelled(old, label)).decide();
@@ -67,7 +67,7 @@ fn rule_1_4_2_a_pod_whose_label_was_changed_is_updated_like_others() {
 /// Whoever makes a pod one of another revision that there is, says so: users, and updates in place, which note it. So does the label of a pod
 /// that nobody noted anything on, as of one that was taken over.
 #[test]
-fn rule_12_6_a_label_that_names_a_revision_counts_whatever_the_pod_was_made_as() {
+fn cs_12_6_a_label_that_names_a_revision_counts_whatever_the_pod_was_made_as() {
     let note = note(&set(1));
     let in_place =
         json!({"revision": "web-new", "updateTimestamp": "1970-01-02T00:00:00Z", "lastContainerStatuses": {}});

@@ -1,4 +1,4 @@
-//! Gates and states where somebody needs them (ruling 27).
+//! Gates and states where somebody needs them.
 
 use super::{name, one};
 use crate::shared::inplace::state::{Before, State as InPlaceState};
@@ -40,7 +40,7 @@ fn gates(pod: &Value) -> Vec<&str> {
 
 /// #892: without a gate a pod gets ready while no manager runs.
 #[test]
-fn ruling_27_a_pod_is_made_with_the_gates_that_somebody_needs() {
+fn r_27_a_pod_is_made_with_the_gates_that_somebody_needs() {
     for kind in [clones, advanced] {
         let with = |field: &str, marks| kind(1).spec(&format!("/lifecycle/{field}"), hook(marks));
         for (what, cluster, expected) in [
@@ -65,7 +65,7 @@ fn ruling_27_a_pod_is_made_with_the_gates_that_somebody_needs() {
 }
 
 #[test]
-fn ruling_27_a_pod_is_made_in_the_state_that_a_hook_asks_for() {
+fn r_27_a_pod_is_made_in_the_state_that_a_hook_asks_for() {
     let waits = || clones(1).spec("/lifecycle/preNormal", hook(false));
     for (what, cluster, expected) in [
         ("no hook", clones(1), "Normal"),
@@ -111,7 +111,7 @@ fn in_state(marks: &str, state: &str) -> PodFixture {
 
 /// Three writes: out of service, the change, back into service.
 #[test]
-fn ruling_27_without_its_hook_an_update_in_place_leaves_the_state_alone() {
+fn r_27_without_its_hook_an_update_in_place_leaves_the_state_alone() {
     let plain = || in_place(clones(1));
     let hooked = || plain().spec("/lifecycle/inPlaceUpdate", hook(true));
     let waits = || plain().spec("/lifecycle/preNormal", hook(false));
@@ -178,7 +178,7 @@ fn on_its_way(state: &str) -> PodFixture {
 
 /// What another manager began is waited for, in whatever state it left the pod, and is not begun again.
 #[test]
-fn ruling_27_an_update_on_its_way_is_waited_for_in_any_state() {
+fn r_27_an_update_on_its_way_is_waited_for_in_any_state() {
     for state in ["Normal", "Updating", "PreparingNormal"] {
         let decision = in_place(clones(1)).pod(on_its_way(state)).decide();
         assert_eq!(writes(&decision), [], "{state}");
@@ -199,7 +199,7 @@ fn without_gate(fixture: PodFixture) -> PodFixture {
 }
 
 #[test]
-fn ruling_27_a_hook_that_is_added_later_holds_older_pods_and_why_says_that_they_stay_ready() {
+fn r_27_a_hook_that_is_added_later_holds_older_pods_and_why_says_that_they_stay_ready() {
     let deleted = || clones(0).spec("/lifecycle/preDelete", hook(true));
     let updated = || in_place(clones(1)).spec("/lifecycle/inPlaceUpdate", hook(true));
     for (what, cluster, marks, state) in [

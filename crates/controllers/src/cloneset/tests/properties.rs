@@ -1,4 +1,4 @@
-//! Invariant 13.12 over random sets: one step never takes more than it may, and steps end where the spec wants it.
+//! CS-13.12 over random sets: one step never takes more than it may, and steps end where the spec wants it.
 
 use super::{name, one};
 use crate::testing::{Cluster, NOW, at, clones, folded, pod};
@@ -91,7 +91,7 @@ fn is_leaving(pod: &PodRecord) -> bool {
     pod.label(names::LIFECYCLE_STATE_LABEL) == Some("PreparingDelete")
 }
 
-/// By the rule, and not by our own code (13.3).
+/// By the rule, and not by our own code (CS-13.3).
 fn is_available(pod: &PodRecord, cluster: &Cluster) -> bool {
     let is_normal = pod
         .label(names::LIFECYCLE_STATE_LABEL)
@@ -117,7 +117,7 @@ fn number(value: &Value, replicas: i32, rounds_up: bool) -> i32 {
     }
 }
 
-/// Surge and the number of pods that have to stay available, by the words of rule 13.2.
+/// Surge and the number of pods that have to stay available, by the words of CS-13.2.
 fn bounds(settings: &Settings) -> (i32, i32) {
     let surge = number(&settings.surge, settings.replicas, true);
     let unavailable = number(&settings.unavailable, settings.replicas, surge == 0);
@@ -313,7 +313,7 @@ fn relabel(pod: &mut PodRecord, changes: &[(String, Option<String>)]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn invariant_13_12_one_step_never_takes_more_than_it_may(settings in settings(), marks in marks()) {
+    fn cs_13_12_one_step_never_takes_more_than_it_may(settings in settings(), marks in marks()) {
         let cluster = with_pods(settings.cluster(), &marks);
         let decision = cluster.decide();
         check_step(&settings, &cluster, &decision)?;
@@ -323,7 +323,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
     #[test]
-    fn invariant_13_12_steps_end_where_the_spec_wants_it(settings in settings(), marks in marks(), seed in any::<u64>()) {
+    fn cs_13_12_steps_end_where_the_spec_wants_it(settings in settings(), marks in marks(), seed in any::<u64>()) {
         let settings = Settings { policy: "ReCreate", ..settings };
         let (surge, _) = bounds(&settings);
         let unavailable = number(&settings.unavailable, settings.replicas, surge == 0);

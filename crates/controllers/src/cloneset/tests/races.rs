@@ -1,4 +1,4 @@
-//! What was asked for and has not come, what a cache still shows, and events that must not be missed (rules 9, 10, 4.3 and 4.6).
+//! What was asked for and has not come, what a cache still shows, and events that must not be missed (CS-9, CS-10, STS-4.3 and STS-4.6).
 
 use super::super::CloneSetController;
 use super::{done, name, one, pods, said};
@@ -17,7 +17,7 @@ fn in_place(replicas: i32) -> Cluster {
 
 /// #1765: nothing is remembered that could be waited for in vain.
 #[test]
-fn rule_10_what_was_asked_for_and_never_came_is_asked_for_again() {
+fn cs_10_what_was_asked_for_and_never_came_is_asked_for_again() {
     let mut cluster = pods(clones(5), "2n");
     for _ in 0..3 {
         let decision = cluster.decide();
@@ -34,14 +34,14 @@ fn rule_10_what_was_asked_for_and_never_came_is_asked_for_again() {
 
 /// #2528.
 #[test]
-fn rule_4_a_set_that_says_nothing_of_replicas_has_one() {
+fn cs_4_a_set_that_says_nothing_of_replicas_has_one() {
     let cluster = clones(0).spec("/replicas", Value::Null);
     assert_eq!(done(&cluster, &cluster.decide()).created, 1);
 }
 
 /// #2473: also of a pod that ends, or that has begun to go.
 #[test]
-fn rule_9_whatever_becomes_of_a_pod_its_set_is_looked_at() {
+fn cs_9_whatever_becomes_of_a_pod_its_set_is_looked_at() {
     let mut cluster = pods(clones(1), "1n");
     cluster.record = Some(cluster.record());
     let pod = || one(&name(0), "n");
@@ -66,7 +66,7 @@ fn gated(pod: PodFixture, is_true: bool) -> PodFixture {
 
 /// #2276, #418: the condition may be of an update before, and its end on its way.
 #[test]
-fn rule_4_3_a_pod_is_taken_out_of_service_whatever_its_condition_seems_to_be() {
+fn sts_4_3_a_pod_is_taken_out_of_service_whatever_its_condition_seems_to_be() {
     for is_true in [true, false] {
         let cluster = in_place(1).pod(gated(one(&name(0), "o"), is_true));
         let said = said(&cluster.decide());
@@ -80,7 +80,7 @@ fn rule_4_3_a_pod_is_taken_out_of_service_whatever_its_condition_seems_to_be() {
 
 /// #2274, #463: it ends for the revision, the state and the note that were seen, and not for what has overtaken it meanwhile.
 #[test]
-fn rule_4_6_the_end_of_an_update_holds_for_the_pod_that_was_seen() {
+fn sts_4_6_the_end_of_an_update_holds_for_the_pod_that_was_seen() {
     let note = json!({"revision": "web-new", "updateTimestamp": "2026-01-01T00:00:00Z", "lastContainerStatuses": {}});
     let pod = one(&name(0), "n")
         .unready()
@@ -108,7 +108,7 @@ fn rule_4_6_the_end_of_an_update_holds_for_the_pod_that_was_seen() {
 
 /// A change that comes late tests that the gate is closed, which it cannot do of a condition that was not there.
 #[test]
-fn rule_4_3_a_gate_that_nobody_has_seen_is_closed_first() {
+fn sts_4_3_a_gate_that_nobody_has_seen_is_closed_first() {
     let new = || one(&name(0), "o").unready().detailed(|d| d.in_place_ready = None);
     assert_eq!(said(&in_place(1).pod(new()).decide()), ["unready: ~Pod web-b0000"]);
     let without_gate = new().detailed(|d| Arc::make_mut(&mut d.spec).gates.clear());
@@ -120,7 +120,7 @@ fn rule_4_3_a_gate_that_nobody_has_seen_is_closed_first() {
 
 /// The same of the gate of hooks, which the state of a pod that one holds tests.
 #[test]
-fn rule_4_8_the_gate_of_hooks_is_closed_before_the_state_says_so() {
+fn sts_4_8_the_gate_of_hooks_is_closed_before_the_state_says_so() {
     let hook = json!({"labelsHandler": {"update": "wait"}, "markPodNotReady": true});
     let hooked = || in_place(1).spec("/lifecycle/inPlaceUpdate", hook.clone());
     let held = || one(&name(0), "o").label("update", "wait");
@@ -134,7 +134,7 @@ fn rule_4_8_the_gate_of_hooks_is_closed_before_the_state_says_so() {
 
 /// Of a pod without the gate the change of its containers is the first write, and holds for what was seen if that used no budget.
 #[test]
-fn rules_13_12_and_16_7_what_seemed_unavailable_and_cannot_leave_service_is_changed_as_it_was_seen() {
+fn cs_13_12_and_16_7_what_seemed_unavailable_and_cannot_leave_service_is_changed_as_it_was_seen() {
     let version = |pod: PodFixture| {
         let decision = in_place(1).pod(pod).decide();
         assert_eq!(said(&decision), ["in-place: ~Pod web-b0000"]);

@@ -1,4 +1,4 @@
-//! Which pods are made and deleted, with which names and claims (rules 5, 11, 14, 15 and 18).
+//! Which pods are made and deleted, with which names and claims (CS-5, CS-11, CS-14, CS-15 and CS-18).
 
 use super::super::CloneSetController;
 use super::{done, name, one, pods, said};
@@ -36,9 +36,9 @@ pub(super) fn deleted(decision: &Decision) -> Vec<String> {
     pods.collect()
 }
 
-/// Rule 5: the gate of updates in place only where there are any; #892.
+/// CS-5: the gate of updates in place only where there are any; #892.
 #[test]
-fn rules_5_14_3_and_15_1_what_a_new_pod_is_made_of() {
+fn cs_5_14_3_and_15_1_what_a_new_pod_is_made_of() {
     for (policy, gates) in [
         ("ReCreate", json!(null)),
         ("InPlaceIfPossible", json!([{"conditionType": "InPlaceUpdateReady"}])),
@@ -107,7 +107,7 @@ fn rules_5_14_3_and_15_1_what_a_new_pod_is_made_of() {
 
 /// Names differ from one another, and a refused creation is tried again under the same name.
 #[test]
-fn rule_15_1_names_differ_and_refused_ones_are_kept() {
+fn cs_15_1_names_differ_and_refused_ones_are_kept() {
     let decision = clones(6).decide();
     let mut made: Vec<String> = created(&decision)
         .iter()
@@ -145,7 +145,7 @@ fn rule_15_1_names_differ_and_refused_ones_are_kept() {
 
 /// #1099, #1433, #313: an id is free only if no pod of any phase has it, and no terminating claim.
 #[test]
-fn rule_15_3_claims_of_vanished_pods_are_used_first() {
+fn cs_15_3_claims_of_vanished_pods_are_used_first() {
     let reuses = |replicas| {
         clones(replicas)
             .claim_templates(&["data"])
@@ -178,9 +178,9 @@ fn rule_15_3_claims_of_vanished_pods_are_used_first() {
     assert_eq!(first(&reuses(1)).1, 1);
 }
 
-/// Ruling 34: the replacement of a pod that others deleted waits for its id and its claims; growth does not.
+/// the replacement of a pod that others deleted waits for its id and its claims; growth does not.
 #[test]
-fn rule_15_5_with_reuse_the_replacement_of_a_pod_that_others_delete_waits_for_its_claims() {
+fn cs_15_5_with_reuse_the_replacement_of_a_pod_that_others_delete_waits_for_its_claims() {
     let going = |replicas| {
         clones(replicas)
             .claim_templates(&["data"])
@@ -219,7 +219,7 @@ pub(super) fn pod_owner(name: &str) -> OwnerRef {
 /// Between the two writes of a deletion anything may happen: nothing that is left looks as if it might be used again, and what was begun
 /// for nothing is taken back.
 #[test]
-fn rules_14_7_and_15_5_the_claim_of_a_pod_that_stays_after_all_is_taken_back() {
+fn cs_14_7_and_15_5_the_claim_of_a_pod_that_stays_after_all_is_taken_back() {
     let begun = |replicas, budget| {
         clones(replicas)
             .claim_templates(&["data"])
@@ -271,7 +271,7 @@ fn rules_14_7_and_15_5_the_claim_of_a_pod_that_stays_after_all_is_taken_back() {
 
 /// Also where that was the last claim that the set had, of a template that it has no more.
 #[test]
-fn rule_15_5_the_last_claim_of_a_set_without_templates_is_taken_back() {
+fn cs_15_5_the_last_claim_of_a_set_without_templates_is_taken_back() {
     let mounting = one(&name(0), "n").mounts(&["data"]);
     let given = claim("data-web-b0000")
         .of_clone("b0000")
@@ -290,7 +290,7 @@ fn rule_15_5_the_last_claim_of_a_set_without_templates_is_taken_back() {
 
 /// A pod that was adopted may have any name: the label says which claims are its.
 #[test]
-fn rules_11_and_15_4_a_claim_belongs_to_the_pod_with_its_id_whatever_its_name() {
+fn cs_11_and_15_4_a_claim_belongs_to_the_pod_with_its_id_whatever_its_name() {
     let adopted = |reuses: bool| {
         clones(1)
             .claim_templates(&["data"])
@@ -320,7 +320,7 @@ fn rules_11_and_15_4_a_claim_belongs_to_the_pod_with_its_id_whatever_its_name() 
 
 /// What is still on its way to the claim, a deletion or a change of its owner, was decided of another version of it.
 #[test]
-fn rules_15_3_and_15_4_a_claim_is_taken_and_deleted_as_it_was_seen() {
+fn cs_15_3_and_15_4_a_claim_is_taken_and_deleted_as_it_was_seen() {
     let reuses = clones(1)
         .claim_templates(&["data"])
         .spec("/scaleStrategy/enablePVCReuse", json!(true));
@@ -352,7 +352,7 @@ fn rules_15_3_and_15_4_a_claim_is_taken_and_deleted_as_it_was_seen() {
 
 /// Otherwise the replacement would come before, with an empty claim, and the old one would go with its pod.
 #[test]
-fn rule_15_5_a_replacement_waits_for_the_id_and_the_claims_of_the_pod_that_hands_them_over() {
+fn cs_15_5_a_replacement_waits_for_the_id_and_the_claims_of_the_pod_that_hands_them_over() {
     let hands_over = |pod: PodFixture| {
         clones(2)
             .claim_templates(&["data"])
@@ -386,7 +386,7 @@ fn rule_15_5_a_replacement_waits_for_the_id_and_the_claims_of_the_pod_that_hands
 
 /// Seen: the replacement took a claim that had been free for long, since its id came first.
 #[test]
-fn ruling_34_a_replacement_takes_the_id_that_was_waited_for() {
+fn r_34_a_replacement_takes_the_id_that_was_waited_for() {
     let set = || {
         clones(2)
             .claim_templates(&["data"])
@@ -413,7 +413,7 @@ fn ruling_34_a_replacement_takes_the_id_that_was_waited_for() {
 }
 
 #[test]
-fn rule_15_4_without_reuse_claims_go_with_their_pods() {
+fn cs_15_4_without_reuse_claims_go_with_their_pods() {
     let cluster = clones(1)
         .claim_templates(&["data"])
         .pod(one(&name(0), "n"))
@@ -437,7 +437,7 @@ fn rule_15_4_without_reuse_claims_go_with_their_pods() {
 
 /// References of others on a claim are not ours to remove.
 #[test]
-fn rule_15_4_other_owners_of_a_claim_stay_when_it_goes_with_its_pod() {
+fn cs_15_4_other_owners_of_a_claim_stay_when_it_goes_with_its_pod() {
     let note = owner("v1", "Note", "n", "n-uid");
     let of_set = OwnerRef {
         uid: set_uid("web"),
@@ -458,7 +458,7 @@ fn rule_15_4_other_owners_of_a_claim_stay_when_it_goes_with_its_pod() {
 }
 
 #[test]
-fn rule_1_4_3_a_pod_that_has_not_started_gets_the_claim_that_it_lacks() {
+fn sts_1_4_3_a_pod_that_has_not_started_gets_the_claim_that_it_lacks() {
     let came_late = |phase| {
         clones(1)
             .claim_templates(&["data"])
@@ -485,7 +485,7 @@ fn rule_1_4_3_a_pod_that_has_not_started_gets_the_claim_that_it_lacks() {
 
 /// Seen: its claim was made with an empty id, and deleted in the next pass as that of no pod, for ever.
 #[test]
-fn rule_15_4_the_claim_of_an_adopted_pod_without_an_id_is_not_made_and_deleted_in_turn() {
+fn cs_15_4_the_claim_of_an_adopted_pod_without_an_id_is_not_made_and_deleted_in_turn() {
     let adopted = || {
         let adopted = pod("foo-1")
             .revision("web-new")
@@ -502,7 +502,7 @@ fn rule_15_4_the_claim_of_an_adopted_pod_without_an_id_is_not_made_and_deleted_i
 }
 
 #[test]
-fn rules_14_7_and_15_5_claims_go_with_the_pod_unless_it_hands_them_over() {
+fn cs_14_7_and_15_5_claims_go_with_the_pod_unless_it_hands_them_over() {
     let cluster = clones(0)
         .claim_templates(&["data"])
         .spec("/scaleStrategy/enablePVCReuse", json!(true))
@@ -525,7 +525,7 @@ fn rules_14_7_and_15_5_claims_go_with_the_pod_unless_it_hands_them_over() {
 
 /// #1872: pods of an old revision get the claims of their time.
 #[test]
-fn rule_12_5_old_pods_get_the_claims_of_their_time() {
+fn cs_12_5_old_pods_get_the_claims_of_their_time() {
     let old = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
         {"name": "main", "image": "v1", "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]}]}});
     let base = |recorded: bool| {
@@ -554,7 +554,7 @@ fn rule_12_5_old_pods_get_the_claims_of_their_time() {
 
 /// A pod that nobody can make takes no other pod's name, whose failure would be forgotten: it would be asked for again at once.
 #[test]
-fn rule_15_3_a_refused_name_waits_also_beside_pods_that_cannot_be_made() {
+fn cs_15_3_a_refused_name_waits_also_beside_pods_that_cannot_be_made() {
     let old = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
         {"name": "main", "image": "v1", "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]}]}});
     let mut cluster = clones(2)
@@ -578,7 +578,7 @@ fn rule_15_3_a_refused_name_waits_also_beside_pods_that_cannot_be_made() {
 
 /// Seen: a pod whose creation the core held back kept its name, while its claim was deleted and made again in each pass.
 #[test]
-fn rule_15_4_the_claim_of_a_pod_that_is_tried_again_stays() {
+fn cs_15_4_the_claim_of_a_pod_that_is_tried_again_stays() {
     let held = Failure::follow(None, Report::Create, "Repeated".to_owned(), "no".to_owned(), at(NOW));
     let unmounted = claim("data-web-zzzzz").of_clone("zzzzz");
     let cluster = clones(1).claim_templates(&["data"]).claim(unmounted);
@@ -609,7 +609,7 @@ fn rule_15_4_the_claim_of_a_pod_that_is_tried_again_stays() {
 
 /// What refuses writes to claims would see new ones for each try, under new names, and none of them could be deleted.
 #[test]
-fn rule_15_4_a_pod_whose_claim_cannot_be_taken_is_tried_again_under_its_name() {
+fn cs_15_4_a_pod_whose_claim_cannot_be_taken_is_tried_again_under_its_name() {
     let left = claim("data-web-zzzzz").of_clone("zzzzz");
     let mut cluster = clones(1).claim_templates(&["data"]).claim(left);
     let refused = |retry_at: i64| {
@@ -633,7 +633,7 @@ fn rule_15_4_a_pod_whose_claim_cannot_be_taken_is_tried_again_under_its_name() {
 }
 
 #[test]
-fn rule_14_2_a_deletion_is_taken_back_where_nothing_marks_the_pod() {
+fn cs_14_2_a_deletion_is_taken_back_where_nothing_marks_the_pod() {
     let hook = json!({"labelsHandler": {"hold": "yes"}});
     let cluster = pods(clones(3).spec("/lifecycle/preDelete", hook), "2n 1dn");
     assert_eq!(said(&cluster.decide()), ["in-place: ~Pod web-b0002"]);
@@ -652,7 +652,7 @@ fn rule_14_2_a_deletion_is_taken_back_where_nothing_marks_the_pod() {
 }
 
 #[test]
-fn rule_14_5_pods_go_by_name_and_names_of_pods_that_are_gone_are_forgotten() {
+fn cs_14_5_pods_go_by_name_and_names_of_pods_that_are_gone_are_forgotten() {
     let cluster = pods(clones(3), "3n").spec("/scaleStrategy/podsToDelete", json!([name(1), "web-gone1"]));
     let decision = cluster.decide();
     assert_eq!(said(&decision), ["delete: -Pod web-b0001", "history: ~CloneSet web"]);
@@ -670,7 +670,7 @@ fn rule_14_5_pods_go_by_name_and_names_of_pods_that_are_gone_are_forgotten() {
 
 /// `ScaleUpLimited` is told when it begins, and not again.
 #[test]
-fn rule_14_3_limited_creation_is_told_once() {
+fn cs_14_3_limited_creation_is_told_once() {
     let mut cluster = pods(clones(5).spec("/scaleStrategy/maxUnavailable", json!(1)), "2n 1nx");
     let decision = cluster.decide();
     let told = |d: &Decision| d.events.iter().filter(|e| e.reason == "ScaleUpLimited").count();
@@ -696,7 +696,7 @@ fn finished_pods_stay_unless_opted_out_of() {
 }
 
 #[test]
-fn rule_14_1_a_pod_that_has_ended_goes_when_it_was_asked_for() {
+fn cs_14_1_a_pod_that_has_ended_goes_when_it_was_asked_for() {
     let ended = || one("web-ended", "n").phase(Phase::Failed);
     let with = |fixture| {
         pods(clones(2), "2n")
@@ -725,7 +725,7 @@ fn rule_14_1_a_pod_that_has_ended_goes_when_it_was_asked_for() {
 }
 
 #[test]
-fn rule_11_who_names_the_set_is_promoted_and_orphans_are_taken_only_on_request() {
+fn cs_11_who_names_the_set_is_promoted_and_orphans_are_taken_only_on_request() {
     let plain = OwnerRef {
         uid: set_uid("web"),
         ..owner("apps.kruise.io/v1beta1", "CloneSet", "web", "")
@@ -750,7 +750,7 @@ fn rule_11_who_names_the_set_is_promoted_and_orphans_are_taken_only_on_request()
 
 /// Somebody lets it go again and again. Its own pods are wanted all the same.
 #[test]
-fn rules_11_and_14_3_who_is_not_taken_for_now_holds_up_neither_new_pods_nor_those_that_come_back() {
+fn cs_11_and_14_3_who_is_not_taken_for_now_holds_up_neither_new_pods_nor_those_that_come_back() {
     let hook = json!({"labelsHandler": {"hold": "yes"}});
     let set = || {
         let set = clones(3).spec("/lifecycle/preDelete", hook.clone());
@@ -786,7 +786,7 @@ fn rules_11_and_14_3_who_is_not_taken_for_now_holds_up_neither_new_pods_nor_thos
 
 /// Nothing else wakes the set, since the pod is not its any more when it goes.
 #[test]
-fn rules_10_9_and_15_4_names_and_claims_are_looked_at_when_a_pod_that_was_let_go_is_gone() {
+fn cs_10_9_and_15_4_names_and_claims_are_looked_at_when_a_pod_that_was_let_go_is_gone() {
     let told = |cluster: &Cluster, pod: PodFixture| {
         let mut cluster = cluster.clone();
         cluster.record = Some(cluster.record());
@@ -805,7 +805,7 @@ fn rules_10_9_and_15_4_names_and_claims_are_looked_at_when_a_pod_that_was_let_go
 
 /// A set that is made anew over the pods of its predecessor.
 #[test]
-fn rules_11_and_13_8_nothing_is_made_before_pods_that_can_be_taken_are_here() {
+fn cs_11_and_13_8_nothing_is_made_before_pods_that_can_be_taken_are_here() {
     let alone = |name: &str| pod(name).orphan();
     let mut cluster = pods(clones(3), "1n").pod(alone("web-alone"));
     assert_eq!(created(&cluster.decide()).len(), 2, "who does not ask takes none");
@@ -825,7 +825,7 @@ fn first_to_go(cluster: Cluster) -> String {
 }
 
 #[test]
-fn rule_18_pods_that_are_worth_least_go_first() {
+fn cs_18_pods_that_are_worth_least_go_first() {
     let set = || clones(2).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!("100%"));
     let other = || one(&name(1), "n");
     for (what, worse) in [
@@ -861,7 +861,7 @@ fn rule_18_pods_that_are_worth_least_go_first() {
 
 /// One of the zone that has most goes first.
 #[test]
-fn rule_18_spread_pods_go_where_there_are_most() {
+fn cs_18_spread_pods_go_where_there_are_most() {
     let zone = "topology.kubernetes.io/zone";
     let spread = json!([{"topologyKey": zone, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]);
     let mut cluster = clones(3).spec("/template/spec/topologySpreadConstraints", spread.clone());
@@ -890,9 +890,9 @@ fn rule_18_spread_pods_go_where_there_are_most() {
     assert_eq!(done(&cluster, &cluster.decide()).surplus, 1);
 }
 
-/// Ruling 26: numbers in a spec are claims, not sizes.
+/// numbers in a spec are claims, not sizes.
 #[test]
-fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
+fn r_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
     for replicas in [2_000_000_000, i32::MAX, 1_001] {
         let rolling = json!({"maxSurge": i32::MAX, "maxUnavailable": i32::MAX, "partition": i32::MAX});
         let set = || clones(replicas).rolling(rolling.clone());
@@ -905,7 +905,7 @@ fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
 
 /// Claims come before their pods, and whether there is room is said of the pods only.
 #[test]
-fn ruling_26_claims_are_made_or_taken_for_as_many_new_pods_as_have_come_so_far() {
+fn r_26_claims_are_made_or_taken_for_as_many_new_pods_as_have_come_so_far() {
     for (there, expected) in [(0, 16), (8, 16), (9, 18), (30, 60)] {
         let set = || pods(clones(2_000), &format!("{there}n"));
         assert_eq!(
@@ -930,7 +930,7 @@ fn ruling_26_claims_are_made_or_taken_for_as_many_new_pods_as_have_come_so_far()
 
 /// Names that wait for a claim of theirs to be gone, or for another try, use up none of what may be made.
 #[test]
-fn rules_15_3_and_r2_names_that_cannot_be_made_take_the_place_of_no_others() {
+fn cs_15_3_and_r_2_names_that_cannot_be_made_take_the_place_of_no_others() {
     for stuck in [1, 15, 16, 20, 40] {
         let set = || {
             clones(100)
@@ -958,7 +958,7 @@ fn rules_15_3_and_r2_names_that_cannot_be_made_take_the_place_of_no_others() {
 
 /// Only as many replacements are waited for as replicas are missing.
 #[test]
-fn ruling_34_surge_does_not_wait_for_a_pod_whose_replacement_is_there() {
+fn r_34_surge_does_not_wait_for_a_pod_whose_replacement_is_there() {
     let going = one("web-b0009", "n").mounts(&["data"]).terminating();
     let set = (0..3).fold(clones(3), |set, n| {
         let claim = claim(&format!("data-{}", name(n))).of_clone(&format!("b{n:04}"));
@@ -974,7 +974,7 @@ fn ruling_34_surge_does_not_wait_for_a_pod_whose_replacement_is_there() {
 
 /// Its hook holds a pod that has ended like any other.
 #[test]
-fn rule_14_7_a_pod_that_has_ended_waits_for_its_hook_before_it_is_deleted() {
+fn cs_14_7_a_pod_that_has_ended_waits_for_its_hook_before_it_is_deleted() {
     let ended = |marks: &str| one(&name(0), marks).phase(Phase::Failed);
     let hook = json!({"labelsHandler": {"hold": "yes"}});
     let set = || {
@@ -997,7 +997,7 @@ fn rule_14_7_a_pod_that_has_ended_waits_for_its_hook_before_it_is_deleted() {
 
 /// A quota has no room for any name: claims of pods that cannot come are not made, only to be deleted again.
 #[test]
-fn ruling_26_while_a_quota_refuses_pods_no_others_are_tried() {
+fn r_26_while_a_quota_refuses_pods_no_others_are_tried() {
     let refused: Vec<String> = "bcdfghjk".chars().map(|letter| format!("web-bbbb{letter}")).collect();
     for (now, expected) in [(NOW, &[][..]), (NOW + 3_600, &refused[..])] {
         let mut cluster = pods(clones(2_000).claim_templates(&["data"]), "5n");
@@ -1015,7 +1015,7 @@ fn ruling_26_while_a_quota_refuses_pods_no_others_are_tried() {
 
 /// Stored under a definition without our bound, as Go's managers bring it.
 #[test]
-fn ruling_26_more_replicas_than_a_set_may_have_count_as_those_and_that_is_told() {
+fn r_26_more_replicas_than_a_set_may_have_count_as_those_and_that_is_told() {
     let cluster = clones(1).spec("/replicas", json!(i32::MAX)).spec(
         "/updateStrategy/rollingUpdate",
         json!({"maxSurge": 1, "maxUnavailable": 0}),

@@ -1,4 +1,4 @@
-//! Counts, revisions and conditions (rules 4, 12 and 21).
+//! Counts, revisions and conditions (CS-4, CS-12 and CS-21).
 
 use super::scaling::created;
 use super::{name, one, pods, said};
@@ -20,7 +20,7 @@ fn condition(status: &Value, kind: &str) -> Option<Value> {
 }
 
 #[test]
-fn rule_21_1_counts_are_over_active_pods() {
+fn cs_21_1_counts_are_over_active_pods() {
     let set = clones(5)
         .spec("/minReadySeconds", json!(10))
         .spec("/updateStrategy/rollingUpdate/partition", json!("40%"));
@@ -40,9 +40,9 @@ fn rule_21_1_counts_are_over_active_pods() {
     assert_eq!(found["labelSelector"], "app=web");
 }
 
-/// Ready is what serves; available is what counts as such for budgets, which the lifecycle decides as well (13.3).
+/// Ready is what serves; available is what counts as such for budgets, which the lifecycle decides as well (CS-13.3).
 #[test]
-fn rule_21_1_a_ready_pod_that_waits_for_a_hook_is_ready_and_not_available() {
+fn cs_21_1_a_ready_pod_that_waits_for_a_hook_is_ready_and_not_available() {
     let hooks = json!({"preNormal": {"labelsHandler": {"held": "yes"}}});
     let held = one(&name(0), "n").label(names::LIFECYCLE_STATE_LABEL, "PreparingNormal");
     let found = status(&clones(1).spec("/lifecycle", hooks).pod(held));
@@ -58,7 +58,7 @@ fn rule_21_1_a_ready_pod_that_waits_for_a_hook_is_ready_and_not_available() {
 
 /// #1549: all pods have to be there, but not to be ready.
 #[test]
-fn rule_21_2_the_current_revision_follows_when_all_pods_are_updated() {
+fn cs_21_2_the_current_revision_follows_when_all_pods_are_updated() {
     let current = |words: &str| status(&pods(clones(3), words))["currentRevision"].clone();
     assert_eq!(current("3nx"), "web-new");
     assert_eq!(current("2n"), "web-old", "one is missing");
@@ -68,7 +68,7 @@ fn rule_21_2_the_current_revision_follows_when_all_pods_are_updated() {
 
 /// A percentage of nothing holds back what it holds back of something: back at five, the canary goes on where it was.
 #[test]
-fn rules_13_8_and_21_2_a_partition_holds_through_a_night_at_no_replicas() {
+fn cs_13_8_and_21_2_a_partition_holds_through_a_night_at_no_replicas() {
     for partition in [json!(4), json!("80%")] {
         let set = |replicas| {
             clones(replicas)
@@ -103,7 +103,7 @@ fn rules_13_8_and_21_2_a_partition_holds_through_a_night_at_no_replicas() {
 }
 
 #[test]
-fn rule_4_failures_are_a_condition_that_goes() {
+fn cs_4_failures_are_a_condition_that_goes() {
     let mut cluster = pods(clones(4), "2n");
     for (n, reason) in [(1, "QuotaExceeded"), (2, "Forbidden")] {
         let failure = Failure::follow(
@@ -166,9 +166,9 @@ fn status_counts(cluster: &Cluster) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Ruling 32: programs compare these.
+/// programs compare these.
 #[test]
-fn rule_21_3_messages_of_progressing() {
+fn cs_21_3_messages_of_progressing() {
     let told = |cluster: &Cluster| {
         let found = condition(&status(cluster), "Progressing").expect("it is written");
         found["message"].as_str().map(str::to_owned)
@@ -195,7 +195,7 @@ fn rule_21_3_messages_of_progressing() {
 }
 
 #[test]
-fn rules_21_3_and_21_4_progressing() {
+fn cs_21_3_and_21_4_progressing() {
     let said = |cluster: &Cluster| {
         let found = condition(&status(cluster), "Progressing")?;
         Some((
@@ -265,7 +265,7 @@ fn rules_21_3_and_21_4_progressing() {
 }
 
 #[test]
-fn rule_12_4_the_update_revision_is_refreshed_where_it_says_something_else() {
+fn cs_12_4_the_update_revision_is_refreshed_where_it_says_something_else() {
     let with_hash = |hash: Option<&str>| {
         let mut cluster = pods(clones(1).claim_templates(&["data"]), "1n");
         let hashed = |r: &Arc<RevisionRecord>| {
@@ -291,9 +291,9 @@ fn rule_12_4_the_update_revision_is_refreshed_where_it_says_something_else() {
     assert!(annotations[names::CLAIM_TEMPLATES_HASH].is_string() && annotations[names::CLAIM_TEMPLATES].is_string());
 }
 
-/// Ruling 19: what there is no room for is not written again and again; and what is recorded are the templates of today, or none.
+/// what there is no room for is not written again and again; and what is recorded are the templates of today, or none.
 #[test]
-fn rules_12_4_and_12_5_a_record_that_has_outgrown_its_room_goes_once() {
+fn cs_12_4_and_12_5_a_record_that_has_outgrown_its_room_goes_once() {
     let templates: Vec<String> = (0..2_000).map(|n| format!("data-{n}-{}", "x".repeat(40))).collect();
     let templates: Vec<&str> = templates.iter().map(String::as_str).collect();
     let refreshed = |recorded: bool| {
@@ -340,7 +340,7 @@ fn rules_12_4_and_12_5_a_record_that_has_outgrown_its_room_goes_once() {
 }
 
 #[test]
-fn rule_12_1_a_new_revision_records_the_claims_and_comes_first() {
+fn cs_12_1_a_new_revision_records_the_claims_and_comes_first() {
     let cluster = clones(1).no_revisions().claim_templates(&["data"]);
     let decision = cluster.decide();
     let bodies: Vec<Value> = decision
@@ -393,7 +393,7 @@ fn unrecorded(refused_since: Timestamp) -> Cluster {
 }
 
 #[test]
-fn rule_4_and_invariant_12_a_revision_that_cannot_be_recorded_is_told() {
+fn cs_4_and_sts_i12_a_revision_that_cannot_be_recorded_is_told() {
     let set = unrecorded(at(NOW));
     let told = status(&set);
     let failed = condition(&told, "FailedUpdate").expect("a condition");
@@ -407,7 +407,7 @@ fn rule_4_and_invariant_12_a_revision_that_cannot_be_recorded_is_told() {
             .is_some_and(|m| m.contains("exceeded quota: revisions")),
         "{failed}"
     );
-    // Rule 21.4: a rollout begins, and has its time.
+    // CS-21.4: a rollout begins, and has its time.
     let progressing = condition(&told, "Progressing").expect("a condition");
     assert_eq!(
         (&progressing["status"], &progressing["reason"]),
@@ -446,7 +446,7 @@ fn rule_4_and_invariant_12_a_revision_that_cannot_be_recorded_is_told() {
 
 /// The revision of a former set of the name is not gone: nothing is refused, and the set waits all the same.
 #[test]
-fn rule_4_and_invariant_12_a_revision_that_is_waited_for_is_told_after_a_minute() {
+fn cs_4_and_sts_i12_a_revision_that_is_waited_for_is_told_after_a_minute() {
     let fresh = pods(clones(2).spec("/template", crate::testing::template("v3")), "2n");
     let made = fresh.decide();
     let mut commands = made.commands().map(|c| &c.command);
@@ -481,7 +481,7 @@ fn rule_4_and_invariant_12_a_revision_that_is_waited_for_is_told_after_a_minute(
 }
 
 #[test]
-fn rule_4_collisions_are_counted() {
+fn cs_4_collisions_are_counted() {
     let counted = clones(1).status("/collisionCount", json!(3));
     assert_eq!(status(&counted)["collisionCount"], 3);
     assert_eq!(status(&clones(1))["collisionCount"], 0, "none is a number, too");
@@ -498,7 +498,7 @@ fn a_deleted_set_gets_its_status_and_nothing_else() {
 /// Conditions of pods, release, adoption and claims are written in silence: no event tells of them. A webhook that refuses them holds up the
 /// rollout all the same.
 #[test]
-fn rule_4_a_rollout_that_is_held_up_by_a_silent_write_says_so() {
+fn cs_4_a_rollout_that_is_held_up_by_a_silent_write_says_so() {
     let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1});
     let mut cluster = pods(clones(2).rolling(rolling), "2o");
     let why = "a webhook refuses pods/status";

@@ -1,4 +1,4 @@
-//! How pods come to the update revision (rules 15.6, 16, 17 and 19).
+//! How pods come to the update revision (CS-15.6, CS-16, CS-17 and CS-19).
 
 use super::{done, name, one, pods, said};
 use crate::testing::{Cluster, NOW, PodFixture, at, clones, folded};
@@ -30,7 +30,7 @@ fn patches(decision: &Decision, report: Report) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn rule_16_5_re_create_is_a_mark_and_marked_pods_are_not_marked_again() {
+fn cs_16_5_re_create_is_a_mark_and_marked_pods_are_not_marked_again() {
     let cluster = pods(
         clones(3).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2)),
         "3o",
@@ -51,7 +51,7 @@ fn rule_16_5_re_create_is_a_mark_and_marked_pods_are_not_marked_again() {
 }
 
 #[test]
-fn rule_16_5_in_place_takes_the_pod_out_of_service_and_labels_it() {
+fn cs_16_5_in_place_takes_the_pod_out_of_service_and_labels_it() {
     let cluster = pods(
         in_place(2).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(1)),
         "2o",
@@ -70,7 +70,7 @@ fn rule_16_5_in_place_takes_the_pod_out_of_service_and_labels_it() {
 
 /// Others go on although one pod cannot be changed in place (scenario 9).
 #[test]
-fn rule_16_5_in_place_only_skips_what_cannot_be_done() {
+fn cs_16_5_in_place_only_skips_what_cannot_be_done() {
     let set = clones(3).spec(
         "/updateStrategy/rollingUpdate",
         json!({"podUpdatePolicy": "InPlaceOnly", "maxUnavailable": 1}),
@@ -109,7 +109,7 @@ fn with_other_claim_templates(mut cluster: Cluster) -> Cluster {
 
 /// Pods that could go in place need no surge (#2369); those that are made again since their claim templates have changed do.
 #[test]
-fn rules_13_4_and_15_6_pods_that_are_recreated_for_their_claims_surge() {
+fn cs_13_4_and_15_6_pods_that_are_recreated_for_their_claims_surge() {
     let set = || {
         in_place(3)
             .spec("/updateStrategy/rollingUpdate/maxSurge", json!(1))
@@ -125,14 +125,14 @@ fn rules_13_4_and_15_6_pods_that_are_recreated_for_their_claims_surge() {
     assert_eq!(made(asks()), 1, "the pod beyond the replicas that recreation may have");
     let mut gate = set();
     gate.defaults.recreate_on_claim_change = true;
-    assert_eq!(made(gate), 1, "as the gate of that name asks for all sets (ruling 33)");
+    assert_eq!(made(gate), 1, "as the gate of that name asks for all sets (R-33)");
     let only = asks().spec("/updateStrategy/rollingUpdate/podUpdatePolicy", json!("InPlaceOnly"));
     assert_eq!(made(only), 0, "never made again");
 }
 
 /// #1536.
 #[test]
-fn rule_15_6_changed_claims_are_told_or_ask_for_another_pod() {
+fn cs_15_6_changed_claims_are_told_or_ask_for_another_pod() {
     let with = |cluster| with_other_claim_templates(pods(cluster, "1o"));
     let decision = with(in_place(1)).decide();
     assert_eq!(patches(&decision, Report::InPlace).len(), 1);
@@ -142,7 +142,7 @@ fn rule_15_6_changed_claims_are_told_or_ask_for_another_pod() {
 }
 
 #[test]
-fn rule_16_1_the_hash_alone_is_filled_in_on_pods_that_lack_it() {
+fn cs_16_1_the_hash_alone_is_filled_in_on_pods_that_lack_it() {
     let mut fixture = one(&name(0), "n");
     fixture = fixture.unlabelled().label("app", "web").revision("web-new");
     let cluster = clones(1).pod(fixture);
@@ -156,7 +156,7 @@ fn rule_16_1_the_hash_alone_is_filled_in_on_pods_that_lack_it() {
 
 /// Full and short labels interoperate.
 #[test]
-fn rule_12_6_a_pod_labelled_with_the_hash_alone_is_of_that_revision() {
+fn cs_12_6_a_pod_labelled_with_the_hash_alone_is_of_that_revision() {
     let cluster = clones(1).pod(one(&name(0), "n").revision("new"));
     let decision = cluster.decide();
     assert_eq!(said(&decision), [] as [&str; 0]);
@@ -165,7 +165,7 @@ fn rule_12_6_a_pod_labelled_with_the_hash_alone_is_of_that_revision() {
 
 /// A revision that was taken over from a former set may have the same hash as one of ours.
 #[test]
-fn rule_12_6_a_hash_alone_is_that_of_a_revision_with_the_sets_own_name() {
+fn cs_12_6_a_hash_alone_is_that_of_a_revision_with_the_sets_own_name() {
     for (label, updated) in [("new", 0), ("former-new", 1), ("web-new", 1)] {
         let set = clones(1).no_revisions().revision("former-new", 2, "v2");
         let decision = set.pod(one(&name(0), "n").revision(label)).decide();
@@ -175,7 +175,7 @@ fn rule_12_6_a_hash_alone_is_that_of_a_revision_with_the_sets_own_name() {
 }
 
 #[test]
-fn rule_14_8_a_pass_that_makes_or_deletes_pods_updates_none() {
+fn cs_14_8_a_pass_that_makes_or_deletes_pods_updates_none() {
     let set = clones(4).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(2));
     let cluster = pods(set, "3o");
     let found = done(&cluster, &cluster.decide());
@@ -184,7 +184,7 @@ fn rule_14_8_a_pass_that_makes_or_deletes_pods_updates_none() {
 
 /// A pod that was prepared for its update waits through a pass that makes pods.
 #[test]
-fn rule_14_8_pods_that_were_prepared_are_left_as_they_are() {
+fn cs_14_8_pods_that_were_prepared_are_left_as_they_are() {
     let hook = json!({"labelsHandler": {"update": "wait"}});
     let set = in_place(3).spec("/lifecycle/inPlaceUpdate", hook);
     let prepared = one(&name(0), "o")
@@ -246,7 +246,7 @@ fn state(cluster: Cluster) -> Option<String> {
 
 /// #1485: without a hook, a pod is in service as soon as it has a node.
 #[test]
-fn rule_19_2_preparing_normal_ends_with_a_node_or_with_its_hook() {
+fn cs_19_2_preparing_normal_ends_with_a_node_or_with_its_hook() {
     let new = |node| {
         one(&name(0), "n")
             .label(names::LIFECYCLE_STATE_LABEL, "PreparingNormal")
@@ -270,7 +270,7 @@ fn rule_19_2_preparing_normal_ends_with_a_node_or_with_its_hook() {
 
 /// #1156, #676, #2177.
 #[test]
-fn rule_19_3_states_after_a_rollback_and_after_an_update() {
+fn cs_19_3_states_after_a_rollback_and_after_an_update() {
     let hook = json!({"labelsHandler": {"update": "wait"}, "markPodNotReady": true});
     let hooked = || in_place(1).spec("/lifecycle/inPlaceUpdate", hook.clone());
     // A key of ours keeps it out of service.
@@ -312,7 +312,7 @@ fn rule_19_3_states_after_a_rollback_and_after_an_update() {
 
 /// Whatever bytes it was written in: taking over a cluster restarts nothing.
 #[test]
-fn rule_12_3_a_revision_of_the_same_template_is_the_update_revision() {
+fn cs_12_3_a_revision_of_the_same_template_is_the_update_revision() {
     let theirs = clones(2).no_revisions().revision("web-5d4c", 3, "v2");
     let theirs = theirs.pod(one(&name(0), "n").revision("web-5d4c"));
     let theirs = theirs.pod(one(&name(1), "n").revision("5d4c"));
@@ -328,7 +328,7 @@ fn rule_12_3_a_revision_of_the_same_template_is_the_update_revision() {
 
 /// #632: among several revisions, pods go back to the current one.
 #[test]
-fn rule_13_9_what_goes_back_goes_to_the_current_revision() {
+fn cs_13_9_what_goes_back_goes_to_the_current_revision() {
     let set = || {
         let rolling = json!({"partition": 2, "maxUnavailable": 1, "podUpdatePolicy": "InPlaceIfPossible"});
         let set = clones(3).spec("/updateStrategy/rollingUpdate", rolling);
@@ -343,7 +343,7 @@ fn rule_13_9_what_goes_back_goes_to_the_current_revision() {
 
 /// What was prepared for an update that is taken back would hold up, as unavailable, those that come back.
 #[test]
-fn rule_13_5_where_pods_come_back_old_ones_that_were_prepared_are_let_go() {
+fn cs_13_5_where_pods_come_back_old_ones_that_were_prepared_are_let_go() {
     let hook = json!({"labelsHandler": {"update": "wait"}});
     let rolling = json!({"partition": 2, "maxUnavailable": 1, "podUpdatePolicy": "InPlaceIfPossible"});
     let set = clones(3).spec("/updateStrategy/rollingUpdate", rolling);
@@ -364,7 +364,7 @@ fn rule_13_5_where_pods_come_back_old_ones_that_were_prepared_are_let_go() {
 }
 
 #[test]
-fn rule_17_pods_are_updated_in_order() {
+fn cs_17_pods_are_updated_in_order() {
     let set = || {
         clones(2).spec(
             "/updateStrategy/rollingUpdate",
@@ -448,7 +448,7 @@ fn untried(mut cluster: Cluster) -> Cluster {
 
 /// No pod is marked, and none that was marked for an older template goes, before a pod of the revision was accepted.
 #[test]
-fn ruling_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
+fn r_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
     let budget = json!(2);
     let set = || clones(3).spec("/updateStrategy/rollingUpdate/maxUnavailable", budget.clone());
     let decision = untried(pods(set(), "3o")).decide();
@@ -475,7 +475,7 @@ fn ruling_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
 
 /// Seen: a pod left service for an image that a policy refuses, and stayed out of it: the change is judged only when the pod is out.
 #[test]
-fn ruling_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_accepted() {
+fn r_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_accepted() {
     let tried = |cluster: Cluster| {
         let words = said(&untried(cluster).decide());
         assert!(words.len() == 1 && words[0].starts_with("trial: "), "{words:?}");
@@ -499,7 +499,7 @@ fn ruling_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_acc
 
 /// Seen: a set of four with a quota full of others' pods came down to one.
 #[test]
-fn ruling_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
+fn r_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
     let set = || clones(4).spec("/updateStrategy/rollingUpdate/maxUnavailable", json!("100%"));
     let after = |cluster: Cluster| {
         let mut cluster = untried(cluster);
@@ -541,7 +541,7 @@ fn ruling_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set(
 
 /// It stays out of service until the answer is there.
 #[test]
-fn rulings_28_and_31_a_pod_that_was_prepared_stays_as_it_is_while_its_new_revision_is_tried() {
+fn r_28_and_31_a_pod_that_was_prepared_stays_as_it_is_while_its_new_revision_is_tried() {
     let container = json!({"name": "main", "image": "v2", "env": [{"name": "A", "value": "b"}]});
     let new = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}});
     let hook = json!({"inPlaceUpdate": {"labelsHandler": {"hold": "yes"}, "markPodNotReady": true}});
@@ -574,7 +574,7 @@ fn marked(marks: &str) -> PodFixture {
 
 /// Seen: a pod that waited for budget went although the set had gone back to its revision, was paused, or kept it by its partition.
 #[test]
-fn ruling_28_marks_of_an_update_that_wants_the_pod_no_more_are_taken_off() {
+fn r_28_marks_of_an_update_that_wants_the_pod_no_more_are_taken_off() {
     let set = |rolling: Value| clones(3).rolling(rolling).spec("/replicas", json!(3));
     let unmarked = |metadata: &Value| {
         metadata["labels"][names::SPECIFIED_DELETE_LABEL].is_null()
@@ -651,7 +651,7 @@ fn ruling_28_marks_of_an_update_that_wants_the_pod_no_more_are_taken_off() {
 }
 
 #[test]
-fn ruling_28_marks_that_are_wanted_stay() {
+fn r_28_marks_that_are_wanted_stay() {
     let set = |rolling: Value| clones(3).rolling(rolling);
     let budget = || json!({"maxUnavailable": 1});
     let goes = ["delete: -Pod web-b0002"];
@@ -681,9 +681,9 @@ fn ruling_28_marks_that_are_wanted_stay() {
     }
 }
 
-/// Rule 14.1: the label with any value asks for the deletion; the update writes `true`, and takes nothing else off.
+/// CS-14.1: the label with any value asks for the deletion; the update writes `true`, and takes nothing else off.
 #[test]
-fn ruling_28_what_users_have_written_over_a_mark_is_theirs() {
+fn r_28_what_users_have_written_over_a_mark_is_theirs() {
     let theirs = one(&name(2), "o")
         .label(names::SPECIFIED_DELETE_LABEL, "please")
         .annotated(names::REPLACED_BY_UPDATE, "true");

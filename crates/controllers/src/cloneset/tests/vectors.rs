@@ -1,4 +1,4 @@
-//! The table of the specification (13.13), row by row.
+//! The table of CS-13.13, row by row.
 
 use super::{Done, done, pods};
 use crate::testing::{Cluster, clones};
@@ -98,7 +98,7 @@ fn check(rows: Vec<Row>) {
 }
 
 #[test]
-fn rule_13_13_updates_and_surge() {
+fn cs_13_13_updates_and_surge() {
     check(vec![
         row("5 3 0 2 -", "5o", updates(2), ""),
         row("5 4 0 1 -", "2o 3n", nothing(), ""),
@@ -162,7 +162,7 @@ fn defects_1478_and_376_scale_in_ends_and_broken_pods_go_first() {
 }
 
 #[test]
-fn rule_13_9_pods_that_wait_for_their_hook_delay_nothing_else() {
+fn cs_13_9_pods_that_wait_for_their_hook_delay_nothing_else() {
     check(vec![
         row("3 0 0 1 -", "4n 1dn", deletes(1, 0), ""),
         row("5 0 0 1 -", "4n 1dn", nothing(), "marks"),
@@ -171,7 +171,7 @@ fn rule_13_9_pods_that_wait_for_their_hook_delay_nothing_else() {
 }
 
 #[test]
-fn rule_13_10_the_budget_of_deletions() {
+fn cs_13_10_the_budget_of_deletions() {
     check(vec![
         row("5 0 1 1 -", "3n 1nx 1n!", creates(1, 0), ""),
         row("5 0 0 1 -", "3n 1n! 1nx!", obeys(1), ""),

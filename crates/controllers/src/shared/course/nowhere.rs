@@ -1,4 +1,4 @@
-//! Updates in place that lead nowhere (rules 4.6 and 8.12, ruling 37): the pod is made again, where the policy lets it be; else that is told,
+//! Updates in place that lead nowhere (STS-4.6 and STS-8.12, R-37): the pod is made again, where the policy lets it be; else that is told,
 //! and it stays.
 
 use super::Trouble;
@@ -83,7 +83,7 @@ impl Pass<'_> {
     }
 
     /// Whether an update in place was given up, and that is for the revision to which its pod is to go, or for any. To another revision it
-    /// may go in place (rule 4.2): that may ask for less, and a pod that serves goes for nothing else.
+    /// may go in place (STS-4.2): that may ask for less, and a pod that serves goes for nothing else.
     pub(crate) fn has_to_be_made_again(&self, occupant: &Occupant) -> bool {
         let given_up = occupant.abandoned.as_ref();
         given_up.is_some_and(|given_up| self.is_in_vain(given_up, occupant.labels.is_updated))
@@ -91,7 +91,7 @@ impl Pass<'_> {
 
     /// The same of a pod that is at the update revision, or is not.
     pub(super) fn is_in_vain(&self, given_up: &Abandoned, is_updated: bool) -> bool {
-        // Where pods go back (rule 13.5 of CloneSets), the others are where they are to be.
+        // Where pods go back (CS-13.5), the others are where they are to be.
         let goes_back = self.target.meta.uid != self.update.meta.uid;
         given_up.is_for_good || is_updated != goes_back
     }
@@ -119,7 +119,7 @@ impl Pass<'_> {
     }
 
     /// The API server may know already that a node cannot give what a pod should get, or may not be changed to it, and refuse to write it
-    /// down: the same as if the kubelet had found out (rule 4.6).
+    /// down: the same as if the kubelet had found out (STS-4.6).
     fn judge_refused_resize(&mut self, scope: &Scope, occupant: &mut Occupant) {
         let failure = self.hints.failures.get(scope);
         let Some(failure) = failure.filter(|f| is_refused_to_this_pod(f)).cloned() else {

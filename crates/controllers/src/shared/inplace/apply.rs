@@ -1,4 +1,4 @@
-//! The writes of an update in place (rule 4.3): everything but resources in one patch of the pod, so that label and annotation never
+//! The writes of an update in place (STS-4.3): everything but resources in one patch of the pod, so that label and annotation never
 //! claim what was not done, and then resources through their subresource. Until they are there they are noted as still to come: a
 //! resize before its note would stay for ever where the note is never written, and the update is taken back. Each holds only while the pod is as it was examined (`tested`).
 
@@ -51,7 +51,7 @@ impl Target<'_> {
 
     /// Changes the containers of one batch, and notes the rest in the state. Of one that changes resources and more, the resources come
     /// first, and so do those that an update before it has asked for: a kubelet refuses to lower the memory of a container that is just
-    /// restarting (ruling 37).
+    /// restarting.
     pub fn next_batch(&self, mut state: State, changes: &Changes, mut metadata: Value) -> Writes {
         let Step { now, rest, is_split } = if self.supports_resize {
             changes.step(self.detail, &state)

@@ -1,4 +1,4 @@
-//! Which containers change together (rule 4.5): those with a launch priority one priority after the other, the highest first.
+//! Which containers change together (STS-4.5): those with a launch priority one priority after the other, the highest first.
 
 use super::{Changes, RefMetadata};
 use flotilla_model::records::PodDetail;
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_5_priorities_one_after_the_other_and_those_without_at_once() {
+    fn sts_4_5_priorities_one_after_the_other_and_those_without_at_once() {
         let pod = detail(&[("a", Some(2)), ("b", Some(1)), ("c", None), ("d", Some(2))]);
         for (what, all, first, rest) in [
             ("no changes", changes(&[], &[], &[]), vec![], vec![]),

@@ -1,4 +1,4 @@
-//! Whether a change has arrived in the containers (rule 4.6).
+//! Whether a change has arrived in the containers (STS-4.6).
 
 use super::state::{Before, State};
 use super::{annotation, has_amounts, image};

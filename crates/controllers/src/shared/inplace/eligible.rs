@@ -1,5 +1,5 @@
 //! What a change of the template does to running pods: of containers what [`flotilla_model::template::in_place`] lets through, and of
-//! metadata everything (rule 4.1).
+//! metadata everything (STS-4.1).
 
 use super::{Changes, UpdateSpec};
 use crate::shared::withheld;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_1_images_cpu_and_memory_may_change() {
+    fn sts_4_1_images_cpu_and_memory_may_change() {
         let resources =
             |cpu: &str| json!({"resources": {"limits": {"cpu": cpu, "memory": "1Gi"}, "requests": {"cpu": "1"}}});
         let old = template(json!([main(resources("2")), {"name": "side", "image": "s:1"}]));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_1_spelling_and_defaults_are_no_change() {
+    fn sts_4_1_spelling_and_defaults_are_no_change() {
         let old = template(json!([main(json!({"resources": {"limits": {"cpu": "1000m"}}}))]));
         let mut new = template(json!([main(json!({
             "resources": {"limits": {"cpu": "1"}}, "terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "IfNotPresent",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_1_a_new_tag_is_no_new_pull_policy() {
+    fn sts_4_1_a_new_tag_is_no_new_pull_policy() {
         let image = |image: &str, extra: Value| {
             let mut container = main(extra);
             container["image"] = json!(image);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_1_anything_else_may_not_change() {
+    fn sts_4_1_anything_else_may_not_change() {
         let plain = template(json!([main(json!({}))]));
         let two = template(json!([main(json!({})), {"name": "side", "image": "s"}]));
         let with = |extra: Value| template(json!([main(extra)]));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_1_a_request_that_is_not_stated_follows_its_limit() {
+    fn sts_4_1_a_request_that_is_not_stated_follows_its_limit() {
         let with = |cpu: &str| {
             template(json!([main(
                 json!({"resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}})
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_1_metadata_is_patched_at_once_unless_an_environment_refers_to_it() {
+    fn sts_4_1_metadata_is_patched_at_once_unless_an_environment_refers_to_it() {
         let refers = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
         let env = json!({"env": [
             refers("ROLE", "metadata.labels['role']"), refers("SIDECARSET_VERSION", "metadata.annotations['v']"),
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_1_nothing_to_change_can_be_done_in_place() {
+    fn sts_4_1_nothing_to_change_can_be_done_in_place() {
         let same = template(json!([main(json!({}))]));
         assert!(compare(&same, &same).is_ok_and(|spec| spec.is_empty()));
     }

@@ -1,4 +1,4 @@
-//! The annotation that keeps an update until its grace period has ended (rules 4.3 and 4.7).
+//! The annotation that keeps an update until its grace period has ended (STS-4.3 and STS-4.7).
 
 use super::{Changes, UpdateSpec, other_fields, ref_metadata_json, ref_metadata_of, texts, values};
 use serde_json::{Map, Value, json};
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_7_what_the_go_manager_wrote_is_read() {
+    fn sts_4_7_what_the_go_manager_wrote_is_read() {
         // {"metadata":{"labels":{"tier":"b"}}}
         let text = r#"{"revision":"web-5f","containerImages":{"main":"web:2"},"metaDataPatch":"eyJtZXRhZGF0YSI6eyJsYWJlbHMiOnsidGllciI6ImIifX19",
             "graceSeconds":30,"oldTemplate":{"spec":{}},"newTemplate":{"spec":{}}}"#;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_19_nonsense_is_an_error() {
+    fn sts_8_19_nonsense_is_an_error() {
         for bad in [
             "",
             "{}",

@@ -1,4 +1,4 @@
-//! References to images: `[registry[:port]/]repository[:tag][@digest]` (rule 4.6).
+//! References to images: `[registry[:port]/]repository[:tag][@digest]` (STS-4.6).
 
 /// A reference with everything that is usually left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_4_6_references_are_compared_after_normalisation() {
+    fn sts_4_6_references_are_compared_after_normalisation() {
         for (a, b, expected) in [
             ("nginx", "docker.io/library/nginx:latest", true),
             ("nginx", "nginx:latest", true),

@@ -97,7 +97,7 @@ impl Progress {
         !matches!(self.stage, Stage::Done | Stage::Void(_))
     }
 
-    /// Whether the pod counts as unavailable for it: not if only its resources change, without leaving service (8.18), or if it serves with
+    /// Whether the pod counts as unavailable for it: not if only its resources change, without leaving service (STS-8.18), or if it serves with
     /// a note that nobody can read.
     pub fn disrupts(&self, detail: &PodDetail) -> bool {
         let serves_unread = matches!(self.stage, Stage::Lost(_)) && !is_out_of_service(detail);

@@ -1,4 +1,4 @@
-//! The annotation that tells how far a pod's update in place has come (rule 4.7). Written so that the Go manager can go on with it,
+//! The annotation that tells how far a pod's update in place has come (STS-4.7). Written so that the Go manager can go on with it,
 //! read so that whatever it wrote is understood.
 
 use super::{Changes, UpdateSpec, complete, other_fields, ref_metadata_json, ref_metadata_of, texts, values};
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rule_4_7_what_the_go_manager_wrote_is_read() {
+    fn sts_4_7_what_the_go_manager_wrote_is_read() {
         let text = r#"{"revision":"web-5f","updateTimestamp":"2026-07-01T10:00:00Z","lastContainerStatuses":{"main":{"imageID":"i1"}},
             "updateEnvFromMetadata":true,"updateImages":true,"nextContainerImages":{"side":"s:2"},
             "nextContainerRefMetadata":{"side":{"creationTimestamp":null,"labels":{"role":"b"}}},
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_7_fields_of_another_release_are_kept() {
+    fn sts_4_7_fields_of_another_release_are_kept() {
         let text = r#"{"revision":"r","keptFor":{"a":[1]},"nextContainerVolumes":null,"updateTimestamp":"1970-01-01T00:00:01Z"}"#;
         let state = State::parse(text).expect("it is well written");
         assert_eq!(
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_7_what_is_empty_is_left_out_and_no_statuses_are_null() {
+    fn sts_4_7_what_is_empty_is_left_out_and_no_statuses_are_null() {
         let state = State {
             revision: "r".into(),
             updated_at: Timestamp::from_millis(1_500),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_8_19_what_cannot_be_read_is_an_error_and_what_is_missing_is_not() {
+    fn sts_8_19_what_cannot_be_read_is_an_error_and_what_is_missing_is_not() {
         for bad in ["", "{", "[]", "{}", r#"{"revision":7}"#] {
             assert!(State::parse(bad).is_err(), "{bad}");
         }

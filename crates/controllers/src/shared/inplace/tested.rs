@@ -1,4 +1,4 @@
-//! JSON patches of a pod that hold only while it is as it was examined (rule 4.3).
+//! JSON patches of a pod that hold only while it is as it was examined (STS-4.3).
 //!
 //! A write may be delivered late, when its pod has gone on to another revision, or back into service. So it tests what it rests on:
 //! revision, lifecycle state, what is noted of an update, and where containers restart, the closed gate. It carries no version, which

@@ -1,4 +1,4 @@
-//! Pods that webhooks of others change on the way are not made again for that, time after time (rules 1.3, 1.4.2 and 8.6).
+//! Pods that webhooks of others change on the way are not made again for that, time after time (STS-1.3, STS-1.4.2 and STS-8.6).
 
 use crate::testing::{Cluster, advanced, brief, claim, native, pod};
 use flotilla_api::names;
@@ -105,7 +105,7 @@ fn with_data(set: Cluster) -> Cluster {
 }
 
 #[test]
-fn rule_1_4_2_what_webhooks_make_of_a_new_pod_is_left_so_and_told() {
+fn sts_1_4_2_what_webhooks_make_of_a_new_pod_is_left_so_and_told() {
     for set in [
         with_data(advanced(1)),
         with_data(native(1)),
@@ -129,7 +129,7 @@ fn rule_1_4_2_what_webhooks_make_of_a_new_pod_is_left_so_and_told() {
 }
 
 #[test]
-fn problem_8_6_a_change_of_the_templates_still_makes_pods_again_once() {
+fn sts_8_6_a_change_of_the_templates_still_makes_pods_again_once() {
     let old = with_data(advanced(1));
     for (what, change, _) in CHANGES {
         for templates in [vec!["data", "logs"], vec![]] {
@@ -147,7 +147,7 @@ fn problem_8_6_a_change_of_the_templates_still_makes_pods_again_once() {
 }
 
 #[test]
-fn rule_2_5_a_pod_whose_label_was_changed_is_updated_like_others() {
+fn sts_2_5_a_pod_whose_label_was_changed_is_updated_like_others() {
     let before = with_data(advanced(1));
     let pod = made(&before, |pod| relabel(pod, names::REVISION_LABEL, None));
     let mut set = before

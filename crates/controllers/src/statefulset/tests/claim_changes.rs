@@ -1,4 +1,4 @@
-//! Claim templates that change while pods run: what is made before a pod goes, and what pods of old revisions had (8.6, rulings 11 and 31).
+//! Claim templates that change while pods run: what is made before a pod goes, and what pods of old revisions had (8.6, R-11 and R-31).
 
 use super::refused;
 use crate::statefulset::StatefulSetController;
@@ -34,7 +34,7 @@ fn replacing(mut set: Cluster, pod: PodFixture) -> Cluster {
 }
 
 #[test]
-fn problem_8_6_a_pod_goes_only_when_the_claims_of_its_successor_are_there() {
+fn sts_8_6_a_pod_goes_only_when_the_claims_of_its_successor_are_there() {
     for (what, set) in [
         ("only a claim template", with_logs(advanced(2), "new")),
         ("a revision, too", with_logs(advanced(2), "old")),
@@ -68,7 +68,7 @@ fn problem_8_6_a_pod_goes_only_when_the_claims_of_its_successor_are_there() {
 }
 
 #[test]
-fn problem_8_6_where_all_pods_go_at_once_all_claims_are_made_first() {
+fn sts_8_6_where_all_pods_go_at_once_all_claims_are_made_first() {
     let recreated = || with_logs(advanced(2).annotation("flotilla.rs/update-type", "Recreate"), "old");
     assert_eq!(brief(&recreated().decide()), ["+claim logs-web-0", "+claim logs-web-1"]);
     assert_eq!(
@@ -80,7 +80,7 @@ fn problem_8_6_where_all_pods_go_at_once_all_claims_are_made_first() {
 }
 
 #[test]
-fn problem_8_6_claims_that_are_made_first_are_owned_as_the_policy_says() {
+fn sts_8_6_claims_that_are_made_first_are_owned_as_the_policy_says() {
     let set = with_logs(advanced(2), "new");
     let set = set.spec("/persistentVolumeClaimRetentionPolicy/whenDeleted", json!("Delete"));
     let owners = set.decide().commands().find_map(|c| match &c.command {
@@ -108,7 +108,7 @@ fn record_written(decision: &Decision) -> Option<Value> {
 }
 
 #[test]
-fn ruling_11_the_record_says_which_claim_templates_there_are_while_a_revision_is_the_update() {
+fn r_11_the_record_says_which_claim_templates_there_are_while_a_revision_is_the_update() {
     let set = |today: &[&str], recorded: &[&str]| {
         let mut set = advanced(1).claim_templates(today).no_revisions();
         set = set.revision("new", 1, "v2").recording_claims(recorded);
@@ -165,7 +165,7 @@ fn ruling_11_the_record_says_which_claim_templates_there_are_while_a_revision_is
 
 /// What a removed template had is still known, and new pods of the revision do not get it.
 #[test]
-fn ruling_11_what_a_record_names_as_former_is_not_made_again() {
+fn r_11_what_a_record_names_as_former_is_not_made_again() {
     let former = json!([
         {"metadata": {"name": "data"}},
         {"metadata": {"name": "logs", "annotations": {"flotilla.rs/former": "true"}}},
@@ -188,7 +188,7 @@ fn ruling_11_what_a_record_names_as_former_is_not_made_again() {
 }
 
 #[test]
-fn problem_8_6_a_pod_that_has_to_be_made_again_is_not_changed_before() {
+fn sts_8_6_a_pod_that_has_to_be_made_again_is_not_changed_before() {
     let set = |policy: &str, partition: i32| {
         let strategy = json!({"podUpdatePolicy": policy, "partition": partition});
         let set = with_logs(advanced(2).rolling(strategy), "old");
@@ -218,7 +218,7 @@ fn two_revisions() -> Cluster {
 }
 
 #[test]
-fn rule_1_4_3_a_pending_pod_gets_the_claims_of_its_own_revision() {
+fn sts_1_4_3_a_pending_pod_gets_the_claims_of_its_own_revision() {
     for (phase, expected) in [(Phase::Pending, &["+claim logs-web-0"][..]), (Phase::Running, &NOTHING)] {
         let pod = pod("web-0").revision("old").mounts(&["data", "logs"]);
         assert_eq!(
@@ -229,7 +229,7 @@ fn rule_1_4_3_a_pending_pod_gets_the_claims_of_its_own_revision() {
 }
 
 #[test]
-fn problem_8_10_the_end_of_a_claim_of_an_old_revision_is_noticed() {
+fn sts_8_10_the_end_of_a_claim_of_an_old_revision_is_noticed() {
     let routed = |name: &str| {
         let gone = Change::Claim(Some(Arc::new(claim(name).build())), None);
         let mut keys = Vec::new();

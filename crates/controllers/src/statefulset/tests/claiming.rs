@@ -1,4 +1,4 @@
-//! Which pods are a set's, which ones it lets go, and who is told of a change (rules 1.2, 1.3, 1.6).
+//! Which pods are a set's, which ones it lets go, and who is told of a change (STS-1.2, STS-1.3, STS-1.6).
 
 use crate::statefulset::StatefulSetController;
 use crate::testing::{Cluster, advanced, brief, native, owner, pod};
@@ -16,7 +16,7 @@ fn settled(replicas: i64) -> Cluster {
 }
 
 #[test]
-fn rule_1_2_2_what_is_adopted_and_what_is_released() {
+fn sts_1_2_2_what_is_adopted_and_what_is_released() {
     let orphan = |name: &str| pod(name).revision("new").orphan();
     for (what, cluster, expected) in [
         ("orphan member", settled(1).pod(orphan("web-5")), vec!["~pod web-5"]),
@@ -56,7 +56,7 @@ fn rule_1_2_2_what_is_adopted_and_what_is_released() {
 }
 
 #[test]
-fn rules_1_3_3_and_1_3_4_a_name_that_is_not_canonical_is_released_and_occupies_no_slot() {
+fn sts_1_3_3_and_1_3_4_a_name_that_is_not_canonical_is_released_and_occupies_no_slot() {
     let set = advanced(8).status("/currentRevision", json!("new")).pods(0..7, "new");
     assert_eq!(
         brief(&set.pod(pod("web-007").revision("new")).decide()),
@@ -73,7 +73,7 @@ fn rules_1_3_3_and_1_3_4_a_name_that_is_not_canonical_is_released_and_occupies_n
 }
 
 #[test]
-fn rule_1_3_2_a_missing_name_label_is_restored_and_a_missing_index_label_is_not() {
+fn sts_1_3_2_a_missing_name_label_is_restored_and_a_missing_index_label_is_not() {
     let set = advanced(1).status("/currentRevision", json!("new"));
     assert_eq!(
         brief(&set.pod(pod("web-0").revision("new").no_name_label()).decide()),
@@ -91,7 +91,7 @@ fn rule_1_3_2_a_missing_name_label_is_restored_and_a_missing_index_label_is_not(
 }
 
 #[test]
-fn rule_1_2_2_a_slot_stays_empty_while_its_name_is_taken() {
+fn sts_1_2_2_a_slot_stays_empty_while_its_name_is_taken() {
     let taken = advanced(2).status("/currentRevision", json!("new")).pods([1], "new");
     let stranger = owner("batch/v1", "Job", "nightly", "job-uid");
     for (what, fixture, expected) in [
@@ -119,7 +119,7 @@ fn rule_1_2_2_a_slot_stays_empty_while_its_name_is_taken() {
 }
 
 #[test]
-fn rule_1_6_every_deletion_names_the_incarnation_and_the_version_that_was_seen() {
+fn sts_1_6_every_deletion_names_the_incarnation_and_the_version_that_was_seen() {
     let failed = advanced(3)
         .pods([0], "old")
         .pod(pod("web-1").revision("old").phase(Phase::Failed));
@@ -140,7 +140,7 @@ fn rule_1_6_every_deletion_names_the_incarnation_and_the_version_that_was_seen()
 }
 
 #[test]
-fn rule_1_6_the_status_is_written_only_over_what_it_was_computed_from() {
+fn sts_1_6_the_status_is_written_only_over_what_it_was_computed_from() {
     let write = settled(1).decide().status.expect("a status");
     assert_eq!(
         (write.resource_version, write.uid.to_string()),
@@ -149,7 +149,7 @@ fn rule_1_6_the_status_is_written_only_over_what_it_was_computed_from() {
 }
 
 #[test]
-fn rule_1_6_a_set_of_the_same_name_made_anew_has_no_pods_of_the_former() {
+fn sts_1_6_a_set_of_the_same_name_made_anew_has_no_pods_of_the_former() {
     let mut cluster = settled(1);
     cluster.set["metadata"]["uid"] = json!("another-web");
     let decision = cluster.no_revisions().decide();
@@ -157,7 +157,7 @@ fn rule_1_6_a_set_of_the_same_name_made_anew_has_no_pods_of_the_former() {
 }
 
 #[test]
-fn rule_1_8_what_is_terminating_is_not_deleted_again() {
+fn sts_1_8_what_is_terminating_is_not_deleted_again() {
     let dying = |name: &str| pod(name).revision("old").terminating();
     for (what, cluster) in [
         ("by the update", advanced(1).pod(dying("web-0"))),
@@ -191,7 +191,7 @@ pub(super) fn told(cluster: &Cluster, change: &Change) -> Vec<String> {
 }
 
 #[test]
-fn rule_1_2_4_an_orphan_wakes_every_set_that_it_matches() {
+fn sts_1_2_4_an_orphan_wakes_every_set_that_it_matches() {
     let set = advanced(1);
     let orphan = Arc::new(pod("web-0").orphan().build("web"));
     assert_eq!(told(&set, &Change::Pod(None, Some(orphan.clone()))), ["web"]);
@@ -206,14 +206,14 @@ fn rule_1_2_4_an_orphan_wakes_every_set_that_it_matches() {
 }
 
 #[test]
-fn rule_1_2_4_an_owner_is_found_by_its_uid_not_by_its_name() {
+fn sts_1_2_4_an_owner_is_found_by_its_uid_not_by_its_name() {
     let former = pod("web-0").owned_by(owner("apps.kruise.io/v1beta1", "StatefulSet", "web", "a former web"));
     let change = Change::Pod(None, Some(Arc::new(former.build("web"))));
     assert_eq!(told(&advanced(1), &change), NOTHING);
 }
 
 #[test]
-fn problem_8_10_a_claim_that_goes_wakes_the_set_whose_pod_waits_for_it() {
+fn sts_8_10_a_claim_that_goes_wakes_the_set_whose_pod_waits_for_it() {
     let set = advanced(1).claim_templates(&["data"]);
     for (name, expected) in [
         ("data-web-0", vec!["web"]),
@@ -227,7 +227,7 @@ fn problem_8_10_a_claim_that_goes_wakes_the_set_whose_pod_waits_for_it() {
 }
 
 #[test]
-fn rule_2_3_step_6_a_set_under_deletion_only_tells_its_status() {
+fn sts_2_3_step_6_a_set_under_deletion_only_tells_its_status() {
     for set in [advanced(3), native(3).ordered()] {
         let decision = set
             .pods([0], "old")

@@ -1,4 +1,4 @@
-//! Growth of volumes whose file systems follow later, and growth that is taken back (rule 3.9, rulings 16 and 35).
+//! Growth of volumes whose file systems follow later, and growth that is taken back (STS-3.9, R-16 and R-35).
 
 use super::storage::growing;
 use crate::testing::{Cluster, NOW, at, brief, claim, container_status, pod};
@@ -35,7 +35,7 @@ fn condition(decision: &Decision, kind: &str) -> Value {
 }
 
 #[test]
-fn ruling_16_the_policy_decides_whether_a_pod_is_made_again_for_its_file_system() {
+fn r_16_the_policy_decides_whether_a_pod_is_made_again_for_its_file_system() {
     for (policy, ago, expected) in [
         ("ReCreate", 1, vec!["-web-1"]),
         ("InPlaceIfPossible", 1, vec![]),
@@ -53,7 +53,7 @@ fn ruling_16_the_policy_decides_whether_a_pod_is_made_again_for_its_file_system(
 }
 
 #[test]
-fn ruling_16_what_a_file_system_waits_for_is_said() {
+fn r_16_what_a_file_system_waits_for_is_said() {
     let soon = pending("InPlaceIfPossible", 100).decide();
     let restart_at = Some(at(NOW + 200));
     let waits: Vec<_> = soon.waits.iter().map(|w| (&*w.subject, &w.cause)).collect();
@@ -84,14 +84,14 @@ fn ruling_16_what_a_file_system_waits_for_is_said() {
 }
 
 #[test]
-fn ruling_21_a_file_system_has_its_time_while_somebody_watches() {
+fn r_21_a_file_system_has_its_time_while_somebody_watches() {
     let mut young = pending("InPlaceIfPossible", 100_000);
     young.observing_since = at(NOW - 10);
     assert_eq!(brief(&young.decide()), NOTHING);
 }
 
 #[test]
-fn rule_3_9_a_change_without_a_restart_is_not_made_by_a_restart_without_budget() {
+fn sts_3_9_a_change_without_a_restart_is_not_made_by_a_restart_without_budget() {
     let claim = |name: &str| {
         let claim = claim(name).class("fast").size(20).capacity(10);
         claim.resize_pending_since(NOW - 400)
@@ -113,7 +113,7 @@ fn rule_3_9_a_change_without_a_restart_is_not_made_by_a_restart_without_budget()
 }
 
 #[test]
-fn ruling_35_a_claim_that_is_larger_than_asked_counts_as_grown() {
+fn r_35_a_claim_that_is_larger_than_asked_counts_as_grown() {
     let grown = |name: &str| claim(name).class("fast").size(50);
     for (what, larger) in [
         ("grown", grown("data-web-1")),
@@ -138,7 +138,7 @@ fn ruling_35_a_claim_that_is_larger_than_asked_counts_as_grown() {
 }
 
 #[test]
-fn rule_3_9_growth_of_a_claim_that_is_not_bound_holds_up_nothing() {
+fn sts_3_9_growth_of_a_claim_that_is_not_bound_holds_up_nothing() {
     let claims = |is_bound: bool| {
         let grown = |name: &str| claim(name).class("fast").size(20);
         let mut set = growing([grown("data-web-0"), grown("data-web-1")]);
@@ -168,7 +168,7 @@ fn rule_3_9_growth_of_a_claim_that_is_not_bound_holds_up_nothing() {
 }
 
 #[test]
-fn rule_3_9_a_claim_on_its_way_out_does_not_grow_and_says_so() {
+fn sts_3_9_a_claim_on_its_way_out_does_not_grow_and_says_so() {
     let grown = |name: &str| claim(name).class("fast").size(20);
     let small = claim("data-web-1").class("fast");
     let pending = grown("data-web-1").capacity(10).resize_pending_since(NOW - 50);
@@ -190,7 +190,7 @@ fn rule_3_9_a_claim_on_its_way_out_does_not_grow_and_says_so() {
 
 /// Seen: beside a change that needs no restart all claims were asked to grow at once, which cannot be taken back.
 #[test]
-fn rule_3_9_growth_keeps_the_budget_also_beside_a_change_without_a_restart() {
+fn sts_3_9_growth_keeps_the_budget_also_beside_a_change_without_a_restart() {
     let with = |cpu: &str| {
         let mut template = crate::testing::template("v2");
         template["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": cpu}});

@@ -1,4 +1,4 @@
-//! Updates in place: which writes, in which stages, and in every state (rules 4.1 to 4.7, 8.12, 8.18, 8.19).
+//! Updates in place: which writes, in which stages, and in every state (STS-4.1 to STS-4.7, STS-8.12, STS-8.18, STS-8.19).
 
 mod completion;
 mod containers;
@@ -105,7 +105,7 @@ fn told<'d>(decision: &'d Decision, kind: &str) -> Option<&'d Value> {
 
 /// A set was deleted with `--cascade=orphan` and made anew with another template, and what is seen of revisions lags behind.
 #[test]
-fn rule_4_1_a_pod_whose_revision_still_names_a_former_set_goes_in_place() {
+fn sts_4_1_a_pod_whose_revision_still_names_a_former_set_goes_in_place() {
     let of = |kind: &str| OwnerRef {
         controller: true,
         ..owner("apps.kruise.io/v1beta1", kind, "web", "a former web")
@@ -124,7 +124,7 @@ fn rule_4_1_a_pod_whose_revision_still_names_a_former_set_goes_in_place() {
 }
 
 #[test]
-fn rule_4_3_one_pass_writes_out_of_service_and_then_the_pod() {
+fn sts_4_3_one_pass_writes_out_of_service_and_then_the_pod() {
     let cluster = in_place(2)
         .pod(seen("web-0", "old", "v1"))
         .pod(seen("web-1", "old", "v1"));
@@ -160,7 +160,7 @@ fn rule_4_3_one_pass_writes_out_of_service_and_then_the_pod() {
 }
 
 #[test]
-fn rule_4_2_a_change_that_cannot_be_made_in_place() {
+fn sts_4_2_a_change_that_cannot_be_made_in_place() {
     let mut wanted = template("v2");
     wanted["spec"]["containers"][0]["env"] = json!([{"name": "A", "value": "b"}]);
     let cluster = |of: &str| {
@@ -194,7 +194,7 @@ fn rule_4_2_a_change_that_cannot_be_made_in_place() {
 }
 
 #[test]
-fn rule_4_1_a_revision_that_is_gone_is_made_again() {
+fn sts_4_1_a_revision_that_is_gone_is_made_again() {
     assert_eq!(
         brief(&in_place(1).pod(seen("web-0", "forgotten", "v1")).decide()),
         ["-web-0"]
@@ -202,7 +202,7 @@ fn rule_4_1_a_revision_that_is_gone_is_made_again() {
 }
 
 #[test]
-fn rule_3_5_new_pods_get_their_conditions_at_once_in_every_strategy() {
+fn sts_3_5_new_pods_get_their_conditions_at_once_in_every_strategy() {
     let fresh = |name: &str| {
         pod(name).revision("new").never_ready().detailed(|d| {
             d.in_place_ready = None;
@@ -221,13 +221,13 @@ fn rule_3_5_new_pods_get_their_conditions_at_once_in_every_strategy() {
         }
         assert!(
             condition(&found[0].3, "Ready").is_null(),
-            "that it is ready says the kubelet (8.12)"
+            "that it is ready says the kubelet (STS-8.12)"
         );
     }
 }
 
 #[test]
-fn rule_3_5_without_hooks_a_new_pod_has_no_state() {
+fn sts_3_5_without_hooks_a_new_pod_has_no_state() {
     let decision = advanced(1).decide();
     let create = decision.commands().find_map(|c| match &c.command {
         Command::Create { body, .. } => Some(body.render()),
@@ -238,7 +238,7 @@ fn rule_3_5_without_hooks_a_new_pod_has_no_state() {
 }
 
 #[test]
-fn rule_4_5_batches_follow_when_containers_are_ready() {
+fn sts_4_5_batches_follow_when_containers_are_ready() {
     let two = |c: &str, s: &str| {
         json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
             {"name": "main", "image": c}, {"name": "side", "image": s},
@@ -324,7 +324,7 @@ fn keep_ready_containers_change_without_leaving_service_and_count_as_unavailable
 }
 
 #[test]
-fn rule_9_8_a_settled_pod_with_a_state_is_left_alone() {
+fn sts_i8_a_settled_pod_with_a_state_is_left_alone() {
     let settled = seen("web-0", "new", "v2").annotated(STATE, &note("new", 300).to_text());
     let decision = in_place(1)
         .status("/currentRevision", json!("new"))
@@ -335,7 +335,7 @@ fn rule_9_8_a_settled_pod_with_a_state_is_left_alone() {
 
 /// What takes a pod out of service for an update is refused only once it is out: so it is tried before.
 #[test]
-fn ruling_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_accepted() {
+fn r_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_accepted() {
     let set = |fixture: PodFixture| {
         let mut set = in_place(2).pod(seen("web-0", "old", "v1")).pod(fixture);
         set.hints.accepted.clear();
@@ -355,7 +355,7 @@ fn ruling_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_acc
 
 /// Copied from a pod into the template: the Service of one pod would select another, too.
 #[test]
-fn rule_1_3_2_what_a_pod_is_known_by_reaches_no_other_from_the_template() {
+fn sts_1_3_2_what_a_pod_is_known_by_reaches_no_other_from_the_template() {
     let mut new = template("v2");
     for key in [
         names::POD_NAME_LABEL,

@@ -120,10 +120,10 @@ fn detail(pod: &flotilla_model::PodRecord) -> &PodDetail {
 proptest! {
     #![proptest_config(Config { cases: 1_000, ..config() })]
 
-    /// Invariants 2, 4, 8 and 9, and: one change of the image restarts a container once, no pod is deleted, and whatever was begun comes
+    /// STS-I2, STS-I4, STS-I8 and STS-I9, and: one change of the image restarts a container once, no pod is deleted, and whatever was begun comes
     /// to its end, with the engine's memory lost at random and the engine stopped between any two writes.
     #[test]
-    fn invariants_2_4_8_and_9_hold_for_updates_in_place(case in any_case()) {
+    fn sts_i2_i4_i8_and_i9_hold_for_updates_in_place(case in any_case()) {
         let mut world = case.world();
         world.manners.crashing = case.forgetful;
         let pods: Vec<_> = world.slots().into_iter().filter_map(|(_, p)| p.map(|p| p.meta.uid.clone())).collect();
@@ -182,7 +182,7 @@ proptest! {
 
     /// A change that cannot be made in place, pods to be scaled away, and hooks: every pod comes back whole or goes in the end.
     #[test]
-    fn invariant_9_hooked_deletions_and_creations_come_to_an_end(case in any_case(), fewer in 0..3_i32, port in any::<bool>()) {
+    fn sts_i9_hooked_deletions_and_creations_come_to_an_end(case in any_case(), fewer in 0..3_i32, port in any::<bool>()) {
         let case = Case { only: false, edits: Vec::new(), partition: 0, ..case };
         let mut world = case.world();
         for round in 0..120 {

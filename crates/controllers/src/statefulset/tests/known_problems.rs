@@ -1,4 +1,4 @@
-//! Known problems of StatefulSets that need more than one pass to show (rule 8); others stand with the step that they concern.
+//! Known problems of StatefulSets that need more than one pass to show (STS-8); others stand with the step that they concern.
 
 use super::world::World;
 use crate::testing::{Cluster, NOW, advanced, at, brief, native, pod, template};
@@ -23,7 +23,7 @@ fn created_until_rest(world: &mut World) -> usize {
 }
 
 #[test]
-fn problem_8_1_recreate_ends_a_rollout_that_a_broken_revision_blocked() {
+fn sts_8_1_recreate_ends_a_rollout_that_a_broken_revision_blocked() {
     let broken = |set: Cluster| {
         set.ordered()
             .pods([0], "old")
@@ -39,7 +39,7 @@ fn problem_8_1_recreate_ends_a_rollout_that_a_broken_revision_blocked() {
 }
 
 #[test]
-fn problem_8_2_a_rollout_ends_although_old_pods_are_broken() {
+fn sts_8_2_a_rollout_ends_although_old_pods_are_broken() {
     for set in [advanced(4), native(4).rolling(json!({"maxUnavailable": 1}))] {
         let mut world = World::new(set.pod(pod("web-0").revision("old").never_ready()).pods(1..4, "old"), 7);
         assert_eq!(created_until_rest(&mut world), 4);
@@ -48,7 +48,7 @@ fn problem_8_2_a_rollout_ends_although_old_pods_are_broken() {
 }
 
 #[test]
-fn problem_8_5_a_slot_whose_pods_end_at_once_backs_off() {
+fn sts_8_5_a_slot_whose_pods_end_at_once_backs_off() {
     let mut cluster = advanced(1).status("/currentRevision", json!("new"));
     let mut waits = Vec::new();
     for _ in 0..4 {
@@ -104,7 +104,7 @@ fn problem_8_5_a_slot_whose_pods_end_at_once_backs_off() {
 }
 
 #[test]
-fn problem_8_8_other_defaults_and_spelling_restart_nothing() {
+fn sts_8_8_other_defaults_and_spelling_restart_nothing() {
     let mut spelled = template("v2");
     spelled["spec"]["containers"][0]["imagePullPolicy"] = json!("IfNotPresent");
     spelled["spec"]["containers"][0]["image"] = json!("v2:1");
@@ -124,14 +124,14 @@ fn problem_8_8_other_defaults_and_spelling_restart_nothing() {
 }
 
 #[test]
-fn problem_8_9_a_decision_acts_on_the_incarnation_that_it_saw_and_skips_no_pass() {
+fn sts_8_9_a_decision_acts_on_the_incarnation_that_it_saw_and_skips_no_pass() {
     let mut world = World::new(advanced(3).rolling(json!({"maxUnavailable": 3})).pods(0..3, "old"), 3);
     // The world refuses a deletion of another incarnation or of a pod that is going, and a creation under a name that is taken.
     assert_eq!(created_until_rest(&mut world), 3);
 }
 
 #[test]
-fn problem_8_10_a_pod_comes_when_its_terminating_claim_has_gone() {
+fn sts_8_10_a_pod_comes_when_its_terminating_claim_has_gone() {
     let set = advanced(1)
         .claim_templates(&["data"])
         .status("/currentRevision", json!("new"));
@@ -141,7 +141,7 @@ fn problem_8_10_a_pod_comes_when_its_terminating_claim_has_gone() {
 }
 
 #[test]
-fn problem_8_14_scaling_by_an_autoscaler_leaves_the_reserved_ordinals_alone() {
+fn sts_8_14_scaling_by_an_autoscaler_leaves_the_reserved_ordinals_alone() {
     let set = |replicas: i32| {
         advanced(replicas)
             .spec("/reserveOrdinals", json!([1]))
@@ -153,7 +153,7 @@ fn problem_8_14_scaling_by_an_autoscaler_leaves_the_reserved_ordinals_alone() {
 }
 
 #[test]
-fn problem_8_19_what_go_panicked_on_is_only_a_default() {
+fn sts_8_19_what_go_panicked_on_is_only_a_default() {
     for strategy in [
         json!(null),
         json!({}),
@@ -176,7 +176,7 @@ fn problem_8_19_what_go_panicked_on_is_only_a_default() {
 
 /// Each pod would be deleted as soon as it is ready, and made again.
 #[test]
-fn rule_3_5_no_pod_is_born_to_be_deleted() {
+fn sts_3_5_no_pod_is_born_to_be_deleted() {
     let mut marked = template("v2");
     marked["metadata"]["labels"][names::SPECIFIED_DELETE_LABEL] = json!("true");
     marked["metadata"]["labels"][names::LIFECYCLE_STATE_LABEL] = json!("PreparingDelete");
@@ -207,9 +207,9 @@ fn rule_3_5_no_pod_is_born_to_be_deleted() {
     );
 }
 
-/// Ruling 15 makes these opt-ins of native sets too, and no webhook is asked about native sets: whoever sets one in vain is told on the set.
+/// R-15 makes these opt-ins of native sets too, and no webhook is asked about native sets: whoever sets one in vain is told on the set.
 #[test]
-fn ruling_15_a_native_set_says_which_switches_do_nothing_yet() {
+fn r_15_a_native_set_says_which_switches_do_nothing_yet() {
     for (key, instead) in &names::NOT_YET {
         let told = |decision: &Decision| {
             let events = decision.events.iter().filter(|e| e.reason == "SwitchWithoutEffect");

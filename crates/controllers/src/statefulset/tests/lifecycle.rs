@@ -1,4 +1,4 @@
-//! Lifecycle hooks: every state and what leads out of it (rules 3.5, 3.8, 4.2, 4.8, 8.4).
+//! Lifecycle hooks: every state and what leads out of it (STS-3.5, STS-3.8, STS-4.2, STS-4.8, STS-8.4).
 
 use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, pod};
 use flotilla_api::names;
@@ -101,7 +101,7 @@ fn holds(decision: &Decision, which: &str) -> Vec<String> {
 }
 
 #[test]
-fn rule_4_2_what_is_done_in_each_state() {
+fn sts_4_2_what_is_done_in_each_state() {
     let rows: [(&str, PodFixture, &[&str]); 10] = [
         ("no label, not held", seen("web-0", "old", ""), &["web-0!", "web-0@new"]),
         (
@@ -157,7 +157,7 @@ fn rule_4_2_what_is_done_in_each_state() {
 }
 
 #[test]
-fn rule_4_8_updated_goes_back_with_all_markers_by_a_patch_that_keeps_foreign_finalizers() {
+fn sts_4_8_updated_goes_back_with_all_markers_by_a_patch_that_keeps_foreign_finalizers() {
     let updated = seen("web-0", "old", "Updated").detailed(|d| d.finalizers = Arc::new(["f/other".into()]));
     let decision = hooked(1).pod(updated).decide();
     let patch = decision.commands().find_map(|c| match &c.command {
@@ -179,7 +179,7 @@ fn rule_4_8_updated_goes_back_with_all_markers_by_a_patch_that_keeps_foreign_fin
 }
 
 #[test]
-fn rule_4_8_states_are_left_when_their_condition_is_met() {
+fn sts_4_8_states_are_left_when_their_condition_is_met() {
     let rows: [(&str, PodFixture, &[&str]); 10] = [
         (
             "rolled back while preparing",
@@ -236,7 +236,7 @@ fn rule_4_8_states_are_left_when_their_condition_is_met() {
 }
 
 #[test]
-fn rule_3_5_pre_normal_holds_new_pods_until_all_markers_are_there() {
+fn sts_3_5_pre_normal_holds_new_pods_until_all_markers_are_there() {
     let cluster = || {
         let hook = json!({"labelsHandler": {"hold": "yes"}, "finalizersHandler": ["f/hold"]});
         advanced(1).spec("/lifecycle", json!({"preNormal": hook}))
@@ -265,7 +265,7 @@ fn rule_3_5_pre_normal_holds_new_pods_until_all_markers_are_there() {
 }
 
 #[test]
-fn rule_3_8_every_deletion_of_ours_asks_the_hook() {
+fn sts_3_8_every_deletion_of_ours_asks_the_hook() {
     let ask = ["web-0!", "web-0=PreparingDelete"];
     let recreate = |c: Cluster| c.rolling(json!({"podUpdatePolicy": "ReCreate"}));
     for (what, cluster) in [
@@ -291,7 +291,7 @@ fn rule_3_8_every_deletion_of_ours_asks_the_hook() {
 }
 
 #[test]
-fn rule_3_8_a_hook_that_was_released_lets_the_deletion_through_in_every_policy() {
+fn sts_3_8_a_hook_that_was_released_lets_the_deletion_through_in_every_policy() {
     let free = || seen("web-0", "old", "PreparingDelete");
     let holding = || held(down(free(), "preDeleteHook"));
     let recreate = |c: Cluster| c.rolling(json!({"podUpdatePolicy": "ReCreate"}));
@@ -315,7 +315,7 @@ fn rule_3_8_a_hook_that_was_released_lets_the_deletion_through_in_every_policy()
 }
 
 #[test]
-fn rule_8_4_two_pods_that_wait_for_their_hooks_do_not_block_each_other() {
+fn sts_8_4_two_pods_that_wait_for_their_hooks_do_not_block_each_other() {
     let waiting = |name: &str| down(held(seen(name, "new", "PreparingDelete")), "preDeleteHook");
     let both = hooked(0).ordered().pod(waiting("web-0")).pod(waiting("web-1"));
     assert_eq!(steps(&both.decide()), [] as [&str; 0], "it waits at the highest");
@@ -336,7 +336,7 @@ fn rule_8_4_two_pods_that_wait_for_their_hooks_do_not_block_each_other() {
 }
 
 #[test]
-fn rule_3_5_a_pod_that_is_wanted_again_returns_unless_it_was_asked_for_by_label() {
+fn sts_3_5_a_pod_that_is_wanted_again_returns_unless_it_was_asked_for_by_label() {
     let back = |fixture: PodFixture| steps(&hooked(1).status("/currentRevision", json!("new")).pod(fixture).decide());
     assert_eq!(
         back(down(fully(seen("web-0", "new", "PreparingDelete")), "preDeleteHook")),
@@ -347,7 +347,7 @@ fn rule_3_5_a_pod_that_is_wanted_again_returns_unless_it_was_asked_for_by_label(
 }
 
 #[test]
-fn rule_3_5_a_pod_that_is_wanted_again_in_the_middle_of_its_update_goes_on_with_it() {
+fn sts_3_5_a_pod_that_is_wanted_again_in_the_middle_of_its_update_goes_on_with_it() {
     // The image of its revision cannot be pulled: that update never ends, and the next one would wait for the pod to return.
     let before = crate::shared::inplace::state::Before::of(Some(&container_status("v0")));
     let note = |revision: &str| {
@@ -399,19 +399,19 @@ fn rule_3_5_a_pod_that_is_wanted_again_in_the_middle_of_its_update_goes_on_with_
 }
 
 #[test]
-fn rule_3_7_a_partition_that_was_raised_frees_a_pod_that_was_prepared() {
+fn sts_3_7_a_partition_that_was_raised_frees_a_pod_that_was_prepared() {
     let cluster = hooked(1).rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "partition": 1}));
     let found = steps(
         &cluster
             .pod(held(down(seen("web-0", "old", "PreparingUpdate"), "preUpdateHook")))
             .decide(),
     );
-    assert_eq!(found, ["web-0=Updated", "web-0^"], "ruling 28");
+    assert_eq!(found, ["web-0=Updated", "web-0^"], "R-28");
 }
 
 /// A pause may last for weeks: nobody is to be out of service for as long.
 #[test]
-fn ruling_28_a_pause_frees_a_pod_that_was_prepared() {
+fn r_28_a_pause_frees_a_pod_that_was_prepared() {
     let paused = json!({"podUpdatePolicy": "InPlaceIfPossible", "paused": true});
     let prepared = || down(seen("web-0", "old", "PreparingUpdate"), "preUpdateHook");
     let rows: [(&str, PodFixture, &[&str]); 5] = [
@@ -444,7 +444,7 @@ fn ruling_28_a_pause_frees_a_pod_that_was_prepared() {
 }
 
 #[test]
-fn rule_4_2_ordered_sets_go_on_with_a_pod_whose_hook_was_released() {
+fn sts_4_2_ordered_sets_go_on_with_a_pod_whose_hook_was_released() {
     let free = down(seen("web-1", "old", "PreparingUpdate"), "preUpdateHook");
     let decision = hooked(2)
         .ordered()
@@ -455,7 +455,7 @@ fn rule_4_2_ordered_sets_go_on_with_a_pod_whose_hook_was_released() {
 }
 
 #[test]
-fn problem_8_1_what_unblocks_leaves_alone_what_the_same_pass_goes_on_with() {
+fn sts_8_1_what_unblocks_leaves_alone_what_the_same_pass_goes_on_with() {
     let free = down(seen("web-0", "old", "PreparingUpdate"), "preUpdateHook");
     let set = hooked(1).ordered().pod(free);
     let alone = steps(&set.clone().decide());
@@ -465,7 +465,7 @@ fn problem_8_1_what_unblocks_leaves_alone_what_the_same_pass_goes_on_with() {
 }
 
 #[test]
-fn rule_3_6_in_unordered_mode_a_pod_that_is_prepared_counts_as_updated() {
+fn sts_3_6_in_unordered_mode_a_pod_that_is_prepared_counts_as_updated() {
     let cluster = hooked(3).rolling(json!({
         "podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2, "partition": 2, "unorderedUpdate": {},
     }));
@@ -481,7 +481,7 @@ fn rule_3_6_in_unordered_mode_a_pod_that_is_prepared_counts_as_updated() {
 }
 
 #[test]
-fn rule_4_8_a_settled_hooked_set_gets_no_writes() {
+fn sts_4_8_a_settled_hooked_set_gets_no_writes() {
     let cluster = hooked(2).status("/currentRevision", json!("new"));
     let cluster = cluster
         .pod(fully(seen("web-0", "new", "Normal")))
@@ -491,7 +491,7 @@ fn rule_4_8_a_settled_hooked_set_gets_no_writes() {
 
 /// Seen: while a revision was tried, pods that a hook had taken out of service were put back, to be prepared anew by the next pass.
 #[test]
-fn rulings_28_and_31_a_prepared_pod_stays_as_it_is_while_its_revision_is_tried() {
+fn r_28_and_31_a_prepared_pod_stays_as_it_is_while_its_revision_is_tried() {
     let prepared = |name: &str| down(held(seen(name, "old", "PreparingDelete")), "preDeleteHook");
     let hook = json!({"preDelete": {"labelsHandler": {"hold": "yes"}, "markPodNotReady": true}});
     let set = || {
@@ -537,7 +537,7 @@ fn rulings_28_and_31_a_prepared_pod_stays_as_it_is_while_its_revision_is_tried()
 
 /// What only admission can check is left out where nobody checked it: the pod would leave its set.
 #[test]
-fn ruling_29_no_pod_gets_a_label_of_a_hook_that_the_selector_names_or_that_is_written_for_it() {
+fn r_29_no_pod_gets_a_label_of_a_hook_that_the_selector_names_or_that_is_written_for_it() {
     for key in names::POD_LABELS.into_iter().chain(["app", "flotilla.rs/any"]) {
         let hook = json!({"labelsHandler": {key: "held"}});
         let set = hooked(1).spec(

@@ -95,9 +95,9 @@ impl Odd {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..config() })]
 
-    /// Invariants 8 and 12, ruling 19: no write is decided for ever, and whatever is left to do or to know is said.
+    /// STS-I8 and STS-I12, R-19: no write is decided for ever, and whatever is left to do or to know is said.
     #[test]
-    fn invariants_8_and_12_odd_sets_come_to_rest_and_are_never_silent(
+    fn sts_i8_and_i12_odd_sets_come_to_rest_and_are_never_silent(
         case in settled_case(false), missing in prop::collection::vec(0..8_usize, 0..3), has_claims: bool,
         policy in (any::<bool>(), any::<bool>()), odds in prop::collection::vec(any_odd(), 1..4), collects: bool,
     ) {

@@ -75,7 +75,7 @@ fn settle(world: &mut World, passes: usize) -> Result<Decision, TestCaseError> {
     )))
 }
 
-/// Invariant 3, for one pass.
+/// STS-I3, for one pass.
 fn keeps_order(world: &World, decision: &Decision, case: &Case) -> Result<(), TestCaseError> {
     if !case.ordered {
         return Ok(());
@@ -109,7 +109,7 @@ fn keeps_order(world: &World, decision: &Decision, case: &Case) -> Result<(), Te
     Ok(())
 }
 
-/// Invariant 2, for one pass: available pods that are taken down fit into what the budget leaves.
+/// STS-I2, for one pass: available pods that are taken down fit into what the budget leaves.
 fn keeps_budget(world: &World, decision: &Decision, case: &Case) -> Result<(), TestCaseError> {
     if case.strategy == Style::Recreate {
         return Ok(());
@@ -119,7 +119,7 @@ fn keeps_budget(world: &World, decision: &Decision, case: &Case) -> Result<(), T
     let taken: Vec<i64> = deleted(decision).into_iter().filter(was_up).collect();
     let down = taken.len();
     if case.is_classic() {
-        // No budget, but the order of the walk: low pods that are down do not hold it up (rule 2.5).
+        // No budget, but the order of the walk: low pods that are down do not hold it up (STS-2.5).
         let above = world
             .slots()
             .into_iter()
@@ -135,7 +135,7 @@ fn keeps_budget(world: &World, decision: &Decision, case: &Case) -> Result<(), T
     Ok(())
 }
 
-/// Invariant 4, for one pass in unordered mode: as many old pods as the partition keeps are left alone, however many are on their way.
+/// STS-I4, for one pass in unordered mode: as many old pods as the partition keeps are left alone, however many are on their way.
 fn keeps_count(world: &World, decision: &Decision, case: &Case) -> Result<(), TestCaseError> {
     let wanted: BTreeSet<i64> = case.ordinals().into_iter().collect();
     let gone = deleted(decision);
@@ -157,7 +157,7 @@ fn keeps_count(world: &World, decision: &Decision, case: &Case) -> Result<(), Te
     Ok(())
 }
 
-/// Invariant 4, for one pass in ordered mode.
+/// STS-I4, for one pass in ordered mode.
 fn keeps_partition(world: &World, decision: &Decision, case: &Case) -> Result<(), TestCaseError> {
     if case.is_unordered() {
         return keeps_count(world, decision, case);
@@ -186,7 +186,7 @@ proptest! {
     /// Whatever happens, and with its memory lost at random: one pod a name, nobody deleted twice (the world refuses both), no claim
     /// ever deleted, order, budget and partition kept in every single pass.
     #[test]
-    fn invariants_1_to_4_and_6_hold_in_every_pass_of_a_rough_world(case in any_case()) {
+    fn sts_i1_to_i4_and_i6_hold_in_every_pass_of_a_rough_world(case in any_case()) {
         let mut world = World::new(case.cluster(), case.seed);
         world.manners.rough = true;
         world.manners.forgetful = true;
@@ -206,9 +206,9 @@ proptest! {
         }
     }
 
-    /// Invariant 1: created are exactly wanted ordinals whose name is free, each once.
+    /// STS-I1: created are exactly wanted ordinals whose name is free, each once.
     #[test]
-    fn invariant_1_only_free_names_are_filled_and_each_once(case in any_case()) {
+    fn sts_i1_only_free_names_are_filled_and_each_once(case in any_case()) {
         let world = World::new(case.cluster(), case.seed);
         let decision = world.cluster.pass();
         let made: Vec<i64> = created(&decision).into_iter().map(|(o, _)| o).collect();
@@ -222,9 +222,9 @@ proptest! {
         }
     }
 
-    /// Invariant 2 over time: starting from all available, with deletions asked for by label, never more than the budget are down.
+    /// STS-I2 over time: starting from all available, with deletions asked for by label, never more than the budget are down.
     #[test]
-    fn invariant_2_a_rollout_never_takes_more_down_than_the_budget(case in settled_case(true).prop_map(Case::not_recreate)) {
+    fn sts_i2_a_rollout_never_takes_more_down_than_the_budget(case in settled_case(true).prop_map(Case::not_recreate)) {
         let mut world = World::new(case.cluster(), case.seed);
         let pods = world.cluster.pods.len();
         for _ in 0..(4 * pods + 4) {
@@ -235,10 +235,10 @@ proptest! {
         }
     }
 
-    /// Invariant 2, the second half: under Parallel an old pod of the window that is unavailable already is replaced at once. One that is
+    /// STS-I2, the second half: under Parallel an old pod of the window that is unavailable already is replaced at once. One that is
     /// ready, if not for long enough, serves, and waits for its turn.
     #[test]
-    fn invariant_2_replacing_what_is_down_costs_nothing(case in any_case()) {
+    fn sts_i2_replacing_what_is_down_costs_nothing(case in any_case()) {
         let mut case = Case { ordered: false, advanced: true, ..case.rolling() };
         if case.strategy == Style::Unordered {
             // Where the partition counts pods, which ones are in its window is another question.
@@ -254,9 +254,9 @@ proptest! {
         }
     }
 
-    /// Invariant 3 over time, from random beginnings, in a world where nothing fails.
+    /// STS-I3 over time, from random beginnings, in a world where nothing fails.
     #[test]
-    fn invariant_3_order_holds_on_the_way(case in any_case()) {
+    fn sts_i3_order_holds_on_the_way(case in any_case()) {
         let mut case = case;
         case.ordered = true;
         let mut world = World::new(case.cluster(), case.seed);
@@ -268,9 +268,9 @@ proptest! {
         }
     }
 
-    /// Invariant 4: a rollout from all old ends with exactly the partition's pods not updated, although pods are deleted on the way.
+    /// STS-I4: a rollout from all old ends with exactly the partition's pods not updated, although pods are deleted on the way.
     #[test]
-    fn invariant_4_the_partition_keeps_its_pods(case in settled_case(false), evicted in prop::collection::vec(0..10_i64, 0..4)) {
+    fn sts_i4_the_partition_keeps_its_pods(case in settled_case(false), evicted in prop::collection::vec(0..10_i64, 0..4)) {
         let mut case = case.rolling();
         case.rolled_out = false;
         case.pods.iter_mut().for_each(|(_, revision, _)| *revision = 0);
@@ -293,9 +293,9 @@ proptest! {
         }
     }
 
-    /// Invariant 5: what a set comes to is as many pods as replicas, on the lowest ordinals from the start that are not reserved.
+    /// STS-I5: what a set comes to is as many pods as replicas, on the lowest ordinals from the start that are not reserved.
     #[test]
-    fn invariants_5_and_8_it_comes_to_what_is_asked_for_and_then_rests(case in any_case(), rough in 1..6_usize) {
+    fn sts_i5_and_i8_it_comes_to_what_is_asked_for_and_then_rests(case in any_case(), rough in 1..6_usize) {
         let mut world = World::new(case.cluster(), case.seed);
         world.manners.rough = true;
         for _ in 0..rough {
@@ -322,9 +322,9 @@ proptest! {
         }
     }
 
-    /// Invariant 12: where nothing moves although something is left to do, the status says within a minute what it is.
+    /// STS-I12: where nothing moves although something is left to do, the status says within a minute what it is.
     #[test]
-    fn invariant_12_nothing_waits_in_silence(case in any_case()) {
+    fn sts_i12_nothing_waits_in_silence(case in any_case()) {
         let mut world = World::new(case.cluster(), case.seed);
         world.manners.stuck = true;
         for _ in 0..16 {
@@ -339,7 +339,7 @@ proptest! {
     }
 }
 
-/// Invariant 8: with everything available, pass after pass writes nothing, not even a hint.
+/// STS-I8: with everything available, pass after pass writes nothing, not even a hint.
 fn rests(world: &mut World) -> Result<(), TestCaseError> {
     world.pass().map_err(TestCaseError::fail)?;
     for _ in 0..2 {

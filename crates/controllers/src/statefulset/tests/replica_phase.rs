@@ -1,4 +1,4 @@
-//! Filling slots and scaling down (rules 2.3, 2.4, 3.4, 3.5, 3.6).
+//! Filling slots and scaling down (STS-2.3, STS-2.4, STS-3.4, STS-3.5, STS-3.6).
 
 use crate::testing::{Cluster, NOW, PodFixture, advanced, brief, native, pod};
 use flotilla_api::names;
@@ -15,7 +15,7 @@ fn rolled_out(cluster: Cluster) -> Cluster {
 }
 
 #[test]
-fn rule_2_3_burst_creates_all_that_are_missing() {
+fn sts_2_3_burst_creates_all_that_are_missing() {
     assert_eq!(
         brief(&rolled_out(advanced(3)).pods([1], "new").decide()),
         ["+web-0@new", "+web-2@new"]
@@ -23,7 +23,7 @@ fn rule_2_3_burst_creates_all_that_are_missing() {
 }
 
 #[test]
-fn rule_2_3_monotonic_creates_one_and_stops() {
+fn sts_2_3_monotonic_creates_one_and_stops() {
     for set in [native(3).ordered(), advanced(3).ordered()] {
         let set = rolled_out(set);
         assert_eq!(brief(&set.decide()), ["+web-0@new"]);
@@ -41,7 +41,7 @@ fn rule_2_3_monotonic_creates_one_and_stops() {
 }
 
 #[test]
-fn rule_2_3_monotonic_scales_down_from_the_top_one_at_a_time_when_all_is_well() {
+fn sts_2_3_monotonic_scales_down_from_the_top_one_at_a_time_when_all_is_well() {
     let set = rolled_out(native(1).ordered()).pods([0], "new");
     let two = set.clone().pods([1, 2], "new");
     assert_eq!(brief(&two.decide()), ["-web-2"]);
@@ -59,7 +59,7 @@ fn rule_2_3_monotonic_scales_down_from_the_top_one_at_a_time_when_all_is_well() 
     let two_broken = set
         .pod(pod("web-1").revision("new").unready())
         .pod(pod("web-2").revision("new").unready());
-    assert_eq!(brief(&two_broken.decide()), NOTHING, "as documented; 8.4 is opt-in");
+    assert_eq!(brief(&two_broken.decide()), NOTHING, "as documented; STS-8.4 is opt-in");
     assert_eq!(
         brief(&rolled_out(advanced(0)).pods(0..3, "new").decide()),
         ["-web-2", "-web-1", "-web-0"]
@@ -67,7 +67,7 @@ fn rule_2_3_monotonic_scales_down_from_the_top_one_at_a_time_when_all_is_well() 
 }
 
 #[test]
-fn rule_1_7_a_scale_down_wakes_up_when_the_lower_pod_becomes_available_by_the_clock() {
+fn sts_1_7_a_scale_down_wakes_up_when_the_lower_pod_becomes_available_by_the_clock() {
     let set = rolled_out(native(0).ordered()).spec("/minReadySeconds", json!(10));
     let young = |name: &str, since: i64| pod(name).revision("new").ready_since(NOW - since);
     let decision = set.pod(young("web-0", 6)).pod(young("web-1", 1)).decide();
@@ -81,7 +81,7 @@ fn rule_1_7_a_scale_down_wakes_up_when_the_lower_pod_becomes_available_by_the_cl
 }
 
 #[test]
-fn rule_1_7_the_exact_remaining_time_is_waited_and_the_smallest_wins() {
+fn sts_1_7_the_exact_remaining_time_is_waited_and_the_smallest_wins() {
     let set = rolled_out(advanced(3))
         .rolling(json!({"minReadySeconds": 30}))
         .pods([0], "new");
@@ -96,14 +96,14 @@ fn rule_1_7_the_exact_remaining_time_is_waited_and_the_smallest_wins() {
 }
 
 #[test]
-fn rule_1_5_a_ready_time_in_the_future_is_just_now() {
+fn sts_1_5_a_ready_time_in_the_future_is_just_now() {
     let set = rolled_out(native(1)).spec("/minReadySeconds", json!(10));
     let decision = set.pod(pod("web-0").revision("new").ready_since(NOW + 500)).decide();
     assert_eq!(decision.wake_after, Some(Duration::from_secs(10)));
 }
 
 #[test]
-fn rule_3_5_a_failed_pod_is_replaced_although_the_budget_is_one() {
+fn sts_3_5_a_failed_pod_is_replaced_although_the_budget_is_one() {
     for set in [advanced(2), advanced(2).ordered()] {
         let set = rolled_out(set)
             .spec("/scaleStrategy/maxUnavailable", json!(1))
@@ -116,7 +116,7 @@ fn rule_3_5_a_failed_pod_is_replaced_although_the_budget_is_one() {
 }
 
 #[test]
-fn rule_3_5_slots_emptied_by_the_update_are_no_business_of_the_scaling_budget() {
+fn sts_3_5_slots_emptied_by_the_update_are_no_business_of_the_scaling_budget() {
     let set = advanced(4)
         .spec("/scaleStrategy/maxUnavailable", json!(1))
         .rolling(json!({"maxUnavailable": 3}));
@@ -135,7 +135,7 @@ fn rule_3_5_slots_emptied_by_the_update_are_no_business_of_the_scaling_budget() 
 }
 
 #[test]
-fn rule_3_5_a_slot_without_memory_is_filled_although_a_pod_that_was_up_is_broken() {
+fn sts_3_5_a_slot_without_memory_is_filled_although_a_pod_that_was_up_is_broken() {
     let set = rolled_out(advanced(5)).spec("/scaleStrategy/maxUnavailable", json!(1));
     let others = set.pods([0, 2, 3], "new");
     let broken = |pod: PodFixture| pod.revision("new").unready_since(NOW - 3600);
@@ -165,7 +165,7 @@ fn rule_3_5_a_slot_without_memory_is_filled_although_a_pod_that_was_up_is_broken
 
 /// Somebody else took it down before it was up; that it became ready on its way out does not count.
 #[test]
-fn rule_3_5_a_pod_that_became_ready_on_its_way_out_has_not_come_up() {
+fn sts_3_5_a_pod_that_became_ready_on_its_way_out_has_not_come_up() {
     let set = rolled_out(advanced(2))
         .spec("/scaleStrategy/maxUnavailable", json!(1))
         .spec("/updateStrategy/rollingUpdate/minReadySeconds", json!(3));
@@ -174,7 +174,7 @@ fn rule_3_5_a_pod_that_became_ready_on_its_way_out_has_not_come_up() {
 }
 
 #[test]
-fn rule_3_5_the_update_remembers_the_slots_that_it_empties() {
+fn sts_3_5_the_update_remembers_the_slots_that_it_empties() {
     let set = advanced(3)
         .spec("/scaleStrategy/maxUnavailable", json!(1))
         .rolling(json!({"maxUnavailable": 2}))
@@ -185,7 +185,7 @@ fn rule_3_5_the_update_remembers_the_slots_that_it_empties() {
 }
 
 #[test]
-fn rule_3_5_a_pod_stuck_terminating_stops_no_other_ordinal() {
+fn sts_3_5_a_pod_stuck_terminating_stops_no_other_ordinal() {
     let set = rolled_out(advanced(3)).spec("/scaleStrategy/maxUnavailable", json!(1));
     let stuck = set.pod(pod("web-0").revision("new").terminating()).pods([1], "new");
     assert_eq!(brief(&stuck.decide()), ["+web-2@new"]);
@@ -196,14 +196,14 @@ fn rule_3_5_a_pod_stuck_terminating_stops_no_other_ordinal() {
 }
 
 #[test]
-fn rule_3_5_each_slot_is_charged_once() {
+fn sts_3_5_each_slot_is_charged_once() {
     let set = rolled_out(advanced(4)).spec("/scaleStrategy/maxUnavailable", json!(2));
     let dying = pod("web-0").revision("new").never_ready().terminating();
     assert_eq!(brief(&set.pod(dying).pods([1], "new").decide()), ["+web-2@new"]);
 }
 
 #[test]
-fn rule_3_5_a_pod_that_is_being_adopted_is_on_its_way_up_too() {
+fn sts_3_5_a_pod_that_is_being_adopted_is_on_its_way_up_too() {
     let set = rolled_out(advanced(3)).spec("/scaleStrategy/maxUnavailable", json!(1));
     let starting = set.clone().pod(pod("web-0").revision("new").never_ready().orphan());
     assert!(!brief(&starting.decide()).iter().any(|c| c.starts_with('+')));
@@ -223,7 +223,7 @@ fn rule_3_5_a_pod_that_is_being_adopted_is_on_its_way_up_too() {
 }
 
 #[test]
-fn rule_3_5_what_fails_in_one_slot_concerns_no_other() {
+fn sts_3_5_what_fails_in_one_slot_concerns_no_other() {
     let set = rolled_out(advanced(3))
         .claim_templates(&["data"])
         .claim(crate::testing::claim("data-web-0").terminating());
@@ -250,7 +250,7 @@ fn rule_3_5_what_fails_in_one_slot_concerns_no_other() {
 }
 
 #[test]
-fn rules_3_4_and_8_14_start_and_reserved_ordinals_say_who_is_wanted() {
+fn sts_3_4_and_8_14_start_and_reserved_ordinals_say_who_is_wanted() {
     for (what, replicas, start, reserved, expected) in [
         (
             "the example",
@@ -295,7 +295,7 @@ fn rules_3_4_and_8_14_start_and_reserved_ordinals_say_who_is_wanted() {
 }
 
 #[test]
-fn rules_3_4_and_8_19_a_bad_entry_is_ignored_alone_and_nothing_is_scaled_away() {
+fn sts_3_4_and_8_19_a_bad_entry_is_ignored_alone_and_nothing_is_scaled_away() {
     for bad in [
         json!("5-3"),
         json!("x"),
@@ -326,7 +326,7 @@ fn rules_3_4_and_8_19_a_bad_entry_is_ignored_alone_and_nothing_is_scaled_away() 
 }
 
 #[test]
-fn rule_3_4_nothing_is_deleted_on_the_strength_of_a_field_that_cannot_be_read() {
+fn sts_3_4_nothing_is_deleted_on_the_strength_of_a_field_that_cannot_be_read() {
     let broken = |pointer: &str, value: Value| {
         let set = advanced(3).spec(pointer, value).pods([0, 1, 5], "old");
         let set = set.pod(
@@ -381,7 +381,7 @@ fn rule_3_4_nothing_is_deleted_on_the_strength_of_a_field_that_cannot_be_read() 
 }
 
 #[test]
-fn rule_2_4_a_bare_strategy_keeps_what_lies_below_a_pod_that_stays_old() {
+fn sts_2_4_a_bare_strategy_keeps_what_lies_below_a_pod_that_stays_old() {
     let bare = || native(4).spec("/updateStrategy/type", json!("RollingUpdate"));
     assert_eq!(
         brief(&bare().pods([0, 1], "old").decide()),
@@ -398,7 +398,7 @@ fn rule_2_4_a_bare_strategy_keeps_what_lies_below_a_pod_that_stays_old() {
 }
 
 #[test]
-fn rule_3_6_exactly_the_lowest_keep_the_current_revision_wherever_ordinals_are_reserved() {
+fn sts_3_6_exactly_the_lowest_keep_the_current_revision_wherever_ordinals_are_reserved() {
     let set = advanced(4)
         .spec("/reserveOrdinals", json!([0, 2]))
         .rolling(json!({"partition": 2}));
@@ -423,7 +423,7 @@ fn rule_3_6_exactly_the_lowest_keep_the_current_revision_wherever_ordinals_are_r
 }
 
 #[test]
-fn rule_3_6_unordered_counts_no_pod_that_cannot_come_yet() {
+fn sts_3_6_unordered_counts_no_pod_that_cannot_come_yet() {
     let set = || {
         advanced(3)
             .rolling(json!({"partition": 2, "unorderedUpdate": {}}))
@@ -441,7 +441,7 @@ fn rule_3_6_unordered_counts_no_pod_that_cannot_come_yet() {
 }
 
 #[test]
-fn rule_3_6_unordered_counts_a_pod_that_is_about_to_be_taken() {
+fn sts_3_6_unordered_counts_a_pod_that_is_about_to_be_taken() {
     let set = advanced(3)
         .rolling(json!({"partition": 1, "unorderedUpdate": {}}))
         .pods([2], "new");
@@ -454,7 +454,7 @@ fn rule_3_6_unordered_counts_a_pod_that_is_about_to_be_taken() {
 }
 
 #[test]
-fn rule_3_6_unordered_counts_pods_that_are_not_updated() {
+fn sts_3_6_unordered_counts_pods_that_are_not_updated() {
     let set = advanced(4).rolling(json!({"partition": 2, "unorderedUpdate": {}}));
     assert_eq!(
         brief(&set.clone().pods([3], "old").decide()),
@@ -468,7 +468,7 @@ fn rule_3_6_unordered_counts_pods_that_are_not_updated() {
 }
 
 #[test]
-fn rule_3_8_a_pod_that_waits_for_its_next_attempt_keeps_no_other_from_being_made_again() {
+fn sts_3_8_a_pod_that_waits_for_its_next_attempt_keeps_no_other_from_being_made_again() {
     let asked = |name: &str| pod(name).revision("new").label("apps.kruise.io/specified-delete", "");
     let set = advanced(2).rolling(json!({"maxUnavailable": 1}));
     let set = set.pod(asked("web-0")).pod(asked("web-1"));

@@ -1,4 +1,4 @@
-//! Whose claims are, of templates that are no more and where there is no pod (table 1.4.4, invariant 6).
+//! Whose claims are, of templates that are no more and where there is no pod (table 1.4.4, STS-I6).
 
 use super::refused;
 use super::storage::{mounted, on_claim, with_claims};
@@ -12,7 +12,7 @@ const NOTHING: [&str; 0] = [];
 
 /// Claims that only pods of an old revision mount: the set has the template no more. So long as such a pod is there, they are its claims.
 #[test]
-fn rule_1_4_4_claims_of_templates_that_are_no_more_follow_the_policy_too() {
+fn sts_1_4_4_claims_of_templates_that_are_no_more_follow_the_policy_too() {
     let set_owner = || controller_ref(Resource::AdvancedSets, "web", &set_uid("web"));
     let pod_owner = || controller_ref(Resource::Pods, "web-1", &Uid::new("uid-of-web-1"));
     for (what, replicas, templates) in [
@@ -75,7 +75,7 @@ fn rule_1_4_4_claims_of_templates_that_are_no_more_follow_the_policy_too() {
 
 /// A volume of the pod template itself, and a claim that nobody mounts any more, are not given to anybody.
 #[test]
-fn rule_1_4_4_what_no_template_gave_a_pod_is_not_given_to_the_set() {
+fn sts_1_4_4_what_no_template_gave_a_pod_is_not_given_to_the_set() {
     let policy = json!({"whenDeleted": "Delete"});
     let set = |mounts: &[&str]| {
         advanced(1)
@@ -110,7 +110,7 @@ fn rule_1_4_4_what_no_template_gave_a_pod_is_not_given_to_the_set() {
 
 /// Under Retain no claim goes with the set, whether or not its pod is there: the set may be deleted at any time, and data with it.
 #[test]
-fn rule_1_4_4_under_retain_claims_without_a_pod_leave_the_set_too() {
+fn sts_1_4_4_under_retain_claims_without_a_pod_leave_the_set_too() {
     let set_owner = || controller_ref(Resource::AdvancedSets, "web", &set_uid("web"));
     let set = |set: Cluster, policy: Value| {
         set.spec("/persistentVolumeClaimRetentionPolicy", policy)
@@ -181,7 +181,7 @@ fn rule_1_4_4_under_retain_claims_without_a_pod_leave_the_set_too() {
 /// The garbage collector takes a claim away whose owners are all gone, however late it is: no pod is made on it as it is. Where the policy of
 /// now wants no such owner it is taken off first, as the claim was seen; where it wants one, the claim goes, and is waited for.
 #[test]
-fn rule_1_4_4_no_pod_is_made_on_a_claim_that_goes_with_a_former_pod_or_set() {
+fn sts_1_4_4_no_pod_is_made_on_a_claim_that_goes_with_a_former_pod_or_set() {
     let pod_before = || controller_ref(Resource::Pods, "web-1", &Uid::new("the former web-1"));
     let set_before = || controller_ref(Resource::AdvancedSets, "web", &Uid::new("the former web"));
     let set_now = || controller_ref(Resource::AdvancedSets, "web", &set_uid("web")).to_json();
@@ -283,7 +283,7 @@ fn rule_1_4_4_no_pod_is_made_on_a_claim_that_goes_with_a_former_pod_or_set() {
 
 /// A pod that runs on such a claim, since somebody else made it, keeps its data where the policy wants no owner.
 #[test]
-fn rule_1_4_4_a_claim_of_a_pod_that_is_there_is_taken_from_a_former_pod_or_set_too() {
+fn sts_1_4_4_a_claim_of_a_pod_that_is_there_is_taken_from_a_former_pod_or_set_too() {
     let pod_before = || controller_ref(Resource::Pods, "web-0", &Uid::new("the former web-0"));
     let set_before = || controller_ref(Resource::NativeSets, "web", &Uid::new("the former web"));
     for (policy, former, expected) in [

@@ -1,4 +1,4 @@
-//! Revisions: which one is the update revision, what is written, what is forgotten (rule 1.1).
+//! Revisions: which one is the update revision, what is written, what is forgotten (STS-1.1).
 
 use crate::testing::{Cluster, NOW, NS, advanced, at, brief, native, owner, pod, set_uid, template};
 use flotilla_model::decision::Command;
@@ -26,7 +26,7 @@ fn made(cluster: &Cluster) -> Option<(String, Value)> {
 }
 
 #[test]
-fn rules_1_1_2_and_1_1_6_spelling_alone_makes_no_revision() {
+fn sts_1_1_2_and_1_1_6_spelling_alone_makes_no_revision() {
     let mut by_go = template("v2");
     by_go["metadata"]["creationTimestamp"] = Value::Null;
     by_go["spec"]["containers"][0]["resources"] = json!({});
@@ -47,7 +47,7 @@ fn rules_1_1_2_and_1_1_6_spelling_alone_makes_no_revision() {
 }
 
 #[test]
-fn rule_1_1_6_a_field_newer_than_our_types_is_kept_and_counts() {
+fn sts_1_1_6_a_field_newer_than_our_types_is_kept_and_counts() {
     let mut future = template("v2");
     future["spec"]["hyperdrive"] = json!({"<enabled>": true});
     let set = advanced(1).no_revisions().spec("/template", future.clone());
@@ -73,7 +73,7 @@ fn rule_1_1_6_a_field_newer_than_our_types_is_kept_and_counts() {
 
 /// Anybody who may write the status may write this. Seen: the search for a free name had no end, and with it every set of the cluster stood still.
 #[test]
-fn rule_1_1_5_after_the_last_number_of_collisions_comes_the_first() {
+fn sts_1_1_5_after_the_last_number_of_collisions_comes_the_first() {
     for counted in [i32::MAX, i32::MAX - 1, i32::MIN] {
         let mut set = advanced(1).no_revisions().status("/collisionCount", json!(counted));
         let mut names = Vec::new();
@@ -95,7 +95,7 @@ fn rule_1_1_5_after_the_last_number_of_collisions_comes_the_first() {
 }
 
 #[test]
-fn rule_1_1_5_a_revision_of_another_owner_under_the_name_is_a_collision() {
+fn sts_1_1_5_a_revision_of_another_owner_under_the_name_is_a_collision() {
     let fresh = advanced(1).no_revisions();
     let (name, _) = made(&fresh).expect("a new revision");
     let other = OwnerRef {
@@ -129,7 +129,7 @@ fn rule_1_1_5_a_revision_of_another_owner_under_the_name_is_a_collision() {
 
 /// Whoever may label a revision could restart every pod: another name was made up for the same template.
 #[test]
-fn rule_1_1_5_a_revision_whose_labels_are_gone_is_the_set_s_still() {
+fn sts_1_1_5_a_revision_whose_labels_are_gone_is_the_set_s_still() {
     for set in [native(2), advanced(2)] {
         let set = set.status("/currentRevision", json!("new")).pods([0, 1], "new");
         let decision = set.unlabelled_revisions().decide();
@@ -144,7 +144,7 @@ fn rule_1_1_5_a_revision_whose_labels_are_gone_is_the_set_s_still() {
 }
 
 #[test]
-fn rule_1_1_5_what_a_former_incarnation_leaves_is_waited_for() {
+fn sts_1_1_5_what_a_former_incarnation_leaves_is_waited_for() {
     let fresh = native(1).no_revisions();
     let (name, _) = made(&fresh).expect("a new revision");
     let former = OwnerRef {
@@ -167,7 +167,7 @@ fn rule_1_1_5_what_a_former_incarnation_leaves_is_waited_for() {
 
 /// Written while no webhook filled in its defaults, the same template has another hash.
 #[test]
-fn rule_1_1_5_what_pods_of_a_former_incarnation_name_is_waited_for_whatever_its_name() {
+fn sts_1_1_5_what_pods_of_a_former_incarnation_name_is_waited_for_whatever_its_name() {
     let fresh = native(1).no_revisions();
     let former = OwnerRef {
         controller: true,
@@ -189,7 +189,7 @@ fn rule_1_1_5_what_pods_of_a_former_incarnation_name_is_waited_for_whatever_its_
 }
 
 #[test]
-fn takeover_3_a_young_set_waits_for_what_the_other_kind_lets_go() {
+fn tko_3_a_young_set_waits_for_what_the_other_kind_lets_go() {
     let mut fresh = advanced(1).no_revisions();
     let (name, _) = made(&fresh).expect("a new revision");
     let native = OwnerRef {
@@ -216,7 +216,7 @@ fn takeover_3_a_young_set_waits_for_what_the_other_kind_lets_go() {
 }
 
 #[test]
-fn rule_1_1_5_an_equal_orphan_is_adopted_and_used() {
+fn sts_1_1_5_an_equal_orphan_is_adopted_and_used() {
     let set = advanced(1)
         .no_revisions()
         .revision_record("found", 7, &template("v2"), None);
@@ -224,7 +224,7 @@ fn rule_1_1_5_an_equal_orphan_is_adopted_and_used() {
 }
 
 #[test]
-fn rule_1_1_5_a_rollback_raises_the_old_revision_and_no_pod_of_it_is_touched() {
+fn sts_1_1_5_a_rollback_raises_the_old_revision_and_no_pod_of_it_is_touched() {
     let back = advanced(2)
         .spec("/template", template("v1"))
         .pods([0], "old")
@@ -238,7 +238,7 @@ fn rule_1_1_5_a_rollback_raises_the_old_revision_and_no_pod_of_it_is_touched() {
 }
 
 #[test]
-fn rule_1_1_5_the_revision_comes_before_everything_that_rests_on_its_name() {
+fn sts_1_1_5_the_revision_comes_before_everything_that_rests_on_its_name() {
     let set = advanced(2).spec("/template", template("v3")).pods([0], "old");
     let commands = brief(&set.decide());
     assert_eq!(commands, ["+revision"]);
@@ -251,7 +251,7 @@ fn rule_1_1_5_the_revision_comes_before_everything_that_rests_on_its_name() {
 }
 
 #[test]
-fn rule_1_1_7_adoption_asks_for_a_set_that_lives() {
+fn sts_1_1_7_adoption_asks_for_a_set_that_lives() {
     let decision = advanced(0)
         .no_revisions()
         .revision_record("found", 1, &template("v2"), None)
@@ -290,7 +290,7 @@ fn rule_1_1_7_adoption_asks_for_a_set_that_lives() {
 }
 
 #[test]
-fn rule_1_1_7_an_adoption_that_was_refused_is_not_repeated_at_once() {
+fn sts_1_1_7_an_adoption_that_was_refused_is_not_repeated_at_once() {
     let set = advanced(0)
         .no_revisions()
         .revision_record("found", 1, &template("v2"), None);
@@ -306,7 +306,7 @@ fn rule_1_1_7_an_adoption_that_was_refused_is_not_repeated_at_once() {
 }
 
 #[test]
-fn rule_1_1_8_history_is_cut_to_the_limit_lowest_first_and_nothing_in_use_goes() {
+fn sts_1_1_8_history_is_cut_to_the_limit_lowest_first_and_nothing_in_use_goes() {
     let many = |limit: Value| {
         let mut set = advanced(1)
             .spec("/revisionHistoryLimit", limit)
@@ -350,7 +350,7 @@ fn rule_1_1_8_nothing_is_dropped_while_the_creation_of_a_pod_is_lost() {
 }
 
 #[test]
-fn rule_1_1_8_a_revision_is_dropped_as_it_was_seen() {
+fn sts_1_1_8_a_revision_is_dropped_as_it_was_seen() {
     // The request may come late: by then the set may be gone without its revisions, and another may have adopted this one.
     let set = advanced(1)
         .spec("/revisionHistoryLimit", json!(0))
@@ -370,7 +370,7 @@ fn rule_1_1_8_a_revision_is_dropped_as_it_was_seen() {
 }
 
 #[test]
-fn rules_1_1_8_and_8_19_a_negative_history_limit_keeps_everything() {
+fn sts_1_1_8_and_8_19_a_negative_history_limit_keeps_everything() {
     let mut set = advanced(1).spec("/revisionHistoryLimit", json!(-1)).pods([0], "new");
     for n in 3..20 {
         set = set.revision(&format!("r{n}"), n, &format!("image-{n}"));
@@ -385,7 +385,7 @@ fn rules_1_1_8_and_8_19_a_negative_history_limit_keeps_everything() {
 }
 
 #[test]
-fn rule_1_1_8_it_is_cut_also_while_the_set_is_held_up() {
+fn sts_1_1_8_it_is_cut_also_while_the_set_is_held_up() {
     let set = native(2)
         .ordered()
         .spec("/revisionHistoryLimit", json!(0))
@@ -397,7 +397,7 @@ fn rule_1_1_8_it_is_cut_also_while_the_set_is_held_up() {
 }
 
 #[test]
-fn rule_8_6_the_claim_templates_are_recorded_beside_the_payload() {
+fn sts_8_6_the_claim_templates_are_recorded_beside_the_payload() {
     let (_, with) = made(&advanced(1).no_revisions().claim_templates(&["data"])).expect("a revision");
     let (_, without) = made(&advanced(1).no_revisions()).expect("a revision");
     assert_eq!(with["data"], without["data"], "the hash stays what it was");
@@ -408,9 +408,9 @@ fn rule_8_6_the_claim_templates_are_recorded_beside_the_payload() {
     assert!(record.contains("\"data\""), "{record}");
 }
 
-/// Whatever number somebody gave a revision, no write is decided that changes nothing (ruling 19).
+/// Whatever number somebody gave a revision, no write is decided that changes nothing.
 #[test]
-fn rule_1_1_5_a_revision_is_raised_only_where_a_number_above_is_left() {
+fn sts_1_1_5_a_revision_is_raised_only_where_a_number_above_is_left() {
     const MOST: i64 = i64::MAX;
     for (number, other, expected) in [
         (1, MOST - 1, Some(MOST)),
@@ -438,9 +438,9 @@ fn rule_1_1_5_a_revision_is_raised_only_where_a_number_above_is_left() {
     }
 }
 
-/// Labels are put back where that helps: a merge takes none away that the selector forbids (ruling 19).
+/// Labels are put back where that helps: a merge takes none away that the selector forbids.
 #[test]
-fn rule_1_1_5_labels_of_a_revision_are_put_back_only_where_it_is_found_by_them() {
+fn sts_1_1_5_labels_of_a_revision_are_put_back_only_where_it_is_found_by_them() {
     let selector =
         json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "canary", "operator": "DoesNotExist"}]});
     let set = || {

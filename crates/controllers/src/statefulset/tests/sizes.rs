@@ -1,4 +1,4 @@
-//! Numbers in a spec are claims, not sizes (ruling 26): what a pass costs grows with what there is and with what may be done now.
+//! Numbers in a spec are claims, not sizes: what a pass costs grows with what there is and with what may be done now.
 
 use super::refused;
 use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
@@ -27,7 +27,7 @@ fn with_two_at_the_end(rolling: serde_json::Value) -> Cluster {
 }
 
 #[test]
-fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
+fn r_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
     for set in [native(HUGE), advanced(HUGE), advanced(1_001)] {
         let decision = set.status("/currentRevision", json!("new")).decide();
         let made = made(&decision);
@@ -44,7 +44,7 @@ fn ruling_26_a_pass_makes_a_thousand_pods_whatever_the_spec_asks_for() {
 /// Claims come before their pods, and whether there is room is said of the pods only: nobody's quota of storage is used up to find that out. What has its
 /// claims costs nothing more.
 #[test]
-fn ruling_26_claims_are_made_for_as_many_new_pods_as_have_come_so_far() {
+fn r_26_claims_are_made_for_as_many_new_pods_as_have_come_so_far() {
     for (there, expected) in [(0, 16), (8, 16), (9, 18), (300, 600), (700, 1_000)] {
         let mut set = advanced(HUGE)
             .status("/currentRevision", json!("new"))
@@ -66,7 +66,7 @@ fn ruling_26_claims_are_made_for_as_many_new_pods_as_have_come_so_far() {
 
 /// Those that the API server refuses do not keep the others from being made.
 #[test]
-fn ruling_26_refused_pods_hold_up_no_others() {
+fn r_26_refused_pods_hold_up_no_others() {
     let mut set = advanced(HUGE).status("/currentRevision", json!("new"));
     for ordinal in 0..900 {
         set = refused(set, Scope::Slot(ordinal), Report::Create, Failure::INVALID);
@@ -77,7 +77,7 @@ fn ruling_26_refused_pods_hold_up_no_others() {
 
 /// Nor do those that are tried again beside them make it more than a thousand.
 #[test]
-fn ruling_26_a_pass_makes_a_thousand_pods_also_where_some_are_tried_again() {
+fn r_26_a_pass_makes_a_thousand_pods_also_where_some_are_tried_again() {
     let mut set = advanced(HUGE).status("/currentRevision", json!("new"));
     for ordinal in 0..30 {
         set = refused(set, Scope::Slot(ordinal), Report::Create, Failure::INVALID);
@@ -90,7 +90,7 @@ fn ruling_26_a_pass_makes_a_thousand_pods_also_where_some_are_tried_again() {
 /// A quota has no room for any: claims of pods that cannot come are not made, and the API server is not asked for one after the other.
 /// Those below were there before, and may have left room.
 #[test]
-fn ruling_26_above_pods_that_a_quota_refuses_none_is_tried() {
+fn r_26_above_pods_that_a_quota_refuses_none_is_tried() {
     for (now, expected) in [(NOW, 1), (NOW + 3_600, 9)] {
         let mut set = advanced(HUGE).status("/currentRevision", json!("new"));
         set = set.pods([0, 1, 3, 4], "new");
@@ -104,7 +104,7 @@ fn ruling_26_above_pods_that_a_quota_refuses_none_is_tried() {
 }
 
 #[test]
-fn rule_1_3_4_no_pod_is_made_whose_ordinal_nobody_could_read() {
+fn sts_1_3_4_no_pod_is_made_whose_ordinal_nobody_could_read() {
     for set in [native(5), advanced(5)] {
         let set = set.status("/currentRevision", json!("new"));
         let set = set.spec("/ordinals/start", json!(i32::MAX - 1));
@@ -126,8 +126,8 @@ fn rule_1_3_4_no_pod_is_made_whose_ordinal_nobody_could_read() {
 }
 
 #[test]
-fn ruling_26_pods_beyond_are_wanted_and_have_their_place() {
-    // Rule 3.6: the place is counted over all wanted ordinals.
+fn r_26_pods_beyond_are_wanted_and_have_their_place() {
+    // STS-3.6: the place is counted over all wanted ordinals.
     for (partition, expected) in [
         (4_999, vec!["-web-4999"]),
         (4_998, vec!["-web-4999", "-web-4998"]),
@@ -136,12 +136,12 @@ fn ruling_26_pods_beyond_are_wanted_and_have_their_place() {
         let set = with_two_at_the_end(json!({"maxUnavailable": 5_000, "partition": partition}));
         assert_eq!(gone(&set.decide()), expected, "{partition}");
     }
-    // Rule 3.7: what is not there is unavailable, and the budget counts it.
+    // STS-3.7: what is not there is unavailable, and the budget counts it.
     let set = with_two_at_the_end(json!({"maxUnavailable": 4_998, "partition": 0}));
     assert_eq!(gone(&set.decide()), [] as [&str; 0]);
     let set = with_two_at_the_end(json!({"maxUnavailable": 4_999, "partition": 0}));
     assert_eq!(gone(&set.decide()), ["-web-4999"]);
-    // Rule 3.2: without order the partition is a number of pods, and those to come count as updated.
+    // STS-3.2: without order the partition is a number of pods, and those to come count as updated.
     for (partition, expected) in [(1, vec!["-web-4999"]), (0, vec!["-web-4999", "-web-4998"]), (2, vec![])] {
         let rolling = json!({"maxUnavailable": 5_000, "partition": partition, "unorderedUpdate": {}});
         assert_eq!(gone(&with_two_at_the_end(rolling).decide()), expected, "{partition}");
@@ -149,7 +149,7 @@ fn ruling_26_pods_beyond_are_wanted_and_have_their_place() {
 }
 
 #[test]
-fn ruling_26_reserved_ordinals_count_in_no_place() {
+fn r_26_reserved_ordinals_count_in_no_place() {
     let reserved = json!(["0-99", 4_000]);
     let set = advanced(5_000).spec("/reserveOrdinals", reserved);
     let set = set.rolling(json!({"maxUnavailable": 5_000, "partition": 4_999}));

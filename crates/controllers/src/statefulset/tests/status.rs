@@ -1,4 +1,4 @@
-//! The status: counts, completion, conditions (rules 2.2, 2.8, 3.2, 3.10).
+//! The status: counts, completion, conditions (STS-2.2, STS-2.8, STS-3.2, STS-3.10).
 
 use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
 use flotilla_model::records::Phase;
@@ -26,7 +26,7 @@ fn written(mut cluster: Cluster) -> Cluster {
 }
 
 #[test]
-fn rules_2_2_and_8_16_counts_are_over_all_pods_also_where_the_pass_ends_early() {
+fn sts_2_2_and_8_16_counts_are_over_all_pods_also_where_the_pass_ends_early() {
     let set = |set: Cluster| {
         let set = set
             .pods([0], "old")
@@ -64,9 +64,9 @@ fn rules_2_2_and_8_16_counts_are_over_all_pods_also_where_the_pass_ends_early() 
     );
 }
 
-/// Ready is what serves; available is what may be relied upon, which the lifecycle of an Advanced set decides as well (1.5).
+/// Ready is what serves; available is what may be relied upon, which the lifecycle of an Advanced set decides as well (STS-1.5).
 #[test]
-fn rule_2_2_a_pod_that_serves_is_ready_whatever_its_lifecycle_says() {
+fn sts_2_2_a_pod_that_serves_is_ready_whatever_its_lifecycle_says() {
     let hooks = json!({"preNormal": {"labelsHandler": {"held": "yes"}}});
     for state in ["PreparingNormal", "PreparingUpdate", "PreparingDelete"] {
         let held = pod("web-0")
@@ -84,7 +84,7 @@ fn rule_2_2_a_pod_that_serves_is_ready_whatever_its_lifecycle_says() {
 }
 
 #[test]
-fn rule_2_2_both_counts_name_a_pod_when_both_revisions_are_one() {
+fn sts_2_2_both_counts_name_a_pod_when_both_revisions_are_one() {
     let status = desired(&advanced(2).status("/currentRevision", json!("new")).pods([0], "new"));
     assert_eq!(
         (&status["currentReplicas"], &status["updatedReplicas"]),
@@ -93,7 +93,7 @@ fn rule_2_2_both_counts_name_a_pod_when_both_revisions_are_one() {
 }
 
 #[test]
-fn rule_3_2_every_field_is_compared_and_what_others_wrote_stays() {
+fn sts_3_2_every_field_is_compared_and_what_others_wrote_stays() {
     let settled = written(
         advanced(1)
             .status("/currentRevision", json!("new"))
@@ -125,7 +125,7 @@ fn rule_3_2_every_field_is_compared_and_what_others_wrote_stays() {
 }
 
 #[test]
-fn rules_3_2_and_8_17_zeros_are_written_once_or_never() {
+fn sts_3_2_and_8_17_zeros_are_written_once_or_never() {
     // The native API stores no zero for these counts: writing one would never end.
     let empty = native(0)
         .status("/currentRevision", json!("new"))
@@ -157,7 +157,7 @@ fn rules_3_2_and_8_17_zeros_are_written_once_or_never() {
 }
 
 #[test]
-fn rules_3_10_and_8_7_completion_asks_for_all_wanted_pods_updated_and_available() {
+fn sts_3_10_and_8_7_completion_asks_for_all_wanted_pods_updated_and_available() {
     let current = |cluster: Cluster| desired(&cluster)["currentRevision"].clone();
     let done = json!("new");
     assert_eq!(current(advanced(2).pods(0..2, "new")), done);
@@ -225,7 +225,7 @@ fn rules_3_10_and_8_7_completion_asks_for_all_wanted_pods_updated_and_available(
 
 /// "Zero pods exist" promotes nothing that a partition holds back: back at five, the canary goes on where it was.
 #[test]
-fn rules_3_6_and_3_10_a_partition_holds_through_a_night_at_no_replicas() {
+fn sts_3_6_and_3_10_a_partition_holds_through_a_night_at_no_replicas() {
     let partitioned = |of: fn(i32) -> Cluster, replicas| of(replicas).rolling(json!({"partition": 4}));
     for of in [advanced, native] {
         let night = partitioned(of, 0);
@@ -249,7 +249,7 @@ fn rules_3_6_and_3_10_a_partition_holds_through_a_night_at_no_replicas() {
 }
 
 #[test]
-fn problem_8_7_current_replicas_counts_pods_of_the_current_revision_only() {
+fn sts_8_7_current_replicas_counts_pods_of_the_current_revision_only() {
     let status = desired(
         &advanced(3)
             .pods([0], "old")
@@ -263,7 +263,7 @@ fn problem_8_7_current_replicas_counts_pods_of_the_current_revision_only() {
 }
 
 #[test]
-fn rule_3_2_conditions_keep_their_time_and_recover() {
+fn sts_3_2_conditions_keep_their_time_and_recover() {
     let failing = super::refused(advanced(1), Scope::Slot(0), Report::Create, "QuotaExceeded");
     let told = condition(&failing, "FailedCreatePod").expect("a condition");
     assert_eq!(
@@ -295,7 +295,7 @@ fn rule_3_2_conditions_keep_their_time_and_recover() {
 }
 
 #[test]
-fn rule_3_2_a_failure_ends_when_nothing_is_wanted_there_any_more() {
+fn sts_3_2_a_failure_ends_when_nothing_is_wanted_there_any_more() {
     let settled = advanced(1).status("/currentRevision", json!("new"));
     let refused = |attempt| super::refused(settled.clone(), Scope::Slot(0), attempt, "Forbidden");
     let waiting = refused(Report::Create).decide();
@@ -320,7 +320,7 @@ fn rule_3_2_a_failure_ends_when_nothing_is_wanted_there_any_more() {
 /// Conditions of pods, adoption and claims that are taken are written in silence: no event tells of them. A webhook that refuses them holds
 /// up the rollout all the same.
 #[test]
-fn rule_3_2_what_is_refused_without_an_event_stands_in_the_condition() {
+fn sts_3_2_what_is_refused_without_an_event_stands_in_the_condition() {
     let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1});
     let set = advanced(2).rolling(rolling);
     let orphan = || set.clone().pods([0], "new").pod(pod("web-1").revision("new").orphan());
@@ -363,7 +363,7 @@ fn rule_3_2_what_is_refused_without_an_event_stands_in_the_condition() {
 }
 
 #[test]
-fn rule_3_2_an_edit_takes_back_what_failed() {
+fn sts_3_2_an_edit_takes_back_what_failed() {
     let mut failing = super::refused(advanced(1), Scope::Slot(0), Report::Create, "Invalid");
     assert_eq!(brief(&failing.decide()), [] as [&str; 0]);
     failing.set["metadata"]["generation"] = json!(2);
@@ -371,7 +371,7 @@ fn rule_3_2_an_edit_takes_back_what_failed() {
 }
 
 #[test]
-fn rule_3_10_progressing_names_what_blocks_after_a_minute() {
+fn sts_3_10_progressing_names_what_blocks_after_a_minute() {
     let stuck = |since: i64| {
         native(2)
             .ordered()
@@ -412,7 +412,7 @@ fn rule_3_10_progressing_names_what_blocks_after_a_minute() {
 }
 
 #[test]
-fn rule_3_10_what_is_new_has_its_own_minute_although_something_else_was_blocked() {
+fn sts_3_10_what_is_new_has_its_own_minute_although_something_else_was_blocked() {
     let blocked = written(
         advanced(2)
             .pods([0], "old")
@@ -431,7 +431,7 @@ fn rule_3_10_what_is_new_has_its_own_minute_although_something_else_was_blocked(
 }
 
 #[test]
-fn problem_8_15_the_status_says_when_the_partition_is_reached_and_not_before() {
+fn sts_8_15_the_status_says_when_the_partition_is_reached_and_not_before() {
     let set = |budget: i32| advanced(4).rolling(json!({"partition": 2, "maxUnavailable": budget}));
     let reached = condition(&set(1).pods([0, 1], "old").pods([2, 3], "new"), "Progressing").expect("a condition");
     assert_eq!(
@@ -467,7 +467,7 @@ fn problem_8_15_the_status_says_when_the_partition_is_reached_and_not_before() {
 }
 
 #[test]
-fn rule_3_10_paused_on_delete_and_complete_are_told() {
+fn sts_3_10_paused_on_delete_and_complete_are_told() {
     let reason = |cluster: &Cluster| condition(cluster, "Progressing").map(|c| c["reason"].clone());
     let paused = advanced(1).rolling(json!({"paused": true})).pods([0], "old");
     assert_eq!(reason(&paused), Some(json!("RolloutPaused")));
@@ -482,7 +482,7 @@ fn rule_3_10_paused_on_delete_and_complete_are_told() {
 
 /// Pods that are at the update revision and lack the claim of a template that came later are made again still.
 #[test]
-fn rules_3_10_and_8_6_a_rollout_of_claim_templates_is_complete_when_all_pods_have_their_claims() {
+fn sts_3_10_and_8_6_a_rollout_of_claim_templates_is_complete_when_all_pods_have_their_claims() {
     let before = written(advanced(1).rolling(json!({"paused": true})).pods([0], "old")).set["status"].clone();
     let reason = |mounts: &[&str]| {
         let mut set = advanced(1)
@@ -504,7 +504,7 @@ fn rules_3_10_and_8_6_a_rollout_of_claim_templates_is_complete_when_all_pods_hav
 /// Seen: pods that the partition keeps with the claims of a former template, at the update revision after a rollback, left the rollout in
 /// progress for ever.
 #[test]
-fn rules_3_10_and_8_6_a_partition_that_keeps_pods_with_former_claims_is_reached() {
+fn sts_3_10_and_8_6_a_partition_that_keeps_pods_with_former_claims_is_reached() {
     let before = written(advanced(2).rolling(json!({"paused": true})).pods([0, 1], "old")).set["status"].clone();
     for strategy in [json!({"partition": 1}), json!({"partition": 1, "unorderedUpdate": {}})] {
         let mut set = advanced(2).rolling(strategy.clone()).claim_templates(&["data", "logs"]);
@@ -522,7 +522,7 @@ fn rules_3_10_and_8_6_a_partition_that_keeps_pods_with_former_claims_is_reached(
 }
 
 #[test]
-fn invariant_12_a_refused_revision_is_told() {
+fn sts_i12_a_refused_revision_is_told() {
     let mut refused = super::refused(advanced(1).no_revisions(), Scope::Object, Report::Silent, "Forbidden");
     let decision = refused.decide();
     assert_eq!(brief(&decision), [] as [&str; 0]);
@@ -538,7 +538,7 @@ fn invariant_12_a_refused_revision_is_told() {
 }
 
 #[test]
-fn invariant_12_a_wait_without_a_time_of_its_own_is_counted_from_when_it_was_first_seen() {
+fn sts_i12_a_wait_without_a_time_of_its_own_is_counted_from_when_it_was_first_seen() {
     let template = json!([{"metadata": {"name": "data"}, "spec": {"storageClassName": "fast"}}]);
     let set = advanced(1)
         .spec("/volumeClaimTemplates", template)
@@ -558,7 +558,7 @@ fn invariant_12_a_wait_without_a_time_of_its_own_is_counted_from_when_it_was_fir
 }
 
 #[test]
-fn rule_3_4_unreadable_fields_are_a_condition_that_recovers() {
+fn sts_3_4_unreadable_fields_are_a_condition_that_recovers() {
     let broken = advanced(1)
         .spec("/reserveOrdinals", json!(["x"]))
         .status("/currentRevision", json!("new"))
@@ -589,7 +589,7 @@ fn told_in_turn(sets: impl IntoIterator<Item = Cluster>) -> (flotilla_model::Hin
 }
 
 #[test]
-fn ruling_5_what_was_told_is_forgotten_when_only_what_was_asked_for_is_waited_for() {
+fn r_5_what_was_told_is_forgotten_when_only_what_was_asked_for_is_waited_for() {
     // A canary that stays for long.
     let set = |n: usize| {
         let set = advanced(2).rolling(json!({"partition": 2})).pods([0, 1], "old");
@@ -606,7 +606,7 @@ fn ruling_5_what_was_told_is_forgotten_when_only_what_was_asked_for_is_waited_fo
 }
 
 #[test]
-fn ruling_5_what_was_told_is_bounded_while_something_is_in_the_way() {
+fn r_5_what_was_told_is_bounded_while_something_is_in_the_way() {
     let set = |n: usize| {
         let set = advanced(2).pods([0], "old").pod(pod("web-1").revision("new").unready());
         set.annotation("flotilla.rs/unblock", &format!("value-{n}"))
@@ -624,7 +624,7 @@ fn ruling_5_what_was_told_is_bounded_while_something_is_in_the_way() {
 
 /// A pod whose ordinal no pod can have fills no slot, so the rollout does not wait for it; whoever made it is told.
 #[test]
-fn rules_1_3_4_and_3_10_a_pod_with_an_impossible_ordinal_is_told_of_and_keeps_no_rollout_from_its_end() {
+fn sts_1_3_4_and_3_10_a_pod_with_an_impossible_ordinal_is_told_of_and_keeps_no_rollout_from_its_end() {
     for set in [advanced(2), native(2)] {
         let too_high = || pod("web-4000000000").revision("old");
         let cluster = set.clone().pods([0, 1], "new").pod(too_high());

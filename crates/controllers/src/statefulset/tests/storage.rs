@@ -1,4 +1,4 @@
-//! Claims: what they are made of, who owns them, when a pod waits for them, and how they grow (rules 1.4, 3.9, 8.6, 8.10, 8.14).
+//! Claims: what they are made of, who owns them, when a pod waits for them, and how they grow (STS-1.4, STS-3.9, STS-8.6, STS-8.10, STS-8.14).
 
 use super::claiming::told;
 use super::refused;
@@ -45,7 +45,7 @@ fn causes(decision: &Decision) -> Vec<&WaitCause> {
 }
 
 #[test]
-fn rule_1_4_1_labels_of_the_selector_win_and_volumes_keep_the_order_of_the_templates() {
+fn sts_1_4_1_labels_of_the_selector_win_and_volumes_keep_the_order_of_the_templates() {
     let templates = json!([
         {"metadata": {"name": "z", "labels": {"app": "other", "tier": "db"}, "annotations": {"a": "b"}}, "spec": {"x": 1}},
         {"metadata": {"name": "a"}, "spec": {}},
@@ -78,7 +78,7 @@ fn rule_1_4_1_labels_of_the_selector_win_and_volumes_keep_the_order_of_the_templ
 }
 
 #[test]
-fn rules_1_4_3_and_8_10_a_pod_waits_for_a_claim_on_its_way_out() {
+fn sts_1_4_3_and_8_10_a_pod_waits_for_a_claim_on_its_way_out() {
     let decision = with_claims(2).claim(claim("data-web-0").terminating()).decide();
     assert_eq!(
         brief(&decision),
@@ -90,7 +90,7 @@ fn rules_1_4_3_and_8_10_a_pod_waits_for_a_claim_on_its_way_out() {
 }
 
 #[test]
-fn rule_1_4_3_a_pending_pod_gets_a_lost_claim_again_and_a_running_one_does_not() {
+fn sts_1_4_3_a_pending_pod_gets_a_lost_claim_again_and_a_running_one_does_not() {
     let lost = |phase| brief(&with_claims(1).pod(mounted("web-0", "new").phase(phase)).decide());
     assert_eq!(lost(Phase::Pending), ["+claim data-web-0"]);
     assert_eq!(lost(Phase::Running), NOTHING);
@@ -99,7 +99,7 @@ fn rule_1_4_3_a_pending_pod_gets_a_lost_claim_again_and_a_running_one_does_not()
 }
 
 #[test]
-fn rule_1_4_4_the_set_is_named_when_the_claim_is_made() {
+fn sts_1_4_4_the_set_is_named_when_the_claim_is_made() {
     for (kind, api_version) in [
         (SetKind::Advanced, "apps.kruise.io/v1beta1"),
         (SetKind::Native, "apps/v1"),
@@ -123,9 +123,9 @@ fn rule_1_4_4_the_set_is_named_when_the_claim_is_made() {
     assert_eq!(retained["metadata"].get("ownerReferences"), None);
 }
 
-/// Claims of a wanted and of an unwanted pod under each policy, as table 1.4.4 has them; with reserved ordinals, 8.14.
+/// Claims of a wanted and of an unwanted pod under each policy, as table STS-1.4.4 has them; with reserved ordinals, STS-8.14.
 #[test]
-fn rules_1_4_4_and_8_14_owners_follow_the_policy_and_the_reserved_ordinals() {
+fn sts_1_4_4_and_8_14_owners_follow_the_policy_and_the_reserved_ordinals() {
     let set_owner = || controller_ref(Resource::AdvancedSets, "web", &set_uid("web"));
     let pod_owner = || controller_ref(Resource::Pods, "web-1", &Uid::new("uid-of-web-1"));
     for (scaled, deleted, wanted, condemned) in [
@@ -159,7 +159,7 @@ fn rules_1_4_4_and_8_14_owners_follow_the_policy_and_the_reserved_ordinals() {
 
 /// What others delete before its turn has come leaves its claims: the set may be scaled up again. Native sets and Advanced ones alike.
 #[test]
-fn rule_1_4_4_only_a_pod_that_scaling_down_takes_away_takes_its_claims_along() {
+fn sts_1_4_4_only_a_pod_that_scaling_down_takes_away_takes_its_claims_along() {
     let condemned = |set: Cluster, web_2: crate::testing::PodFixture, owned: bool| {
         let owner = controller_ref(Resource::Pods, "web-2", &Uid::new("uid-of-web-2"));
         let owners = if owned { vec![owner] } else { Vec::new() };
@@ -251,7 +251,7 @@ fn rule_1_4_4_only_a_pod_that_scaling_down_takes_away_takes_its_claims_along() {
 
 /// A pod that its hook still holds may be wanted again.
 #[test]
-fn rule_1_4_4_a_condemned_pod_gets_its_claims_when_its_hook_lets_it_go() {
+fn sts_1_4_4_a_condemned_pod_gets_its_claims_when_its_hook_lets_it_go() {
     let set = |pod: crate::testing::PodFixture| {
         with_claims(0)
             .spec("/persistentVolumeClaimRetentionPolicy/whenScaled", json!("Delete"))
@@ -266,7 +266,7 @@ fn rule_1_4_4_a_condemned_pod_gets_its_claims_when_its_hook_lets_it_go() {
 }
 
 #[test]
-fn rule_1_4_4_a_claim_of_the_pod_scaled_away_is_left_to_the_garbage_collector() {
+fn sts_1_4_4_a_claim_of_the_pod_scaled_away_is_left_to_the_garbage_collector() {
     let former = controller_ref(Resource::Pods, "web-0", &Uid::new("the former web-0"));
     let set = with_claims(1).claim(claim("data-web-0").owners(vec![former]));
     let decision = set
@@ -287,7 +287,7 @@ fn rule_1_4_4_a_claim_of_the_pod_scaled_away_is_left_to_the_garbage_collector() 
 }
 
 #[test]
-fn rule_1_4_4_a_foreign_controller_keeps_the_claim() {
+fn sts_1_4_4_a_foreign_controller_keeps_the_claim() {
     let backup = OwnerRef {
         controller: true,
         ..owner("velero.io/v1", "Backup", "b", "b-uid")
@@ -300,7 +300,7 @@ fn rule_1_4_4_a_foreign_controller_keeps_the_claim() {
 }
 
 #[test]
-fn problem_8_6_a_running_pod_whose_volumes_differ_is_made_again_within_the_budget_never_patched() {
+fn sts_8_6_a_running_pod_whose_volumes_differ_is_made_again_within_the_budget_never_patched() {
     let added = advanced(3)
         .claim_templates(&["data", "logs"])
         .status("/currentRevision", json!("new"));
@@ -342,7 +342,7 @@ fn problem_8_6_a_running_pod_whose_volumes_differ_is_made_again_within_the_budge
 }
 
 #[test]
-fn problem_8_6_a_claim_that_the_pod_template_itself_mounts_excuses_only_its_own_volume() {
+fn sts_8_6_a_claim_that_the_pod_template_itself_mounts_excuses_only_its_own_volume() {
     let own = json!([{"name": "cache", "persistentVolumeClaim": {"claimName": "shared"}}]);
     let set = advanced(1).spec("/template/spec/volumes", own.clone());
     let mut template = crate::testing::template("v2");
@@ -370,9 +370,9 @@ fn problem_8_6_a_claim_that_the_pod_template_itself_mounts_excuses_only_its_own_
 }
 
 /// What is known of the claims of an old revision is our record. Where there is none, as after a takeover, its pods get those of today, as
-/// they always did (rule 1.1.1): what their containers mount says nothing, since a volume may be there for those who come later.
+/// they always did (STS-1.1.1): what their containers mount says nothing, since a volume may be there for those who come later.
 #[test]
-fn ruling_11_a_new_pod_of_an_old_revision_gets_the_claims_of_our_record_or_else_of_today() {
+fn r_11_a_new_pod_of_an_old_revision_gets_the_claims_of_our_record_or_else_of_today() {
     let mounting = |volumes: &[&str]| {
         let mut template = crate::testing::template("v1");
         let mounts = volumes
@@ -404,7 +404,7 @@ fn ruling_11_a_new_pod_of_an_old_revision_gets_the_claims_of_our_record_or_else_
 }
 
 #[test]
-fn problem_8_6_claims_of_a_removed_template_are_kept_and_named() {
+fn sts_8_6_claims_of_a_removed_template_are_kept_and_named() {
     let set = advanced(2)
         .no_revisions()
         .revision("old", 1, "v1")
@@ -468,7 +468,7 @@ fn sizes_written(decision: &Decision) -> Option<Value> {
 
 /// Claims that have grown do not tell any more what users may go back to.
 #[test]
-fn ruling_35_what_claims_ask_for_is_on_record_before_they_grow() {
+fn r_35_what_claims_ask_for_is_on_record_before_they_grow() {
     let small = |name: &str| claim(name).class("fast");
     let grown = |name: &str| claim(name).class("fast").size(20);
     let set = |recorded: &[u64]| growing([small("data-web-0"), grown("data-web-1")]).recording_sizes(recorded);
@@ -505,7 +505,7 @@ fn ruling_35_what_claims_ask_for_is_on_record_before_they_grow() {
 
 /// Of many sizes the newest stay, and those that claims still have.
 #[test]
-fn ruling_35_the_record_of_sizes_is_bounded() {
+fn r_35_the_record_of_sizes_is_bounded() {
     let many: Vec<u64> = (100..116).collect();
     let set = growing([
         claim("data-web-0").class("fast"),
@@ -517,7 +517,7 @@ fn ruling_35_the_record_of_sizes_is_bounded() {
 }
 
 #[test]
-fn rule_3_9_growth_touches_nothing_but_the_storage_request_and_keeps_order_and_budget() {
+fn sts_3_9_growth_touches_nothing_but_the_storage_request_and_keeps_order_and_budget() {
     let small = |name: &str| claim(name).class("fast");
     let decision = growing([small("data-web-0"), small("data-web-1")]).decide();
     assert_eq!(brief(&decision), ["~claim data-web-1"], "one at a time, from the top");
@@ -551,7 +551,7 @@ fn rule_3_9_growth_touches_nothing_but_the_storage_request_and_keeps_order_and_b
 }
 
 #[test]
-fn rule_3_9_an_expanding_claim_is_named_while_an_old_pod_waits_for_it() {
+fn sts_3_9_an_expanding_claim_is_named_while_an_old_pod_waits_for_it() {
     let set = growing([
         claim("data-web-0").size(20),
         claim("data-web-1").class("fast").size(20).capacity(10),
@@ -572,7 +572,7 @@ fn rule_3_9_an_expanding_claim_is_named_while_an_old_pod_waits_for_it() {
 }
 
 #[test]
-fn rule_3_9_an_unavailable_old_pod_grows_once_and_uses_no_budget() {
+fn sts_3_9_an_unavailable_old_pod_grows_once_and_uses_no_budget() {
     let set = growing([
         claim("data-web-0").class("fast").size(20),
         claim("data-web-1").class("fast"),
@@ -592,7 +592,7 @@ fn rule_3_9_an_unavailable_old_pod_grows_once_and_uses_no_budget() {
 
 /// Nothing else happens to a set whose claim waits for its class to be mended.
 #[test]
-fn rule_3_9_a_class_that_allows_more_than_before_wakes_the_sets_that_follow_their_templates() {
+fn sts_3_9_a_class_that_allows_more_than_before_wakes_the_sets_that_follow_their_templates() {
     let class = |allows_expansion| {
         Some(Arc::new(StorageClassRecord {
             meta: pod("slow").build("web").meta,
@@ -615,7 +615,7 @@ fn rule_3_9_a_class_that_allows_more_than_before_wakes_the_sets_that_follow_thei
 }
 
 #[test]
-fn rule_3_9_a_class_must_say_that_it_allows_expansion() {
+fn sts_3_9_a_class_must_say_that_it_allows_expansion() {
     for (what, class) in [
         ("says no", Some("slow")),
         ("is not there", Some("gone")),
@@ -642,7 +642,7 @@ fn rule_3_9_a_class_must_say_that_it_allows_expansion() {
 }
 
 #[test]
-fn rule_3_9_a_pod_older_than_its_grown_volume_is_restarted_within_the_budget() {
+fn sts_3_9_a_pod_older_than_its_grown_volume_is_restarted_within_the_budget() {
     let pending = |name: &str| {
         claim(name)
             .class("fast")
@@ -669,7 +669,7 @@ fn rule_3_9_a_pod_older_than_its_grown_volume_is_restarted_within_the_budget() {
 }
 
 #[test]
-fn rule_3_9_the_counts_of_one_template_do_not_end_at_a_bad_claim() {
+fn sts_3_9_the_counts_of_one_template_do_not_end_at_a_bad_claim() {
     let bad = claim("data-web-0").class("fast").modes("ReadOnlyMany").size(1);
     let good = claim("data-web-1").class("fast").size(20);
     let status = growing([bad, good]).decide().status.expect("a status").desired;

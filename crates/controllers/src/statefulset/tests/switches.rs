@@ -17,7 +17,7 @@ fn old(name: &str) -> crate::testing::PodFixture {
 }
 
 #[test]
-fn problem_8_1_an_old_broken_pod_is_replaced_only_by_opting_in() {
+fn sts_8_1_an_old_broken_pod_is_replaced_only_by_opting_in() {
     for set in both(3) {
         let stuck = set
             .ordered()
@@ -72,7 +72,7 @@ fn problem_8_1_an_old_broken_pod_is_replaced_only_by_opting_in() {
 }
 
 #[test]
-fn problem_8_1_never_ready_goes_at_once_one_at_a_time_and_never_the_update_revision() {
+fn sts_8_1_never_ready_goes_at_once_one_at_a_time_and_never_the_update_revision() {
     for set in both(3) {
         let on = set.ordered().annotation("flotilla.rs/unblock", "broken-first");
         let never = on
@@ -96,7 +96,7 @@ fn problem_8_1_never_ready_goes_at_once_one_at_a_time_and_never_the_update_revis
 }
 
 #[test]
-fn problem_8_1_a_pod_that_serves_is_not_broken_and_goes_only_where_the_others_serve_too() {
+fn sts_8_1_a_pod_that_serves_is_not_broken_and_goes_only_where_the_others_serve_too() {
     for set in [
         advanced(3).rolling(json!({"minReadySeconds": 60})),
         native(3).spec("/minReadySeconds", json!(60)),
@@ -113,7 +113,7 @@ fn problem_8_1_a_pod_that_serves_is_not_broken_and_goes_only_where_the_others_se
 }
 
 #[test]
-fn problem_8_1_the_classic_walk_of_a_parallel_set_is_unblocked_too() {
+fn sts_8_1_the_classic_walk_of_a_parallel_set_is_unblocked_too() {
     let set = native(3)
         .pod(old("web-0").unready_since(NOW - 90))
         .pods([1], "old")
@@ -126,7 +126,7 @@ fn problem_8_1_the_classic_walk_of_a_parallel_set_is_unblocked_too() {
 }
 
 #[test]
-fn rules_2_6_and_8_1_recreate_lets_all_old_pods_go_before_the_first_new_one_comes() {
+fn sts_2_6_and_8_1_recreate_lets_all_old_pods_go_before_the_first_new_one_comes() {
     for set in both(3) {
         for set in [set.clone(), set.ordered()] {
             let on = set.annotation("flotilla.rs/update-type", "Recreate");
@@ -161,7 +161,7 @@ fn rules_2_6_and_8_1_recreate_lets_all_old_pods_go_before_the_first_new_one_come
 }
 
 #[test]
-fn rules_2_6_and_3_2_recreate_respects_paused() {
+fn sts_2_6_and_3_2_recreate_respects_paused() {
     let set = advanced(2)
         .annotation("flotilla.rs/update-type", "Recreate")
         .rolling(json!({"paused": true}))
@@ -175,7 +175,7 @@ fn rules_2_6_and_3_2_recreate_respects_paused() {
 }
 
 #[test]
-fn problem_8_3_ordered_sets_may_opt_in_to_batches() {
+fn sts_8_3_ordered_sets_may_opt_in_to_batches() {
     for set in both(4) {
         let set = set.ordered().pods(0..4, "old");
         assert_eq!(brief(&set.decide()), ["-web-3"], "off by default");
@@ -207,7 +207,7 @@ fn problem_8_3_ordered_sets_may_opt_in_to_batches() {
 }
 
 #[test]
-fn rule_3_6_paused_keeps_the_revision_that_a_pod_had() {
+fn sts_3_6_paused_keeps_the_revision_that_a_pod_had() {
     let set = advanced(2)
         .rolling(json!({"paused": true}))
         .pods([0], "new")
@@ -247,7 +247,7 @@ fn rule_3_6_paused_keeps_the_revision_that_a_pod_had() {
 
 /// While nobody asks for it nothing is noted; so what was noted before is older than the pods are, when somebody asks again.
 #[test]
-fn rule_3_6_what_was_noted_before_the_switch_was_off_is_forgotten() {
+fn sts_3_6_what_was_noted_before_the_switch_was_off_is_forgotten() {
     let paused = || advanced(1).rolling(json!({"paused": true}));
     let on = |set: Cluster| set.annotation("flotilla.rs/paused-keeps-revision", "true");
     let noted = on(paused().pods([0], "old")).decide();
@@ -259,7 +259,7 @@ fn rule_3_6_what_was_noted_before_the_switch_was_off_is_forgotten() {
 
 /// A manager that starts looks at a new template first, and makes its revision; what it saw of the pods meanwhile counts.
 #[test]
-fn rule_3_6_the_revision_of_a_pod_is_known_from_the_first_look() {
+fn sts_3_6_the_revision_of_a_pod_is_known_from_the_first_look() {
     let asks = |set: Cluster| set.annotation("flotilla.rs/paused-keeps-revision", "true");
     let unrecorded = advanced(2).no_revisions().revision("old", 1, "v1");
     let first = asks(unrecorded).pods([0, 1], "old").decide();
@@ -273,7 +273,7 @@ fn rule_3_6_the_revision_of_a_pod_is_known_from_the_first_look() {
 
 /// One who was the leader before, and becomes it again, has noted what pods were then.
 #[test]
-fn rules_1_1_8_and_3_6_what_was_noted_long_ago_holds_no_revision() {
+fn sts_1_1_8_and_3_6_what_was_noted_long_ago_holds_no_revision() {
     let on = |set: Cluster| set.annotation("flotilla.rs/paused-keeps-revision", "true");
     let set = advanced(1)
         .no_revisions()
@@ -297,7 +297,7 @@ fn rules_1_1_8_and_3_6_what_was_noted_long_ago_holds_no_revision() {
 
 /// No pod has the revision at this moment, and one is being made at it.
 #[test]
-fn rules_1_1_8_and_3_6_what_a_pod_comes_back_at_is_not_dropped() {
+fn sts_1_1_8_and_3_6_what_a_pod_comes_back_at_is_not_dropped() {
     let set = advanced(2)
         .no_revisions()
         .revision("older", 1, "v0")
@@ -315,7 +315,7 @@ fn rules_1_1_8_and_3_6_what_a_pod_comes_back_at_is_not_dropped() {
 }
 
 #[test]
-fn problem_8_4_scale_down_may_opt_out_of_waiting() {
+fn sts_8_4_scale_down_may_opt_out_of_waiting() {
     for set in both(1) {
         let set = set.ordered().status("/currentRevision", json!("new"));
         let two_broken = set
@@ -339,7 +339,7 @@ fn problem_8_4_scale_down_may_opt_out_of_waiting() {
 }
 
 #[test]
-fn problem_8_4_pods_that_have_ended_are_not_waited_for() {
+fn sts_8_4_pods_that_have_ended_are_not_waited_for() {
     let ended = |name: &str| pod(name).revision("new").phase(Phase::Failed);
     let set = native(1)
         .ordered()
@@ -351,7 +351,7 @@ fn problem_8_4_pods_that_have_ended_are_not_waited_for() {
 }
 
 #[test]
-fn rule_3_9_labels_of_claim_templates_reach_claims_only_by_opting_in() {
+fn sts_3_9_labels_of_claim_templates_reach_claims_only_by_opting_in() {
     let templates =
         json!([{"metadata": {"name": "data", "labels": {"team": "a"}, "annotations": {"note": "b"}}, "spec": {}}]);
     let set = advanced(1)

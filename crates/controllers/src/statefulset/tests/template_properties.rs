@@ -83,10 +83,10 @@ fn revisions_in(cluster: &Cluster) -> Vec<String> {
 proptest! {
     #![proptest_config(config())]
 
-    /// Invariant 7: another spelling makes no revision; a template that is stored is used again, raised above the others if it is not
+    /// STS-I7: another spelling makes no revision; a template that is stored is used again, raised above the others if it is not
     /// the newest; its pods are up to date at once. A template that means something else does make one.
     #[test]
-    fn invariant_7_only_another_meaning_makes_a_revision(
+    fn sts_i7_only_another_meaning_makes_a_revision(
         wanted in meaning(), other in meaning(), spellings in (0..4096_u16, 0..4096_u16), advanced_kind: bool, newest: bool,
     ) {
         let set = if advanced_kind { advanced(2) } else { native(2) };
@@ -100,9 +100,9 @@ proptest! {
         prop_assert_eq!(made, wanted != other, "{:?} against {:?}", wanted, other);
     }
 
-    /// Invariant 11, as far as one version goes: what is stored in a revision comes back whole, whatever it holds.
+    /// STS-I11, as far as one version goes: what is stored in a revision comes back whole, whatever it holds.
     #[test]
-    fn invariant_11_a_template_comes_back_whole_from_its_revision(means in meaning(), spelling in 0..4096_u16, odd in "\\PC{0,6}") {
+    fn sts_i11_a_template_comes_back_whole_from_its_revision(means in meaning(), spelling in 0..4096_u16, odd in "\\PC{0,6}") {
         let mut template = write(&means, spelling);
         template["spec"]["odd"] = json!({odd.clone(): [odd, null, 1.5, {"deep": {}}]});
         let text = canonical(&payload(&template));
@@ -116,10 +116,10 @@ proptest! {
         prop_assert_eq!(kept.as_deref(), Some(&template));
     }
 
-    /// Invariant 6: no claim is deleted (the world refuses it), and after each pass the owners of every pod's claims are those of the
+    /// STS-I6: no claim is deleted (the world refuses it), and after each pass the owners of every pod's claims are those of the
     /// table, whatever is scaled and reserved.
     #[test]
-    fn invariant_6_owners_of_claims_follow_the_policy(
+    fn sts_i6_owners_of_claims_follow_the_policy(
         case in any_case(), policy in (any::<bool>(), any::<bool>()), then in (0..8_i32, prop::collection::vec(0..10_i64, 0..3)),
     ) {
         let case = Case { pods: Vec::new(), rolled_out: true, ..case };
@@ -141,7 +141,7 @@ proptest! {
     }
 }
 
-/// Whether the claims of pods that a pass saw belong to whom table 1.4.4 says.
+/// Whether the claims of pods that a pass saw belong to whom table STS-1.4.4 says.
 fn owners_are_right(seen: &World, after: &World, (with_pod, with_set): (bool, bool)) -> Result<(), TestCaseError> {
     let set = seen.set();
     let wanted = set.spec.ordinals();

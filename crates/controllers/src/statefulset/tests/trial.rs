@@ -1,4 +1,4 @@
-//! No pod goes for a revision of which the API server has not accepted one (ruling 31).
+//! No pod goes for a revision of which the API server has not accepted one (R-31).
 
 use super::refused;
 use crate::testing::{Cluster, NOW, advanced, at, brief, native, pod};
@@ -19,7 +19,7 @@ fn untried(cluster: Cluster) -> Cluster {
 }
 
 #[test]
-fn ruling_31_the_first_old_pod_waits_until_one_of_the_revision_was_accepted() {
+fn r_31_the_first_old_pod_waits_until_one_of_the_revision_was_accepted() {
     for (set, after) in [
         (native(3), &["-web-2"][..]),
         (
@@ -46,7 +46,7 @@ fn ruling_31_the_first_old_pod_waits_until_one_of_the_revision_was_accepted() {
 
 /// The very pod that would be made.
 #[test]
-fn ruling_31_what_is_tried_is_the_pod_that_would_be_made() {
+fn r_31_what_is_tried_is_the_pod_that_would_be_made() {
     let set = advanced(2).pods(0..2, "old");
     let decision = untried(set).decide();
     let Some(Command::Try { pod: tried }) = decision.commands().next().map(|c| &c.command) else {
@@ -60,7 +60,7 @@ fn ruling_31_what_is_tried_is_the_pod_that_would_be_made() {
 }
 
 #[test]
-fn ruling_31_nothing_is_asked_where_a_pod_proves_it_or_none_would_go() {
+fn r_31_nothing_is_asked_where_a_pod_proves_it_or_none_would_go() {
     let paused = advanced(2).rolling(json!({"paused": true})).pods(0..2, "old");
     let on_delete = advanced(2)
         .spec("/updateStrategy/type", json!("OnDelete"))
@@ -79,7 +79,7 @@ fn ruling_31_nothing_is_asked_where_a_pod_proves_it_or_none_would_go() {
 
 /// A patch of a pod, or a note of somebody's, shows nothing about creations.
 #[test]
-fn ruling_31_only_a_pod_that_was_made_from_the_revision_proves_it() {
+fn r_31_only_a_pod_that_was_made_from_the_revision_proves_it() {
     let note = r#"{"revision":"new","updateTimestamp":"2026-07-01T10:00:00Z","lastContainerStatuses":null}"#;
     let of_new = || pod("web-2").revision("new");
     for (what, proof, expected) in [
@@ -107,7 +107,7 @@ fn ruling_31_only_a_pod_that_was_made_from_the_revision_proves_it() {
 }
 
 #[test]
-fn ruling_31_what_was_refused_is_said_and_asked_again_after_a_while() {
+fn r_31_what_was_refused_is_said_and_asked_again_after_a_while() {
     let set = untried(
         advanced(3)
             .pods(0..2, "old")
@@ -135,7 +135,7 @@ fn ruling_31_what_was_refused_is_said_and_asked_again_after_a_while() {
 }
 
 #[test]
-fn ruling_31_a_pod_that_was_asked_for_waits_for_the_trial_of_what_replaces_it() {
+fn r_31_a_pod_that_was_asked_for_waits_for_the_trial_of_what_replaces_it() {
     let set = |partition: i32, paused: bool| {
         let set = advanced(2).rolling(json!({"partition": partition, "paused": paused}));
         let asked = pod("web-1")
@@ -162,7 +162,7 @@ fn ruling_31_a_pod_that_was_asked_for_waits_for_the_trial_of_what_replaces_it() 
 
 /// A pass that makes a pod of the old revision, and asks for none of the new, does not take the refusal of that for over.
 #[test]
-fn ruling_31_a_refused_trial_waits_its_time_also_across_passes_that_do_not_ask() {
+fn r_31_a_refused_trial_waits_its_time_also_across_passes_that_do_not_ask() {
     let scope = Scope::Acceptance("new".to_owned());
     let set = advanced(3).rolling(json!({"partition": 3})).pods(0..3, "old");
     let set = refused(untried(set), scope.clone(), Report::Try, "Invalid");
@@ -172,7 +172,7 @@ fn ruling_31_a_refused_trial_waits_its_time_also_across_passes_that_do_not_ask()
 
 /// Seen: with a quota full of others' pods, a set went down to one pod while every successor was refused.
 #[test]
-fn ruling_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
+fn r_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
     let scope = Scope::Acceptance("new".to_owned());
     let quota = |set: Cluster| refused(untried(set), scope.clone(), Report::Try, "QuotaExceeded");
     let webhook = |set: Cluster| refused(untried(set), scope.clone(), Report::Try, "DryRunUnsupported");
@@ -233,7 +233,7 @@ fn ruling_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set(
 }
 
 #[test]
-fn ruling_31_a_pod_beyond_the_whole_quota_is_refused() {
+fn r_31_a_pod_beyond_the_whole_quota_is_refused() {
     let words = "pods \"web-2\" is forbidden: exceeded quota: small, requested: requests.cpu=8, used: requests.cpu=3, \
         limited: requests.cpu=4";
     let mut set = untried(advanced(3).pods(0..3, "old"));

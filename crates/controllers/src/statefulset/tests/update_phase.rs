@@ -1,4 +1,4 @@
-//! Replacing old pods: order, budget, partition, deletion on request (rules 2.5, 2.6, 3.7, 3.8).
+//! Replacing old pods: order, budget, partition, deletion on request (STS-2.5, STS-2.6, STS-3.7, STS-3.8).
 
 use crate::testing::{Cluster, NOW, advanced, brief, native, pod};
 use flotilla_model::WaitCause;
@@ -16,7 +16,7 @@ fn asked(name: &str) -> crate::testing::PodFixture {
 }
 
 #[test]
-fn rule_2_5_the_classic_walk_takes_one_from_the_top_and_ends_at_what_is_down() {
+fn sts_2_5_the_classic_walk_takes_one_from_the_top_and_ends_at_what_is_down() {
     let set = || native(4);
     assert_eq!(brief(&set().pods(0..4, "old").decide()), ["-web-3"]);
     assert_eq!(
@@ -51,7 +51,7 @@ fn rule_2_5_the_classic_walk_takes_one_from_the_top_and_ends_at_what_is_down() {
 }
 
 #[test]
-fn rules_2_5_and_8_2_parallel_within_a_budget_takes_broken_ones_first_and_free() {
+fn sts_2_5_and_8_2_parallel_within_a_budget_takes_broken_ones_first_and_free() {
     for set in [
         advanced(5).rolling(json!({"maxUnavailable": 2})),
         native(5).rolling(json!({"maxUnavailable": 2})),
@@ -82,7 +82,7 @@ fn rules_2_5_and_8_2_parallel_within_a_budget_takes_broken_ones_first_and_free()
 }
 
 #[test]
-fn problem_8_2_broken_pods_below_the_partition_use_the_budget_and_stay() {
+fn sts_8_2_broken_pods_below_the_partition_use_the_budget_and_stay() {
     let set = advanced(4)
         .rolling(json!({"partition": 2}))
         .pods([1, 2, 3], "old")
@@ -99,7 +99,7 @@ fn problem_8_2_broken_pods_below_the_partition_use_the_budget_and_stay() {
 }
 
 #[test]
-fn rule_3_7_budgets_round_down_and_are_at_least_one() {
+fn sts_3_7_budgets_round_down_and_are_at_least_one() {
     for (budget, expected) in [
         (json!("50%"), 2),
         (json!("49%"), 1),
@@ -123,7 +123,7 @@ fn rule_3_7_budgets_round_down_and_are_at_least_one() {
 }
 
 #[test]
-fn rule_3_7_those_on_their_way_out_are_counted_and_not_deleted_again() {
+fn sts_3_7_those_on_their_way_out_are_counted_and_not_deleted_again() {
     let set = advanced(4)
         .rolling(json!({"maxUnavailable": 2}))
         .pods([0, 1, 2], "old")
@@ -132,7 +132,7 @@ fn rule_3_7_those_on_their_way_out_are_counted_and_not_deleted_again() {
 }
 
 #[test]
-fn rule_3_7_a_new_target_is_taken_up_at_once() {
+fn sts_3_7_a_new_target_is_taken_up_at_once() {
     let mut set = advanced(3)
         .revision("newer", 3, "v3")
         .spec("/template", crate::testing::template("v3"));
@@ -146,7 +146,7 @@ fn rule_3_7_a_new_target_is_taken_up_at_once() {
 }
 
 #[test]
-fn rules_3_6_and_3_7_unordered_keeps_as_many_as_the_partition_says_whatever_is_on_its_way() {
+fn sts_3_6_and_3_7_unordered_keeps_as_many_as_the_partition_says_whatever_is_on_its_way() {
     let set = |partition: i32, budget: i32| {
         advanced(4).rolling(json!({"partition": partition, "maxUnavailable": budget, "unorderedUpdate": {}}))
     };
@@ -178,7 +178,7 @@ fn rules_3_6_and_3_7_unordered_keeps_as_many_as_the_partition_says_whatever_is_o
 }
 
 #[test]
-fn rule_3_7_unordered_takes_the_unavailable_first_inside_one_rank() {
+fn sts_3_7_unordered_takes_the_unavailable_first_inside_one_rank() {
     let by_weight = json!({"weightPriority": [{"weight": 10, "matchSelector": {"matchLabels": {"tier": "a"}}}]});
     let set = |strategy: Value| {
         advanced(4).rolling(json!({"partition": 3, "maxUnavailable": 4, "unorderedUpdate": strategy}))
@@ -193,7 +193,7 @@ fn rule_3_7_unordered_takes_the_unavailable_first_inside_one_rank() {
 }
 
 #[test]
-fn rules_3_2_and_8_19_priority_strategies_order_the_walk_and_a_bad_one_is_told() {
+fn sts_3_2_and_8_19_priority_strategies_order_the_walk_and_a_bad_one_is_told() {
     let set = |strategy: Value| {
         let rolling = json!({"maxUnavailable": 2, "unorderedUpdate": {"priorityStrategy": strategy}});
         advanced(4)
@@ -224,7 +224,7 @@ fn rules_3_2_and_8_19_priority_strategies_order_the_walk_and_a_bad_one_is_told()
 }
 
 #[test]
-fn rule_3_8_deletion_on_request_in_every_strategy_also_paused_and_held_up() {
+fn sts_3_8_deletion_on_request_in_every_strategy_also_paused_and_held_up() {
     let rows: Vec<(&str, Cluster, Vec<&str>)> = vec![
         (
             "rolling",
@@ -307,7 +307,7 @@ fn rule_3_8_deletion_on_request_in_every_strategy_also_paused_and_held_up() {
 }
 
 #[test]
-fn rule_3_8_deletion_on_request_and_the_update_share_one_budget() {
+fn sts_3_8_deletion_on_request_and_the_update_share_one_budget() {
     let set = advanced(3)
         .rolling(json!({"maxUnavailable": 1}))
         .pods([1, 2], "old")
@@ -322,7 +322,7 @@ fn rule_3_8_deletion_on_request_and_the_update_share_one_budget() {
 }
 
 #[test]
-fn rule_3_2_paused_stops_the_update_and_nothing_else() {
+fn sts_3_2_paused_stops_the_update_and_nothing_else() {
     let set = advanced(3).rolling(json!({"paused": true})).pods([0, 7], "old");
     assert_eq!(brief(&set.decide()), ["+web-1@new", "+web-2@new", "-web-7"]);
     let decision = advanced(2).rolling(json!({"paused": true})).pods(0..2, "old").decide();
@@ -330,7 +330,7 @@ fn rule_3_2_paused_stops_the_update_and_nothing_else() {
 }
 
 #[test]
-fn rule_1_5_a_pod_in_a_lifecycle_state_other_than_normal_is_not_available_in_an_advanced_set() {
+fn sts_1_5_a_pod_in_a_lifecycle_state_other_than_normal_is_not_available_in_an_advanced_set() {
     let state = |set: Cluster, state: &str| {
         let label = "lifecycle.apps.kruise.io/state";
         set.rolling(json!({"maxUnavailable": 1}))
@@ -343,7 +343,7 @@ fn rule_1_5_a_pod_in_a_lifecycle_state_other_than_normal_is_not_available_in_an_
 }
 
 #[test]
-fn ruling_18_a_special_pod_that_differs_in_resources_only_counts_as_updated() {
+fn r_18_a_special_pod_that_differs_in_resources_only_counts_as_updated() {
     let with = |image: &str, cpu: &str| {
         let mut template = crate::testing::template(image);
         template["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": cpu}});
@@ -385,7 +385,7 @@ fn ruling_18_a_special_pod_that_differs_in_resources_only_counts_as_updated() {
 
 /// Seen: minReadySeconds was raised together with the template, and all pods, ready and serving, went at once.
 #[test]
-fn rule_3_7_of_pods_that_are_ready_and_not_available_yet_no_more_go_than_the_budget_allows() {
+fn sts_3_7_of_pods_that_are_ready_and_not_available_yet_no_more_go_than_the_budget_allows() {
     let young = |name: usize| old(&format!("web-{name}")).ready_since(NOW - 20);
     let set = |policy: Value| {
         let set = advanced(4)
@@ -421,7 +421,7 @@ fn rule_3_7_of_pods_that_are_ready_and_not_available_yet_no_more_go_than_the_bud
 
 /// Seen: a claim's owner was refused of each pod, and the lowest, whose turn to be tried came first, went before those above it.
 #[test]
-fn ruling_2_where_pods_go_in_order_those_below_wait_for_one_that_was_refused() {
+fn r_2_where_pods_go_in_order_those_below_wait_for_one_that_was_refused() {
     let set = native(3).rolling(json!({"maxUnavailable": 3})).pods(0..3, "old");
     let refused = |set: Cluster| {
         let scope = flotilla_model::Scope::Slot(2);

@@ -199,7 +199,7 @@ async fn refusals_are_told_and_tried_again() {
 }
 
 #[tokio::test]
-async fn rule_5_1_jobs_are_found_in_the_version_that_is_served_and_only_their_metadata() {
+async fn sts_5_1_jobs_are_found_in_the_version_that_is_served_and_only_their_metadata() {
     let missing = || (404, "{}".to_owned());
     let answers = vec![
         missing(),

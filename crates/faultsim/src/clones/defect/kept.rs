@@ -1,4 +1,4 @@
-//! Defects of claims that are kept for the replacements of pods which an update makes again (rule 15.5).
+//! Defects of claims that are kept for the replacements of pods which an update makes again (CS-15.5).
 
 use super::{CloneDefect, gives_to_a_pod, retain};
 use crate::clones::copies::has;

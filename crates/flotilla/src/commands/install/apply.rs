@@ -261,7 +261,7 @@ mod tests {
         serde_json::from_value(status).expect("a Status")
     }
 
-    /// Takeover 1, step 5: fields are taken from our own managers alone.
+    /// TKO-1, step 5: fields are taken from our own managers alone.
     #[test]
     fn only_conflicts_with_our_own_managers_are_ours_to_settle() {
         let (ours, helm) = (

@@ -499,7 +499,7 @@ mod tests {
         assert!(advanced(plain, full(condition("InvalidSpec", "True"))).is_complete());
     }
 
-    /// A resize that the node has put off changes no count: the revision becomes the current one only when it is done (rule 3.10).
+    /// A resize that the node has put off changes no count: the revision becomes the current one only when it is done (STS-3.10).
     #[test]
     fn a_rollout_that_the_manager_has_not_ended_is_not_complete() {
         let status = |current: &str| {

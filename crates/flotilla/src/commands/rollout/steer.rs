@@ -131,7 +131,7 @@ fn refuse_unless_restart_replaces(found: &Found) -> Result<(), Error> {
         .object
         .pointer("/spec/volumeClaimTemplates")
         .is_some_and(has_claims);
-    // Those of a StatefulSet are the next pod's (rule 15.5 of CloneSets).
+    // Those of a StatefulSet are the next pod's (CS-15.5).
     let warning = if claims && found.kind == SetKind::Clone {
         "; their claims go with them"
     } else {

@@ -103,7 +103,7 @@ impl Reader<'_> {
         Some(hook)
     }
 
-    /// Those of a hook's labels that it may have. Of others what admission says is said here, too, where it was not asked (ruling 29): such a
+    /// Those of a hook's labels that it may have. Of others what admission says is said here, too, where it was not asked: such a
     /// pod would leave its set, or be taken for what it is not.
     fn fit_for_hooks(&mut self, path: &str, labels: Vec<(String, String)>) -> Vec<(String, String)> {
         let selector = self.at("/selector").and_then(Selector::from_json).unwrap_or_default();

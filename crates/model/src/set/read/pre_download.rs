@@ -1,4 +1,4 @@
-//! Reading how images are pulled ahead of an update (rule 5 of StatefulSets, 20 of CloneSets): the field, else the annotation that older
+//! Reading how images are pulled ahead of an update (STS-5, CS-20): the field, else the annotation that older
 //! versions had in its place, else the default. An annotation that cannot be read counts as absent, as it always did.
 
 use super::Reader;

@@ -13,7 +13,7 @@ fn read(kind: SetKind, spec: &Value) -> SetSpec {
 }
 
 #[test]
-fn rules_7_2_and_8_17_what_is_absent_is_defaulted_on_reading() {
+fn sts_7_2_and_8_17_what_is_absent_is_defaulted_on_reading() {
     for absent in [
         json!({}),
         json!({"replicas": null, "updateStrategy": {"rollingUpdate": {"partition": null}}}),
@@ -40,7 +40,7 @@ fn rules_7_2_and_8_17_what_is_absent_is_defaulted_on_reading() {
 }
 
 #[test]
-fn rules_3_4_and_8_19_nonsense_is_a_problem_that_stops_what_rests_on_it() {
+fn sts_3_4_and_8_19_nonsense_is_a_problem_that_stops_what_rests_on_it() {
     for (spec, path, stops) in [
         (json!({"replicas": -1}), "spec.replicas", Area::Scale),
         (json!({"replicas": 99_999_999_999_i64}), "spec.replicas", Area::Scale),
@@ -88,7 +88,7 @@ fn rules_3_4_and_8_19_nonsense_is_a_problem_that_stops_what_rests_on_it() {
 }
 
 #[test]
-fn rule_3_4_unknown_ordinals_stop_scaling_and_updates() {
+fn sts_3_4_unknown_ordinals_stop_scaling_and_updates() {
     let spec = read(SetKind::Advanced, &json!({"replicas": "many"}));
     for (work, expected) in [
         (Area::Scale, true),
@@ -101,7 +101,7 @@ fn rule_3_4_unknown_ordinals_stop_scaling_and_updates() {
 }
 
 #[test]
-fn rules_3_2_and_4_8_policy_grace_and_hooks_are_read() {
+fn sts_3_2_and_4_8_policy_grace_and_hooks_are_read() {
     let spec = read(
         SetKind::Advanced,
         &json!({
@@ -137,7 +137,7 @@ fn rules_3_2_and_4_8_policy_grace_and_hooks_are_read() {
 }
 
 #[test]
-fn rule_8_19_a_hook_or_policy_that_cannot_be_read_stops_what_it_would_hold() {
+fn sts_8_19_a_hook_or_policy_that_cannot_be_read_stops_what_it_would_hold() {
     for (spec, path, stops) in [
         (
             json!({"lifecycle": {"preDelete": "yes"}}),
@@ -174,7 +174,7 @@ fn rule_8_19_a_hook_or_policy_that_cannot_be_read_stops_what_it_would_hold() {
 /// Labels by which a pod is told to be its set's, or that are written for it: as a hook's they would take it out of its set, or say what is
 /// not so.
 #[test]
-fn rules_4_8_and_7_3_a_hook_has_no_label_of_the_selector_and_none_that_is_written_for_pods() {
+fn sts_4_8_and_7_3_a_hook_has_no_label_of_the_selector_and_none_that_is_written_for_pods() {
     let selector = json!({
         "matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["x"]}],
     });
@@ -259,7 +259,7 @@ fn switches_of_updates_in_place_are_read_with_their_defaults() {
 }
 
 #[test]
-fn rules_3_and_13_2_of_clone_sets_are_read_with_their_defaults() {
+fn cs_3_and_13_2_are_read_with_their_defaults() {
     use crate::int_or_percent::Share;
     let spec = read(SetKind::Clone, &json!({}));
     let clones = spec.clones.clone().expect("a CloneSet");
@@ -283,7 +283,7 @@ fn rules_3_and_13_2_of_clone_sets_are_read_with_their_defaults() {
 }
 
 #[test]
-fn rule_13_2_of_clone_sets_what_cannot_be_read_is_a_problem() {
+fn cs_13_2_of_clone_sets_what_cannot_be_read_is_a_problem() {
     let rolling = |field: &str, value: Value| json!({"updateStrategy": {"rollingUpdate": {field: value}}});
     for (spec, path, stops) in [
         (
@@ -324,7 +324,7 @@ fn rule_13_2_of_clone_sets_what_cannot_be_read_is_a_problem() {
 }
 
 #[test]
-fn rule_5_5_how_images_are_pulled_ahead_field_annotation_default() {
+fn sts_5_5_how_images_are_pulled_ahead_field_annotation_default() {
     let read = |fields: Value, annotations: Value| {
         let strategy = json!({"rollingUpdate": {"inPlaceUpdateStrategy": fields}});
         let object = json!({

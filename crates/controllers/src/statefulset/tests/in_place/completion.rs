@@ -1,4 +1,4 @@
-//! When an update in place is over, and when it is given up (rules 4.6 and 8.12).
+//! When an update in place is over, and when it is given up (STS-4.6 and STS-8.12).
 
 use super::{GRACE, STATE, in_place, note, out, patches, seen, state_of, told};
 use crate::shared::inplace::state::{State as InPlaceState, whole_seconds};
@@ -10,7 +10,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 #[test]
-fn rule_4_6_a_complete_update_is_put_back_by_one_tested_write() {
+fn sts_4_6_a_complete_update_is_put_back_by_one_tested_write() {
     let text = note("new", 30).to_text();
     let cluster = in_place(1).pod(out(seen("web-0", "new", "v2")).annotated(STATE, &text));
     let decision = cluster.decide();
@@ -57,7 +57,7 @@ fn rule_4_6_a_complete_update_is_put_back_by_one_tested_write() {
 }
 
 #[test]
-fn rule_4_6_nothing_is_written_while_the_container_has_not_restarted() {
+fn sts_4_6_nothing_is_written_while_the_container_has_not_restarted() {
     let waiting = out(seen("web-0", "new", "v2"))
         .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
         .annotated(STATE, &note("new", 30).to_text());
@@ -71,7 +71,7 @@ fn rule_4_6_nothing_is_written_while_the_container_has_not_restarted() {
 }
 
 #[test]
-fn rule_4_6_traps_of_completion() {
+fn sts_4_6_traps_of_completion() {
     type Change = fn(&mut flotilla_model::records::ContainerStatus);
     let rows: [(&str, Change, bool); 7] = [
         ("another image id", |s| s.image_id = "other".into(), true),
@@ -130,7 +130,7 @@ fn rule_4_6_traps_of_completion() {
 
 /// From v2 to v0 and back: the container of v2 may still be about to go for v0, or have gone.
 #[test]
-fn rule_4_6_a_kubelet_that_may_still_carry_out_what_was_overtaken_has_to_see_the_spec() {
+fn sts_4_6_a_kubelet_that_may_still_carry_out_what_was_overtaken_has_to_see_the_spec() {
     let mut overtook = note("new", 30);
     overtook.before.get_mut("main").expect("it is noted").superseded = vec!["v0".to_owned()];
     for (what, noted, (observed, generation), (runs, restarts), complete) in [
@@ -156,7 +156,7 @@ fn rule_4_6_a_kubelet_that_may_still_carry_out_what_was_overtaken_has_to_see_the
 }
 
 #[test]
-fn rule_4_6_a_container_of_an_update_that_was_overtaken_is_not_what_is_waited_for() {
+fn sts_4_6_a_container_of_an_update_that_was_overtaken_is_not_what_is_waited_for() {
     // From v1 to v0, and to v2 before the container of v0 was there.
     let mut noted = note("new", 30);
     noted.before.get_mut("main").expect("it is noted").superseded = vec!["v0".to_owned()];
@@ -195,7 +195,7 @@ fn rule_4_6_a_container_of_an_update_that_was_overtaken_is_not_what_is_waited_fo
 }
 
 #[test]
-fn rule_4_6_an_update_that_is_overtaken_is_remembered_also_through_a_grace_period() {
+fn sts_4_6_an_update_that_is_overtaken_is_remembered_also_through_a_grace_period() {
     // Asked for v0, which has not come up, from v1; now the set wants v2.
     let stored = |grace: Option<&str>| {
         let fixture = out(seen("web-0", "old", "v0"))
@@ -215,7 +215,7 @@ fn rule_4_6_an_update_that_is_overtaken_is_remembered_also_through_a_grace_perio
 
 /// The image that was asked for first cannot be pulled; the one that replaces it was put off while a resize was under way.
 #[test]
-fn rule_4_6_an_image_that_is_replaced_before_it_started_is_not_waited_for() {
+fn sts_4_6_an_image_that_is_replaced_before_it_started_is_not_waited_for() {
     let overtook = || {
         let mut noted = note("new", 30);
         let before = noted.before.get_mut("main").expect("it is noted");
@@ -255,7 +255,7 @@ fn rule_4_6_an_image_that_is_replaced_before_it_started_is_not_waited_for() {
 }
 
 #[test]
-fn rule_4_6_the_node_agent_knows_better() {
+fn sts_4_6_the_node_agent_knows_better() {
     let meta = |id: &str, hash: u64| {
         json!({"containers": [{"name": "main", "containerID": id, "hashes": {"plainHash": hash}}]}).to_string()
     };
@@ -279,7 +279,7 @@ fn rule_4_6_the_node_agent_knows_better() {
 }
 
 #[test]
-fn rule_8_12_the_deadline_reports_and_may_recreate() {
+fn sts_8_12_the_deadline_reports_and_may_recreate() {
     let stuck = |action: &str, ago: i64| {
         let fixture = out(seen("web-0", "new", "v2"))
             .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
@@ -315,9 +315,9 @@ fn rule_8_12_the_deadline_reports_and_may_recreate() {
     );
 }
 
-/// Ruling 21: a manager that has just begun to watch does not know that it is over.
+/// a manager that has just begun to watch does not know that it is over.
 #[test]
-fn rule_8_12_what_is_stuck_is_not_called_recovered_by_another_manager() {
+fn sts_8_12_what_is_stuck_is_not_called_recovered_by_another_manager() {
     let fixture = |ago: i64| {
         out(seen("web-0", "new", "v2"))
             .detailed(|d| d.statuses = Box::new([Some(container_status("v1"))]))
@@ -350,7 +350,7 @@ fn rule_8_12_what_is_stuck_is_not_called_recovered_by_another_manager() {
 }
 
 #[test]
-fn rule_4_6_environments_are_complete_when_the_agent_says_so() {
+fn sts_4_6_environments_are_complete_when_the_agent_says_so() {
     use flotilla_model::records::MetadataEnv;
     let expected = flotilla_model::containers_meta::env_hash([("ROLE", "leader")]);
     let state = InPlaceState {
@@ -394,7 +394,7 @@ fn rule_4_6_environments_are_complete_when_the_agent_says_so() {
 }
 
 #[test]
-fn rule_4_6_a_state_of_another_revision_concludes_nothing() {
+fn sts_4_6_a_state_of_another_revision_concludes_nothing() {
     // The label is what the pod is; the note about another revision is not used, and the pod serves.
     let fixture = out(seen("web-0", "new", "v2")).annotated(STATE, &note("old", 30).to_text());
     let decision = in_place(1).pod(fixture).decide();
@@ -406,7 +406,7 @@ fn rule_4_6_a_state_of_another_revision_concludes_nothing() {
 }
 
 #[test]
-fn rule_3_7_a_complete_update_is_put_back_beside_what_leaves_and_before_what_changes() {
+fn sts_3_7_a_complete_update_is_put_back_beside_what_leaves_and_before_what_changes() {
     let text = note("new", 30).to_text();
     let cluster = advanced(3)
         .rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2}))
@@ -424,7 +424,7 @@ fn rule_3_7_a_complete_update_is_put_back_beside_what_leaves_and_before_what_cha
 /// The begin is noted by the clock of a manager, the start by that of a node. Where they differ, a restart seems to be older than the update;
 /// a kubelet that has seen the spec has long ended what ran before.
 #[test]
-fn rule_4_6_a_restart_that_clocks_put_before_the_update_is_believed_after_a_while() {
+fn sts_4_6_a_restart_that_clocks_put_before_the_update_is_believed_after_a_while() {
     type Change = fn(&mut flotilla_model::records::ContainerStatus);
     let counted: Change = |s| s.restart_count = 1;
     let other: Change = |s| s.container_id = "containerd://2".into();

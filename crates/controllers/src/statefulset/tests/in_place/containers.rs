@@ -1,4 +1,4 @@
-//! One pod of three containers, edited at any moment: images, memory, and images that never start. Its kubelet keeps to ruling 37: it
+//! One pod of three containers, edited at any moment: images, memory, and images that never start. Its kubelet keeps to R-37: it
 //! refuses, for ever, to lower the memory of a container that is just restarting.
 //!
 //! Whatever the launch priorities, the gates and the containers that stay ready, the pod comes to what was asked for last, rests there, is
@@ -25,7 +25,7 @@ const CONTAINERS: [&str; 3] = ["a", "b", "c"];
 const BROKEN: u64 = 9;
 
 #[test]
-fn rules_4_1_to_4_7_and_ruling_37_a_pod_of_many_containers_comes_to_what_is_asked_for() {
+fn sts_4_1_to_4_7_and_r_37_a_pod_of_many_containers_comes_to_what_is_asked_for() {
     for seed in 1..=SEEDS {
         if let Err(what) = Story::new(seed).run() {
             panic!("seed {seed}: {what}");

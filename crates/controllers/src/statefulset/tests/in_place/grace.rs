@@ -1,4 +1,4 @@
-//! The period between leaving service and the change (rule 4.3).
+//! The period between leaving service and the change (STS-4.3).
 
 use super::{GRACE, STATE, in_place, note, out, patches, seen, state_of};
 use crate::testing::{NOW, advanced, at, brief, template};
@@ -6,7 +6,7 @@ use flotilla_model::{Timestamp, WaitCause};
 use serde_json::{Value, json};
 
 #[test]
-fn rule_4_3_the_grace_period_runs_between_out_of_service_and_the_change() {
+fn sts_4_3_the_grace_period_runs_between_out_of_service_and_the_change() {
     let cluster = advanced(1).rolling(json!({
         "podUpdatePolicy": "InPlaceIfPossible", "inPlaceUpdateStrategy": {"gracePeriodSeconds": 30},
     }));
@@ -55,7 +55,7 @@ fn rule_4_3_the_grace_period_runs_between_out_of_service_and_the_change() {
 }
 
 #[test]
-fn rule_4_3_a_rollback_in_the_grace_period_restarts_nothing() {
+fn sts_4_3_a_rollback_in_the_grace_period_restarts_nothing() {
     let grace = json!({"revision": "new", "containerImages": {"main": "v2"}, "graceSeconds": 30}).to_string();
     let waiting = out(seen("web-0", "new", "v1"))
         .annotated(STATE, &note("new", 5).to_text())
@@ -80,7 +80,7 @@ fn rule_4_3_a_rollback_in_the_grace_period_restarts_nothing() {
 }
 
 #[test]
-fn rule_4_3_a_further_revision_does_not_lose_what_the_grace_period_kept() {
+fn sts_4_3_a_further_revision_does_not_lose_what_the_grace_period_kept() {
     // old: image v1; new: image v2; newest: image v2 and one more label. The pod says "new" and still runs v1.
     let mut newest = template("v2");
     newest["metadata"]["labels"]["tier"] = json!("b");
@@ -104,7 +104,7 @@ fn rule_4_3_a_further_revision_does_not_lose_what_the_grace_period_kept() {
 }
 
 #[test]
-fn rule_4_3_a_grace_period_of_another_revision_is_dropped() {
+fn sts_4_3_a_grace_period_of_another_revision_is_dropped() {
     let grace = json!({"revision": "other", "containerImages": {"main": "v9"}, "graceSeconds": 30}).to_string();
     let decision = in_place(1)
         .pod(seen("web-0", "new", "v2").annotated(GRACE, &grace))
@@ -116,7 +116,7 @@ fn rule_4_3_a_grace_period_of_another_revision_is_dropped() {
 
 /// InPlaceOnly deletes nothing: what leads nowhere is told, and the pod stays.
 #[test]
-fn rule_4_2_in_place_only_keeps_a_pod_whose_grace_period_cannot_be_read() {
+fn sts_4_2_in_place_only_keeps_a_pod_whose_grace_period_cannot_be_read() {
     let lost = |policy: &str| {
         let state = json!({"revision": "new", "updateTimestamp": "2026-01-01T00:00:00Z", "lastContainerStatuses": {}});
         advanced(1)
@@ -144,7 +144,7 @@ fn rule_4_2_in_place_only_keeps_a_pod_whose_grace_period_cannot_be_read() {
 
 /// Nobody has taken it out of service: that somebody has written on it what nobody can read makes it no pod that may go for nothing.
 #[test]
-fn rules_2_5_and_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_within_the_budget() {
+fn sts_2_5_and_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_within_the_budget() {
     let noted = |image: &str| seen("web-1", "new", image).annotated(GRACE, "{broken");
     let other = || seen("web-0", "new", "v2");
     for (what, other, noted, expected) in [
@@ -166,9 +166,9 @@ fn rules_2_5_and_8_19_a_pod_that_serves_with_a_note_that_cannot_be_read_goes_wit
 }
 
 /// A manager whose clock was ahead noted the begin, and another one goes on: the period is as long as asked from its first look on, and not
-/// as long as the clocks differ (rule 1.5).
+/// as long as the clocks differ (STS-1.5).
 #[test]
-fn rule_1_5_a_grace_period_that_begins_in_the_future_begins_now() {
+fn sts_1_5_a_grace_period_that_begins_in_the_future_begins_now() {
     let grace = json!({"revision": "new", "containerImages": {"main": "v2"}, "graceSeconds": 10}).to_string();
     let noted = |text: &str| {
         out(seen("web-0", "new", "v1"))

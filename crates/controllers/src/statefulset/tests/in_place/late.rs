@@ -1,4 +1,4 @@
-//! Writes that the network delivers late do no harm (rule 4.3).
+//! Writes that the network delivers late do no harm (STS-4.3).
 
 use super::super::kubelet;
 use super::{GRACE, STATE, condition, in_place, note, out, patches, seen};
@@ -29,7 +29,7 @@ fn put_back_of(fixture: &PodFixture) -> (PatchKind, Value, Option<u64>) {
 }
 
 #[test]
-fn rule_4_3_what_puts_a_pod_back_and_comes_late_opens_no_gate_that_was_closed_again() {
+fn sts_4_3_what_puts_a_pod_back_and_comes_late_opens_no_gate_that_was_closed_again() {
     // Of this revision, and taken out for an update to that one so many seconds ago.
     let taken_out = |revision: &str, to: &str, ago: i64| {
         let fixture = out(seen("web-0", revision, "v2")).annotated(STATE, &note(revision, 30).to_text());
@@ -62,7 +62,7 @@ fn rule_4_3_what_puts_a_pod_back_and_comes_late_opens_no_gate_that_was_closed_ag
 }
 
 #[test]
-fn rule_4_3_the_first_that_puts_a_pod_into_service_holds_only_for_the_version_that_was_examined() {
+fn sts_4_3_the_first_that_puts_a_pod_into_service_holds_only_for_the_version_that_was_examined() {
     // That a condition is absent cannot be tested.
     let fresh = seen("web-0", "new", "v2")
         .unready()
@@ -97,7 +97,7 @@ fn change_of(cluster: &Cluster) -> Value {
 }
 
 #[test]
-fn rule_4_3_a_change_that_comes_late_is_made_only_to_the_pod_that_was_examined() {
+fn sts_4_3_a_change_that_comes_late_is_made_only_to_the_pod_that_was_examined() {
     let examined = seen("web-0", "old", "v1");
     let graceful = json!({"inPlaceUpdateStrategy": {"gracePeriodSeconds": 5}, "podUpdatePolicy": "InPlaceIfPossible"});
     let at_once = change_of(&in_place(1).pod(examined.clone()));
@@ -132,7 +132,7 @@ fn rule_4_3_a_change_that_comes_late_is_made_only_to_the_pod_that_was_examined()
 }
 
 #[test]
-fn rule_4_3_the_end_of_a_grace_period_and_the_next_batch_are_of_the_update_that_was_examined() {
+fn sts_4_3_the_end_of_a_grace_period_and_the_next_batch_are_of_the_update_that_was_examined() {
     let grace = json!({"revision": "new", "containerImages": {"main": "v2"}, "graceSeconds": 5}).to_string();
     let waits = |ago| {
         let fixture = out(seen("web-0", "new", "v1")).annotated(STATE, &note("new", ago).to_text());
@@ -154,7 +154,7 @@ fn rule_4_3_the_end_of_a_grace_period_and_the_next_batch_are_of_the_update_that_
 }
 
 #[test]
-fn rule_4_3_each_leaving_is_told_from_every_other() {
+fn sts_4_3_each_leaving_is_told_from_every_other() {
     let text = |now: i64| {
         let mut cluster = in_place(1).pod(seen("web-0", "old", "v1"));
         cluster.now = at(now);
@@ -166,7 +166,7 @@ fn rule_4_3_each_leaving_is_told_from_every_other() {
 }
 
 #[test]
-fn rule_2_5_a_pod_that_is_taken_without_the_budget_is_taken_as_it_was_seen() {
+fn sts_2_5_a_pod_that_is_taken_without_the_budget_is_taken_as_it_was_seen() {
     let hook = json!({"inPlaceUpdate": {"labelsHandler": {"hold": "yes"}}});
     for (what, hooked) in [("out of service", false), ("prepared", true)] {
         for ready in [true, false] {
@@ -191,7 +191,7 @@ fn rule_2_5_a_pod_that_is_taken_without_the_budget_is_taken_as_it_was_seen() {
 }
 
 #[test]
-fn rule_4_3_a_pod_that_serves_in_its_grace_period_leaves_again_and_waits_anew() {
+fn sts_4_3_a_pod_that_serves_in_its_grace_period_leaves_again_and_waits_anew() {
     let graceful = json!({"podUpdatePolicy": "InPlaceIfPossible", "inPlaceUpdateStrategy": {"gracePeriodSeconds": 30}});
     let first = advanced(1)
         .rolling(graceful.clone())

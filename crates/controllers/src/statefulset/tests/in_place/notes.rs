@@ -1,4 +1,4 @@
-//! What is noted on pods: former keys, what cannot be read, and taking up what another process began (rules 4.7 and 8.19).
+//! What is noted on pods: former keys, what cannot be read, and taking up what another process began (STS-4.7 and STS-8.19).
 
 use super::{GRACE, STATE, in_place, note, out, patches, seen, state_of};
 use crate::testing::{NOW, advanced, at, brief, container_status};
@@ -7,7 +7,7 @@ use flotilla_model::WaitCause;
 use serde_json::{Value, json};
 
 #[test]
-fn rule_8_19_a_state_that_cannot_be_read_is_told_once_and_forgotten() {
+fn sts_8_19_a_state_that_cannot_be_read_is_told_once_and_forgotten() {
     let cluster = in_place(1).pod(out(seen("web-0", "new", "v2")).annotated(STATE, "{nonsense"));
     let first = cluster.decide();
     assert_eq!(patches(&first).len(), 1, "back into service");
@@ -23,7 +23,7 @@ fn rule_8_19_a_state_that_cannot_be_read_is_told_once_and_forgotten() {
 }
 
 #[test]
-fn rule_8_19_what_a_grace_period_was_for_must_be_readable() {
+fn sts_8_19_what_a_grace_period_was_for_must_be_readable() {
     let lost = out(seen("web-0", "new", "v1"))
         .annotated(STATE, &note("new", 5).to_text())
         .annotated(GRACE, "{nonsense");
@@ -42,7 +42,7 @@ fn rule_8_19_what_a_grace_period_was_for_must_be_readable() {
 }
 
 #[test]
-fn rule_4_7_former_keys_are_read_and_removed_on_write() {
+fn sts_4_7_former_keys_are_read_and_removed_on_write() {
     let legacy = names::IN_PLACE_STATE_LEGACY;
     let done = out(seen("web-0", "new", "v2")).annotated(legacy, &note("new", 30).to_text());
     let found = patches(&in_place(1).pod(done).decide());
@@ -54,7 +54,7 @@ fn rule_4_7_former_keys_are_read_and_removed_on_write() {
 }
 
 #[test]
-fn rule_4_7_what_another_release_noted_is_kept_while_the_update_lasts() {
+fn sts_4_7_what_another_release_noted_is_kept_while_the_update_lasts() {
     let with = |text: String| text.replacen('{', r#"{"ofAnother":{"a":[1]},"#, 1);
     let state = with(note("new", 60).to_text());
     let next = state.replacen('{', r#"{"nextContainerImages":{"main":"v3"},"#, 1);
@@ -106,7 +106,7 @@ fn a_crash_between_the_two_writes_is_taken_up_again() {
     assert_eq!(
         found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>(),
         ["ready"],
-        "what is not updated serves (9.9)"
+        "what is not updated serves (STS-I9)"
     );
 }
 
@@ -171,7 +171,7 @@ fn hand_over_in_every_state_restarts_nothing_twice() {
 }
 
 #[test]
-fn rule_2_5_a_pod_that_still_serves_in_its_update_goes_only_where_the_others_serve() {
+fn sts_2_5_a_pod_that_still_serves_in_its_update_goes_only_where_the_others_serve() {
     let waits = note("new", 5)
         .to_text()
         .replacen('{', r#"{"nextContainerImages":{"main":"v3"},"#, 1);
@@ -196,7 +196,7 @@ fn rule_2_5_a_pod_that_still_serves_in_its_update_goes_only_where_the_others_ser
 /// Notes that can be read, and that this manager did not write: whoever may write to the pods of a set may write them. What they take out of service costs
 /// what an update costs.
 #[test]
-fn invariant_2_notes_of_others_take_no_more_pods_out_of_service_than_the_budget_has() {
+fn sts_i2_notes_of_others_take_no_more_pods_out_of_service_than_the_budget_has() {
     let grace = r#"{"revision":"new","graceSeconds":5}"#.to_owned();
     let batch = note("new", 5)
         .to_text()
@@ -236,7 +236,7 @@ fn invariant_2_notes_of_others_take_no_more_pods_out_of_service_than_the_budget_
 
 /// Under OrderedReady those behind a pod that is not available wait for it: it may not wait for them (seen: neither was made nor went on).
 #[test]
-fn invariant_2_under_ordered_ready_a_pod_in_the_middle_of_its_update_waits_for_none_behind_it() {
+fn sts_i2_under_ordered_ready_a_pod_in_the_middle_of_its_update_waits_for_none_behind_it() {
     let batch = note("new", 5)
         .to_text()
         .replacen('{', r#"{"nextContainerImages":{"main":"v3"},"#, 1);

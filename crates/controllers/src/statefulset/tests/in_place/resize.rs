@@ -1,4 +1,4 @@
-//! Changes of cpu and memory (rules 4.3, 4.4, 4.6 and 8.18).
+//! Changes of cpu and memory (STS-4.3, STS-4.4, STS-4.6 and STS-8.18).
 
 use super::super::refused;
 use super::{STATE, in_place, note, out, patches, policy, seen, state_of, told};
@@ -38,7 +38,7 @@ fn resizing(replicas: i32, name: &str) -> Cluster {
 }
 
 #[test]
-fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
+fn sts_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
     let cluster = resizing(3, "InPlaceIfPossible");
     let cluster = (0..3).fold(cluster, |c, i| c.pod(sized(&format!("web-{i}"), "old", 1000, 1000)));
     let found = patches(&cluster.decide());
@@ -80,7 +80,7 @@ fn rules_4_4_and_8_18_a_pure_resize_keeps_readiness_and_uses_no_budget() {
 
 /// Its kubelet gives it the resources when it starts, and it cannot start with the image that it has.
 #[test]
-fn ruling_37_a_container_that_cannot_start_waits_with_its_image_for_no_resources() {
+fn r_37_a_container_that_cannot_start_waits_with_its_image_for_no_resources() {
     let state = InPlaceState {
         resources: true,
         before: std::collections::BTreeMap::default(),
@@ -133,7 +133,7 @@ fn rules_4_6_and_8_12_what_stays_infeasible_is_overdue_too() {
 
 /// Its next step, which takes it out of service, waits for the empty slot: so that must not wait for it.
 #[test]
-fn rule_3_5_a_pod_that_serves_in_the_midst_of_an_update_keeps_no_slot_empty() {
+fn sts_3_5_a_pod_that_serves_in_the_midst_of_an_update_keeps_no_slot_empty() {
     let state = InPlaceState {
         resources: true,
         before: std::collections::BTreeMap::default(),
@@ -158,7 +158,7 @@ fn rule_3_5_a_pod_that_serves_in_the_midst_of_an_update_keeps_no_slot_empty() {
 }
 
 #[test]
-fn rule_4_4_a_resize_that_restarts_leaves_service() {
+fn sts_4_4_a_resize_that_restarts_leaves_service() {
     let mut fixture = sized("web-0", "old", 1000, 1000);
     fixture = fixture.detailed(|d| Arc::make_mut(&mut d.spec).containers[0].restarts_for_cpu = true);
     let found = patches(&resizing(1, "InPlaceIfPossible").pod(fixture).decide());
@@ -169,7 +169,7 @@ fn rule_4_4_a_resize_that_restarts_leaves_service() {
 }
 
 #[test]
-fn rule_4_6_a_resize_that_does_not_fit() {
+fn sts_4_6_a_resize_that_does_not_fit() {
     let state = InPlaceState {
         resources: true,
         images: false,
@@ -215,7 +215,7 @@ fn rule_4_6_a_resize_that_does_not_fit() {
 }
 
 #[test]
-fn rule_4_6_a_resize_that_the_api_server_refuses_for_the_node() {
+fn sts_4_6_a_resize_that_the_api_server_refuses_for_the_node() {
     let text = first_note(resizing(1, "InPlaceOnly"), sized("web-0", "old", 1000, 1000));
     let beside = |policy: &str, other: PodFixture| {
         let noted = sized("web-1", "new", 1000, 1000).annotated(STATE, &text);
@@ -284,7 +284,7 @@ fn rule_4_6_a_resize_that_the_api_server_refuses_for_the_node() {
 }
 
 #[test]
-fn rule_4_6_a_refused_resize_that_was_noted_is_given_up() {
+fn sts_4_6_a_refused_resize_that_was_noted_is_given_up() {
     let begun = patches(
         &resizing(1, "InPlaceOnly")
             .pod(sized("web-0", "old", 1000, 1000))
@@ -317,7 +317,7 @@ fn rule_4_6_a_refused_resize_that_was_noted_is_given_up() {
 }
 
 #[test]
-fn ruling_18_a_special_pod_keeps_its_resources_also_those_that_could_not_change_in_place() {
+fn r_18_a_special_pod_keeps_its_resources_also_those_that_could_not_change_in_place() {
     let with = |image: &str, resources: Value| {
         let mut t = template(image);
         t["spec"]["containers"][0]["resources"] = resources;
@@ -357,7 +357,7 @@ fn ruling_18_a_special_pod_keeps_its_resources_also_those_that_could_not_change_
 }
 
 #[test]
-fn ruling_18_other_pods_of_the_revision_are_made_again_for_their_resources() {
+fn r_18_other_pods_of_the_revision_are_made_again_for_their_resources() {
     let with = |image: &str, resources: Value| {
         let mut t = template(image);
         t["spec"]["containers"][0]["resources"] = resources;
@@ -384,7 +384,7 @@ fn ruling_18_other_pods_of_the_revision_are_made_again_for_their_resources() {
 }
 
 #[test]
-fn rule_4_3_an_old_server_gets_resources_in_the_pod_itself() {
+fn sts_4_3_an_old_server_gets_resources_in_the_pod_itself() {
     use crate::shared::inplace::apply::Target;
     use crate::shared::inplace::{Changes, UpdateSpec};
     let pod = seen("web-0", "old", "v1").build("web");
@@ -415,7 +415,7 @@ fn rule_4_3_an_old_server_gets_resources_in_the_pod_itself() {
 }
 
 #[test]
-fn rule_8_18_a_pod_that_has_its_new_resources_is_available_before_its_state_says_so() {
+fn sts_8_18_a_pod_that_has_its_new_resources_is_available_before_its_state_says_so() {
     let state = InPlaceState {
         resources: true,
         images: false,
@@ -438,7 +438,7 @@ fn rule_8_18_a_pod_that_has_its_new_resources_is_available_before_its_state_says
 }
 
 #[test]
-fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
+fn sts_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
     let found = patches(
         &resizing(1, "InPlaceIfPossible")
             .pod(sized("web-0", "old", 1000, 1000))
@@ -455,7 +455,7 @@ fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
     let noted = |wanted, actual| sized("web-0", "new", wanted, actual).annotated(STATE, &text);
     let stages =
         |found: &[(&'static str, String, &str, Value)]| found.iter().map(|(stage, ..)| *stage).collect::<Vec<_>>();
-    // Rule 4.7: as a Go manager writes it, which waits for ever for what is still to come.
+    // STS-4.7: as a Go manager writes it, which waits for ever for what is still to come.
     let fulfilled = text.replace(r#""nextContainerResources":{"main":{"requests":{"cpu":"2"}}},"#, "");
     assert_ne!(fulfilled, text);
     for (what, actual) in [("its kubelet is at it", 1000), ("it is there", 2000)] {
@@ -516,7 +516,7 @@ fn rule_4_3_a_resize_is_noted_before_and_made_until_it_is_there() {
 
 /// A resize of a VPA after ours: that of a pod that has what we asked for, or had it until then.
 #[test]
-fn rule_4_6_what_others_ask_for_after_an_update_is_not_waited_for() {
+fn sts_4_6_what_others_ask_for_after_an_update_is_not_waited_for() {
     let text = first_note(resizing(1, "InPlaceIfPossible"), sized("web-0", "old", 1000, 1000));
     let text = text.replace(r#""nextContainerResources":{"main":{"requests":{"cpu":"2"}}},"#, "");
     let infeasible = |is_infeasible| ResizePending {
@@ -577,7 +577,7 @@ fn first_note(cluster: Cluster, fixture: PodFixture) -> String {
 
 /// A kubelet refuses for ever to lower the memory of a container that is just restarting.
 #[test]
-fn ruling_37_resources_are_changed_and_confirmed_before_images() {
+fn r_37_resources_are_changed_and_confirmed_before_images() {
     for (from, to, millis) in [("1", "2", (1000, 2000)), ("2", "1", (2000, 1000))] {
         let set = || image_and_cpu(1, "InPlaceIfPossible", from, to);
         let (was, will) = millis;
@@ -617,7 +617,7 @@ fn ruling_37_resources_are_changed_and_confirmed_before_images() {
 }
 
 #[test]
-fn ruling_37_a_resize_that_is_put_off_or_infeasible_changes_no_image() {
+fn r_37_a_resize_that_is_put_off_or_infeasible_changes_no_image() {
     for (policy, is_infeasible, expected) in [
         ("InPlaceIfPossible", true, vec!["-web-0"]),
         ("InPlaceOnly", true, vec![]),
@@ -649,7 +649,7 @@ fn ruling_37_a_resize_that_is_put_off_or_infeasible_changes_no_image() {
 }
 
 #[test]
-fn ruling_37_a_refused_resize_is_not_asked_for_again() {
+fn r_37_a_refused_resize_is_not_asked_for_again() {
     for (policy, reason, expected) in [
         ("InPlaceIfPossible", Failure::NODE_TOO_SMALL, vec!["-web-0"]),
         ("InPlaceIfPossible", Failure::INVALID, vec!["-web-0"]),
@@ -675,7 +675,7 @@ fn ruling_37_a_refused_resize_is_not_asked_for_again() {
 
 /// Whoever refuses may change his mind, and tells nobody. Where the pod may be made again, it need not wait for that.
 #[test]
-fn ruling_37_a_refused_resize_of_a_pod_that_has_to_stay_is_asked_for_again_later() {
+fn r_37_a_refused_resize_of_a_pod_that_has_to_stay_is_asked_for_again_later() {
     for reason in [Failure::INVALID, Failure::FORBIDDEN] {
         let set = || image_and_cpu(1, "InPlaceOnly", "1", "2");
         let text = first_note(set(), sized("web-0", "old", 1000, 1000));
@@ -696,7 +696,7 @@ fn ruling_37_a_refused_resize_of_a_pod_that_has_to_stay_is_asked_for_again_later
 
 /// Room in a quota may come, and would be lacking for a new pod, too.
 #[test]
-fn ruling_37_a_resize_beyond_a_quota_is_asked_for_again_later() {
+fn r_37_a_resize_beyond_a_quota_is_asked_for_again_later() {
     let set = || image_and_cpu(1, "InPlaceIfPossible", "1", "2");
     let text = first_note(set(), sized("web-0", "old", 1000, 1000));
     let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
@@ -711,7 +711,7 @@ fn ruling_37_a_resize_beyond_a_quota_is_asked_for_again_later() {
 
 /// That a pod carries the label proves nothing while what makes it a pod of the revision has been refused.
 #[test]
-fn rulings_31_and_37_a_pod_whose_resize_is_refused_goes_only_for_one_that_is_accepted() {
+fn r_31_and_37_a_pod_whose_resize_is_refused_goes_only_for_one_that_is_accepted() {
     let set = || image_and_cpu(1, "InPlaceIfPossible", "1", "2");
     let text = first_note(set(), sized("web-0", "old", 1000, 1000));
     let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
@@ -724,7 +724,7 @@ fn rulings_31_and_37_a_pod_whose_resize_is_refused_goes_only_for_one_that_is_acc
 
 /// "Nothing is sent twice without something having changed": what users ask for instead is something else.
 #[test]
-fn ruling_37_whoever_was_refused_goes_on_when_less_is_asked_for() {
+fn r_37_whoever_was_refused_goes_on_when_less_is_asked_for() {
     for policy in ["InPlaceIfPossible", "InPlaceOnly"] {
         let text = first_note(image_and_cpu(1, policy, "1", "2"), sized("web-0", "old", 1000, 1000));
         let noted = sized("web-0", "new", 1000, 1000).annotated(STATE, &text);
@@ -745,9 +745,9 @@ fn ruling_37_whoever_was_refused_goes_on_when_less_is_asked_for() {
     }
 }
 
-/// "A newer revision arrived" (rule 4.2): no pod that serves goes for what nobody asks for any more.
+/// "A newer revision arrived" (STS-4.2): no pod that serves goes for what nobody asks for any more.
 #[test]
-fn rules_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_in_place() {
+fn sts_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_in_place() {
     let text = first_note(resizing(1, "InPlaceIfPossible"), sized("web-0", "old", 1000, 1000));
     let with = |cpu: &str| {
         let mut t = template("v1");
@@ -789,7 +789,7 @@ fn rules_4_2_and_4_6_a_resize_that_leads_nowhere_and_is_overtaken_is_taken_back_
 
 /// What is made again for another reason than its resources is so also where it is overtaken.
 #[test]
-fn rule_8_19_a_pod_of_which_nobody_knows_what_it_lacks_is_made_again_though_it_is_overtaken() {
+fn sts_8_19_a_pod_of_which_nobody_knows_what_it_lacks_is_made_again_though_it_is_overtaken() {
     let lost = out(seen("web-0", "new", "v1")).annotated(super::GRACE, "{");
     let set = in_place(1).revision("newer", 3, "v3").spec("/template", template("v3"));
     let mut set = set.pod(lost);
@@ -806,7 +806,7 @@ fn deleted(decision: &Decision) -> Vec<String> {
 
 /// An update that overtakes a resize waits for it as if it had asked for it itself.
 #[test]
-fn ruling_37_images_wait_also_for_what_an_update_before_has_asked_for() {
+fn r_37_images_wait_also_for_what_an_update_before_has_asked_for() {
     let state = InPlaceState {
         resources: true,
         images: false,
@@ -842,7 +842,7 @@ fn ruling_37_images_wait_also_for_what_an_update_before_has_asked_for() {
 
 /// It gets its resources when it starts, for which it may need the new image.
 #[test]
-fn ruling_37_the_image_of_a_container_that_does_not_run_waits_for_nothing() {
+fn r_37_the_image_of_a_container_that_does_not_run_waits_for_nothing() {
     let set = || image_and_cpu(1, "InPlaceIfPossible", "1", "2");
     let stuck = sized("web-0", "old", 1000, 1000).unready().detailed(|d| {
         let mut status = d.statuses[0].clone().expect("a status");
@@ -860,7 +860,7 @@ fn ruling_37_the_image_of_a_container_that_does_not_run_waits_for_nothing() {
 
 /// Two containers; `main` runs, and is to have another image and less memory.
 #[test]
-fn ruling_37_the_resize_of_a_container_that_runs_comes_first_though_another_is_down() {
+fn r_37_the_resize_of_a_container_that_runs_comes_first_though_another_is_down() {
     let with = |main: &str, side: &str, memory: &str| {
         json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
             {"name": "main", "image": main, "resources": {"limits": {"memory": memory}, "requests": {"memory": "64Mi"}}},
@@ -905,7 +905,7 @@ fn ruling_37_the_resize_of_a_container_that_runs_comes_first_though_another_is_d
 
 /// The image of an update is on its way when the next lowers memory: its container is about to restart.
 #[test]
-fn ruling_37_memory_is_not_lowered_while_a_container_is_about_to_restart() {
+fn r_37_memory_is_not_lowered_while_a_container_is_about_to_restart() {
     let with = |memory: &str| {
         let mut t = template("v2");
         t["spec"]["containers"][0]["resources"] = json!({"limits": {"memory": memory}, "requests": {"memory": "64Mi"}});
