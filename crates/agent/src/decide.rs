@@ -95,9 +95,9 @@ impl Reason {
     /// The rule behind it.
     pub const fn rule(self) -> &'static str {
         match self {
-            Reason::StatusIsOld => "8.3",
-            Reason::Unread => "8.4",
-            _ => "8.5",
+            Reason::StatusIsOld => "AGT-8.3",
+            Reason::Unread => "AGT-8.4",
+            _ => "AGT-8.5",
         }
     }
 

@@ -1,4 +1,4 @@
-//! Whether what happens is right, by the specification: the rules of StatefulSets and the invariants of STS-9.
+//! Whether what happens is right, by the rule book: the rules of StatefulSets and their invariants (STS-9).
 //!
 //! Three kinds of checks. `view` looks at each decision with what its controller saw: nobody can know more. `truth` looks at
 //! each write when it takes effect, with what really is; there a manager answers for what it must know, which is everything that

@@ -70,7 +70,7 @@ impl World {
 
 impl Sight<'_> {
     /// What a kubelet does not give is told for as long as it is so, unless the pod goes for it: for good, it is made again where the policy lets
-    /// it be; put off, it is waited for (STS-4.6 and CS-12). And nothing is asked for twice.
+    /// it be; put off, it is waited for (STS-4.6 and STS-I12). And nothing is asked for twice.
     pub(crate) fn heeds_refused_resizes(&self, decision: &Decision) -> Verdict {
         let set = self.set;
         for scoped in decision.commands() {
@@ -90,16 +90,12 @@ impl Sight<'_> {
             let is_refused = seen.as_ref().is_some_and(|detail| detail.resize_pending.is_some());
             // What was last asked for may be on its way still, whatever is seen.
             let is_other = self.reader.pod(key).is_some_and(|pod| asks_for_other(body, pod));
-            require(
-                !is_refused || is_other || asks_for_more(body, &has),
-                "R-37",
-                || {
-                    format!(
-                        "{} is asked again for resources that its node does not give it",
-                        key.name
-                    )
-                },
-            )?;
+            require(!is_refused || is_other || asks_for_more(body, &has), "R-37", || {
+                format!(
+                    "{} is asked again for resources that its node does not give it",
+                    key.name
+                )
+            })?;
         }
         let knows_template = self.reader.revisions_of(set.as_owner()).iter();
         let knows_template = knows_template.into_iter().any(|r| r.digest == set.spec.template_digest);

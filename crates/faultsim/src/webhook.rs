@@ -195,7 +195,8 @@ impl World {
         if !self.webhook_answers() {
             return Ok(new.clone());
         }
-        let refused = |why: String| Violation::new("STS-7.3 validation", format!("an edit by a user is refused: {why}"));
+        let refused =
+            |why: String| Violation::new("STS-7.3 validation", format!("an edit by a user is refused: {why}"));
         let kind = ("apps.kruise.io", "v1beta1", "StatefulSet");
         let memory = Cache {
             server: &self.cluster.server,

@@ -196,7 +196,11 @@ fn what_repeats_requests_is_contained_by_the_core() {
         for seed in 0..40 {
             let violation = verdict(&Schedule::of_seed(seed, &wanted), options).0;
             let rule = violation.as_ref().map(|violation| violation.rule);
-            assert_ne!(rule, Some("STS-1.7 repetition"), "{defect:?} {kind:?} {seed}: {violation:?}");
+            assert_ne!(
+                rule,
+                Some("STS-1.7 repetition"),
+                "{defect:?} {kind:?} {seed}: {violation:?}"
+            );
         }
     }
 }

@@ -207,7 +207,7 @@ async fn stored_before(api: &Api) {
     assert_eq!(
         of(&made, "reserved").keys().collect::<Vec<_>>(),
         ["reserved-1", "reserved-2"],
-        "3.4: only the bad entry is ignored"
+        "STS-3.4: only the bad entry is ignored"
     );
     for (set, path) in [
         ("reserved", "reserveOrdinals[0]"),

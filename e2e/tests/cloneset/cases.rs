@@ -1,4 +1,4 @@
-//! CloneSets that the definition refuses or lets pass, as changes to a good one (specification of CloneSets, 3 and 6). Plain data:
+//! CloneSets that the definition refuses or lets pass, as changes to a good one (CS-3 and CS-6). Plain data:
 //! admission and the simulated API server are held to the same.
 
 use serde_json::{Value, json};

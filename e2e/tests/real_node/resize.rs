@@ -348,7 +348,7 @@ async fn less_memory_after_a_restart(lab: &Lab, web: Web) {
     assert_in_force(&web, "v2", &much["limits"], 1).await;
 }
 
-/// Down, up, and down again, but for the memory of a container that was restarted before; STS-8.5 is for the environment.
+/// Down, up, and down again, but for the memory of a container that was restarted before; AGT-8.5 is for the environment.
 async fn limits_with_image_and_environment(lab: &Lab, web: Web) {
     let agent = lab.with_agent().await;
     let before = web

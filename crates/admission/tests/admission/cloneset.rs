@@ -1,4 +1,4 @@
-//! CloneSets: conversion loses nothing (CS-8), defaults (CS-7) and verdicts (CS-6) are those of the specification of CloneSets.
+//! CloneSets: conversion loses nothing (CS-8), defaults (CS-7) and verdicts (CS-6) are those of the rule book.
 
 use crate::clone_cases;
 use crate::world::{World, refusal, request, with};

@@ -95,7 +95,7 @@ fn sts_7_3_names() {
         (very_far, &[]),
     ] {
         let reply = validate(&request(Some(&object), None), &World::default());
-        assert_eq!(unlike(&reply, words), None, "1.1.9: {}", object["metadata"]);
+        assert_eq!(unlike(&reply, words), None, "STS-1.1.9: {}", object["metadata"]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Rules about CloneSets that the API server checks beside those that kinds share (specification of CloneSets, 3 and 6). What CEL cannot
+//! Rules about CloneSets that the API server checks beside those that kinds share (CS-3 and CS-6). What CEL cannot
 //! express is listed in ARCHITECTURE.md.
 
 use crate::crd::Rule;

@@ -1,5 +1,5 @@
-//! Tables: given pods like these, expect these commands and these waits; and properties over random sets. Tests carry the numbers of the
-//! rules that they show. The known defects of the implementation that this one replaces stand with the rules that mend them:
+//! Tables: given pods like these, expect these commands and these waits; and properties over random sets. Tests carry the ids of the
+//! rules that they show (`docs/spec`). The known defects of the implementation that this one replaces stand with the rules that mend them:
 //!
 //! | module | rules | defects |
 //! |---|---|---|
@@ -40,7 +40,7 @@ fn name(n: usize) -> String {
     format!("web-b{n:04}")
 }
 
-/// Pods in the words of the specification's table: `3o 2nx 1d!`. Old or new; `y` ready but young, `x` not ready, `!` asked for, `d` waiting
+/// Pods in the words of the table of CS-13.13: `3o 2nx 1d!`. Old or new; `y` ready but young, `x` not ready, `!` asked for, `d` waiting
 /// for its hook, `i` can go in place.
 fn pods(mut cluster: Cluster, words: &str) -> Cluster {
     let mut n = cluster.own_pods.len();

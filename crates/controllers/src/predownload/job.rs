@@ -104,7 +104,7 @@ fn body(set: &SetRecord, owner: &OwnerRef, update: &RevisionRecord, (key, image)
     let mut labels = texts(template, "/metadata/labels");
     labels.insert(names::REVISION_HASH_LABEL.to_owned(), json!(hash));
     let mut selector = set.spec.selector.to_json();
-    // Only nodes of pods that are not updated yet; their label may be the hash alone (STS-3.6).
+    // Only nodes of pods that are not updated yet; their label may be the hash alone (CS-12.6).
     let forms = [update.name(), hash]
         .into_iter()
         .filter(|form| revision::fits_into_a_label(form));

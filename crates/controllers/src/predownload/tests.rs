@@ -145,7 +145,7 @@ fn sts_5_4_what_a_job_says() {
 }
 
 #[test]
-fn sts_5_5_settings_reach_the_job_and_percentages_become_numbers() {
+fn sts_5_2_and_5_4_settings_reach_the_job_and_percentages_become_numbers() {
     for (parallelism, expected) in [
         (json!(4), 4),
         (json!("3"), 3),
@@ -407,7 +407,7 @@ fn sts_5_5_issue_1419_what_was_noted_on_a_revision_goes_when_it_is_raised_again(
 }
 
 #[test]
-fn sts_5_5_names_that_are_too_long_or_taken_end_in_a_hash() {
+fn sts_5_4_names_that_are_too_long_or_taken_end_in_a_hash() {
     let name = |entry: usize| "c".repeat(entry);
     let containers = |image: &str| {
         json!([
@@ -471,7 +471,7 @@ fn sts_1_1_9_a_job_selects_by_what_fits_into_a_label() {
 }
 
 #[test]
-fn sts_5_holds_for_them_with_whole_numbers() {
+fn sts_5_holds_for_statefulsets_with_whole_numbers() {
     let ten = |unavailable: Value| {
         let mut cluster =
             advanced(10).rolling(json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": unavailable}));

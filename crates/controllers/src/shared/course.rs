@@ -1,4 +1,4 @@
-//! Step *course*: pods go on with what was begun on them (STS-3.5 step 3 e, 4.6 and 4.8): grace periods end, batches follow,
+//! Step *course*: pods go on with what was begun on them (STS-3.5 step 3 e, STS-4.6 and STS-4.8): grace periods end, batches follow,
 //! completed updates go back into service, hooks that were released let pods through. In every strategy, also while paused.
 //!
 //! It comes after the update, which may have other plans for a pod, and before anything is written.

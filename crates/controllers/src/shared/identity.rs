@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sts_1_3_3_canonical_names_only() {
+    fn sts_1_3_4_canonical_names_only() {
         for (pod, expected) in [
             ("web-0", Membership::Member(0)),
             ("web-17", Membership::Member(17)),

@@ -384,7 +384,7 @@ pub fn is_former(recorded: &Value) -> bool {
     annotations.is_some_and(|a| a.get(names::FORMER_CLAIM_TEMPLATE).is_some())
 }
 
-/// For CloneSets, whose record has a hash (CS-12.4 and CS-12.5 there); what says the same by its hash alone stays.
+/// For CloneSets, whose record has a hash (CS-12.4 and CS-12.5); what says the same by its hash alone stays.
 fn refresh_with_hash(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
     let (known, hash) = (update.claim_hash.as_deref()?, owner.claim_hash?);
     let record = claims_recorded(owner.claim_templates);

@@ -106,7 +106,7 @@ impl Plan<'_> {
     }
 
     /// Creates the claims that a pod of a revision would lack in a slot: they are made before the pod of today goes for it, since what is
-    /// wrong with them shows only then (8.6, R-31). Whether all are there; one on its way out may wait for the pod to go.
+    /// wrong with them shows only then (STS-8.6, R-31). Whether all are there; one on its way out may wait for the pod to go.
     pub(super) fn has_claims(&mut self, index: usize, revision: &RevisionRecord) -> bool {
         let ordinal = self.slots[index].ordinal;
         let (pod, scope) = (self.name(ordinal), Scope::Slot(ordinal));

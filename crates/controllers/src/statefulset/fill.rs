@@ -1,4 +1,4 @@
-//! Step *fill*: every wanted ordinal gets a pod that runs (STS-2.3 step 7 and 3.5 step 3).
+//! Step *fill*: every wanted ordinal gets a pod that runs (STS-2.3 step 7 and STS-3.5 step 3).
 //!
 //! In ascending order. Under OrderedReady the first slot that is not in order ends the step; under Parallel every slot is worked on,
 //! and what fails in one does not concern the others. `scaleStrategy.maxUnavailable` bounds how many slots may be on their way up at

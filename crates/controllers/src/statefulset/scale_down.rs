@@ -1,4 +1,4 @@
-//! Step *scale down*: pods that are not wanted go, the highest ordinal first (STS-2.3 steps 8 and 9, and 3.5 step 4).
+//! Step *scale down*: pods that are not wanted go, the highest ordinal first (STS-2.3 steps 8 and 9, and STS-3.5 step 4).
 
 use super::fill::Flow;
 use super::plan::Plan;

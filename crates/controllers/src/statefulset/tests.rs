@@ -1,5 +1,5 @@
 //! Tables: given a cluster like this, expect these commands and these waits; and properties over random clusters. Tests carry the
-//! numbers of the rules that they show; these are the corrections of upstream's behaviour and the known problems, by module:
+//! ids of the rules that they show (`docs/spec`); these are the corrections of upstream's behaviour and the known problems, by module:
 //!
 //! | module | corrections | known problems |
 //! |---|---|---|
@@ -25,8 +25,8 @@
 //! | [`template_properties`] | STS-I6, STS-I7, STS-I11 | |
 //!
 //! Rules that concern one function stand with it: spelling and hashes (STS-1.1.2, STS-1.1.3, STS-1.1.6), ordinals (STS-3.4, STS-I5), reading with
-//! defaults (STS-7.2) and back-off (STS-1.7, STS-8.5) in the model; names (STS-1.3), owners of claims (STS-1.4.4), order of priorities (STS-3.2) and budgets
-//! (STS-3.7) in `shared`; name lengths (STS-1.1.9, STS-8.16) with the rules of the resource definition.
+//! defaults (STS-7.2) and back-off (STS-1.7, STS-8.5) in the model; names (STS-1.3), owners of claims (STS-1.4.4), order of priorities (STS-3.2)
+//! and budgets (STS-3.7) in `shared`; name lengths (STS-1.1.9, STS-8.16) with the rules of the resource definition.
 
 mod cases;
 mod changed_by_others;

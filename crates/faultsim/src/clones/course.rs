@@ -1,4 +1,5 @@
-//! Updates in place and hooks in decisions about a CloneSet, judged by what their controller saw (CS-14.2, CS-14.7, CS-14.8, CS-16.3, CS-16.5 and CS-19).
+//! Updates in place and hooks in decisions about a CloneSet, judged by what their controller saw (CS-14.2, CS-14.7, CS-14.8,
+//! CS-16.3, CS-16.5 and CS-19).
 
 use super::older::{full, revision_of};
 use super::view::Clones;
@@ -110,7 +111,7 @@ impl Clones<'_> {
         let policy = spec.pod_update_policy();
         require(
             !(patch.marks() && policy == PodUpdatePolicy::InPlaceOnly),
-            "16.5 InPlaceOnly",
+            "CS-16.5 InPlaceOnly",
             || format!("{name} is to be made again"),
         )?;
         let is_due = patch.marks() && self.can_go_in_place(pod) && !self.is_in_vain(pod);

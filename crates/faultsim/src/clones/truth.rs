@@ -385,7 +385,7 @@ impl Writes {
     ) -> Verdict {
         let name = pod.name();
         let is_only = set.spec.pod_update_policy() == PodUpdatePolicy::InPlaceOnly;
-        require(!(is_marked && is_only), "16.5 InPlaceOnly", || {
+        require(!(is_marked && is_only), "CS-16.5 InPlaceOnly", || {
             format!("{name} is marked")
         })?;
         let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;

@@ -1,5 +1,5 @@
 //! Decisions about a CloneSet, judged by what their controller saw: the arithmetic of CS-13 and the order of CS-14, written down once
-//! more from the specification.
+//! more from the rule book.
 
 use super::course::Patch;
 use super::older::revision_of;
@@ -248,9 +248,11 @@ impl Clones<'_> {
             .iter()
             .filter(|pod| Self::is_leaving(pod) || !self.is_asked_for(pod) && !self.seems_available(pod));
         let down = count(down.count());
-        require(made == 0 || down + made <= limit.max(down), "CS-13.8 scale budget", || {
-            format!("{made} are made while {down} are unavailable, of {limit}")
-        })
+        require(
+            made == 0 || down + made <= limit.max(down),
+            "CS-13.8 scale budget",
+            || format!("{made} are made while {down} are unavailable, of {limit}"),
+        )
     }
 
     /// How many pods beyond the replicas are needed, at most (CS-13.4 to CS-13.6): none for those that can be updated in place, unless
@@ -366,7 +368,9 @@ impl Clones<'_> {
         }
         let set = self.sight.set;
         let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
-        require(!rests, "CS-16.2 paused or OnDelete", || format!("{begun} updates begin"))?;
+        require(!rests, "CS-16.2 paused or OnDelete", || {
+            format!("{begun} updates begin")
+        })?;
         let old = self.active.iter().filter(|pod| self.is_plain(pod) && !self.is_new(pod));
         let old = count(old.count());
         let goes_back = self.back > 0;

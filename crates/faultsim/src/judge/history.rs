@@ -7,7 +7,7 @@ use crate::switches::Switch;
 use flotilla_model::{Command, Decision, PodRecord, Resource, RevisionRecord, Scope};
 use std::sync::Arc;
 
-/// The oldest that nobody uses goes first (STS-1.1.8; of CloneSets 12.7).
+/// The oldest that nobody uses goes first (STS-1.1.8; of CloneSets CS-12.7).
 ///
 /// Judged by what the controller saw: the last user of an older one may go between the decision and its writes, by the very same
 /// decision, too. One that the API server would not let go does not hold up those after it.

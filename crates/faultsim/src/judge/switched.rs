@@ -16,8 +16,8 @@ use std::sync::Arc;
 const RULE_PAUSED: &str = "STS-3.7 paused";
 const RULE_KEPT: &str = "STS-3.6 revision while paused";
 const RULE_UNBLOCK: &str = "STS-8.1 unblocking";
-const RULE_SCALE_DOWN: &str = "8.4 scale-down";
-const RULE_RECREATE: &str = "2.6 Recreate";
+const RULE_SCALE_DOWN: &str = "STS-8.4 scale-down";
+const RULE_RECREATE: &str = "STS-2.6 Recreate";
 const RULE_TOLD: &str = "switches that cannot be read";
 
 /// The revision that the pod of a slot had when it was seen last.

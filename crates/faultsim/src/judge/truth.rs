@@ -420,7 +420,7 @@ impl Judge {
         let other = others.iter().find(|(_, key)| is_above(key));
         require(
             other.is_none() || !set.spec.is_monotonic() || set.spec.update == UpdateKind::Recreate,
-            "3 ordered scale-down",
+            "STS-I3 ordered scale-down",
             || format!("{} is deleted while {other:?} is still on its way out", pod.name()),
         )?;
         self.leaving.insert(pod.meta.uid.clone(), pod.meta.key.clone());
@@ -461,7 +461,7 @@ impl Judge {
             || format!("{name} is deleted, and is wanted and up to date"),
         )?;
         let may_recreate = !self.in_place.is_some_and(|in_place| in_place.only);
-        require(may_recreate, "4.2 InPlaceOnly", || {
+        require(may_recreate, "STS-4.2 InPlaceOnly", || {
             format!("{name} is deleted for an update")
         })?;
         self.goes_for_what_is_accepted(pod, writing, scene, false)?;
@@ -590,9 +590,11 @@ impl Judge {
     fn pod_patched(&self, before: &PodRecord, after: &PodRecord, writing: &Writing) -> Verdict {
         let set = &writing.decided.set;
         let owner = before.meta.controller();
-        require(owner.is_none_or(|o| o.uid == set.meta.uid), "STS-1.2 foreign pod", || {
-            format!("{} is patched, and is not the set's", before.name())
-        })?;
+        require(
+            owner.is_none_or(|o| o.uid == set.meta.uid),
+            "STS-1.2 foreign pod",
+            || format!("{} is patched, and is not the set's", before.name()),
+        )?;
         self.adopted(&before.meta, &after.meta, writing)
     }
 }

@@ -49,9 +49,11 @@ impl Sight<'_> {
     pub(crate) fn judge(&self, decision: &Decision) -> Verdict {
         let set = self.set;
         let acts = decision.commands().any(|c| !matches!(c.command, Command::Read { .. }));
-        require(!(acts && set.is_deleted()), "STS-2.3(6) set under deletion", || {
-            format!("commands for set {} which is being deleted", set.name())
-        })?;
+        require(
+            !(acts && set.is_deleted()),
+            "STS-2.3 step 6, set under deletion",
+            || format!("commands for set {} which is being deleted", set.name()),
+        )?;
         let mut created = BTreeSet::new();
         let mut claims = BTreeSet::new();
         let mut deleted: Vec<&Arc<PodRecord>> = Vec::new();
@@ -144,9 +146,11 @@ impl Sight<'_> {
             let pod = ordinal.and_then(|ordinal| self.pod(ordinal));
             // One whose gate is closed is not, though the kubelet may not have said so yet.
             let is_up = pod.is_some_and(|pod| is_in_service(pod) && is_available(pod, self.set, self.now));
-            require(is_touched || !is_up || self.has_to_grow(name), "STS-8.18 budget", || {
-                format!("the budget is said to be used up by {name}, which is available")
-            })?;
+            require(
+                is_touched || !is_up || self.has_to_grow(name),
+                "STS-8.18 budget",
+                || format!("the budget is said to be used up by {name}, which is available"),
+            )?;
         }
         Ok(())
     }
@@ -421,12 +425,12 @@ impl Sight<'_> {
         let highest = matching.filter_map(|pod| unwanted(pod)).max();
         require(
             going.len() == 1 && going.first() == highest.as_ref(),
-            "3 ordered scale-down",
+            "STS-I3 ordered scale-down",
             || format!("ordinals {going:?} go while the highest that is not wanted is {highest:?}"),
         )?;
         let unwell = Places::of(set).iter().find(|ordinal| !self.is_up(*ordinal));
         let unwell = unwell.filter(|_| !Switch::IgnoreUnhealthy.is_on(set));
-        require(unwell.is_none(), "2.3(9) ordered scale-down", || {
+        require(unwell.is_none(), "STS-2.3 step 9, ordered scale-down", || {
             format!(
                 "ordinal {} goes while {unwell:?}, which is wanted, is not available",
                 going[0]

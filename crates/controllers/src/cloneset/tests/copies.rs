@@ -207,7 +207,7 @@ fn cs_11_and_15_5_a_claim_that_was_given_to_a_pod_that_was_let_go_is_taken_back_
 /// that it mounts is not one of no pod.
 #[test]
 fn cs_15_3_and_15_4_a_claim_that_the_pod_of_another_controller_mounts_is_neither_deleted_nor_given_away_nor_used_again()
- {
+{
     let moved = || {
         original().owned_by(OwnerRef {
             controller: true,

@@ -38,7 +38,7 @@ pub(super) fn deleted(decision: &Decision) -> Vec<String> {
 
 /// CS-5: the gate of updates in place only where there are any; #892.
 #[test]
-fn cs_5_14_3_and_15_1_what_a_new_pod_is_made_of() {
+fn cs_5_and_14_3_and_15_1_what_a_new_pod_is_made_of() {
     for (policy, gates) in [
         ("ReCreate", json!(null)),
         ("InPlaceIfPossible", json!([{"conditionType": "InPlaceUpdateReady"}])),

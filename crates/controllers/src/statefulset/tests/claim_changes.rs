@@ -1,4 +1,4 @@
-//! Claim templates that change while pods run: what is made before a pod goes, and what pods of old revisions had (8.6, R-11 and R-31).
+//! Claim templates that change while pods run: what is made before a pod goes, and what pods of old revisions had (STS-8.6, R-11 and R-31).
 
 use super::refused;
 use crate::statefulset::StatefulSetController;

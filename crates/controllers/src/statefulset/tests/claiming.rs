@@ -56,7 +56,7 @@ fn sts_1_2_2_what_is_adopted_and_what_is_released() {
 }
 
 #[test]
-fn sts_1_3_3_and_1_3_4_a_name_that_is_not_canonical_is_released_and_occupies_no_slot() {
+fn sts_1_3_4_a_name_that_is_not_canonical_is_released_and_occupies_no_slot() {
     let set = advanced(8).status("/currentRevision", json!("new")).pods(0..7, "new");
     assert_eq!(
         brief(&set.pod(pod("web-007").revision("new")).decide()),
@@ -73,7 +73,7 @@ fn sts_1_3_3_and_1_3_4_a_name_that_is_not_canonical_is_released_and_occupies_no_
 }
 
 #[test]
-fn sts_1_3_2_a_missing_name_label_is_restored_and_a_missing_index_label_is_not() {
+fn sts_1_3_3_a_missing_name_label_is_restored_and_a_missing_index_label_is_not() {
     let set = advanced(1).status("/currentRevision", json!("new"));
     assert_eq!(
         brief(&set.pod(pod("web-0").revision("new").no_name_label()).decide()),

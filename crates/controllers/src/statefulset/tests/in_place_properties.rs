@@ -123,7 +123,7 @@ proptest! {
     /// STS-I2, STS-I4, STS-I8 and STS-I9, and: one change of the image restarts a container once, no pod is deleted, and whatever was begun comes
     /// to its end, with the engine's memory lost at random and the engine stopped between any two writes.
     #[test]
-    fn sts_i2_i4_i8_and_i9_hold_for_updates_in_place(case in any_case()) {
+    fn sts_i2_and_i4_and_i8_and_i9_hold_for_updates_in_place(case in any_case()) {
         let mut world = case.world();
         world.manners.crashing = case.forgetful;
         let pods: Vec<_> = world.slots().into_iter().filter_map(|(_, p)| p.map(|p| p.meta.uid.clone())).collect();

@@ -1,4 +1,4 @@
-//! Whose claims are, of templates that are no more and where there is no pod (table 1.4.4, STS-I6).
+//! Whose claims are, of templates that are no more and where there is no pod (table STS-1.4.4, STS-I6).
 
 use super::refused;
 use super::storage::{mounted, on_claim, with_claims};

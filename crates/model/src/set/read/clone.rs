@@ -1,4 +1,4 @@
-//! Reading a CloneSet (specification of CloneSets, 3 and 5).
+//! Reading a CloneSet (CS-3 and CS-5).
 
 use super::Reader;
 use crate::int_or_percent::Share;

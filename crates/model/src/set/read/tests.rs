@@ -283,7 +283,7 @@ fn cs_3_and_13_2_are_read_with_their_defaults() {
 }
 
 #[test]
-fn cs_13_2_of_clone_sets_what_cannot_be_read_is_a_problem() {
+fn cs_13_2_what_cannot_be_read_is_a_problem() {
     let rolling = |field: &str, value: Value| json!({"updateStrategy": {"rollingUpdate": {field: value}}});
     for (spec, path, stops) in [
         (
@@ -324,7 +324,7 @@ fn cs_13_2_of_clone_sets_what_cannot_be_read_is_a_problem() {
 }
 
 #[test]
-fn sts_5_5_how_images_are_pulled_ahead_field_annotation_default() {
+fn sts_5_2_how_images_are_pulled_ahead_field_annotation_default() {
     let read = |fields: Value, annotations: Value| {
         let strategy = json!({"rollingUpdate": {"inPlaceUpdateStrategy": fields}});
         let object = json!({
