@@ -5,7 +5,7 @@
 //! [`serde_json::Value`]s; types are read from OpenAPI documents and from custom resource definitions.
 //!
 //! Nothing here stores, waits, logs or tells the time: a caller who needs a timestamp gives it. Refusals are [`status::Status`]es in the
-//! words of the real API server (1.36), so that clients which look at them behave alike.
+//! words of the real API server (Kubernetes 1.36), so that clients which look at them behave alike.
 
 pub mod apply;
 pub mod field;

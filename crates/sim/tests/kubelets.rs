@@ -236,7 +236,7 @@ fn a_resize_of_one_container_is_refused_while_another_goes_through() {
 }
 
 #[test]
-fn sts_4_5_a_container_waits_for_the_key_of_its_barrier() {
+fn adm_3_2_a_container_waits_for_the_key_of_its_barrier() {
     let mut cluster = cluster();
     let mut manifest = manifest();
     let reference = json!({"name": "web-0-barrier", "key": "p_1"});

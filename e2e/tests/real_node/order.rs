@@ -1,4 +1,4 @@
-//! Launch priorities of pods that are made through a set, by the webhook that gives their containers a barrier (STS-4.5).
+//! Launch priorities of pods that are made through a set, by the webhook that gives their containers a barrier (ADM-3, STS-4.5).
 
 use crate::Lab;
 use crate::sets::{assert_started_anew, start, time};

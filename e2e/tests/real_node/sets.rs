@@ -255,7 +255,7 @@ async fn cpu_changes_out_of_service_where_that_restarts(api: &Api, ns: &str) {
     assert_eq!(condition(&after["web-0"], GATE)["status"], "True");
 }
 
-/// STS-4.5, with the entries that admission would give the containers of a pod.
+/// ADM-3 and STS-4.5, with the entries that admission would give the containers of a pod.
 async fn containers_start_and_change_in_order_of_priority(api: &Api, ns: &str) {
     let mut object = pod("web", "app:v1");
     let barrier = |key: &str| json!({"name": "KRUISE_CONTAINER_BARRIER", "valueFrom": {"configMapKeyRef": {"name": "web-barrier", "key": key}}});

@@ -52,7 +52,7 @@ pub(crate) async fn are_refused_with_the_rule_or_filled_in(lab: &Lab) {
     assert_eq!(ports.http("/readyz").0, 200);
 }
 
-/// STS-7.1: sets written in the older version and read in the newer one, changed there, and read in the older one again.
+/// STS-3.3: sets written in the older version and read in the newer one, changed there, and read in the older one again.
 pub(crate) async fn convert_a_hundred_sets_there_and_back(lab: &Lab) {
     const NS: &str = "conversion";
     const SETS: usize = 100;

@@ -52,7 +52,7 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
         return Ok(());
     };
     let acts = decision.commands().any(|c| !matches!(c.command, Command::Read { .. }));
-    require(!(acts && set.is_deleted()), "CS-10.7 set under deletion", || {
+    require(!(acts && set.is_deleted()), "CS-10 set under deletion", || {
         format!("commands for set {} which is being deleted", set.name())
     })?;
     let replicas = set.spec.replicas;

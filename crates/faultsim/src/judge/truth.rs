@@ -590,11 +590,10 @@ impl Judge {
     fn pod_patched(&self, before: &PodRecord, after: &PodRecord, writing: &Writing) -> Verdict {
         let set = &writing.decided.set;
         let owner = before.meta.controller();
-        require(
-            owner.is_none_or(|o| o.uid == set.meta.uid),
-            "STS-1.2 foreign pod",
-            || format!("{} is patched, and is not the set's", before.name()),
-        )?;
+        let is_ours = owner.is_none_or(|o| o.uid == set.meta.uid);
+        require(is_ours, "STS-1.2 foreign pod", || {
+            format!("{} is patched, and is not the set's", before.name())
+        })?;
         self.adopted(&before.meta, &after.meta, writing)
     }
 }

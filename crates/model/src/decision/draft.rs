@@ -44,7 +44,7 @@ impl PodDraft {
         }
     }
 
-    /// The pod as a JSON document. Claim volumes come first, other volumes follow in template order (STS-1.4.2).
+    /// The pod as a JSON document. Claim volumes come first, other volumes follow in template order (STS-1.4.1).
     pub fn render(&self) -> Value {
         let mut spec = self.template.get("spec").cloned().unwrap_or_else(|| json!({}));
         if let Some(spec) = spec.as_object_mut() {
