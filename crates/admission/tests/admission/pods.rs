@@ -100,7 +100,7 @@ fn keys(pod: &Value) -> Vec<Option<&str>> {
 }
 
 #[test]
-fn adm_3_priorities() {
+fn adm_3_1_priorities() {
     let (first, second) = ("/spec/containers/0/env", "/spec/containers/1/env");
     for (changes, expected) in [
         (vec![], vec![None, None]),
@@ -137,7 +137,7 @@ fn adm_3_priorities() {
 }
 
 #[test]
-fn adm_3_the_barrier_stands_last_and_once() {
+fn adm_3_2_the_barrier_stands_last_and_once() {
     let (after, _) = admitted(&pod(&[(ORDERED, json!("Ordered"))]));
     assert_eq!(after["spec"]["containers"][0]["env"], json!([barrier("web-0", "p_0")]));
     assert_eq!(
@@ -173,7 +173,7 @@ fn adm_3_the_barrier_stands_last_and_once() {
 }
 
 #[test]
-fn adm_3_a_priority_that_is_no_integer_is_refused() {
+fn adm_3_1_a_priority_that_is_no_integer_is_refused() {
     for env in [
         priority("high"),
         priority("1.5"),
@@ -197,7 +197,7 @@ fn adm_3_a_priority_that_is_no_integer_is_refused() {
 }
 
 #[test]
-fn adm_3_generated_names_are_made_final_first() {
+fn adm_3_2_generated_names_are_made_final_first() {
     let nameless = |prefix: &str| {
         pod(&[
             ("/metadata/name", Value::Null),
@@ -228,7 +228,7 @@ fn adm_3_generated_names_are_made_final_first() {
 }
 
 #[test]
-fn adm_3_generated_names_differ() {
+fn adm_3_2_generated_names_differ() {
     let pod = pod(&[
         ("/metadata/name", Value::Null),
         ("/metadata/generateName", json!("a-")),
@@ -246,7 +246,7 @@ fn adm_3_generated_names_differ() {
 }
 
 #[test]
-fn adm_3_pods_that_do_not_restart() {
+fn adm_3_3_pods_that_do_not_restart() {
     const STARTED: &str = "/metadata/annotations/flotilla.rs~1launch-on";
     let never = || ("/spec/restartPolicy", json!("Never"));
     let ordered = || (ORDERED, json!("Ordered"));

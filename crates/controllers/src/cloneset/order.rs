@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cs_17_matching_pods_are_scattered_and_the_last_comes_at_the_very_end() {
+    fn cs_17_3_matching_pods_are_scattered_and_the_last_comes_at_the_very_end() {
         let places = |matching: usize, others: usize, total: (usize, usize)| -> Vec<usize> {
             let matches: Vec<bool> = (0..matching + others).map(|i| i < matching).collect();
             let order = scatter(&matches, total.0, total.1);

@@ -1,4 +1,4 @@
-//! Launch priority (ADM-3): which keys a barrier gets, and when.
+//! Launch priority (ADM-3.4 and ADM-3.5): which keys a barrier gets, and when.
 
 use super::LaunchController;
 use crate::testing::{NS, advanced, at, pod};
@@ -132,7 +132,7 @@ fn own(pod: &PodRecord, keys: &[&str]) -> ConfigMapRecord {
 }
 
 #[test]
-fn admission_3_a_barrier_begins_with_the_highest_priority() {
+fn adm_3_4_a_barrier_begins_with_the_highest_priority() {
     let pod = pod_of(&[with(0, WAITING), with(10, WAITING), with(-1, WAITING)], &[]);
     assert_eq!(told(&pod, None), ["+1 p_10", "?web-0-barrier"]);
     let decision = decide_with(&pod, None, &Hints::default());
@@ -152,7 +152,7 @@ fn admission_3_a_barrier_begins_with_the_highest_priority() {
 }
 
 #[test]
-fn admission_3_the_next_key_comes_when_all_containers_of_higher_ones_are_ready() {
+fn adm_3_4_the_next_key_comes_when_all_containers_of_higher_ones_are_ready() {
     type Row<'a> = (&'a str, [(bool, bool); 3], &'a [&'a str], &'a [&'a str]);
     let rows: &[Row<'_>] = &[
         ("nothing has started", [WAITING, WAITING, WAITING], &["p_2"], &[]),
@@ -176,14 +176,14 @@ fn admission_3_the_next_key_comes_when_all_containers_of_higher_ones_are_ready()
 }
 
 #[test]
-fn admission_3_containers_of_one_priority_wait_for_each_other_and_others_for_none() {
+fn adm_3_4_containers_of_one_priority_wait_for_each_other_and_others_for_none() {
     let unmarked = Container(None, false, false, true);
     let pod = pod_of(&[with(1, READY), with(1, RUNNING), with(0, WAITING), unmarked], &[]);
     assert!(told(&pod, Some(own(&pod, &["p_1"]))).is_empty());
 }
 
 #[test]
-fn admission_3_started_is_enough_for_containers_without_a_probe_if_the_pod_asks_for_it() {
+fn adm_3_4_started_is_enough_for_containers_without_a_probe_if_the_pod_asks_for_it() {
     let asked: &[(&str, &str)] = &[(names::LAUNCH_ON, "started")];
     for (name, probe, annotations, expected) in [
         ("not asked for", false, &[][..], &[][..]),
@@ -196,13 +196,13 @@ fn admission_3_started_is_enough_for_containers_without_a_probe_if_the_pod_asks_
 }
 
 #[test]
-fn admission_3_a_lost_barrier_is_made_anew_with_what_the_pod_warrants() {
+fn adm_3_5_a_lost_barrier_is_made_anew_with_what_the_pod_warrants() {
     let pod = pod_of(&[with(2, RUNNING), with(1, RUNNING), with(0, WAITING)], &[]);
     assert_eq!(told(&pod, None), ["+2 p_1 p_2", "?web-0-barrier"]);
 }
 
 #[test]
-fn admission_3_a_barrier_of_openkruise_is_labelled_and_that_of_a_former_pod_goes() {
+fn adm_3_5_a_barrier_of_openkruise_is_labelled_and_that_of_a_former_pod_goes() {
     let pod = pod_of(&[with(1, WAITING), with(0, WAITING)], &[]);
     let of_openkruise = barrier(&["p_1"], Some(&pod.meta.uid.to_string()), false);
     assert_eq!(told(&pod, Some(of_openkruise)), ["~"], "the label alone");
@@ -211,7 +211,7 @@ fn admission_3_a_barrier_of_openkruise_is_labelled_and_that_of_a_former_pod_goes
 }
 
 #[test]
-fn admission_3_a_strangers_config_map_is_left_alone_and_told_of_once() {
+fn adm_3_5_a_strangers_config_map_is_left_alone_and_told_of_once() {
     let pod = pod_of(&[with(1, WAITING), with(0, WAITING)], &[]);
     let first = decide_with(&pod, Some(barrier(&[], None, true)), &Hints::default());
     assert_eq!((first.commands().count(), first.events.len()), (0, 1));
