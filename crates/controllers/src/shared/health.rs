@@ -123,7 +123,8 @@ pub(crate) struct LabelFacts {
 
 /// Whether a pod in the course of an update in place may count as healthy: not in the middle of one that disrupts it. That of resources
 /// alone does not, whatever its lifecycle label says meanwhile, also when it is over (STS-8.18). Another that is over does not either,
-/// although its label does not say so yet, if nothing but the label is to change: where a hook follows, the pod leaves service again at once (STS-4.8).
+/// although its label does not say so yet, if nothing but the label is to change: where a hook follows, the pod leaves service again at once
+/// (STS-4.8).
 pub(crate) fn allows_health(
     hooks: &Lifecycle,
     progress: Option<&Progress>,

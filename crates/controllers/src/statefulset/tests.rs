@@ -3,7 +3,7 @@
 //!
 //! | module | corrections | known problems |
 //! |---|---|---|
-//! | [`revisions`] | STS-1.1.2, STS-1.1.5 (collisions), STS-1.1.6, STS-1.1.7, STS-1.1.8 | STS-8.6 (record of claim templates), STS-8.19 (history limit) |
+//! | [`revisions`] | STS-1.1.2, STS-1.1.5 (collisions), STS-1.1.6, STS-1.1.7, STS-1.1.8 | STS-8.6 (records of claims), STS-8.19 (history limit) |
 //! | [`claiming`] | STS-1.2.4, STS-1.3.4, STS-1.6, STS-1.8 (no second deletion) | STS-8.10 (claims that go) |
 //! | [`storage`] | STS-1.4.1, STS-1.4.4, STS-2.3 step 8, STS-3.9 | STS-8.6, STS-8.10, STS-8.14 (owners) |
 //! | [`retention`] | STS-1.4.4 (claims of old templates, claims without a pod) | |
