@@ -337,7 +337,7 @@ fn sts_1_1_8_history_is_cut_to_the_limit_lowest_first_and_nothing_in_use_goes() 
 
 /// It may be made yet, at a revision that nobody names any more.
 #[test]
-fn rule_1_1_8_nothing_is_dropped_while_the_creation_of_a_pod_is_lost() {
+fn sts_1_1_8_nothing_is_dropped_while_the_creation_of_a_pod_is_lost() {
     let set = advanced(1)
         .spec("/revisionHistoryLimit", json!(0))
         .status("/currentRevision", json!("new"));

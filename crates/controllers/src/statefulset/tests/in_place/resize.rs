@@ -105,7 +105,7 @@ fn r_37_a_container_that_cannot_start_waits_with_its_image_for_no_resources() {
 
 /// Its node cannot give it what it is to have, and the policy lets it not be made again.
 #[test]
-fn rules_4_6_and_8_12_what_stays_infeasible_is_overdue_too() {
+fn sts_4_6_and_8_12_what_stays_infeasible_is_overdue_too() {
     let state = InPlaceState {
         resources: true,
         images: false,
