@@ -121,6 +121,11 @@ impl Failure {
     /// `reason` of what an admission webhook or policy denies with a code that says nothing of the object.
     pub const DENIED: &str = "AdmissionDenied";
 
+    /// Whether something was to be made, and nobody knows whether it was: it may still come.
+    pub fn may_be_made_yet(&self) -> bool {
+        self.attempt == Report::Create && self.reason == Failure::OUTCOME_UNKNOWN
+    }
+
     /// This failure happened (again) at `now`; `previous` is the one before it, if nothing has succeeded since.
     pub fn follow(
         previous: Option<&Failure>,

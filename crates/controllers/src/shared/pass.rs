@@ -283,9 +283,7 @@ impl<'v> Pass<'v> {
     /// Revisions beyond the limit that nobody uses go; none while a pod may yet come of a request that was lost, at a revision that nobody
     /// names any more.
     pub(crate) fn drop_history<'p>(&mut self, in_use: impl Iterator<Item = &'p str>) {
-        let is_lost =
-            |failure: &Failure| failure.attempt == Report::Create && failure.reason == Failure::OUTCOME_UNKNOWN;
-        if self.hints.failures.values().any(is_lost) {
+        if self.hints.failures.values().any(Failure::may_be_made_yet) {
             return;
         }
         let moment = self.moment;
