@@ -16,6 +16,7 @@ pub mod limiter;
 pub mod metrics;
 pub mod options;
 pub mod outcome;
+mod pace;
 pub mod pass;
 pub mod queue;
 pub mod refusals;
@@ -39,6 +40,7 @@ use foreign::ForeignWriters;
 use lease::Elector;
 use limiter::{Limiter, Permit};
 use metrics::Metrics;
+use pace::Pace;
 use pass::Ticket;
 use queue::Priority;
 use refusals::Refusals;
@@ -53,8 +55,6 @@ use watching::Freshness;
 
 /// When everything is looked at after a controller panicked over whom a change concerns.
 const LOOK_AFTER_PANIC: Duration = Duration::from_secs(10);
-/// How many passes more than its share a key that was at rest gets.
-const PASSES_AHEAD: u32 = 3;
 
 /// What is worked on: a controller, by its place in the list of controllers, and the object's key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,9 +80,7 @@ struct Memory {
     uid: Option<Uid>,
     hints: Hints,
     last_pass: Option<Timestamp>,
-    /// When the passes so far will have cost no more than their share: each moves it on by [`Core::interval_for_pods`], from the present at
-    /// least.
-    paid_at: Option<Timestamp>,
+    pace: Pace,
     last_status: Option<Timestamp>,
 }
 
@@ -314,9 +312,8 @@ impl Core {
     /// From when on another pass over a key keeps it within its share. A key that has been at rest gets a few passes at once: what happens to
     /// one pod of twenty thousand is not to wait for the three seconds that bound what they cost when all of them are busy.
     fn affordable_at(&self, key: &QueueKey, now: Timestamp) -> Timestamp {
-        let paid_at = self.memory.get(key).and_then(|memory| memory.paid_at);
-        let ahead = self.interval_for_pods(key).saturating_mul(PASSES_AHEAD);
-        paid_at.map_or(now, |paid_at| now.max(paid_at - ahead))
+        let pace = self.memory.get(key).map(|memory| memory.pace).unwrap_or_default();
+        pace.affordable_at(self.interval_for_pods(key), now)
     }
 
     /// Notes that a pass over a key begins.
@@ -324,7 +321,7 @@ impl Core {
         let interval = self.interval_for_pods(key);
         if let Some(memory) = self.memory.get_mut(key) {
             memory.last_pass = Some(now);
-            memory.paid_at = Some(memory.paid_at.map_or(now, |paid_at| paid_at.max(now)) + interval);
+            memory.pace.note(interval, now);
         }
     }
 
