@@ -161,15 +161,18 @@ pub const CLAIM_TAKEN_AT: &str = "flotilla.rs/taken-at-version";
 pub const KEPT_FROM: &str = "flotilla.rs/kept-from";
 /// Annotation of a pod: the update, and nobody else, asked for it to be deleted.
 pub const REPLACED_BY_UPDATE: &str = "flotilla.rs/replaced-by-update";
+/// Annotation of a pod of a CloneSet: an update made it beyond the replicas, with new claims.
+pub const MADE_AS_SURGE: &str = "flotilla.rs/made-as-surge";
 
 /// Labels and annotations of a pod by which one pod is asked for something, or its own course is noted: no template gives them to all.
-pub const OF_ONE_POD: [&str; 10] = [
+pub const OF_ONE_POD: [&str; 11] = [
     REVISION_LABEL,
     RUNTIME_CONTAINERS_META,
     SPECIFIED_DELETE_LABEL,
     LIFECYCLE_STATE_LABEL,
     LIFECYCLE_TIMESTAMP,
     REPLACED_BY_UPDATE,
+    MADE_AS_SURGE,
     IN_PLACE_STATE,
     IN_PLACE_STATE_LEGACY,
     IN_PLACE_GRACE,

@@ -10,6 +10,7 @@ pub(crate) mod kept;
 mod labels;
 pub(crate) mod older;
 pub(crate) mod settled;
+mod surge;
 pub(crate) mod truth;
 pub(crate) mod view;
 
@@ -180,7 +181,11 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         on_delete: rng.u8(0..10) == 0,
         max_unavailable: None,
         partition: if rng.u8(0..4) == 0 { rng.i64(1..4) } else { 0 },
-        min_ready_s: if rng.u8(0..3) == 0 { 3 } else { 0 },
+        min_ready_s: match rng.u8(0..9) {
+            0..=1 => 3,
+            2 => 30,
+            _ => 0,
+        },
         claims: rng.u8(0..2) == 0,
         retention: (false, false),
         in_place: None,

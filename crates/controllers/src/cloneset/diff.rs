@@ -78,10 +78,20 @@ pub struct Counts {
     pub ready: i32,
     /// Available and specified.
     pub available_specified: i32,
+    /// Ready and specified.
+    pub ready_specified: i32,
+    /// Plain, and made beyond the replicas by an update, with new claims.
+    pub made_as_surge: i32,
+    /// The same, and new.
+    pub made_as_surge_new: i32,
+    /// Old and plain, and an update leaves them their claims: counted where pods were made as surge.
+    pub keeping_claims: i32,
     /// Leaving, or plain and not available.
     pub unavailable: i32,
     /// Old and plain, and can be updated in place.
     pub in_place: i32,
+    /// New and plain, and can go back in place, where pods are to.
+    pub in_place_back: i32,
     /// At the revision to which the update goes, not available, and not about to be made again.
     pub unavailable_new: i32,
     /// The same at the revision from which the update goes back.
@@ -101,6 +111,8 @@ pub struct Diff {
     pub back: i32,
     /// Pods beyond the replicas that may be there now.
     pub surge: i32,
+    /// Whether it is there so that pods can be updated, and not for those that were asked to be deleted.
+    pub surge_is_for_update: bool,
     /// Pods that are missing.
     pub missing: i32,
     /// Pods to make.
@@ -109,6 +121,10 @@ pub struct Diff {
     pub create_old: i32,
     /// Pods that are too many.
     pub surplus: i32,
+    /// How many of these an update made as surge: what they have stored is the youngest.
+    pub surplus_surge: i32,
+    /// How many go first if they are not ready, of whatever revision: nothing but an edit makes so many too many.
+    pub surplus_unready: i32,
     /// How many of these have to be old.
     pub surplus_old: i32,
     /// How many have to be new: those for which pods of the current revision were made, where new ones go back.
@@ -117,6 +133,8 @@ pub struct Diff {
     pub brake: i32,
     /// How many available pods may become unavailable by updates.
     pub spare: i32,
+    /// How many pods may stop to be ready by updates.
+    pub spare_ready: i32,
 }
 
 impl Diff {
@@ -128,9 +146,11 @@ impl Diff {
         let plain_old = counts.old - counts.specified_old;
         let plain_new = counts.new - counts.specified_new;
         let specified = counts.specified_old + counts.specified_new;
+        // Their claims are older than those of the pods that were made as surge: they are updated, and the others go.
+        let in_place_of_surge = counts.made_as_surge_new.min(counts.keeping_claims);
         let forward = (plain_old - partition)
             .max(0)
-            .min((replicas - partition - plain_new).max(0));
+            .min((replicas - partition - plain_new).max(0) + in_place_of_surge);
         let back = if asked.goes_back {
             (partition - plain_old)
                 .max(0)
@@ -138,7 +158,11 @@ impl Diff {
         } else {
             0
         };
-        let (surge, surge_old) = surge(asked, counts, forward, back);
+        let Surge {
+            pods: surge,
+            old: surge_old,
+            is_for_update: surge_is_for_update,
+        } = Surge::of(asked, counts, forward, back);
         let want = replicas + surge;
         let (counted, old) = if asked.excludes_leaving {
             (counts.all - counts.leaving, counts.old)
@@ -152,6 +176,8 @@ impl Diff {
         let want_old = partition + surge_old;
         let surplus = (counts.all - counts.leaving - specified - want).max(0);
         let surplus_old = surplus.min((plain_old - want_old).max(0));
+        let without_claims = (plain_old - want_old - counts.keeping_claims).max(0);
+        let beyond_surge = (counts.all - counts.leaving - specified - replicas - asked.surge).max(0);
         // Otherwise the pod that was made for it, which is not ready yet, would be the first to go, and be made again for ever.
         let surplus_new = if asked.goes_back {
             (surplus - surplus_old).min((plain_new - (want - want_old).max(0)).max(0))
@@ -167,6 +193,7 @@ impl Diff {
             forward,
             back,
             surge,
+            surge_is_for_update,
             missing,
             create,
             create_old: if asked.updates {
@@ -175,41 +202,59 @@ impl Diff {
                 0
             },
             surplus,
+            surplus_surge: counts.made_as_surge.min((surplus - without_claims).max(0)),
+            surplus_unready: surplus.min(beyond_surge),
             surplus_old,
             surplus_new,
             brake: asked.unavailable.max(1) + (counts.all - replicas).max(0) - unavailable_target,
             spare: counts.available - counts.available_specified - asked.keep(),
+            spare_ready: counts.ready - counts.ready_specified - asked.keep(),
         }
     }
 }
 
-/// How many pods beyond the replicas, and how many of these at the current revision (CS-13.6).
-fn surge(asked: &Asked, counts: &Counts, forward: i32, back: i32) -> (i32, i32) {
-    let plain_old = counts.old - counts.specified_old;
-    let plain_new = counts.new - counts.specified_new;
-    let specified = counts.specified_old + counts.specified_new;
-    let to_move = match (forward > 0, back > 0) {
-        (false, false) => 0,
-        // Without a budget, pods that can go in place need the surge too.
-        (true, _) => (plain_old - asked.partition - counts.in_place).max(0),
-        (false, true) => plain_new - (asked.replicas - asked.partition),
-    };
-    // At the target already, they serve until others are there for them.
-    let astray = if back > 0 { counts.astray_old } else { counts.astray_new };
-    let for_update = if asked.updates {
-        (to_move + astray).min(asked.surge)
-    } else {
-        0
-    };
-    let for_deletion = (counts.unavailable + specified - asked.unavailable)
-        .max(0)
-        .min(specified)
-        .min(asked.surge);
-    if for_deletion > 0 && for_deletion >= for_update {
-        (for_deletion, (for_deletion - counts.specified_new).max(0))
-    } else if back > 0 {
-        (for_update, for_update)
-    } else {
-        (for_update, 0)
+/// Pods beyond the replicas (CS-13.6).
+struct Surge {
+    /// How many.
+    pods: i32,
+    /// How many of these at the current revision.
+    old: i32,
+    is_for_update: bool,
+}
+
+impl Surge {
+    fn of(asked: &Asked, counts: &Counts, forward: i32, back: i32) -> Self {
+        let plain_old = counts.old - counts.specified_old;
+        let plain_new = counts.new - counts.specified_new;
+        let specified = counts.specified_old + counts.specified_new;
+        let to_move = match (forward > 0, back > 0) {
+            (false, false) => 0,
+            // Without a budget, pods that can go in place need the surge too.
+            (true, _) => (plain_old - asked.partition - counts.in_place).max(0),
+            (false, true) => (plain_new - (asked.replicas - asked.partition) - counts.in_place_back).max(0),
+        };
+        // At the target already, they serve until others are there for them.
+        let astray = if back > 0 { counts.astray_old } else { counts.astray_new };
+        let for_update = if asked.updates {
+            (to_move + astray).min(asked.surge)
+        } else {
+            0
+        };
+        let for_deletion = (counts.unavailable + specified - asked.unavailable)
+            .max(0)
+            .min(specified)
+            .min(asked.surge);
+        if for_deletion > 0 && for_deletion >= for_update {
+            return Surge {
+                pods: for_deletion,
+                old: (for_deletion - counts.specified_new).max(0),
+                is_for_update: false,
+            };
+        }
+        Surge {
+            pods: for_update,
+            old: if back > 0 { for_update } else { 0 },
+            is_for_update: true,
+        }
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct Member {
     pub(super) was_asked_for: bool,
     /// The update asked for that, and does not want it any more.
     pub(super) is_spared: bool,
+    /// Its update leaves it its claims; known of old plain pods, where others were made as surge.
+    pub(super) keeps_claims: bool,
 }
 
 impl Member {
@@ -48,6 +50,12 @@ impl Member {
 
     pub(super) fn is_new(&self) -> bool {
         self.occupant.labels.is_updated
+    }
+
+    /// Whether an update made it beyond the replicas, with new claims.
+    pub(super) fn was_made_as_surge(&self) -> bool {
+        let detail = self.pod().detail.as_ref();
+        detail.is_some_and(|d| d.annotations.get(names::MADE_AS_SURGE).is_some())
     }
 
     pub(super) fn is_plain(&self) -> bool {
@@ -143,6 +151,11 @@ impl<'v> Plan<'v> {
             counts.ready += i32::from(member.is_ready());
             counts.unavailable += i32::from(member.is_leaving || plain && !available);
             counts.available_specified += i32::from(available && member.is_specified);
+            counts.ready_specified += i32::from(member.is_ready() && member.is_specified);
+            if plain && member.was_made_as_surge() {
+                counts.made_as_surge += 1;
+                counts.made_as_surge_new += i32::from(member.is_new());
+            }
             match (member.is_leaving, member.is_new()) {
                 (true, is_new) => {
                     counts.leaving += 1;
@@ -164,20 +177,47 @@ impl<'v> Plan<'v> {
                 }
             }
         }
-        counts.in_place = self.can_go_in_place();
+        counts.in_place = self.can_go_in_place(false);
+        if self.asked.goes_back {
+            let target = std::mem::replace(&mut self.pass.target, self.pass.current.clone());
+            counts.in_place_back = self.can_go_in_place(true);
+            self.pass.target = target;
+        }
+        if counts.made_as_surge > 0 {
+            counts.keeping_claims = self.note_who_keeps_claims();
+        }
         counts
     }
 
-    /// How many old plain pods can be updated in place, and need no surge for it.
-    fn can_go_in_place(&mut self) -> i32 {
+    /// How many plain pods, old or new ones, can come to the target in place, and need no surge for it.
+    fn can_go_in_place(&mut self, new_ones: bool) -> i32 {
         if self.asked.surge == 0 || self.asked.unavailable == 0 || self.view.clones.switches.surge_in_place {
             // Nobody asks.
             return 0;
         }
-        let is_old_and_plain = |m: &Member| !m.is_new() && m.is_plain();
+        let may_move = |m: &Member| m.is_new() == new_ones && m.is_plain();
         let in_place = (0..self.members.len())
-            .filter(|index| is_old_and_plain(&self.members[*index]) && matches!(self.way(*index), Way::InPlace(_)));
+            .filter(|index| may_move(&self.members[*index]) && matches!(self.way(*index), Way::InPlace(_)));
         i32::try_from(in_place.count()).unwrap_or(i32::MAX)
+    }
+
+    /// Notes which old plain pods an update leaves their claims (CS-13.5), and counts them.
+    fn note_who_keeps_claims(&mut self) -> i32 {
+        let is_kept_on_recreate = self.view.clones.switches.keep_claims_on_recreate;
+        let mut count = 0;
+        for index in 0..self.members.len() {
+            if self.members[index].is_new() || !self.members[index].is_plain() {
+                continue;
+            }
+            let keeps = match self.way(index) {
+                Way::InPlace(_) => true,
+                Way::Recreate => is_kept_on_recreate,
+                Way::Barred(_) | Way::Stays => false,
+            };
+            self.members[index].keeps_claims = keeps;
+            count += i32::from(keeps);
+        }
+        count
     }
 
     /// Whether a field that cannot be read stops work of this kind.
@@ -211,6 +251,7 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
             is_specified: !is_leaving && was_asked_for,
             was_asked_for,
             is_spared: false,
+            keeps_claims: false,
             occupant,
         }
     };

@@ -84,7 +84,8 @@ impl Plan<'_> {
         let counts = |m: &&Member| !(self.asked.excludes_leaving && m.is_leaving);
         let there = count(self.members.iter().filter(counts).count());
         let to_replace = (self.asked.replicas - there).max(0);
-        let missing = (diff.missing - count(handing_over.len()).min(to_replace)).max(0);
+        let awaited = count(handing_over.len()).min(to_replace);
+        let missing = (diff.missing - awaited).max(0);
         let create = diff.create.min(missing);
         if create < missing {
             self.say_that_creation_is_limited();
@@ -124,7 +125,11 @@ impl Plan<'_> {
             let is_old = count(place) < old - cannot;
             let revision = if is_old { &self.pass.current } else { &self.pass.update };
             let revision = revision.clone();
-            self.create_one(name, &revision);
+            // Of names that only wait none is there yet.
+            let made = count(self.pass.stages.create.len());
+            let is_beyond = there + awaited + made >= self.asked.replicas;
+            let is_surge = is_beyond && !is_old && has_claims && diff.surge_is_for_update && diff.back == 0;
+            self.create_one(name, &revision, is_surge);
         }
     }
 
@@ -231,8 +236,8 @@ impl Plan<'_> {
         true
     }
 
-    /// One pod with its claims.
-    fn create_one(&mut self, name: String, revision: &Arc<RevisionRecord>) {
+    /// One pod with its claims; it is noted on the pod that it is made as surge, unless it takes claims that are there.
+    fn create_one(&mut self, name: String, revision: &Arc<RevisionRecord>, is_surge: bool) {
         let scope = Scope::Named(name.clone());
         let view = self.view;
         let spec = &view.set.spec;
@@ -251,9 +256,11 @@ impl Plan<'_> {
         }
         self.has_scaled = true;
         let id = name.rsplit_once('-').map_or("", |(_, id)| id).to_owned();
+        let mut is_empty = true;
         for template in templates.iter() {
             let claim = claim::claim_name(template, &name);
             if let Some(claim) = view.claim(&claim) {
+                is_empty = false;
                 if claim.meta.is_controlled_by(&view.set.meta.uid) {
                     self.pass.write_claims(&scope, [claim::take(claim, Report::Take)]);
                 }
@@ -264,7 +271,11 @@ impl Plan<'_> {
                 self.pass.write_claims(&scope, [command]);
             }
         }
-        let command = self.draft(name, revision).into_command();
+        let mut draft = self.draft(name, revision);
+        if is_surge && is_empty {
+            draft.annotations.push((names::MADE_AS_SURGE, "true".to_owned()));
+        }
+        let command = draft.into_command();
         self.pass.stages.create.push(ScopedCommand { scope, command });
     }
 
@@ -406,37 +417,69 @@ impl Plan<'_> {
             .collect()
     }
 
-    /// Plain pods that are too many (CS-13.9): as many old ones as have to be, then whichever are worth least, ready old ones last.
+    /// Plain pods that are too many (CS-13.9): those that were made as surge and have stored the least, those that are not ready where an
+    /// edit made so many too many, as many old ones as have to be, then whichever are worth least, ready old ones last.
     fn surplus(&self, diff: &Diff) -> Vec<usize> {
         let wanted = usize::try_from(diff.surplus).unwrap_or(0);
         if wanted == 0 {
             // Ranks of a thousand pods cost more than all the rest of a pass.
             return Vec::new();
         }
-        let take = |mut group: Vec<usize>, most: usize| {
-            if most == 0 {
-                return Vec::new();
-            }
-            if group.len() > most {
-                rank::sort(self.view, &self.members, &mut group);
-                group.truncate(most);
-            }
-            group
-        };
-        let old = self.indices(|m| m.is_plain() && !m.is_new());
-        let mut chosen = take(old, usize::try_from(diff.surplus_old).unwrap_or(0));
-        let new = self.indices(|m| m.is_plain() && m.is_new());
-        chosen.extend(take(new, usize::try_from(diff.surplus_new).unwrap_or(0)));
-        let before: BTreeSet<usize> = chosen.iter().copied().collect();
-        let rest = self.indices(Member::is_plain);
-        let rest = rest.into_iter().filter(|index| !before.contains(index));
-        let (last, first): (Vec<usize>, Vec<usize>) =
-            rest.partition(|&index| !self.members[index].is_new() && self.members[index].is_ready());
-        let first = take(first, wanted.saturating_sub(chosen.len()));
-        chosen.extend(first);
-        let last = take(last, wanted.saturating_sub(chosen.len()));
-        chosen.extend(last);
+        let mut chosen = self.youngest_surge(diff.surplus_surge);
+        let unready = usize::try_from(diff.surplus_unready).unwrap_or(0);
+        self.choose(&mut chosen, unready, |m| !m.is_ready() && !m.keeps_claims);
+        let (mut old, mut new) = (diff.surplus_old, diff.surplus_new);
+        for &index in &chosen {
+            *(if self.members[index].is_new() {
+                &mut new
+            } else {
+                &mut old
+            }) -= 1;
+        }
+        // Those first whose update would not leave them their claims.
+        for keeps_claims in [false, true] {
+            let most = chosen.len() + usize::try_from(old).unwrap_or(0);
+            let before = chosen.len();
+            self.choose(&mut chosen, most.min(wanted), |m| {
+                !m.is_new() && m.keeps_claims == keeps_claims
+            });
+            old -= count(chosen.len() - before);
+        }
+        let most = chosen.len() + usize::try_from(new).unwrap_or(0);
+        self.choose(&mut chosen, most.min(wanted), Member::is_new);
+        self.choose(&mut chosen, wanted, |m| m.is_new() || !m.is_ready());
+        self.choose(&mut chosen, wanted, |_| true);
         chosen
+    }
+
+    /// Adds the plain pods of a kind that are worth least, in their order, until so many are chosen.
+    fn choose(&self, chosen: &mut Vec<usize>, most: usize, of: impl Fn(&Member) -> bool) {
+        if chosen.len() >= most {
+            return;
+        }
+        let before: BTreeSet<usize> = chosen.iter().copied().collect();
+        let mut group = self.indices(|m| m.is_plain() && of(m));
+        group.retain(|index| !before.contains(index));
+        if chosen.len() + group.len() > most {
+            rank::sort(self.view, &self.members, &mut group);
+            group.truncate(most - chosen.len());
+        }
+        chosen.extend(group);
+    }
+
+    /// So many of the pods that were made as surge, the youngest first.
+    fn youngest_surge(&self, wanted: i32) -> Vec<usize> {
+        let wanted = usize::try_from(wanted).unwrap_or(0);
+        if wanted == 0 {
+            return Vec::new();
+        }
+        let mut group = self.indices(|m| m.is_plain() && m.was_made_as_surge());
+        group.sort_by_key(|&index| {
+            let pod = self.members[index].pod();
+            (std::cmp::Reverse(pod.meta.created), pod.name())
+        });
+        group.truncate(wanted);
+        group
     }
 
     /// Deletes a pod with its claims, once no hook holds it. `false` if it is backing off from a refusal, or goes after another.

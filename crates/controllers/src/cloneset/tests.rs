@@ -13,6 +13,7 @@
 //! | [`births`] | CS-14.1, CS-14.3; STS-8.5 | pods that are made and deleted, or end, without end |
 //! | [`copies`] | CS-14.7, CS-15.4, CS-15.5 | copies of pods, labels that were taken off |
 //! | [`marks`] | CS-12.6; STS-1.4.2 | pods that are made again for a label that a webhook changed |
+//! | [`surge`] | CS-13.5, CS-13.6, CS-13.9, CS-13.11, CS-15.5 | claims that a surge costs, broken pods that are kept, young pods that go without a budget |
 //! | [`properties`] | CS-13.12 | |
 
 mod births;
@@ -26,6 +27,7 @@ mod properties;
 mod races;
 mod scaling;
 mod status;
+mod surge;
 mod updating;
 mod vectors;
 

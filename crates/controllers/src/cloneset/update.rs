@@ -88,7 +88,7 @@ impl Plan<'_> {
         order::sort(&self.view.clones, &self.members, &mut candidates);
         let mut left = limit;
         let mut brake = diff.brake.max(0);
-        let mut spare = diff.spare;
+        let (mut spare, mut spare_ready) = (diff.spare, diff.spare_ready);
         // Down already, they hold up all others, and are made again one by one like these.
         let awaits_renewal = |m: &&Member| m.awaits_renewal() && m.is_new() != goes_back;
         let mut renewals = count(self.members.iter().filter(awaits_renewal).count());
@@ -114,12 +114,13 @@ impl Plan<'_> {
                 Way::Recreate | Way::InPlace(_) => {}
             }
             let member = &self.members[index];
-            let is_costly = member.is_available() && !self.pass.is_gentle(&member.occupant);
+            let leaves_service = member.is_ready() && !self.pass.is_gentle(&member.occupant);
+            let is_costly = member.is_available() && leaves_service;
             let name = member.name().to_owned();
             let brake_left = if is_renewal { brake } else { brake - renewals };
-            if brake_left <= 0 || is_costly && spare <= 0 {
+            if brake_left <= 0 || is_costly && spare <= 0 || leaves_service && spare_ready <= 0 {
                 if !is_held_up {
-                    self.hold_up(name, brake_left, begun, diff);
+                    self.hold_up(index, name, brake_left, begun, diff);
                 }
                 is_held_up = true;
                 continue;
@@ -130,6 +131,7 @@ impl Plan<'_> {
                 renewals -= i32::from(is_renewal);
                 begun += usize::from(!is_renewal);
                 spare -= i32::from(is_costly);
+                spare_ready -= i32::from(leaves_service);
             }
         }
         self.pass.update_rests = is_held_up;
@@ -142,7 +144,7 @@ impl Plan<'_> {
     }
 
     /// Says why the next pod is not updated, where so many have been begun in this pass.
-    fn hold_up(&mut self, pod: String, brake: i32, begun: usize, diff: &Diff) {
+    fn hold_up(&mut self, index: usize, pod: String, brake: i32, begun: usize, diff: &Diff) {
         let cause = if brake <= 0 {
             let target_is_new = diff.back == 0;
             let held_up = |m: &&Member| (m.brakes() || m.awaits_renewal()) && m.is_new() == target_is_new;
@@ -150,9 +152,12 @@ impl Plan<'_> {
                 unavailable: count(self.members.iter().filter(held_up).count() + begun),
             }
         } else {
+            // Of one that serves and is not available yet, those count that serve.
+            let is_available = self.members[index].is_available();
+            let counts = |m: &&Member| if is_available { m.is_available() } else { m.is_ready() };
             WaitCause::KeepsAvailable {
                 keep: self.asked.keep(),
-                available: count(self.members.iter().filter(|m| m.is_available()).count()),
+                available: count(self.members.iter().filter(counts).count()),
             }
         };
         self.pass.wait(pod, cause, None);

@@ -7,6 +7,7 @@ use crate::shared::health::{Health, cause, since};
 use crate::shared::inplace::UpdateSpec;
 use crate::shared::lifecycle::{self, State, since_state};
 use crate::shared::readiness::PRE_DELETE;
+use crate::shared::renewal::Compared;
 use crate::shared::revision::{self, Revisions};
 use crate::shared::trial::Acceptance;
 use crate::shared::waits;
@@ -228,8 +229,8 @@ pub(crate) struct Pass<'v> {
     pub(crate) may_be_stuck: bool,
     /// Whether revisions are accepted, as far as this pass has asked.
     pub(crate) acceptances: BTreeMap<String, Acceptance>,
-    /// What old revisions differ in from the target, as far as it was asked; with resources left out, or not.
-    pub(crate) differences: BTreeMap<(String, bool), Result<UpdateSpec, String>>,
+    /// What revisions differ in from the target, as far as it was asked.
+    pub(crate) differences: BTreeMap<Compared, Result<UpdateSpec, String>>,
 }
 
 impl<'v> Pass<'v> {

@@ -16,10 +16,21 @@ use flotilla_model::decision::{Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
 use flotilla_model::template::{Template, without_resources};
-use flotilla_model::{PodRecord, RevisionRecord, SetKind, SetRecord, WaitCause};
+use flotilla_model::{PodRecord, RevisionRecord, SetKind, SetRecord, Uid, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Which two revisions are compared.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Compared {
+    /// As the pod's label names it.
+    from: String,
+    /// The target.
+    to: Uid,
+    /// Resources are left out.
+    keeps_resources: bool,
+}
 
 /// How an old pod comes to the update revision.
 pub(crate) enum Way {
@@ -130,10 +141,14 @@ impl Pass<'_> {
         Ok(spec)
     }
 
-    /// The difference of a revision to the update revision; worked out once a pass. A special pod keeps its own resources: whether they
+    /// The difference of a revision to the target; worked out once a pass. A special pod keeps its own resources: whether they
     /// could change in place, too, is nothing to it.
     fn difference(&mut self, revision: &str, keeps_resources: bool) -> Result<UpdateSpec, String> {
-        let key = (revision.to_owned(), keeps_resources);
+        let key = Compared {
+            from: revision.to_owned(),
+            to: self.target.meta.uid.clone(),
+            keeps_resources,
+        };
         if let Some(known) = self.differences.get(&key) {
             return known.clone();
         }

@@ -9,7 +9,7 @@ use crate::in_place::{
     state,
 };
 use crate::judge::view::leaves_for_a_reason;
-use crate::judge::{Verdict, is_available, let_go, needs, require};
+use crate::judge::{Verdict, available_from, is_available, let_go, needs, require};
 use flotilla_model::set::PodUpdatePolicy;
 use flotilla_model::{Command, Decision, PodRecord, Report, Resource};
 use serde_json::Value;
@@ -74,6 +74,18 @@ impl Clones<'_> {
     pub(super) fn seems_available(&self, pod: &PodRecord) -> bool {
         let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
         gate.is_none_or(|gate| gate.is_true) && is_available(pod, self.sight.set, self.sight.now)
+    }
+
+    /// May serve, whether or not it has for long enough to be available.
+    pub(super) fn serves(&self, pod: &PodRecord) -> bool {
+        let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
+        gate.is_none_or(|gate| gate.is_true) && available_from(pod, self.sight.set).is_some()
+    }
+
+    /// Serves: not one whose hook keeps it from service, as below.
+    pub(super) fn surely_serves(&self, pod: &PodRecord) -> bool {
+        let hook = self.sight.set.spec.lifecycle.in_place_update.as_ref();
+        self.serves(pod) && (state(pod) == "Normal" || !lacks(hook, pod))
     }
 
     /// Is available: not one whose update is over, and whose hook keeps it from service until its markers are back (CS-19.4).

@@ -5,6 +5,7 @@ mod hooks;
 mod kept;
 pub(crate) mod older;
 
+use super::surge;
 use crate::clones::SPECIFIED_DELETE;
 use crate::clones::truth::INSTANCE_ID;
 use crate::defect::{promote, says_nothing_is_left, without_records};
@@ -120,11 +121,15 @@ pub enum CloneDefect {
     InPlaceForClaims,
     /// Pods of an old revision are made with the claims of today's templates, whatever was recorded.
     ClaimsOfToday,
+    /// Nothing says of a new pod that it was made as surge.
+    ForgetSurge,
+    /// At the end of a surge other pods go than those that were made for it.
+    KeepSurge,
 }
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 51] = [
+    pub const ALL: [CloneDefect; 53] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -176,6 +181,8 @@ impl CloneDefect {
         CloneDefect::JudgeByLabel,
         CloneDefect::InPlaceForClaims,
         CloneDefect::ClaimsOfToday,
+        CloneDefect::ForgetSurge,
+        CloneDefect::KeepSurge,
     ];
 
     /// What the controller sees of the set.
@@ -273,6 +280,7 @@ impl CloneDefect {
                 kept::spoil(self, decision, set);
                 hooks::spoil(self, decision, reader, set);
                 copies::spoil(self, decision, reader, set);
+                surge::spoil(self, decision, reader, set);
             }
         }
     }

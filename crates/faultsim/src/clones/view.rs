@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 const RULE_OVER: &str = "CS-13.12 never more than replicas and surge";
 const RULE_KEEP: &str = "CS-13.12 keeps pods available";
+const RULE_SERVES: &str = "CS-13.11 keeps pods in service";
 const RULE_REASON: &str = "CS-14.5 deletes for a reason";
 const RULE_PARTITION: &str = "CS-13.5 partition";
 const RULE_SURGE: &str = "CS-13.6 surge";
@@ -25,8 +26,8 @@ const RULE_CLAIMS: &str = "CS-15.5 claims that are used again";
 const RULE_BRAKE: &str = "CS-13.11 brake";
 
 /// What is asked for, as numbers (CS-13.2); schedules know no percentages.
-struct Asked {
-    replicas: i32,
+pub(super) struct Asked {
+    pub(super) replicas: i32,
     partition: i32,
     surge: i32,
     unavailable: i32,
@@ -36,7 +37,7 @@ struct Asked {
 pub(super) struct Clones<'a> {
     pub(super) sight: &'a Sight<'a>,
     pub(super) spec: &'a CloneSpec,
-    asked: Asked,
+    pub(super) asked: Asked,
     /// Neither ended nor going.
     pub(super) active: Vec<&'a Arc<PodRecord>>,
     /// Where the template's revision stands in the status or among revisions.
@@ -105,12 +106,12 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     clones.courses(decision)
 }
 
-fn count(n: usize) -> i32 {
+pub(super) fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
 impl Clones<'_> {
-    fn is_new(&self, pod: &PodRecord) -> bool {
+    pub(super) fn is_new(&self, pod: &PodRecord) -> bool {
         revision_of(pod).is_some() && revision_of(pod) == self.update
     }
 
@@ -221,6 +222,7 @@ impl Clones<'_> {
             .iter()
             .filter(|pod| !(self.spec.excludes_preparing_delete && Self::is_leaving(pod)));
         let there = count(counted.count());
+        self.notes_its_surge(decision, there)?;
         let most = self.asked.replicas + self.asked.surge;
         require(made == 0 || there + made <= most, RULE_OVER, || {
             format!("{there} pods, {made} more, and {most} are the most")
@@ -273,7 +275,8 @@ impl Clones<'_> {
         let new = number(&|pod| stays(pod) && self.is_new(pod));
         let uses_it = unavailable == 0 || self.spec.switches.surge_in_place;
         let in_place = number(&|pod| !uses_it && stays(pod) && !self.is_new(pod) && self.can_go_in_place(pod));
-        let forward = (old - partition).max(0).min((replicas - partition - new).max(0));
+        let forward = (replicas - partition - new).max(0) + self.in_place_of_surge();
+        let forward = (old - partition).max(0).min(forward);
         let is_ours = self.sight.set.spec.update != UpdateKind::OnDelete;
         // CS-13.11: whose own update leads nowhere is made again, also at the target, and serves until others are there.
         let is_on_target = |pod: &PodRecord| self.is_new(pod) == (self.back == 0);
@@ -281,7 +284,8 @@ impl Clones<'_> {
         let for_update = if is_ours && forward > 0 {
             (old - partition - in_place).max(0)
         } else if is_ours && self.back > 0 {
-            new - (replicas - partition)
+            let in_place = number(&|pod| !uses_it && stays(pod) && self.is_new(pod) && self.can_go_in_place(pod));
+            (new - (replicas - partition) - in_place).max(0)
         } else {
             0
         };
@@ -322,6 +326,7 @@ impl Clones<'_> {
         }
         let prepared = self.patches(decision).filter(Patch::prepares_deletion);
         plain += count(prepared.filter(|patch| self.is_plain(patch.pod)).count());
+        self.surge_goes_first(decision)?;
         let staying = count(self.active.iter().filter(|pod| self.is_plain(pod)).count());
         require(
             plain == 0 || staying - plain >= self.asked.replicas,
@@ -411,15 +416,25 @@ impl Clones<'_> {
             _ => None,
         });
         let taken_down = self.patches(decision).filter(Patch::takes_down).map(|patch| patch.pod);
-        let taken: BTreeSet<&str> = deleted
-            .chain(taken_down)
-            .filter(|pod| self.is_surely_available(pod))
-            .map(PodRecord::name)
-            .collect();
+        let taken: Vec<&PodRecord> = deleted.chain(taken_down).collect();
+        self.service(&taken, keep)?;
+        let taken = taken.iter().filter(|pod| self.is_surely_available(pod));
+        let taken: BTreeSet<&str> = taken.map(|pod| pod.name()).collect();
         let up = count(self.active.iter().filter(|pod| self.seems_available(pod)).count());
         let taken = count(taken.len());
         require(taken == 0 || up - taken >= keep, RULE_KEEP, || {
             format!("{taken} of {up} available pods are taken down, and {keep} are to stay")
+        })
+    }
+
+    /// CS-13.10 and CS-13.11: pods that serve and are not available for long enough yet are no fewer of those that are to stay.
+    fn service(&self, taken: &[&PodRecord], keep: i32) -> Verdict {
+        let taken = taken.iter().filter(|pod| self.surely_serves(pod));
+        let taken: BTreeSet<&str> = taken.map(|pod| pod.name()).collect();
+        let up = count(self.active.iter().filter(|pod| self.serves(pod)).count());
+        let taken = count(taken.len());
+        require(taken == 0 || up - taken >= keep, RULE_SERVES, || {
+            format!("{taken} of {up} pods that serve are taken down, and {keep} are to stay")
         })
     }
 }

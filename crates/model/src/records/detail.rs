@@ -176,5 +176,6 @@ pub fn is_kept_annotation(key: &str) -> bool {
             | n::LAUNCH_ON
             | n::DELETION_COST
             | n::REPLACED_BY_UPDATE
+            | n::MADE_AS_SURGE
     )
 }

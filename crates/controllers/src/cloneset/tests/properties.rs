@@ -173,6 +173,20 @@ fn check_step(settings: &Settings, cluster: &Cluster, decision: &Decision) -> Re
         taken
     );
 
+    // A pod that serves is no fewer for being young.
+    let serves = |p: &PodRecord| p.label(names::LIFECYCLE_STATE_LABEL).is_none_or(|s| s == "Normal") && p.is_healthy();
+    let ready = count(&serves);
+    let lost = taken.iter().filter(|name| serves(&cluster.pods[*name])).count();
+    let left = ready - i32::try_from(lost).expect("few");
+    prop_assert!(
+        left >= keep.min(ready),
+        "{} of {} ready left, {} to keep: {:?}",
+        left,
+        ready,
+        keep,
+        taken
+    );
+
     let counted = |p: &PodRecord| !(settings.excludes_leaving && is_leaving(p));
     let all = count(&counted);
     let made = decision.commands().filter(|c| {

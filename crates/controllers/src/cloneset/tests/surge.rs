@@ -1,0 +1,259 @@
+//! Updates with maxSurge: what pods have stored stays with them (CS-13.5, CS-13.6, CS-13.9), and whatever serves counts (CS-13.11).
+
+use super::{done, name, one, pods, said};
+use crate::testing::{ClaimFixture, Cluster, NOW, at, claim, clones};
+use flotilla_api::names;
+use flotilla_model::decision::{Command, Report, Scope};
+use flotilla_model::records::GateCondition;
+use flotilla_model::{Decision, Failure, Resource};
+use serde_json::{Value, json};
+
+fn data(n: usize) -> ClaimFixture {
+    claim(&format!("data-{}", name(n))).of_clone(&format!("b{n:04}"))
+}
+
+/// Names of claims that are given to their pods, so that they go with them.
+fn given_away(decision: &Decision) -> Vec<String> {
+    let given = |command: &Command| match command {
+        Command::Patch {
+            resource: Resource::Claims,
+            key,
+            body,
+            ..
+        } => {
+            let owner = body.pointer("/metadata/ownerReferences/0/kind")?;
+            (owner == "Pod").then(|| key.name.to_string())
+        }
+        _ => None,
+    };
+    decision.commands().filter_map(|c| given(&c.command)).collect()
+}
+
+/// Pods with a claim each, in the words of the table of CS-13.13, one for each; `*` was made as surge.
+fn with_data(mut set: Cluster, words: &str) -> Cluster {
+    for (n, word) in words.split(' ').enumerate() {
+        let mut pod = one(&name(n), word.trim_end_matches('*')).mounts(&["data"]);
+        if word.ends_with('*') {
+            pod = pod.annotated(names::MADE_AS_SURGE, "true").created(NOW - 60);
+        }
+        set = set.pod(pod).claim(data(n));
+    }
+    set
+}
+
+fn surging(replicas: i32, rolling: &Value) -> Cluster {
+    let set = clones(replicas)
+        .claim_templates(&["data"])
+        .status("/currentRevision", json!("web-old"));
+    let fields = rolling.as_object().expect("fields").iter();
+    fields.fold(set, |set, (field, value)| {
+        set.spec(&format!("/updateStrategy/rollingUpdate/{field}"), value.clone())
+    })
+}
+
+fn taken_out(decision: &Decision) -> Vec<String> {
+    said(decision)
+        .into_iter()
+        .filter(|s| s.starts_with("unready"))
+        .collect()
+}
+
+/// The default of 20 % is none of four beside a surge: the surge is the only way, and the pod that was made for it goes again, not one that
+/// could be updated and has stored something.
+#[test]
+fn cs_13_5_and_15_5_every_pod_that_can_go_in_place_is_updated_and_the_surge_goes() {
+    let set = |words| {
+        let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1});
+        with_data(surging(4, &rolling), words).decide()
+    };
+    let made = set("o o o o");
+    let is_noted = |command: &Command| match command {
+        Command::Create {
+            resource: Resource::Pods,
+            body,
+            ..
+        } => body.render()["metadata"]["annotations"][names::MADE_AS_SURGE] == "true",
+        _ => false,
+    };
+    assert!(made.commands().any(|c| is_noted(&c.command)), "{:?}", said(&made));
+    for (words, updated) in [
+        ("o o o o n*", "in-place: ~Pod web-b0000"),
+        ("n o o o n*", "in-place: ~Pod web-b0001"),
+        ("n n o o n*", "in-place: ~Pod web-b0002"),
+        ("n n n o n*", "in-place: ~Pod web-b0003"),
+    ] {
+        let decision = set(words);
+        assert!(
+            said(&decision).iter().any(|s| s == updated),
+            "{words}: {:?}",
+            said(&decision)
+        );
+        assert_eq!(given_away(&decision), [] as [&str; 0], "{words}");
+    }
+    assert_eq!(
+        given_away(&set("n n n n n*")),
+        ["data-web-b0004"],
+        "the youngest data goes"
+    );
+    // Whatever became of the others: one that is on its way in place is not taken for it either, and the surge waits for that one.
+    assert_eq!(given_away(&set("n n n nx n*")), [] as [&str; 0]);
+}
+
+/// A pod that is lost while the surge is there is replaced within it.
+#[test]
+fn cs_13_8_what_only_replaces_a_pod_is_not_noted_as_surge() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 1});
+    let decision = with_data(surging(4, &rolling), "o o o").decide();
+    let noted = decision.commands().filter(|c| match &c.command {
+        Command::Create { body, .. } => !body.render()["metadata"]["annotations"][names::MADE_AS_SURGE].is_null(),
+        _ => false,
+    });
+    assert_eq!(noted.count(), 0, "{:?}", said(&decision));
+}
+
+#[test]
+fn cs_13_9_pods_whose_update_keeps_no_claims_go_in_place_of_the_surge() {
+    let rolling = json!({"maxSurge": 1, "maxUnavailable": 0});
+    let decision = with_data(surging(3, &rolling), "n n o n*").decide();
+    assert_eq!(given_away(&decision), ["data-web-b0002"]);
+}
+
+#[test]
+fn cs_15_5_claims_that_are_kept_on_recreate_are_kept_of_the_last_pod_too() {
+    let set = |words, partition| {
+        let rolling = json!({"maxSurge": 1, "maxUnavailable": 0, "partition": partition});
+        let set = surging(3, &rolling).annotation(names::KEEP_CLAIMS_ON_RECREATE, "true");
+        with_data(set, words).decide()
+    };
+    for (words, partition) in [("n n o n*", 0), ("o o o n*", 2)] {
+        let decision = set(words, partition);
+        assert_eq!(given_away(&decision), [] as [&str; 0], "{words}");
+        let marks = said(&decision).into_iter().filter(|s| s.starts_with("in-place: ~Pod"));
+        assert_eq!(marks.count(), 1, "{words}: {:?}", said(&decision));
+    }
+}
+
+#[test]
+fn cs_13_9_with_no_surge_any_more_what_was_made_as_surge_goes_first() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 0, "maxUnavailable": 1});
+    let decision = with_data(surging(4, &rolling), "o o o o n* n*").decide();
+    assert_eq!(given_away(&decision), ["data-web-b0004", "data-web-b0005"]);
+}
+
+/// The template changed while a surge pod was there, so that it is old, too; and one is left from an update before.
+#[test]
+fn cs_13_9_of_pods_that_were_made_as_surge_the_youngest_goes() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 0});
+    let mut set = with_data(surging(3, &rolling), "n n");
+    for (n, age) in [(2, 60), (3, 3600)] {
+        let pod = one(&name(n), "n").mounts(&["data"]);
+        let pod = pod.annotated(names::MADE_AS_SURGE, "true").created(NOW - age);
+        set = set.pod(pod).claim(data(n));
+    }
+    assert_eq!(given_away(&set.decide()), ["data-web-b0002"]);
+}
+
+#[test]
+fn cs_13_6_pods_that_can_go_back_in_place_need_no_surge() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 1, "partition": 2});
+    let set = surging(4, &rolling).annotation(names::PARTITION_ROLLBACK, "true");
+    let decision = with_data(set, "o n n n").decide();
+    assert_eq!(
+        said(&decision),
+        ["unready: ~Pod web-b0001", "in-place: ~Pod web-b0001"],
+        "no pod is made for it"
+    );
+}
+
+/// A user sees a broken new pod, and pauses.
+#[test]
+fn cs_13_9_a_pause_deletes_no_pod_that_serves_where_one_is_broken() {
+    let set = |words, paused: bool| {
+        let set = clones(4)
+            .spec("/updateStrategy/rollingUpdate/maxSurge", json!(1))
+            .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!("20%"))
+            .spec("/updateStrategy/rollingUpdate/paused", json!(paused))
+            .status("/currentRevision", json!("web-old"));
+        let set = pods(set, words);
+        done(&set, &set.decide())
+    };
+    assert_eq!(set("4o 1nx", false).surplus, 0);
+    let paused = set("4o 1nx", true);
+    assert_eq!((paused.surplus, paused.surplus_old), (1, 0));
+}
+
+#[test]
+fn cs_13_9_scaled_in_during_a_broken_update_the_broken_pods_go_first() {
+    let set = clones(5)
+        .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(4))
+        .status("/currentRevision", json!("web-old"));
+    let set = pods(set, "6o 4nx");
+    let done = done(&set, &set.decide());
+    assert_eq!((done.surplus, done.surplus_old), (5, 1));
+}
+
+/// Within the surge a pod that is not ready has only begun.
+#[test]
+fn cs_13_9_at_the_end_of_a_surge_pods_that_begin_are_not_taken_for_broken_ones() {
+    let set = clones(10)
+        .spec("/updateStrategy/rollingUpdate/maxSurge", json!(3))
+        .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(0))
+        .status("/currentRevision", json!("web-old"));
+    let set = pods(set, "3o 8n 2nx");
+    let done = done(&set, &set.decide());
+    assert_eq!((done.surplus, done.surplus_old), (1, 1));
+}
+
+fn young(replicas: i32, rolling: &Value, words: &str) -> Cluster {
+    pods(surging(replicas, rolling).spec("/minReadySeconds", json!(600)), words)
+}
+
+/// Two releases within minReadySeconds: pods that serve and are not available yet are as good as others.
+#[test]
+fn cs_13_11_with_no_budget_no_young_pod_leaves_service_before_the_surge_serves() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 0});
+    for words in ["3o 1nx", "3oy 1nx"] {
+        assert_eq!(
+            taken_out(&young(3, &rolling, words).decide()),
+            [] as [&str; 0],
+            "{words}"
+        );
+    }
+    assert_eq!(taken_out(&young(3, &rolling, "3oy 1ny").decide()).len(), 1);
+}
+
+#[test]
+fn cs_13_11_a_missing_pod_uses_up_the_budget_of_young_pods_too() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 1});
+    for words in ["4o", "4oy"] {
+        let mut set = young(5, &rolling, words);
+        let mut failure = Failure::follow(None, Report::Create, "QuotaExceeded".into(), "no".into(), at(NOW));
+        failure.retry_at = at(NOW + 10);
+        set.hints.failures.insert(Scope::Named("web-bcdfg".into()), failure);
+        assert_eq!(taken_out(&set.decide()), [] as [&str; 0], "{words}");
+    }
+}
+
+/// One is out of service, and its change was refused: no second one leaves service for that.
+#[test]
+fn cs_13_11_while_changes_are_refused_young_pods_stay_in_service() {
+    let out = one(&name(0), "oy").unready_since(NOW - 1).detailed(|d| {
+        d.in_place_ready = Some(GateCondition {
+            index: 0,
+            is_true: false,
+            message: "to web-new, begun at x".into(),
+            since: Some(at(NOW - 1)),
+        });
+    });
+    let mut set = surging(3, &json!({"podUpdatePolicy": "InPlaceIfPossible"}))
+        .spec("/minReadySeconds", json!(600))
+        .pod(out)
+        .pod(one(&name(1), "oy"))
+        .pod(one(&name(2), "oy"));
+    set.hints.accepted.insert("web-new".into());
+    let mut failure = Failure::follow(None, Report::InPlace, "Forbidden".into(), "no".into(), at(NOW));
+    failure.retry_at = at(NOW + 10);
+    set.hints.failures.insert(Scope::Named(name(0)), failure);
+    set.hints.generation = 1;
+    assert_eq!(taken_out(&set.decide()), [] as [&str; 0]);
+}
