@@ -19,8 +19,8 @@ pub const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-c
 
 /// Annotation of a ControllerRevision: the claim templates of that time, as JSON.
 pub const CLAIM_TEMPLATES: &str = "flotilla.rs/claim-templates";
-/// Annotation of a ControllerRevision of an Advanced StatefulSet whose claims grow: what each claim template asked for of storage while this
-/// was the update revision, in bytes, oldest first, as JSON.
+/// Annotation of a ControllerRevision of an Advanced StatefulSet: what each claim template asked for of storage while this was the update
+/// revision, as far as the record of templates does not tell it, in bytes, oldest first, as JSON.
 pub const CLAIM_SIZES: &str = "flotilla.rs/claim-sizes";
 /// Annotation in that record, on a template that the set has no more.
 pub const FORMER_CLAIM_TEMPLATE: &str = "flotilla.rs/former";

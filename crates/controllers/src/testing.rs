@@ -405,6 +405,13 @@ pub(crate) fn clones(replicas: i32) -> Cluster {
     cluster.revision("web-old", 1, "v1").revision("web-new", 2, "v2")
 }
 
+/// Claim templates of these names that ask for 10 bytes.
+fn templates_of_claims(names: &[&str]) -> Value {
+    let of_name =
+        |name: &&str| json!({"metadata": {"name": name}, "spec": {"resources": {"requests": {"storage": "10"}}}});
+    names.iter().map(of_name).collect()
+}
+
 impl Cluster {
     fn new(kind: SetKind, replicas: i32) -> Self {
         let set = json!({
@@ -472,11 +479,7 @@ impl Cluster {
         self
     }
     pub(crate) fn claim_templates(self, names: &[&str]) -> Self {
-        let templates: Vec<Value> = names
-            .iter()
-            .map(|n| json!({"metadata": {"name": n}, "spec": {"resources": {"requests": {"storage": "10"}}}}))
-            .collect();
-        self.spec("/volumeClaimTemplates", json!(templates))
+        self.spec("/volumeClaimTemplates", templates_of_claims(names))
     }
     pub(crate) fn hints(mut self, hints: Hints) -> Self {
         self.hints = hints;
@@ -496,9 +499,8 @@ impl Cluster {
     }
     /// The revision added last was made when the set had these claim templates.
     pub(crate) fn recording_claims(mut self, names: &[&str]) -> Self {
-        let templates: Vec<Value> = names.iter().map(|n| json!({"metadata": {"name": n}})).collect();
         let last = self.own_revisions.last_mut().expect("a revision was added");
-        Arc::make_mut(last).claim_templates = Some(Arc::new(Value::Array(templates)));
+        Arc::make_mut(last).claim_templates = Some(Arc::new(templates_of_claims(names)));
         self.revisions.insert(last.name().to_owned(), last.clone());
         self
     }

@@ -311,46 +311,76 @@ pub fn refresh_claims(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Comm
     match owner.resource {
         // Their claim templates do not change.
         Resource::NativeSets => None,
-        Resource::AdvancedSets => refresh_names(owner, update),
+        Resource::AdvancedSets => refresh_with_former(owner, update),
         _ => refresh_with_hash(owner, update),
     }
 }
 
-/// For Advanced sets, by the names of the templates. What was recorded first stays as it was asked for, since templates may go
-/// back to it; what the set has no more is marked as [former](is_former), since its claims are still there.
-fn refresh_names(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
+/// For Advanced sets. What the set has no more is marked as [former](is_former), since its claims are still there. Sizes that the
+/// record told of, and tells no more, are noted in the same write: templates may go back to them.
+fn refresh_with_former(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
     let known = update.claim_templates.as_deref()?.as_array()?;
-    let of_today = |t: &ClaimTemplate| {
-        let recorded = known
-            .iter()
-            .find(|k| !is_former(k) && recorded_name(k) == Some(&*t.name));
-        recorded.cloned().unwrap_or_else(|| (*t.body).clone())
-    };
-    let mut record: Vec<Value> = owner.claim_templates.iter().map(of_today).collect();
+    let today = owner.claim_templates;
+    let mut record: Vec<Value> = today.iter().map(|t| (*t.body).clone()).collect();
     record.extend(known.iter().filter_map(|k| {
         let name = recorded_name(k)?;
-        let is_gone = owner.claim_templates.iter().all(|t| *t.name != *name);
+        let is_gone = today.iter().all(|t| *t.name != *name);
         is_gone.then(|| former(name, k.get("spec")))
     }));
     if record.len() == known.len() && record.iter().all(|t| known.contains(t)) {
         return None;
     }
     let text = canonical(&Value::Array(record));
-    let fits = text.len() <= MOST_ANNOTATION_BYTES / 2;
-    fits.then(|| annotate(update, &json!({names::CLAIM_TEMPLATES: text})))
+    if text.len() > MOST_ANNOTATION_BYTES / 2 {
+        return None;
+    }
+    let mut annotations = json!({names::CLAIM_TEMPLATES: text});
+    let sizes = sizes_to_keep(today, update);
+    if !sizes.is_empty() && update.claim_sizes.as_deref() != Some(&sizes) {
+        annotations[names::CLAIM_SIZES] = json!(canonical(&json!(sizes)));
+    }
+    Some(annotate(update, &annotations))
 }
 
-/// Notes on the update revision what claim templates of an Advanced set ask for, and what its claims still ask for, in bytes by the names of
-/// the templates, unless all that is on record: templates may go back to it. Of each template the newest 16 stay.
-pub fn record_sizes(update: &RevisionRecord, asked: &BTreeMap<&str, BTreeSet<u64>>) -> Option<Command> {
+/// What is noted of sizes, and those besides that only a record of a claim template tells of which is not that of today any more. The newest
+/// 16 of each.
+fn sizes_to_keep(today: &[ClaimTemplate], update: &RevisionRecord) -> ClaimSizes {
+    let mut sizes = update.claim_sizes.as_deref().cloned().unwrap_or_default();
+    for template in today {
+        let told = update.sizes_asked(&template.name);
+        let replaced = told.filter(|size| Some(*size) != template.requested_bytes);
+        let mut list = sizes.remove(&*template.name).unwrap_or_default();
+        for size in replaced {
+            if !list.contains(&size) {
+                list.push(size);
+            }
+        }
+        list.drain(..list.len().saturating_sub(MOST_SIZES));
+        if !list.is_empty() {
+            sizes.insert(template.name.to_string(), list);
+        }
+    }
+    sizes
+}
+
+/// Notes on the update revision what claim templates of an Advanced set ask for `today`, and what its claims still ask for, in bytes by the
+/// names of the templates, unless all that is on record: templates may go back to it. Of each template the newest 16 stay. The record
+/// of templates may be renewed by the same pass, so that what it tells no more is noted here, too.
+pub fn record_sizes(
+    today: &[ClaimTemplate],
+    update: &RevisionRecord,
+    asked: &BTreeMap<&str, BTreeSet<u64>>,
+) -> Option<Command> {
+    let kept = sizes_to_keep(today, update);
     let mut record = ClaimSizes::new();
     let mut is_new = false;
     for (&name, sizes) in asked {
         // If there are more, then the smallest of all are the ones to go back to.
         let needed: BTreeSet<u64> = sizes.iter().copied().take(MOST_SIZES).collect();
-        let known: BTreeSet<u64> = update.sizes_asked(name).collect();
-        let before = update.claim_sizes.as_deref().and_then(|sizes| sizes.get(name));
-        let mut list = before.cloned().unwrap_or_default();
+        let mut list = kept.get(name).cloned().unwrap_or_default();
+        let of_today = today.iter().find(|t| *t.name == *name).and_then(|t| t.requested_bytes);
+        let told = update.sizes_asked(name);
+        let known: BTreeSet<u64> = told.filter(|s| list.contains(s) || Some(*s) == of_today).collect();
         list.extend(needed.difference(&known));
         is_new |= !needed.is_subset(&known);
         while list.len() > MOST_SIZES {

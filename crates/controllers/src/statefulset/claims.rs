@@ -311,7 +311,7 @@ impl Plan<'_> {
             let sizes: BTreeSet<u64> = smaller.chain([wanted]).collect();
             asked.insert(&*template.name, sizes);
         }
-        let Some(command) = revision::record_sizes(&self.pass.update, &asked) else {
+        let Some(command) = revision::record_sizes(&view.set.spec.claim_templates, &self.pass.update, &asked) else {
             return;
         };
         self.sizes_are_unrecorded = true;

@@ -30,7 +30,7 @@ pub struct RevisionRecord {
     pub claim_templates: Option<Arc<Value>>,
     /// Annotation `kruise.io/cloneset-volumeclaimtemplate-hash`: the hash of the claim templates of that time (CloneSets).
     pub claim_hash: Option<Arc<str>>,
-    /// Annotation `flotilla.rs/claim-sizes`, parsed: what claim templates have asked for since (Advanced sets).
+    /// Annotation `flotilla.rs/claim-sizes`, parsed: what claim templates have asked for besides (Advanced sets).
     pub claim_sizes: Option<Arc<ClaimSizes>>,
 }
 
@@ -108,15 +108,15 @@ impl RevisionRecord {
         serde_json::from_str(text).ok().map(Arc::new)
     }
 
-    /// How much storage, in bytes, the claim template of this name is recorded to have asked for: when this revision was made, and since.
+    /// How much storage, in bytes, the claim template of this name is recorded to have asked for: in the record of templates, and besides.
     pub fn sizes_asked<'a>(&'a self, template: &'a str) -> impl Iterator<Item = u64> + 'a {
         let recorded = self.claim_templates.as_deref().and_then(Value::as_array);
         let recorded = recorded.into_iter().flatten().filter_map(ClaimTemplate::from_json);
-        let at_first = recorded
+        let in_record = recorded
             .filter(move |t| *t.name == *template)
             .filter_map(|t| t.requested_bytes);
-        let since = self.claim_sizes.as_deref().and_then(|sizes| sizes.get(template));
-        at_first.chain(since.into_iter().flatten().copied())
+        let besides = self.claim_sizes.as_deref().and_then(|sizes| sizes.get(template));
+        in_record.chain(besides.into_iter().flatten().copied())
     }
 
     /// The revision's name.

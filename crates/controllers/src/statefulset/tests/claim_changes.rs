@@ -163,6 +163,121 @@ fn r_11_the_record_says_which_claim_templates_there_are_while_a_revision_is_the_
     );
 }
 
+/// A template of these names with this class and size.
+fn template(name: &str, class: &str, size: u64) -> Value {
+    let spec = json!({"storageClassName": class, "resources": {"requests": {"storage": size.to_string()}}});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+/// What is recorded on the latest revision.
+fn recording(mut set: Cluster, record: Value) -> Cluster {
+    let last = set.own_revisions.last_mut().expect("a revision");
+    Arc::make_mut(last).claim_templates = Some(Arc::new(record));
+    set
+}
+
+/// The same of sizes.
+fn sizes_written(decision: &Decision) -> Option<Value> {
+    decision.commands().find_map(|c| match &c.command {
+        Command::Patch { body, .. } => {
+            let text = body.pointer("/metadata/annotations/flotilla.rs~1claim-sizes")?;
+            serde_json::from_str(text.as_str()?).ok()
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn r_11_the_record_of_a_template_follows_while_its_revision_is_the_update() {
+    let set = |today: Value, recorded: Value| {
+        let set = advanced(1).no_revisions().revision("new", 1, "v2");
+        let set = recording(set.spec("/volumeClaimTemplates", today), recorded);
+        let set = set.status("/currentRevision", json!("new"));
+        set.pod(with_data("web-0", "new"))
+            .claim(claim("data-web-0").class("slow"))
+    };
+    let data = |class: &str, size: u64| json!([template("data", class, size)]);
+    let was_there = json!({"metadata": {"name": "data", "annotations": {"flotilla.rs/former": "true"}},
+        "spec": template("data", "slow", 5)["spec"]});
+    for (today, recorded, sizes) in [
+        (data("fast", 10), data("slow", 10), None),
+        (data("slow", 20), data("slow", 10), Some(json!({"data": [10]}))),
+        (data("fast", 20), data("slow", 30), Some(json!({"data": [30]}))),
+        // What it had when it went is what it may go back to.
+        (data("fast", 20), json!([was_there]), Some(json!({"data": [5]}))),
+        (data("fast", 20), json!([{"metadata": {"name": "data"}}]), None),
+    ] {
+        let decision = set(today.clone(), recorded.clone()).decide();
+        assert_eq!(record_written(&decision), Some(today.clone()), "{recorded}");
+        assert_eq!(sizes_written(&decision), sizes, "{recorded}");
+        let settled = set(today.clone(), today.clone()).decide();
+        assert_eq!(brief(&settled), NOTHING, "{today} is on record");
+    }
+    // Sizes that are noted stay so, the newest if there are many.
+    let many: Vec<u64> = (100..116).collect();
+    for (noted, expected) in [
+        (&[5, 10][..], None),
+        (&[5], Some([5, 10].to_vec())),
+        (&many, Some((101..116).chain([10]).collect())),
+    ] {
+        let decision = set(data("slow", 20), data("slow", 10)).recording_sizes(noted).decide();
+        assert_eq!(sizes_written(&decision), expected.map(|sizes| json!({"data": sizes})));
+    }
+}
+
+/// Users deleted its claim to have it made again in the new class: the class of before may be gone.
+#[test]
+fn r_11_a_pod_that_the_partition_keeps_gets_the_templates_of_the_end_of_its_revision() {
+    let set = advanced(1).no_revisions().revision("old", 1, "v1");
+    let set = recording(set, json!([template("data", "fast", 10)])).revision("new", 2, "v2");
+    let set = recording(set, json!([template("data", "faster", 10)]));
+    let set = set
+        .spec("/volumeClaimTemplates", json!([template("data", "faster", 10)]))
+        .rolling(json!({"partition": 1}))
+        .status("/currentRevision", json!("old"));
+    let decision = set.decide();
+    let made = decision.commands().find_map(|c| match &c.command {
+        Command::Create {
+            resource: Resource::Claims,
+            body,
+            ..
+        } => Some(body.render()["spec"]["storageClassName"].clone()),
+        _ => None,
+    });
+    assert_eq!(made, Some(json!("fast")), "{:?}", brief(&decision));
+    assert_eq!(record_written(&decision), None);
+}
+
+/// Where claims follow their templates, what the record told of is noted before it goes, with what claims ask for.
+#[test]
+fn r_35_a_size_that_the_record_tells_no_more_is_noted_whatever_else_is() {
+    let set = |noted: &[u64]| {
+        let set = advanced(2).no_revisions().revision("new", 1, "v2");
+        let set = recording(set, json!([template("data", "fast", 10)])).recording_sizes(noted);
+        let set = set
+            .spec("/volumeClaimTemplates", json!([template("data", "fast", 20)]))
+            .spec("/volumeClaimUpdateStrategy/type", json!("OnPodRollingUpdate"))
+            .class("fast", true)
+            .status("/currentRevision", json!("new"));
+        let set = set.pod(with_data("web-0", "new")).pod(with_data("web-1", "new"));
+        set.claim(claim("data-web-0").class("fast").size(15))
+            .claim(claim("data-web-1").class("fast").size(20))
+    };
+    let every_write = |decision: &Decision| {
+        let patches = decision.commands().filter_map(|c| match &c.command {
+            Command::Patch { body, .. } => body.pointer("/metadata/annotations/flotilla.rs~1claim-sizes"),
+            _ => None,
+        });
+        let lists = patches.filter_map(|text| serde_json::from_str::<Value>(text.as_str()?).ok());
+        lists.map(|sizes| sizes["data"].clone()).collect::<Vec<_>>()
+    };
+    // The last write holds whatever the ones before it said.
+    assert_eq!(every_write(&set(&[]).decide()), [json!([10]), json!([10, 15, 20])]);
+    let grows = set(&[15, 20]).decide();
+    assert_eq!(every_write(&grows), [json!([15, 20, 10])]);
+    assert!(grows.commands().any(|c| c.command.resource() == Resource::Claims));
+}
+
 /// What a removed template had is still known, and new pods of the revision do not get it.
 #[test]
 fn r_11_what_a_record_names_as_former_is_not_made_again() {
