@@ -9,7 +9,7 @@ use crate::storage;
 use fastrand::Rng;
 use flotilla_model::{Command, Decision, PodRecord, Resource, RevisionRecord, SetKind, SetRecord};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Claim templates that users ask for. Volumes of other names are none of theirs.
 pub(crate) const NAMES: [&str; 3] = ["data", "cache", "spool"];
@@ -64,11 +64,27 @@ pub(crate) fn of_set(set: &SetRecord) -> BTreeSet<String> {
     set.spec.claim_templates.iter().map(|t| t.name.to_string()).collect()
 }
 
+/// The templates that a set has today by their names, whole.
+pub(crate) fn bodies_of_set(set: &SetRecord) -> BTreeMap<String, Value> {
+    let templates = set.spec.claim_templates.iter();
+    templates.map(|t| (t.name.to_string(), (*t.body).clone())).collect()
+}
+
+/// The templates of a record by their names, whole, without those that were marked as former.
+pub(crate) fn bodies_in_record(record: &Value) -> BTreeMap<String, Value> {
+    let all = record.as_array().into_iter().flatten().filter(|t| !is_former(t));
+    let named = all.filter_map(|t| Some((t["metadata"]["name"].as_str()?.to_owned(), t.clone())));
+    named.collect()
+}
+
+fn is_former(recorded: &Value) -> bool {
+    !recorded["metadata"]["annotations"]["flotilla.rs/former"].is_null()
+}
+
 /// The names of a record, without those that were marked as former, and these.
 pub(crate) fn in_record(record: &Value) -> [BTreeSet<String>; 2] {
     let all = record.as_array().into_iter().flatten();
-    let (former, there): (Vec<&Value>, Vec<&Value>) =
-        all.partition(|t| !t["metadata"]["annotations"]["flotilla.rs/former"].is_null());
+    let (former, there): (Vec<&Value>, Vec<&Value>) = all.partition(|t| is_former(t));
     let names = |list: Vec<&Value>| {
         let names = list.into_iter().filter_map(|t| t["metadata"]["name"].as_str());
         names.map(str::to_owned).collect()
@@ -76,12 +92,12 @@ pub(crate) fn in_record(record: &Value) -> [BTreeSet<String>; 2] {
     [names(there), names(former)]
 }
 
-/// The names of the claim templates that pods of a revision use: of an old one those of our record, if there is one, else those of today
+/// The claim templates that pods of a revision use, by their names: of an old one those of our record, if there is one, else those of today
 /// (R-11; CS-12.5).
-pub(crate) fn of_revision(revision: Option<&RevisionRecord>, set: &SetRecord) -> BTreeSet<String> {
+pub(crate) fn of_revision(revision: Option<&RevisionRecord>, set: &SetRecord) -> BTreeMap<String, Value> {
     let is_old = |r: &&RevisionRecord| r.digest != set.spec.template_digest;
     let record = revision.filter(is_old).and_then(|r| r.claim_templates.as_deref());
-    record.map_or_else(|| of_set(set), |record| in_record(record)[0].clone())
+    record.map_or_else(|| bodies_of_set(set), bodies_in_record)
 }
 
 /// The names of those whose volumes a pod has.

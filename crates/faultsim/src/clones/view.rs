@@ -97,6 +97,7 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     clones.back = clones.going_back(decision);
     clones.creations(decision)?;
     sight.records_what_there_is(decision)?;
+    sight.claims_are_of_their_time(decision)?;
     sight.heeds_refused_resizes(decision)?;
     sight.heeds_unreadable_notes(decision)?;
     clones.claims(decision)?;

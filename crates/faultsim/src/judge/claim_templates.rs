@@ -3,12 +3,14 @@
 
 use super::view::Sight;
 use super::{Places, Verdict, require};
-use crate::claim_templates::{NAMES, has_others, in_record, of_pod, of_revision, of_set};
+use crate::claim_templates::{
+    NAMES, bodies_in_record, bodies_of_set, has_others, in_record, of_pod, of_revision, of_set,
+};
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
 use flotilla_model::{Body, Command, Decision, PodDraft, PodRecord, Resource, RevisionRecord, SetKind, SetRecord};
 use flotilla_sim::server::Server;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const RULE: &str = "R-11";
@@ -20,16 +22,62 @@ impl Sight<'_> {
         self.reader.revision(&self.set.meta.key.sibling(full.as_str()))
     }
 
-    /// A new pod mounts the claims of its revision's time.
-    pub(crate) fn mounts_its_claims(&self, draft: &PodDraft) -> Verdict {
+    /// The claim templates of the revision of which a new pod is, and what its label says.
+    fn templates_for<'d>(&self, draft: &'d PodDraft) -> (BTreeMap<String, Value>, &'d str) {
         let label = draft.labels.iter().find(|(key, _)| *key == "controller-revision-hash");
         let label = label.map_or("", |(_, label)| label);
         let revision = self.revision_named(label).map(|r| &**r);
         // Native sets cannot change theirs, and keep no record.
-        let expected = match self.set.kind {
-            SetKind::Native => of_set(self.set),
+        let templates = match self.set.kind {
+            SetKind::Native => bodies_of_set(self.set),
             SetKind::Advanced | SetKind::Clone => of_revision(revision, self.set),
         };
+        (templates, label)
+    }
+
+    /// Claims that are made for new pods ask for what those of their revision's time do, whole.
+    pub(crate) fn claims_are_of_their_time(&self, decision: &Decision) -> Verdict {
+        let mut expected = BTreeMap::new();
+        for scoped in decision.commands() {
+            let Command::Create {
+                body: Body::Pod(draft), ..
+            } = &scoped.command
+            else {
+                continue;
+            };
+            let (mut templates, label) = self.templates_for(draft);
+            for (volume, claim) in &draft.claims {
+                let asked = templates
+                    .remove(&**volume)
+                    .map(|template| (template["spec"].clone(), label));
+                expected.extend(asked.map(|asked| (claim.as_str(), asked)));
+            }
+        }
+        for scoped in decision.commands() {
+            let Command::Create {
+                resource: Resource::Claims,
+                key,
+                body: Body::Json(body),
+                ..
+            } = &scoped.command
+            else {
+                continue;
+            };
+            let wrong = expected
+                .get(key.name.as_str())
+                .filter(|(spec, _)| *spec != body["spec"]);
+            require(wrong.is_none(), RULE, || {
+                let (spec, label) = wrong.cloned().unwrap_or_default();
+                format!("{} is made as {}, and {label} has {spec}", key.name, body["spec"])
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A new pod mounts the claims of its revision's time.
+    pub(crate) fn mounts_its_claims(&self, draft: &PodDraft) -> Verdict {
+        let (templates, label) = self.templates_for(draft);
+        let expected: BTreeSet<String> = templates.into_keys().collect();
         let mounted: BTreeSet<String> = draft.claims.iter().map(|(volume, _)| volume.to_string()).collect();
         let is_named = |(volume, claim): &(Arc<str>, String)| *claim == format!("{volume}-{}", draft.key.name);
         let is_right = mounted == expected && draft.claims.iter().all(is_named);
@@ -64,10 +112,9 @@ impl Sight<'_> {
                 continue;
             };
             let record: Value = serde_json::from_str(record).unwrap_or_default();
-            let [there, _] = in_record(&record);
-            let today = of_set(self.set);
-            require(there == today, RULE, || {
-                format!("{} records {there:?}, and the set has {today:?}", key.name)
+            let difference = difference(&record, self.set);
+            require(difference.is_none(), RULE, || {
+                format!("{} records {}", key.name, difference.unwrap_or_default())
             })?;
             let is_of_template = |r: &Arc<RevisionRecord>| r.digest == self.set.spec.template_digest;
             require(self.reader.revision(key).is_none_or(is_of_template), RULE, || {
@@ -94,7 +141,24 @@ impl Sight<'_> {
     }
 }
 
-/// In the end the newest revision records the templates of today, if it has a record.
+/// How a record differs from the templates of today, if it does: in their names, or in anything that one says.
+fn difference(record: &Value, set: &SetRecord) -> Option<String> {
+    let (there, today) = (bodies_in_record(record), bodies_of_set(set));
+    let names = |templates: &BTreeMap<String, Value>| templates.keys().cloned().collect::<BTreeSet<_>>();
+    if names(&there) != names(&today) {
+        return Some(format!(
+            "claim templates {:?}, and the set has {:?}",
+            names(&there),
+            names(&today)
+        ));
+    }
+    let mut pairs = there.iter().zip(today.values());
+    let ((name, there), today) = pairs.find(|((_, there), today)| there != today)?;
+    let (there, today) = (&there["spec"], &today["spec"]);
+    Some(format!("of claim template {name} {there}, and the set has {today}"))
+}
+
+/// In the end the newest revision records the templates of today, whole, if it has a record.
 pub(crate) fn recorded(updated: &RevisionRecord, set: &SetRecord) -> Result<(), String> {
     let Some(record) = updated
         .claim_templates
@@ -103,14 +167,10 @@ pub(crate) fn recorded(updated: &RevisionRecord, set: &SetRecord) -> Result<(), 
     else {
         return Ok(());
     };
-    let ([there, _], today) = (in_record(record), of_set(set));
-    if there == today {
-        return Ok(());
+    match difference(record, set) {
+        Some(difference) => Err(format!("{} records {difference}", updated.name())),
+        None => Ok(()),
     }
-    Err(format!(
-        "{} records claim templates {there:?}, and the set has {today:?}",
-        updated.name()
-    ))
 }
 
 /// In the end pods that are to be updated have the claims of today's templates (STS-8.6).

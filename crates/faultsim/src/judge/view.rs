@@ -102,6 +102,7 @@ impl Sight<'_> {
         }
         leaves_for_a_reason(self, decision)?;
         self.records_what_there_is(decision)?;
+        self.claims_are_of_their_time(decision)?;
         self.heeds_refused_resizes(decision)?;
         self.heeds_unreadable_notes(decision)?;
         self.claims_go_with_pods(decision)?;
