@@ -85,6 +85,8 @@ pub const RESIZE_WAIT_SECONDS: &str = "flotilla.rs/resize-wait-seconds";
 pub const DELETE_PROTECTION_LABEL: &str = "policy.kruise.io/delete-protection";
 /// Label of an object: `ignore` keeps webhooks of Flotilla away from it.
 pub const WEBHOOKS_LABEL: &str = "flotilla.rs/webhooks";
+/// Annotation of the managers' lease while nobody holds it: up to which version of each kind the writes of its last holder went.
+pub const LAST_WRITES: &str = "flotilla.rs/last-writes";
 /// Annotation of an object read through an older version: fields that this version lacks, as JSON.
 pub const HUB_FIELDS: &str = "flotilla.rs/hub-fields";
 

@@ -33,6 +33,22 @@ pub enum Resource {
 }
 
 impl Resource {
+    /// All of them.
+    pub const ALL: [Resource; 12] = [
+        Resource::Pods,
+        Resource::Claims,
+        Resource::ConfigMaps,
+        Resource::Revisions,
+        Resource::NativeSets,
+        Resource::AdvancedSets,
+        Resource::CloneSets,
+        Resource::Nodes,
+        Resource::StorageClasses,
+        Resource::ImagePullJobs,
+        Resource::Leases,
+        Resource::Events,
+    ];
+
     /// Group and version, as written in manifests.
     pub const fn api_version(self) -> &'static str {
         match self {

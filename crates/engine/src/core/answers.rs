@@ -58,6 +58,7 @@ impl Core {
                     Ticket::Guard(guard) => self.guard_answered(id, guard, answer, known, now),
                     Ticket::Command { .. } | Ticket::Status(..) => {
                         self.note_repeatable(fingerprint, (id, &ticket), &answer, now);
+                        self.note_version(&ticket, &answer, (sent_at, now));
                         self.write_answered(id, &key, &ticket, &answer, now);
                     }
                 }
@@ -167,6 +168,16 @@ impl Core {
         if let Some(active) = self.passes.get_mut(&pass) {
             active.progresses(now);
             active.pass.write_done(ticket, &outcome, now);
+        }
+    }
+
+    /// Remembers how far our writes went, for whoever leads after us.
+    fn note_version(&mut self, ticket: &Ticket, answer: &Answer, times: (Timestamp, Timestamp)) {
+        if let Some((resource, _, intent)) = written(ticket) {
+            let on_its_way = self.options.lease.as_ref().map(|lease| lease.times.on_its_way());
+            let on_its_way = on_its_way.unwrap_or_default();
+            self.last_writes
+                .answered(resource, (&intent, answer), times, on_its_way);
         }
     }
 

@@ -1,19 +1,27 @@
 //! Being the leader: when passes may begin, and what happens when they may no longer.
 //!
-//! A new leader may have watched for hours, but its caches can lag behind the last writes of its predecessor. So every kind is
-//! listed again after the lease was acquired, and passes begin when all those lists are in. A list costs less than waiting for
-//! the watches to prove that they have caught up: bookmarks come once a minute.
+//! A new leader may have watched for hours, but its caches can lag behind the last writes of its predecessor. One that left in order has
+//! noted on the lease how far its writes went (`last_write`): passes begin when the watches have come so far, as a rule at once. What they
+//! have not shown within a second, and every kind where nothing is noted, is listed again after the lease was acquired, and passes begin when
+//! all those lists are in. A list costs less than waiting for the watches to prove that they have caught up: bookmarks come once a minute.
+//!
+//! Whoever leaves keeps the lease, and renews it, until none of its writes can take effect any more: a successor would begin meanwhile.
 
 use super::Core;
+use super::last_write::Note;
 use super::lease::Role;
 use super::queue::Priority;
 use super::request::Call;
+use super::watching::Freshness;
 use super::{Effect, Purpose};
 use flotilla_model::{Resource, Timestamp};
 use std::time::Duration;
 
 /// Watches begin without a verdict of the election after this long.
 const VERDICT_WITHIN: Duration = Duration::from_secs(2);
+
+/// So long watches have to show what a predecessor has noted.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Whether `call` may be sent at this moment. Asked again by whoever sends it, right before.
@@ -67,6 +75,7 @@ impl Core {
             (false, Some(_)) => self.cease_to_lead(now),
             (true, Some(_)) | (false, None) => {}
         }
+        self.list_what_lags(now);
         self.begin_passes_once_fresh(now);
         self.note_optional_kinds(now);
     }
@@ -94,16 +103,47 @@ impl Core {
     fn begin_to_lead(&mut self, now: Timestamp) {
         self.leading_since = Some(now);
         self.metrics.acquisitions += 1;
-        let stale = self
-            .kinds
-            .iter()
-            .filter(|(_, kind)| !kind.will_cover(now))
-            .map(|(resource, _)| *resource);
-        let stale: Vec<Resource> = stale.collect();
-        // Right after the start every kind is about to be listed anyway.
-        if !self.effects.iter().any(|effect| matches!(effect, Effect::List(_))) {
-            self.effects.extend(stale.into_iter().map(Effect::List));
+        self.inherited = self.elector.as_mut().and_then(super::lease::Elector::take_note);
+        self.last_writes.begin(self.inherited.as_ref());
+        for (resource, kind) in &self.kinds {
+            if let Some(seen) = kind.seen_since(now) {
+                self.last_writes.found(*resource, seen);
+            }
         }
+        self.list_at = self.inherited.as_ref().map(|_| now + SHOWN_WITHIN);
+        self.list_unless(|core, resource, kind| kind.will_cover(now) || core.noted(resource).is_some());
+    }
+
+    /// Lists the kinds of which this does not hold.
+    fn list_unless(&mut self, holds: impl Fn(&Core, Resource, Freshness) -> bool) {
+        // Right after the start every kind is about to be listed anyway.
+        if self.effects.iter().any(|effect| matches!(effect, Effect::List(_))) {
+            return;
+        }
+        let kinds = self.kinds.iter().map(|(resource, kind)| (*resource, *kind));
+        let stale = kinds.filter(|(resource, kind)| !holds(self, *resource, *kind));
+        let stale: Vec<Resource> = stale.map(|(resource, _)| resource).collect();
+        self.effects.extend(stale.into_iter().map(Effect::List));
+    }
+
+    /// Up to which version our predecessor has noted that a kind must have been seen.
+    fn noted(&self, resource: Resource) -> Option<u64> {
+        self.inherited.as_ref()?.version(resource)
+    }
+
+    /// Whether everything of a kind is known that was written before we began to lead.
+    fn is_fresh(&self, resource: Resource, kind: Freshness) -> bool {
+        let is_shown = || self.noted(resource).is_some_and(|version| kind.shows(version));
+        self.leading_since.is_some_and(|since| kind.covers(since) || is_shown())
+    }
+
+    /// Watches that have not come as far as our predecessor noted have had their time.
+    fn list_what_lags(&mut self, now: Timestamp) {
+        let Some(since) = self.leading_since.filter(|_| self.list_at.is_some_and(|at| now >= at)) else {
+            return;
+        };
+        self.list_at = None;
+        self.list_unless(|core, resource, kind| kind.will_cover(since) || core.is_fresh(resource, kind));
     }
 
     /// Since when this process sees what happens, and may do something about it: a standby that takes over gives whatever waited for a
@@ -115,6 +155,7 @@ impl Core {
 
     fn cease_to_lead(&mut self, now: Timestamp) {
         self.leading_since = None;
+        (self.inherited, self.list_at) = (None, None);
         self.caught_up = false;
         for memory in self.memory.values_mut() {
             memory.hints.others_led();
@@ -126,11 +167,11 @@ impl Core {
     }
 
     fn begin_passes_once_fresh(&mut self, now: Timestamp) {
-        let Some(since) = self.leading_since.filter(|_| !self.caught_up && self.watching) else {
+        if self.leading_since.is_none() || self.caught_up || !self.watching {
             return;
-        };
+        }
         let mut needed = self.kinds.iter().filter(|(resource, _)| !resource.is_optional());
-        if needed.all(|(_, kind)| kind.covers(since)) {
+        if needed.all(|(resource, kind)| self.is_fresh(*resource, *kind)) {
             self.caught_up = true;
             self.look_at_everything(now);
         }
@@ -141,7 +182,7 @@ impl Core {
         let Some(kind) = self.kinds.get(&Resource::ImagePullJobs) else {
             return;
         };
-        let is_fresh = self.leading_since.is_some_and(|since| kind.covers(since));
+        let is_fresh = self.is_fresh(Resource::ImagePullJobs, *kind);
         let is_known = self.caught_up && is_fresh && kind.is_known();
         if is_known && !self.cache.knows_image_pull_jobs {
             self.cache.knows_image_pull_jobs = true;
@@ -169,7 +210,8 @@ impl Core {
         }
     }
 
-    /// Stops beginning anything: passes end with what is on its way, then the lease is released. See [`Core::is_stopped`].
+    /// Stops beginning anything: passes end with what is on its way, and when nothing of it can take effect any more the lease is released.
+    /// See [`Core::is_stopped`].
     pub fn begin_shutdown(&mut self) {
         self.draining = true;
         self.turns.close();
@@ -178,27 +220,37 @@ impl Core {
         }
     }
 
-    /// Whether the lease is being given up, or was.
-    pub fn is_releasing(&self) -> bool {
-        self.released
-    }
-
-    /// Gives the lease up even if requests are still on their way, whose answers are no longer waited for.
-    pub fn release_lease(&mut self, now: Timestamp) {
-        self.released = true;
-        if let Some(elector) = &mut self.elector {
-            elector.release(now);
-        }
-    }
-
     /// Whether a shutdown has come to its end.
     pub fn is_stopped(&self) -> bool {
         self.draining && self.released && self.elector.as_ref().is_none_or(super::lease::Elector::is_released)
     }
 
+    /// Gives the lease up once none of our writes may take effect any more. Whoever takes it then begins at once.
     pub(super) fn release_once_drained(&mut self, now: Timestamp) {
-        if self.draining && !self.released && self.passes.is_empty() && self.in_flight.is_empty() {
-            self.release_lease(now);
+        let is_drained = self.passes.is_empty() && self.in_flight.is_empty();
+        let is_quiet = self.elector.is_none() || self.last_writes.lost_until(now).is_none();
+        if !self.draining || self.released || !is_drained || !is_quiet {
+            return;
         }
+        self.released = true;
+        let note = self.parting_note();
+        if let Some(elector) = &mut self.elector {
+            elector.release(note, now);
+        }
+    }
+
+    /// What our successor is to know of how far our writes went, if we know it ourselves.
+    fn parting_note(&self) -> Option<Note> {
+        self.leading_since?;
+        // The watch has not told yet of what we deleted, and at which version.
+        let is_awaited = |resource: &Resource| self.cache.sizes(*resource).2 > 0;
+        if self.kinds.keys().any(is_awaited) {
+            return None;
+        }
+        let needed = self
+            .kinds
+            .iter()
+            .filter(|(resource, kind)| !resource.is_optional() && !kind.is_missing());
+        self.last_writes.note(needed.map(|(resource, _)| *resource))
     }
 }

@@ -5,7 +5,11 @@
 //! moment at which a rival can have begun to count. Writes are allowed only until the renew deadline after that moment, which
 //! leaves the rest of the lease's duration for requests on their way. A process that was stopped and continued finds the
 //! deadline passed and writes nothing.
+//!
+//! Whoever gives the lease up notes on it how far its writes went; whoever takes it or renews it takes the note away. A note counts for
+//! the one who takes the lease from nobody, and only as long as the lease has not changed hands in between.
 
+use super::last_write::Note;
 use flotilla_model::{ObjectKey, Timestamp};
 use std::time::Duration;
 
@@ -30,6 +34,14 @@ impl Default for LeaseTimes {
             retry_period: Duration::from_secs(2),
             poll_period: Duration::from_secs(1),
         }
+    }
+}
+
+impl LeaseTimes {
+    /// How long a request may be on its way: what is left of the lease when nothing may be sent any more. What was not answered
+    /// takes effect within this time, or never.
+    pub fn on_its_way(&self) -> Duration {
+        self.duration.saturating_sub(self.renew_deadline)
     }
 }
 
@@ -65,6 +77,18 @@ pub struct LeaseSpec {
     pub renewed: Timestamp,
     /// How often it has changed hands.
     pub transitions: i32,
+    /// What its last holder noted when it gave it up, see [`Note`]; empty if nothing.
+    pub last_writes: String,
+}
+
+impl LeaseSpec {
+    /// What the one noted who gave it up; `None` if somebody holds it, or has held it since.
+    fn note(&self) -> Option<Note> {
+        let is_free = self.holder.is_empty();
+        is_free
+            .then(|| Note::read(&self.last_writes, self.transitions))
+            .flatten()
+    }
 }
 
 /// A Lease object as it was read.
@@ -143,8 +167,14 @@ pub struct Elector {
     must_read: bool,
     /// The write that the last read called for.
     takeover: Option<LeaseCall>,
+    /// What was noted on the record that the takeover replaces.
+    offered: Option<Note>,
+    /// What our predecessor noted, until it is asked for.
+    inherited: Option<Note>,
     /// No longer interested: what is held is given up.
     releasing: bool,
+    /// What is noted then.
+    parting: Option<Note>,
 }
 
 impl Elector {
@@ -158,7 +188,10 @@ impl Elector {
             next_call_at: now,
             must_read: true,
             takeover: None,
+            offered: None,
+            inherited: None,
             releasing: false,
+            parting: None,
         }
     }
 
@@ -212,7 +245,7 @@ impl Elector {
         }
         let call = match (self.takeover.take(), &self.state) {
             (Some(call), _) => call,
-            (None, State::Leading { record, .. }) if !self.must_read && self.releasing => release_of(record, now),
+            (None, State::Leading { record, .. }) if !self.must_read && self.releasing => self.release_of(record, now),
             (None, State::Leading { record, .. }) if !self.must_read => self.renewal(record, now),
             (None, _) => LeaseCall::Get,
         };
@@ -224,6 +257,7 @@ impl Elector {
         let spec = LeaseSpec {
             renewed: now,
             duration_seconds: self.duration_seconds(),
+            last_writes: String::new(),
             ..record.spec.clone()
         };
         LeaseCall::Update {
@@ -245,6 +279,7 @@ impl Elector {
             (LeaseCall::Get, LeaseReply::Found(record)) => self.read(record, now),
             (LeaseCall::Get, LeaseReply::Missing) => self.acquire(None, now),
             (LeaseCall::Create(_) | LeaseCall::Update { .. }, LeaseReply::Found(record)) => {
+                self.inherited = self.offered.take().or(self.inherited.take());
                 self.hold(record, started, now);
             }
             (LeaseCall::Create(_) | LeaseCall::Update { .. }, LeaseReply::Conflict | LeaseReply::Missing) => {
@@ -308,7 +343,9 @@ impl Elector {
             acquired: if ours { old.acquired } else { now },
             renewed: now,
             transitions: old.transitions.saturating_add(i32::from(!ours && record.is_some())),
+            last_writes: String::new(),
         };
+        (self.offered, self.inherited) = (old.note(), None);
         let call = match record {
             Some(record) => LeaseCall::Update {
                 resource_version: record.resource_version,
@@ -337,10 +374,15 @@ impl Elector {
         };
     }
 
-    /// From now on nothing may be written, and the next call gives the lease up, if we hold it. Poll until
+    /// What the one noted who gave the lease up before we took it. Told once.
+    pub fn take_note(&mut self) -> Option<Note> {
+        self.inherited.take()
+    }
+
+    /// From now on nothing may be written, and the next call gives the lease up, if we hold it, with this note. Poll until
     /// [`Elector::is_released`].
-    pub fn release(&mut self, now: Timestamp) {
-        self.releasing = true;
+    pub fn release(&mut self, note: Option<Note>, now: Timestamp) {
+        (self.releasing, self.parting) = (true, note);
         self.takeover = None;
         self.next_call_at = now;
         let write_on_its_way = matches!(
@@ -356,19 +398,21 @@ impl Elector {
     pub fn is_released(&self) -> bool {
         matches!(self.state, State::Released)
     }
-}
 
-fn release_of(record: &LeaseRecord, now: Timestamp) -> LeaseCall {
-    // One second, as client-go writes it, so that rivals of other makes need not wait either.
-    let spec = LeaseSpec {
-        holder: String::new(),
-        duration_seconds: 1,
-        renewed: now,
-        ..record.spec.clone()
-    };
-    LeaseCall::Update {
-        resource_version: record.resource_version,
-        spec,
+    fn release_of(&self, record: &LeaseRecord, now: Timestamp) -> LeaseCall {
+        let note = self.parting.as_ref();
+        // One second, as client-go writes it, so that rivals of other makes need not wait either.
+        let spec = LeaseSpec {
+            holder: String::new(),
+            duration_seconds: 1,
+            renewed: now,
+            last_writes: note.map(|note| note.text(record.spec.transitions)).unwrap_or_default(),
+            ..record.spec.clone()
+        };
+        LeaseCall::Update {
+            resource_version: record.resource_version,
+            spec,
+        }
     }
 }
 

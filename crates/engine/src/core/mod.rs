@@ -10,6 +10,7 @@ pub mod cache;
 pub mod census;
 pub mod events;
 pub mod foreign;
+pub mod last_write;
 mod leading;
 pub mod lease;
 pub mod limiter;
@@ -37,6 +38,7 @@ use cache::Cache;
 use events::{EventCall, Events};
 use flotilla_model::{Change, Controller, Hints, ObjectKey, Owner, Reader, Resource, Timestamp, Uid};
 use foreign::ForeignWriters;
+use last_write::{LastWrites, Note};
 use lease::Elector;
 use limiter::{Limiter, Permit};
 use metrics::Metrics;
@@ -156,8 +158,14 @@ pub struct Core {
     observing_since: Timestamp,
     resync_at: Timestamp,
     leading_since: Option<Timestamp>,
+    /// What our predecessor noted, while we lead.
+    inherited: Option<Note>,
+    /// When kinds are listed whose watches have not shown by then what it noted.
+    list_at: Option<Timestamp>,
     /// Whether everything is known that our predecessor wrote.
     caught_up: bool,
+    /// What we would note.
+    last_writes: LastWrites,
     watching: bool,
     draining: bool,
     released: bool,
@@ -203,7 +211,10 @@ impl Core {
             started: now,
             observing_since: now,
             leading_since: None,
+            inherited: None,
+            list_at: None,
             caught_up: false,
+            last_writes: LastWrites::default(),
             watching: false,
             draining: false,
             released: false,
@@ -251,9 +262,13 @@ impl Core {
         let limiter = limiter.filter(|_| !self.passes.is_empty());
         let resync = self.caught_up.then_some(self.resync_at);
         let start = (!self.watching).then(|| self.started + Duration::from_secs(2));
+        // A write of ours may yet take effect, and the lease is kept so long.
+        let quiet = self.last_writes.lost_until(now).filter(|_| self.draining);
         let wakes = [
             election,
             fence,
+            quiet,
+            self.list_at,
             turn,
             passes,
             limiter,

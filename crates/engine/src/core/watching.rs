@@ -39,6 +39,8 @@ pub(super) struct Freshness {
     listing: Option<Timestamp>,
     /// When the last complete list was begun.
     listed: Option<Timestamp>,
+    /// Up to which version the watch, or the last list, has told everything.
+    seen: u64,
     /// The server does not know the kind: there are no objects of it.
     missing: bool,
 }
@@ -52,6 +54,16 @@ impl Freshness {
     /// Whether a list that will make it so is under way.
     pub(super) fn will_cover(self, since: Timestamp) -> bool {
         self.covers(since) || self.listing.is_some_and(|began| began >= since)
+    }
+
+    /// Whether everything is known up to this version.
+    pub(super) fn shows(self, version: u64) -> bool {
+        self.listed.is_some() && self.seen >= version
+    }
+
+    /// Up to which version everything is known, if it is known since then.
+    pub(super) fn seen_since(self, since: Timestamp) -> Option<u64> {
+        self.listed.filter(|listed| *listed >= since).map(|_| self.seen)
     }
 
     pub(super) fn is_missing(self) -> bool {
@@ -77,19 +89,23 @@ impl Core {
                 self.route(change, Origin::List, now);
             }
             WatchEvent::ListEnded(resource, version) => {
-                let kind = self.kind(resource);
-                (kind.listed, kind.listing, kind.missing) = (kind.listing.or(kind.listed), None, false);
+                self.list_ended(resource, version);
                 for change in self.cache.end_list(resource, version) {
                     self.route(Some(change), Origin::Others, now);
                 }
             }
             WatchEvent::Upsert(object) => self.upserted(object, now),
             WatchEvent::Deleted(resource, key, uid, version) => {
+                self.saw(resource, version);
+                self.last_writes.deleted(resource, version);
                 let origin = self.origin_of(resource, &key);
                 let change = self.cache.apply_deleted(resource, &key, &uid, version);
                 self.route(change, origin, now);
             }
-            WatchEvent::Bookmark(resource, version) => self.cache.bookmark(resource, version),
+            WatchEvent::Bookmark(resource, version) => {
+                self.saw(resource, version);
+                self.cache.bookmark(resource, version);
+            }
             WatchEvent::Unreadable(what) => {
                 if let Some(key) = &what.key {
                     self.cache.names(what.resource, key);
@@ -104,7 +120,27 @@ impl Core {
         self.kinds.entry(resource).or_default()
     }
 
+    /// The watch has told everything up to this version.
+    fn saw(&mut self, resource: Resource, version: u64) {
+        let kind = self.kind(resource);
+        kind.seen = kind.seen.max(version);
+    }
+
+    fn list_ended(&mut self, resource: Resource, version: u64) {
+        self.saw(resource, version);
+        let kind = self.kind(resource);
+        (kind.listed, kind.listing, kind.missing) = (kind.listing.or(kind.listed), None, false);
+        let (kind, since) = (*kind, self.leading_since);
+        if let Some(began) = kind.listed {
+            self.last_writes.listed(resource, began, version);
+        }
+        if let Some(seen) = since.and_then(|since| kind.seen_since(since)) {
+            self.last_writes.found(resource, seen);
+        }
+    }
+
     fn upserted(&mut self, object: Object, now: Timestamp) {
+        self.saw(object.resource(), object.meta().resource_version);
         let origin = self.origin_of(object.resource(), &object.meta().key);
         let change = self.cache.apply(object, Source::Watch);
         if origin == Origin::Others

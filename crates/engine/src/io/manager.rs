@@ -11,6 +11,7 @@ use super::versions::Versions;
 use super::watch::{Feed, Watcher};
 use super::{discovery, render};
 use crate::core::census::Census;
+use crate::core::lease::LeaseTimes;
 use crate::core::refusals::{self, Tried};
 use crate::core::request::{Request, RequestId};
 use crate::core::{Core, CoreOptions, Effect, WatchEvent};
@@ -38,8 +39,9 @@ const QUERIES_MAX: usize = 16;
 /// Inputs taken in before the core gets to act.
 const INPUTS_MAX: usize = 128;
 
-/// How long a shutdown may take, from the signal to the released lease.
-const SHUTDOWN_MAX: Duration = Duration::from_secs(10);
+/// How long a shutdown waits for answers. After the last one that is lost, it waits for as long as a request may be on its way
+/// ([`LeaseTimes::on_its_way`]), together fifteen seconds; Kubernetes gives a pod thirty.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often whoever runs beside the manager is told what there is.
 const CENSUS_EVERY: Duration = Duration::from_secs(2);
@@ -99,7 +101,8 @@ pub enum Error {
     Watch(String),
 }
 
-/// Runs the manager until SIGTERM or SIGINT: finishes what is on its way, releases the lease, returns.
+/// Runs the manager until SIGTERM or SIGINT: finishes what is on its way, releases the lease, returns. Where that takes longer than
+/// fifteen seconds it returns with the lease held: others take it once it has run out.
 ///
 /// `client` must have been made with `default_retry = false`: the queue repeats what failed, and a client that did so underneath
 /// would hide it and hold up the pass.
@@ -179,6 +182,8 @@ struct Shell {
     wanted: BTreeMap<Resource, watch::Sender<u64>>,
     watchers: JoinSet<()>,
     was_leading: bool,
+    /// How long a shutdown may take.
+    shutdown_max: Duration,
 }
 
 impl Shell {
@@ -205,6 +210,8 @@ impl Shell {
             watchers.spawn(watcher.run());
         }
         let served = discovery::ask(client.clone());
+        let times = options.core.lease.as_ref().map(|lease| lease.times);
+        let shutdown_max = shutdown_max(times);
         let lease = options
             .core
             .lease
@@ -225,6 +232,7 @@ impl Shell {
             wanted,
             watchers,
             was_leading: false,
+            shutdown_max,
         }
     }
 
@@ -257,7 +265,7 @@ impl Shell {
                 Some(query) = queries.recv() => self.answer_query(query),
                 () = &mut shutdown, if give_up_at.is_none() => {
                     tracing::info!("stopping: finishing what is on its way");
-                    give_up_at = Some(self.clock.now() + SHUTDOWN_MAX);
+                    give_up_at = Some(self.clock.now() + self.shutdown_max);
                     self.core.begin_shutdown();
                 }
                 Some(ended) = self.watchers.join_next() => {
@@ -265,20 +273,18 @@ impl Shell {
                 }
                 () = tokio::time::sleep(pause) => {}
             }
-            if give_up_at.is_some_and(|at| self.clock.now() >= at) && self.give_up() {
+            if give_up_at.is_some_and(|at| self.clock.now() >= at) {
+                self.give_up();
                 return Ok(());
             }
         }
     }
 
-    /// The time for a shutdown is over: the lease is released with requests still on their way. Says whether even that is too much.
-    fn give_up(&mut self) -> bool {
-        tracing::warn!("requests are still on their way; not waiting any longer");
+    /// The time for a shutdown is over. What is still on its way may take effect after our end, when nobody else may write yet: the lease
+    /// is not released, but runs out.
+    fn give_up(&self) {
+        tracing::warn!("requests are still on their way; not waiting any longer, and leaving the lease to run out");
         self.fence.close();
-        let now = self.clock.now();
-        let was_released = self.core.is_releasing();
-        self.core.release_lease(now);
-        was_released
     }
 
     fn take_answers(&mut self, id: RequestId, asked: Asked, raw: Raw) {
@@ -470,5 +476,23 @@ impl Shell {
             }
             Query::Health(reply) => drop(reply.send(())),
         }
+    }
+}
+
+/// How long a shutdown may take, from the signal to the released lease.
+fn shutdown_max(times: Option<LeaseTimes>) -> Duration {
+    ANSWERED_WITHIN + times.map(|times| times.on_its_way()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shutdown_lasts_until_what_was_lost_can_take_no_effect() {
+        let times = LeaseTimes::default();
+        assert_eq!(shutdown_max(Some(times)), Duration::from_secs(15));
+        assert!(shutdown_max(Some(times)) >= times.on_its_way());
+        assert_eq!(shutdown_max(None), ANSWERED_WITHIN);
     }
 }

@@ -1,9 +1,11 @@
 //! `coordination.k8s.io/v1` Lease, in JSON.
 
 use crate::core::lease::{LeaseRecord, LeaseSpec};
+use flotilla_api::names::LAST_WRITES;
 use flotilla_model::{ObjectKey, Resource, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -17,6 +19,7 @@ struct Lease {
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     resource_version: String,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -32,6 +35,7 @@ struct Spec {
 /// Reads a Lease object.
 pub fn read(body: &[u8]) -> Result<LeaseRecord, String> {
     let lease: Lease = serde_json::from_slice(body).map_err(|e| format!("cannot read the lease: {e}"))?;
+    let mut annotations = lease.metadata.annotations.unwrap_or_default();
     let time = |text: Option<String>| text.and_then(|t| t.parse().ok()).unwrap_or_default();
     Ok(LeaseRecord {
         resource_version: super::envelope::parse_version(&lease.metadata.resource_version)?,
@@ -41,6 +45,7 @@ pub fn read(body: &[u8]) -> Result<LeaseRecord, String> {
             acquired: time(lease.spec.acquire_time),
             renewed: time(lease.spec.renew_time),
             transitions: lease.spec.lease_transitions.unwrap_or(0),
+            last_writes: annotations.remove(LAST_WRITES).unwrap_or_default(),
         },
     })
 }
@@ -56,8 +61,13 @@ pub fn create_body(key: &ObjectKey, spec: &LeaseSpec) -> Value {
 }
 
 /// The merge patch that changes the lease if it still has this version. A patch, so that labels of the user's survive.
+/// What an earlier holder noted does not.
 pub fn update_body(resource_version: u64, spec: &LeaseSpec) -> Value {
-    json!({ "metadata": { "resourceVersion": resource_version.to_string() }, "spec": spec_json(spec) })
+    let note = Some(spec.last_writes.as_str()).filter(|note| !note.is_empty());
+    json!({
+        "metadata": { "resourceVersion": resource_version.to_string(), "annotations": { LAST_WRITES: note } },
+        "spec": spec_json(spec),
+    })
 }
 
 fn spec_json(spec: &LeaseSpec) -> Value {
@@ -76,4 +86,25 @@ pub(crate) fn micro_time(time: Timestamp) -> String {
         .unwrap_or_default()
         .strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
         .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_is_read_and_goes_with_the_next_change() {
+        let stored = json!({
+            "metadata": {"resourceVersion": "7", "annotations": {"other": "stays", LAST_WRITES: "3;pods=5"}},
+            "spec": {"leaseTransitions": 3},
+        });
+        let record = read(stored.to_string().as_bytes()).expect("a lease");
+        assert_eq!(record.spec.last_writes, "3;pods=5");
+        let note = |spec: &LeaseSpec| update_body(7, spec)["metadata"]["annotations"].clone();
+        assert_eq!(note(&record.spec), json!({LAST_WRITES: "3;pods=5"}));
+        assert_eq!(note(&LeaseSpec::default()), json!({LAST_WRITES: null}));
+        let bare = json!({"metadata": {"resourceVersion": "7"}});
+        let record = read(bare.to_string().as_bytes()).expect("a lease");
+        assert_eq!(record.spec.last_writes, "");
+    }
 }

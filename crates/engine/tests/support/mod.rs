@@ -545,7 +545,7 @@ impl World {
     }
 }
 
-fn kind_of(event: &WatchEvent) -> Resource {
+pub fn kind_of(event: &WatchEvent) -> Resource {
     match event {
         WatchEvent::Upsert(object) | WatchEvent::Listed(object) => object.resource(),
         WatchEvent::Deleted(resource, ..)

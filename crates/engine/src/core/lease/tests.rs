@@ -145,7 +145,7 @@ fn a_released_lease_is_taken_at_the_next_look() {
     let (mut a, mut b, mut server) = (elector("a"), elector("b"), Server::default());
     run(&mut a, &mut server, at(0));
     run(&mut b, &mut server, at(0));
-    a.release(at(1));
+    a.release(None, at(1));
     assert_eq!(a.fence(), None);
     run(&mut a, &mut server, at(1));
     assert!(a.is_released());
@@ -158,7 +158,7 @@ fn a_release_waits_for_the_renewal_on_its_way() {
     let (mut a, mut server) = (elector("a"), Server::default());
     run(&mut a, &mut server, at(0));
     let renewal = a.poll(at(2)).unwrap();
-    a.release(at(2));
+    a.release(None, at(2));
     assert_eq!(a.poll(at(2)), None);
     a.answer(server.call(renewal), at(2));
     run(&mut a, &mut server, at(2));
@@ -169,6 +169,87 @@ fn a_release_waits_for_the_renewal_on_its_way() {
 #[test]
 fn a_standby_releases_at_once() {
     let mut b = elector("b");
-    b.release(at(0));
+    b.release(None, at(0));
     assert!(b.is_released());
+}
+
+fn note(text: &str, transitions: i32) -> Note {
+    Note::read(text, transitions).expect("a note")
+}
+
+fn noted(server: &Server) -> &str {
+    &server.record.as_ref().expect("a lease").spec.last_writes
+}
+
+#[test]
+fn what_is_noted_on_the_release_is_told_to_the_next_holder_and_taken_away() {
+    let (mut a, mut b, mut server) = (elector("a"), elector("b"), Server::default());
+    run(&mut a, &mut server, at(0));
+    run(&mut b, &mut server, at(0));
+    assert_eq!(a.take_note(), None);
+    a.release(Some(note("0;pods=5", 0)), at(1));
+    run(&mut a, &mut server, at(1));
+    assert_eq!(noted(&server), "0;pods=5");
+    run(&mut b, &mut server, at(1));
+    assert_eq!((b.role(at(1)), noted(&server)), (Role::Leader, ""));
+    assert_eq!(b.take_note(), Some(note("1;pods=5", 1)));
+    assert_eq!(b.take_note(), None, "once");
+}
+
+/// Whoever does not know of notes leaves them where they are: by how often the lease changed hands they are known to be old.
+#[test]
+fn a_note_counts_for_the_record_on_which_it_was_left() {
+    let free = LeaseSpec {
+        transitions: 4,
+        last_writes: "4;pods=5".into(),
+        ..LeaseSpec::default()
+    };
+    let stored = |change: fn(&mut LeaseSpec)| {
+        let mut spec = free.clone();
+        change(&mut spec);
+        let mut server = Server::default();
+        server.store(spec);
+        let mut b = elector("b");
+        for second in [0, 60] {
+            run(&mut b, &mut server, at(second));
+            if b.role(at(second)) == Role::Leader {
+                assert_eq!(noted(&server), "");
+                return b.take_note();
+            }
+        }
+        panic!("the lease is not taken")
+    };
+    assert!(stored(|_| {}).is_some());
+    assert_eq!(stored(|spec| spec.holder = "a".into()), None, "it was not released");
+    assert_eq!(stored(|spec| spec.holder = "b".into()), None, "we held it before");
+    assert_eq!(stored(|spec| spec.transitions = 5), None, "another held it since");
+    assert_eq!(stored(|spec| spec.last_writes = "4;pods=x".into()), None);
+}
+
+#[test]
+fn a_takeover_that_is_not_answered_inherits_nothing() {
+    let (mut b, mut server) = (elector("b"), Server::default());
+    server.store(LeaseSpec {
+        last_writes: "0;pods=5".into(),
+        ..LeaseSpec::default()
+    });
+    b.poll(at(0));
+    b.answer(server.call(LeaseCall::Get), at(0));
+    let takeover = b.poll(at(0)).expect("the lease is free");
+    server.call(takeover);
+    b.answer(LeaseReply::Failed, at(4));
+    run(&mut b, &mut server, at(5));
+    assert_eq!((b.role(at(5)), b.take_note()), (Role::Leader, None));
+}
+
+#[test]
+fn a_renewal_takes_away_what_somebody_noted() {
+    let (mut a, mut server) = (elector("a"), Server::default());
+    run(&mut a, &mut server, at(0));
+    if let Some(record) = &mut server.record {
+        record.spec.last_writes = "0;pods=5".into();
+    }
+    run(&mut a, &mut server, at(2));
+    assert_eq!((noted(&server), a.fence()), ("", Some(at(12))));
+    assert_eq!(a.take_note(), None);
 }
