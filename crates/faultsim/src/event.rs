@@ -37,6 +37,8 @@ pub(crate) enum Event {
     Watch(Life, Resource, u32),
     /// A broken watch, or a failed list, begins again.
     Again(Life, Resource, u32),
+    /// The time that a manager has to leave is over.
+    Left(Life),
     /// A dead manager comes back.
     Start(usize),
     /// A user makes the set anew.

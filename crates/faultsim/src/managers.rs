@@ -15,6 +15,9 @@ use flotilla_model::{Resource, SetKind, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// A manager that has not left in order by then leaves as it is, and keeps the lease: as long as the real one waits.
+pub(crate) const LEAVES_WITHIN_MS: u64 = 15_000;
+
 /// One watch of a manager.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
@@ -62,6 +65,8 @@ pub(crate) struct Manager {
     pub(crate) watches: BTreeMap<Resource, Watch>,
     /// Dies when this many more of its writes have reached the server, and comes back after so long.
     pub(crate) dies_after: Option<(u32, u64)>,
+    /// It has been asked to leave, and comes back so long after it did.
+    pub(crate) leaves: Option<u64>,
     /// Stands still when this many more of its writes are about to leave, for so long.
     pub(crate) stops_before: Option<(u32, u64)>,
     /// When it is next advanced, unless something comes before.
@@ -79,6 +84,7 @@ impl Manager {
             stopped_until_ms: 0,
             watches: BTreeMap::new(),
             dies_after: None,
+            leaves: None,
             stops_before: None,
             wakes_at_ms: None,
         }
@@ -168,8 +174,39 @@ impl World {
         }
         (manager.dies_after, manager.stops_before) = (None, None);
         manager.stopped_until_ms = 0;
-        self.say(|| format!("manager {index} dies"));
+        let word = if manager.leaves.take().is_some() {
+            "is gone"
+        } else {
+            "dies"
+        };
+        self.say(|| format!("manager {index} {word}"));
         self.plan(back_after_ms, Event::Start(index));
+    }
+
+    /// Somebody wants a manager to end: it finishes what is on its way, and gives up the lease.
+    pub(crate) fn ask_to_leave(&mut self, index: usize, back_after_ms: u64) {
+        let manager = &mut self.managers[index];
+        let life = Life {
+            manager: index,
+            life: manager.life,
+        };
+        let Some(core) = manager.core.as_mut().filter(|_| manager.leaves.is_none()) else {
+            return;
+        };
+        core.begin_shutdown();
+        manager.leaves = Some(back_after_ms);
+        self.plan(LEAVES_WITHIN_MS, Event::Left(life));
+        // When it is not standing still.
+        self.plan(0, Event::Advance(life));
+    }
+
+    /// A manager that is to leave does so, whatever is on its way.
+    pub(crate) fn time_to_leave_is_over(&mut self, life: Life) {
+        if self.is_alive(life)
+            && let Some(back_after_ms) = self.managers[life.manager].leaves
+        {
+            self.kill_manager(life.manager, back_after_ms);
+        }
     }
 
     /// Lets a manager do what is due, and plans when it is next looked at.
@@ -184,7 +221,7 @@ impl World {
         core.advance(now);
         let effects = core.take_effects();
         let wake = core.next_wake(now);
-        let panics = core.metrics().panics;
+        let (panics, has_left) = (core.metrics().panics, core.is_stopped());
         self.hear_decisions(life.manager);
         if panics > 0 {
             let trouble = "a controller panicked; the core has caught it".to_owned();
@@ -196,7 +233,11 @@ impl World {
                 Effect::Send(request) => self.send(life, request),
             }
         }
-        self.plan_wake(life, wake, now);
+        if has_left {
+            self.time_to_leave_is_over(life);
+        } else {
+            self.plan_wake(life, wake, now);
+        }
     }
 
     /// Takes note of what a manager has decided.

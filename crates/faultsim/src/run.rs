@@ -235,6 +235,7 @@ impl World {
         let (Event::Advance(life)
         | Event::Depart(life, ..)
         | Event::Answer(life, ..)
+        | Event::Left(life)
         | Event::Listed(life, ..)
         | Event::Watch(life, ..)
         | Event::Again(life, ..)) = event
@@ -258,6 +259,7 @@ impl World {
             }
             Event::Watch(life, resource, stream) => self.deliver(life, resource, stream),
             Event::Again(life, resource, stream) => self.again(life, resource, stream),
+            Event::Left(life) => self.time_to_leave_is_over(life),
             Event::Start(index) => self.start_manager(index),
             Event::CreateSet => self.create_set(),
             Event::AdmissionEnds => self.admission_changes(),
@@ -313,6 +315,7 @@ impl World {
             Fault::Crash(manager, writes, back_after_ms) => {
                 self.managers[manager].dies_after = Some((writes, back_after_ms));
             }
+            Fault::Leave(manager, back_after_ms) => self.ask_to_leave(manager, back_after_ms),
             Fault::Stop(manager, 0, for_ms) => self.stop_manager(manager, for_ms),
             Fault::Stop(manager, writes, for_ms) => self.managers[manager].stops_before = Some((writes, for_ms)),
             Fault::Away(for_ms) => {
@@ -383,6 +386,7 @@ impl World {
             | Fault::Coalesce(..)
             | Fault::Requests(..)
             | Fault::Crash(..)
+            | Fault::Leave(..)
             | Fault::Stop(..)
             | Fault::Refuse(..)
             | Fault::Resizes(..)

@@ -16,6 +16,7 @@ use crate::clones::{self, ClonePlan};
 use crate::containers;
 use crate::huge;
 use crate::in_place::InPlace;
+use crate::managers::LEAVES_WITHIN_MS;
 pub use crate::refusals::Refusal;
 use crate::refusals::refusals;
 use crate::resizes;
@@ -105,6 +106,8 @@ pub enum Fault {
     Requests(Loss, u64, u32),
     /// A manager dies when so many of its writes from now on have reached the server, and comes back after so long.
     Crash(usize, u32, u64),
+    /// A manager is asked to leave, does so in order, and comes back so long after.
+    Leave(usize, u64),
     /// A manager stands still for so long: at once, or when so many of its writes from now on are about to leave.
     Stop(usize, u32, u64),
     /// What the pods of a slot do next, for so long.
@@ -184,6 +187,7 @@ impl Fault {
     fn lasts_ms(&self) -> u64 {
         match self {
             Fault::Break(..) | Fault::Repeat(..) => 3_000,
+            Fault::Leave(_, back_after_ms) => LEAVES_WITHIN_MS + back_after_ms,
             Fault::Lag(_, for_ms)
             | Fault::Coalesce(_, for_ms)
             | Fault::Requests(_, for_ms, _)

@@ -35,7 +35,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
             rng.u32(0..3),
             rng.u64(5_000..40_000),
         )),
-        FaultKind::Failover => What::Fault(Fault::Crash(rng.usize(0..managers), 0, rng.u64(1_000..40_000))),
+        FaultKind::Failover => What::Fault(leave(rng.usize(0..managers), rng.u64(1_000..40_000))),
         FaultKind::Users => What::User(user_act(rng)),
         FaultKind::Nodes => What::Fault(node_fault(rng, duration_ms)),
         FaultKind::InPlace => What::User(in_place_act(rng)),
@@ -69,6 +69,15 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         }),
     };
     Some(Item { at_ms, what, seed })
+}
+
+/// A manager goes, and comes back so long after. Every second one goes in order.
+fn leave(manager: usize, back_after_ms: u64) -> Fault {
+    if back_after_ms.is_multiple_of(2) {
+        Fault::Leave(manager, back_after_ms)
+    } else {
+        Fault::Crash(manager, 0, back_after_ms)
+    }
 }
 
 fn watched(rng: &mut Rng, set: SetKind) -> Resource {

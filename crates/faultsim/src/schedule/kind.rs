@@ -15,7 +15,7 @@ pub enum FaultKind {
     Conflict,
     /// The manager dies between two writes and starts from nothing.
     Crash,
-    /// Two managers, skewed clocks, and one that is stopped for a while.
+    /// Two managers, skewed clocks, and one that is stopped for a while, dies, or leaves in order.
     Failover,
     /// Users edit, scale, roll back, delete, orphan, relabel.
     Users,
