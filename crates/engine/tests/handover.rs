@@ -238,6 +238,29 @@ fn r_6_a_kind_whose_watch_has_not_come_so_far_is_listed_after_a_second_and_nothi
     assert_eq!(lab.world.pod_names(), ["web-0", "web-1"]);
 }
 
+/// Else it would undo what its predecessor did because of an edit.
+#[test]
+fn r_6_a_successor_decides_by_no_less_than_its_predecessor() {
+    let mut lab = Lab::with_standbys(&["b"]);
+    lab.members[1].lags.insert(Resource::NativeSets);
+    lab.world.put_set("other", 0, "app:v1");
+    lab.spread();
+    let now = at(lab.world.now);
+    let leader = &mut lab.members[0];
+    for event in std::mem::take(&mut leader.news) {
+        leader.core.watch(event, now);
+    }
+    // It writes nothing about it.
+    let note = lab.leaves(0);
+    assert!(
+        note.contains(&format!("statefulsets.apps={}", lab.world.version - 1)),
+        "{note}"
+    );
+    let since = lab.until_it_leads(1);
+    lab.go(2_000);
+    lab.assert_waited_for(1, since, Resource::NativeSets);
+}
+
 #[test]
 fn r_6_a_watch_that_comes_so_far_in_time_is_enough() {
     for by_bookmark in [false, true] {

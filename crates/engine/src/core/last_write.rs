@@ -2,8 +2,10 @@
 //!
 //! A successor that has watched all along need not list anything again: it knows all that its predecessor knew once its watches have
 //! come so far. The predecessor may have found the writes of others when it began to lead, and the successor's watches may be behind those,
-//! too. So for each kind that a leader watches, its note names the later of two versions: the one at which it knew everything when it began,
-//! from a list or from the note that it found itself, and that of its own last write.
+//! too. Nor may a successor decide by less than its predecessor did, which saw an edit and acted on it. So for each kind that a leader watches,
+//! its note names the latest of three versions: the one at which it knew everything when it began, from a list or from the note that it found
+//! itself; that of its own last write; and that of the last change of which its watch told. Bookmarks do not count: they come to each watch at
+//! other times, and changes to all of them at once.
 //!
 //! Where it is not known how far writes went, nothing is noted, and the successor lists everything. That is so after a write whose outcome
 //! is unknown, until something that was begun when it could have no effect any more has told a version; and after a deletion, whose answer
@@ -52,7 +54,7 @@ impl Note {
 pub struct LastWrites {
     /// Of each kind, a version at which everything was known that was written before we began to lead.
     found: BTreeMap<Resource, u64>,
-    /// Of each kind, the highest version among our own writes.
+    /// Of each kind, the highest version among our own writes, and among the changes of which the watch told.
     own: BTreeMap<Resource, u64>,
     /// Kinds with a write of which nobody knows whether it took effect, or at which version; and from when on what is begun shows it.
     unknown: BTreeMap<Resource, Timestamp>,
@@ -71,8 +73,8 @@ impl LastWrites {
         raise(&mut self.found, resource, version);
     }
 
-    /// The watch has told that an object was deleted, at this version, perhaps by us: the answer to a deletion does not tell it.
-    pub fn deleted(&mut self, resource: Resource, version: u64) {
+    /// The watch has told of a change at this version, perhaps of a deletion by us: the answer to one does not tell it.
+    pub fn told(&mut self, resource: Resource, version: u64) {
         raise(&mut self.own, resource, version);
     }
 
@@ -102,7 +104,7 @@ impl LastWrites {
                 }
                 raise(&mut self.own, resource, object.meta().resource_version);
             }
-            // The watch tells at which version, see `deleted`.
+            // The watch tells at which version, see `told`.
             Answer::Success if matches!(intent, Intent::Delete(_)) => {}
             // It has taken effect already.
             Answer::Success | Answer::Unreadable(_) => self.is_unknown(resource, now),

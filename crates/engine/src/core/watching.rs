@@ -96,8 +96,7 @@ impl Core {
             }
             WatchEvent::Upsert(object) => self.upserted(object, now),
             WatchEvent::Deleted(resource, key, uid, version) => {
-                self.saw(resource, version);
-                self.last_writes.deleted(resource, version);
+                self.saw_change(resource, version);
                 let origin = self.origin_of(resource, &key);
                 let change = self.cache.apply_deleted(resource, &key, &uid, version);
                 self.route(change, origin, now);
@@ -126,6 +125,12 @@ impl Core {
         kind.seen = kind.seen.max(version);
     }
 
+    /// The watch has told of a change at this version.
+    fn saw_change(&mut self, resource: Resource, version: u64) {
+        self.saw(resource, version);
+        self.last_writes.told(resource, version);
+    }
+
     fn list_ended(&mut self, resource: Resource, version: u64) {
         self.saw(resource, version);
         let kind = self.kind(resource);
@@ -140,7 +145,7 @@ impl Core {
     }
 
     fn upserted(&mut self, object: Object, now: Timestamp) {
-        self.saw(object.resource(), object.meta().resource_version);
+        self.saw_change(object.resource(), object.meta().resource_version);
         let origin = self.origin_of(object.resource(), &object.meta().key);
         let change = self.cache.apply(object, Source::Watch);
         if origin == Origin::Others

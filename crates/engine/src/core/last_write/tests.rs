@@ -62,7 +62,7 @@ fn what_was_found_counts_until_something_later_is_written() {
     answered(&mut writes, &Intent::Try, &Answer::Success, at(0));
     answered(&mut writes, &change(), &refused(409), at(0));
     assert_eq!(noted(&writes), Some(12));
-    writes.deleted(Resource::Pods, 15);
+    writes.told(Resource::Pods, 15);
     assert_eq!(noted(&writes), Some(15));
     let note = writes.note([Resource::Pods, Resource::Claims].into_iter());
     assert_eq!(note, None, "claims have not been found yet");
