@@ -246,10 +246,13 @@ fn a_takeover_that_is_not_answered_inherits_nothing() {
 fn a_renewal_takes_away_what_somebody_noted() {
     let (mut a, mut server) = (elector("a"), Server::default());
     run(&mut a, &mut server, at(0));
-    if let Some(record) = &mut server.record {
-        record.spec.last_writes = "0;pods=5".into();
-    }
-    run(&mut a, &mut server, at(2));
-    assert_eq!((noted(&server), a.fence()), ("", Some(at(12))));
+    let renewal = a.poll(at(2)).expect("a renewal");
+    server.call(renewal);
+    // Somebody sees to it that it is stored with a note.
+    let record = server.record.as_mut().expect("a lease");
+    record.spec.last_writes = "0;pods=5".into();
+    a.answer(LeaseReply::Found(record.clone()), at(2));
+    run(&mut a, &mut server, at(4));
+    assert_eq!((noted(&server), a.fence()), ("", Some(at(14))));
     assert_eq!(a.take_note(), None);
 }
