@@ -107,12 +107,12 @@ pub fn resolve<'p>(
         .collect();
     let next = candidates.last().map_or(1, |newest| newest.number.saturating_add(1));
     let mut collision_count = owner.collision_count;
-    let equal = candidates
+    let labels = distinct(labels);
+    let equal = equal_to(&owner, &candidates, &labels).cloned();
+    let worn = labels
         .iter()
-        .rev()
-        .find(|r| r.digest == owner.digest && r.template.is_some())
-        .cloned();
-    let of_former = worn(labels, &candidates).into_iter().filter_map(&named);
+        .filter(|label| candidates.iter().all(|r| r.name() != **label));
+    let of_former = worn.filter_map(|label| named(label));
     let of_former: Vec<_> = of_former.filter(|r| is_of_former(&owner, r)).collect();
     let mut leaving = None;
     let mut is_to_rise = false;
@@ -158,17 +158,31 @@ pub fn resolve<'p>(
     }
 }
 
-/// The names among the labels of pods that are no candidate's.
-fn worn<'p>(labels: impl IntoIterator<Item = &'p str>, candidates: &[Arc<RevisionRecord>]) -> BTreeSet<&'p str> {
+/// Each label once.
+fn distinct<'p>(labels: impl IntoIterator<Item = &'p str>) -> BTreeSet<&'p str> {
     let (mut found, mut before) = (BTreeSet::new(), None);
     for label in labels {
         // Most pods have the label of the one before.
-        if before != Some(label) && candidates.iter().all(|r| r.name() != label) {
+        if before != Some(label) {
             found.insert(label);
         }
         before = Some(label);
     }
     found
+}
+
+/// The candidate that is equal to the template (STS-1.1.5 steps 2 to 4). Should several be, then those go before the others that pods name,
+/// and those that the owner controls before orphans: one that another set with such labels has left is no reason to restart a pod.
+fn equal_to<'r>(
+    owner: &Owner<'_>,
+    candidates: &'r [Arc<RevisionRecord>],
+    labels: &BTreeSet<&str>,
+) -> Option<&'r Arc<RevisionRecord>> {
+    let is_equal = |r: &&Arc<RevisionRecord>| r.digest == owner.digest && r.template.is_some();
+    let is_named_by_pods = |r: &RevisionRecord| labels.iter().any(|label| is_named(&owner.key.name, r, label));
+    let equal = candidates.iter().filter(is_equal);
+    // Of equal keys the last, which is the newest.
+    equal.max_by_key(|r| (is_named_by_pods(r), r.meta.controller().is_some()))
 }
 
 /// Older revisions sort first: by number, then by time, then by name (STS-1.1.4).

@@ -459,3 +459,31 @@ fn sts_1_1_5_labels_of_a_revision_are_put_back_only_where_it_is_found_by_them() 
         ["~revision old"]
     );
 }
+
+/// Another set with such labels and the same template was deleted, and its revision left to nobody.
+#[test]
+fn sts_1_1_5_what_another_set_has_left_restarts_no_pod() {
+    let set = || {
+        let set = advanced(2).no_revisions().revision("own", 1, "v2");
+        set.status("/currentRevision", json!("own"))
+    };
+    let left = || set().revision_record("left", 5, &template("v2"), None);
+    let about_pods = |set: &Cluster| {
+        let all = brief(&set.decide());
+        all.into_iter().filter(|c| c.contains("web-")).collect::<Vec<_>>()
+    };
+    let before = left().pods([0, 1], "own");
+    assert_eq!(about_revisions(&before).len(), 2, "adopted, and the own one raised");
+    assert_eq!(about_pods(&before), [] as [&str; 0]);
+    // The adoption went through, and the other write did not.
+    let adopted = set().revision("left", 5, "v2").pods([0, 1], "own");
+    assert_eq!(about_pods(&adopted), [] as [&str; 0]);
+    assert_eq!(
+        about_pods(&left()),
+        ["+web-0@own", "+web-1@own"],
+        "no pod names one, and the own one counts"
+    );
+    // A manager that took the newest one has begun to bring pods to it.
+    let begun = set().revision("left", 5, "v2").pods([0], "own").pods([1], "left");
+    assert_eq!(about_pods(&begun), ["-web-0"]);
+}
