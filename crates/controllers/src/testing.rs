@@ -2,6 +2,7 @@
 
 use crate::shared::identity::{Membership, membership};
 use flotilla_api::names;
+use flotilla_model::decision::Scope;
 use flotilla_model::records::{
     ContainerSpec, ContainerStatus, DetailSpec, GateCondition, Phase, PodDetail, PodTrouble, ReadyCondition,
     VolumeClaim,
@@ -478,7 +479,13 @@ impl Cluster {
         self.set["metadata"]["deletionTimestamp"] = json!(at(NOW).to_string());
         self
     }
-    pub(crate) fn claim_templates(self, names: &[&str]) -> Self {
+    pub(crate) fn claim_templates(mut self, names: &[&str]) -> Self {
+        let mut sorted = names.to_vec();
+        sorted.sort_unstable();
+        let words: String = sorted.iter().flat_map(|name| ["_", *name]).collect();
+        let revisions = self.hints.accepted.iter().map(|of| Scope::revision_tried(of));
+        let accepted: Vec<String> = revisions.map(|revision| format!("{revision}{words}")).collect();
+        self.hints.accepted.extend(accepted);
         self.spec("/volumeClaimTemplates", templates_of_claims(names))
     }
     pub(crate) fn hints(mut self, hints: Hints) -> Self {

@@ -119,7 +119,7 @@ impl Spy {
                 .iter()
                 .filter(|(_, f)| f.reason == Failure::QUOTA_EXCEEDED);
             accepted.extend(refused.filter_map(|(scope, _)| match scope {
-                Scope::Acceptance(revision) => Some(revision.clone()),
+                Scope::Acceptance(made_of) => Some(made_of.clone()),
                 _ => None,
             }));
             accepted.extend(context.hints.accepted.iter().cloned());

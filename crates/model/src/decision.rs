@@ -72,8 +72,16 @@ pub enum Scope {
     Slot(i64),
     /// Something found by its name: a pod to release, a revision to delete.
     Named(String),
-    /// Whether the API server accepts pods of the revision of this name.
+    /// Whether the API server accepts pods that are made of this: the name of a revision, and behind an underscore each, which no such name
+    /// has, the names of claim templates.
     Acceptance(String),
+}
+
+impl Scope {
+    /// The revision in what is said of the pods of [`Scope::Acceptance`].
+    pub fn revision_tried(made_of: &str) -> &str {
+        made_of.split_once('_').map_or(made_of, |(revision, _)| revision)
+    }
 }
 
 /// One effect on the cluster. A closed set, so that it can be printed, compared and counted.

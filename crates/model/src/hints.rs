@@ -40,7 +40,7 @@ pub struct Hints {
     pub starts: BTreeMap<i64, Starts>,
     /// The revision each slot's pod had when last seen, where it may be wanted again.
     pub last_revision: BTreeMap<i64, SmolStr>,
-    /// Revisions of which the API server has accepted a pod, if only on trial.
+    /// What pods are made of that the API server has accepted, if only on trial; as in [`Scope::Acceptance`].
     pub accepted: BTreeSet<String>,
     /// Ids of pods that were on their way out with claims for their replacements, and that no pod has yet.
     pub awaited: BTreeSet<String>,

@@ -22,7 +22,7 @@ pub fn claim_name(template: &ClaimTemplate, pod: &str) -> String {
 pub fn made_as(revision: &str, templates: &[ClaimTemplate]) -> String {
     const MOST: usize = 63;
     let hash = revision.rsplit_once('-').map_or(revision, |(_, hash)| hash);
-    let claims = claims_in_words(templates);
+    let claims = in_words(templates);
     let text = format!("{hash}{claims}");
     if text.len() <= MOST {
         return text;
@@ -31,7 +31,7 @@ pub fn made_as(revision: &str, templates: &[ClaimTemplate]) -> String {
 }
 
 /// Names of claim templates, each behind an underscore, which no name has; their order does not matter.
-fn claims_in_words(templates: &[ClaimTemplate]) -> String {
+pub fn in_words(templates: &[ClaimTemplate]) -> String {
     let mut names: Vec<&str> = templates.iter().map(|t| &*t.name).collect();
     names.sort_unstable();
     names.iter().flat_map(|name| ["_", *name]).collect()

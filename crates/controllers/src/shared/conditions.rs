@@ -95,7 +95,8 @@ pub(crate) fn refused<'f>(
 ) -> Option<Wanted> {
     let name = |scope: &Scope| match scope {
         Scope::Slot(ordinal) => format!("{}-{ordinal}", moment.set.name()),
-        Scope::Named(name) | Scope::Acceptance(name) => name.clone(),
+        Scope::Named(name) => name.clone(),
+        Scope::Acceptance(made_of) => Scope::revision_tried(made_of).to_owned(),
         Scope::Object => moment.set.name().to_owned(),
     };
     // What leaves a revision unproven holds up nothing by itself.

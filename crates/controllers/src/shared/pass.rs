@@ -227,7 +227,7 @@ pub(crate) struct Pass<'v> {
     pub(crate) troubles: Vec<Trouble>,
     /// An update in place is late, and not for as long as we have watched: that it is stuck is not told anew, nor that it is over.
     pub(crate) may_be_stuck: bool,
-    /// Whether revisions are accepted, as far as this pass has asked.
+    /// Whether what pods are made of is accepted, as far as this pass has asked.
     pub(crate) acceptances: BTreeMap<String, Acceptance>,
     /// What revisions differ in from the target, as far as it was asked.
     pub(crate) differences: BTreeMap<Compared, Result<UpdateSpec, String>>,

@@ -6,6 +6,10 @@
 //! then is a patch. What was accepted is a hint, and asked again when it is lost. So is one that an update in place takes out
 //! of service: the API server judges its patch, but only once it is out. What changes in service needs no trial.
 //!
+//! Pods have volumes of their set's claim templates, which change without a new revision. So what is accepted is a revision with the claim
+//! templates that its pods get, and a pod with others proves nothing. One that does not say with which it was made, as those of Go managers,
+//! is told by its volumes.
+//!
 //! Some answers leave it open. A quota that is full says nothing of a pod that takes the room of the one it replaces, and a webhook that is
 //! not asked on trial says nothing at all. Then one pod goes, out of a set that lacks none, and no other before its successor is there.
 
@@ -13,6 +17,7 @@ use crate::shared::claim;
 use crate::shared::pass::Pass;
 use crate::shared::revision;
 use flotilla_model::decision::{Command, PodDraft, Scope, ScopedCommand};
+use flotilla_model::set::ClaimTemplate;
 use flotilla_model::{PodRecord, RevisionRecord, Timestamp, WaitCause};
 use std::sync::Arc;
 
@@ -43,8 +48,7 @@ impl Pass<'_> {
         let known = self.acceptance(revision, pods)?;
         let goes_first = known == Acceptance::Unproven && is_whole();
         if goes_first {
-            self.acceptances
-                .insert(revision.name().to_owned(), Acceptance::GoesFirst);
+            self.acceptances.insert(self.made_of(revision), Acceptance::GoesFirst);
         }
         Some(goes_first || known == Acceptance::Accepted)
     }
@@ -64,41 +68,50 @@ impl Pass<'_> {
         revision: &RevisionRecord,
         pods: impl IntoIterator<Item = &'p Arc<PodRecord>>,
     ) -> Option<Acceptance> {
-        let name = revision.name();
-        let set = self.moment.set.name();
+        let set = self.moment.set;
+        let templates = claim::templates_of(&set.spec.claim_templates, revision, &self.update);
+        let made_of = made_of(revision, &templates);
         let is_of = |pod: &Arc<PodRecord>| {
             let label = pod.revision();
-            label.is_some_and(|label| revision::is_named(set, revision, label)) && claim::may_be_made_from(pod, name)
+            label.is_some_and(|label| revision::is_named(set.name(), revision, label))
+                && claim::may_be_made_from(pod, revision.name())
+                && claim::was_made_with(pod, &templates).unwrap_or_else(|| has_claims_of(pod, &templates))
         };
-        let known = if let Some(known) = self.acceptances.get(name) {
+        let known = if let Some(known) = self.acceptances.get(&made_of) {
             *known
-        } else if self.hints.accepted.contains(name) || pods.into_iter().any(is_of) {
+        } else if self.hints.accepted.contains(&made_of) || pods.into_iter().any(is_of) {
             Acceptance::Accepted
         } else {
-            self.refusal(name)?
+            self.refusal(revision.name(), &made_of)?
         };
-        self.acceptances.insert(name.to_owned(), known);
+        self.acceptances.insert(made_of, known);
         (known != Acceptance::Asked).then_some(known)
+    }
+
+    /// What a pod of a revision would be made of today.
+    fn made_of(&self, revision: &RevisionRecord) -> String {
+        let today = &self.moment.set.spec.claim_templates;
+        made_of(revision, &claim::templates_of(today, revision, &self.update))
     }
 
     /// Whether the API server has to be asked about a revision, and is not yet.
     pub(crate) fn is_untried(&self, revision: &RevisionRecord) -> bool {
-        !self.acceptances.contains_key(revision.name())
+        !self.acceptances.contains_key(&self.made_of(revision))
     }
 
     /// Asks the API server whether it would accept this pod of a revision.
     pub(crate) fn try_pod(&mut self, revision: &RevisionRecord, pod: PodDraft) {
-        let name = revision.name();
-        self.acceptances.insert(name.to_owned(), Acceptance::Asked);
-        self.wait(name.to_owned(), WaitCause::RevisionUntried, None);
+        let made_of = self.made_of(revision);
+        self.acceptances.insert(made_of.clone(), Acceptance::Asked);
+        self.wait(revision.name().to_owned(), WaitCause::RevisionUntried, None);
         let command = Command::Try { pod: Box::new(pod) };
-        let scope = Scope::Acceptance(name.to_owned());
+        let scope = Scope::Acceptance(made_of);
         self.stages.trial.push(ScopedCommand { scope, command });
     }
 
     /// What was said a moment ago to a trial that failed. Then it is told, and not asked again yet.
-    fn refusal(&mut self, revision: &str) -> Option<Acceptance> {
-        let scope = Scope::Acceptance(revision.to_owned());
+    fn refusal(&mut self, revision: &str, made_of: &str) -> Option<Acceptance> {
+        let scope = Scope::Acceptance(made_of.to_owned());
         let failure = self.hints.failures.get(&scope).filter(|f| f.retry_at > self.moment.now);
         let failure = failure.cloned()?;
         self.held_back.insert(scope);
@@ -115,15 +128,30 @@ impl Pass<'_> {
     /// Whether this is the refusal of a trial that is to be asked again only later. Unlike a write's, it is not over because a pass does
     /// not want it: one that has no pod to spare does not ask, and the next that does is to wait as long as if it had.
     pub(crate) fn is_still_refused(&self, scope: &Scope, retry_at: Timestamp) -> bool {
-        let Scope::Acceptance(name) = scope else { return false };
-        let is_ours = name == self.update.name() || name == self.current.name();
-        is_ours && self.acceptances.get(name) != Some(&Acceptance::Accepted) && retry_at > self.moment.now
+        let Scope::Acceptance(of) = scope else { return false };
+        let is_ours = *of == self.made_of(&self.update) || *of == self.made_of(&self.current);
+        is_ours && self.acceptances.get(of) != Some(&Acceptance::Accepted) && retry_at > self.moment.now
     }
 
-    /// What was accepted of other revisions is forgotten: they come back seldom, and are tried again then.
+    /// What was accepted of other revisions, or with other claim templates, is forgotten: it comes back seldom, and is tried again then.
     pub(crate) fn forget_acceptances(&mut self) {
-        let (update, current) = (self.update.clone(), self.current.clone());
-        let is_known = |name: &String| name == update.name() || name == current.name();
-        self.hints.accepted.retain(is_known);
+        if self.hints.accepted.is_empty() {
+            return;
+        }
+        let known = [self.made_of(&self.update), self.made_of(&self.current)];
+        self.hints.accepted.retain(|made_of| known.contains(made_of));
     }
+}
+
+/// What pods of a revision with these claim templates are made of. Such a name has no underscore, nor has that of a revision.
+fn made_of(revision: &RevisionRecord, templates: &[ClaimTemplate]) -> String {
+    format!("{}{}", revision.name(), claim::in_words(templates))
+}
+
+/// Whether a pod that does not say how it was made has the claims of these templates, and no others that are named as such claims are.
+fn has_claims_of(pod: &PodRecord, templates: &[ClaimTemplate]) -> bool {
+    let volumes = pod.volumes.iter().flat_map(|list| &**list);
+    let named_after_it = volumes.filter(|v| v.claim.is_none());
+    let mut others = named_after_it.filter(|v| templates.iter().all(|t| *t.name != *v.volume));
+    claim::not_mounted(pod, templates).is_none() && others.next().is_none()
 }

@@ -425,15 +425,16 @@ impl Core {
         };
         for scope in active.pass.went_well() {
             memory.hints.failures.remove(scope);
-            if let Scope::Acceptance(revision) = scope {
-                memory.hints.accepted.insert(revision.clone());
+            if let Scope::Acceptance(made_of) = scope {
+                memory.hints.accepted.insert(made_of.clone());
             }
         }
         for (scope, rejection) in active.pass.rejected() {
             let (reason, message) = (rejection.reason.clone(), rejection.message.clone());
             let subject = match scope {
                 Scope::Slot(ordinal) => format!("{}-{ordinal}", active.key.key.name),
-                Scope::Named(name) | Scope::Acceptance(name) => name.clone(),
+                Scope::Named(name) => name.clone(),
+                Scope::Acceptance(made_of) => Scope::revision_tried(made_of).to_owned(),
                 Scope::Object => active.key.key.name.to_string(),
             };
             self.refusals

@@ -218,8 +218,8 @@ async fn try_next(
     let since = condition_since(&found.object, flotilla_controllers::failed_creation(found.kind));
     let (mut waits, mut accepted) = (Vec::new(), BTreeSet::new());
     let accept = |accepted: &mut BTreeSet<String>, scope: &Scope| {
-        if let Scope::Acceptance(revision) = scope {
-            accepted.insert(revision.clone());
+        if let Scope::Acceptance(made_of) = scope {
+            accepted.insert(made_of.clone());
         }
     };
     for scoped in decision
@@ -288,7 +288,7 @@ fn refusal_of(
     let subject = match &scoped.scope {
         Scope::Slot(ordinal) => format!("{}-{ordinal}", found.key.name),
         Scope::Object | Scope::Named(_) => scoped.command.key().name.to_string(),
-        Scope::Acceptance(revision) => revision.clone(),
+        Scope::Acceptance(made_of) => Scope::revision_tried(made_of).to_owned(),
     };
     let cause = match &scoped.command {
         Command::Try { .. } => WaitCause::of_refused_trial(reason, message, retry_at),
@@ -491,7 +491,14 @@ impl Report {
             is_former: self.former.contains(subject),
             can_go_back: self.revisions > 1,
             loses_claims: self.loses_claims,
+            claim_templates: self.claim_templates(),
         }
+    }
+
+    /// The set's claim templates.
+    fn claim_templates(&self) -> &[Value] {
+        let list = self.found.object.pointer("/spec/volumeClaimTemplates");
+        list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
     /// The causes, each once.

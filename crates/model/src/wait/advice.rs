@@ -2,6 +2,7 @@
 
 use super::WaitCause;
 use flotilla_api::names;
+use serde_json::Value;
 
 /// For whom advice is: what its commands name.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +17,8 @@ pub struct Whom<'a> {
     pub can_go_back: bool,
     /// A pod that is deleted takes its claims along, and the data in them, as those of a CloneSet do that does not use them again.
     pub loses_claims: bool,
+    /// The set's claim templates, as they stand there.
+    pub claim_templates: &'a [Value],
 }
 
 impl Whom<'_> {
@@ -27,6 +30,7 @@ impl Whom<'_> {
             is_former: false,
             can_go_back: true,
             loses_claims: false,
+            claim_templates: &[],
         }
     }
 
@@ -50,6 +54,27 @@ impl Whom<'_> {
 
     fn edit(&self) -> String {
         format!("kubectl edit {} -n {}", self.set, self.namespace)
+    }
+
+    /// What to correct where the API server refused a pod for a volume that is, or was, made of a claim template: the pod template, and the
+    /// revisions to go back to, are not to blame.
+    fn correct_claims(&self, refusal: &str) -> Option<String> {
+        let is_named = |name: &&str| refusal.contains(&format!("{name:?}"));
+        let templates = self.claim_templates.iter();
+        let mut names = templates.filter_map(|t| t.pointer("/metadata/name").and_then(Value::as_str));
+        let mut uses = ["volumeMounts[", "volumeDevices["].iter();
+        if refusal.contains("spec.volumes[") {
+            let name = names.find(is_named)?;
+            return Some(format!(
+                "rename the claim template {name:?}, or take it away: {}",
+                self.edit()
+            ));
+        }
+        let is_missing = refusal.contains("Not found: ") && uses.any(|list| refusal.contains(list));
+        is_missing.then(|| {
+            let edit = self.edit();
+            format!("add the claim template, or the volume, that a container uses, or let it use none: {edit}")
+        })
     }
 
     /// Going back, or what there is where one cannot.
@@ -173,8 +198,9 @@ impl WaitCause {
                 whom.edit(),
                 whom.describe("pvc", subject)
             ),
-            WaitCause::RevisionRefused { reason, .. } if reason == "Invalid" => {
-                format!("correct the template, or {}", whom.go_back())
+            WaitCause::RevisionRefused { reason, message, .. } if reason == "Invalid" => {
+                let claims = whom.correct_claims(message);
+                claims.unwrap_or_else(|| format!("correct the template, or {}", whom.go_back()))
             }
             WaitCause::Refused { reason, message, .. } | WaitCause::RevisionRefused { reason, message, .. } => match reason.as_str() {
                 "QuotaExceeded" => format!(
@@ -186,7 +212,11 @@ impl WaitCause {
                     missing_account(message),
                     whom.namespace
                 ),
-                "Invalid" => format!("the API server does not accept the pod; correct the template: {}", whom.edit()),
+                "Invalid" => {
+                    let correct = whom.correct_claims(message);
+                    let correct = correct.unwrap_or_else(|| format!("correct the template: {}", whom.edit()));
+                    format!("the API server does not accept the pod; {correct}")
+                }
                 _ => "see the message; an admission policy or missing permission is the usual cause: kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies".to_owned(),
             },
             WaitCause::Repeated { .. } => {
@@ -294,6 +324,8 @@ fn missing_account(message: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::Timestamp;
+    use serde_json::json;
 
     /// Without its notes a pod would seem to be done, and would serve with its former image under the label of the new revision.
     #[test]
@@ -357,6 +389,45 @@ mod tests {
                  first, since they go with it: kubectl describe pvc data-web-2 -n shop"
             )
         );
+    }
+
+    #[test]
+    fn r_31_what_is_to_be_corrected_is_what_the_refused_field_was_made_of() {
+        let templates = [
+            json!({"metadata": {"name": "data"}}),
+            json!({"metadata": {"name": "logs.v1"}}),
+        ];
+        let whom = Whom {
+            claim_templates: &templates,
+            ..Whom::of("statefulset.apps.kruise.io/web", "shop")
+        };
+        for (field, expected) in [
+            (
+                "spec.volumes[1].name: Invalid value: \"logs.v1\": must not contain dots",
+                "rename the claim template \"logs.v1\"",
+            ),
+            (
+                "spec.volumes[0].name: Invalid value: \"a.b\": must not contain dots",
+                "correct the template, or roll back",
+            ),
+            (
+                "spec.containers[0].volumeMounts[0].name: Not found: \"spool\"",
+                "add the claim template",
+            ),
+            (
+                "spec.containers[0].volumeDevices[0].name: Not found: \"spool\"",
+                "add the claim template",
+            ),
+            (
+                "spec.containers[0].image: Required value",
+                "correct the template, or roll back",
+            ),
+        ] {
+            let message = format!("Pod \"web-2\" is invalid: {field}");
+            let cause = WaitCause::of_refused_trial("Invalid".to_owned(), message, Timestamp::from_millis(0));
+            let advice = cause.advice("web-abc", &whom).expect("advice");
+            assert!(advice.starts_with(expected), "{field}: {advice}");
+        }
     }
 
     #[test]

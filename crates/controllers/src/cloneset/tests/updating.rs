@@ -473,6 +473,45 @@ fn r_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
     assert_eq!(patches(&proven.decide(), Report::ReCreate).len(), 2);
 }
 
+/// Seen: claim templates changed in the midst of a rollout to what no pod can have; the pods that were there proved the new revision.
+#[test]
+fn r_31_pods_prove_their_revision_with_the_claim_templates_that_they_were_made_with() {
+    let long = "x".repeat(64);
+    for templates in [&["data", "logs.v1"][..], &["data", &long], &["data", "Logs"], &[]] {
+        for says_so in [true, false] {
+            let made = |n: usize, marks: &str| {
+                let pod = one(&name(n), marks).mounts(&["data"]);
+                let note = format!("{}_data", if marks == "n" { "new" } else { "old" });
+                if says_so {
+                    pod.label(names::MADE_AS_LABEL, &note)
+                } else {
+                    pod
+                }
+            };
+            let amid = |templates: &[&str]| {
+                let set = clones(4)
+                    .rolling(json!({"maxUnavailable": 3}))
+                    .claim_templates(templates);
+                let set = (0..3).fold(untried(set), |set, n| set.pod(made(n, "o")));
+                set.pod(made(3, "n"))
+            };
+            let decision = amid(templates).decide();
+            let words = said(&decision);
+            assert!(
+                words.iter().any(|w| w.starts_with("trial: ")),
+                "{templates:?} {says_so}: {words:?}"
+            );
+            assert_eq!(patches(&decision, Report::ReCreate).len(), 0, "{templates:?} {says_so}");
+            let as_before = amid(&["data"]).decide();
+            assert_eq!(
+                patches(&as_before, Report::ReCreate).len(),
+                3,
+                "{says_so}: a pod proves it"
+            );
+        }
+    }
+}
+
 /// Seen: a pod left service for an image that a policy refuses, and stayed out of it: the change is judged only when the pod is out.
 #[test]
 fn r_31_no_pod_leaves_service_in_place_for_a_revision_of_which_none_was_accepted() {

@@ -154,7 +154,7 @@ fn sts_2_5_a_pod_whose_label_was_changed_is_updated_like_others() {
         .no_revisions()
         .revision("new", 1, "v1")
         .revision("newer", 2, "v2");
-    set.hints.accepted.insert("newer".to_owned());
+    set.hints.accepted.insert("newer_data".to_owned());
     assert_eq!(
         brief(&set.pod_record(pod).claim(claim("data-web-0")).decide()),
         ["-web-0"]

@@ -1,10 +1,10 @@
 //! No pod goes for a revision of which the API server has not accepted one.
 
 use super::refused;
-use crate::testing::{Cluster, NOW, advanced, at, brief, native, pod};
+use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
-use flotilla_model::{Failure, Hints, Report, WaitCause};
+use flotilla_model::{Decision, Failure, Hints, Report, SetKind, Wait, WaitCause};
 use serde_json::json;
 
 const NOTHING: [&str; 0] = [];
@@ -247,4 +247,120 @@ fn r_31_a_pod_beyond_the_whole_quota_is_refused() {
         "{:?}",
         decision.waits
     );
+}
+
+/// As the API server says it of a pod on trial.
+fn invalid(field: &str) -> Failure {
+    let words = format!("Pod \"web-3\" is invalid: {field}");
+    Failure::follow(None, Report::Try, Failure::INVALID.to_owned(), words, at(NOW))
+}
+
+/// What is done to pods.
+fn on_pods(decision: &Decision) -> Vec<String> {
+    let words = brief(decision).into_iter();
+    words.filter(|word| word.starts_with(['(', '-'])).collect()
+}
+
+/// Four pods that were made with `data` alone, while the set's claim templates are these by now; all may go at once.
+fn made_with_data(kind: SetKind, templates: &[&str], says_so: bool) -> Cluster {
+    let set = match kind {
+        SetKind::Native => native(4),
+        _ => advanced(4).rolling(json!({"maxUnavailable": "100%"})),
+    };
+    let set = untried(set.claim_templates(templates).status("/currentRevision", json!("new")));
+    (0..4).fold(set, |set, n| {
+        let pod = pod(&format!("web-{n}")).revision("new").mounts(&["data"]);
+        let pod = if says_so {
+            pod.label(names::MADE_AS_LABEL, "new_data")
+        } else {
+            pod
+        };
+        let claims = templates
+            .iter()
+            .chain(&["data"])
+            .map(|t| claim(&format!("{t}-web-{n}")));
+        claims.fold(set.pod(pod), Cluster::claim)
+    })
+}
+
+/// Seen: a claim template that no pod can have took down every pod of its set, since the pods of yesterday proved its revision.
+#[test]
+fn r_31_pods_prove_their_revision_with_the_claim_templates_that_they_were_made_with() {
+    let long = "x".repeat(64);
+    for (what, templates, of, field) in [
+        (
+            "dots",
+            &["data", "logs.v1"][..],
+            "new_data_logs.v1",
+            "spec.volumes[1].name: Invalid value",
+        ),
+        (
+            "length",
+            &["data", &long],
+            &format!("new_data_{long}"),
+            "spec.volumes[1].name: Invalid value",
+        ),
+        (
+            "capitals",
+            &["data", "Logs"],
+            "new_Logs_data",
+            "spec.volumes[1].name: Invalid value",
+        ),
+        (
+            "a mount of one that is gone",
+            &[],
+            "new",
+            "spec.containers[0].volumeMounts[0].name: Not found",
+        ),
+        (
+            "a device of one that is gone",
+            &[],
+            "new",
+            "spec.containers[0].volumeDevices[0].name: Not found",
+        ),
+    ] {
+        for says_so in [true, false] {
+            let set = made_with_data(SetKind::Advanced, templates, says_so);
+            // What the set has had it knows by its record.
+            let set = set.recording_claims(&["data"]);
+            let decision = set.decide();
+            assert_eq!(on_pods(&decision), ["(web-3)"], "{what}, says so: {says_so}");
+            let is_told = |wait: &Wait| wait.subject == "new" && wait.cause == WaitCause::RevisionUntried;
+            assert!(decision.waits.iter().any(is_told), "{what}: {:?}", decision.waits);
+            let mut refused = set.clone();
+            let scope = Scope::Acceptance(of.to_owned());
+            refused.hints.failures.insert(scope, invalid(field));
+            assert_eq!(on_pods(&refused.decide()), NOTHING, "{what}, refused");
+            let mut accepted = set;
+            accepted.hints.accepted.insert(of.to_owned());
+            assert_eq!(on_pods(&accepted.decide()).len(), 4, "{what}, accepted");
+        }
+    }
+}
+
+/// What is as it was is not asked again: neither at rest, nor when pods of a Go manager, which do not say how they were made, are taken over.
+#[test]
+fn r_31_a_pod_with_the_claims_of_today_proves_its_revision_whoever_made_it() {
+    for kind in [SetKind::Advanced, SetKind::Native] {
+        for says_so in [true, false] {
+            let at_rest = made_with_data(kind, &["data"], says_so);
+            assert_eq!(brief(&at_rest.decide()), NOTHING);
+            let mut amid = at_rest;
+            let old = pod("web-0").revision("old").mounts(&["data"]).build("web");
+            amid.own_pods.retain(|p| p.name() != "web-0");
+            let amid = amid.pod_record(old).status("/currentRevision", json!("old"));
+            assert_eq!(brief(&amid.decide()), ["-web-0"], "{kind:?} {says_so}");
+        }
+    }
+}
+
+/// What was accepted with other claim templates is forgotten, as is what was accepted of other revisions.
+#[test]
+fn r_31_what_was_accepted_is_remembered_with_its_claim_templates() {
+    let mut set = made_with_data(SetKind::Advanced, &["data", "logs"], true);
+    set.hints.accepted = ["new", "new_data", "new_data_logs", "newer_data_logs"]
+        .map(str::to_owned)
+        .into();
+    let hints = set.decide().hints.expect("some are forgotten");
+    assert_eq!(hints.accepted.into_iter().collect::<Vec<_>>(), ["new_data_logs"]);
 }
