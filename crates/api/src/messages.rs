@@ -69,6 +69,9 @@ pub const HOOK_RESERVED: &str =
 pub const CLAIM_UPDATE_TYPE: &str = "volumeClaimUpdateStrategy.type must be OnDelete or OnPodRollingUpdate";
 /// On `volumeClaimTemplates`.
 pub const CLAIM_NAMES: &str = "each of volumeClaimTemplates must have a metadata.name that no other has";
+/// On `volumeClaimTemplates`: volumes of pods are named after them.
+pub const CLAIM_NAME_LABEL: &str = "metadata.name of each of volumeClaimTemplates must be a name that a volume can have: a DNS label, of at most 63 lower-case \
+    letters, digits and dashes";
 /// On `specialPodsSelectors`.
 pub const SPECIAL_SELECTOR_EMPTY: &str = "an entry of specialPodsSelectors must not be empty";
 /// On changes of `selector`.

@@ -86,6 +86,12 @@ pub(crate) const SHARED: &[Rule] = &[
          && self.exists_one(u, has(u.metadata) && has(u.metadata.name) && u.metadata.name == t.metadata.name))",
         messages::CLAIM_NAMES,
     ),
+    across(
+        ".volumeClaimTemplates",
+        "!has($.volumeClaimTemplates) || $.volumeClaimTemplates.all(t, !has(t.metadata) || !has(t.metadata.name) \
+         || t.metadata.name == '' || !format.dns1123Label().validate(t.metadata.name).hasValue())",
+        messages::CLAIM_NAME_LABEL,
+    ),
     on_update(
         ".selector",
         "self.selector == oldSelf.selector",

@@ -54,6 +54,7 @@ pub fn check<'v>(
             image(container, &path, subject, errors);
             quantity::check(container, &path, errors);
             mounts(container, &path, &mountable, errors);
+            devices(container, &path, &mountable, errors);
             ports(container, &path, errors);
             variables(container, &path, errors);
             probe::check(container, &path, errors);
@@ -139,6 +140,28 @@ fn mounts(container: &Value, path: &str, volumes: &BTreeSet<&str>, errors: &mut 
                 json!(place),
                 "must be unique",
             ));
+        }
+    }
+}
+
+fn devices(container: &Value, path: &str, volumes: &BTreeSet<&str>, errors: &mut Vec<Error>) {
+    let (mut named, mut places) = (BTreeSet::new(), BTreeSet::new());
+    for (index, device) in each(container, "volumeDevices").enumerate() {
+        let path = format!("{path}.volumeDevices[{index}]");
+        let (volume, place) = (text(device, "name"), text(device, "devicePath"));
+        let twice =
+            |field: &str, value: &str| Error::invalid(format!("{path}.{field}"), json!(value), "must be unique");
+        if volume.is_empty() {
+            errors.push(Error::required(format!("{path}.name"), ""));
+        } else if !named.insert(volume) {
+            errors.push(twice("name", volume));
+        } else if !volumes.contains(volume) {
+            errors.push(Error::new(Fault::NotFound, format!("{path}.name"), json!(volume), ""));
+        }
+        if place.is_empty() {
+            errors.push(Error::required(format!("{path}.devicePath"), ""));
+        } else if !places.insert(place) {
+            errors.push(twice("devicePath", place));
         }
     }
 }

@@ -120,3 +120,45 @@ fn cs_6_the_definition_leaves_it_to_admission_how_long_the_name_of_a_cloneset_ma
         assert!(errors.is_empty(), "{length}: {errors:?}");
     }
 }
+
+/// Pods could not have volumes of such names. What was stored before the rule can be edited elsewhere.
+#[test]
+fn r_31_the_definitions_refuse_names_of_claim_templates_that_no_volume_can_have() {
+    let types = types();
+    let long = "x".repeat(64);
+    for kind in ["StatefulSet", "CloneSet"] {
+        let schema = types.kind(GROUP, "v1beta1", kind).expect("the definition was read");
+        let with = |names: &[&str], replicas: i64| {
+            let templates: Value = names
+                .iter()
+                .map(|name| json!({"metadata": {"name": name}, "spec": {}}))
+                .collect();
+            let mut set = changed(
+                "web",
+                &[("volumeClaimTemplates", templates), ("replicas", json!(replicas))],
+            );
+            set["kind"] = json!(kind);
+            if kind == "CloneSet" {
+                set["spec"].as_object_mut().expect("a map").remove("serviceName");
+            }
+            admitted(set, schema)
+        };
+        let plain = with(&["data"], 1);
+        for bad in ["logs.v1", "Logs", "-logs", &long] {
+            let after = with(&["data", bad], 1);
+            for old in [None, Some(&plain)] {
+                let told = refusal(&after, old, schema).unwrap_or_default();
+                let is_told = ["spec.volumeClaimTemplates", "a name that a volume can have"]
+                    .iter()
+                    .all(|w| told.contains(w));
+                assert!(is_told, "{kind} {bad}: {told:?}");
+            }
+            assert_eq!(
+                refusal(&with(&["data", bad], 2), Some(&after), schema),
+                None,
+                "{kind} {bad}"
+            );
+        }
+        assert_eq!(refusal(&with(&["data", &long[1..]], 1), Some(&plain), schema), None);
+    }
+}

@@ -88,6 +88,19 @@ fn shared() -> Vec<Case> {
             vec![("volumeClaimTemplates", json!([{"spec": {}}]))],
             &["volumeClaimTemplates", "metadata.name"],
         ),
+        (
+            vec![("volumeClaimTemplates", json!([claim("logs.v1")]))],
+            &["volumeClaimTemplates", "a name that a volume can have"],
+        ),
+        (
+            vec![("volumeClaimTemplates", json!([claim("Logs")]))],
+            &["volumeClaimTemplates", "a name that a volume can have"],
+        ),
+        (
+            vec![("volumeClaimTemplates", json!([claim(&"x".repeat(64))]))],
+            &["volumeClaimTemplates", "a name that a volume can have"],
+        ),
+        (vec![("volumeClaimTemplates", json!([claim(&"x".repeat(63))]))], &[]),
         (vec![("scaleStrategy/maxUnavailable", json!(0))], &[]),
         (vec![("scaleStrategy/maxUnavailable", json!("12.5%"))], &[]),
         (

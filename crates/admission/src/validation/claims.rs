@@ -4,7 +4,8 @@ use super::Problems;
 use crate::json::{annotation, at, list, text};
 use crate::{Found, Memory, Request, StorageAsked};
 use flotilla_api::messages;
-use flotilla_api::names;
+use flotilla_api::names as keys;
+use flotilla_apimachinery::names;
 use flotilla_model::template::parse_bytes;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -17,13 +18,16 @@ fn name(template: &Value) -> &str {
     text(template, &["metadata", "name"])
 }
 
-/// Each has a name that no other has.
+/// Each has a name that no other has, and that a volume can have: pods mount its claims by it.
 pub(super) fn check(set: &Value, problems: &mut Problems) {
     let mut seen = BTreeSet::new();
     for (index, template) in list(set, &TEMPLATES).iter().enumerate() {
         if name(template).is_empty() || !seen.insert(name(template)) {
             let path = format!("{PATH}[{index}].metadata.name");
             problems.invalid(path, &Value::from(name(template)), messages::CLAIM_NAMES);
+        } else if !names::dns_label(name(template)).is_empty() {
+            let path = format!("{PATH}[{index}].metadata.name");
+            problems.invalid(path, &Value::from(name(template)), messages::CLAIM_NAME_LABEL);
         }
     }
 }
@@ -43,7 +47,7 @@ pub(super) fn check_change(
     if !follows || before == after {
         return;
     }
-    let labels_follow = annotation(new, names::CLAIM_LABELS) == Some("propagate");
+    let labels_follow = annotation(new, keys::CLAIM_LABELS) == Some("propagate");
     let kept = |template: &Value| before.iter().find(|t| name(t) == name(template));
     if before.len() != after.len() {
         let names: Vec<&str> = after.iter().map(name).collect();

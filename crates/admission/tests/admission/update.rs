@@ -257,3 +257,50 @@ fn sts_7_4_labels_of_claims_change_only_where_they_follow() {
     let reply = validate(&request(Some(&new), Some(&old)), &able());
     assert_eq!(refusal(&reply), None);
 }
+
+/// A claim template that no pod can have would keep every pod of its set from coming back, and so would one that is gone and used.
+#[test]
+fn r_31_claim_templates_have_names_of_volumes_and_those_in_use_stay() {
+    let templates =
+        |names: &[&str]| -> Value { names.iter().map(|name| json!({"metadata": {"name": name}})).collect() };
+    let long = "x".repeat(64);
+    let mut clones = set();
+    clones["kind"] = json!("CloneSet");
+    clones["spec"].as_object_mut().expect("a map").remove("serviceName");
+    for plain in [set(), clones] {
+        let kind = plain["kind"].clone();
+        let having = |names: &[&str]| with(plain.clone(), &[("/spec/volumeClaimTemplates", templates(names))]);
+        let told = |new: &Value, old: &Value| {
+            let reply = validate(&request(Some(new), Some(old)), &able());
+            refusal(&reply).map_or_else(String::new, |(_, words)| words.to_owned())
+        };
+        for bad in ["logs.v1", "Logs", &long] {
+            let (before, after) = (having(&["data"]), having(&["data", bad]));
+            let words = told(&after, &before);
+            let is_named = words.contains("volumeClaimTemplates[1].metadata.name")
+                && words.contains("a name that a volume can have");
+            assert!(is_named, "{kind} {bad}: {words:?}");
+            let elsewhere = with(after.clone(), &[("/spec/replicas", json!(7))]);
+            assert_eq!(
+                told(&elsewhere, &after),
+                "",
+                "{kind} {bad}: it was stored before the rule"
+            );
+            assert_ne!(
+                told(&having(&["data", bad, "no.more"]), &after),
+                "",
+                "{kind} {bad}: it excuses no other"
+            );
+        }
+        for (list, place) in [("volumeMounts", "mountPath"), ("volumeDevices", "devicePath")] {
+            let uses = format!("/spec/template/spec/containers/0/{list}");
+            let used = |names: &[&str]| with(having(names), &[(&uses, json!([{"name": "data", place: "/x"}]))]);
+            assert_eq!(told(&used(&["data", "logs"]), &used(&["data"])), "", "{kind} {list}");
+            let words = told(&used(&[]), &used(&["data"]));
+            assert!(
+                words.contains(&format!("{list}[0].name: Not found: \"data\"")),
+                "{kind}: {words:?}"
+            );
+        }
+    }
+}
