@@ -72,7 +72,7 @@ fn unhurried(cluster: Cluster) -> Cluster {
 
 type Situation = (&'static str, fn(usize) -> Cluster);
 
-const CLONES: [Situation; 20] = [
+const CLONES: [Situation; 21] = [
     ("nothing is there", |n| unhurried(clones(number(n)))),
     ("claims are there", |n| {
         let reused = unhurried(clones(number(n))).spec("/scaleStrategy/enablePVCReuse", json!(true));
@@ -94,6 +94,10 @@ const CLONES: [Situation; 20] = [
         let term = |n: usize| json!({"key": "app", "value": format!("other-{n}")});
         let terms: Vec<Value> = (0..n).map(term).collect();
         old_clones(n).rolling(json!({"maxUnavailable": "100%", "scatterStrategy": terms}))
+    }),
+    ("old ones have priorities, by as many values", |n| {
+        let terms = json!({"weightPriority": [{"weight": 1, "matchSelector": as_many_values(n)}]});
+        old_clones(n).rolling(json!({"maxUnavailable": "100%", "priorityStrategy": terms}))
     }),
     ("scaled to nothing", |n| old_clones(n).spec("/replicas", json!(0))),
     ("scaled to half", |n| old_clones(n).spec("/replicas", json!(n / 2))),
@@ -140,6 +144,12 @@ fn old_clones(count: usize) -> Cluster {
     clone_pods(unhurried(clones(number(count))), count, as_they_are)
 }
 
+/// A selector with so many values, none of which a pod has.
+fn as_many_values(count: usize) -> Value {
+    let values: Vec<String> = (0..count).map(|n| format!("other-{n}")).collect();
+    json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": values}]})
+}
+
 type Start = fn(i32) -> Cluster;
 const KINDS: [(&str, Start); 3] = [
     ("advanced", advanced),
@@ -149,7 +159,7 @@ const KINDS: [(&str, Start); 3] = [
 
 type Started = fn(Start, usize) -> Cluster;
 
-const ORDINALS: [(&str, Started); 11] = [
+const ORDINALS: [(&str, Started); 13] = [
     ("nothing is there", |start, n| unhurried(start(number(n)))),
     ("nothing is there, half stay old", |start, n| {
         unhurried(start(number(n))).rolling(json!({"partition": n / 2}))
@@ -164,6 +174,14 @@ const ORDINALS: [(&str, Started); 11] = [
     }),
     ("all are changed in place", |start, n| {
         old_ordinals(start, n).rolling(json!({"maxUnavailable": "100%", "podUpdatePolicy": "InPlaceIfPossible"}))
+    }),
+    ("all have priorities, by as many values", |start, n| {
+        let terms = json!({"weightPriority": [{"weight": 1, "matchSelector": as_many_values(n)}]});
+        let unordered = json!({"priorityStrategy": terms});
+        old_ordinals(start, n).rolling(json!({"maxUnavailable": "100%", "unorderedUpdate": unordered}))
+    }),
+    ("special ones are told by as many values", |start, n| {
+        old_ordinals(start, n).spec("/specialPodsSelectors", json!([as_many_values(n)]))
     }),
     ("scaled to nothing", |start, n| {
         old_ordinals(start, n).spec("/replicas", json!(0))

@@ -6,10 +6,37 @@ use std::fmt;
 /// One requirement on one label key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Requirement {
-    In(String, Vec<String>),
-    NotIn(String, Vec<String>),
+    In(String, Values),
+    NotIn(String, Values),
     Exists(String),
     DoesNotExist(String),
+}
+
+/// Values of a requirement. Users may write thousands, and passes ask of each pod: they are looked up, not walked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Values {
+    written: Vec<String>,
+    /// Places in `written`, in the order of the values there.
+    sorted: Vec<usize>,
+}
+
+impl Values {
+    fn new(written: Vec<String>) -> Self {
+        let mut sorted: Vec<usize> = (0..written.len()).collect();
+        sorted.sort_unstable_by_key(|place| &written[*place]);
+        Values { written, sorted }
+    }
+
+    fn contain(&self, value: &str) -> bool {
+        let found = self
+            .sorted
+            .binary_search_by(|place| self.written[*place].as_str().cmp(value));
+        found.is_ok()
+    }
+
+    fn in_order(&self) -> impl Iterator<Item = &str> {
+        self.sorted.iter().map(|place| self.written[*place].as_str())
+    }
 }
 
 /// A `metav1.LabelSelector` that parsed. All its requirements must hold; a selector without any matches everything.
@@ -52,8 +79,8 @@ impl Selector {
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.match_labels.iter().all(|(key, value)| label(key) == Some(value))
             && self.requirements.iter().all(|requirement| match requirement {
-                Requirement::In(key, values) => label(key).is_some_and(|v| values.iter().any(|w| w == v)),
-                Requirement::NotIn(key, values) => label(key).is_none_or(|v| values.iter().all(|w| w != v)),
+                Requirement::In(key, values) => label(key).is_some_and(|v| values.contain(v)),
+                Requirement::NotIn(key, values) => label(key).is_none_or(|v| !values.contain(v)),
                 Requirement::Exists(key) => label(key).is_some(),
                 Requirement::DoesNotExist(key) => label(key).is_none(),
             })
@@ -78,8 +105,8 @@ impl Selector {
         };
         let labels: Map<String, Value> = self.match_labels.iter().map(|(k, v)| (k.clone(), json!(v))).collect();
         let expressions = self.requirements.iter().map(|requirement| match requirement {
-            Requirement::In(key, values) => expression(key, "In", values),
-            Requirement::NotIn(key, values) => expression(key, "NotIn", values),
+            Requirement::In(key, values) => expression(key, "In", &values.written),
+            Requirement::NotIn(key, values) => expression(key, "NotIn", &values.written),
             Requirement::Exists(key) => expression(key, "Exists", &[]),
             Requirement::DoesNotExist(key) => expression(key, "DoesNotExist", &[]),
         });
@@ -110,8 +137,8 @@ fn requirement(expression: &Value) -> Option<Requirement> {
             .collect::<Option<_>>()?,
     };
     match (expression.get("operator")?.as_str()?, values.is_empty()) {
-        ("In", false) => Some(Requirement::In(key, values)),
-        ("NotIn", false) => Some(Requirement::NotIn(key, values)),
+        ("In", false) => Some(Requirement::In(key, Values::new(values))),
+        ("NotIn", false) => Some(Requirement::NotIn(key, Values::new(values))),
         ("Exists", true) => Some(Requirement::Exists(key)),
         ("DoesNotExist", true) => Some(Requirement::DoesNotExist(key)),
         _ => None,
@@ -121,11 +148,7 @@ fn requirement(expression: &Value) -> Option<Requirement> {
 impl fmt::Display for Selector {
     /// The form of `kubectl -l`, which `status.labelSelector` carries for autoscalers: requirements sorted by key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let set = |values: &[String]| {
-            let mut sorted = values.to_vec();
-            sorted.sort();
-            sorted.join(",")
-        };
+        let set = |values: &Values| values.in_order().collect::<Vec<_>>().join(",");
         let mut parts: Vec<(&str, String)> = Vec::new();
         parts.extend(self.match_labels.iter().map(|(k, v)| (k.as_str(), format!("{k}={v}"))));
         parts.extend(self.requirements.iter().map(|r| match r {

@@ -176,7 +176,7 @@ impl Plan<'_> {
                 .is_none_or(|o| o.labels.is_updated || o.is_prepared() || !o.is_replaceable())
         };
         let (mut targets, mut waiting): (Vec<usize>, Vec<usize>) = descending.partition(counts_already);
-        waiting.sort_by_key(|index| {
+        waiting.sort_by_cached_key(|index| {
             let occupant = self.slots[*index].occupant.as_ref();
             let is_available = occupant.is_some_and(|o| o.health.is_available());
             (occupant.map(|o| rank(strategy.as_ref(), &o.pod)), is_available)
