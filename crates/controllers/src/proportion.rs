@@ -1,6 +1,6 @@
 //! What a pass costs is in proportion to its set: no step looks at all pods, or all claims, for each of them.
 
-use crate::testing::{Cluster, NOW, PodFixture, advanced, claim, clones, container_status, native, pod};
+use crate::testing::{Cluster, NOW, PodFixture, advanced, claim, clones, container_status, native, pod, template};
 use flotilla_api::names;
 use flotilla_model::records::Phase;
 use rustix::time::{ClockId, clock_gettime};
@@ -72,7 +72,7 @@ fn unhurried(cluster: Cluster) -> Cluster {
 
 type Situation = (&'static str, fn(usize) -> Cluster);
 
-const CLONES: [Situation; 21] = [
+const CLONES: [Situation; 23] = [
     ("nothing is there", |n| unhurried(clones(number(n)))),
     ("claims are there", |n| {
         let reused = unhurried(clones(number(n))).spec("/scaleStrategy/enablePVCReuse", json!(true));
@@ -98,6 +98,12 @@ const CLONES: [Situation; 21] = [
     ("old ones have priorities, by as many values", |n| {
         let terms = json!({"weightPriority": [{"weight": 1, "matchSelector": as_many_values(n)}]});
         old_clones(n).rolling(json!({"maxUnavailable": "100%", "priorityStrategy": terms}))
+    }),
+    ("scaled to half, spread over one key as often", |n| {
+        spread_clones(n, |_| "example.com/rack".to_owned())
+    }),
+    ("scaled to half, spread over as many keys", |n| {
+        spread_clones(n, |n| format!("example.com/rack-{n}"))
     }),
     ("scaled to nothing", |n| old_clones(n).spec("/replicas", json!(0))),
     ("scaled to half", |n| old_clones(n).spec("/replicas", json!(n / 2))),
@@ -148,6 +154,18 @@ fn old_clones(count: usize) -> Cluster {
 fn as_many_values(count: usize) -> Value {
     let values: Vec<String> = (0..count).map(|n| format!("other-{n}")).collect();
     json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": values}]})
+}
+
+/// Old pods, half of which are too many, of a set whose template has as many spread constraints.
+fn spread_clones(count: usize, key: fn(usize) -> String) -> Cluster {
+    let constraints: Vec<Value> = (0..count).map(|n| json!({"topologyKey": key(n)})).collect();
+    let mut spread = template("v2");
+    spread["spec"]["topologySpreadConstraints"] = json!(constraints);
+    let set = unhurried(clones(number(count))).no_revisions();
+    let set = set
+        .revision_of("web-old", 1, &template("v1"))
+        .revision_of("web-new", 2, &spread);
+    clone_pods(set.spec("/template", spread), count, as_they_are).spec("/replicas", json!(count / 2))
 }
 
 type Start = fn(i32) -> Cluster;

@@ -27,7 +27,7 @@ pub struct CloneSpec {
     pub excludes_preparing_delete: bool,
     /// After how long without progress that is said.
     pub progress_deadline: Option<Duration>,
-    /// Label keys of the template's `topologySpreadConstraints`, in their order.
+    /// Label keys of the template's `topologySpreadConstraints`, in their order, each once and 16 at most.
     pub spread_over: Vec<String>,
     /// Opt-in switches that only a CloneSet has.
     pub switches: CloneSwitches,

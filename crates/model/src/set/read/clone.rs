@@ -16,6 +16,9 @@ const PRIORITY: (&str, &str) = (
     "/updateStrategy/rollingUpdate/priorityStrategy",
 );
 
+/// How many keys of `topologySpreadConstraints` count. Kubernetes knows three well-known ones, and clusters a few of their own.
+const MOST_SPREAD_KEYS: usize = 16;
+
 impl Reader<'_> {
     pub(super) fn clone_set(mut self) -> SetSpec {
         self.check_template();
@@ -79,7 +82,7 @@ impl Reader<'_> {
             reuses_claims: self.flag("/scaleStrategy/enablePVCReuse"),
             excludes_preparing_delete: self.flag("/scaleStrategy/excludePreparingDelete"),
             progress_deadline: self.progress_deadline(),
-            spread_over: spread_over(&self.parts.tree),
+            spread_over: self.spread_over(),
             switches: self.clone_switches(),
         }
     }
@@ -151,6 +154,32 @@ impl Reader<'_> {
         (seconds != i32::MAX).then(|| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
     }
 
+    /// The keys of the template's spread constraints, each once: what they say beside the key decides nothing here. A pass ranks all pods by
+    /// each of them, so that further ones do not count, and that is told.
+    fn spread_over(&mut self) -> Vec<String> {
+        let constraints = self.parts.tree.pointer("/spec/topologySpreadConstraints");
+        let constraints = constraints.and_then(Value::as_array).into_iter().flatten();
+        let named = constraints.filter_map(|c| c.get("topologyKey")?.as_str());
+        let mut keys: Vec<String> = Vec::new();
+        let mut is_more = false;
+        for key in named.filter(|key| !key.is_empty()) {
+            if keys.iter().any(|known| known == key) {
+                continue;
+            }
+            if keys.len() == MOST_SPREAD_KEYS {
+                is_more = true;
+                break;
+            }
+            keys.push(key.to_owned());
+        }
+        if is_more {
+            let path = "spec.template.spec.topologySpreadConstraints";
+            let rule = "must name at most 16 keys; the first 16 decide which pods go first";
+            self.problem(path, &Value::from("more keys"), rule, Area::Nothing);
+        }
+        keys
+    }
+
     fn clone_switches(&mut self) -> CloneSwitches {
         let mut on = |key| self.word(key, "true", "must be true");
         CloneSwitches {
@@ -163,15 +192,4 @@ impl Reader<'_> {
                 && self.word(names::FINISHED_PODS, "delete", "must be keep or delete"),
         }
     }
-}
-
-fn spread_over(template: &Value) -> Vec<String> {
-    let constraints = template
-        .pointer("/spec/topologySpreadConstraints")
-        .and_then(Value::as_array);
-    let keys = constraints
-        .into_iter()
-        .flatten()
-        .filter_map(|c| c.get("topologyKey")?.as_str());
-    keys.filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
