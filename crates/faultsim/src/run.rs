@@ -555,16 +555,17 @@ impl World {
         }
     }
 
-    /// A pod was tried: the judge knows of which revision one is accepted.
+    /// A pod was tried: the judge knows of which revision, with which claim templates, one is accepted.
     pub(crate) fn tried(&mut self, pod: &PodDraft, answer: &Answer) {
         let mut labels = pod.labels.iter().filter(|(key, _)| *key == "controller-revision-hash");
         let Some((_, revision)) = labels.next() else { return };
+        let claims = pod.claims.iter().map(|(template, _)| template.to_string()).collect();
         match answer {
             Answer::Refused(refusal) if refusal.status.message.contains("exceeded quota") => {
-                self.judge.left_unproven(revision);
+                self.judge.left_unproven(revision, &claims);
             }
             Answer::Refused(refusal) if refusal.status.reason != "AlreadyExists" => {}
-            _ => self.judge.accepted(revision),
+            _ => self.judge.accepted(revision, &claims),
         }
     }
 

@@ -2,22 +2,32 @@
 
 use super::truth::{Judge, Scene, Writing};
 use super::{Verdict, is_available, require};
+use crate::claim_templates;
 use crate::in_place::lacks_resources;
 use flotilla_engine::core::request::Call;
 use flotilla_model::decision::Subresource;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{Command, PodRecord, Resource};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Judge {
-    /// The API server has accepted a pod of a revision, if only on trial.
-    pub(crate) fn accepted(&mut self, revision: &str) {
-        self.accepted.insert(short(revision).to_owned());
+    /// The API server has accepted a pod of a revision with these claim templates, if only on trial.
+    pub(crate) fn accepted(&mut self, revision: &str, claims: &BTreeSet<String>) {
+        self.accepted.insert(made_of(revision, claims));
+    }
+
+    /// A pod is there. It proves what it says it was made of, and what its volumes are made of.
+    pub(super) fn proves(&mut self, pod: &PodRecord) {
+        let Some(revision) = pod.revision() else { return };
+        self.accepted(revision, &claim_templates::of_pod(pod));
+        let said = pod.label("flotilla.rs/made-as");
+        self.accepted.extend(said.map(str::to_owned));
     }
 
     /// The API server has refused a pod of a revision on trial, and another that takes the place of one may be accepted all the same.
-    pub(crate) fn left_unproven(&mut self, revision: &str) {
-        self.unproven.insert(short(revision).to_owned());
+    pub(crate) fn left_unproven(&mut self, revision: &str, claims: &BTreeSet<String>) {
+        self.unproven.insert(made_of(revision, claims));
     }
 
     /// Whatever pod comes, or does not go after all, the set may be whole again.
@@ -61,10 +71,11 @@ impl Judge {
         }
         let targets = scene.revisions_of(&set.meta.uid);
         let targets = targets.filter(|r| r.digest == set.spec.template_digest);
-        let names: Vec<&str> = targets.map(|r| short(r.name())).collect();
+        let claims = claim_templates::of_set(set);
+        let made_of: Vec<String> = targets.map(|r| made_of(r.name(), &claims)).collect();
         // A revision that went with its set is not known any more.
-        let is_accepted = names.is_empty() || names.iter().any(|name| self.accepted.contains(*name));
-        let is_unproven = names.iter().any(|name| self.unproven.contains(*name));
+        let is_accepted = made_of.is_empty() || made_of.iter().any(|of| self.accepted.contains(of));
+        let is_unproven = made_of.iter().any(|of| self.unproven.contains(of));
         let is_first = self.went_first.as_ref().is_none_or(|first| *first == pod.meta.uid);
         // All that Recreate takes leave their room together, and what surge made beyond the replicas may go.
         let is_there = |other: &&Arc<PodRecord>| {
@@ -78,7 +89,11 @@ impl Judge {
             self.went_first = Some(pod.meta.uid.clone());
         }
         require(holds, "R-31", || {
-            format!("{} goes for a template of which no pod was ever accepted", pod.name())
+            let what = "a template of which no pod was ever accepted";
+            if claims.is_empty() {
+                return format!("{} goes for {what}", pod.name());
+            }
+            format!("{} goes for {what} with the claim templates {claims:?}", pod.name())
         })
     }
 
@@ -92,6 +107,12 @@ impl Judge {
 /// Whether it was asked, by label, that a pod be deleted.
 fn is_asked_for(pod: Option<&Arc<PodRecord>>) -> bool {
     pod.is_some_and(|pod| pod.label("apps.kruise.io/specified-delete").is_some())
+}
+
+/// What a pod is made of: its revision, and the names of its claim templates, each behind an underscore, as the pod's label says it.
+fn made_of(revision: &str, claims: &BTreeSet<String>) -> String {
+    let names = claims.iter().flat_map(|name| ["_", name]);
+    [short(revision)].into_iter().chain(names).collect()
 }
 
 /// What tells a revision from others of its set.

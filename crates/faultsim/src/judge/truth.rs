@@ -152,7 +152,7 @@ pub(crate) struct Judge {
     apart: Duration,
     /// Pods whose images a manager has changed.
     restarts: Restarts,
-    /// Revisions of which the API server has accepted a pod, by the last part of their names.
+    /// What pods are made of that the API server has accepted: the last part of the name of their revision, and their claim templates.
     pub(super) accepted: BTreeSet<String>,
     /// Those of which it refused one on trial for what says nothing of a pod that takes another's place.
     pub(super) unproven: BTreeSet<String>,
@@ -238,8 +238,8 @@ impl Judge {
             // Also what comes late: its preconditions have to see to it.
             in_course(self.in_place, (before, after), writing.decided.now, self.apart)?;
         }
-        if let Some(revision) = after.and_then(|pod| pod.revision()) {
-            self.accepted(revision);
+        if let Some(pod) = after {
+            self.proves(pod);
         }
         self.comes_or_stays(before, after);
         if let (Some(writing), Some(pod)) = (scene.writing.filter(|w| !w.is_late), before)
