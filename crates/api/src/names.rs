@@ -92,15 +92,20 @@ pub const HUB_FIELDS: &str = "flotilla.rs/hub-fields";
 
 /// Opt-in on a set: `true` lets a pod on an unreachable node occupy its place without holding up others.
 pub const SKIP_UNREACHABLE: &str = "flotilla.rs/skip-unreachable";
-/// Switches that are accepted and do nothing yet, with what they are to do.
+/// What [`UPDATE_TYPE`] does with a type that takes no pod away: nothing.
+pub static WITH_ON_DELETE: (&str, &str) = (
+    UPDATE_TYPE,
+    "does nothing with updateStrategy.type OnDelete: a pod is updated when somebody deletes it",
+);
+/// Switches that are accepted and do nothing yet, each with what happens instead.
 pub static NOT_YET: [(&str, &str); 2] = [
     (
         SKIP_UNREACHABLE,
-        "pods on unreachable nodes hold up others as they do without it",
+        "does nothing yet: pods on unreachable nodes hold up others as they do without it",
     ),
     (
         NODE_FAILURE_POLICY,
-        "pods on failed nodes stay until somebody deletes them",
+        "does nothing yet: pods on failed nodes stay until somebody deletes them",
     ),
 ];
 /// Opt-in on a set: `true` pulls images ahead also of updates that make pods anew.

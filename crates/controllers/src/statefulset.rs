@@ -13,6 +13,7 @@ pub mod decide;
 mod fill;
 mod plan;
 mod pod;
+mod recreate;
 mod renew;
 mod scale_down;
 pub mod status;

@@ -15,6 +15,7 @@ pub(crate) mod let_go;
 pub(crate) mod needs;
 mod overdue;
 mod places;
+pub(crate) mod recreate;
 mod refused;
 pub(crate) mod repetition;
 pub(crate) mod settled;

@@ -155,6 +155,7 @@ impl World {
                 SetKind::Native | SetKind::Advanced => Box::new(StatefulSetController::new(kind)),
             },
             kind,
+            is_on_delete: self.schedule.set.on_delete,
             decisions: manager.decisions.clone(),
             defect,
             clone_defect,

@@ -90,6 +90,8 @@ impl Decisions {
 pub(crate) struct Spy {
     pub(crate) inner: Box<dyn Controller>,
     pub(crate) kind: SetKind,
+    /// Whether the set is declared with the type OnDelete.
+    pub(crate) is_on_delete: bool,
     pub(crate) decisions: Decisions,
     pub(crate) defect: Option<Defect>,
     pub(crate) clone_defect: Option<CloneDefect>,
@@ -212,6 +214,7 @@ impl Controller for Spy {
             hints: context.hints,
             observing_since: context.observing_since,
             seen: &seen,
+            is_on_delete: self.is_on_delete,
         };
         let verdict = match self.kind {
             SetKind::Clone => view::judge(&sight, &decision),

@@ -194,6 +194,43 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
     for _ in 0..rng.usize(1..5) {
         items.push(disturbance(&mut rng));
     }
+    items.extend(recreation(seed, set));
+    items
+}
+
+/// Where all old pods go before the first new one comes: the same asked for in vain with OnDelete, and updates that rest, also of native
+/// sets, for which that is a partition above all ordinals. Meanwhile the template changes, and pods go.
+fn recreation(seed: u64, set: &mut SetPlan) -> Vec<Item> {
+    let mut rng = Rng::with_seed(seed ^ 0x002e_c4ea);
+    let may_recreate = set.in_place.is_none() && set.storage.is_none() && set.asks.unordered.is_none();
+    if set.on_delete && may_recreate && rng.bool() {
+        set.asks.switches.push((Switch::Recreate, "Recreate"));
+        return Vec::new();
+    }
+    let is_asked_for = set.asks.switches.iter().any(|(switch, _)| *switch == Switch::Recreate);
+    if !is_asked_for || rng.bool() {
+        return Vec::new();
+    }
+    let begins_at_ms = rng.u64(2_000..30_000);
+    let ends_at_ms = begins_at_ms + rng.u64(5_000..40_000);
+    let at = |at_ms, act| Item {
+        at_ms,
+        what: What::User(act),
+        seed: 0,
+    };
+    let mut items = Vec::new();
+    if set.kind == SetKind::Native {
+        items.push(at(begins_at_ms, UserAct::Partition(i64::from(i32::MAX))));
+        items.push(at(ends_at_ms, UserAct::Partition(rng.i64(0..3))));
+    } else {
+        items.push(at(begins_at_ms, UserAct::Ask(asks::Act::Flip(Flip::Pause(true)))));
+        items.push(at(ends_at_ms, UserAct::Ask(asks::Act::Flip(Flip::Pause(false)))));
+    }
+    items.push(at(rng.u64(begins_at_ms..ends_at_ms), UserAct::Image(3, true)));
+    for _ in 0..rng.usize(1..4) {
+        let act = UserAct::DeletePod(rng.i64(0..6), rng.bool());
+        items.push(at(rng.u64(begins_at_ms..ends_at_ms), act));
+    }
     items
 }
 

@@ -165,6 +165,11 @@ pub(super) fn warn(request: &Request<'_>, set: &Value, warnings: &mut Vec<String
             UNORDERED.join(".")
         ));
     }
+    let is_on_delete = text(set, &["spec", "updateStrategy", "type"]) == "OnDelete";
+    if is_on_delete && crate::json::annotation(set, names::UPDATE_TYPE).is_some() {
+        let (key, what) = names::WITH_ON_DELETE;
+        warnings.push(format!("metadata.annotations[{key}] {what}"));
+    }
     warn_of_any(set, warnings);
 }
 
@@ -178,9 +183,9 @@ pub(super) fn warn_of_any(set: &Value, warnings: &mut Vec<String>) {
             names::DELETE_PROTECTION_LABEL
         ));
     }
-    for (key, instead) in names::NOT_YET {
+    for (key, what) in names::NOT_YET {
         if crate::json::annotation(set, key).is_some() {
-            warnings.push(format!("metadata.annotations[{key}] does nothing yet: {instead}"));
+            warnings.push(format!("metadata.annotations[{key}] {what}"));
         }
     }
     for container in template::without_image(set) {

@@ -380,6 +380,13 @@ fn what_is_probably_not_meant_is_warned_of() {
             vec![("/metadata/annotations", json!({names::NODE_FAILURE_POLICY: "fence"}))],
             "node-failure-policy] does nothing yet",
         ),
+        (
+            vec![
+                ("/metadata/annotations", json!({names::UPDATE_TYPE: "Recreate"})),
+                ("/spec/updateStrategy", json!({"type": "OnDelete"})),
+            ],
+            "update-type] does nothing with updateStrategy.type OnDelete",
+        ),
     ] {
         let object = with(set(), &changes);
         let reply = validate(&request(Some(&object), None), &World::default());

@@ -576,14 +576,14 @@ impl<'v> Pass<'v> {
         }
     }
 
-    /// Switches that do nothing yet are told once. Of other kinds admission warns whoever sets them; of native sets it is not asked, so that no
+    /// Switches that do nothing are told once. Of other kinds admission warns whoever sets them; of native sets it is not asked, so that no
     /// write of these waits for us.
     fn note_idle_switches(&mut self) {
         if self.moment.set.kind != SetKind::Native {
             return;
         }
-        for (key, instead) in &self.moment.set.spec.switches.idle {
-            let message = format!("the annotation {key} does nothing yet: {instead}");
+        for (key, what) in &self.moment.set.spec.switches.idle {
+            let message = format!("the annotation {key} {what}");
             self.event_once(true, "SwitchWithoutEffect", message);
         }
     }

@@ -6,7 +6,7 @@ use super::status;
 use super::view::View;
 use crate::shared::occupant::Occupant;
 use crate::shared::revision;
-use flotilla_model::set::{Area, UpdateKind};
+use flotilla_model::set::Area;
 use flotilla_model::{Decision, Hints, WaitCause};
 use std::collections::BTreeMap;
 
@@ -113,11 +113,6 @@ fn note_last_revisions(hints: &mut Hints, view: &View<'_>) {
 }
 
 impl Plan<'_> {
-    /// Whether all pods of old revisions have to be gone before the first new one is made.
-    pub(super) fn is_recreating(&self) -> bool {
-        self.view.set.spec.update == UpdateKind::Recreate
-    }
-
     /// Pods that fill no slot are left alone for ever, and whoever made them has to know (STS-I12). Said last: of what nobody asked the
     /// set to mend, the status tells the first.
     fn tell_of_unusable_pods(&mut self) {

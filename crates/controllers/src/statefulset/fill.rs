@@ -15,7 +15,7 @@ use crate::shared::{claim, lifecycle, readiness};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, PatchKind, PodDraft, Report, Scope, ScopedCommand};
 use flotilla_model::hints::Starts;
-use flotilla_model::set::Area;
+use flotilla_model::set::{Area, UpdateKind};
 use flotilla_model::{PodRecord, Resource, RevisionRecord, SetKind, WaitCause};
 use serde_json::json;
 use std::sync::Arc;
@@ -204,7 +204,7 @@ impl Plan<'_> {
     fn create(&mut self, index: usize, revision: &Arc<RevisionRecord>, budget: Option<&mut Budget>) -> bool {
         let ordinal = self.slots[index].ordinal;
         let name = self.name(ordinal);
-        if self.view.set.spec.is_stopped(Area::Scale) || self.is_in_the_way(ordinal, &name, revision) {
+        if self.view.set.spec.is_stopped(Area::Scale) || self.is_in_the_way(index, &name, revision) {
             return false;
         }
         if self.takes_claims_back(ordinal, &name, revision) {
@@ -232,7 +232,8 @@ impl Plan<'_> {
     }
 
     /// Whether something else than a claim keeps the slot empty for now.
-    fn is_in_the_way(&mut self, ordinal: i64, name: &str, revision: &RevisionRecord) -> bool {
+    fn is_in_the_way(&mut self, index: usize, name: &str, revision: &RevisionRecord) -> bool {
+        let ordinal = self.slots[index].ordinal;
         if self.view.is_changing_hands(name) {
             return true;
         }
@@ -250,7 +251,7 @@ impl Plan<'_> {
                 .wait(name.to_owned(), WaitCause::NameTaken { owner }, Some(since));
             return true;
         }
-        if self.is_recreating() && revision.meta.uid == self.pass.update.meta.uid {
+        if self.comes_after_all_old(index, revision) {
             let left = self.old_pods();
             if left > 0 {
                 self.pass.wait(name.to_owned(), WaitCause::OldPodsRemain { left }, None);
@@ -274,15 +275,6 @@ impl Plan<'_> {
             return true;
         }
         self.pass.is_backing_off(&Scope::Slot(ordinal), name)
-    }
-
-    /// How many pods of other revisions exist, wanted or not.
-    fn old_pods(&self) -> usize {
-        *self.old_pods.get_or_init(|| {
-            let wanted = self.slots.iter().filter_map(|s| s.occupant.as_ref());
-            let condemned = self.condemned.iter().map(|(_, o)| o);
-            wanted.chain(condemned).filter(|o| !o.labels.is_updated).count()
-        })
     }
 
     /// The commands that give a new pod its claims. `None` if one of them is on its way out, or goes with a former pod or set: a pod that
@@ -368,14 +360,13 @@ impl Plan<'_> {
         {
             return found.clone();
         }
-        if spec.update != flotilla_model::set::UpdateKind::RollingUpdate
-            || self.pass.update.meta.uid == self.pass.current.meta.uid
-        {
+        if spec.update == UpdateKind::OnDelete || self.pass.update.meta.uid == self.pass.current.meta.uid {
             return self.pass.update.clone();
         }
         let kept = usize::try_from(spec.partition()).unwrap_or(0);
         let is_current = match &spec.rolling {
-            None => index < self.frontier(),
+            // All go, and come at the new one.
+            None => spec.update == UpdateKind::RollingUpdate && index < self.frontier(),
             Some(rolling) if rolling.unordered.is_some() && !spec.is_monotonic() => not_updated < kept,
             // The rank counts wanted ordinals, and so what is not reserved: exactly the lowest pods keep the old revision.
             Some(_) => index < self.window_start(),

@@ -46,7 +46,7 @@ pub(super) struct Plan<'v> {
     pub(super) deleted: BTreeSet<i64>,
     /// Ordinals of condemned pods whose turn has come: nothing but their own hook keeps them.
     pub(super) in_turn: BTreeSet<i64>,
-    /// Pods that are not at the update revision; counted once, where somebody asks.
+    /// Pods that have to be gone before new ones come (STS-2.6); counted once, where somebody asks.
     pub(super) old_pods: OnceCell<usize>,
     /// First index above all pods that stay at the current revision; looked for once, where somebody asks.
     pub(super) frontier: OnceCell<usize>,

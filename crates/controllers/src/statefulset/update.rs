@@ -144,7 +144,7 @@ impl Plan<'_> {
     }
 
     /// Whether the partition counts pods instead of naming the lowest.
-    fn is_unordered(&self) -> bool {
+    pub(super) fn is_unordered(&self) -> bool {
         let spec = &self.view.set.spec;
         !spec.is_monotonic() && spec.rolling.as_ref().is_some_and(|r| r.unordered.is_some())
     }
@@ -156,7 +156,7 @@ impl Plan<'_> {
     }
 
     /// Slots in the order in which the update takes them, at most as many as the partition leaves.
-    fn targets(&self) -> Vec<usize> {
+    pub(super) fn targets(&self) -> Vec<usize> {
         let spec = &self.view.set.spec;
         let descending = (0..self.slots.len()).rev();
         let Some(strategy) = spec
@@ -242,7 +242,7 @@ impl Plan<'_> {
     }
 
     /// Whether the occupant of a slot is old, may be deleted, and its availability is as asked.
-    fn is_old_and(&self, index: usize, availability: impl Fn(bool) -> bool) -> bool {
+    pub(super) fn is_old_and(&self, index: usize, availability: impl Fn(bool) -> bool) -> bool {
         self.slots[index]
             .occupant
             .as_ref()
@@ -353,46 +353,6 @@ impl Plan<'_> {
         false
     }
 
-    /// Recreate (STS-2.6): all old pods go at once, also those that are not wanted.
-    fn recreate_all(&mut self) {
-        let old: Vec<usize> = (0..self.slots.len())
-            .rev()
-            .filter(|index| self.is_old_and(*index, |_| true))
-            .collect();
-        let update = self.pass.update.clone();
-        if let Some((&first, others)) = old.split_first()
-            && !self.is_accepted(first, &update)
-        {
-            // The others wait for the same answer.
-            for &index in others {
-                self.is_accepted(index, &update);
-            }
-            return;
-        }
-        let lacking = old.into_iter().rev().filter(|index| !self.has_claims(*index, &update));
-        if lacking.count() > 0 {
-            return;
-        }
-        if !self.view.set.spec.is_stopped(Area::ScaleDown) {
-            for index in (0..self.condemned.len()).rev() {
-                let occupant = &self.condemned[index].1;
-                if !occupant.labels.is_updated && !occupant.doomed && !occupant.pod.is_terminating() {
-                    self.condemn(index);
-                }
-            }
-        }
-        for index in (0..self.slots.len()).rev() {
-            // Also those that have ended: under OrderedReady the step *fill* does not come to them while lower ones are missing.
-            let has_to_go = self.slots[index]
-                .occupant
-                .as_ref()
-                .is_some_and(|o| o.is_old() && !o.doomed && !o.pod.is_terminating());
-            if has_to_go {
-                self.delete_slot(index, Report::Delete);
-            }
-        }
-    }
-
     /// Pods that somebody asked to have recreated, by label, within the budget (STS-3.8): in every strategy, also while paused, and
     /// also when an unhealthy pod holds up everything else, since that may be the very pod.
     pub(super) fn recreate_specified(&mut self) {
@@ -438,7 +398,7 @@ impl Plan<'_> {
     /// Old pods that the partition keeps are waited for by nobody, and that is said.
     fn say_what_the_partition_keeps(&mut self) {
         let spec = &self.view.set.spec;
-        if spec.update != UpdateKind::RollingUpdate || spec.partition() == 0 {
+        if spec.update == UpdateKind::OnDelete || spec.partition() == 0 {
             return;
         }
         let is_held_at_nothing = self.pass.is_held_at_nothing();

@@ -6,7 +6,6 @@ use crate::claim_templates;
 use crate::in_place::lacks_resources;
 use flotilla_engine::core::request::Call;
 use flotilla_model::decision::Subresource;
-use flotilla_model::set::UpdateKind;
 use flotilla_model::{Command, PodRecord, Resource};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -83,7 +82,7 @@ impl Judge {
         };
         let others = scene.pods_of(&set.meta.uid).filter(is_there).count();
         let is_surplus = i32::try_from(others).is_ok_and(|others| others >= set.spec.replicas);
-        let is_free = stays || set.spec.update == UpdateKind::Recreate || is_surplus;
+        let is_free = stays || self.recreates(set) || is_surplus;
         let holds = is_accepted || is_unproven && (is_first || is_free);
         if !(is_accepted || is_free) {
             self.went_first = Some(pod.meta.uid.clone());

@@ -1,12 +1,12 @@
 //! What must be true in the end, once all faults are over: the set is as it asks to be, and its status says so.
 
 use super::claim_templates;
+use super::recreate::is_on_delete;
 use super::settled_claims::{claims, counted, targets};
 use super::truth::{pod_of, revision_of, set_of};
 use super::{Places, Verdict, is_at_nothing, is_available, ordinal_in, partition_of, place_of, require, unordered};
 use crate::asks::is_to_be_made_again;
 use crate::tenants;
-use flotilla_model::set::UpdateKind;
 use flotilla_model::{ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp};
 use flotilla_sim::server::Server;
 use serde_json::Value;
@@ -29,7 +29,10 @@ pub(crate) fn look(server: &Server, kind: SetKind, now: Timestamp) -> Result<(),
         .collect();
     slots(set, &pods, now)?;
     let updated = revision(set, &revisions)?;
-    let is_complete = updates(set, &pods, updated)?;
+    let is_on_delete = server
+        .get(kind.resource(), &key)
+        .is_some_and(|set| is_on_delete(&set.value()));
+    let is_complete = updates(set, &pods, updated, is_on_delete)?;
     status(set, &pods, updated, is_complete)?;
     conditions(set)?;
     is_said_to_rest(set)?;
@@ -91,7 +94,12 @@ fn revision<'r>(set: &SetRecord, revisions: &[&'r Arc<RevisionRecord>]) -> Resul
 }
 
 /// Pods that are to be updated are. Whether all are.
-fn updates(set: &SetRecord, pods: &[&Arc<PodRecord>], updated: &RevisionRecord) -> Result<bool, String> {
+fn updates(
+    set: &SetRecord,
+    pods: &[&Arc<PodRecord>],
+    updated: &RevisionRecord,
+    is_on_delete: bool,
+) -> Result<bool, String> {
     let partition = partition_of(set);
     let mut is_complete = true;
     let is_unordered = unordered::is_unordered(set);
@@ -103,11 +111,7 @@ fn updates(set: &SetRecord, pods: &[&Arc<PodRecord>], updated: &RevisionRecord) 
         let place = ordinal_in(pod.name(), set.name())
             .and_then(|o| place_of(o, set))
             .unwrap_or(0);
-        let has_to_be_new = match set.spec.update {
-            UpdateKind::RollingUpdate => !is_unordered && place >= partition,
-            UpdateKind::Recreate => true,
-            UpdateKind::OnDelete => false,
-        };
+        let has_to_be_new = !is_on_delete && !is_unordered && place >= partition;
         if is_old && has_to_be_new {
             return Err(format!("{} is at an old revision", pod.name()));
         }

@@ -7,7 +7,6 @@ use crate::asks::is_to_be_made_again;
 use crate::defect::says;
 use crate::in_place::{GATE, has_note, is_in_grace, new_revision, new_state, state};
 use crate::switches::{Switch, unblock_after};
-use flotilla_model::set::UpdateKind;
 use flotilla_model::{Command, Decision, ObjectKey, PodRecord, Reader, Resource, SetRecord, Uid, WaitCause};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +16,6 @@ const RULE_PAUSED: &str = "STS-3.7 paused";
 const RULE_KEPT: &str = "STS-3.6 revision while paused";
 const RULE_UNBLOCK: &str = "STS-8.1 unblocking";
 const RULE_SCALE_DOWN: &str = "STS-8.4 scale-down";
-const RULE_RECREATE: &str = "STS-2.6 Recreate";
 const RULE_TOLD: &str = "switches that cannot be read";
 
 /// The revision that the pod of a slot had when it was seen last.
@@ -99,7 +97,7 @@ impl Sight<'_> {
 
     /// Whether a pod that goes does so for the update: neither because it has ended, nor because it is not wanted, nor because users asked
     /// for another.
-    fn is_for_update(&self, pod: &PodRecord) -> bool {
+    pub(super) fn is_for_update(&self, pod: &PodRecord) -> bool {
         !pod.is_terminal() && self.place_of_pod(pod).is_some() && !is_to_be_made_again(pod, self.set)
     }
 
@@ -205,7 +203,7 @@ impl Sight<'_> {
     /// one at a time (STS-2.3, STS-2.5 and STS-8.1). What was prepared, or leads nowhere, is unavailable already, and goes on (STS-3.7).
     fn waits_for_its_turn(&self, deleted: &[&Arc<PodRecord>], begun: &BTreeSet<&ObjectKey>) -> Verdict {
         let set = self.set;
-        if set.spec.update != UpdateKind::RollingUpdate {
+        if self.is_on_delete || self.recreates() {
             return Ok(());
         }
         let begun = begun.iter().filter_map(|key| self.reader.pod(key));
@@ -244,41 +242,6 @@ impl Sight<'_> {
         })
     }
 
-    /// Old and new pods never overlap (STS-2.6).
-    fn recreates_all_at_once(&self, decision: &Decision, deleted: &[&Arc<PodRecord>]) -> Verdict {
-        let set = self.set;
-        if !Switch::Recreate.is_on(set) || set.spec.is_paused() {
-            return Ok(());
-        }
-        let all = self.reader.pods_of(set.as_owner()).iter();
-        let own = all.filter(|pod| set.spec.selector.matches(|label| pod.label(label)));
-        let old: Vec<&Arc<PodRecord>> = own
-            .filter(|pod| ordinal_in(pod.name(), set.name()).is_some() && self.is_of_old_revision(pod))
-            .collect();
-        let made = decision
-            .commands()
-            .find(|c| c.command.resource() == Resource::Pods && matches!(c.command, Command::Create { .. }));
-        require(made.is_none() || old.is_empty(), RULE_RECREATE, || {
-            format!(
-                "{} is made while {} is still there",
-                made.map_or("", |c| &c.command.key().name),
-                old[0].name()
-            )
-        })?;
-        let goes = |pod: &Arc<PodRecord>| deleted.iter().any(|other| other.meta.uid == pod.meta.uid);
-        let goes_for_it = |pod: &&&Arc<PodRecord>| goes(pod) && self.is_for_update(pod);
-        if old.iter().filter(goes_for_it).count() == 0 {
-            return Ok(());
-        }
-        let stays = old.iter().find(|pod| {
-            let waits = ordinal_in(pod.name(), set.name()).is_some_and(|ordinal| self.has_failed(ordinal));
-            !goes(pod) && !pod.is_terminating() && !waits && self.place_of_pod(pod).is_some()
-        });
-        require(stays.is_none(), RULE_RECREATE, || {
-            format!("old pods go, and {} stays", stays.map_or("", |pod| pod.name()))
-        })
-    }
-
     /// Where users ask for it, scaling down waits for nothing but higher pods (STS-8.4).
     fn scales_down_heedlessly(&self, decision: &Decision, deleted: &[&Arc<PodRecord>]) -> Verdict {
         let set = self.set;
@@ -314,7 +277,7 @@ impl Sight<'_> {
         })
     }
 
-    fn has_failed(&self, ordinal: i64) -> bool {
+    pub(super) fn has_failed(&self, ordinal: i64) -> bool {
         let scope = flotilla_model::decision::Scope::Slot(ordinal);
         self.hints.failures.contains_key(&scope) || self.hints.repeated.contains_key(&scope)
     }

@@ -15,7 +15,6 @@ use crate::storage::may_restart;
 use crate::tenants::{self, ELSEWHERE};
 use flotilla_engine::wire::Object;
 use flotilla_model::records::PodDetail;
-use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
     Body, Command, ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp, Uid,
@@ -126,6 +125,8 @@ pub(crate) struct Judge {
     ahead: Duration,
     /// What was asked for of storage.
     pub(crate) asked: super::asked::Asked,
+    /// Whether it declares the type OnDelete.
+    pub(super) is_on_delete: bool,
     /// The set as it was last.
     pub(super) set: Option<Arc<SetRecord>>,
     /// From when on a cache can show a pod as available: what happens to it meanwhile may not have been seen.
@@ -419,7 +420,7 @@ impl Judge {
         };
         let other = others.iter().find(|(_, key)| is_above(key));
         require(
-            other.is_none() || !set.spec.is_monotonic() || set.spec.update == UpdateKind::Recreate,
+            other.is_none() || !set.spec.is_monotonic() || self.recreates(set),
             "STS-I3 ordered scale-down",
             || format!("{} is deleted while {other:?} is still on its way out", pod.name()),
         )?;
@@ -449,7 +450,7 @@ impl Judge {
         let restarts = claims
             .copied()
             .any(|since| may_restart(set, pod, since, writing.decided.now));
-        let goes_with_all = is_old && spec.update == UpdateKind::Recreate && !spec.is_paused();
+        let goes_with_all = is_old && self.recreates(set) && !spec.is_paused() && place >= partition_of(set);
         if is_to_be_made_again(pod, set) && !goes_with_all {
             // By whatever strategy, and also while that is paused.
             return self.uses_budget(pod, (ordinal, place), writing, scene);
@@ -478,14 +479,9 @@ impl Judge {
     ) -> Verdict {
         let set = &writing.decided.set;
         let (spec, name) = (&set.spec, pod.name());
-        require(
-            spec.update != UpdateKind::OnDelete && !spec.is_paused(),
-            "STS-2.5 update",
-            || format!("{name} is taken down, and the set is not to be updated"),
-        )?;
-        if spec.update == UpdateKind::Recreate {
-            return Ok(());
-        }
+        require(!self.is_on_delete && !spec.is_paused(), "STS-2.5 update", || {
+            format!("{name} is taken down, and the set is not to be updated")
+        })?;
         let partition = partition_of(set);
         if unordered::is_unordered(set) {
             self.leaves_as_many_as_it_should(pod, writing, scene)?;
@@ -493,6 +489,9 @@ impl Judge {
             require(place >= partition, "STS-I4 partition", || {
                 format!("{name} is below the partition {partition}, and is taken down")
             })?;
+        }
+        if self.recreates(set) {
+            return Ok(());
         }
         self.uses_budget(pod, (ordinal, place), writing, scene)
     }

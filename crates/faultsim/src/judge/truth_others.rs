@@ -1,5 +1,6 @@
 //! Writes to claims, revisions and the set itself, judged by what really is.
 
+use super::recreate::is_on_delete;
 use super::truth::{Judge, Scene, Writing, revision_of, set_of};
 use super::{Verdict, is_at_nothing, ordinal_in, place_of, require};
 use crate::clones::older;
@@ -112,6 +113,9 @@ impl Judge {
         let ends = after.is_none_or(|set| set.is_deleted());
         if let Some(set) = before.or(after).filter(|_| ends) {
             self.sets_deleted.entry(set.meta.uid.clone()).or_insert(scene.now);
+        }
+        if let Some(stored) = &entry.after {
+            self.is_on_delete = is_on_delete(&stored.value());
         }
         if let Some(after) = after {
             if self

@@ -18,7 +18,6 @@ use crate::resizes::is_infeasible;
 use crate::storage::{is_grown, may_restart};
 use crate::switches::Switch;
 use flotilla_model::decision::{Scope, Subresource};
-use flotilla_model::set::UpdateKind;
 use flotilla_model::template::Digest;
 use flotilla_model::{
     Body, Command, Decision, Hints, ObjectKey, PodRecord, Reader, Resource, SetRecord, Timestamp, Uid, WaitCause,
@@ -42,6 +41,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) observing_since: Timestamp,
     /// Which revisions pods had when earlier passes saw them.
     pub(crate) seen: &'a Seen,
+    /// Whether the set declares the type OnDelete.
+    pub(crate) is_on_delete: bool,
 }
 
 impl Sight<'_> {
@@ -214,7 +215,7 @@ impl Sight<'_> {
             .collect();
         let lowest = go.iter().filter_map(|pod| ordinal_in(pod.name(), set.name())).min();
         let go = go.len();
-        if go == 0 || set.spec.update == UpdateKind::Recreate || is_classic(set) {
+        if go == 0 || self.recreates() || is_classic(set) {
             return Ok(());
         }
         let there = self.wanted_pods();
@@ -359,7 +360,7 @@ impl Sight<'_> {
         }
         let is_updated = self.digest_of(revision) == Some(spec.template_digest);
         let current = self.set.status_text("currentRevision");
-        let keeps = spec.update == UpdateKind::RollingUpdate && place < partition_of(self.set);
+        let keeps = !self.is_on_delete && place < partition_of(self.set);
         if keeps && self.digest_of(current).is_some() {
             return require(revision == current, "STS-I4 partition", || {
                 format!("{pod} is below the partition, and is created at {revision} instead of {current}")
@@ -406,7 +407,7 @@ impl Sight<'_> {
             ordinal.filter(|ordinal| place_of(*ordinal, set).is_none())
         };
         // Recreate lets all old ones go at once, also those that are not wanted (STS-2.6).
-        let goes_in_order = |pod: &PodRecord| set.spec.update != UpdateKind::Recreate || !self.is_old(pod);
+        let goes_in_order = |pod: &PodRecord| !self.recreates() || !self.is_old(pod);
         let going: Vec<i64> = deleted
             .iter()
             .filter(|pod| goes_in_order(pod))
@@ -452,7 +453,7 @@ impl Sight<'_> {
         let set = self.set;
         let place = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set));
         // Recreate knows no budget: old and new never overlap.
-        let is_rolled = |pod: &PodRecord| set.spec.update != UpdateKind::Recreate || !self.is_old(pod);
+        let is_rolled = |pod: &PodRecord| !self.recreates() || !self.is_old(pod);
         let updated = deleted.iter().filter(|pod| !pod.is_terminal() && is_rolled(pod));
         let mut places: Vec<(usize, bool)> = updated
             .clone()

@@ -9,7 +9,7 @@ use crate::in_place::{can_go_in_place, state};
 use crate::notes::is_unreadable;
 use crate::resizes::is_infeasible;
 use flotilla_model::PodRecord;
-use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
+use flotilla_model::set::PodUpdatePolicy;
 use std::sync::Arc;
 
 impl Sight<'_> {
@@ -47,7 +47,7 @@ impl Sight<'_> {
                 && state(pod) != "PreparingDelete"
                 && !overdue::may_be_made_again(pod, set, self.now)
         };
-        if set.spec.update == UpdateKind::Recreate {
+        if self.recreates() {
             return Ok(());
         }
         let mut found = deleted.iter().filter(|pod| is_bound(pod));

@@ -450,10 +450,13 @@ impl Report {
     /// What somebody asked for who may wait for it in vain.
     fn notes(&self) -> Vec<String> {
         let annotations = &self.found.object["metadata"]["annotations"];
+        let is_on_delete = self.found.object["spec"]["updateStrategy"]["type"] == "OnDelete";
+        let in_vain = (is_on_delete && annotations[names::UPDATE_TYPE] == "Recreate").then_some(&names::WITH_ON_DELETE);
         names::NOT_YET
             .iter()
             .filter(|(key, _)| annotations[*key].is_string())
-            .map(|(key, instead)| format!("the annotation {key} does nothing yet: {instead}"))
+            .chain(in_vain)
+            .map(|(key, what)| format!("the annotation {key} {what}"))
             .chain(self.facts.unread.iter().cloned())
             .chain(self.unreadable.iter().cloned())
             .collect()
@@ -714,6 +717,15 @@ mod tests {
             assert!(text.contains(&line), "{text}");
         }
         assert_eq!(report.json()["notes"].as_array().map(Vec::len), Some(2));
+        report.found.object["metadata"] = json!({"annotations": {"flotilla.rs/update-type": "Recreate"}});
+        assert_eq!(report.json()["notes"], json!([]));
+        report.found.object["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
+        assert_eq!(
+            report.json()["notes"],
+            json!([
+                "the annotation flotilla.rs/update-type does nothing with updateStrategy.type OnDelete: a pod is updated when somebody deletes it"
+            ])
+        );
     }
 
     #[test]

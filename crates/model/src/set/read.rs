@@ -5,6 +5,7 @@ mod in_place;
 mod metadata;
 mod pre_download;
 mod text;
+mod update;
 
 pub use in_place::unfit_for_hooks;
 pub(crate) use metadata::read_meta;
@@ -128,10 +129,7 @@ impl<'a> Reader<'a> {
     fn spec(mut self) -> SetSpec {
         self.check_template();
         let switches = self.switches();
-        let mut update = self.update_kind();
-        if self.annotation(names::UPDATE_TYPE).is_some() {
-            update = self.annotated_update(update);
-        }
+        let update = self.update_kind();
         let (replicas, start, reserved) = self.ordinals();
         SetSpec {
             replicas,
@@ -325,36 +323,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn update_kind(&mut self) -> UpdateKind {
-        match self.at("/updateStrategy/type") {
-            None => UpdateKind::RollingUpdate,
-            Some(value) => match value.as_str() {
-                Some("RollingUpdate" | "") => UpdateKind::RollingUpdate,
-                Some("OnDelete") => UpdateKind::OnDelete,
-                Some("Recreate") => UpdateKind::Recreate,
-                _ => {
-                    self.problem(
-                        "spec.updateStrategy.type",
-                        value,
-                        "must be RollingUpdate or OnDelete",
-                        Area::Update,
-                    );
-                    UpdateKind::OnDelete
-                }
-            },
-        }
-    }
-
-    /// `flotilla.rs/update-type`, which turns a rolling update into Recreate.
-    fn annotated_update(&mut self, declared: UpdateKind) -> UpdateKind {
-        let value = self.annotation(names::UPDATE_TYPE).unwrap_or_default();
-        if value == "Recreate" {
-            return UpdateKind::Recreate;
-        }
-        self.switch_problem(names::UPDATE_TYPE, value, "must be Recreate");
-        declared
-    }
-
     fn rolling(&mut self) -> Option<RollingUpdate> {
         let block = self.at("/updateStrategy/rollingUpdate");
         if block.is_none() && self.kind == SetKind::Native {
@@ -533,10 +501,7 @@ impl<'a> Reader<'a> {
             deadline_recreates: self.deadline_recreates(),
             keep_ready: self.keep_ready(),
             resize_wait: self.resize_wait(),
-            idle: names::NOT_YET
-                .iter()
-                .filter(|(key, _)| self.annotation(key).is_some())
-                .collect(),
+            idle: self.idle(),
         }
     }
 

@@ -192,7 +192,7 @@ pub struct Switches {
     pub keep_ready: Vec<String>,
     /// `flotilla.rs/resize-wait-seconds`.
     pub resize_wait: Duration,
-    /// Those that are accepted and do nothing yet, each with what happens instead.
+    /// Those that are accepted and do nothing, each with what happens instead.
     pub idle: Vec<&'static (&'static str, &'static str)>,
 }
 

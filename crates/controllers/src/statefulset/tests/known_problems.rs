@@ -210,7 +210,7 @@ fn sts_3_5_no_pod_is_born_to_be_deleted() {
 /// R-15 makes these opt-ins of native sets too, and no webhook is asked about native sets: whoever sets one in vain is told on the set.
 #[test]
 fn r_15_a_native_set_says_which_switches_do_nothing_yet() {
-    for (key, instead) in &names::NOT_YET {
+    for (key, what) in &names::NOT_YET {
         let told = |decision: &Decision| {
             let events = decision.events.iter().filter(|e| e.reason == "SwitchWithoutEffect");
             let texts = events.map(|e| (e.warning, e.message.clone()));
@@ -218,10 +218,7 @@ fn r_15_a_native_set_says_which_switches_do_nothing_yet() {
         };
         let set = native(1).annotation(key, "true").pods([0], "new");
         let first = set.decide();
-        assert_eq!(
-            told(&first),
-            [(true, format!("the annotation {key} does nothing yet: {instead}"))]
-        );
+        assert_eq!(told(&first), [(true, format!("the annotation {key} {what}"))]);
         let second = set.hints(first.hints.expect("what was told is remembered")).decide();
         assert!(told(&second).is_empty(), "once");
         let by_admission = advanced(1).annotation(key, "true").pods([0], "new").decide();

@@ -175,6 +175,112 @@ fn sts_2_6_and_3_2_recreate_respects_paused() {
 }
 
 #[test]
+fn sts_2_6_on_delete_holds_whatever_the_annotation_says() {
+    for set in both(3) {
+        let is_native = set.kind == flotilla_model::SetKind::Native;
+        let on = set.annotation("flotilla.rs/update-type", "Recreate");
+        let on_delete = on.clone().spec("/updateStrategy", json!({"type": "OnDelete"}));
+        let decision = on_delete.clone().pods(0..3, "old").decide();
+        assert_eq!(brief(&decision), NOTHING);
+        assert!(decision.waits.iter().any(|w| w.cause == WaitCause::OnDelete { old: 3 }));
+        let told = decision.events.iter().filter(|e| e.reason == "SwitchWithoutEffect");
+        let texts: Vec<_> = told.map(|e| e.message.as_str()).collect();
+        let text = "the annotation flotilla.rs/update-type does nothing with updateStrategy.type OnDelete: a pod is updated when somebody \
+                    deletes it";
+        // Of the others admission warns whoever sets it.
+        assert_eq!(texts, if is_native { vec![text] } else { vec![] });
+        // Whoever deletes one gets a new one at once.
+        let lost = on_delete.pods([0, 2], "old").decide();
+        assert_eq!(brief(&lost), ["+web-1@new"]);
+        let rolling = on.pods(0..3, "old").decide();
+        assert!(rolling.events.iter().all(|e| e.reason != "SwitchWithoutEffect"));
+    }
+}
+
+#[test]
+fn sts_2_6_and_i4_recreate_keeps_what_the_partition_keeps() {
+    for set in both(3) {
+        for set in [set.clone(), set.ordered()] {
+            let on = |partition: i32| {
+                let set = set.clone().annotation("flotilla.rs/update-type", "Recreate");
+                set.rolling(json!({"partition": partition}))
+            };
+            assert_eq!(brief(&on(1).pods(0..3, "old").decide()), ["-web-2", "-web-1"]);
+            let kept = on(1).pods(0..3, "old").decide();
+            assert!(kept.waits.iter().any(|w| w.cause == WaitCause::Partition { kept: 1 }));
+            // Those that are to go have gone: what the partition keeps is not waited for.
+            let gone = brief(&on(1).pods([0], "old").decide());
+            assert_eq!(gone.first().map(String::as_str), Some("+web-1@new"), "{gone:?}");
+            let one_left = on(1).pods([0], "old").pod(old("web-2").terminating()).decide();
+            assert_eq!(brief(&one_left), NOTHING);
+            assert!(
+                one_left
+                    .waits
+                    .iter()
+                    .any(|w| w.cause == WaitCause::OldPodsRemain { left: 1 })
+            );
+            // What it keeps and others delete comes back as it was, whoever else is on the way out.
+            let lost = on(2).pods([1], "old").pod(old("web-2").terminating()).decide();
+            assert_eq!(brief(&lost), ["+web-0@old"]);
+            // As `rollout pause` does it with a native set: nothing goes, and what is lost comes back.
+            for all in [3, i32::MAX] {
+                assert_eq!(brief(&on(all).pods(0..3, "old").decide()), NOTHING);
+                assert_eq!(brief(&on(all).pods([0, 2], "old").decide()), ["+web-1@old"]);
+            }
+            // Also after a rollback, where the update revision is the current one and a pod of another is kept.
+            let back = on(i32::MAX).status("/currentRevision", json!("new")).pods([0], "new");
+            assert_eq!(brief(&back.pods([2], "old").decide()), ["+web-1@new"]);
+        }
+    }
+}
+
+#[test]
+fn sts_2_6_and_3_2_recreate_keeps_as_many_as_the_partition_of_unordered_mode() {
+    let set = || {
+        let set = advanced(4).annotation("flotilla.rs/update-type", "Recreate");
+        set.rolling(json!({"partition": 2, "unorderedUpdate": {}}))
+    };
+    assert_eq!(brief(&set().pods(0..4, "old").decide()), ["-web-3", "-web-2"]);
+    assert_eq!(brief(&set().pods(0..2, "old").decide()), ["+web-2@new", "+web-3@new"]);
+    let going = set().pods(0..2, "old").pod(old("web-3").terminating()).decide();
+    assert_eq!(brief(&going), NOTHING);
+    assert!(
+        going
+            .waits
+            .iter()
+            .any(|w| w.cause == WaitCause::OldPodsRemain { left: 1 })
+    );
+    // One that it keeps is lost: another comes in its stead, and none more goes.
+    assert_eq!(
+        brief(&set().pods([1], "old").pods(2..4, "new").decide()),
+        ["+web-0@old"]
+    );
+}
+
+#[test]
+fn sts_2_6_and_3_6_a_pod_that_is_lost_while_recreate_is_paused_is_made_again_at_once() {
+    let paused = |partition: i32| {
+        let set = advanced(3).annotation("flotilla.rs/update-type", "Recreate");
+        set.rolling(json!({"paused": true, "partition": partition}))
+    };
+    for (partition, revision) in [(0, "new"), (1, "new"), (2, "old"), (3, "old")] {
+        let lost = paused(partition).pods([0, 2], "old").decide();
+        assert_eq!(brief(&lost), [format!("+web-1@{revision}")], "partition {partition}");
+        let rolling = advanced(3).rolling(json!({"paused": true, "partition": partition}));
+        assert_eq!(
+            brief(&rolling.pods([0, 2], "old").decide()),
+            brief(&lost),
+            "as a rolling update"
+        );
+    }
+    let mut kept = paused(0)
+        .annotation("flotilla.rs/paused-keeps-revision", "true")
+        .pods([0, 2], "old");
+    kept.hints.last_revision.insert(1, "old".into());
+    assert_eq!(brief(&kept.decide()), ["+web-1@old"]);
+}
+
+#[test]
 fn sts_8_3_ordered_sets_may_opt_in_to_batches() {
     for set in both(4) {
         let set = set.ordered().pods(0..4, "old");

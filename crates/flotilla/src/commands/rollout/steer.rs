@@ -95,8 +95,12 @@ fn refuse_unless_rolling(found: &Found) -> Result<(), Error> {
     if kind == "RollingUpdate" {
         return Ok(());
     }
+    let why = match kind {
+        "OnDelete" => "which replaces no pod by itself",
+        _ => "which knows no pause",
+    };
     let message = format!(
-        "failed to pause {}: its update strategy is {kind}, which replaces no pod by itself",
+        "failed to pause {}: its update strategy is {kind}, {why}",
         found.display()
     );
     Err(Error::NotPossible(message))

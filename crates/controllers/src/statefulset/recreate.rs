@@ -1,0 +1,108 @@
+//! Recreate (STS-2.6): all old pods go, also those that are not wanted, and then all new ones come. What the partition keeps takes no part
+//! in that: it stays at its revision, and comes back at it as in a rolling update. While the update is paused nothing goes, and so nothing
+//! waits for what is to go.
+
+use super::plan::{Plan, Slot};
+use crate::shared::occupant::Occupant;
+use flotilla_model::RevisionRecord;
+use flotilla_model::decision::Report;
+use flotilla_model::set::{Area, UpdateKind};
+
+impl Plan<'_> {
+    /// Whether all pods of old revisions have to be gone before the first new one is made.
+    pub(super) fn is_recreating(&self) -> bool {
+        self.view.set.spec.update == UpdateKind::Recreate
+    }
+
+    /// How many pods the partition keeps, if it keeps any.
+    fn kept(&self) -> usize {
+        usize::try_from(self.view.set.spec.partition()).unwrap_or(0)
+    }
+
+    /// Whether the partition keeps all pods that are wanted: then the update has nothing to do.
+    fn keeps_all(&self) -> bool {
+        let takes_none = if self.is_unordered() {
+            self.kept() >= self.slots.len()
+        } else {
+            self.window_start() == self.slots.len()
+        };
+        self.kept() > 0 && takes_none
+    }
+
+    /// Whether a pod of this revision in this slot comes only after all old pods that are to go have gone: neither while none goes, nor
+    /// where the partition keeps what is in the slot.
+    pub(super) fn comes_after_all_old(&self, index: usize, revision: &RevisionRecord) -> bool {
+        let is_new = revision.meta.uid == self.pass.update.meta.uid;
+        let is_kept = if self.is_unordered() {
+            self.keeps_all()
+        } else {
+            index < self.window_start()
+        };
+        self.is_recreating() && !self.view.set.spec.is_paused() && is_new && !is_kept
+    }
+
+    /// How many old pods there are, wanted or not, beyond those that the partition keeps. Where it keeps a number of pods, one that is on
+    /// its way out is none of them.
+    pub(super) fn old_pods(&self) -> usize {
+        *self.old_pods.get_or_init(|| {
+            let is_old = |occupant: &&Occupant| !occupant.labels.is_updated;
+            let old = |slots: &[Slot], stays: bool| {
+                let occupants = slots.iter().filter_map(|slot| slot.occupant.as_ref()).filter(is_old);
+                occupants.filter(|o| o.is_replaceable() == stays).count()
+            };
+            let wanted = if self.is_unordered() {
+                old(&self.slots, false) + old(&self.slots, true).saturating_sub(self.kept())
+            } else {
+                let window = &self.slots[self.window_start()..];
+                old(window, false) + old(window, true)
+            };
+            wanted + self.condemned.iter().map(|(_, o)| o).filter(is_old).count()
+        })
+    }
+
+    /// All old pods go at once but for those that the partition keeps.
+    pub(super) fn recreate_all(&mut self) {
+        if self.keeps_all() {
+            return;
+        }
+        let mut targets = self.targets();
+        targets.sort_unstable_by(|one, other| other.cmp(one));
+        let old: Vec<usize> = targets
+            .iter()
+            .copied()
+            .filter(|index| self.is_old_and(*index, |_| true))
+            .collect();
+        let update = self.pass.update.clone();
+        if let Some((&first, others)) = old.split_first()
+            && !self.is_accepted(first, &update)
+        {
+            // The others wait for the same answer.
+            for &index in others {
+                self.is_accepted(index, &update);
+            }
+            return;
+        }
+        let lacking = old.into_iter().rev().filter(|index| !self.has_claims(*index, &update));
+        if lacking.count() > 0 {
+            return;
+        }
+        if !self.view.set.spec.is_stopped(Area::ScaleDown) {
+            for index in (0..self.condemned.len()).rev() {
+                let occupant = &self.condemned[index].1;
+                if !occupant.labels.is_updated && !occupant.doomed && !occupant.pod.is_terminating() {
+                    self.condemn(index);
+                }
+            }
+        }
+        for index in targets {
+            // Also those that have ended: under OrderedReady the step *fill* does not come to them while lower ones are missing.
+            let has_to_go = self.slots[index]
+                .occupant
+                .as_ref()
+                .is_some_and(|o| o.is_old() && !o.doomed && !o.pod.is_terminating());
+            if has_to_go {
+                self.delete_slot(index, Report::Delete);
+            }
+        }
+    }
+}
