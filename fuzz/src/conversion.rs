@@ -24,6 +24,10 @@ pub fn run(input: &[u8]) -> Reached {
             *place = serde_json::json!({});
         }
     }
+    // It says that fields are not there, and is not converted up.
+    if let Some(labels) = set.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+        labels.remove("flotilla.rs/hub-fields");
+    }
     set["kind"] = "StatefulSet".into();
     for (from, to) in [("v1beta1", "v1alpha1"), ("v1alpha1", "v1beta1")] {
         set["apiVersion"] = format!("{GROUP}/{from}").into();

@@ -2,9 +2,11 @@
 //!
 //! `v1beta1` is stored. On the way down to `v1alpha1`, fields of spec that it lacks go into an annotation; on the way up they come
 //! back, and the annotation goes. What the older version has is taken from it, so a change made there wins. An annotation that cannot
-//! be read is ignored here, since a conversion cannot warn; `mutate` puts back what was stored, and says so.
+//! be read is ignored here, since a conversion cannot warn; `mutate` puts back what was stored, and says so. What does not fit into
+//! annotations is left out on the way down, under a label that no way up is open to.
 
 mod clone;
+pub(crate) mod fit;
 
 use crate::admit::GROUP;
 use crate::json::{at, text};
@@ -56,6 +58,8 @@ fn one(mut object: Value, desired: &str) -> Result<Value, String> {
         return Err(refused());
     };
     match (from == v1alpha1::VERSION, to == v1alpha1::VERSION) {
+        // Also where admission is not asked, as about the status: what is left out would be gone.
+        (true, false) if kind == Kind::StatefulSet && fit::is_left_out(&object) => return Err(fit::refusal(&object)),
         (true, false) => up(kind, &mut object),
         (false, true) => down(kind, &mut object),
         _ => {}
@@ -64,8 +68,11 @@ fn one(mut object: Value, desired: &str) -> Result<Value, String> {
     Ok(object)
 }
 
-/// The fields in an annotation; `None` if it does not hold a JSON object.
+/// The fields in an annotation; `None` if it does not hold a JSON object, or is longer than one can be.
 pub(crate) fn hub_fields(text: &str) -> Option<Map<String, Value>> {
+    if text.len() > fit::ANNOTATION_BYTES_MAX {
+        return None;
+    }
     match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => Some(fields),
         _ => None,
@@ -74,7 +81,7 @@ pub(crate) fn hub_fields(text: &str) -> Option<Map<String, Value>> {
 
 /// To `v1beta1`, in place: the fields in the annotation come back, the annotation goes.
 pub(crate) fn up(kind: Kind, set: &mut Value) {
-    let kept = take_annotation(set);
+    let kept = take(set, "annotations", names::HUB_FIELDS);
     let kept = kept.as_ref().and_then(Value::as_str).and_then(hub_fields);
     match (kind, kept) {
         (Kind::CloneSet, kept) => clone::up(set, kept.as_ref()),
@@ -100,25 +107,34 @@ fn put_back(set: &mut Value, fields: Map<String, Value>) {
     }
 }
 
-/// To `v1alpha1`, in place: fields that it lacks go into the annotation.
+/// To `v1alpha1`, in place: fields that it lacks go into the annotation; if they do not fit there, the label says so.
 pub(crate) fn down(kind: Kind, set: &mut Value) {
     // Where there is no place for an annotation, nothing is taken out. No API server sends such an object.
     let has_place = |path: &[&str]| at(set, path).is_none_or(Value::is_object);
-    if !(has_place(&["metadata"]) && has_place(&["metadata", "annotations"])) {
+    if !(has_place(&["metadata"]) && has_place(&["metadata", "annotations"]) && has_place(&["metadata", "labels"])) {
         return;
     }
-    // One that somebody wrote into the hub would come back as fields.
-    take_annotation(set);
+    // What somebody wrote into the hub would come back as fields, or hold up writes.
+    take(set, "annotations", names::HUB_FIELDS);
+    take(set, "labels", names::HUB_FIELDS);
     let kept = match kind {
         Kind::CloneSet => clone::down(set),
         Kind::StatefulSet => take_out(set),
     };
-    let Some(object) = set.as_object_mut().filter(|_| !kept.is_empty()) else {
+    if kept.is_empty() {
         return;
-    };
-    let text = Value::Object(kept).to_string();
-    let place = child(object, "metadata").and_then(|metadata| child(metadata, "annotations"));
-    if let Some(annotations) = place {
+    }
+    let kept = Value::Object(kept);
+    let text = kept.to_string();
+    if !fit::has_room(set, names::HUB_FIELDS, &text) {
+        match kind {
+            Kind::CloneSet => clone::keep_in_label(set, &kept),
+            Kind::StatefulSet => fit::mark_left_out(set),
+        }
+        return;
+    }
+    let metadata = set.as_object_mut().and_then(|object| child(object, "metadata"));
+    if let Some(annotations) = metadata.and_then(|metadata| child(metadata, "annotations")) {
         annotations.insert(names::HUB_FIELDS.to_owned(), Value::from(text));
     }
 }
@@ -149,14 +165,14 @@ fn child<'o>(object: &'o mut Map<String, Value>, field: &str) -> Option<&'o mut 
     place.as_object_mut()
 }
 
-/// Takes the annotation away, and with it the map that would be empty without it.
-fn take_annotation(set: &mut Value) -> Option<Value> {
-    at(set, &["metadata", "annotations", names::HUB_FIELDS])?;
+/// Takes a label or an annotation away, and with it the map that would be empty without it.
+fn take(set: &mut Value, of: &str, key: &str) -> Option<Value> {
+    at(set, &["metadata", of, key])?;
     let metadata = set.get_mut("metadata")?.as_object_mut()?;
-    let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
-    let kept = annotations.remove(names::HUB_FIELDS);
-    if annotations.is_empty() {
-        metadata.remove("annotations");
+    let map = metadata.get_mut(of)?.as_object_mut()?;
+    let taken = map.remove(key);
+    if map.is_empty() {
+        metadata.remove(of);
     }
-    kept
+    taken
 }

@@ -28,6 +28,16 @@ pub(crate) fn workload(request: &Request<'_>, kind: Kind, memory: &dyn Memory) -
     let Some(object) = request.object else {
         return Reply::allow();
     };
+    if kind == Kind::StatefulSet && request.version == v1alpha1::VERSION {
+        // The stored object counts, too: whoever drops the label would drop the fields.
+        let left_out = [Some(object), request.old_object]
+            .into_iter()
+            .flatten()
+            .find(|set| convert::fit::is_left_out(set));
+        if let Some(set) = left_out {
+            return Verdict::deny(422, convert::fit::refusal(set)).into();
+        }
+    }
     let in_hub = |object| in_hub(kind, request.version, object);
     let new = in_hub(object);
     let old = request

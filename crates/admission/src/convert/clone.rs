@@ -1,7 +1,8 @@
 //! CloneSets between `v1beta1`, which is stored, and `v1alpha1` (CS-8). Both say the same in other shapes: strategies are
 //! flat in the older version, reuse of claims is said the other way round, and some fields are labels or annotations.
 
-use crate::json::{annotation, at, label};
+use super::{fit, take};
+use crate::json::{annotation, at, label, text};
 use flotilla_api::names;
 use serde_json::{Map, Value, json};
 
@@ -34,7 +35,12 @@ pub(super) fn up(set: &mut Value, kept: Option<&Map<String, Value>>) {
     }
     scale_up(set);
     let settings = pre_download_up(set);
-    strategy_up(set, kept);
+    let in_label = take(set, "labels", names::HUB_FIELDS);
+    let policy = kept.and_then(|fields| fields.get("updateStrategy")?.pointer("/rollingUpdate/podUpdatePolicy"));
+    let policy = policy.or(in_label
+        .as_ref()
+        .filter(|word| word.as_str().is_some_and(|word| POLICIES.contains(&word))));
+    strategy_up(set, policy);
     for (field, value) in settings {
         // The annotation decides, also where the older version has a leftover of the same name.
         let place = deep(
@@ -58,6 +64,14 @@ pub(super) fn down(set: &mut Value) -> Map<String, Value> {
     scale_down(set);
     pre_download_down(set);
     strategy_down(set)
+}
+
+/// Where there is no room for the annotation: the policy under OnDelete, which is all that it ever holds, as the label's value.
+pub(super) fn keep_in_label(set: &mut Value, kept: &Value) {
+    let policy = text(kept, &["updateStrategy", "rollingUpdate", "podUpdatePolicy"]);
+    if let Some(policy) = POLICIES.into_iter().find(|p| *p == policy) {
+        fit::put_label(set, policy);
+    }
 }
 
 fn scale_up(set: &mut Value) {
@@ -106,7 +120,7 @@ fn scale_down(set: &mut Value) {
     }
 }
 
-fn strategy_up(set: &mut Value, kept: Option<&Map<String, Value>>) {
+fn strategy_up(set: &mut Value, policy_kept: Option<&Value>) {
     let Some(old) = set["spec"].get_mut("updateStrategy").and_then(Value::as_object_mut) else {
         return;
     };
@@ -116,8 +130,7 @@ fn strategy_up(set: &mut Value, kept: Option<&Map<String, Value>>) {
     }
     let word = old.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
     if word == ON_DELETE {
-        let policy = kept.and_then(|fields| fields.get("updateStrategy")?.pointer("/rollingUpdate/podUpdatePolicy"));
-        if let Some(policy) = policy {
+        if let Some(policy) = policy_kept {
             rolling.insert("podUpdatePolicy".to_owned(), policy.clone());
         }
     } else {
@@ -168,23 +181,25 @@ fn pre_download_up(set: &mut Value) -> Vec<(&'static str, Value)> {
     found
 }
 
+/// A setting for whose annotation there is no room stays a field: it is taken on the way up where there is no annotation.
 fn pre_download_down(set: &mut Value) {
+    const PLACE: &str = "/spec/updateStrategy/rollingUpdate/inPlaceUpdateStrategy";
     for (field, key) in PRE_DOWNLOAD {
-        let strategy = set
-            .pointer_mut("/spec/updateStrategy/rollingUpdate/inPlaceUpdateStrategy")
-            .and_then(Value::as_object_mut);
+        let strategy = set.pointer_mut(PLACE).and_then(Value::as_object_mut);
         let value = strategy.and_then(|s| s.remove(field)).filter(|v| !v.is_null());
-        match value {
-            Some(value) => {
-                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                if let Some(annotations) = deep(set, &["metadata", "annotations"]) {
-                    annotations.insert(key.to_owned(), json!(text));
-                }
-            }
-            None if annotation(set, key).is_some_and(|text| parse(field, text).is_some()) => {
+        let Some(value) = value else {
+            if annotation(set, key).is_some_and(|text| parse(field, text).is_some()) {
                 take(set, "annotations", key);
             }
-            None => {}
+            continue;
+        };
+        take(set, "annotations", key);
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        if !fit::has_room(set, key, &text) {
+            let strategy = set.pointer_mut(PLACE).and_then(Value::as_object_mut);
+            strategy.map(|s| s.insert(field.to_owned(), value));
+        } else if let Some(annotations) = deep(set, &["metadata", "annotations"]) {
+            annotations.insert(key.to_owned(), json!(text));
         }
     }
 }
@@ -206,18 +221,4 @@ fn deep<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Map<String, V
         place = super::child(place, field)?;
     }
     Some(place)
-}
-
-/// Takes a label or an annotation away, and with it the map that would be empty without it.
-fn take(set: &mut Value, of: &str, key: &str) {
-    let Some(metadata) = set.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return;
-    };
-    let Some(map) = metadata.get_mut(of).and_then(Value::as_object_mut) else {
-        return;
-    };
-    map.remove(key);
-    if map.is_empty() {
-        metadata.remove(of);
-    }
 }

@@ -27,7 +27,12 @@ pub(crate) fn workload(request: &Request<'_>, kind: Kind) -> Reply {
     let mut set = received.clone();
     let mut warnings = Vec::new();
     if request.version == v1alpha1::VERSION {
+        if kind == Kind::StatefulSet && convert::fit::is_left_out(received) {
+            // Nothing may be written so: validation says why.
+            return Reply::allow();
+        }
         keep_hub_fields(&mut set, request, &mut warnings);
+        let unfilled = set.clone();
         convert::up(kind, &mut set);
         let old = request.old_object.map(|old| {
             let mut old = old.clone();
@@ -36,6 +41,10 @@ pub(crate) fn workload(request: &Request<'_>, kind: Kind) -> Reply {
         });
         fill_in(kind, &mut set, old.as_ref(), request.operation);
         convert::down(kind, &mut set);
+        if kind == Kind::StatefulSet && convert::fit::is_left_out(&set) {
+            // The defaults have no room. Readers know them (STS-7.2), and what was sent is stored.
+            set = unfilled;
+        }
         keep_unknown_type(&mut set, received);
     } else {
         if annotation(&set, names::HUB_FIELDS).is_some() {

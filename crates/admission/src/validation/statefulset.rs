@@ -2,11 +2,12 @@
 
 use super::strategy::{number, word};
 use super::{Problems, Reach, claims, lifecycle, selector, strategy, template};
-use crate::convert::Kind;
+use crate::convert::{Kind, fit};
 use crate::json::{at, list, text};
 use crate::{Memory, Operation, Request, switches};
 use flotilla_api::messages;
 use flotilla_api::names;
+use flotilla_api::statefulset::v1alpha1;
 use flotilla_apimachinery::field::Fault;
 use flotilla_model::set::{IntervalSet, Ordinals, parse_reserved};
 use serde_json::Value;
@@ -169,6 +170,9 @@ pub(super) fn warn(request: &Request<'_>, set: &Value, warnings: &mut Vec<String
     if is_on_delete && crate::json::annotation(set, names::UPDATE_TYPE).is_some() {
         let (key, what) = names::WITH_ON_DELETE;
         warnings.push(format!("metadata.annotations[{key}] {what}"));
+    }
+    if request.version == v1alpha1::HUB {
+        warnings.extend(fit::warning(set));
     }
     warn_of_any(set, warnings);
 }

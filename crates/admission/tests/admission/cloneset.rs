@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 const ALPHA: &str = "apps.kruise.io/v1alpha1";
 const BETA: &str = "apps.kruise.io/v1beta1";
 
-fn clones() -> Value {
+pub(crate) fn clones() -> Value {
     json!({
         "apiVersion": BETA,
         "kind": "CloneSet",

@@ -1,5 +1,6 @@
 //! STS-3.3 and R-13: conversion loses nothing.
 
+use crate::cloneset::clones;
 use crate::generate;
 use crate::world::{set, with};
 use flotilla_admission::convert;
@@ -159,5 +160,120 @@ proptest! {
             let expected = if SPEC_FIELDS.contains(&field.as_str()) { &other["spec"][field] } else { value };
             prop_assert_eq!(&up["spec"][field], expected, "{}", field);
         }
+    }
+}
+
+/// Sets whose fields do not fit into annotations, of which all together may take 262,144 bytes.
+fn too_large() -> Vec<Value> {
+    let reserved: Vec<i32> = (100..200).collect();
+    let selectors: Vec<Value> = (0..60)
+        .map(|n| json!({"matchLabels": {"a": format!("{n}{}", "x".repeat(7000))}}))
+        .collect();
+    let note = |bytes: usize| json!({"note": "x".repeat(bytes - "note".len())});
+    vec![
+        with(
+            set(),
+            &[
+                ("/metadata/annotations", note(262_004)),
+                ("/spec/reserveOrdinals", json!(reserved)),
+            ],
+        ),
+        with(set(), &[("/spec/specialPodsSelectors", json!(selectors))]),
+        with(
+            set(),
+            &[
+                ("/metadata/annotations", note(262_144)),
+                ("/spec/ordinals", json!({"start": 1})),
+            ],
+        ),
+    ]
+}
+
+fn annotation_bytes(object: &Value) -> usize {
+    let annotations = object["metadata"]["annotations"].as_object();
+    annotations
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| key.len() + value.as_str().map_or(0, str::len))
+        .sum()
+}
+
+#[test]
+fn r_13_fields_that_do_not_fit_are_left_out_and_never_lost() {
+    for object in too_large() {
+        let converted = convert(vec![rich(), object.clone(), set()], ALPHA).unwrap();
+        assert_eq!(converted[0], to(&rich(), ALPHA));
+        assert_eq!(converted[2], to(&set(), ALPHA));
+        let down = &converted[1];
+        assert!(annotation_bytes(down) <= 262_144);
+        assert_eq!(down["metadata"]["annotations"], object["metadata"]["annotations"]);
+        assert_eq!(down["metadata"]["labels"][names::HUB_FIELDS], "left-out");
+        assert!(
+            down["spec"]
+                .as_object()
+                .unwrap()
+                .keys()
+                .all(|f| SPEC_FIELDS.contains(&f.as_str()))
+        );
+        let why = convert(vec![down.clone()], BETA).unwrap_err();
+        for part in ["StatefulSet shop/web", "hub-fields=left-out", "write it as v1beta1"] {
+            assert!(why.contains(part), "{why}");
+        }
+    }
+}
+
+#[test]
+fn r_13_the_room_for_annotations_is_used_to_the_last_byte() {
+    let with_note = |bytes: usize| with(rich(), &[("/metadata/annotations", json!({"note": "x".repeat(bytes)}))]);
+    let most = 262_144 - annotation_bytes(&to(&with_note(0), ALPHA));
+    let down = to(&with_note(most), ALPHA);
+    assert_eq!(annotation_bytes(&down), 262_144);
+    assert_eq!(to(&down, BETA), with_note(most));
+    assert_eq!(to(&with_note(most + 1), ALPHA).pointer(HUB), None);
+}
+
+#[test]
+fn r_13_the_label_in_the_hub_holds_up_no_writes() {
+    let mut labelled = rich();
+    labelled["metadata"]["labels"][names::HUB_FIELDS] = json!("left-out");
+    let down = to(&labelled, ALPHA);
+    assert_eq!(down["metadata"]["labels"].get(names::HUB_FIELDS), None);
+    assert_eq!(to(&down, BETA)["spec"], rich()["spec"]);
+}
+
+/// What a CloneSet's older version lacks is small: where annotations are full, it travels otherwise, and no set is held up.
+#[test]
+fn r_13_nothing_of_a_cloneset_is_left_out_where_annotations_are_full() {
+    for policy in ["ReCreate", "InPlaceIfPossible", "InPlaceOnly"] {
+        for free in 0..300 {
+            let note = "x".repeat(262_144 - "note".len() - free);
+            let ahead = json!({"imagePreDownloadParallelism": "20%", "imagePreDownloadTimeoutSeconds": 60,
+                "imagePreDownloadMinUpdatedReadyPods": 3, "gracePeriodSeconds": 5});
+            let rolling = json!({"podUpdatePolicy": policy, "inPlaceUpdateStrategy": ahead});
+            let hub = with(
+                clones(),
+                &[
+                    ("/metadata/annotations", json!({"note": note})),
+                    (
+                        "/spec/updateStrategy",
+                        json!({"type": "OnDelete", "rollingUpdate": rolling}),
+                    ),
+                    ("/spec/scaleStrategy", json!({"enablePVCReuse": true})),
+                ],
+            );
+            let down = to(&hub, ALPHA);
+            assert!(annotation_bytes(&down) <= 262_144, "{free}");
+            assert!(to(&down, BETA) == hub, "{policy} {free}");
+        }
+    }
+}
+
+/// A label that says what a StatefulSet's would say holds up no CloneSet: it may have been stored as v1alpha1 by anybody.
+#[test]
+fn r_13_no_label_holds_up_a_cloneset() {
+    for word in ["left-out", "InPlaceOnly", "x"] {
+        let mut set = with(clones(), &[("/apiVersion", json!(ALPHA))]);
+        set["metadata"]["labels"] = json!({names::HUB_FIELDS: word});
+        assert_eq!(to(&set, BETA)["metadata"].get("labels"), None);
     }
 }

@@ -263,6 +263,14 @@ fn r_13_an_annotation_that_is_taken_away_or_broken_comes_back_with_a_warning() {
     );
 }
 
+/// What has no room for the defaults of such fields is stored as it was sent.
+#[test]
+fn r_13_defaults_that_do_not_fit_are_not_filled_in() {
+    let sent = alpha(&[("/metadata/annotations", json!({"note": "x".repeat(262_140)}))]);
+    let reply = mutate(&request(Some(&sent), None), &World::default());
+    assert_eq!(reply.verdict, Verdict::Allow);
+}
+
 #[test]
 fn sts_7_4_a_pull_policy_that_was_left_out_is_not_filled_in_where_pods_are_changed_in_place() {
     // Stored while no webhook ran: with the policy filled in, the new image could not be changed in place (STS-7.4).

@@ -479,6 +479,49 @@ fn older_versions_are_held_to_the_same_rules() {
     }
 }
 
+/// the author of such fields is warned, and who cannot see them cannot write them away, label or not.
+#[test]
+fn r_13_fields_that_do_not_fit_into_the_older_version() {
+    let large = |bytes: usize| {
+        with(
+            set(),
+            &[
+                ("/metadata/annotations", json!({"note": "x".repeat(bytes)})),
+                ("/spec/reserveOrdinals", json!((100..200).collect::<Vec<i32>>())),
+            ],
+        )
+    };
+    for (bytes, is_warned) in [(200_000, false), (262_000, true)] {
+        for old in [None, Some(large(bytes))] {
+            let reply = validate(&request(Some(&large(bytes)), old.as_ref()), &World::default());
+            assert_eq!(refusal(&reply), None);
+            let is_told = reply
+                .warnings
+                .iter()
+                .any(|w| w.contains("cannot be written as v1alpha1"));
+            assert_eq!(is_told, is_warned, "{:?}", reply.warnings);
+        }
+    }
+    let alpha = with(set(), &[("/apiVersion", json!("apps.kruise.io/v1alpha1"))]);
+    let mut left_out = alpha.clone();
+    left_out["metadata"]["labels"][names::HUB_FIELDS] = json!("left-out");
+    for (new, old) in [
+        (&left_out, None),
+        (&left_out, Some(&left_out)),
+        (&alpha, Some(&left_out)),
+        (&left_out, Some(&alpha)),
+    ] {
+        let asked = request(Some(new), old);
+        let reply = validate(&asked, &World::default());
+        assert_eq!(
+            unlike(&reply, &["StatefulSet shop/web cannot be written as v1alpha1"]),
+            None
+        );
+        let reply = flotilla_admission::mutate(&asked, &World::default());
+        assert!(!matches!(reply.verdict, flotilla_admission::Verdict::Deny(_)));
+    }
+}
+
 #[test]
 fn other_kinds_and_exempt_objects_pass() {
     let bad = with(set(), &[("/spec/replicas", json!(-1))]);
