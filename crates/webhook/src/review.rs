@@ -1,17 +1,21 @@
 //! Requests of the API server as they come over the wire, and their answers. Pure: bytes in, bytes out.
 //!
-//! A body is parsed once; the object in it stays the JSON that it is. What cannot be read is answered with 400 and a sentence, which the
-//! API server treats as a webhook that failed: what happens then is the registration's failure policy, and no pod is refused for it.
+//! Objects stay the JSON that they are, and whatever their depth, nothing here goes down further than a bound. What cannot be read is
+//! answered with 400 and a sentence, which the API server treats as a webhook that failed: what happens then is the registration's failure
+//! policy, and no pod is refused for it.
+
+mod conversion;
+mod object;
 
 use crate::weight;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flotilla_admission::{Memory, Operation, Refusal, Reply, Request, Verdict};
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use object::Object;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::fmt;
 
 /// The only version of each review that is spoken, by the API server of every supported version.
 const ADMISSION: &str = "admission.k8s.io/v1";
@@ -92,7 +96,7 @@ pub struct Unreadable(String);
 /// Answers one body.
 pub fn answer(hook: Hook, body: &[u8], memory: &dyn Memory) -> Result<Answer, Unreadable> {
     match hook {
-        Hook::Convert => convert(body),
+        Hook::Convert => conversion::convert(body),
         Hook::MutateSets => admit(body, |request| flotilla_admission::mutate(request, memory)),
         Hook::ValidateSets | Hook::ValidateNativeSets => {
             admit(body, |request| flotilla_admission::validate(request, memory))
@@ -125,60 +129,12 @@ struct Question<'a> {
     namespace: Cow<'a, str>,
     #[serde(borrow, default)]
     name: Cow<'a, str>,
-    #[serde(default)]
-    object: Option<Object>,
-    #[serde(default)]
-    old_object: Option<Object>,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    old_object: Option<&'a RawValue>,
     #[serde(default)]
     dry_run: Option<bool>,
-}
-
-/// An object without `metadata.managedFields`: they are a large part of it, and no rule looks at them.
-struct Object(Value);
-
-impl<'de> Deserialize<'de> for Object {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(Depth::Object).map(Object)
-    }
-}
-
-/// Where in an [`Object`] the reader is.
-#[derive(Clone, Copy)]
-enum Depth {
-    Object,
-    Metadata,
-}
-
-impl<'de> DeserializeSeed<'de> for Depth {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
-        from.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Depth {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut object = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            let value = match (self, key.as_str()) {
-                (Depth::Object, "metadata") => entries.next_value_seed(Depth::Metadata)?,
-                (Depth::Metadata, "managedFields") => {
-                    entries.next_value::<IgnoredAny>()?;
-                    continue;
-                }
-                _ => entries.next_value()?,
-            };
-            object.insert(key, value);
-        }
-        Ok(Value::Object(object))
-    }
 }
 
 #[derive(Deserialize)]
@@ -191,29 +147,9 @@ struct Kind<'a> {
     name: Cow<'a, str>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Conversion<'a> {
-    #[serde(borrow)]
-    uid: Cow<'a, str>,
-    #[serde(borrow, rename = "desiredAPIVersion")]
-    desired: Cow<'a, str>,
-    objects: Vec<Value>,
-}
-
 /// The request of a review of the expected kind.
 fn read<'a, R: Deserialize<'a>>(body: &'a [u8], api_version: &str, kind: &str) -> Result<R, Unreadable> {
-    if weight::is_too_heavy(body) {
-        return Err(Unreadable(format!(
-            "the {kind} may take more than {} MiB of memory once it is read, and is not: it holds too many values",
-            weight::HEAP_BYTES_MAX >> 20
-        )));
-    }
-    let review: Review<'a, R> = serde_json::from_slice(body).map_err(|why| {
-        Unreadable(format!(
-            "the body is no {kind} that can be read: {why}; the API server asks here"
-        ))
-    })?;
+    let review: Review<'a, R> = serde_json::from_slice(body).map_err(|why| unreadable(kind, &why))?;
     if (review.api_version.as_ref(), review.kind.as_ref()) != (api_version, kind) {
         return Err(Unreadable(format!(
             "a {kind} of {api_version} is answered here, and not a {:?} of {:?}",
@@ -225,7 +161,25 @@ fn read<'a, R: Deserialize<'a>>(body: &'a [u8], api_version: &str, kind: &str) -
         .ok_or_else(|| Unreadable(format!("the {kind} holds no request")))
 }
 
+fn unreadable(kind: &str, why: &serde_json::Error) -> Unreadable {
+    Unreadable(format!(
+        "the body is no {kind} that can be read: {why}; the API server asks here"
+    ))
+}
+
+fn tree(raw: Option<&RawValue>) -> Result<Option<Object<'_>>, Unreadable> {
+    raw.map(Object::read)
+        .transpose()
+        .map_err(|why| unreadable("AdmissionReview", &why))
+}
+
 fn admit(body: &[u8], decide: impl FnOnce(&Request<'_>) -> Reply) -> Result<Answer, Unreadable> {
+    if weight::is_too_heavy(body) {
+        return Err(Unreadable(format!(
+            "the AdmissionReview may take more than {} MiB of memory once it is read, and is not: it holds too many values",
+            weight::HEAP_BYTES_MAX >> 20
+        )));
+    }
     let question: Question<'_> = read(body, ADMISSION, "AdmissionReview")?;
     let operation = match question.operation.as_ref() {
         "CREATE" => Operation::Create,
@@ -237,7 +191,7 @@ fn admit(body: &[u8], decide: impl FnOnce(&Request<'_>) -> Reply) -> Result<Answ
             )));
         }
     };
-    let [object, old_object] = [&question.object, &question.old_object].map(|object| object.as_ref().map(|o| &o.0));
+    let (object, old_object) = (tree(question.object)?, tree(question.old_object)?);
     let is_complete = match operation {
         Operation::Create => object.is_some(),
         Operation::Update => object.is_some() && old_object.is_some(),
@@ -249,6 +203,11 @@ fn admit(body: &[u8], decide: impl FnOnce(&Request<'_>) -> Reply) -> Result<Answ
             question.operation
         )));
     }
+    // What is too deep to be looked at is refused: a 400 would let it through where the registration says Ignore.
+    if let Some(path) = object.as_ref().and_then(|object| object.too_deep(old_object.as_ref())) {
+        let refusal = Verdict::deny(422, object::too_deep(path));
+        return Ok(admission_answer(&question.uid, refusal.into()));
+    }
     let reply = decide(&Request {
         uid: &question.uid,
         operation,
@@ -257,8 +216,8 @@ fn admit(body: &[u8], decide: impl FnOnce(&Request<'_>) -> Reply) -> Result<Answ
         kind: &question.kind.name,
         namespace: &question.namespace,
         name: &question.name,
-        object,
-        old_object,
+        object: object.as_ref().map(|object| &object.tree),
+        old_object: old_object.as_ref().map(|object| &object.tree),
         dry_run: question.dry_run.unwrap_or(false),
     });
     Ok(admission_answer(&question.uid, reply))
@@ -303,46 +262,6 @@ fn status(refusal: &Refusal) -> Value {
         status["details"] = json!({"retryAfterSeconds": 1});
     }
     status
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Converted<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    response: ConvertedObjects<'a>,
-}
-
-#[derive(Serialize)]
-struct ConvertedObjects<'a> {
-    uid: &'a str,
-    #[serde(rename = "convertedObjects")]
-    objects: &'a [Value],
-    result: Value,
-}
-
-fn convert(body: &[u8]) -> Result<Answer, Unreadable> {
-    let asked: Conversion<'_> = read(body, CONVERSION, "ConversionReview")?;
-    let (verdict, objects, result) = match flotilla_admission::convert(asked.objects, &asked.desired) {
-        Ok(objects) => ("converted", objects, json!({"status": "Success"})),
-        Err(message) => (
-            "unconverted",
-            Vec::new(),
-            json!({"status": "Failure", "message": message}),
-        ),
-    };
-    // Written as it is: a tree of the whole answer would be another copy of each object.
-    let review = Converted {
-        api_version: CONVERSION,
-        kind: "ConversionReview",
-        response: ConvertedObjects {
-            uid: &asked.uid,
-            objects: &objects,
-            result,
-        },
-    };
-    let body = serde_json::to_vec(&review).map_err(|why| Unreadable(format!("the answer cannot be written: {why}")))?;
-    Ok(Answer { body, verdict })
 }
 
 /// A question that every endpoint of ours answers with the same uid, without an object: to find out whether it is there.

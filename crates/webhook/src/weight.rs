@@ -1,6 +1,6 @@
 //! How much memory a body may take once it is read: whoever reaches the port may send one, and a few bytes of JSON can become many.
 
-use flotilla_model::weight::{DEEPEST, OBJECT, weight};
+use flotilla_model::weight::{OBJECT, weight};
 
 /// A body that would take more is refused: ten times the largest body, which what an API server sends stays far below.
 pub const HEAP_BYTES_MAX: usize = 10 * crate::serve::BODY_BYTES_MAX;
@@ -9,14 +9,15 @@ pub const HEAP_BYTES_MAX: usize = 10 * crate::serve::BODY_BYTES_MAX;
 const UNWEIGHED_MAX: usize = HEAP_BYTES_MAX / (OBJECT / 5 + 1);
 
 /// Whether a body may take more memory than any is given. Nothing is read for this but brackets, commas and quotes, so that bodies that
-/// are no JSON at all have a weight, too.
+/// are no JSON at all have a weight, too. How deep it is does not count here: what is too deep to be read has an answer of its own.
 pub fn is_too_heavy(body: &[u8]) -> bool {
-    body.len() > UNWEIGHED_MAX && weight(body, DEEPEST) > HEAP_BYTES_MAX
+    body.len() > UNWEIGHED_MAX && weight(body, usize::MAX) > HEAP_BYTES_MAX
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flotilla_model::weight::DEEPEST;
     use serde_json::json;
 
     #[test]

@@ -101,8 +101,12 @@ fn managed_fields_are_not_read() {
         assert_eq!((&answer, verdict), (&expected, "mutated"));
     }
     let text = json!({"managedFields": [{"a": 1}], "metadata": {"managedFields": [1], "name": "x"}}).to_string();
-    let Object(read) = serde_json::from_str(&text).unwrap();
-    assert_eq!(read, json!({"managedFields": [{"a": 1}], "metadata": {"name": "x"}}));
+    let raw: Box<RawValue> = serde_json::from_str(&text).unwrap();
+    let read = Object::read(&raw).unwrap();
+    assert_eq!(
+        read.tree,
+        json!({"managedFields": [{"a": 1}], "metadata": {"name": "x"}})
+    );
 }
 
 /// ADM-5: an object as large as etcd takes is read like any other.
@@ -116,6 +120,70 @@ fn a_large_object_is_answered() {
         answer.to_string().len() < 2000,
         "a patch holds what changes and nothing else"
     );
+}
+
+/// A body with what is nested so many levels in place of every `"DEEP"`, answered with little stack: nothing may go down with the depth.
+fn ask_deep(hook: Hook, body: &Value, levels: usize) -> Result<(Value, &'static str), String> {
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+    let body = body.to_string().replace(r#""DEEP""#, &deep);
+    let small = std::thread::Builder::new().stack_size(512 << 10);
+    let answered = small.spawn(move || {
+        let answer = answer(hook, body.as_bytes(), &Nothing).map_err(|why| why.to_string())?;
+        Ok((serde_json::from_slice(&answer.body).unwrap(), answer.verdict))
+    });
+    answered.unwrap().join().unwrap()
+}
+
+/// ADM-5.7: what is too deep to be looked at is refused by name, and never let through as a webhook that failed.
+#[test]
+fn an_object_that_is_too_deep_is_refused() {
+    const SET: (&str, &str, &str) = ("apps.kruise.io", "v1beta1", "StatefulSet");
+    let set = |replicas: i32, extra: &Value| {
+        json!({"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet",
+            "metadata": {"name": "web", "namespace": "default", "managedFields": "DEEP"},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "main", "image": "app:v1"}], "x": extra}}}})
+    };
+    let (deep, flat) = (json!("DEEP"), json!(1));
+    for hook in [Hook::MutateSets, Hook::ValidateSets] {
+        for (levels, is_refused) in [
+            (100, false),
+            (118, false),
+            (119, true),
+            (125, true),
+            (140, true),
+            (60_000, true),
+        ] {
+            let (answer, _) = ask_deep(hook, &review("CREATE", SET, &set(1, &deep), &Value::Null), levels).unwrap();
+            let response = &answer["response"];
+            assert_eq!(response["allowed"], !is_refused, "{hook:?} {levels}: {response}");
+            if is_refused {
+                assert_eq!(response["status"]["code"], 422);
+                let message = response["status"]["message"].as_str().unwrap();
+                assert!(
+                    message.starts_with("spec.template: Invalid value: it is nested more than 120"),
+                    "{message}"
+                );
+            }
+        }
+        // What is stored can be edited elsewhere, be made flatter, and go; it is not made deep.
+        for (operation, new, old, is_allowed) in [
+            ("UPDATE", set(2, &deep), set(1, &deep), true),
+            ("UPDATE", set(1, &flat), set(1, &deep), true),
+            ("UPDATE", set(1, &deep), set(1, &flat), false),
+            ("DELETE", Value::Null, set(1, &deep), true),
+        ] {
+            let (answer, _) = ask_deep(hook, &review(operation, SET, &new, &old), 9_000).unwrap();
+            assert_eq!(
+                answer["response"]["allowed"], is_allowed,
+                "{hook:?} {operation}: {answer}"
+            );
+        }
+    }
+    let protected = json!({"metadata": {"labels": {"policy.kruise.io/delete-protection": "Always"}}, "status": "DEEP"});
+    let (answer, _) = ask_deep(Hook::Protect, &review("DELETE", SET, &Value::Null, &protected), 9_000).unwrap();
+    assert_eq!(answer["response"]["allowed"], false);
 }
 
 /// STS-7.5: while caches are being filled, what cannot be known is not deleted, and the answer asks for another try.
