@@ -37,8 +37,7 @@ const SILENT_MS: u64 = 70_000;
 const STUCK_MS: u64 = 100_000;
 /// More writes than this in one run are an endless loop.
 const WRITES_MAX: u32 = 3_000;
-/// And so many more where users ask for more pods than there is room for: a pass may make a thousand claims before their pods are refused,
-/// and those of no pod go.
+/// And so many more in huge sets: a pass may make a thousand claims before their pods are refused, and those of no pod go.
 const WRITES_OF_HUGE_SETS: u32 = 12_000;
 /// More events than this in one run are an endless loop.
 const EVENTS_MAX: u32 = 400_000;

@@ -96,10 +96,22 @@ pub struct Counts {
     pub unavailable_new: i32,
     /// The same at the revision from which the update goes back.
     pub unavailable_old: i32,
-    /// At the revision to which the update goes, plain and available, and to be made again, since their own update leads nowhere.
+    /// At the revision to which the update goes, plain, in service, and to be made again, since their own update leads nowhere, or to leave
+    /// service for the next step of it, for which there is no budget.
     pub astray_new: i32,
     /// The same at the revision from which the update goes back.
     pub astray_old: i32,
+}
+
+impl Counts {
+    /// How many count as replicas, and how many of these are old.
+    fn replicas(&self, excludes_leaving: bool) -> (i32, i32) {
+        if excludes_leaving {
+            (self.all - self.leaving, self.old)
+        } else {
+            (self.all, self.old + self.leaving_old)
+        }
+    }
 }
 
 /// What is to be done.
@@ -148,9 +160,8 @@ impl Diff {
         let specified = counts.specified_old + counts.specified_new;
         // Their claims are older than those of the pods that were made as surge: they are updated, and the others go.
         let in_place_of_surge = counts.made_as_surge_new.min(counts.keeping_claims);
-        let forward = (plain_old - partition)
-            .max(0)
-            .min((replicas - partition - plain_new).max(0) + in_place_of_surge);
+        let lacking_new = (replicas - partition - plain_new).max(0);
+        let forward = (plain_old - partition).max(0).min(lacking_new + in_place_of_surge);
         let back = if asked.goes_back {
             (partition - plain_old)
                 .max(0)
@@ -164,11 +175,7 @@ impl Diff {
             is_for_update: surge_is_for_update,
         } = Surge::of(asked, counts, forward, back);
         let want = replicas + surge;
-        let (counted, old) = if asked.excludes_leaving {
-            (counts.all - counts.leaving, counts.old)
-        } else {
-            (counts.all, counts.old + counts.leaving_old)
-        };
+        let (counted, old) = counts.replicas(asked.excludes_leaving);
         let missing = (want - counted).max(0);
         let create = asked
             .creation

@@ -2,6 +2,7 @@
 
 use super::diff::{Asked, Counts};
 use super::view::View;
+use crate::shared::course::Course;
 use crate::shared::health::{Health, LabelFacts};
 use crate::shared::inplace::progress::Stage;
 use crate::shared::lifecycle::State;
@@ -148,6 +149,7 @@ impl<'v> Plan<'v> {
         let may_be_made_again = self.view.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly;
         for member in &self.members {
             let (available, plain) = (member.is_available(), member.is_plain());
+            let is_astray = may_be_made_again && member.is_astray() || self.needs_surge_to_go_on(member);
             counts.all += 1;
             counts.available += i32::from(available);
             counts.ready += i32::from(member.is_ready());
@@ -167,7 +169,7 @@ impl<'v> Plan<'v> {
                     counts.new += 1;
                     counts.specified_new += i32::from(member.is_specified);
                     counts.unavailable_new += i32::from(member.brakes());
-                    counts.astray_new += i32::from(may_be_made_again && member.is_astray());
+                    counts.astray_new += i32::from(is_astray);
                 }
                 (false, false) => {
                     counts.old += 1;
@@ -175,7 +177,7 @@ impl<'v> Plan<'v> {
                     counts.preparing += i32::from(is_preparing && self.view.defaults.preparing_as_updated);
                     counts.specified_old += i32::from(member.is_specified);
                     counts.unavailable_old += i32::from(member.brakes());
-                    counts.astray_old += i32::from(may_be_made_again && member.is_astray());
+                    counts.astray_old += i32::from(is_astray);
                 }
             }
         }
@@ -189,6 +191,14 @@ impl<'v> Plan<'v> {
             counts.keeping_claims = self.note_who_keeps_claims();
         }
         counts
+    }
+
+    /// Whether a pod serves in the midst of its update, has to leave service for the next step of it, and no budget but that of a surge would
+    /// ever let it.
+    fn needs_surge_to_go_on(&self, member: &Member) -> bool {
+        let has_no_budget = self.asked.unavailable == 0 && self.asked.surge > 0;
+        let leaves = || Course::of(&member.occupant, true).is_some_and(|course| course.leaves_service(&self.pass));
+        has_no_budget && member.is_plain() && !member.occupant.is_stuck && leaves()
     }
 
     /// How many plain pods, old or new ones, can come to the target in place, and need no surge for it.

@@ -576,8 +576,7 @@ impl<'v> Pass<'v> {
         }
     }
 
-    /// Switches that do nothing are told once. Of other kinds admission warns whoever sets them; of native sets it is not asked, so that no
-    /// write of these waits for us.
+    /// Switches that do nothing are told once. Of other kinds admission warns; of native sets it is not asked, so that none waits for us.
     fn note_idle_switches(&mut self) {
         if self.moment.set.kind != SetKind::Native {
             return;

@@ -5,7 +5,7 @@ use super::course::Patch;
 use super::older::revision_of;
 use super::truth::is_marked;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
-use crate::in_place::lacks_resources;
+use crate::in_place::{has_note, lacks_resources};
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, needs, require};
 use crate::notes::is_unreadable;
@@ -281,7 +281,10 @@ impl Clones<'_> {
         let is_ours = self.sight.set.spec.update != UpdateKind::OnDelete;
         // CS-13.11: whose own update leads nowhere is made again, also at the target, and serves until others are there.
         let is_on_target = |pod: &PodRecord| self.is_new(pod) == (self.back == 0);
-        let astray = number(&|pod| is_ours && stays(pod) && is_on_target(pod) && self.is_given_up(pod));
+        // And one in the midst of its update, where nothing may be unavailable, for the step that takes it out of service.
+        let may_wait = |pod: &PodRecord| unavailable == 0 && has_note(pod);
+        let leads_nowhere = |pod: &PodRecord| self.is_given_up(pod) || may_wait(pod);
+        let astray = number(&|pod| is_ours && stays(pod) && is_on_target(pod) && leads_nowhere(pod));
         let for_update = if is_ours && forward > 0 {
             (old - partition - in_place).max(0)
         } else if is_ours && self.back > 0 {

@@ -393,6 +393,39 @@ fn first_note(cluster: Cluster, fixture: PodFixture) -> String {
     noted.expect("a note").to_owned()
 }
 
+/// It has its new resources, serves, and has to leave service for its image: with no budget, since the set has changed meanwhile, the surge is
+/// the only way.
+#[test]
+fn cs_13_6_and_r_37_a_pod_in_the_midst_of_its_update_gets_the_surge_where_there_is_no_budget() {
+    let set = |unavailable: i32| {
+        let set = image_and_cpu_of(2, "InPlaceIfPossible", ("1", "2"));
+        set.spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(unavailable))
+            .spec("/updateStrategy/rollingUpdate/maxSurge", json!(1))
+            .status("/currentRevision", json!("web-new"))
+    };
+    let old = sized(running(one(&name(0), "o"), "v1"), 1000, 1000);
+    let text = first_note(image_and_cpu_of(1, "InPlaceIfPossible", ("1", "2")), old);
+    let midst = || sized(running(one(&name(0), "n"), "v1"), 2000, 2000).annotated(names::IN_PLACE_STATE, &text);
+    let other = |n: usize| sized(one(&name(n), "n"), 2000, 2000);
+    let waiting = set(0).pod(midst()).pod(other(1)).decide();
+    let made = |d: &Decision| said(d).iter().filter(|s| s.starts_with("create")).count();
+    assert_eq!(made(&waiting), 1, "{:?}", said(&waiting));
+    let there = set(0).pod(midst()).pod(other(1)).pod(other(2)).decide();
+    assert_eq!(
+        (made(&there), patches(&there).is_empty()),
+        (0, false),
+        "{:?}",
+        said(&there)
+    );
+    let budget = set(1).pod(midst()).pod(other(1)).decide();
+    assert_eq!(
+        (made(&budget), patches(&budget).is_empty()),
+        (0, false),
+        "{:?}",
+        said(&budget)
+    );
+}
+
 /// A kubelet refuses for ever to lower the memory of a container that is just restarting.
 #[test]
 fn r_37_resources_are_changed_and_confirmed_before_images() {
