@@ -36,7 +36,11 @@ impl Clones<'_> {
     }
 
     /// CS-13.8: whoever is made beyond the replicas for an update, with new claims, is noted, and nobody else.
-    pub(super) fn notes_its_surge(&self, decision: &Decision, there: i32) -> Verdict {
+    pub(super) fn notes_its_surge(&self, decision: &Decision) -> Verdict {
+        let back = self.taken_back_by(decision);
+        let excludes = self.spec.excludes_preparing_delete;
+        let is_there = |pod: &&Arc<PodRecord>| !(excludes && Self::is_leaving(pod)) || back.contains(pod.name());
+        let there = count(self.active.iter().copied().filter(is_there).count());
         let made = decision.commands().filter_map(|scoped| match &scoped.command {
             Command::Create {
                 body: Body::Pod(draft), ..

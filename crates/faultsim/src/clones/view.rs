@@ -160,7 +160,7 @@ impl Clones<'_> {
     }
 
     /// Who is taken back by this decision (CS-14.2), and so does not leave any more.
-    fn taken_back_by<'b>(&'b self, decision: &'b Decision) -> BTreeSet<&'b str> {
+    pub(super) fn taken_back_by<'b>(&'b self, decision: &'b Decision) -> BTreeSet<&'b str> {
         let back = self.patches(decision).filter(Patch::takes_back);
         back.map(|patch| patch.pod.name()).collect()
     }
@@ -223,7 +223,7 @@ impl Clones<'_> {
             .iter()
             .filter(|pod| !(self.spec.excludes_preparing_delete && Self::is_leaving(pod)));
         let there = count(counted.count());
-        self.notes_its_surge(decision, there)?;
+        self.notes_its_surge(decision)?;
         let most = self.asked.replicas + self.asked.surge;
         require(made == 0 || there + made <= most, RULE_OVER, || {
             format!("{there} pods, {made} more, and {most} are the most")
