@@ -4,6 +4,7 @@
 use super::course::Patch;
 use super::defect::CloneDefect;
 use super::view::{Clones, count};
+use crate::in_place::new_state;
 use crate::judge::{Verdict, require};
 use flotilla_model::decision::PodDraft;
 use flotilla_model::set::PodUpdatePolicy;
@@ -132,23 +133,41 @@ pub(super) fn spoil(defect: CloneDefect, decision: &mut Decision, reader: &dyn R
     }
 }
 
-/// Another pod goes in the place of one that was made as surge.
+/// Another pod goes in the place of one that was made as surge, or waits for its hook to let it.
 fn keep_surge(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
     let mut others = reader.pods_of(set.as_owner()).iter();
-    let other = others.find(|pod| !pod.is_terminating() && !pod.is_terminal() && !was_made_as_surge(pod));
+    let is_old = |pod: &PodRecord| pod.revision() != Some(set.status_text("updateRevision"));
+    let other =
+        others.find(|pod| !pod.is_terminating() && !pod.is_terminal() && !was_made_as_surge(pod) && is_old(pod));
     let Some(other) = other else { return };
     for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
-        if let Command::Delete {
-            resource: Resource::Pods,
-            key,
-            uid,
-            resource_version,
-            ..
-        } = &mut scoped.command
-            && reader.pod(key).is_some_and(|pod| was_made_as_surge(pod))
+        if !reader
+            .pod(scoped.command.key())
+            .is_some_and(|pod| was_made_as_surge(pod))
         {
-            (*key, *uid) = (other.meta.key.clone(), other.meta.uid.clone());
-            *resource_version = Some(other.meta.resource_version);
+            continue;
+        }
+        match &mut scoped.command {
+            Command::Delete {
+                resource: Resource::Pods,
+                key,
+                uid,
+                resource_version,
+                ..
+            } => {
+                (*key, *uid) = (other.meta.key.clone(), other.meta.uid.clone());
+                *resource_version = Some(other.meta.resource_version);
+            }
+            Command::Patch {
+                resource: Resource::Pods,
+                key,
+                uid,
+                body,
+                ..
+            } if new_state(body) == Some("PreparingDelete") => {
+                (*key, *uid) = (other.meta.key.clone(), other.meta.uid.clone());
+            }
+            _ => {}
         }
     }
 }
