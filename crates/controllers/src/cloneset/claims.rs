@@ -118,31 +118,6 @@ impl<'v> Plan<'v> {
         self.write_claims(commands);
     }
 
-    /// Where pods are adopted by the selector, their claims come with them (CS-11): a set that was deleted without them has left both to
-    /// nobody. Only what has the id of the pod that mounts it. Until then it is not ours to hand over, and the pod is not made again.
-    pub(super) fn adopt_claims(&mut self) {
-        if !self.view.clones.switches.adopt_orphans {
-            return;
-        }
-        let mut commands = Vec::new();
-        for member in &mut self.members {
-            let pod = member.occupant.pod.clone();
-            let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty()) else {
-                continue;
-            };
-            let mounted = pod.claims();
-            let mounted = mounted.filter_map(|(_, name)| self.view.claim(&name));
-            let is_orphan =
-                |claim: &&Arc<ClaimRecord>| claim.meta.controller().is_none() && claim.meta.deleted.is_none();
-            for claim in mounted.filter(is_orphan).filter(|claim| id_of(claim) == Some(id)) {
-                member.awaits_claims = true;
-                let command = claim::hand_to(claim, &self.view.set.meta.uid, &self.view.owner);
-                commands.push((member.scope(), command));
-            }
-        }
-        self.write_claims(commands);
-    }
-
     /// When the creation of a pod is tried again, if it was refused or is held back.
     fn creation_is_due(&self, scope: &Scope) -> Option<Timestamp> {
         let hints = &self.pass.hints;

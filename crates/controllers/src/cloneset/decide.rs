@@ -41,7 +41,6 @@ pub fn decide(view: &View<'_>) -> Decision {
         .tell_of_changed_labels(plan.members.iter().map(|m| &m.occupant.pod));
     plan.judge_courses();
     plan.tend_claims();
-    plan.adopt_claims();
     plan.spare_marked_in_vain();
     plan.take_back();
     plan.take_marks_off();

@@ -32,8 +32,6 @@ pub(super) struct Member {
     pub(super) was_asked_for: bool,
     /// The update asked for that, and does not want it any more.
     pub(super) is_spared: bool,
-    /// It was adopted, and some of its claims are nobody's yet.
-    pub(super) awaits_claims: bool,
     /// Its update leaves it its claims; known of old plain pods, where others were made as surge.
     pub(super) keeps_claims: bool,
 }
@@ -264,7 +262,6 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
             was_asked_for,
             is_spared: false,
             keeps_claims: false,
-            awaits_claims: false,
             occupant,
         }
     };

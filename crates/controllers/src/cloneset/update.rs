@@ -208,7 +208,7 @@ impl Plan<'_> {
                     return false;
                 }
                 let member = &mut self.members[index];
-                if member.awaits_claims || self.pass.is_backing_off(&scope, member.occupant.pod.name()) {
+                if self.pass.is_backing_off(&scope, member.occupant.pod.name()) {
                     return false;
                 }
                 member.occupant.is_dealt_with = true;

@@ -388,39 +388,3 @@ fn cs_15_5_the_claim_of_an_ephemeral_volume_is_not_written_to_when_its_pod_goes(
         }
     }
 }
-
-/// A set that was deleted with `--cascade=orphan` leaves its pods and their claims to nobody.
-#[test]
-fn cs_11_claims_of_pods_that_are_adopted_are_taken_before_these_are_made_again() {
-    let orphan = |id: &str| claim("data-web-b0000").of_clone(id).owners(Vec::new());
-    let set = |switch: &str, claim: ClaimFixture| {
-        clones(1)
-            .claim_templates(&["data"])
-            .annotation(names::ADOPT_ORPHANS, switch)
-            .annotation(names::KEEP_CLAIMS_ON_RECREATE, "true")
-            .status("/currentRevision", json!("web-old"))
-            .pod(one(&name(0), "o").mounts(&["data"]))
-            .claim(claim)
-            .decide()
-    };
-    let taken = "claims: ~PersistentVolumeClaim data-web-b0000";
-    let marked = "in-place: ~Pod web-b0000";
-    let decision = set("true", orphan("b0000"));
-    assert_eq!(said(&decision), [taken]);
-    let owner = decision.commands().find_map(|c| match &c.command {
-        Command::Patch { body, .. } => body.pointer("/metadata/ownerReferences/0/kind").cloned(),
-        _ => None,
-    });
-    assert_eq!(owner, Some(json!("CloneSet")));
-    for (what, decision) in [
-        ("ours already", set("true", claim("data-web-b0000").of_clone("b0000"))),
-        ("who does not ask takes none", set("false", orphan("b0000"))),
-        ("of another id", set("true", orphan("b0001"))),
-        (
-            "of somebody else",
-            set("true", orphan("b0000").owners(vec![pod_owner(&name(5))])),
-        ),
-    ] {
-        assert_eq!(said(&decision), [marked], "{what}");
-    }
-}
