@@ -65,7 +65,7 @@ impl Api {
         match self.send(Method::GET, path, None).await {
             Ok(object) => Some(object),
             Err(kube::Error::Api(status)) if status.code == 404 => None,
-            Err(error) => panic!("GET {path}: {error}"),
+            Err(error) => panic!("GET {path}: {}", chain(&error)),
         }
     }
 
@@ -79,7 +79,7 @@ impl Api {
         let sent = self
             .send(Method::POST, collection, Some(("application/json", object)))
             .await;
-        sent.unwrap_or_else(|e| panic!("POST {collection}: {e}"))
+        sent.unwrap_or_else(|e| panic!("POST {collection}: {}", chain(&e)))
     }
 
     /// Creates an object that the server refuses, and returns the message.
@@ -89,7 +89,7 @@ impl Api {
             .await
         {
             Err(kube::Error::Api(status)) => status.message,
-            Err(error) => panic!("POST {collection}: {error}"),
+            Err(error) => panic!("POST {collection}: {}", chain(&error)),
             Ok(_) => panic!("POST {collection}: was accepted"),
         }
     }
@@ -99,13 +99,13 @@ impl Api {
         let sent = self
             .send(Method::PATCH, path, Some(("application/merge-patch+json", body)))
             .await;
-        sent.unwrap_or_else(|e| panic!("PATCH {path}: {e}"))
+        sent.unwrap_or_else(|e| panic!("PATCH {path}: {}", chain(&e)))
     }
 
     /// Replaces an object.
     pub async fn put(&self, path: &str, body: &Value) -> Value {
         let sent = self.send(Method::PUT, path, Some(("application/json", body))).await;
-        sent.unwrap_or_else(|e| panic!("PUT {path}: {e}"))
+        sent.unwrap_or_else(|e| panic!("PUT {path}: {}", chain(&e)))
     }
 
     /// Deletes an object or a collection; `orphan` leaves what it owns.
@@ -119,7 +119,7 @@ impl Api {
         let sent = self
             .send(Method::DELETE, path, Some(("application/json", &options)))
             .await;
-        sent.unwrap_or_else(|e| panic!("DELETE {path}: {e}"));
+        sent.unwrap_or_else(|e| panic!("DELETE {path}: {}", chain(&e)));
     }
 
     /// All objects of a collection (its path may carry a query).
@@ -251,6 +251,12 @@ impl Api {
         }
         false
     }
+}
+
+/// An error with what caused it: that of a client says only which of its layers gave up.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// An object's name.

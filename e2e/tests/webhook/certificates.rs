@@ -1,20 +1,20 @@
 //! Certificates that change, and registrations that others touch.
 
 use crate::Lab;
-use flotilla_e2e::api::text;
+use flotilla_e2e::api::{name, text};
 use flotilla_e2e::sets::SOON;
 use flotilla_e2e::webhooks::{MUTATING, NAME, Ports, SECRET, VALIDATING};
 use flotilla_e2e::{Kind, Manager, clock, webhooks};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Path of the Secrets in our namespace.
 const SECRETS: &str = "/api/v1/namespaces/flotilla-system/secrets";
 
-/// ADM-4: the certificate changes ten times, and the authority with it, while sets are being made: no request fails.
+/// ADM-4: the certificate changes ten times, and the authority with it, while sets are made and deleted: no request fails.
 pub(crate) async fn change_ten_times_without_a_failed_request(lab: &Lab) {
     const NS: &str = "rotation";
     const CHANGES: usize = 10;
@@ -38,6 +38,11 @@ pub(crate) async fn change_ten_times_without_a_failed_request(lab: &Lab) {
             assert_eq!(set["spec"]["podManagementPolicy"], "OrderedReady");
             made += 1;
         }
+        // Each by itself, and at once: an API server gives up a request after a minute, and to delete thousands together takes longer on a
+        // busy machine. And whoever reads sets in the older version next would wait until each of them had been converted.
+        let paths: Vec<_> = batch.iter().map(|set| format!("{sets}/{}", name(set))).collect();
+        let deleting: FuturesUnordered<_> = paths.iter().map(|path| api.delete(path, false)).collect();
+        deleting.collect::<()>().await;
         seen.insert(text(&api.read(SECRET).await, "/data/tls.crt").to_owned());
     }
     println!(
@@ -45,9 +50,6 @@ pub(crate) async fn change_ten_times_without_a_failed_request(lab: &Lab) {
         seen.len() - 1,
         begun.elapsed()
     );
-    // Whoever reads sets in the older version next waits until the API server has had each of these converted, one at a time.
-    api.delete(&sets, false).await;
-    api.until(&sets, SOON, "none of the sets", BTreeMap::is_empty).await;
 }
 
 /// ADM-1: what somebody deletes or changes is put right within a minute; what is as it should be is not written.
