@@ -7,6 +7,7 @@ mod claims;
 mod in_place;
 mod let_go;
 mod repeats;
+mod revisions;
 mod switches;
 mod ways;
 
@@ -15,7 +16,7 @@ pub(crate) use claims::without_records;
 pub(crate) use in_place::{empty, says};
 
 use crate::judge::{is_at_nothing, is_available, ordinal_in};
-use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
+use flotilla_model::decision::{Command, Report};
 use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord, Timestamp};
 use serde_json::json;
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub enum Defect {
     StatusOfOlderGeneration,
     /// Adoption without a fresh look at the set.
     AdoptUnseen,
+    /// A revision that another set with such a selector has left is adopted.
+    AdoptAnothers,
     /// A request that waited is sent although the lease has ended meanwhile.
     NoFence,
     /// A set under deletion is treated as if it stayed.
@@ -224,7 +227,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 98] = [
+    pub const ALL: [Defect; 99] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -232,6 +235,7 @@ impl Defect {
         Defect::NoOrder,
         Defect::StatusOfOlderGeneration,
         Defect::AdoptUnseen,
+        Defect::AdoptAnothers,
         Defect::NoFence,
         Defect::CreateWhileDeleting,
         Defect::DeleteClaims,
@@ -384,6 +388,7 @@ impl Defect {
                     }
                 }
             }
+            Defect::AdoptAnothers => revisions::adopt_anothers(decision, reader, set),
             Defect::DeleteClaims => claims::delete_claims(decision, reader, set),
             Defect::SilentWait => {
                 if let Some(fields) = decision.status.as_mut().and_then(|s| s.desired.as_object_mut()) {
@@ -398,8 +403,8 @@ impl Defect {
             Defect::BrokenBlocks => keep_broken_pods(decision, reader, set, now),
             Defect::LowestFirst => lowest_first(decision, reader, set),
             Defect::UpdateLowestFirst => update_lowest_first(decision, reader, set, now),
-            Defect::ForgetHistory => forget_history(decision, reader, set),
-            Defect::DropNewest => drop_newest(decision, reader, set),
+            Defect::ForgetHistory => revisions::forget_history(decision, reader, set),
+            Defect::DropNewest => revisions::drop_newest(decision, reader, set),
             Defect::PromoteEarly => promote(decision),
             Defect::PromoteAtNothing if is_at_nothing(set) && says_nothing_is_left(decision) => promote(decision),
             Defect::PauseAll => switches::pause_all(decision, set),
@@ -503,54 +508,6 @@ fn delete(pod: &PodRecord) -> Command {
         uid: pod.meta.uid.clone(),
         resource_version: Some(pod.meta.resource_version),
         report: Report::Delete,
-    }
-}
-
-fn forget_history(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
-    let all = reader.revisions_of(set.as_owner());
-    let newest = all.iter().map(|r| r.number).max();
-    let dropped = all
-        .iter()
-        .filter(|r| Some(r.number) != newest)
-        .map(|revision| ScopedCommand {
-            scope: Scope::Named(revision.name().to_owned()),
-            command: Command::Delete {
-                resource: Resource::Revisions,
-                key: revision.meta.key.clone(),
-                uid: revision.meta.uid.clone(),
-                resource_version: None,
-                report: Report::Silent,
-            },
-        });
-    decision.stages.push(Stage {
-        name: "planted",
-        commands: dropped.collect(),
-        ..Stage::default()
-    });
-}
-
-/// In place of the oldest revision that is dropped goes the newest that nobody has and that would stay.
-fn drop_newest(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
-    let all = reader.revisions_of(set.as_owner());
-    let pods = reader.pods_of(set.as_owner());
-    let mut unused: Vec<_> = all
-        .iter()
-        .filter(|r| r.digest != set.spec.template_digest && r.name() != set.status_text("currentRevision"))
-        .filter(|r| !pods.iter().any(|pod| pod.revision() == Some(r.name())))
-        .collect();
-    unused.sort_by_key(|r| r.number);
-    for scoped in decision.stages.iter_mut().flat_map(|stage| &mut stage.commands) {
-        if let Command::Delete {
-            resource: Resource::Revisions,
-            key,
-            uid,
-            ..
-        } = &mut scoped.command
-            && let Some(newest) = unused.pop()
-        {
-            key.clone_from(&newest.meta.key);
-            uid.clone_from(&newest.meta.uid);
-        }
     }
 }
 

@@ -100,6 +100,8 @@ pub fn resolve<'p>(
     labels: impl IntoIterator<Item = &'p str>,
     named: impl Fn(&str) -> Option<Arc<RevisionRecord>>,
 ) -> Revisions {
+    let labels = distinct(labels);
+    candidates.retain(|r| r.meta.controller().is_some() || may_be_taken(&owner, r, &labels));
     candidates.sort_by(|a, b| age(a).cmp(&age(b)));
     let orphans = candidates.iter().filter(|r| r.meta.controller().is_none());
     let mut commands: Vec<Command> = orphans
@@ -107,7 +109,6 @@ pub fn resolve<'p>(
         .collect();
     let next = candidates.last().map_or(1, |newest| newest.number.saturating_add(1));
     let mut collision_count = owner.collision_count;
-    let labels = distinct(labels);
     let equal = equal_to(&owner, &candidates, &labels).cloned();
     let worn = labels
         .iter()
@@ -169,6 +170,14 @@ fn distinct<'p>(labels: impl IntoIterator<Item = &'p str>) -> BTreeSet<&'p str> 
         before = Some(label);
     }
     found
+}
+
+/// Whether an orphan that the selector selects is the owner's to adopt: by its name, which is made of the name of its set, or because the
+/// owner's pods, or its status, name it. Any other is one that another set with such a selector has left, and will look for when it is made
+/// again: without it that set would count a collision, and restart its pods.
+fn may_be_taken(owner: &Owner<'_>, orphan: &RevisionRecord, labels: &BTreeSet<&str>) -> bool {
+    let name = orphan.name();
+    name == revision_name(&owner.key.name, short(name)) || labels.contains(name) || name == owner.current
 }
 
 /// The candidate that is equal to the template (STS-1.1.5 steps 2 to 4). Should several be, then those go before the others that pods name,

@@ -10,6 +10,7 @@ use crate::judge::view::Sight;
 use crate::judge::{Verdict, needs, require};
 use crate::notes::is_unreadable;
 use crate::resizes::is_infeasible;
+use crate::tenants;
 use flotilla_model::decision::Scope;
 use flotilla_model::set::{CloneSpec, UpdateKind};
 use flotilla_model::{Body, Command, Decision, ObjectKey, PodRecord, Report, Resource};
@@ -71,14 +72,10 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     let is_ours = |pod: &&Arc<PodRecord>| {
         !pod.is_terminal() && !pod.is_terminating() && set.spec.selector.matches(|key| pod.label(key))
     };
-    // Those that nobody owns are taken in the same pass.
+    // Those that nobody owns are taken in the same pass, save what another set has left.
     let orphans = sight.reader.orphan_revisions(&set.meta.key.namespace);
-    let mut own: Vec<_> = sight
-        .reader
-        .revisions_of(set.as_owner())
-        .iter()
-        .chain(orphans)
-        .collect();
+    let own = sight.reader.revisions_of(set.as_owner()).iter().chain(orphans);
+    let mut own: Vec<_> = own.filter(|r| !tenants::is_neighbours(&r.meta)).collect();
     own.sort_by_key(|r| (r.number, r.meta.created, r.name()));
     let update = own.iter().rev().find(|r| r.digest == set.spec.template_digest);
     let mut clones = Clones {

@@ -5,7 +5,7 @@ use super::truth::{Judge, Scene, Writing, revision_of, set_of};
 use super::{Verdict, is_at_nothing, ordinal_in, place_of, require};
 use crate::clones::older;
 use crate::storage::claim_written;
-use crate::theirs;
+use crate::{tenants, theirs};
 use flotilla_engine::wire::Object;
 use flotilla_model::{ClaimRecord, Meta, OwnerRef, RevisionRecord, SetRecord};
 use flotilla_sim::server::{Actor, Entry};
@@ -66,6 +66,11 @@ impl Judge {
 
     pub(super) fn revision_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
         let Some(writing) = scene.writing else { return Ok(()) };
+        let there = revision_of(entry.before.as_ref()).or(revision_of(entry.after.as_ref()));
+        let is_neighbours = there.is_some_and(|r| tenants::is_neighbours(&r.meta));
+        require(!is_neighbours, "STS-1.1.5 revisions of others", || {
+            format!("{} {}, which another set has left", entry.verb, entry.key.name)
+        })?;
         match (
             entry.verb,
             revision_of(entry.before.as_ref()),

@@ -219,8 +219,8 @@ fn tko_3_a_young_set_waits_for_what_the_other_kind_lets_go() {
 fn sts_1_1_5_an_equal_orphan_is_adopted_and_used() {
     let set = advanced(1)
         .no_revisions()
-        .revision_record("found", 7, &template("v2"), None);
-    assert_eq!(brief(&set.decide()), ["~revision found", "+web-0@found"]);
+        .revision_record("web-found", 7, &template("v2"), None);
+    assert_eq!(brief(&set.decide()), ["~revision web-found", "+web-0@web-found"]);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn sts_1_1_5_the_revision_comes_before_everything_that_rests_on_its_name() {
 fn sts_1_1_7_adoption_asks_for_a_set_that_lives() {
     let decision = advanced(0)
         .no_revisions()
-        .revision_record("found", 1, &template("v2"), None)
+        .revision_record("web-found", 1, &template("v2"), None)
         .decide();
     let Command::Patch {
         uid, kind, guard, body, ..
@@ -262,7 +262,7 @@ fn sts_1_1_7_adoption_asks_for_a_set_that_lives() {
     else {
         panic!("a patch")
     };
-    assert_eq!(uid.to_string(), "uid-of-found", "this incarnation only");
+    assert_eq!(uid.to_string(), "uid-of-web-found", "this incarnation only");
     assert_eq!(*kind, PatchKind::Strategic);
     assert_eq!(
         body["metadata"]["ownerReferences"][0]["apiVersion"],
@@ -280,7 +280,7 @@ fn sts_1_1_7_adoption_asks_for_a_set_that_lives() {
     );
     let dying = advanced(0)
         .no_revisions()
-        .revision_record("found", 1, &template("v2"), None)
+        .revision_record("web-found", 1, &template("v2"), None)
         .deleted();
     assert_eq!(
         brief(&dying.decide()),
@@ -293,10 +293,10 @@ fn sts_1_1_7_adoption_asks_for_a_set_that_lives() {
 fn sts_1_1_7_an_adoption_that_was_refused_is_not_repeated_at_once() {
     let set = advanced(0)
         .no_revisions()
-        .revision_record("found", 1, &template("v2"), None);
+        .revision_record("web-found", 1, &template("v2"), None);
     let refused = super::refused(
         set,
-        flotilla_model::Scope::Named("found".into()),
+        flotilla_model::Scope::Named("web-found".into()),
         flotilla_model::Report::Silent,
         "Forbidden",
     );
@@ -460,23 +460,23 @@ fn sts_1_1_5_labels_of_a_revision_are_put_back_only_where_it_is_found_by_them() 
     );
 }
 
-/// Another set with such labels and the same template was deleted, and its revision left to nobody.
+/// A former set with the same name and template was deleted, and its revision left to nobody.
 #[test]
-fn sts_1_1_5_what_another_set_has_left_restarts_no_pod() {
+fn sts_1_1_5_what_a_former_set_has_left_restarts_no_pod() {
     let set = || {
         let set = advanced(2).no_revisions().revision("own", 1, "v2");
         set.status("/currentRevision", json!("own"))
     };
-    let left = || set().revision_record("left", 5, &template("v2"), None);
+    let left = || set().revision_record("web-left", 5, &template("v2"), None);
     let about_pods = |set: &Cluster| {
         let all = brief(&set.decide());
-        all.into_iter().filter(|c| c.contains("web-")).collect::<Vec<_>>()
+        all.into_iter().filter(|c| !c.contains("revision")).collect::<Vec<_>>()
     };
     let before = left().pods([0, 1], "own");
     assert_eq!(about_revisions(&before).len(), 2, "adopted, and the own one raised");
     assert_eq!(about_pods(&before), [] as [&str; 0]);
     // The adoption went through, and the other write did not.
-    let adopted = set().revision("left", 5, "v2").pods([0, 1], "own");
+    let adopted = set().revision("web-left", 5, "v2").pods([0, 1], "own");
     assert_eq!(about_pods(&adopted), [] as [&str; 0]);
     assert_eq!(
         about_pods(&left()),
@@ -484,6 +484,36 @@ fn sts_1_1_5_what_another_set_has_left_restarts_no_pod() {
         "no pod names one, and the own one counts"
     );
     // A manager that took the newest one has begun to bring pods to it.
-    let begun = set().revision("left", 5, "v2").pods([0], "own").pods([1], "left");
+    let begun = set()
+        .revision("web-left", 5, "v2")
+        .pods([0], "own")
+        .pods([1], "web-left");
     assert_eq!(about_pods(&begun), ["-web-0"]);
+}
+
+/// Two sets with one selector. One is deleted and leaves pods and revision to nobody, to be made again: it must find them as they were.
+#[test]
+fn sts_1_1_5_an_orphan_with_the_name_of_another_set_is_left_to_that() {
+    for set in [native(2), advanced(2)] {
+        let set = set.no_revisions().revision("web-own", 1, "v2");
+        let set = set.status("/currentRevision", json!("web-own")).pods([0, 1], "web-own");
+        let beside = set.clone().revision_record("blue-left", 5, &template("v2"), None);
+        assert_eq!(brief(&beside.decide()), [] as [&str; 0], "equal");
+        let other = set.clone().revision_record("blue-left", 5, &template("other"), None);
+        assert_eq!(brief(&other.decide()), [] as [&str; 0], "of another template");
+        // A name that begins like ours is another set's as well.
+        let longer = set.clone().revision_record("web-blue-left", 5, &template("v2"), None);
+        assert_eq!(brief(&longer.decide()), [] as [&str; 0], "web-blue");
+        let recorded = set.status("/currentRevision", json!("blue-left"));
+        let recorded = recorded.revision_record("blue-left", 1, &template("other"), None);
+        assert_eq!(
+            about_revisions(&recorded),
+            ["~revision blue-left"],
+            "our status names it"
+        );
+    }
+    // Pods that are ours by name, and came from it.
+    let moved = advanced(1).no_revisions().pods([0], "blue-left");
+    let moved = moved.revision_record("blue-left", 5, &template("v2"), None);
+    assert_eq!(about_revisions(&moved), ["~revision blue-left"]);
 }
