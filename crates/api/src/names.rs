@@ -168,7 +168,7 @@ pub const CLAIM_TAKEN_AT: &str = "flotilla.rs/taken-at-version";
 pub const KEPT_FROM: &str = "flotilla.rs/kept-from";
 /// Annotation of a pod: the update, and nobody else, asked for it to be deleted.
 pub const REPLACED_BY_UPDATE: &str = "flotilla.rs/replaced-by-update";
-/// Annotation of a pod of a CloneSet: an update made it beyond the replicas, with new claims.
+/// Annotation of a pod of a CloneSet, and of its claims: the pod's name, where an update made it beyond the replicas (CS-13.8).
 pub const MADE_AS_SURGE: &str = "flotilla.rs/made-as-surge";
 
 /// Labels and annotations of a pod by which one pod is asked for something, or its own course is noted: no template gives them to all.

@@ -12,6 +12,7 @@ mod claims;
 pub mod decide;
 pub mod diff;
 mod marks;
+mod naming;
 mod order;
 mod plan;
 mod rank;

@@ -10,7 +10,7 @@ pub(crate) mod kept;
 mod labels;
 pub(crate) mod older;
 pub(crate) mod settled;
-mod surge;
+pub(crate) mod surge;
 pub(crate) mod truth;
 pub(crate) mod view;
 

@@ -3,13 +3,15 @@
 use super::marks;
 use super::plan::{ClaimsById, Member, Plan};
 use crate::shared::adoption::controller_ref;
-use crate::shared::claim;
+use crate::shared::claim::{self, Additions};
 use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{canonical, canonical_quantity};
-use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, Timestamp, Uid, containers_meta};
+use flotilla_model::{
+    ClaimRecord, Labels, PodRecord, Report, Resource, RevisionRecord, Timestamp, Uid, containers_meta,
+};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,6 +50,17 @@ fn is_kept(claim: &ClaimRecord) -> bool {
     claim.annotations.get(names::KEPT_FROM).is_some()
 }
 
+/// Whether a pod of this name, or a claim of it, was made as surge: it says so with the pod's name. What is copied from another, or stands in a
+/// template, does not (CS-13.8).
+pub(super) fn is_made_as_surge(pod: &str, annotations: Option<&Labels>) -> bool {
+    annotations.and_then(|a| a.get(names::MADE_AS_SURGE)) == Some(pod)
+}
+
+/// Whether a pod was made as surge.
+pub(super) fn is_surge(pod: &PodRecord) -> bool {
+    is_made_as_surge(pod.name(), pod.detail.as_ref().map(|detail| &detail.annotations))
+}
+
 /// Notes, as the claim was seen, from which pod it is kept, or that it is kept no more. Each time it gets another version, also where the note
 /// says the same: what would take that off, and is still on its way, fails from then on.
 fn note(claim: &ClaimRecord, from: Option<&str>) -> Command {
@@ -76,14 +89,16 @@ fn delete(claim: &ClaimRecord) -> Command {
 }
 
 impl<'v> Plan<'v> {
-    /// Without reuse (CS-15.4): claims of pods that have ended or are going go with them, those of no pod go.
+    /// Without reuse (CS-15.4): claims of pods that have ended or are going go with them, those of no pod go. With reuse that holds for those
+    /// that were made as surge, which are nobody's to use again.
     pub(super) fn tend_claims(&mut self) {
-        if self.view.clones.reuses_claims {
-            return;
-        }
+        let reuses = self.view.clones.reuses_claims;
         let mut commands = Vec::new();
         for claim in &self.view.claims {
             let Some(id) = id_of(claim) else { continue };
+            if reuses && !is_made_as_surge(&self.name_of(id), Some(&claim.annotations)) {
+                continue;
+            }
             let pod = self.holder_of(claim, id);
             if pod.is_some_and(|pod| is_active(pod)) {
                 continue;
@@ -295,7 +310,7 @@ impl<'v> Plan<'v> {
 
     /// The pod of a claim with this id: also one that mounts it, whatever its label says, as that of a pod that was adopted; one that stays
     /// before one that goes or has ended.
-    fn holder_of(&self, claim: &ClaimRecord, id: &str) -> Option<&'v Arc<PodRecord>> {
+    pub(super) fn holder_of(&self, claim: &ClaimRecord, id: &str) -> Option<&'v Arc<PodRecord>> {
         let holder = self.holder(id);
         if holder.is_some_and(|pod| is_active(pod)) {
             return holder;
@@ -386,8 +401,11 @@ impl<'v> Plan<'v> {
             };
             for (template, name) in claim::missing(pod, &templates, |name| view.claim(name).is_some()) {
                 let key = view.set.meta.key.sibling(name);
-                let label = [(names::INSTANCE_ID_LABEL, id)];
-                let command = claim::create(template, key, &view.set.spec.selector, &label, Some(&view.owner));
+                let additions = Additions {
+                    labels: &[(names::INSTANCE_ID_LABEL, id)],
+                    annotations: &[],
+                };
+                let command = claim::create(template, key, &view.set.spec.selector, additions, Some(&view.owner));
                 commands.push((member.scope(), pod.name().to_owned(), command));
             }
         }
@@ -414,17 +432,18 @@ impl<'v> Plan<'v> {
 
     /// Whether the claims of a pod are for its replacement (CS-15.5).
     pub(super) fn hands_over(&self, pod: &PodRecord) -> bool {
-        self.view.clones.switches.keep_claims_on_recreate && marks::is_marked(pod)
+        self.view.clones.switches.keep_claims_on_recreate && marks::is_marked(pod) && !is_surge(pod)
     }
 
     /// Pods that are going and whose claims are for those that replace them: these come when they are gone, under their ids. With reuse
-    /// that is every pod whose claims were not given to it, since others deleted it (CS-15.5, R-34).
+    /// that is every pod whose claims were not given to it, since others deleted it (CS-15.5, R-34), but for the surge, which has no replacement.
     pub(super) fn handing_over(&self) -> Vec<Arc<PodRecord>> {
         let has_claim = |pod: &PodRecord| {
             let id = pod.label(names::INSTANCE_ID_LABEL);
             id.is_some_and(|id| !self.claims_with(id).is_empty())
         };
-        let is_for_replacement = |pod: &PodRecord| self.view.clones.reuses_claims || self.hands_over(pod);
+        let reuses = self.view.clones.reuses_claims;
+        let is_for_replacement = |pod: &PodRecord| reuses && !is_surge(pod) || self.hands_over(pod);
         let pods = self.view.pods.iter();
         pods.filter(|pod| pod.is_terminating() && is_for_replacement(pod) && has_claim(pod))
             .cloned()
@@ -449,7 +468,7 @@ impl<'v> Plan<'v> {
     }
 
     /// Whether a claim that no pod has is for the replacement of one that was made again (CS-15.5).
-    fn keeps(&self, claim: &ClaimRecord) -> bool {
+    pub(super) fn keeps(&self, claim: &ClaimRecord) -> bool {
         let clones = &self.view.clones;
         !clones.reuses_claims && clones.switches.keep_claims_on_recreate && is_kept(claim)
     }
@@ -460,27 +479,6 @@ impl<'v> Plan<'v> {
         let from = claim.annotations.get(names::KEPT_FROM);
         let is_copy = id_of(claim).is_some_and(|id| *pod.name() != *self.name_of(id));
         is_copy && self.keeps(claim) && from.is_some_and(|from| *from != *pod.meta.uid.to_string())
-    }
-
-    /// Ids of claims that no pod has: new pods take these first (CS-15.3), and of these what was waited for. Without reuse that is what
-    /// is kept for replacements, if nothing else has the id.
-    pub(super) fn free_ids(&self) -> Vec<String> {
-        let clones = &self.view.clones;
-        if !clones.reuses_claims && !clones.switches.keep_claims_on_recreate {
-            return Vec::new();
-        }
-        let mut free = BTreeMap::new();
-        for claim in &self.view.claims {
-            if let Some(id) = id_of(claim) {
-                let is_left = clones.reuses_claims || self.keeps(claim);
-                let is_free = is_left && self.holder_of(claim, id).is_none() && !self.is_mounted(claim);
-                *free.entry(id).or_insert(true) &= is_free;
-            }
-        }
-        let free = free.into_iter().filter(|(_, is_free)| *is_free);
-        let mut free: Vec<String> = free.map(|(id, _)| id.to_owned()).collect();
-        free.sort_by_key(|id| !self.pass.hints.awaited.contains(id));
-        free
     }
 }
 

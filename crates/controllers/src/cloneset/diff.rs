@@ -53,7 +53,7 @@ impl Asked {
 }
 
 /// What there is (CS-13.4). Specified pods are those that were asked to be deleted; leaving ones wait for their preDelete hook; the others
-/// are plain.
+/// are plain. Pods that were made as surge are among all of these, and are no replicas (CS-13.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All.
@@ -80,12 +80,14 @@ pub struct Counts {
     pub available_specified: i32,
     /// Ready and specified.
     pub ready_specified: i32,
-    /// Plain, and made beyond the replicas by an update, with new claims.
-    pub made_as_surge: i32,
-    /// The same, and new.
-    pub made_as_surge_new: i32,
-    /// Old and plain, and an update leaves them their claims: counted where pods were made as surge.
-    pub keeping_claims: i32,
+    /// Made as surge, and not leaving.
+    pub surge: i32,
+    /// Made as surge, and leaving.
+    pub surge_leaving: i32,
+    /// Made as surge, old and plain.
+    pub surge_old: i32,
+    /// Made as surge, new and plain.
+    pub surge_new: i32,
     /// Leaving, or plain and not available.
     pub unavailable: i32,
     /// Old and plain, and can be updated in place.
@@ -104,13 +106,20 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// How many count as replicas, and how many of these are old.
-    fn replicas(&self, excludes_leaving: bool) -> (i32, i32) {
+    /// How many are counted when others are made, how many of these are old, and how many were made as surge.
+    fn counted(&self, excludes_leaving: bool) -> (i32, i32, i32) {
         if excludes_leaving {
-            (self.all - self.leaving, self.old)
+            (self.all - self.leaving, self.old, self.surge)
         } else {
-            (self.all, self.old + self.leaving_old)
+            let old = self.old + self.leaving_old;
+            (self.all, old, self.surge + self.surge_leaving)
         }
+    }
+
+    /// Old ones, and new ones, that are plain and no surge.
+    fn plain(&self) -> (i32, i32) {
+        let old = self.old - self.specified_old - self.surge_old;
+        (old, self.new - self.specified_new - self.surge_new)
     }
 }
 
@@ -127,14 +136,18 @@ pub struct Diff {
     pub surge_is_for_update: bool,
     /// Pods that are missing.
     pub missing: i32,
+    /// How many of these are replicas, and no surge.
+    pub missing_replicas: i32,
     /// Pods to make.
     pub create: i32,
     /// How many of these at the current revision.
     pub create_old: i32,
     /// Pods that are too many.
     pub surplus: i32,
-    /// How many of these an update made as surge: what they have stored is the youngest.
+    /// How many of these were made as surge for the revision to which the update goes: beyond what it needs.
     pub surplus_surge: i32,
+    /// How many were made as surge for another.
+    pub surplus_stale: i32,
     /// How many go first if they are not ready, of whatever revision: nothing but an edit makes so many too many.
     pub surplus_unready: i32,
     /// How many of these have to be old.
@@ -155,13 +168,10 @@ impl Diff {
         let Asked {
             replicas, partition, ..
         } = *asked;
-        let plain_old = counts.old - counts.specified_old;
-        let plain_new = counts.new - counts.specified_new;
-        let specified = counts.specified_old + counts.specified_new;
-        // Their claims are older than those of the pods that were made as surge: they are updated, and the others go.
-        let in_place_of_surge = counts.made_as_surge_new.min(counts.keeping_claims);
-        let lacking_new = (replicas - partition - plain_new).max(0);
-        let forward = (plain_old - partition).max(0).min(lacking_new + in_place_of_surge);
+        let (plain_old, plain_new) = counts.plain();
+        let forward = (plain_old - partition)
+            .max(0)
+            .min((replicas - partition - plain_new).max(0));
         let back = if asked.goes_back {
             (partition - plain_old)
                 .max(0)
@@ -169,28 +179,18 @@ impl Diff {
         } else {
             0
         };
-        let Surge {
-            pods: surge,
-            old: surge_old,
-            is_for_update: surge_is_for_update,
-        } = Surge::of(asked, counts, forward, back);
-        let want = replicas + surge;
-        let (counted, old) = counts.replicas(asked.excludes_leaving);
-        let missing = (want - counted).max(0);
+        let needed = Surge::of(asked, counts, forward, back);
+        let want = replicas + needed.pods;
+        let (counted, old, made_as_surge) = counts.counted(asked.excludes_leaving);
+        // Also while the surge is there in their place: what they have stored is waited for, and not made up for by empty volumes.
+        let missing_replicas = (replicas - (counted - made_as_surge)).max(0);
+        let missing = (want - counted).max(missing_replicas);
         let create = asked
             .creation
             .map_or(missing, |limit| missing.min((limit - counts.unavailable).max(0)));
-        let want_old = partition + surge_old;
-        let surplus = (counts.all - counts.leaving - specified - want).max(0);
-        let surplus_old = surplus.min((plain_old - want_old).max(0));
-        let without_claims = (plain_old - want_old - counts.keeping_claims).max(0);
-        let beyond_surge = (counts.all - counts.leaving - specified - replicas - asked.surge).max(0);
-        // Otherwise the pod that was made for it, which is not ready yet, would be the first to go, and be made again for ever.
-        let surplus_new = if asked.goes_back {
-            (surplus - surplus_old).min((plain_new - (want - want_old).max(0)).max(0))
-        } else {
-            0
-        };
+        // Where pods go back the surge is old as well.
+        let old = if back > 0 { old } else { old - counts.surge_old };
+        let surplus = Surplus::of(asked, counts, &needed, back);
         let unavailable_target = if back > 0 {
             counts.unavailable_old
         } else {
@@ -199,20 +199,22 @@ impl Diff {
         Diff {
             forward,
             back,
-            surge,
-            surge_is_for_update,
+            surge: needed.pods,
+            surge_is_for_update: needed.is_for_update,
             missing,
+            missing_replicas,
             create,
             create_old: if asked.updates {
-                create.min((want_old - (old - counts.preparing)).max(0))
+                create.min((partition + needed.old - (old - counts.preparing)).max(0))
             } else {
                 0
             },
-            surplus,
-            surplus_surge: counts.made_as_surge.min((surplus - without_claims).max(0)),
-            surplus_unready: surplus.min(beyond_surge),
-            surplus_old,
-            surplus_new,
+            surplus: surplus.pods,
+            surplus_surge: surplus.surge,
+            surplus_stale: surplus.stale,
+            surplus_unready: surplus.unready,
+            surplus_old: surplus.old,
+            surplus_new: surplus.new,
             brake: asked.unavailable.max(1) + (counts.all - replicas).max(0) - unavailable_target,
             spare: counts.available - counts.available_specified - asked.keep(),
             spare_ready: counts.ready - counts.ready_specified - asked.keep(),
@@ -231,8 +233,7 @@ struct Surge {
 
 impl Surge {
     fn of(asked: &Asked, counts: &Counts, forward: i32, back: i32) -> Self {
-        let plain_old = counts.old - counts.specified_old;
-        let plain_new = counts.new - counts.specified_new;
+        let (plain_old, plain_new) = counts.plain();
         let specified = counts.specified_old + counts.specified_new;
         let to_move = match (forward > 0, back > 0) {
             (false, false) => 0,
@@ -262,6 +263,59 @@ impl Surge {
             pods: for_update,
             old: if back > 0 { for_update } else { 0 },
             is_for_update: true,
+        }
+    }
+}
+
+/// Pods that are too many (CS-13.9).
+struct Surplus {
+    /// How many.
+    pods: i32,
+    /// How many of these were made as surge, for the revision to which the update goes.
+    surge: i32,
+    /// How many were made as surge for another revision: whatever they serve, they are in the way of those that are needed.
+    stale: i32,
+    unready: i32,
+    old: i32,
+    new: i32,
+}
+
+impl Surplus {
+    fn of(asked: &Asked, counts: &Counts, needed: &Surge, back: i32) -> Self {
+        let Asked {
+            replicas, partition, ..
+        } = *asked;
+        let (plain_old, plain_new) = counts.plain();
+        let (fitting, stale) = if back > 0 {
+            (counts.surge_old, counts.surge_new)
+        } else {
+            (counts.surge_new, counts.surge_old)
+        };
+        let plain = plain_old + plain_new + fitting + stale;
+        let over = (plain - replicas - needed.pods).max(0);
+        // What it lacks is made of replicas: those of sets whose updates leave no pod its claims.
+        let left = (needed.pods - fitting).max(0);
+        let surge = (fitting - needed.pods).max(0).min(over);
+        let others = (plain_old + plain_new - replicas - left).max(0);
+        let (want, want_old) = match (needed.is_for_update, back > 0) {
+            (true, true) => (replicas + left, partition + left),
+            (true, false) => (replicas + left, partition),
+            (false, _) => (replicas + left, partition + needed.old.min(left)),
+        };
+        let old = others.min((plain_old - want_old).max(0));
+        // Otherwise the pod that was made for it, which is not ready yet, would be the first to go, and be made again for ever.
+        let new = if asked.goes_back {
+            (others - old).min((plain_new - (want - want_old).max(0)).max(0))
+        } else {
+            0
+        };
+        Surplus {
+            pods: stale + surge + others,
+            surge,
+            stale,
+            unready: others.min((plain - replicas - asked.surge).max(0)),
+            old,
+            new,
         }
     }
 }

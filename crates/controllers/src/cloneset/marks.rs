@@ -91,7 +91,10 @@ impl Plan<'_> {
             return marked;
         }
         let in_place = self.can_go_in_place_after_all(&marked);
-        let stays = |index: &usize| self.members[*index].is_plain() || marked.contains(index);
+        let stays = |index: &usize| {
+            let member = &self.members[*index];
+            !member.is_surge && (member.is_plain() || marked.contains(index))
+        };
         let staying = (0..self.members.len()).filter(stays);
         let (new, old): (Vec<usize>, Vec<usize>) = staying.partition(|index| self.members[*index].is_new());
         let mut forward = (count(old.len()) - self.asked.partition).max(0);

@@ -1,5 +1,6 @@
 //! The plan that the steps of a pass fill in: pods with what they are to the set, beside what every kind writes down.
 
+use super::claims;
 use super::diff::{Asked, Counts};
 use super::view::View;
 use crate::shared::course::Course;
@@ -32,8 +33,8 @@ pub(super) struct Member {
     pub(super) was_asked_for: bool,
     /// The update asked for that, and does not want it any more.
     pub(super) is_spared: bool,
-    /// Its update leaves it its claims; known of old plain pods, where others were made as surge.
-    pub(super) keeps_claims: bool,
+    /// It was made as surge (CS-13.8): no replica, and gone when the update needs it no more.
+    pub(super) is_surge: bool,
 }
 
 impl Member {
@@ -51,12 +52,6 @@ impl Member {
 
     pub(super) fn is_new(&self) -> bool {
         self.occupant.labels.is_updated
-    }
-
-    /// Whether an update made it beyond the replicas, with new claims.
-    pub(super) fn was_made_as_surge(&self) -> bool {
-        let detail = self.pod().detail.as_ref();
-        detail.is_some_and(|d| d.annotations.get(names::MADE_AS_SURGE).is_some())
     }
 
     pub(super) fn is_plain(&self) -> bool {
@@ -147,16 +142,20 @@ impl<'v> Plan<'v> {
         let may_be_made_again = self.view.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly;
         for member in &self.members {
             let (available, plain) = (member.is_available(), member.is_plain());
-            let is_astray = may_be_made_again && member.is_astray() || self.needs_surge_to_go_on(member);
+            let needs_surge = may_be_made_again && member.is_astray() || self.needs_surge_to_go_on(member);
+            let is_astray = needs_surge && !member.is_surge;
             counts.all += 1;
             counts.available += i32::from(available);
             counts.ready += i32::from(member.is_ready());
             counts.unavailable += i32::from(member.is_leaving || plain && !available);
             counts.available_specified += i32::from(available && member.is_specified);
             counts.ready_specified += i32::from(member.is_ready() && member.is_specified);
-            if plain && member.was_made_as_surge() {
-                counts.made_as_surge += 1;
-                counts.made_as_surge_new += i32::from(member.is_new());
+            if member.is_surge {
+                let is_old = !member.is_new();
+                counts.surge += i32::from(!member.is_leaving);
+                counts.surge_leaving += i32::from(member.is_leaving);
+                counts.surge_old += i32::from(plain && is_old);
+                counts.surge_new += i32::from(plain && !is_old);
             }
             match (member.is_leaving, member.is_new()) {
                 (true, is_new) => {
@@ -185,9 +184,6 @@ impl<'v> Plan<'v> {
             counts.in_place_back = self.can_go_in_place(true);
             self.pass.target = target;
         }
-        if counts.made_as_surge > 0 {
-            counts.keeping_claims = self.note_who_keeps_claims();
-        }
         counts
     }
 
@@ -205,29 +201,31 @@ impl<'v> Plan<'v> {
             // Nobody asks.
             return 0;
         }
-        let may_move = |m: &Member| m.is_new() == new_ones && m.is_plain();
+        let may_move = |m: &Member| m.is_new() == new_ones && m.is_plain() && !m.is_surge;
         let in_place = (0..self.members.len())
             .filter(|index| may_move(&self.members[*index]) && matches!(self.way(*index), Way::InPlace(_)));
         i32::try_from(in_place.count()).unwrap_or(i32::MAX)
     }
 
-    /// Notes which old plain pods an update leaves their claims (CS-13.5), and counts them.
-    fn note_who_keeps_claims(&mut self) -> i32 {
-        let is_kept_on_recreate = self.view.clones.switches.keep_claims_on_recreate;
-        let mut count = 0;
-        for index in 0..self.members.len() {
-            if self.members[index].is_new() || !self.members[index].is_plain() {
-                continue;
-            }
-            let keeps = match self.way(index) {
-                Way::InPlace(_) => true,
-                Way::Recreate => is_kept_on_recreate,
-                Way::Barred(_) | Way::Stays => false,
-            };
-            self.members[index].keeps_claims = keeps;
-            count += i32::from(keeps);
+    /// Whether the update leaves pods their claims: in place, or with the switch (CS-13.8).
+    pub(super) fn leaves_claims(&mut self, goes_back: bool) -> bool {
+        if self.view.set.spec.claim_templates.is_empty() {
+            return false;
         }
-        count
+        if self.view.clones.switches.keep_claims_on_recreate {
+            return true;
+        }
+        let target = if goes_back {
+            &self.pass.current
+        } else {
+            &self.pass.update
+        };
+        let target = std::mem::replace(&mut self.pass.target, target.clone());
+        let moves = |m: &Member| m.is_new() == goes_back && m.is_plain() && !m.is_surge;
+        let leaves = (0..self.members.len())
+            .any(|index| moves(&self.members[index]) && matches!(self.way(index), Way::InPlace(_)));
+        self.pass.target = target;
+        leaves
     }
 
     /// Whether a field that cannot be read stops work of this kind.
@@ -261,11 +259,31 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
             is_specified: !is_leaving && was_asked_for,
             was_asked_for,
             is_spared: false,
-            keeps_claims: false,
+            is_surge: claims::is_surge(pod),
             occupant,
         }
     };
-    active.map(member).collect()
+    let mut members: Vec<Member> = active.map(member).collect();
+    let clones = &view.clones;
+    let most = clones
+        .max_surge
+        .ceil_of(view.set.spec.replicas)
+        .max(view.set.spec.replicas);
+    count_as_replicas_beyond(most, &mut members);
+    members
+}
+
+/// However many pods say of themselves that they were made as surge, as those of a webhook may that writes so: at most so many are believed,
+/// the youngest. Otherwise replicas would be made for ever.
+fn count_as_replicas_beyond(most: i32, members: &mut [Member]) {
+    let mut surge: Vec<&mut Member> = members.iter_mut().filter(|m| m.is_surge).collect();
+    let most = usize::try_from(most).unwrap_or(0);
+    if surge.len() > most {
+        surge.sort_by_key(|m| std::cmp::Reverse(m.occupant.pod.meta.created));
+        for member in surge.into_iter().skip(most) {
+            member.is_surge = false;
+        }
+    }
 }
 
 /// Answers [`LabelFacts`]; pods of one revision share their labels, so this is worked out once for many.

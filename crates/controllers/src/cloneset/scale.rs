@@ -1,14 +1,13 @@
 //! Step *scale*: pods are taken back, made and deleted (CS-13.8 to CS-13.10, CS-14 and CS-15).
 
-use super::claims::{SOON, is_of_creation, missing_volume};
+use super::claims::{SOON, missing_volume};
 use super::diff::Diff;
 use super::marks;
 use super::plan::{Member, Plan};
 use super::rank;
-use crate::shared::claim;
+use crate::shared::claim::{self, Additions};
 use crate::shared::conditions;
 use crate::shared::course::{Held, Trouble};
-use crate::shared::identity::{ID_LENGTH, instance_id};
 use crate::shared::inplace::state::whole_seconds;
 use crate::shared::lifecycle::{self, State};
 use crate::shared::pass::QUOTA_TRIES;
@@ -23,8 +22,6 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How many ids a pass looks at for each that it needs.
-const TRIES: u64 = 64;
 /// How many pods a pass makes at most.
 const MOST_CREATIONS: i32 = 1_000;
 /// How many pods a wait names.
@@ -37,15 +34,17 @@ impl Plan<'_> {
         if self.is_stopped(Area::Scale) || self.takes_pods() || marks {
             return;
         }
-        let goes = |m: &&Member| m.is_leaving || m.is_specified && !m.is_spared;
-        let going = self.members.iter().filter(goes).count();
-        let staying = count(self.members.len()) - count(going);
-        let mut lacking = self.asked.replicas - staying;
+        let goes = |m: &Member| m.is_leaving || m.is_specified && !m.is_spared;
+        let stays = |m: &&Member| !m.is_surge && !goes(m);
+        let mut lacking = self.asked.replicas - count(self.members.iter().filter(stays).count());
         for member in &mut self.members {
             if lacking <= 0 {
                 return;
             }
-            if !member.is_leaving || member.was_asked_for || self.pass.is_backing_off(&member.scope(), member.name()) {
+            if !member.is_leaving || member.was_asked_for || member.is_surge {
+                continue;
+            }
+            if self.pass.is_backing_off(&member.scope(), member.name()) {
                 continue;
             }
             lacking -= 1;
@@ -81,10 +80,7 @@ impl Plan<'_> {
         };
         self.remember_awaited(&handing_over);
         // As many replacements are waited for as replicas are missing; growth and surge wait for none.
-        let counts = |m: &&Member| !(self.asked.excludes_leaving && m.is_leaving);
-        let there = count(self.members.iter().filter(counts).count());
-        let to_replace = (self.asked.replicas - there).max(0);
-        let awaited = count(handing_over.len()).min(to_replace);
+        let awaited = count(handing_over.len()).min(diff.missing_replicas);
         let missing = (diff.missing - awaited).max(0);
         let create = diff.create.min(missing);
         if create < missing {
@@ -98,15 +94,7 @@ impl Plan<'_> {
         if create > 0 && self.waits_for_next_start() {
             return;
         }
-        // A quota that has refused a few has no room for others either, whose claims would be made only to be deleted again.
-        let is_missing = |scope: &&Scope| matches!(scope, Scope::Named(name) if !self.view.has_pod(name));
-        let refused = self.pass.refused_by_quota().filter(is_missing).count();
-        let most = if refused < QUOTA_TRIES {
-            MOST_CREATIONS
-        } else {
-            count(refused).min(MOST_CREATIONS)
-        };
-        let create = create.min(most);
+        let create = create.min(self.most_creations());
         // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
         let old = diff.create_old.min(create);
         let cannot = if old > 0 && self.says_volume_is_missing() {
@@ -114,9 +102,14 @@ impl Plan<'_> {
         } else {
             0
         };
+        let beyond = (create - cannot).min(create - (diff.missing_replicas - awaited));
+        let surge = self.noted_surge(beyond, diff);
+        let mut names = self.names(create - cannot - surge);
+        let first_of_surge = names.len();
+        names.extend(self.names_of_surge(surge, &names));
         let has_claims = self.templates().next().is_some();
         let most_with_claims = claim::most_new(self.view.pods.len());
-        for (place, name) in self.names(create - cannot).into_iter().enumerate() {
+        for (place, name) in names.into_iter().enumerate() {
             // Names that only wait use up none of them.
             if has_claims && self.pass.stages.create.len() >= most_with_claims {
                 self.pass.wake_within(SOON);
@@ -125,11 +118,38 @@ impl Plan<'_> {
             let is_old = count(place) < old - cannot;
             let revision = if is_old { &self.pass.current } else { &self.pass.update };
             let revision = revision.clone();
-            // Of names that only wait none is there yet.
-            let made = count(self.pass.stages.create.len());
-            let is_beyond = there + awaited + made >= self.asked.replicas;
-            let is_surge = is_beyond && !is_old && has_claims && diff.surge_is_for_update && diff.back == 0;
-            self.create_one(name, &revision, is_surge);
+            self.create_one(name, &revision, place >= first_of_surge);
+        }
+    }
+
+    /// How many of the pods that are made beyond the replicas are noted as surge (CS-13.8): those that are there so that others can be updated, and
+    /// have their claims afterwards. Whom users want to be deleted leaves nothing, and what is made for it stays.
+    fn noted_surge(&mut self, beyond: i32, diff: &Diff) -> i32 {
+        let named = &self.view.clones.pods_to_delete;
+        let by_users =
+            |m: &&Member| m.is_specified && !(marks::is_marked(m.pod()) && named.iter().all(|name| name != m.name()));
+        let for_users = if diff.surge_is_for_update {
+            0
+        } else {
+            count(self.members.iter().filter(by_users).count())
+        };
+        let noted = (beyond - for_users).max(0);
+        if noted > 0 && self.leaves_claims(diff.back > 0) {
+            noted
+        } else {
+            0
+        }
+    }
+
+    /// How many pods a pass may make. A quota that has refused a few has no room for others either, whose claims would be made only to be deleted
+    /// again.
+    fn most_creations(&self) -> i32 {
+        let is_missing = |scope: &&Scope| matches!(scope, Scope::Named(name) if !self.view.has_pod(name));
+        let refused = self.pass.refused_by_quota().filter(is_missing).count();
+        if refused < QUOTA_TRIES {
+            MOST_CREATIONS
+        } else {
+            count(refused).min(MOST_CREATIONS)
         }
     }
 
@@ -159,60 +179,7 @@ impl Plan<'_> {
             .wait(subject, WaitCause::ScaleBudget { budget, used_by }, None);
     }
 
-    /// Names for new pods (CS-15.1 and CS-15.3): those whose creation was refused, those of claims that no pod has, new ones.
-    fn names(&self, wanted: i32) -> Vec<String> {
-        let wanted = usize::try_from(wanted).unwrap_or(0);
-        let set = self.view.set.name();
-        let used: BTreeSet<&str> = self.ids_in_use().collect();
-        let (uid, entropy) = (&self.view.set.meta.uid, self.view.entropy);
-        let most = TRIES.saturating_mul(u64::try_from(wanted).unwrap_or(u64::MAX));
-        let new = (0..most).map(|n| instance_id(uid, entropy, n));
-        let new = new.filter(|id| !used.contains(id.as_str()));
-        let is_taken = |name: &String| {
-            let has_claim = |t: &ClaimTemplate| self.view.claim(&claim::claim_name(t, name)).is_some();
-            self.view.has_pod(name) || self.templates().any(has_claim)
-        };
-        let new = new.map(|id| format!("{set}-{id}")).filter(|name| !is_taken(name));
-        // Nothing is waited for under a name that has nothing worth it.
-        let keeps_claims = |name: &String| {
-            let mut found = self
-                .templates()
-                .filter_map(|t| self.view.claim(&claim::claim_name(t, name)));
-            found.all(|found| claim::about_to_go(found, name).is_none() && !self.is_mounted(found))
-        };
-        let refused = self.refused().filter(keeps_claims);
-        // A pod of that name may have another id, and mount nothing of these.
-        let free = self.free_ids().into_iter().map(|id| self.name_of(&id));
-        let free = free.filter(|name| !self.view.has_pod(name));
-        let mut known = BTreeSet::new();
-        let all = refused.chain(free).chain(new);
-        all.filter(|name| known.insert(name.clone())).take(wanted).collect()
-    }
-
-    /// Names under which a pod was to be made and was refused.
-    fn refused(&self) -> impl Iterator<Item = String> {
-        let prefix = format!("{}-", self.view.set.name());
-        let hints = &self.pass.hints;
-        let failures = hints.failures.iter().chain(&hints.repeated);
-        failures.filter_map(move |(scope, failure)| match scope {
-            Scope::Named(name) if is_of_creation(failure.attempt) => {
-                let is_pod = name.strip_prefix(&prefix).is_some_and(|id| id.len() == ID_LENGTH);
-                (is_pod && !self.view.has_pod(name)).then(|| name.clone())
-            }
-            _ => None,
-        })
-    }
-
-    /// Ids on any pod or claim of the set, and on pods that nobody manages: copies of ours, or such as we have let go.
-    fn ids_in_use(&self) -> impl Iterator<Item = &str> {
-        let pods = self
-            .view
-            .pods_that_may_hold_claims()
-            .filter_map(|pod| pod.label(names::INSTANCE_ID_LABEL));
-        pods.chain(self.view.claims.iter().filter_map(|claim| super::claims::id_of(claim)))
-    }
-
-    fn templates(&self) -> impl Iterator<Item = &ClaimTemplate> {
+    pub(super) fn templates(&self) -> impl Iterator<Item = &ClaimTemplate> {
         self.view.set.spec.claim_templates.iter()
     }
 
@@ -236,7 +203,7 @@ impl Plan<'_> {
         true
     }
 
-    /// One pod with its claims; it is noted on the pod that it is made as surge, unless it takes claims that are there.
+    /// One pod with its claims. That it is made as surge is noted on each of them: should the pod be refused, the claims are there by then.
     fn create_one(&mut self, name: String, revision: &Arc<RevisionRecord>, is_surge: bool) {
         let scope = Scope::Named(name.clone());
         let view = self.view;
@@ -256,24 +223,26 @@ impl Plan<'_> {
         }
         self.has_scaled = true;
         let id = name.rsplit_once('-').map_or("", |(_, id)| id).to_owned();
-        let mut is_empty = true;
         for template in templates.iter() {
             let claim = claim::claim_name(template, &name);
             if let Some(claim) = view.claim(&claim) {
-                is_empty = false;
                 if claim.meta.is_controlled_by(&view.set.meta.uid) {
                     self.pass.write_claims(&scope, [claim::take(claim, Report::Take)]);
                 }
             } else {
                 let key = view.set.meta.key.sibling(claim);
-                let label = [(names::INSTANCE_ID_LABEL, id.as_str())];
-                let command = claim::create(template, key, &spec.selector, &label, Some(&view.owner));
+                let note = [(names::MADE_AS_SURGE, name.as_str())];
+                let additions = Additions {
+                    labels: &[(names::INSTANCE_ID_LABEL, &id)],
+                    annotations: if is_surge { &note } else { &[] },
+                };
+                let command = claim::create(template, key, &spec.selector, additions, Some(&view.owner));
                 self.pass.write_claims(&scope, [command]);
             }
         }
-        let mut draft = self.draft(name, revision);
-        if is_surge && is_empty {
-            draft.annotations.push((names::MADE_AS_SURGE, "true".to_owned()));
+        let mut draft = self.draft(name.clone(), revision);
+        if is_surge {
+            draft.annotations.push((names::MADE_AS_SURGE, name));
         }
         let command = draft.into_command();
         self.pass.stages.create.push(ScopedCommand { scope, command });
@@ -417,68 +386,58 @@ impl Plan<'_> {
             .collect()
     }
 
-    /// Plain pods that are too many (CS-13.9): those that were made as surge and have stored the least, those that are not ready where an
-    /// edit made so many too many, as many old ones as have to be, then whichever are worth least, ready old ones last.
+    /// Plain pods that are too many (CS-13.9): of those that were made as surge whatever is beyond what is needed, then replicas: those that are not
+    /// ready where an edit made so many too many, as many old ones as have to be, then whichever are worth least, ready old ones last.
     fn surplus(&self, diff: &Diff) -> Vec<usize> {
-        let wanted = usize::try_from(diff.surplus).unwrap_or(0);
-        if wanted == 0 {
+        if diff.surplus == 0 {
             // Ranks of a thousand pods cost more than all the rest of a pass.
             return Vec::new();
         }
-        let mut chosen = self.youngest_surge(diff.surplus_surge);
-        let unready = usize::try_from(diff.surplus_unready).unwrap_or(0);
-        self.choose(&mut chosen, unready, |m| !m.is_ready() && !m.keeps_claims);
-        let (mut old, mut new) = (diff.surplus_old, diff.surplus_new);
-        for &index in &chosen {
-            *(if self.members[index].is_new() {
-                &mut new
-            } else {
-                &mut old
-            }) -= 1;
-        }
-        // Those first whose update would not leave them their claims.
-        for keeps_claims in [false, true] {
-            let most = chosen.len() + usize::try_from(old).unwrap_or(0);
-            let before = chosen.len();
-            self.choose(&mut chosen, most.min(wanted), |m| {
-                !m.is_new() && m.keeps_claims == keeps_claims
-            });
-            old -= count(chosen.len() - before);
-        }
-        let most = chosen.len() + usize::try_from(new).unwrap_or(0);
-        self.choose(&mut chosen, most.min(wanted), Member::is_new);
-        self.choose(&mut chosen, wanted, |m| m.is_new() || !m.is_ready());
-        self.choose(&mut chosen, wanted, |_| true);
+        let number = |n: i32| usize::try_from(n).unwrap_or(0);
+        let is_stale = |m: &Member| m.is_new() != (diff.back == 0);
+        let mut chosen = self.least(number(diff.surplus_stale), |m| m.is_surge && is_stale(m));
+        chosen.extend(self.least(number(diff.surplus_surge), |m| m.is_surge && !is_stale(m)));
+        let mut replicas = Vec::new();
+        self.choose(&mut replicas, number(diff.surplus_unready), |m| !m.is_ready());
+        let is_old = |&&index: &&usize| !self.members[index].is_new();
+        let old = count(replicas.iter().filter(is_old).count());
+        let new = count(replicas.len()) - old;
+        let wanted = number(diff.surplus - diff.surplus_stale - diff.surplus_surge);
+        let most = replicas.len() + number(diff.surplus_old - old);
+        self.choose(&mut replicas, most.min(wanted), |m| !m.is_new());
+        let most = replicas.len() + number(diff.surplus_new - new);
+        self.choose(&mut replicas, most.min(wanted), Member::is_new);
+        self.choose(&mut replicas, wanted, |m| m.is_new() || !m.is_ready());
+        self.choose(&mut replicas, wanted, |_| true);
+        chosen.extend(replicas);
         chosen
     }
 
-    /// Adds the plain pods of a kind that are worth least, in their order, until so many are chosen.
+    /// Adds the replicas of a kind that are worth least, in their order, until so many are chosen.
     fn choose(&self, chosen: &mut Vec<usize>, most: usize, of: impl Fn(&Member) -> bool) {
         if chosen.len() >= most {
             return;
         }
         let before: BTreeSet<usize> = chosen.iter().copied().collect();
-        let mut group = self.indices(|m| m.is_plain() && of(m));
-        group.retain(|index| !before.contains(index));
-        if chosen.len() + group.len() > most {
-            rank::sort(self.view, &self.members, &mut group);
-            group.truncate(most - chosen.len());
-        }
-        chosen.extend(group);
+        let group = self.indices(|m| m.is_plain() && !m.is_surge && of(m));
+        let group = group.into_iter().filter(|index| !before.contains(index));
+        chosen.extend(self.first(group.collect(), most - chosen.len()));
     }
 
-    /// So many of the pods that were made as surge, the youngest first.
-    fn youngest_surge(&self, wanted: i32) -> Vec<usize> {
-        let wanted = usize::try_from(wanted).unwrap_or(0);
-        if wanted == 0 {
+    /// So many plain pods of a kind, those that are worth least first.
+    fn least(&self, most: usize, of: impl Fn(&Member) -> bool) -> Vec<usize> {
+        if most == 0 {
             return Vec::new();
         }
-        let mut group = self.indices(|m| m.is_plain() && m.was_made_as_surge());
-        group.sort_by_key(|&index| {
-            let pod = self.members[index].pod();
-            (std::cmp::Reverse(pod.meta.created), pod.name())
-        });
-        group.truncate(wanted);
+        self.first(self.indices(|m| m.is_plain() && of(m)), most)
+    }
+
+    /// The first of a group in the order in which they are deleted (CS-18).
+    fn first(&self, mut group: Vec<usize>, most: usize) -> Vec<usize> {
+        if group.len() > most {
+            rank::sort(self.view, &self.members, &mut group);
+            group.truncate(most);
+        }
         group
     }
 

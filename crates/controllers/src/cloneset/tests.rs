@@ -14,12 +14,14 @@
 //! | [`copies`] | CS-14.7, CS-15.4, CS-15.5 | copies of pods, labels that were taken off |
 //! | [`marks`] | CS-12.6; STS-1.4.2 | pods that are made again for a label that a webhook changed |
 //! | [`surge`] | CS-13.5, CS-13.6, CS-13.9, CS-13.11, CS-15.5 | claims that a surge costs, broken pods that are kept, young pods that go without a budget |
+//! | [`histories`] | CS-13.8, CS-13.9, CS-13.12, CS-15.5 | what pods have stored that goes for the empty claims of a surge |
 //! | [`properties`] | CS-13.12 | |
 
 mod births;
 mod claims;
 mod copies;
 mod gates;
+mod histories;
 mod in_place;
 mod marks;
 mod needs;

@@ -82,7 +82,9 @@ impl Plan<'_> {
                 let member = &self.members[index];
                 let is_on_target = member.is_new() != goes_back;
                 let has_to_go = !is_on_target || member.occupant.abandoned.is_some();
-                has_to_go && member.is_plain() && !member.occupant.is_dealt_with && !member.is_in_grace()
+                // What was made as surge goes, instead.
+                let may_go = member.is_plain() && !member.is_surge && !member.occupant.is_dealt_with;
+                has_to_go && may_go && !member.is_in_grace()
             })
             .collect();
         order::sort(&self.view.clones, &self.members, &mut candidates);
@@ -228,7 +230,8 @@ impl Plan<'_> {
         let is_held_at_nothing = self.pass.is_held_at_nothing();
         let has_partition = self.asked.partition > 0 || is_held_at_nothing;
         let updates = self.asked.updates && has_partition && diff.forward == 0;
-        let old = self.members.iter().filter(|m| m.is_plain() && !m.is_new()).count();
+        let is_kept = |m: &&Member| m.is_plain() && !m.is_new() && !m.is_surge;
+        let old = self.members.iter().filter(is_kept).count();
         if updates && (old > 0 || is_held_at_nothing) {
             let subject = self.view.set.name().to_owned();
             self.pass.wait(subject, WaitCause::Partition { kept: old }, None);

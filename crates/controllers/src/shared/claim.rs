@@ -65,17 +65,26 @@ pub fn not_mounted<'t>(pod: &PodRecord, templates: &'t [ClaimTemplate]) -> Optio
     templates.find(|t| !pod.mounts(&t.name, &claim_name(t, pod.name())))
 }
 
+/// What a new claim gets beside what its template says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Additions<'a> {
+    /// Keys and values.
+    pub labels: &'a [(&'a str, &'a str)],
+    /// Keys and values.
+    pub annotations: &'a [(&'a str, &'a str)],
+}
+
 /// Creates the claim of a template for a pod: the template with its annotations and finalizers, with the name, the set's namespace, and the
-/// selector's labels over its own (STS-1.4.1), and `more_labels` over these.
+/// selector's labels over its own (STS-1.4.1), and `additions` over these.
 pub fn create(
     template: &ClaimTemplate,
     key: ObjectKey,
     selector: &Selector,
-    more_labels: &[(&str, &str)],
+    additions: Additions<'_>,
     owner: Option<&OwnerRef>,
 ) -> Command {
     let mut labels = labels(template, selector);
-    for (key, value) in more_labels {
+    for (key, value) in additions.labels {
         labels[*key] = json!(value);
     }
     let mut body = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {
@@ -86,6 +95,9 @@ pub fn create(
         if let Some(value) = found.filter(|value| !value.is_null()) {
             body["metadata"][field] = value.clone();
         }
+    }
+    for (key, value) in additions.annotations {
+        body["metadata"]["annotations"][*key] = json!(value);
     }
     if let Some(spec) = template.body.get("spec") {
         body["spec"] = spec.clone();
@@ -522,7 +534,11 @@ mod tests {
         let template = ClaimTemplate::from_json(&body).expect("it has a name");
         let selector = Selector::from_json(&json!({"matchLabels": {"app": "web"}})).expect("a selector");
         let key = ObjectKey::new("ns", "data-web-0");
-        let Command::Create { body, .. } = create(&template, key, &selector, &[("id", "x")], None) else {
+        let additions = Additions {
+            labels: &[("id", "x")],
+            annotations: &[("note", "y")],
+        };
+        let Command::Create { body, .. } = create(&template, key, &selector, additions, None) else {
             panic!("it creates");
         };
         assert_eq!(

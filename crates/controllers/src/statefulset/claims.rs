@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
-use crate::shared::claim::{self, Claimant, Fit, Keeper};
+use crate::shared::claim::{self, Additions, Claimant, Fit, Keeper};
 use crate::shared::identity::{Membership, membership};
 use crate::shared::revision;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
@@ -102,7 +102,7 @@ impl Plan<'_> {
     pub(super) fn new_claim(&self, template: &ClaimTemplate, name: &str) -> Command {
         let spec = &self.view.set.spec;
         let owner = spec.retention.delete_with_set.then_some(&self.view.owner);
-        claim::create(template, self.key(name), &spec.selector, &[], owner)
+        claim::create(template, self.key(name), &spec.selector, Additions::default(), owner)
     }
 
     /// Creates the claims that a pod of a revision would lack in a slot: they are made before the pod of today goes for it, since what is

@@ -2,6 +2,7 @@
 
 use super::copies::{has, mounts};
 use super::kept::kept_from_by;
+use super::surge::was_made_as_surge;
 use super::truth::{INSTANCE_ID, REPLACED};
 use super::view::Clones;
 use crate::judge::{Verdict, require};
@@ -182,6 +183,7 @@ impl Clones<'_> {
             let is_replaced = annotations.is_some_and(|a| a.get(REPLACED).is_some());
             let is_for_replacement =
                 self.spec.reuses_claims || is_replaced && self.spec.switches.keep_claims_on_recreate;
+            let is_for_replacement = is_for_replacement && !was_made_as_surge(pod);
             let mut own = claims.iter().filter(|claim| claim.meta.deleted.is_none());
             pod.is_terminating()
                 && set.spec.selector.matches(|key| pod.label(key))

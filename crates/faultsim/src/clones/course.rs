@@ -173,7 +173,7 @@ impl Clones<'_> {
             })?;
             back += 1;
         }
-        let staying = self.active.iter().filter(|pod| self.is_plain(pod)).count();
+        let staying = self.active.iter().filter(|pod| self.is_plain_replica(pod)).count();
         let replicas = usize::try_from(self.sight.set.spec.replicas).unwrap_or(0);
         require(back == 0 || staying + back <= replicas, "CS-14.2 taking back", || {
             format!("{back} pods are taken back beside {staying}, of {replicas}")

@@ -1,6 +1,7 @@
 //! What happens to claims of CloneSets, judged by what really is (CS-14.7, CS-15.4 and CS-15.5).
 
 use super::copies::has;
+use super::surge::is_of_surge;
 use super::truth::{INSTANCE_ID, Step, Writes, is_active};
 use crate::judge::{Scene, Verdict, require};
 use flotilla_engine::wire::Object;
@@ -69,7 +70,7 @@ impl Writes {
         )?;
         let reuses = spec.is_some_and(|spec| spec.reuses_claims);
         require(
-            !reuses || self.deleted.contains(&pod),
+            !reuses || self.deleted.contains(&pod) || is_of_surge(claim, &pod),
             "CS-15.5 claims that are used again",
             || format!("{name} is deleted, and no manager has deleted {pod}"),
         )
@@ -112,6 +113,7 @@ impl Writes {
         let pod = format!("{}-{id}", set.name());
         let is_kept = self.replaced.contains(&pod) || kept_from(claim).is_some();
         let may_be_another = self.mingled.knows(claim) || !self.deleted.contains(&pod);
+        let may_be_another = may_be_another && !is_of_surge(claim, &pod);
         spec.switches.keep_claims_on_recreate && is_kept || spec.reuses_claims && may_be_another
     }
 

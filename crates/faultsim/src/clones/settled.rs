@@ -4,6 +4,7 @@ use crate::claim_templates::NAMES;
 use crate::clones::copies;
 use crate::clones::kept::kept_from;
 use crate::clones::older::revision_of;
+use crate::clones::surge::was_made_as_surge;
 use crate::clones::truth::INSTANCE_ID;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::judge::claim_templates::recorded;
@@ -104,6 +105,9 @@ fn members(
     for pod in &active {
         if pod.label(SPECIFIED_DELETE).is_some() {
             return Err(format!("{} was asked to be deleted", pod.name()));
+        }
+        if was_made_as_surge(pod) {
+            return Err(format!("{} was made as surge, and is there", pod.name()));
         }
         if pod.label("pod-template-hash").is_none() {
             return Err(format!("{} does not say of which template it is", pod.name()));

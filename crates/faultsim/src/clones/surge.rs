@@ -1,27 +1,29 @@
-//! What an update makes beyond the replicas, and what goes for it, judged by what was seen (CS-13.5, CS-13.8 and CS-13.9): nobody's data are
-//! taken for those of a pod that has stored nothing yet.
+//! What an update makes beyond the replicas, judged by what was seen (CS-13.8): it is no replica, takes nobody's claims, and goes in the end. All
+//! other checks count replicas without it, so that no replica's data go for it.
 
-use super::course::Patch;
 use super::defect::CloneDefect;
 use super::view::{Clones, count};
 use crate::in_place::new_state;
 use crate::judge::{Verdict, require};
 use flotilla_model::decision::PodDraft;
 use flotilla_model::set::PodUpdatePolicy;
-use flotilla_model::{Body, Command, Decision, PodRecord, Reader, Resource, SetRecord};
-use std::collections::BTreeSet;
+use flotilla_model::{Body, ClaimRecord, Command, Decision, PodRecord, Reader, Resource, SetRecord};
 use std::sync::Arc;
 
 /// The note on a pod that an update made it beyond the replicas, with new claims.
 const MADE_AS_SURGE: &str = "flotilla.rs/made-as-surge";
 
 const RULE_NOTE: &str = "CS-13.8 pods that are made as surge";
-const RULE_DATA: &str = "CS-13.9 the surge goes, and not those that have stored something";
 
 /// Whether an update made a pod beyond the replicas.
-pub(super) fn was_made_as_surge(pod: &PodRecord) -> bool {
+pub(crate) fn was_made_as_surge(pod: &PodRecord) -> bool {
     let annotations = pod.detail.as_ref().map(|detail| &detail.annotations);
-    annotations.is_some_and(|a| a.get(MADE_AS_SURGE).is_some())
+    annotations.is_some_and(|a| a.get(MADE_AS_SURGE) == Some(pod.name()))
+}
+
+/// Whether a claim was made for a pod of this name, beyond the replicas, and no replica has taken it since.
+pub(super) fn is_of_surge(claim: &ClaimRecord, pod: &str) -> bool {
+    claim.annotations.get(MADE_AS_SURGE) == Some(pod)
 }
 
 fn is_noted(draft: &PodDraft) -> bool {
@@ -36,12 +38,13 @@ impl Clones<'_> {
         !self.is_given_up(pod) && (is_kept || self.can_go_in_place(pod))
     }
 
-    /// CS-13.8: whoever is made beyond the replicas for an update, with new claims, is noted, and nobody else.
+    /// Whether a pod is one of the replicas, and nobody has asked for its deletion.
+    pub(super) fn is_plain_replica(&self, pod: &PodRecord) -> bool {
+        self.is_plain(pod) && !was_made_as_surge(pod)
+    }
+
+    /// CS-13.8: who is made beyond the replicas, for an update that leaves pods their claims, is noted, with its claims, and takes nobody's.
     pub(super) fn notes_its_surge(&self, decision: &Decision) -> Verdict {
-        let back = self.taken_back_by(decision);
-        let excludes = self.spec.excludes_preparing_delete;
-        let is_there = |pod: &&Arc<PodRecord>| !(excludes && Self::is_leaving(pod)) || back.contains(pod.name());
-        let there = count(self.active.iter().copied().filter(is_there).count());
         let made = decision.commands().filter_map(|scoped| match &scoped.command {
             Command::Create {
                 body: Body::Pod(draft), ..
@@ -49,69 +52,56 @@ impl Clones<'_> {
             _ => None,
         });
         let made: Vec<&PodDraft> = made.collect();
-        let is_fresh = |draft: &&&PodDraft| {
-            let key = |claim: &str| self.sight.set.meta.key.sibling(claim);
-            let mut claims = draft.claims.iter();
-            !draft.claims.is_empty() && claims.all(|(_, claim)| self.sight.reader.claim(&key(claim)).is_none())
-        };
-        let wrong = made.iter().find(|draft| is_noted(draft) && !is_fresh(draft));
-        require(wrong.is_none(), RULE_NOTE, || {
-            let name = wrong.map_or("", |draft| &draft.key.name);
-            format!("{name} is noted, and takes claims that are there")
+        let noted: Vec<&PodDraft> = made.iter().copied().filter(|draft| is_noted(draft)).collect();
+        for draft in &noted {
+            self.has_claims_of_its_own(draft, decision)?;
+        }
+        let (noted, others) = (count(noted.len()), count(made.len() - noted.len()));
+        require(noted <= self.asked.surge, RULE_NOTE, || {
+            format!("{noted} are made as surge, and {} may be", self.asked.surge)
         })?;
-        let awaited = self.handing_over().min((self.asked.replicas - there).max(0));
-        let within = usize::try_from(self.asked.replicas - there - awaited).unwrap_or(0);
-        let noted = count(made.iter().filter(|draft| is_noted(draft)).count());
-        let beyond = count(made.iter().skip(within).filter(is_fresh).count());
-        let is_asked_for = |pod: &&Arc<PodRecord>| self.is_asked_for(pod);
-        // Made for those that were asked to be deleted, or for pods that go back, they are no surge of an update.
-        let may_be_others = self.back > 0 || self.active.iter().any(is_asked_for);
-        require(noted == beyond || may_be_others && noted == 0, RULE_NOTE, || {
-            format!("{noted} are noted, and {beyond} are made beyond the replicas")
-        })
-    }
-
-    /// CS-13.9: of plain old pods that an update leaves their claims go those alone that are too many beside what was made as surge.
-    pub(super) fn surge_goes_first(&self, decision: &Decision) -> Verdict {
-        let deleted = decision.commands().filter_map(|scoped| match &scoped.command {
-            Command::Delete {
-                resource: Resource::Pods,
-                key,
-                ..
-            } => self
-                .active
-                .iter()
-                .find(|pod| pod.meta.key == *key)
-                .map(|pod| pod.name()),
-            _ => None,
-        });
-        let prepared = self.patches(decision).filter(Patch::prepares_deletion);
-        let going: BTreeSet<&str> = deleted.chain(prepared.map(|patch| patch.pod.name())).collect();
-        let plain = || self.active.iter().filter(|pod| self.is_plain(pod));
-        let surge = count(plain().filter(|pod| was_made_as_surge(pod)).count());
-        let of_old = |pod: &&&Arc<PodRecord>| {
-            going.contains(pod.name()) && !was_made_as_surge(pod) && !self.is_new(pod) && self.keeps_claims(pod)
-        };
-        let old = count(plain().filter(of_old).count());
-        let too_many = (count(plain().count()) - self.asked.replicas - surge).max(0);
-        require(surge == 0 || old <= too_many, RULE_DATA, || {
+        let back = self.taken_back_by(decision);
+        let excludes = self.spec.excludes_preparing_delete;
+        let counts = |pod: &PodRecord| !(excludes && Self::is_leaving(pod)) || back.contains(pod.name());
+        let is_there = |pod: &&&Arc<PodRecord>| counts(pod) && !was_made_as_surge(pod);
+        let lacking = (self.asked.replicas - count(self.active.iter().filter(is_there).count())).max(0);
+        let awaited = self.handing_over().min(lacking);
+        require(others <= lacking - awaited || !self.leaves_claims(), RULE_NOTE, || {
             format!(
-                "{old} pods go with their claims beside {surge} that were made as surge, and {too_many} are too many"
+                "{others} are made that are not noted, and {lacking} replicas are missing, of which {awaited} come back"
             )
         })
     }
 
-    /// How many old pods are updated in the place of what was made as surge (CS-13.5).
-    pub(super) fn in_place_of_surge(&self) -> i32 {
-        let plain = || self.active.iter().filter(|pod| self.is_plain(pod));
-        let surge = plain().filter(|pod| self.is_new(pod) && was_made_as_surge(pod)).count();
-        if surge == 0 {
-            return 0;
+    /// Whether the update surely leaves pods their claims, and the surge can be for nothing else: not for those that were asked to be deleted,
+    /// nor for such as go back, or are at the target and lead nowhere.
+    fn leaves_claims(&self) -> bool {
+        let is_asked_for = |pod: &&Arc<PodRecord>| self.is_asked_for_by_users(pod);
+        let is_for_others = self.back > 0 || self.active.iter().any(is_asked_for);
+        let has_claims = !self.sight.set.spec.claim_templates.is_empty();
+        let keeps = |pod: &&Arc<PodRecord>| self.is_plain_replica(pod) && !self.is_new(pod) && self.keeps_claims(pod);
+        has_claims && !is_for_others && self.active.iter().any(keeps)
+    }
+
+    /// What is there under a name that is given to a pod of the surge was made for one; what is made for it says so.
+    fn has_claims_of_its_own(&self, draft: &PodDraft, decision: &Decision) -> Verdict {
+        let name = draft.key.name.as_str();
+        for (_, claim) in &draft.claims {
+            let key = self.sight.set.meta.key.sibling(claim.as_str());
+            let is_noted = match self.sight.reader.claim(&key) {
+                Some(there) => is_of_surge(there, name),
+                None => decision.commands().any(|scoped| match &scoped.command {
+                    Command::Create { key: made, body, .. } if *made == key => {
+                        body.render()["metadata"]["annotations"][MADE_AS_SURGE] == name
+                    }
+                    _ => false,
+                }),
+            };
+            require(is_noted, RULE_NOTE, || {
+                format!("{name} is made as surge, and {claim}, which it mounts, is not noted so")
+            })?;
         }
-        let keeping = plain()
-            .filter(|pod| !self.is_new(pod) && self.keeps_claims(pod))
-            .count();
-        count(surge.min(keeping))
+        Ok(())
     }
 }
 

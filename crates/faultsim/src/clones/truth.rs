@@ -5,6 +5,7 @@
 
 use crate::clones::copies::{Mingled, has_another_id};
 use crate::clones::older::revision_of;
+use crate::clones::surge::was_made_as_surge as is_surge;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::{Change, InPlace, Restarts, awaits_restart, is_in_grace, lacks_resources, state, unheld};
 use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
@@ -216,7 +217,9 @@ impl Writes {
             is_sure && is_active(other) && !(spec.excludes_preparing_delete && is_leaving)
         };
         let there = count(scene.pods_of(&set.meta.uid).filter(counts).count());
-        let most = set.spec.replicas + budgets(set, spec).0;
+        // Replicas are made also where there is more surge than there may be any more, since it waits for them.
+        let surge = scene.pods_of(&set.meta.uid).filter(counts).filter(|pod| is_surge(pod));
+        let most = set.spec.replicas + budgets(set, spec).0.max(count(surge.count()));
         require(there <= most, RULE_OVER, || {
             format!("with {name} there are {there} pods, and {most} are the most")
         })
@@ -242,8 +245,11 @@ impl Writes {
         let is_wished = pod.label(SPECIFIED_DELETE).is_some()
             || pod.label(LIFECYCLE_STATE) == Some("PreparingDelete")
             || spec.pods_to_delete.iter().any(|named| *named == *name);
-        let staying = count(self.others(pod, set).filter(|known| !known.is_going()).count());
+        let stays = |known: &&Known| !known.is_going() && !is_surge(&known.pod);
+        let staying = count(self.others(pod, set).filter(stays).count());
         let replicas = set.spec.replicas;
+        // Of the surge any may go, as far as enough others serve.
+        let is_wished = is_wished || is_surge(pod);
         require(is_wished || staying >= replicas, "CS-14.5 deletes for a reason", || {
             format!("{name} is deleted, which nobody asked for; {staying} others may seem to stay, of {replicas}")
         })?;
@@ -393,7 +399,7 @@ impl Writes {
         if self.is_given_up(pod) {
             return Ok(());
         }
-        let is_old = |pod: &PodRecord| is_old(pod, set, scene);
+        let is_old = |pod: &PodRecord| is_old(pod, set, scene) && !is_surge(pod);
         let kept = spec.partition.kept_of(set.spec.replicas);
         let old = self
             .others(pod, set)

@@ -3,6 +3,7 @@
 
 use super::course::Patch;
 use super::older::revision_of;
+use super::surge::was_made_as_surge;
 use super::truth::is_marked;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::{has_note, lacks_resources};
@@ -30,7 +31,7 @@ const RULE_BRAKE: &str = "CS-13.11 brake";
 pub(super) struct Asked {
     pub(super) replicas: i32,
     partition: i32,
-    surge: i32,
+    pub(super) surge: i32,
     unavailable: i32,
 }
 
@@ -148,7 +149,8 @@ impl Clones<'_> {
         let stays = |pod: &PodRecord| !Self::is_leaving(pod) || back.contains(pod.name());
         let number = |is_new| {
             let is_asked_for = |pod: &PodRecord| self.is_asked_for(pod) && !back.contains(pod.name());
-            let of = |pod: &&&Arc<PodRecord>| !is_asked_for(pod) && stays(pod) && self.is_new(pod) == is_new;
+            let is_replica = |pod: &PodRecord| !was_made_as_surge(pod) && !is_asked_for(pod) && stays(pod);
+            let of = |pod: &&&Arc<PodRecord>| is_replica(pod) && self.is_new(pod) == is_new;
             count(self.active.iter().filter(of).count())
         };
         (partition - number(false))
@@ -219,18 +221,21 @@ impl Clones<'_> {
             .active
             .iter()
             .filter(|pod| !(self.spec.excludes_preparing_delete && Self::is_leaving(pod)));
-        let there = count(counted.count());
+        let there = count(counted.clone().count());
+        let made_as_surge = count(counted.filter(|pod| was_made_as_surge(pod)).count());
         self.notes_its_surge(decision)?;
-        let most = self.asked.replicas + self.asked.surge;
+        // Replicas are made whatever there is of the surge, which goes when they are there.
+        let most = self.asked.replicas + self.asked.surge.max(made_as_surge);
         require(made == 0 || there + made <= most, RULE_OVER, || {
             format!("{there} pods, {made} more, and {most} are the most")
         })?;
-        let now = self.asked.replicas + self.surge(decision);
+        let now = self.asked.replicas + self.surge(decision).max(made_as_surge);
         require(made == 0 || there + made <= now, RULE_SURGE, || {
             format!("{there} pods, {made} more, and {now} are needed")
         })?;
         // As many as are missing: surge and growth take other ids meanwhile.
-        let handing_over = self.handing_over().min((self.asked.replicas - there).max(0));
+        let lacking = self.asked.replicas - (there - made_as_surge);
+        let handing_over = self.handing_over().min(lacking.max(0));
         require(made == 0 || there + made + handing_over <= now, RULE_CLAIMS, || {
             format!(
                 "{there} pods, {made} more, {handing_over} on their way out with claims for their replacements, and {now} are needed"
@@ -267,14 +272,13 @@ impl Clones<'_> {
         let back = self.taken_back_by(decision);
         let leaves = |pod: &PodRecord| Self::is_leaving(pod) && !back.contains(pod.name());
         let is_asked_for = |pod: &PodRecord| self.is_asked_for(pod) && !back.contains(pod.name());
-        let stays = |pod: &PodRecord| !is_asked_for(pod) && !leaves(pod);
+        let stays = |pod: &PodRecord| !is_asked_for(pod) && !leaves(pod) && !was_made_as_surge(pod);
         let number = |of: &dyn Fn(&PodRecord) -> bool| count(self.active.iter().filter(|pod| of(pod)).count());
         let old = number(&|pod| stays(pod) && !self.is_new(pod));
         let new = number(&|pod| stays(pod) && self.is_new(pod));
         let uses_it = unavailable == 0 || self.spec.switches.surge_in_place;
         let in_place = number(&|pod| !uses_it && stays(pod) && !self.is_new(pod) && self.can_go_in_place(pod));
-        let forward = (replicas - partition - new).max(0) + self.in_place_of_surge();
-        let forward = (old - partition).max(0).min(forward);
+        let forward = (old - partition).max(0).min((replicas - partition - new).max(0));
         let is_ours = self.sight.set.spec.update != UpdateKind::OnDelete;
         // CS-13.11: whose own update leads nowhere is made again, also at the target, and serves until others are there.
         let is_on_target = |pod: &PodRecord| self.is_new(pod) == (self.back == 0);
@@ -323,12 +327,11 @@ impl Clones<'_> {
             )?;
             self.is_released(pod)?;
             let is_active = self.active.iter().any(|other| other.name() == pod.name());
-            plain += i32::from(is_active && self.is_plain(pod));
+            plain += i32::from(is_active && self.is_plain_replica(pod));
         }
         let prepared = self.patches(decision).filter(Patch::prepares_deletion);
-        plain += count(prepared.filter(|patch| self.is_plain(patch.pod)).count());
-        self.surge_goes_first(decision)?;
-        let staying = count(self.active.iter().filter(|pod| self.is_plain(pod)).count());
+        plain += count(prepared.filter(|patch| self.is_plain_replica(patch.pod)).count());
+        let staying = count(self.active.iter().filter(|pod| self.is_plain_replica(pod)).count());
         require(
             plain == 0 || staying - plain >= self.asked.replicas,
             RULE_REASON,
@@ -377,7 +380,10 @@ impl Clones<'_> {
         require(!rests, "CS-16.2 paused or OnDelete", || {
             format!("{begun} updates begin")
         })?;
-        let old = self.active.iter().filter(|pod| self.is_plain(pod) && !self.is_new(pod));
+        let old = self
+            .active
+            .iter()
+            .filter(|pod| self.is_plain_replica(pod) && !self.is_new(pod));
         let old = count(old.count());
         let goes_back = self.back > 0;
         require(!goes_back || begun <= self.back, RULE_PARTITION, || {

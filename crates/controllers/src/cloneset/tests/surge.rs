@@ -8,7 +8,7 @@ use flotilla_model::records::GateCondition;
 use flotilla_model::{Decision, Failure, Resource};
 use serde_json::{Value, json};
 
-fn data(n: usize) -> ClaimFixture {
+pub(super) fn data(n: usize) -> ClaimFixture {
     claim(&format!("data-{}", name(n))).of_clone(&format!("b{n:04}"))
 }
 
@@ -29,19 +29,36 @@ fn given_away(decision: &Decision) -> Vec<String> {
     decision.commands().filter_map(|c| given(&c.command)).collect()
 }
 
+/// Pods that are made, and whether as surge.
+fn noted(decision: &Decision) -> Vec<(String, bool)> {
+    let made = |command: &Command| match command {
+        Command::Create {
+            resource: Resource::Pods,
+            key,
+            body,
+            ..
+        } => {
+            let note = &body.render()["metadata"]["annotations"][names::MADE_AS_SURGE];
+            Some((key.name.to_string(), note.as_str() == Some(key.name.as_str())))
+        }
+        _ => None,
+    };
+    decision.commands().filter_map(|c| made(&c.command)).collect()
+}
+
 /// Pods with a claim each, in the words of the table of CS-13.13, one for each; `*` was made as surge.
-fn with_data(mut set: Cluster, words: &str) -> Cluster {
+pub(super) fn with_data(mut set: Cluster, words: &str) -> Cluster {
     for (n, word) in words.split(' ').enumerate() {
         let mut pod = one(&name(n), word.trim_end_matches('*')).mounts(&["data"]);
         if word.ends_with('*') {
-            pod = pod.annotated(names::MADE_AS_SURGE, "true").created(NOW - 60);
+            pod = pod.annotated(names::MADE_AS_SURGE, &name(n)).created(NOW - 60);
         }
         set = set.pod(pod).claim(data(n));
     }
     set
 }
 
-fn surging(replicas: i32, rolling: &Value) -> Cluster {
+pub(super) fn surging(replicas: i32, rolling: &Value) -> Cluster {
     let set = clones(replicas)
         .claim_templates(&["data"])
         .status("/currentRevision", json!("web-old"));
@@ -72,7 +89,10 @@ fn cs_13_5_and_15_5_every_pod_that_can_go_in_place_is_updated_and_the_surge_goes
             resource: Resource::Pods,
             body,
             ..
-        } => body.render()["metadata"]["annotations"][names::MADE_AS_SURGE] == "true",
+        } => {
+            let metadata = &body.render()["metadata"];
+            metadata["annotations"][names::MADE_AS_SURGE] == metadata["name"]
+        }
         _ => false,
     };
     assert!(made.commands().any(|c| is_noted(&c.command)), "{:?}", said(&made));
@@ -111,11 +131,13 @@ fn cs_13_8_what_only_replaces_a_pod_is_not_noted_as_surge() {
     assert_eq!(noted.count(), 0, "{:?}", said(&decision));
 }
 
+/// The last old one goes, with what it has stored: so did all before it.
 #[test]
-fn cs_13_9_pods_whose_update_keeps_no_claims_go_in_place_of_the_surge() {
+fn cs_13_8_pods_whose_update_keeps_no_claims_go_in_place_of_the_surge() {
     let rolling = json!({"maxSurge": 1, "maxUnavailable": 0});
-    let decision = with_data(surging(3, &rolling), "n n o n*").decide();
-    assert_eq!(given_away(&decision), ["data-web-b0002"]);
+    let set = |words| with_data(surging(3, &rolling), words).decide();
+    assert_eq!(noted(&set("o o o")), [("web-z4jm5".to_owned(), false)]);
+    assert_eq!(given_away(&set("n n o n")), ["data-web-b0002"]);
 }
 
 #[test]
@@ -140,17 +162,119 @@ fn cs_13_9_with_no_surge_any_more_what_was_made_as_surge_goes_first() {
     assert_eq!(given_away(&decision), ["data-web-b0004", "data-web-b0005"]);
 }
 
-/// The template changed while a surge pod was there, so that it is old, too; and one is left from an update before.
+fn in_place(replicas: i32, surge: i32, words: &str) -> Cluster {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": surge, "maxUnavailable": 0});
+    with_data(surging(replicas, &rolling), words)
+}
+
+/// The template changed while a surge pod was there: what it was made for is no more, and another one is made.
 #[test]
-fn cs_13_9_of_pods_that_were_made_as_surge_the_youngest_goes() {
-    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 0});
-    let mut set = with_data(surging(3, &rolling), "n n");
-    for (n, age) in [(2, 60), (3, 3600)] {
-        let pod = one(&name(n), "n").mounts(&["data"]);
-        let pod = pod.annotated(names::MADE_AS_SURGE, "true").created(NOW - age);
-        set = set.pod(pod).claim(data(n));
+fn cs_13_9_a_surge_of_another_revision_goes() {
+    let decision = in_place(3, 1, "n n o o*").decide();
+    assert_eq!(given_away(&decision), ["data-web-b0003"]);
+    assert!(
+        !said(&decision).iter().any(|s| s.starts_with("in-place")),
+        "{:?}",
+        said(&decision)
+    );
+    // It is not that which serves in the place of a replica, though.
+    assert_eq!(given_away(&in_place(3, 1, "nx n o o*").decide()), [] as [&str; 0]);
+}
+
+/// Its claim is there by then: it is not taken for one that somebody has stored something on.
+#[test]
+fn cs_13_8_a_surge_pod_that_was_refused_is_one_when_it_is_tried_again() {
+    let refused = |note: Option<&str>| {
+        let mut set = in_place(4, 1, "o o o o");
+        let mut failure = Failure::follow(None, Report::Create, "Forbidden".into(), "no".into(), at(NOW - 10));
+        failure.retry_at = at(NOW - 1);
+        set.hints.failures.insert(Scope::Named("web-z4jm5".into()), failure);
+        let claim = claim("data-web-z4jm5").of_clone("z4jm5");
+        set.claim(match note {
+            Some(note) => claim.annotated(names::MADE_AS_SURGE, note),
+            None => claim,
+        })
+    };
+    assert_eq!(
+        noted(&refused(Some("web-z4jm5")).decide()),
+        [("web-z4jm5".to_owned(), true)]
+    );
+    // What was made for a replica is for a replica.
+    for note in [None, Some("true")] {
+        let made = noted(&refused(note).decide());
+        assert!(made.len() == 1 && made[0].0 != "web-z4jm5" && made[0].1, "{made:?}");
     }
-    assert_eq!(given_away(&set.decide()), ["data-web-b0002"]);
+}
+
+/// With reuse, what it has stored waits for it, whatever else serves meanwhile.
+#[test]
+fn cs_13_8_and_15_5_a_replica_that_is_lost_beside_a_surge_is_waited_for() {
+    let reusing = |words| in_place(4, 1, words).spec("/scaleStrategy/enablePVCReuse", json!(true));
+    let mut set = reusing("o o o o n*");
+    let lost = set.pods.get_mut(&name(3)).expect("it is there");
+    std::sync::Arc::make_mut(lost).meta.deleted = Some(at(NOW));
+    set.own_pods = set.pods.values().cloned().collect();
+    assert_eq!(noted(&set.decide()), []);
+    // It is gone, and its claim is there.
+    let gone = reusing("o o o o* n*").claim(claim("data-web-bcdfg").of_clone("bcdfg"));
+    assert_eq!(noted(&gone.decide()), [("web-bcdfg".to_owned(), false)]);
+}
+
+#[test]
+fn cs_13_8_pods_that_go_back_leave_the_surge_that_was_made_for_it() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 0, "partition": 3});
+    let set = |words| {
+        with_data(
+            surging(5, &rolling).annotation(names::PARTITION_ROLLBACK, "true"),
+            words,
+        )
+        .decide()
+    };
+    let first = noted(&set("o n n n n"));
+    assert!(matches!(&first[..], [(_, true)]), "{first:?}");
+    assert_eq!(given_away(&set("o o n n n o*")), [] as [&str; 0]);
+    assert_eq!(given_away(&set("o o o n n o*")), ["data-web-b0005"]);
+}
+
+#[test]
+fn cs_13_9_what_an_edit_makes_too_many_goes_beside_the_surge() {
+    // Paused, and without any surge since: what replicas have stored stays.
+    let paused = in_place(3, 1, "o o o n*").spec("/updateStrategy/rollingUpdate/paused", json!(true));
+    assert_eq!(given_away(&paused.decide()), ["data-web-b0003"]);
+    // Scaled in when all are new: the broken one goes, though the surge has to stay until others serve.
+    let scaled = in_place(3, 1, "n n nx n n*").decide();
+    assert_eq!(given_away(&scaled), ["data-web-b0004", "data-web-b0002"]);
+    let scaled = in_place(3, 1, "nx nx n n n*").decide();
+    assert_eq!(given_away(&scaled), ["data-web-b0000"]);
+}
+
+/// A webhook writes it on all pods, or somebody copies it: replicas are not made for ever.
+#[test]
+fn cs_13_8_a_note_makes_no_pods() {
+    let many = in_place(3, 1, &["n*"; 7].join(" ")).decide();
+    assert_eq!(noted(&many), [], "no more than three are believed");
+    assert_eq!(given_away(&many).len(), 4, "{:?}", said(&many));
+    let mut copied = in_place(3, 1, "n n");
+    copied = copied.pod(
+        one(&name(2), "n")
+            .mounts(&["data"])
+            .annotated(names::MADE_AS_SURGE, &name(1)),
+    );
+    assert_eq!(said(&copied.claim(data(2)).decide()), [] as [&str; 0]);
+}
+
+/// With reuse, too: what is noted so and has no pod is nobody's.
+#[test]
+fn cs_13_8_replicas_take_no_claims_of_a_surge() {
+    let set = in_place(3, 1, "n n").spec("/scaleStrategy/enablePVCReuse", json!(true));
+    let left = claim("data-web-bcdfg").of_clone("bcdfg");
+    let decision = set.claim(left.annotated(names::MADE_AS_SURGE, "web-bcdfg")).decide();
+    let made = noted(&decision);
+    assert!(made.len() == 1 && made[0].0 != "web-bcdfg" && !made[0].1, "{made:?}");
+    assert!(
+        said(&decision).contains(&"claims: -PersistentVolumeClaim data-web-bcdfg".to_owned()),
+        "it goes"
+    );
 }
 
 #[test]
