@@ -203,6 +203,8 @@ pub enum Defect {
     HeedUnhealthy,
     /// A set that is to recreate its pods rolls.
     RollRecreate,
+    /// All old pods of one in order go, although a broken pod that the partition keeps lets none come back.
+    TakeUnmakeable,
     /// Nobody says that a switch cannot be read.
     SilentNonsense,
     /// A pod whose update in place has a deadline is made again at once.
@@ -227,7 +229,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 99] = [
+    pub const ALL: [Defect; 100] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -317,6 +319,7 @@ impl Defect {
         Defect::IgnoreUnhealthy,
         Defect::HeedUnhealthy,
         Defect::RollRecreate,
+        Defect::TakeUnmakeable,
         Defect::SilentNonsense,
         Defect::RecreateEarly,
         Defect::NeverRecreate,
@@ -408,6 +411,7 @@ impl Defect {
             Defect::PromoteEarly => promote(decision),
             Defect::PromoteAtNothing if is_at_nothing(set) && says_nothing_is_left(decision) => promote(decision),
             Defect::PauseAll => switches::pause_all(decision, set),
+            Defect::TakeUnmakeable => switches::take_unmakeable(decision, reader, set),
             Defect::BeyondTheBurst => asks::make_one_more(decision, set),
             Defect::RemakeAlways | Defect::RemakeOvertaken => ways::spoil(self, decision, reader, set),
             Defect::LetGoServes | Defect::KeepPrepared => let_go::spoil(self, decision, reader, set),

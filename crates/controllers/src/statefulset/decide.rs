@@ -37,7 +37,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     let flow = plan.scale_down(flow);
     plan.tend_claims();
     plan.recreate_specified();
-    // Recreate waits for no order: the broken pod that holds everything up may be the very one to go (STS-2.6).
+    // Recreate waits for no pod that is to go itself: the broken one that holds everything up may be among them (STS-2.6).
     if view.set.spec.is_monotonic() && flow == Flow::Blocked && !plan.is_recreating() {
         plan.resume();
         plan.unblock();

@@ -1,12 +1,13 @@
 //! Recreate (STS-2.6): all old pods go, also those that are not wanted, and then all new ones come. What the partition keeps takes no part
 //! in that: it stays at its revision, and comes back at it as in a rolling update. While the update is paused nothing goes, and so nothing
-//! waits for what is to go.
+//! waits for what is to go. Nor does anything go under OrderedReady while a pod that the partition keeps is not available: no new one could be
+//! made before it is.
 
 use super::plan::{Plan, Slot};
 use crate::shared::occupant::Occupant;
-use flotilla_model::RevisionRecord;
 use flotilla_model::decision::Report;
 use flotilla_model::set::{Area, UpdateKind};
+use flotilla_model::{RevisionRecord, WaitCause};
 
 impl Plan<'_> {
     /// Whether all pods of old revisions have to be gone before the first new one is made.
@@ -60,9 +61,33 @@ impl Plan<'_> {
         })
     }
 
+    /// Whether old pods stay for now since none that is made after them could come: under OrderedReady the step *fill* ends at the first slot
+    /// that is not in order, and one that the partition keeps does not go with the others. If so, that is said of the pod that would go first.
+    fn is_held_by_order(&mut self) -> bool {
+        if !self.view.set.spec.is_monotonic() {
+            return false;
+        }
+        let start = self.window_start();
+        let Some(behind) = self.slots[..start].iter().find(|slot| !slot.is_available()) else {
+            return false;
+        };
+        let behind = self.name(behind.ordinal);
+        let goes = |occupant: &&Occupant| occupant.is_old() && !occupant.doomed && !occupant.pod.is_terminating();
+        let window = self.slots[start..].iter().filter_map(|slot| slot.occupant.as_ref());
+        // What is not wanted waits as it does for any scale-down.
+        let first = window
+            .filter(goes)
+            .next_back()
+            .map(|occupant| occupant.pod.name().to_owned());
+        if let Some(first) = first {
+            self.pass.wait(first, WaitCause::Order { behind }, None);
+        }
+        true
+    }
+
     /// All old pods go at once but for those that the partition keeps.
     pub(super) fn recreate_all(&mut self) {
-        if self.keeps_all() {
+        if self.keeps_all() || self.is_held_by_order() {
             return;
         }
         let mut targets = self.targets();

@@ -1,9 +1,11 @@
 //! Defects of pauses and switches.
 
-use super::Defect;
-use flotilla_model::decision::Command;
+use super::{Defect, delete};
+use crate::judge::{ordinal_in, partition_of, place_of};
+use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::set::{SetSpec, UpdateKind};
-use flotilla_model::{Decision, IntOrPercent, Resource, SetRecord};
+use flotilla_model::{Decision, IntOrPercent, PodRecord, Reader, Resource, SetRecord, WaitCause};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a controller with such a defect sees of the set.
@@ -38,4 +40,27 @@ pub(super) fn pause_all(decision: &mut Decision, set: &SetRecord) {
     for stage in &mut decision.stages {
         stage.commands.retain(|c| !(set.spec.is_paused() && makes(&c.command)));
     }
+}
+
+/// Old pods of the window that wait for one that the partition keeps go all the same.
+pub(super) fn take_unmakeable(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
+    let own = || reader.pods_of(set.as_owner()).iter();
+    let waits = |pod: &&Arc<PodRecord>| {
+        let waits_for_another = |cause: &WaitCause| matches!(cause, WaitCause::Order { .. });
+        let mut waits = decision.waits.iter();
+        waits.any(|wait| wait.subject == pod.name() && waits_for_another(&wait.cause))
+    };
+    let Some(held) = own().find(waits) else { return };
+    let place = |pod: &PodRecord| ordinal_in(pod.name(), set.name()).and_then(|ordinal| place_of(ordinal, set));
+    let is_like_it = |pod: &&Arc<PodRecord>| !pod.is_terminating() && pod.revision() == held.revision();
+    let window = own().filter(|pod| place(pod).is_some_and(|place| place >= partition_of(set)));
+    let commands = window.filter(is_like_it).map(|pod| ScopedCommand {
+        scope: Scope::Named(pod.name().to_owned()),
+        command: delete(pod),
+    });
+    decision.stages.push(Stage {
+        name: "planted",
+        commands: commands.collect(),
+        ..Stage::default()
+    });
 }

@@ -1,6 +1,7 @@
 //! Sets whose old pods all go before the first new one comes (STS-2.6): the judge's own reading of the annotation beside the declared type,
 //! as the controllers' might be wrong, and what the partition and a pause leave of it.
 
+use super::places::Places;
 use super::truth::Judge;
 use super::view::Sight;
 use super::{Verdict, ordinal_in, partition_of, require};
@@ -64,12 +65,23 @@ impl Sight<'_> {
         if old.iter().filter(goes_for_it).count() == 0 {
             return Ok(());
         }
+        self.can_make_them_again()?;
         let stays = old.iter().find(|pod| {
             let waits = ordinal_in(pod.name(), set.name()).is_some_and(|ordinal| self.has_failed(ordinal));
             !goes(pod) && !pod.is_terminating() && !waits && self.place_of_pod(pod).is_some()
         });
         require(stays.is_none(), RULE, || {
             format!("old pods go, and {} stays", stays.map_or("", |pod| pod.name()))
+        })
+    }
+
+    /// Old pods go: under OrderedReady all that the partition keeps are up, since no new one is made before.
+    fn can_make_them_again(&self) -> Verdict {
+        let kept = Places::of(self.set).iter().take(partition_of(self.set));
+        let first_down = kept.into_iter().find(|ordinal| !self.is_up(*ordinal));
+        let holds = first_down.filter(|_| self.set.spec.is_monotonic());
+        require(holds.is_none(), RULE, || {
+            format!("old pods go while ordinal {holds:?}, which the partition keeps, is down and lets none come")
         })
     }
 

@@ -234,6 +234,62 @@ fn sts_2_6_and_i4_recreate_keeps_what_the_partition_keeps() {
     }
 }
 
+/// Seen: all pods of the window went, and the order, which waits for the broken pod that the partition keeps, let none come back.
+#[test]
+fn sts_2_6_and_2_3_recreate_takes_nothing_that_the_order_could_not_make_again() {
+    for set in both(4) {
+        let on = |set: &Cluster| {
+            let set = set.clone().annotation("flotilla.rs/update-type", "Recreate");
+            set.rolling(json!({"partition": 2}))
+        };
+        let ordered = on(&set.clone().ordered());
+        let broken = |set: &Cluster| set.clone().pod(old("web-0").unready()).pods(1..4, "old");
+        for (what, set, expected) in [
+            ("broken", broken(&ordered), &NOTHING[..]),
+            (
+                "one more, that is not wanted",
+                broken(&ordered).pods([7], "old"),
+                &NOTHING,
+            ),
+            (
+                "ended",
+                ordered.clone().pod(old("web-0").phase(Phase::Failed)).pods(1..4, "old"),
+                &["-web-0"],
+            ),
+            ("missing", ordered.clone().pods([0, 2, 3], "old"), &["+web-1@old"]),
+            (
+                "one of the window, too",
+                broken(&ordered).pod(old("web-3").unready()),
+                &NOTHING,
+            ),
+            (
+                "others have taken one",
+                ordered.clone().pod(old("web-0").unready()).pods(1..3, "old"),
+                &NOTHING,
+            ),
+            ("in order", ordered.clone().pods(0..4, "old"), &["-web-3", "-web-2"]),
+            ("parallel", broken(&on(&set)), &["-web-3", "-web-2"]),
+        ] {
+            assert_eq!(brief(&set.decide()), expected, "{what}");
+        }
+        let waits = broken(&ordered).decide().waits;
+        let held = waits
+            .iter()
+            .find(|wait| wait.subject == "web-3")
+            .map(|wait| &wait.cause);
+        assert_eq!(held, Some(&WaitCause::Order { behind: "web-0".into() }), "{waits:?}");
+        // What has gone before is made in order, as soon as that lets it.
+        let gone = |kept: crate::testing::PodFixture| ordered.clone().pod(kept).pods([1], "old").decide();
+        let waits = gone(old("web-0").unready()).waits;
+        let held = waits
+            .iter()
+            .find(|wait| wait.subject == "web-2")
+            .map(|wait| &wait.cause);
+        assert_eq!(held, Some(&WaitCause::Order { behind: "web-0".into() }), "{waits:?}");
+        assert_eq!(brief(&gone(old("web-0"))), ["+web-2@new"]);
+    }
+}
+
 #[test]
 fn sts_2_6_and_3_2_recreate_keeps_as_many_as_the_partition_of_unordered_mode() {
     let set = || {
