@@ -172,7 +172,7 @@ pub enum WaitCause {
     /// No pod is replaced before the API server has accepted one of this revision, and it has not answered yet.
     RevisionUntried,
     /// Whether the API server accepts pods of this revision cannot be known before one goes: then no other goes before that one's successor
-    /// is there.
+    /// is there. Where all go at once, they do so only for a full quota, and out of a set that lacks none.
     RevisionUnproven {
         /// A word for programs, as of [`WaitCause::Refused`].
         reason: String,
@@ -181,6 +181,8 @@ pub enum WaitCause {
         /// When it is asked again.
         #[serde(serialize_with = "rfc3339")]
         retry_at: Timestamp,
+        /// Whether the update takes all pods at once.
+        all_at_once: bool,
     },
     /// The API server does not accept pods of this revision, so none is replaced.
     RevisionRefused {

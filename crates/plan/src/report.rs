@@ -417,9 +417,12 @@ fn message(cause: &WaitCause) -> String {
         WaitCause::RevisionRefused { reason, message, .. } => {
             format!("the API server does not accept pods of this revision: {reason}: {message}")
         }
-        WaitCause::RevisionUnproven { reason, message, .. } => format!(
-            "one pod is replaced at first, and no other before its successor is there, since a pod on trial was refused: {reason}: {message}"
-        ),
+        WaitCause::RevisionUnproven {
+            reason,
+            message,
+            all_at_once,
+            ..
+        } => format!("{}: {reason}: {message}", WaitCause::why_unproven(reason, *all_at_once)),
         WaitCause::Repeated { message, .. } => format!("held back: {message}"),
         WaitCause::StartBackOff { failed, .. } => format!("its last {failed} pods ended right after their start"),
         other => other.to_string(),

@@ -12,13 +12,14 @@
 //!
 //! Some answers leave it open. A quota that is full says nothing of a pod that takes the room of the one it replaces, and a webhook that is
 //! not asked on trial says nothing at all. Then one pod goes, out of a set that lacks none, and no other before its successor is there.
+//! Where all go at once, no successor could prove anything: for a full quota they go, out of a set that lacks none, and otherwise they stay.
 
 use crate::shared::claim;
 use crate::shared::pass::Pass;
 use crate::shared::revision;
 use flotilla_model::decision::{Command, PodDraft, Scope, ScopedCommand};
 use flotilla_model::set::ClaimTemplate;
-use flotilla_model::{PodRecord, RevisionRecord, Timestamp, WaitCause};
+use flotilla_model::{Failure, PodRecord, RevisionRecord, Timestamp, WaitCause};
 use std::sync::Arc;
 
 /// What is known of the pods of a revision.
@@ -26,6 +27,8 @@ use std::sync::Arc;
 pub(crate) enum Acceptance {
     /// The API server accepts them.
     Accepted,
+    /// There is no room for another now; in all else it accepts them.
+    LacksRoom,
     /// It cannot be known before one goes.
     Unproven,
     /// It is being asked.
@@ -46,11 +49,23 @@ impl Pass<'_> {
         is_whole: impl FnOnce() -> bool,
     ) -> Option<bool> {
         let known = self.acceptance(revision, pods)?;
-        let goes_first = known == Acceptance::Unproven && is_whole();
+        let goes_first = matches!(known, Acceptance::LacksRoom | Acceptance::Unproven) && is_whole();
         if goes_first {
             self.acceptances.insert(self.made_of(revision), Acceptance::GoesFirst);
         }
         Some(goes_first || known == Acceptance::Accepted)
+    }
+
+    /// Whether all old pods may go at once for a revision; `None` if the API server has to be asked or is being asked. Those of a set that
+    /// lacks none leave as much room as their successors need. Where nothing at all is known, there would be no pod left when it showed.
+    pub(crate) fn may_all_go_for<'p>(
+        &mut self,
+        revision: &RevisionRecord,
+        pods: impl IntoIterator<Item = &'p Arc<PodRecord>>,
+        is_whole: impl FnOnce() -> bool,
+    ) -> Option<bool> {
+        let known = self.acceptance(revision, pods)?;
+        Some(known == Acceptance::Accepted || known == Acceptance::LacksRoom && is_whole())
     }
 
     /// Whether pods may leave service in order to be changed in place to a revision. They keep their room in quotas.
@@ -117,10 +132,12 @@ impl Pass<'_> {
         self.held_back.insert(scope);
         self.wake_within(failure.retry_at.since(self.moment.now));
         let cause = WaitCause::of_refused_trial(failure.reason, failure.message, failure.retry_at);
-        let known = match cause {
+        let known = match &cause {
+            WaitCause::RevisionUnproven { reason, .. } if reason == Failure::QUOTA_EXCEEDED => Acceptance::LacksRoom,
             WaitCause::RevisionUnproven { .. } => Acceptance::Unproven,
             _ => Acceptance::Refused,
         };
+        let cause = cause.for_set(self.moment.set);
         self.wait(revision.to_owned(), cause, Some(failure.since));
         Some(known)
     }

@@ -92,12 +92,14 @@ impl Plan<'_> {
         let view = self.view;
         let others = self.slots.iter().enumerate().filter(|(other, _)| *other != index);
         let stays = |slot: &Slot| slot.occupant.as_ref().is_some_and(Occupant::stays);
-        let is_whole = || {
-            // All that the strategy takes at once leave their room together.
-            let is_at_once = view.set.spec.update == UpdateKind::Recreate;
-            is_at_once || self.left_out == 0 && others.into_iter().all(|(_, slot)| stays(slot))
+        let takes_all = self.comes_after_all_old(index, revision);
+        let is_whole = || self.left_out == 0 && others.into_iter().all(|(_, slot)| stays(slot));
+        let known = if takes_all {
+            self.pass.may_all_go_for(revision, view.pods(), is_whole)
+        } else {
+            self.pass.may_go_for(revision, view.pods(), is_whole)
         };
-        match self.pass.may_go_for(revision, view.pods(), is_whole) {
+        match known {
             Some(known) => known,
             None => self.ask(index, revision),
         }

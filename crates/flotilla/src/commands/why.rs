@@ -78,6 +78,11 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
         .chain(waits.clone())
         .collect();
     let set = cache.set(found.kind, &found.key);
+    if let Some(set) = set {
+        for wait in &mut waits {
+            wait.cause = wait.cause.clone().for_set(set);
+        }
+    }
     let claims = set.into_iter().flat_map(|set| cache.claims_of(set.as_owner()));
     let kept = claims.filter_map(|claim| claim.meta.labels.get(names::INSTANCE_ID_LABEL));
     let next = next_steps(&decision, &kept.collect());

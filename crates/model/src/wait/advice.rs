@@ -1,6 +1,7 @@
 //! What the user can do about a wait, with a command that can be pasted as it stands.
 
 use super::WaitCause;
+use crate::hints::Failure;
 use flotilla_api::names;
 use serde_json::Value;
 
@@ -219,6 +220,14 @@ impl WaitCause {
                 }
                 _ => "see the message; an admission policy or missing permission is the usual cause: kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies".to_owned(),
             },
+            WaitCause::RevisionUnproven { reason, all_at_once: true, .. } if reason == Failure::QUOTA_EXCEEDED => format!(
+                "raise the namespace's ResourceQuota, or free some of it, if pods are missing: kubectl describe resourcequota -n {}",
+                whom.namespace
+            ),
+            WaitCause::RevisionUnproven { all_at_once: true, .. } => format!(
+                "let the webhook that the message names take dry runs (sideEffects None), or update by RollingUpdate until one new pod is there: {}",
+                whom.edit()
+            ),
             WaitCause::Repeated { .. } => {
                 format!(
                     "find out what undoes it, such as another controller or a webhook: kubectl get events -n {}",

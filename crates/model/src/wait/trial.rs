@@ -2,6 +2,7 @@
 
 use super::WaitCause;
 use crate::hints::Failure;
+use crate::set::{SetRecord, UpdateKind};
 use crate::template::quantity_in_billionths;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
@@ -21,12 +22,35 @@ impl WaitCause {
                 reason,
                 message,
                 retry_at,
+                all_at_once: false,
             }
         } else {
             WaitCause::RevisionRefused {
                 reason,
                 message,
                 retry_at,
+            }
+        }
+    }
+
+    /// The same, where it is a set like this one that waits for it: some take all pods at once.
+    #[must_use]
+    pub fn for_set(mut self, set: &SetRecord) -> WaitCause {
+        if let WaitCause::RevisionUnproven { all_at_once, .. } = &mut self {
+            *all_at_once = set.spec.update == UpdateKind::Recreate && !set.spec.is_paused();
+        }
+        self
+    }
+
+    /// Why no pod goes for a revision that is unproven, or which may all the same.
+    pub fn why_unproven(reason: &str, all_at_once: bool) -> &'static str {
+        match (all_at_once, reason == Failure::QUOTA_EXCEEDED) {
+            (false, _) => {
+                "one pod is replaced at first, and no other before its successor is there: a pod on trial was refused"
+            }
+            (true, true) => "all pods are replaced at once, and only while none is missing: a pod on trial was refused",
+            (true, false) => {
+                "no pod is replaced, as all would go before a new one shows whether such pods are accepted: a pod on trial was refused"
             }
         }
     }

@@ -46,9 +46,9 @@ impl WaitCause {
                 reason,
                 message,
                 retry_at,
+                all_at_once,
             } => {
-                let what = "one pod is replaced at first, and no other before its successor is there: a pod on trial was refused";
-                labelled(f, what, reason, message)?;
+                labelled(f, WaitCause::why_unproven(reason, *all_at_once), reason, message)?;
                 write!(f, "; next try {retry_at}")
             }
             WaitCause::RevisionRefused {

@@ -4,7 +4,7 @@ use super::refused;
 use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
-use flotilla_model::{Decision, Failure, Hints, Report, SetKind, Wait, WaitCause};
+use flotilla_model::{Decision, Failure, Hints, Report, SetKind, Wait, WaitCause, Whom};
 use serde_json::json;
 
 const NOTHING: [&str; 0] = [];
@@ -225,11 +225,53 @@ fn r_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
         !conditions.is_some_and(|c| c.contains("FailedCreatePod")),
         "nothing has failed yet"
     );
-    // All that Recreate takes leave their room together.
-    let recreate = advanced(2)
-        .annotation("flotilla.rs/update-type", "Recreate")
-        .pods(0..2, "old");
-    assert_eq!(brief(&quota(recreate).decide()), ["-web-1", "-web-0"]);
+}
+
+/// All that Recreate takes leave their room together; nor does a successor prove anything for those that have gone with the pod before it.
+#[test]
+fn r_31_and_sts_2_6_for_what_is_unproven_all_go_only_where_no_more_than_room_is_missing() {
+    let told = |set: Cluster, reason: &str| {
+        refused(untried(set), Scope::Acceptance("new".to_owned()), Report::Try, reason).decide()
+    };
+    for set in [advanced(3), native(3), advanced(3).ordered()] {
+        let set = set.annotation("flotilla.rs/update-type", "Recreate");
+        let unwell = set
+            .clone()
+            .pods(0..2, "old")
+            .pod(pod("web-2").revision("old").unready());
+        for (what, set, for_a_quota) in [
+            (
+                "whole",
+                set.clone().pods(0..3, "old"),
+                &["-web-2", "-web-1", "-web-0"][..],
+            ),
+            ("none is missing", unwell, &["-web-2", "-web-1", "-web-0"]),
+            ("one is missing", set.clone().pods(0..2, "old"), &NOTHING),
+            ("all have gone", set.clone(), &["+web-0@new"]),
+        ] {
+            let after = |reason: &str| brief(&told(set.clone(), reason));
+            let of_quota = after("QuotaExceeded");
+            assert_eq!(of_quota[..for_a_quota.len()], *for_a_quota, "{what}, a full quota");
+            assert_eq!(of_quota.is_empty(), for_a_quota.is_empty(), "{what}, a full quota");
+            let is_made = of_quota.first().is_some_and(|word| word.starts_with('+'));
+            let of_webhook = after("DryRunUnsupported");
+            assert_eq!(
+                !of_webhook.is_empty(),
+                is_made,
+                "{what}, a webhook that takes no dry runs: {of_webhook:?}"
+            );
+        }
+        let whom = Whom::of("statefulset/web", "shop");
+        for (reason, words) in [
+            ("QuotaExceeded", "ResourceQuota"),
+            ("DryRunUnsupported", "RollingUpdate"),
+        ] {
+            let waits = told(set.clone().pods(0..2, "old"), reason).waits;
+            let wait = waits.iter().find(|wait| wait.subject == "new").expect("a wait");
+            let advice = wait.cause.advice("new", &whom).unwrap_or_default();
+            assert!(advice.contains(words), "{reason}: {advice}");
+        }
+    }
 }
 
 #[test]
