@@ -58,6 +58,7 @@ impl<'v> Moment<'v> {
             claim_templates: &set.spec.claim_templates,
             claim_hash: None,
             current: set.status_text("currentRevision"),
+            updated: set.status_text("updateRevision"),
             collision_count: set.status_count("collisionCount"),
             is_young: self.now.since(set.meta.created) < revision::MOVES_WITHIN,
         }

@@ -46,6 +46,8 @@ pub struct Owner<'a> {
     pub claim_hash: Option<&'a str>,
     /// `status.currentRevision`.
     pub current: &'a str,
+    /// `status.updateRevision`.
+    pub updated: &'a str,
     /// `status.collisionCount`.
     pub collision_count: i32,
     /// It was made a moment ago, and may have been of the other group before ([`MOVES_WITHIN`]).
@@ -181,7 +183,8 @@ fn may_be_taken(owner: &Owner<'_>, orphan: &RevisionRecord, labels: &BTreeSet<&s
 }
 
 /// The candidate that is equal to the template (STS-1.1.5 steps 2 to 4). Should several be, then those go before the others that pods name,
-/// and those that the owner controls before orphans: one that another set with such labels has left is no reason to restart a pod.
+/// and those that the owner controls before orphans: one that another set with such labels has left is no reason to restart a pod. Nor is one
+/// that was adopted with pods that name it: the one to which pods were brought last goes before it.
 fn equal_to<'r>(
     owner: &Owner<'_>,
     candidates: &'r [Arc<RevisionRecord>],
@@ -191,7 +194,13 @@ fn equal_to<'r>(
     let is_named_by_pods = |r: &RevisionRecord| labels.iter().any(|label| is_named(&owner.key.name, r, label));
     let equal = candidates.iter().filter(is_equal);
     // Of equal keys the last, which is the newest.
-    equal.max_by_key(|r| (is_named_by_pods(r), r.meta.controller().is_some()))
+    equal.max_by_key(|r| {
+        (
+            is_named_by_pods(r),
+            r.meta.controller().is_some(),
+            r.name() == owner.updated,
+        )
+    })
 }
 
 /// Older revisions sort first: by number, then by time, then by name (STS-1.1.4).

@@ -489,6 +489,24 @@ fn sts_1_1_5_what_a_former_set_has_left_restarts_no_pod() {
         .pods([0], "own")
         .pods([1], "web-left");
     assert_eq!(about_pods(&begun), ["-web-0"]);
+    // Both are the set's, and pods name both, as one was adopted with its revision: those of the set's own stay.
+    let with_status = |begun: &Cluster| begun.clone().status("/updateRevision", json!("own"));
+    assert_eq!(about_pods(&with_status(&begun)), ["-web-1"]);
+    let more = set().revision("web-left", 5, "v2").pods([0, 1], "own");
+    assert_eq!(
+        about_pods(&with_status(&more.pods([7], "web-left"))),
+        ["-web-7"],
+        "scaling down alone"
+    );
+    let changed = begun
+        .no_revisions()
+        .revision("web-left", 5, "v2")
+        .revision("own", 1, "v1");
+    assert_eq!(
+        about_pods(&with_status(&changed)),
+        ["-web-0"],
+        "the status counts only among equal ones"
+    );
 }
 
 /// Two sets with one selector. One is deleted and leaves pods and revision to nobody, to be made again: it must find them as they were.
