@@ -5,9 +5,11 @@
 
 mod causes;
 mod facts;
+mod leader;
 
 use self::causes::Cause;
 use self::facts::Facts;
+use self::leader::Leader;
 use crate::args::{ClusterArgs, Output, WhyArgs};
 use crate::clock;
 use crate::cluster::{Cluster, describe};
@@ -51,7 +53,7 @@ struct Report {
     /// Pods of the set take their claims along when they are deleted.
     loses_claims: bool,
     next: Vec<String>,
-    holder: Option<String>,
+    leader: Leader,
     now: Timestamp,
 }
 
@@ -86,7 +88,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     let claims = set.into_iter().flat_map(|set| cache.claims_of(set.as_owner()));
     let kept = claims.filter_map(|claim| claim.meta.labels.get(names::INSTANCE_ID_LABEL));
     let next = next_steps(&decision, &kept.collect());
-    let holder = lease_holder(&cluster, &args).await?;
+    let leader = Leader::read(&cluster, &args, now).await?;
     let facts = if waits.is_empty() {
         Facts::default()
     } else {
@@ -102,7 +104,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
         found,
         waits,
         next,
-        holder,
+        leader,
         now,
     };
     let mut out = std::io::stdout().lock();
@@ -344,22 +346,6 @@ fn condition_since(object: &Value, kind: &str) -> Option<Timestamp> {
     found["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-/// Who holds the manager's lease, if somebody does.
-async fn lease_holder(cluster: &Cluster, args: &WhyArgs) -> Result<Option<String>, Error> {
-    let key = ObjectKey::new(args.lease_namespace.as_str(), args.lease_name.as_str());
-    let lease = match cluster.get(Resource::Leases, &key).await {
-        Ok(lease) => lease,
-        // Whoever may read a set need not be allowed to read the lease; the answer does not depend on it.
-        Err(Error::Refused { .. }) => return Ok(Some("unknown: no permission to read the lease".to_owned())),
-        Err(error) => return Err(error),
-    };
-    let holder = lease
-        .as_ref()
-        .and_then(|l| l.pointer("/spec/holderIdentity"))
-        .and_then(Value::as_str);
-    Ok(holder.filter(|h| !h.is_empty()).map(str::to_owned))
-}
-
 /// What the manager would do next, in order; what it would do to several alike, once. `kept_ids` are instance ids that the CloneSet's claims
 /// have already: new pods get these.
 fn next_steps(decision: &Decision, kept_ids: &BTreeSet<&str>) -> Vec<String> {
@@ -523,9 +509,9 @@ impl Report {
             });
             more(text, self.next.len());
         }
-        let idle = self.waits.is_empty() && self.next.is_empty();
-        if self.holder.is_none() && !idle {
-            text.put("no manager holds the lease: start one with `flotilla manager`");
+        let is_idle = self.waits.is_empty() && self.next.is_empty();
+        if let Some(message) = self.leader.to_message(is_idle, self.now) {
+            text.put(message);
         }
     }
 
@@ -559,7 +545,8 @@ impl Report {
             "waits": self.waits.iter().map(wait).collect::<Vec<_>>(),
             "notes": self.notes(),
             "next": self.next,
-            "manager": self.holder,
+            "manager": self.leader.holder,
+            "managerSilentSince": self.leader.silent_since.map(|t| t.to_string()),
         })
     }
 }
@@ -655,7 +642,10 @@ mod tests {
             unreadable: vec![],
             loses_claims: false,
             next,
-            holder: holder.map(str::to_owned),
+            leader: Leader {
+                holder: holder.map(str::to_owned),
+                silent_since: None,
+            },
             now: Timestamp::from_seconds(1000),
         }
     }
@@ -683,6 +673,20 @@ mod tests {
                delete pod web-2\n\
              no manager holds the lease: start one with `flotilla manager`\n"
         );
+    }
+
+    #[test]
+    fn a_manager_that_has_died_is_named_also_where_nothing_is_waited_for() {
+        let mut report = report(vec![], vec![], Some("pod-a"));
+        assert_eq!(report.json()["managerSilentSince"], Value::Null);
+        assert!(!report.text().contains("pod-a"));
+        report.leader.silent_since = Some(Timestamp::from_seconds(700));
+        let text = report.text();
+        let line = "\nmanager pod-a has not renewed the lease for 5 min 0 s, since 1970-01-01T00:11:40Z: it does not run, unless";
+        assert!(text.contains(line), "{text}");
+        let json = report.json();
+        assert_eq!(json["manager"], "pod-a");
+        assert_eq!(json["managerSilentSince"], "1970-01-01T00:11:40Z");
     }
 
     /// What pods, kubelets and webhooks say ends up in these lines.

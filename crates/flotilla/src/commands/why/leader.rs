@@ -1,0 +1,111 @@
+//! Which manager leads, as far as the lease tells: a name on it says who had it last, and the time of its renewal whether that one still runs.
+
+use super::ago;
+use crate::args::WhyArgs;
+use crate::cluster::Cluster;
+use crate::error::Error;
+use flotilla_model::{ObjectKey, Resource, Timestamp};
+use serde_json::Value;
+use std::time::Duration;
+
+/// By how much clocks of the manager and of this machine may differ before a lease that was not renewed counts as let be.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
+
+/// What the lease says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Leader {
+    /// Who holds it, or had it last.
+    pub(super) holder: Option<String>,
+    /// When it was last renewed, if that is longer ago than it holds.
+    pub(super) silent_since: Option<Timestamp>,
+}
+
+impl Leader {
+    /// Reads the lease.
+    pub(super) async fn read(cluster: &Cluster, args: &WhyArgs, now: Timestamp) -> Result<Leader, Error> {
+        let key = ObjectKey::new(args.lease_namespace.as_str(), args.lease_name.as_str());
+        match cluster.get(Resource::Leases, &key).await {
+            Ok(lease) => Ok(lease.map_or_else(Leader::default, |lease| Leader::of(&lease, now))),
+            // Whoever may read a set need not be allowed to read the lease; the answer does not depend on it.
+            Err(Error::Refused { .. }) => Ok(Leader {
+                holder: Some("unknown: no permission to read the lease".to_owned()),
+                silent_since: None,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What this lease says now. One that does not say when it was renewed, or for how long it holds, counts as held.
+    pub(super) fn of(lease: &Value, now: Timestamp) -> Leader {
+        let spec = &lease["spec"];
+        let holder = spec["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
+        let renewed = spec["renewTime"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+        let seconds = spec["leaseDurationSeconds"].as_u64();
+        let holds_for = seconds.map(|seconds| Duration::from_secs(seconds).saturating_add(CLOCKS_DIFFER));
+        let is_over = |renewed: &Timestamp| holds_for.is_some_and(|long| now.since(*renewed) > long);
+        Leader {
+            silent_since: renewed.filter(|at| holder.is_some() && is_over(at)),
+            holder: holder.map(str::to_owned),
+        }
+    }
+
+    /// That nobody does what is to be done, if so. Of a lease that nobody holds it matters only where something is.
+    pub(super) fn to_message(&self, is_idle: bool, now: Timestamp) -> Option<String> {
+        match (&self.holder, self.silent_since) {
+            (Some(holder), Some(since)) => Some(format!(
+                "manager {holder} has not renewed the lease for {}, since {since}: it does not run, unless its clock and that of this machine \
+                 differ by more than a minute; if so, start one with `flotilla manager`",
+                ago(now, since)
+            )),
+            (None, _) if !is_idle => Some("no manager holds the lease: start one with `flotilla manager`".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lease(seconds_ago: i64) -> Value {
+        let renewed = format!(
+            "{}.250000Z",
+            Timestamp::from_seconds(10_000 - seconds_ago)
+                .to_string()
+                .trim_end_matches('Z')
+        );
+        json!({"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": renewed}})
+    }
+
+    #[test]
+    fn a_manager_that_does_not_renew_the_lease_is_not_taken_for_one_that_runs() {
+        let now = Timestamp::from_seconds(10_000);
+        for (what, lease, holder, is_silent) in [
+            ("renewed", lease(3), Some("a"), false),
+            ("by a clock that is ahead", lease(-300), Some("a"), false),
+            ("a little late, as clocks may differ", lease(70), Some("a"), false),
+            ("late", lease(80), Some("a"), true),
+            (
+                "given up",
+                json!({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": "1970-01-01T00:00:00Z"}}),
+                None,
+                false,
+            ),
+            (
+                "without times",
+                json!({"spec": {"holderIdentity": "a"}}),
+                Some("a"),
+                false,
+            ),
+            ("empty", json!({}), None, false),
+        ] {
+            let leader = Leader::of(&lease, now);
+            assert_eq!(
+                (leader.holder.as_deref(), leader.silent_since.is_some()),
+                (holder, is_silent),
+                "{what}"
+            );
+        }
+    }
+}
