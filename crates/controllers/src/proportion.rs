@@ -1,10 +1,12 @@
 //! What a pass costs is in proportion to its set: no step looks at all pods, or all claims, for each of them.
 
+use crate::shared::inplace::eligible;
 use crate::testing::{Cluster, NOW, PodFixture, advanced, claim, clones, container_status, native, pod, template};
 use flotilla_api::names;
+use flotilla_model::SetKind;
 use flotilla_model::records::Phase;
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use std::time::Duration;
 
 /// A set, and one of four times its size.
 const SIZES: [usize; 2] = [4_000, 16_000];
+/// A template with so many of something, and one with four times as many.
+const TEMPLATE_SIZES: [usize; 2] = [1_000, 4_000];
 /// What is in proportion costs four times as much, more where caches of the processor get too small; the square of it sixteen times.
 const MOST: f64 = 10.0;
 /// How often both are looked at before the fastest of each are said to be out of proportion: others may be using the machine.
@@ -237,10 +241,15 @@ fn is_in_proportion(what: &str, situation: impl Fn(usize) -> Cluster) {
         cluster.record = Some(cluster.record());
         cluster
     };
-    let [small, large] = SIZES.map(read);
-    let look = |cluster: &Cluster| {
+    costs_in_proportion(what, SIZES, read, Cluster::pass);
+}
+
+/// Fails if work on the larger of two is out of proportion to the same on the smaller.
+fn costs_in_proportion<T, R>(what: &str, sizes: [usize; 2], of_size: impl Fn(usize) -> T, work: impl Fn(&T) -> R) {
+    let [small, large] = sizes.map(of_size);
+    let look = |on: &T| {
         let begun = spent();
-        black_box(cluster.pass());
+        black_box(work(on));
         spent().saturating_sub(begun)
     };
     let mut fastest = [Duration::MAX; 2];
@@ -250,8 +259,41 @@ fn is_in_proportion(what: &str, situation: impl Fn(usize) -> Cluster) {
             return;
         }
     }
-    panic!("{what}: passes over {SIZES:?} pods take {fastest:?}");
+    panic!("{what}: sizes {sizes:?} take {fastest:?}");
 }
+
+/// A template with so many of something, before a change and after it.
+type TemplateChange = fn(usize) -> [Value; 2];
+
+/// A template with so many variables, and with this metadata.
+fn with(count: usize, variable: fn(usize) -> Value, metadata: Value) -> Value {
+    let env: Vec<Value> = (0..count).map(variable).collect();
+    json!({"metadata": metadata, "spec": {"containers": [{"name": "main", "image": "v1", "env": env}]}})
+}
+
+const CHANGES: [(&str, TemplateChange); 3] = [
+    ("annotations come beside variables", |n| {
+        let variables = |n: usize| json!({"name": format!("E{n}"), "value": "x"});
+        let annotations: Map<String, Value> = (0..n).map(|n| (format!("a{n}"), json!("1"))).collect();
+        [
+            with(n, variables, json!({})),
+            with(n, variables, json!({"annotations": annotations})),
+        ]
+    }),
+    ("labels come to which variables refer", |n| {
+        let refer = |n: usize| json!({"name": format!("E{n}"), "valueFrom": {"fieldRef": {"fieldPath": format!("metadata.labels['l{n}']")}}});
+        let labels: Map<String, Value> = (0..n).map(|n| (format!("l{n}"), json!("1"))).collect();
+        [with(n, refer, json!({})), with(n, refer, json!({"labels": labels}))]
+    }),
+    ("finalizers come and go", |n| {
+        let of = |domain: &str| -> Value { (0..n).map(|n| format!("{domain}/f{n}")).collect() };
+        let variables = |_| json!({});
+        [
+            with(0, variables, json!({"finalizers": of("a.io")})),
+            with(0, variables, json!({"finalizers": of("b.io")})),
+        ]
+    }),
+];
 
 #[test]
 fn a_pass_over_a_clone_set_costs_in_proportion_to_it() {
@@ -266,5 +308,14 @@ fn a_pass_over_a_stateful_set_costs_in_proportion_to_it() {
         for (what, situation) in ORDINALS {
             is_in_proportion(&format!("{kind}, {what}"), |count| situation(start, count));
         }
+    }
+}
+
+#[test]
+fn a_comparison_of_templates_costs_in_proportion_to_them() {
+    for (what, change) in CHANGES {
+        costs_in_proportion(what, TEMPLATE_SIZES, change, |[old, new]| {
+            eligible::compare(SetKind::Clone, old, new).expect("it can be done in place")
+        });
     }
 }

@@ -24,7 +24,7 @@ pub struct ContainerMeta {
 }
 
 /// Where a variable takes its value from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source<'p> {
     /// The label of this key.
     Label(&'p str),

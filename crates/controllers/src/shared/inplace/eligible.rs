@@ -7,6 +7,7 @@ use flotilla_model::SetKind;
 use flotilla_model::containers_meta::{Source, source_of};
 use flotilla_model::template::in_place::{Changed, Comparable, ContainerChange, container_changes};
 use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What brings a pod of template `old` to template `new` in a set of this kind, or why that cannot be done in place.
 pub fn compare(kind: SetKind, old: &Value, new: &Value) -> Result<UpdateSpec, String> {
@@ -32,6 +33,7 @@ pub fn compare(kind: SetKind, old: &Value, new: &Value) -> Result<UpdateSpec, St
 /// Metadata may change in any way. What environments refer to changes together with the container; the rest at once.
 fn compare_metadata(kind: SetKind, old: &Value, new: &Value, spec: &mut UpdateSpec) {
     let mut patch = Map::new();
+    let users = Users::of(new);
     for field in ["labels", "annotations"] {
         let at = |template: &Value| -> Map<String, Value> {
             let map = template
@@ -45,12 +47,16 @@ fn compare_metadata(kind: SetKind, old: &Value, new: &Value, spec: &mut UpdateSp
         let mut changed = Map::new();
         for (key, value) in after.iter().filter(|(key, value)| before.get(*key) != Some(value)) {
             let text = value.as_str().unwrap_or_default();
-            let users = users_of(new, field, key);
-            if users.is_empty() {
+            let source = match field {
+                "labels" => Source::Label(key),
+                _ => Source::Annotation(key),
+            };
+            let users = users.of_source(source);
+            if users.is_none() {
                 changed.insert(key.clone(), value.clone());
             }
-            for container in users {
-                let refs = spec.changes.ref_metadata.entry(container).or_default();
+            for container in users.into_iter().flatten() {
+                let refs = spec.changes.ref_metadata.entry((*container).to_owned()).or_default();
                 let map = if field == "labels" {
                     &mut refs.labels
                 } else {
@@ -79,8 +85,11 @@ fn compare_finalizers(old: &Value, new: &Value, patch: &mut Map<String, Value>) 
         found.cloned().unwrap_or_default()
     };
     let (before, after) = (list(old), list(new));
-    let added: Vec<&Value> = after.iter().filter(|f| !before.contains(f)).collect();
-    let removed: Vec<&Value> = before.iter().filter(|f| !after.contains(f)).collect();
+    // By their texts: whoever writes templates chooses how many there are.
+    let texts = |list: &[Value]| -> BTreeSet<String> { list.iter().map(Value::to_string).collect() };
+    let (had, has) = (texts(&before), texts(&after));
+    let added: Vec<&Value> = after.iter().filter(|f| !had.contains(&f.to_string())).collect();
+    let removed: Vec<&Value> = before.iter().filter(|f| !has.contains(&f.to_string())).collect();
     if !added.is_empty() {
         patch.insert("finalizers".to_owned(), json!(added));
     }
@@ -89,27 +98,35 @@ fn compare_finalizers(old: &Value, new: &Value, patch: &mut Map<String, Value>) 
     }
 }
 
-/// Containers of a template whose environment refers to a label or an annotation.
-fn users_of(template: &Value, field: &str, key: &str) -> Vec<String> {
-    let wanted = match field {
-        "labels" => Source::Label(key),
-        _ => Source::Annotation(key),
-    };
-    let containers = template.pointer("/spec/containers").and_then(Value::as_array);
-    let refers = |entry: &Value| {
-        let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        source_of(text("/name"), text("/value"), text("/valueFrom/fieldRef/fieldPath")) == Some(wanted)
-    };
-    let uses = |c: &&Value| {
-        c.get("env")
-            .and_then(Value::as_array)
-            .is_some_and(|env| env.iter().any(refers))
-    };
-    let users = containers.into_iter().flatten().filter(uses);
-    users
-        .filter_map(|c| c.get("name").and_then(Value::as_str))
-        .map(str::to_owned)
-        .collect()
+/// Containers of a template by the labels and annotations that their environment refers to, looked through once: a template has room for
+/// thousands of either.
+struct Users<'t>(BTreeMap<Source<'t>, BTreeSet<&'t str>>);
+
+impl<'t> Users<'t> {
+    fn of(template: &'t Value) -> Self {
+        let mut users = BTreeMap::<_, BTreeSet<_>>::new();
+        let containers = template.pointer("/spec/containers").and_then(Value::as_array);
+        for container in containers.into_iter().flatten() {
+            let Some(name) = container.get("name").and_then(Value::as_str) else {
+                continue;
+            };
+            let env = container.get("env").and_then(Value::as_array);
+            for source in env.into_iter().flatten().filter_map(referred_to) {
+                users.entry(source).or_default().insert(name);
+            }
+        }
+        Users(users)
+    }
+
+    fn of_source<'a>(&'a self, source: Source<'a>) -> Option<&'a BTreeSet<&'a str>> {
+        self.0.get(&source)
+    }
+}
+
+/// The label or annotation that an entry of an environment refers to.
+fn referred_to(entry: &Value) -> Option<Source<'_>> {
+    let text = |pointer: &str| entry.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    source_of(text("/name"), text("/value"), text("/valueFrom/fieldRef/fieldPath"))
 }
 
 #[cfg(test)]
