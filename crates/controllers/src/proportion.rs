@@ -3,8 +3,8 @@
 use crate::shared::inplace::eligible;
 use crate::testing::{Cluster, NOW, PodFixture, advanced, claim, clones, container_status, native, pod, template};
 use flotilla_api::names;
-use flotilla_model::SetKind;
 use flotilla_model::records::Phase;
+use flotilla_model::{SetKind, Uid};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 use std::hint::black_box;
@@ -76,7 +76,7 @@ fn unhurried(cluster: Cluster) -> Cluster {
 
 type Situation = (&'static str, fn(usize) -> Cluster);
 
-const CLONES: [Situation; 23] = [
+const CLONES: [Situation; 25] = [
     ("nothing is there", |n| unhurried(clones(number(n)))),
     ("claims are there", |n| {
         let reused = unhurried(clones(number(n))).spec("/scaleStrategy/enablePVCReuse", json!(true));
@@ -148,7 +148,35 @@ const CLONES: [Situation; 23] = [
     ("all are let go", |n| {
         clone_pods(unhurried(clones(number(n))), n, |pod| pod.label("app", "other"))
     }),
+    ("all stay at a revision that is none of as many", |n| {
+        let stay = unhurried(clones(number(n))).rolling(json!({"partition": "100%"}));
+        clone_pods(many_revisions(stay, n), n, |pod| {
+            pod.revision("web-gone").label(names::MADE_AS_LABEL, "other")
+        })
+    }),
+    ("each stays at another revision, which is equal", |n| {
+        let mut stay = many_revisions(unhurried(clones(number(n))), n).rolling(json!({"partition": "100%"}));
+        for n in 0..n {
+            let fixture = pod(&format!("web-{n:05}")).revision(&format!("other-{n:05}"));
+            stay = stay.pod(fixture.label(names::INSTANCE_ID_LABEL, &format!("{n:05}")));
+        }
+        stay.spec("/template", template("v1"))
+    }),
 ];
+
+/// With so many revisions more, all equal to the old one.
+fn many_revisions(mut cluster: Cluster, count: usize) -> Cluster {
+    let old = cluster.own_revisions[0].clone();
+    for n in 0..count {
+        let mut record = (*old).clone();
+        record.meta.key = record.meta.key.sibling(format!("web-{n:05}"));
+        record.meta.uid = Uid::new(&format!("uid-of-revision-{n}"));
+        let record = Arc::new(record);
+        cluster.revisions.insert(record.name().to_owned(), record.clone());
+        cluster.own_revisions.push(record);
+    }
+    cluster
+}
 
 fn old_clones(count: usize) -> Cluster {
     clone_pods(unhurried(clones(number(count))), count, as_they_are)
@@ -181,7 +209,7 @@ const KINDS: [(&str, Start); 3] = [
 
 type Started = fn(Start, usize) -> Cluster;
 
-const ORDINALS: [(&str, Started); 13] = [
+const ORDINALS: [(&str, Started); 14] = [
     ("nothing is there", |start, n| unhurried(start(number(n)))),
     ("nothing is there, half stay old", |start, n| {
         unhurried(start(number(n))).rolling(json!({"partition": n / 2}))
@@ -220,6 +248,12 @@ const ORDINALS: [(&str, Started); 13] = [
     }),
     ("all are taken", |start, n| {
         ordinal_pods(unhurried(start(number(n))), 0..n, PodFixture::orphan)
+    }),
+    ("all stay at a revision that is none of as many", |start, n| {
+        let stay = unhurried(start(number(n))).rolling(json!({"partition": n}));
+        ordinal_pods(many_revisions(stay, n), 0..n, |pod| {
+            pod.revision("gone").label(names::MADE_AS_LABEL, "other")
+        })
     }),
 ];
 

@@ -4,7 +4,6 @@ use super::marks;
 use super::plan::{ClaimsById, Member, Plan};
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim::{self, Additions};
-use crate::shared::revision;
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::ClaimTemplate;
@@ -387,12 +386,7 @@ impl<'v> Plan<'v> {
         for member in self.members.iter().filter(lacking) {
             let pod = member.pod();
             let label = pod.revision().unwrap_or_default();
-            let own = self
-                .pass
-                .revisions
-                .history
-                .iter()
-                .find(|r| revision::is_named(view.set.name(), r, label));
+            let own = self.pass.revisions.names.named(view.set.name(), label);
             let (own, today) = (own.unwrap_or(&self.pass.update), &view.set.spec.claim_templates);
             let templates = claim::templates_of(today, own, &self.pass.update);
             // Without an id nobody would know whose they are, and they would be deleted as those of no pod.

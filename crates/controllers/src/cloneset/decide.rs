@@ -70,13 +70,12 @@ pub fn decide(view: &View<'_>) -> Decision {
 impl Plan<'_> {
     /// Revisions beyond the limit that nobody uses go (CS-12.7).
     fn drop_history(&mut self) {
-        let history = self.pass.revisions.history.clone();
+        let names = self.pass.revisions.names.clone();
         // Labels may hold the hash alone, or what somebody else wrote.
         let set = &self.view.set;
         let named = |pod: &Arc<PodRecord>| {
-            let of = origin::of(pod, set, history.iter().map(|r| &**r)).revision;
-            let found = history.iter().find(|r| revision::is_named(set.name(), r, of));
-            found.map(|r| r.name())
+            let of = origin::of(pod, set, &names, &[]).revision;
+            names.named(set.name(), of).map(|r| r.name())
         };
         let coming = self.view.to_adopt.iter();
         let pods = self.view.pods.iter().chain(coming).chain(&self.view.to_release);

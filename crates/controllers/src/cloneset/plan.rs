@@ -301,11 +301,10 @@ impl FactReader<'_> {
         }
         let set = self.pass.moment.set;
         let (update, current) = (&self.pass.update, &self.pass.current);
-        let all = [update, current].into_iter().chain(&self.pass.revisions.history);
         let Origin {
             revision,
             rests_on_labels,
-        } = origin::of(pod, set, all.map(|r| &**r));
+        } = origin::of(pod, set, &self.pass.revisions.names, &[update, current]);
         let facts = LabelFacts {
             is_updated: revision::is_named(set.name(), update, revision),
             is_current: revision::is_named(set.name(), current, revision),

@@ -6,7 +6,7 @@ use super::view::View;
 use crate::shared::conditions::{self, Wanted};
 use crate::shared::lifecycle::State;
 use crate::shared::origin;
-use crate::shared::revision::{self, Revisions};
+use crate::shared::revision::{self, RevisionIndex, Revisions};
 use flotilla_model::records::Phase;
 use flotilla_model::{Command, Decision, PodRecord, Report, Scope, StatusWrite, Timestamp, Wait, WaitCause};
 use serde_json::{Map, Value, json};
@@ -135,8 +135,9 @@ fn progressing_without_revision(view: &View<'_>, revisions: &Revisions) -> (Opti
 
 fn counted(view: &View<'_>) -> Map<String, Value> {
     let update = view.set.status_text("updateRevision");
+    let names = RevisionIndex::of(view.revisions.iter().cloned());
     let known = |pod| {
-        let of = origin::of(pod, &view.set, view.revisions.iter().map(|r| &**r)).revision;
+        let of = origin::of(pod, &view.set, &names, &[]).revision;
         let is_new = revision::names_it(view.set.name(), update, of);
         let is_available = is_ready(pod) && State::of(pod).is_normal();
         (

@@ -188,10 +188,8 @@ impl Plan<'_> {
     /// Whether the claim templates at the target are others than those of the pod's revision; nobody knows where there is no record.
     fn has_other_claims(&self, index: usize) -> bool {
         let label = self.members[index].pod().revision().unwrap_or_default();
-        let mut history = self.pass.revisions.history.iter();
-        let own = history
-            .find(|r| revision::is_named(self.view.set.name(), r, label))
-            .and_then(|r| r.claim_hash.as_deref());
+        let own = self.pass.revisions.names.named(self.view.set.name(), label);
+        let own = own.and_then(|r| r.claim_hash.as_deref());
         own.zip(self.pass.target.claim_hash.as_deref())
             .is_some_and(|(own, target)| own != target)
     }

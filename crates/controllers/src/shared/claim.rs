@@ -37,19 +37,26 @@ pub fn in_words(templates: &[ClaimTemplate]) -> String {
     names.iter().flat_map(|name| ["_", *name]).collect()
 }
 
+/// The hash of the revision that a pod was made from, by its label, if it has not been updated in place since.
+pub fn made_from(pod: &PodRecord) -> Option<&str> {
+    let label = pod.label(names::MADE_AS_LABEL).filter(|_| !was_updated_in_place(pod))?;
+    label.split('_').next()
+}
+
 /// Whether a pod was made from the revision of this name, by its label, and has not been updated in place since.
 pub fn was_made_from(pod: &PodRecord, revision: &str) -> bool {
-    pod.label(names::MADE_AS_LABEL).is_some() && may_be_made_from(pod, revision)
+    made_from(pod) == Some(revision::short(revision))
 }
 
 /// The same, also of pods that do not say from what they were made: somebody else made them.
 pub fn may_be_made_from(pod: &PodRecord, revision: &str) -> bool {
-    let noted = pod
-        .detail
-        .as_ref()
-        .and_then(|detail| inplace::annotation(detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY));
-    let label = pod.label(names::MADE_AS_LABEL);
-    noted.is_none() && label.is_none_or(|label| label.split('_').next() == Some(revision::short(revision)))
+    let says_nothing = pod.label(names::MADE_AS_LABEL).is_none() && !was_updated_in_place(pod);
+    says_nothing || was_made_from(pod, revision)
+}
+
+fn was_updated_in_place(pod: &PodRecord) -> bool {
+    let annotation = |detail| inplace::annotation(detail, names::IN_PLACE_STATE, names::IN_PLACE_STATE_LEGACY);
+    pod.detail.as_deref().is_some_and(|detail| annotation(detail).is_some())
 }
 
 /// Whether a pod was made with the claims of these templates, by its label; `None` if it has no label: somebody else made it.

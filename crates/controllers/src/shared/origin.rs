@@ -4,16 +4,21 @@
 //! revision would make it again without end (STS-1.4.2). What a label says that names a revision of the set counts, whoever wrote it.
 
 use crate::shared::pass::Pass;
+use crate::shared::revision::RevisionIndex;
 use crate::shared::{claim, revision};
 use flotilla_api::names;
 use flotilla_model::{PodRecord, RevisionRecord, SetKind, SetRecord, WaitCause};
 use std::sync::Arc;
 
-/// Whether the label of a pod of this set names a revision; that of a CloneSet's pod may hold the hash alone.
-fn is_named(set: &SetRecord, of: &RevisionRecord, label: &str) -> bool {
+/// The first of these revisions that the label of a pod of this set names; that of a CloneSet's pod may hold the hash alone.
+pub(crate) fn named_by<'r>(
+    set: &SetRecord,
+    revisions: &'r RevisionIndex,
+    label: &str,
+) -> Option<&'r Arc<RevisionRecord>> {
     match set.kind {
-        SetKind::Clone => revision::is_named(set.name(), of, label),
-        SetKind::Native | SetKind::Advanced => of.name() == label,
+        SetKind::Clone => revisions.named(set.name(), label),
+        SetKind::Native | SetKind::Advanced => revisions.exactly(label),
     }
 }
 
@@ -25,22 +30,28 @@ pub(crate) struct Origin<'p> {
     pub(crate) rests_on_labels: bool,
 }
 
-/// The revision of a pod: that of its label; or, where the label names none of the set's, that from which its set made it.
+/// The revision of a pod: that of its label; or, where the label names none of the set's, that from which its set made it. Should several have
+/// that hash, `preferred` ones go before the others.
 pub(crate) fn of<'p>(
     pod: &'p PodRecord,
     set: &SetRecord,
-    revisions: impl Iterator<Item = &'p RevisionRecord> + Clone,
+    revisions: &'p RevisionIndex,
+    preferred: &[&'p RevisionRecord],
 ) -> Origin<'p> {
     let label = pod.revision().unwrap_or_default();
-    if pod.label(names::MADE_AS_LABEL).is_none() || revisions.clone().any(|r| is_named(set, r, label)) {
+    if pod.label(names::MADE_AS_LABEL).is_none() || named_by(set, revisions, label).is_some() {
         return Origin {
             revision: label,
             rests_on_labels: true,
         };
     }
-    let mut names = revisions.map(RevisionRecord::name);
+    let made_from = claim::made_from(pod).and_then(|hash| {
+        let preferred = preferred.iter().map(|r| r.name());
+        let mut preferred = preferred.filter(|name| revision::short(name) == hash);
+        preferred.next().or_else(|| revisions.with_hash(hash).map(|r| r.name()))
+    });
     Origin {
-        revision: names.find(|name| claim::was_made_from(pod, name)).unwrap_or(label),
+        revision: made_from.unwrap_or(label),
         // On its notes, too.
         rests_on_labels: false,
     }
@@ -51,12 +62,11 @@ impl Pass<'_> {
     pub(crate) fn tell_of_changed_labels<'p>(&mut self, pods: impl Iterator<Item = &'p Arc<PodRecord>>) {
         let set = self.moment.set;
         let (update, current) = (self.update.clone(), self.current.clone());
-        let history = self.revisions.history.clone();
-        let known = || [&update, &current].into_iter().chain(&history);
+        let names = self.revisions.names.clone();
         let is_changed = |pod: &&Arc<PodRecord>| {
             let label = pod.revision().unwrap_or_default();
             let made_from = |r: &&Arc<RevisionRecord>| claim::was_made_from(pod, r.name());
-            !known().any(|r| is_named(set, r, label)) && [&update, &current].iter().any(made_from)
+            [&update, &current].iter().any(made_from) && named_by(set, &names, label).is_none()
         };
         for pod in pods.filter(is_changed) {
             let label = pod

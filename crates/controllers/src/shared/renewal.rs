@@ -8,6 +8,7 @@ use crate::shared::inplace::state::State as InPlaceState;
 use crate::shared::inplace::{UpdateSpec, eligible, overlay};
 use crate::shared::lifecycle::{self, State, since_state};
 use crate::shared::occupant::{Occupant, of_what_was_seen};
+use crate::shared::origin;
 use crate::shared::pass::Pass;
 use crate::shared::readiness::{self, Leaving, PRE_UPDATE};
 use crate::shared::revision;
@@ -15,17 +16,16 @@ use flotilla_api::names;
 use flotilla_model::decision::{Scope, ScopedCommand};
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
-use flotilla_model::template::{Template, without_resources};
-use flotilla_model::{PodRecord, RevisionRecord, SetKind, SetRecord, Uid, WaitCause};
+use flotilla_model::template::without_resources;
+use flotilla_model::{PodRecord, SetKind, SetRecord, Uid, WaitCause};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Which two revisions are compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Compared {
-    /// As the pod's label names it.
-    from: String,
+    /// The pod's, by whatever its label says.
+    from: Uid,
     /// The target.
     to: Uid,
     /// Resources are left out.
@@ -144,34 +144,32 @@ impl Pass<'_> {
     /// The difference of a revision to the target; worked out once a pass. A special pod keeps its own resources: whether they
     /// could change in place, too, is nothing to it.
     fn difference(&mut self, revision: &str, keeps_resources: bool) -> Result<UpdateSpec, String> {
+        let set = self.moment.set;
+        let found = origin::named_by(set, &self.revisions.names, revision);
+        let found = found.or_else(|| origin::named_by(set, &self.revisions.former_names, revision));
+        let Some((from, old)) = found.and_then(|r| Some((r.meta.uid.clone(), r.template.as_ref()?))) else {
+            return Err(format!("its revision {revision} does not exist any more"));
+        };
         let key = Compared {
-            from: revision.to_owned(),
+            from,
             to: self.target.meta.uid.clone(),
             keeps_resources,
         };
         if let Some(known) = self.differences.get(&key) {
             return known.clone();
         }
-        let set = self.moment.set;
-        let is_clone = set.kind == SetKind::Clone;
-        let is_it =
-            |r: &&Arc<RevisionRecord>| r.name() == revision || is_clone && revision::is_named(set.name(), r, revision);
-        let known = self.revisions.history.iter().chain(&self.revisions.of_former);
-        let found = known.into_iter().find(is_it);
-        let old = found.and_then(|r| r.template.as_ref()).map(Template::tree);
+        let old = old.tree();
         let new = self
             .target
             .template
             .as_ref()
             .unwrap_or(&self.moment.set.spec.template)
             .tree();
-        let difference = match old {
-            Some(old) if keeps_resources => {
-                let bare = |template: &Value| without_resources(template.clone());
-                eligible::compare(set.kind, &bare(&old), &bare(&new))
-            }
-            Some(old) => eligible::compare(set.kind, &old, &new),
-            None => Err(format!("its revision {revision} does not exist any more")),
+        let difference = if keeps_resources {
+            let bare = |template: &Value| without_resources(template.clone());
+            eligible::compare(set.kind, &bare(&old), &bare(&new))
+        } else {
+            eligible::compare(set.kind, &old, &new)
         };
         self.differences.insert(key, difference.clone());
         difference

@@ -1,5 +1,9 @@
 //! Which revisions of its template a set has, and which two matter now (STS-1.1).
 
+mod index;
+
+pub(crate) use index::{Index, RevisionIndex};
+
 use crate::shared::adoption;
 use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
@@ -67,11 +71,15 @@ pub struct Revisions {
     pub update: Option<Arc<RevisionRecord>>,
     /// The revision that pods come from; equals `update` when nothing is being rolled out.
     pub current: Option<Arc<RevisionRecord>>,
+    /// The history, by what labels of pods say.
+    pub(crate) names: Arc<RevisionIndex>,
     /// Never lower than what the status says.
     pub collision_count: i32,
     /// Those that pods name, and that still name a former incarnation of the owner: what watches tell of revisions may lag behind. From them
     /// its pods were made.
     pub of_former: Vec<Arc<RevisionRecord>>,
+    /// These, by what labels of pods say.
+    pub(crate) former_names: RevisionIndex,
     /// A revision of the same template that still names a former incarnation of the owner. It is about to be let go, or to be removed:
     /// until then there is no update revision.
     pub leaving: Option<Arc<RevisionRecord>>,
@@ -112,9 +120,8 @@ pub fn resolve<'p>(
     let next = candidates.last().map_or(1, |newest| newest.number.saturating_add(1));
     let mut collision_count = owner.collision_count;
     let equal = equal_to(&owner, &candidates, &labels).cloned();
-    let worn = labels
-        .iter()
-        .filter(|label| candidates.iter().all(|r| r.name() != **label));
+    let names: BTreeSet<&str> = candidates.iter().map(|r| r.name()).collect();
+    let worn = labels.iter().filter(|label| !names.contains(*label));
     let of_former = worn.filter_map(|label| named(label));
     let of_former: Vec<_> = of_former.filter(|r| is_of_former(&owner, r)).collect();
     let mut leaving = None;
@@ -150,10 +157,12 @@ pub fn resolve<'p>(
         .cloned()
         .or_else(|| update.clone());
     Revisions {
+        names: Arc::new(RevisionIndex::of(candidates.iter().cloned())),
         history: candidates,
         update,
         current,
         collision_count,
+        former_names: RevisionIndex::of(of_former.iter().cloned()),
         of_former,
         leaving,
         is_to_rise,
@@ -191,7 +200,8 @@ fn equal_to<'r>(
     labels: &BTreeSet<&str>,
 ) -> Option<&'r Arc<RevisionRecord>> {
     let is_equal = |r: &&Arc<RevisionRecord>| r.digest == owner.digest && r.template.is_some();
-    let is_named_by_pods = |r: &RevisionRecord| labels.iter().any(|label| is_named(&owner.key.name, r, label));
+    let by_pods = Index::of(labels.iter().copied());
+    let is_named_by_pods = |r: &RevisionRecord| by_pods.named(&owner.key.name, r.name()).is_some();
     let equal = candidates.iter().filter(is_equal);
     // Of equal keys the last, which is the newest.
     equal.max_by_key(|r| {

@@ -91,8 +91,10 @@ impl Plan<'_> {
             return Vec::new();
         }
         let view = self.view;
-        let mut history = self.pass.revisions.history.iter();
-        let own = history.find(|r| revision::label_names(pod, r.name()));
+        let set = pod.meta.controller().map_or("", |owner| &*owner.name);
+        let own = pod
+            .revision()
+            .and_then(|label| self.pass.revisions.names.named(set, label));
         let templates = self.claim_templates_of(own.unwrap_or(&self.pass.update));
         let missing = claim::missing(pod, &templates, |name| view.claim(name).is_some());
         missing.into_iter().map(|(t, name)| self.new_claim(t, &name)).collect()

@@ -356,7 +356,7 @@ impl Plan<'_> {
         if spec.switches.paused_keeps_revision
             && spec.is_paused()
             && let Some(kept) = self.pass.hints.last_revision.get(&self.slots[index].ordinal)
-            && let Some(found) = self.pass.revisions.history.iter().find(|r| r.name() == kept)
+            && let Some(found) = self.pass.revisions.names.exactly(kept)
         {
             return found.clone();
         }

@@ -79,14 +79,14 @@ impl<'v> Plan<'v> {
     /// now, not with a number in the spec.
     fn seat(&mut self) {
         let view = self.view;
-        let (update, history) = (self.pass.update.clone(), self.pass.revisions.history.clone());
+        let (update, names) = (self.pass.update.clone(), self.pass.revisions.names.clone());
         let current = self.pass.current.clone();
         let mut reader = LabelReader {
             set: &view.set,
             update: Some(&update),
             current: current.name(),
             special: &view.set.spec.special_pods,
-            revisions: &history,
+            revisions: &names,
             last: None,
         };
         let is_advanced = self.is_advanced();

@@ -2,9 +2,9 @@
 
 use crate::shared::health::LabelFacts;
 use crate::shared::origin::{self, Origin};
+use crate::shared::revision::RevisionIndex;
 use flotilla_api::names;
 use flotilla_model::{Labels, PodRecord, RevisionRecord, Selector, SetKind, SetRecord};
-use std::sync::Arc;
 
 /// Answers [`LabelFacts`] for pods of one set.
 pub(super) struct LabelReader<'a> {
@@ -12,7 +12,7 @@ pub(super) struct LabelReader<'a> {
     pub(super) update: Option<&'a RevisionRecord>,
     pub(super) current: &'a str,
     pub(super) special: &'a [Selector],
-    pub(super) revisions: &'a [Arc<RevisionRecord>],
+    pub(super) revisions: &'a RevisionIndex,
     pub(super) last: Option<(Labels, LabelFacts)>,
 }
 
@@ -23,11 +23,10 @@ impl LabelReader<'_> {
         {
             return *facts;
         }
-        let all = self.revisions.iter().map(|r| &**r).chain(self.update);
         let Origin {
             revision,
             rests_on_labels,
-        } = origin::of(pod, self.set, all);
+        } = origin::of(pod, self.set, self.revisions, &[]);
         let advanced = self.set.kind == SetKind::Advanced;
         let facts = LabelFacts {
             is_updated: self
@@ -52,10 +51,9 @@ impl LabelReader<'_> {
         self.special
             .iter()
             .any(|selector| selector.matches(|key| pod.label(key)))
-            && self
-                .revisions
-                .iter()
-                .find(|r| Some(r.name()) == pod.revision())
+            && pod
+                .revision()
+                .and_then(|label| self.revisions.exactly(label))
                 .is_some_and(|r| r.digest_without_resources == update.digest_without_resources)
     }
 }

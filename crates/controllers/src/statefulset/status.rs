@@ -8,7 +8,7 @@ use super::view::View;
 use crate::shared::claim::{self, Fit};
 use crate::shared::conditions::{self, Wanted};
 use crate::shared::occupant::Occupant;
-use crate::shared::revision::Revisions;
+use crate::shared::revision::{RevisionIndex, Revisions};
 use flotilla_model::{PodRecord, Report, Scope, SetKind, StatusWrite, Wait};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
         update: Some(&plan.pass.update),
         current: plan.pass.current.name(),
         special: &view.set.spec.special_pods,
-        revisions: &plan.pass.revisions.history,
+        revisions: &plan.pass.revisions.names,
         last: None,
     };
     let in_flight = plan.in_flight();
@@ -91,12 +91,13 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, waits
         .revisions
         .iter()
         .find(|r| r.name() == view.set.status_text("updateRevision"));
+    let names = RevisionIndex::of(view.revisions.iter().cloned());
     let mut reader = LabelReader {
         set: &view.set,
         update: update.map(|r| &**r),
         current,
         special: &view.set.spec.special_pods,
-        revisions: &view.revisions,
+        revisions: &names,
         last: None,
     };
     let counts = count(view, view.pods(), &mut reader, &BTreeMap::new());
