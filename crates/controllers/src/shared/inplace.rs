@@ -233,7 +233,7 @@ impl UpdateSpec {
 
     /// Whether the pod has to leave service for it (STS-4.4): it has the gate, and more changes than resources that need no restart.
     /// Containers named in `keep_ready` may change their image without.
-    pub fn leaves_service(&self, detail: &PodDetail, keep_ready: &[String]) -> bool {
+    pub fn leaves_service(&self, detail: &PodDetail, keep_ready: &BTreeSet<String>) -> bool {
         if !detail.spec.has_gate(flotilla_api::names::IN_PLACE_UPDATE_READY) || self.is_empty() {
             return false;
         }

@@ -82,9 +82,9 @@ impl Pass<'_> {
         if !lifecycle::held_by(hook, &pod).is_empty() {
             return false;
         }
-        let keep_ready = self.moment.set.spec.switches.keep_ready.clone();
+        let keep_ready = &self.moment.set.spec.switches.keep_ready;
         match (self.way(occupant), detail) {
-            (Way::InPlace(spec), Some(detail)) => !spec.restarts(&detail) && !spec.leaves_service(&detail, &keep_ready),
+            (Way::InPlace(spec), Some(detail)) => !spec.restarts(&detail) && !spec.leaves_service(&detail, keep_ready),
             _ => false,
         }
     }

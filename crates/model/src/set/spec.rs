@@ -5,6 +5,7 @@ use crate::int_or_percent::{IntOrPercent, Share};
 use crate::selector::Selector;
 use crate::template::{Digest, Template, parse_bytes};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,7 +190,7 @@ pub struct Switches {
     /// `flotilla.rs/in-place-deadline-action: recreate`.
     pub deadline_recreates: bool,
     /// `flotilla.rs/keep-ready-containers`.
-    pub keep_ready: Vec<String>,
+    pub keep_ready: BTreeSet<String>,
     /// `flotilla.rs/resize-wait-seconds`.
     pub resize_wait: Duration,
     /// Those that are accepted and do nothing, each with what happens instead.

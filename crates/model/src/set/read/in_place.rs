@@ -5,6 +5,7 @@ use crate::selector::Selector;
 use crate::set::spec::{Area, Hook, Lifecycle, PodUpdatePolicy};
 use flotilla_api::{messages, names};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// How long a deferred change of resources waits by default before it is reported.
@@ -137,7 +138,7 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn keep_ready(&mut self) -> Vec<String> {
+    pub(super) fn keep_ready(&mut self) -> BTreeSet<String> {
         let text = self.annotation(names::KEEP_READY_CONTAINERS).unwrap_or_default();
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
         names.map(str::to_owned).collect()

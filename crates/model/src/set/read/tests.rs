@@ -3,6 +3,7 @@
 use super::*;
 use crate::set::{PodUpdatePolicy, PreDownload};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 fn read(kind: SetKind, spec: &Value) -> SetSpec {
     let mut spec = spec.clone();
@@ -234,11 +235,11 @@ fn switches_of_updates_in_place_are_read_with_their_defaults() {
     );
     assert_eq!(
         (absent.resize_wait, absent.keep_ready),
-        (Duration::from_secs(300), Vec::<String>::new())
+        (Duration::from_secs(300), BTreeSet::new())
     );
     let (set, problems) = switches(json!({
         "flotilla.rs/in-place-deadline-seconds": "90", "flotilla.rs/in-place-deadline-action": "recreate",
-        "flotilla.rs/keep-ready-containers": "log, proxy", "flotilla.rs/resize-wait-seconds": "10",
+        "flotilla.rs/keep-ready-containers": "log, proxy,log", "flotilla.rs/resize-wait-seconds": "10",
     }));
     assert_eq!(
         (set.in_place_deadline, set.deadline_recreates),
@@ -246,7 +247,11 @@ fn switches_of_updates_in_place_are_read_with_their_defaults() {
     );
     assert_eq!(
         (set.keep_ready, set.resize_wait, problems),
-        (vec!["log".into(), "proxy".into()], Duration::from_secs(10), 0)
+        (
+            BTreeSet::from(["log".into(), "proxy".into()]),
+            Duration::from_secs(10),
+            0
+        )
     );
     let (bad, problems) = switches(json!({
         "flotilla.rs/in-place-deadline-seconds": "0", "flotilla.rs/in-place-deadline-action": "shrug",
