@@ -76,7 +76,7 @@ fn unhurried(cluster: Cluster) -> Cluster {
 
 type Situation = (&'static str, fn(usize) -> Cluster);
 
-const CLONES: [Situation; 25] = [
+const CLONES: [Situation; 27] = [
     ("nothing is there", |n| unhurried(clones(number(n)))),
     ("claims are there", |n| {
         let reused = unhurried(clones(number(n))).spec("/scaleStrategy/enablePVCReuse", json!(true));
@@ -148,6 +148,19 @@ const CLONES: [Situation; 25] = [
     ("all are let go", |n| {
         clone_pods(unhurried(clones(number(n))), n, |pod| pod.label("app", "other"))
     }),
+    ("as many containers are to be kept ready", |n| {
+        let named: Vec<String> = (0..n).map(|n| format!("c{n}")).collect();
+        old_clones(n)
+            .rolling(json!({"maxUnavailable": "100%", "podUpdatePolicy": "InPlaceIfPossible"}))
+            .annotation(names::KEEP_READY_CONTAINERS, &named.join(","))
+    }),
+    (
+        "all have yet to start, with claims of which as much is on record",
+        |n| {
+            let stay = unhurried(clones(number(n))).rolling(json!({"partition": "100%"}));
+            clone_pods(recording_labels(stay, n), n, yet_to_start)
+        },
+    ),
     ("all stay at a revision that is none of as many", |n| {
         let stay = unhurried(clones(number(n))).rolling(json!({"partition": "100%"}));
         clone_pods(many_revisions(stay, n), n, |pod| {
@@ -163,6 +176,22 @@ const CLONES: [Situation; 25] = [
         stay.spec("/template", template("v1"))
     }),
 ];
+
+fn yet_to_start(fixture: PodFixture) -> PodFixture {
+    fixture.on(None).phase(Phase::Pending).never_ready()
+}
+
+/// The old revision has recorded a claim template with so many labels.
+fn recording_labels(mut cluster: Cluster, count: usize) -> Cluster {
+    let labels: Map<String, Value> = (0..count).map(|n| (format!("l{n}"), json!("1"))).collect();
+    let old = Arc::make_mut(&mut cluster.own_revisions[0]);
+    old.claim_templates = Some(Arc::new(
+        json!([{"metadata": {"name": "data", "labels": labels}, "spec": {}}]),
+    ));
+    let old = cluster.own_revisions[0].clone();
+    cluster.revisions.insert(old.name().to_owned(), old);
+    cluster
+}
 
 /// With so many revisions more, all equal to the old one.
 fn many_revisions(mut cluster: Cluster, count: usize) -> Cluster {
@@ -209,7 +238,7 @@ const KINDS: [(&str, Start); 3] = [
 
 type Started = fn(Start, usize) -> Cluster;
 
-const ORDINALS: [(&str, Started); 14] = [
+const ORDINALS: [(&str, Started); 15] = [
     ("nothing is there", |start, n| unhurried(start(number(n)))),
     ("nothing is there, half stay old", |start, n| {
         unhurried(start(number(n))).rolling(json!({"partition": n / 2}))
@@ -249,6 +278,13 @@ const ORDINALS: [(&str, Started); 14] = [
     ("all are taken", |start, n| {
         ordinal_pods(unhurried(start(number(n))), 0..n, PodFixture::orphan)
     }),
+    (
+        "all have yet to start, with claims of which as much is on record",
+        |start, n| {
+            let stay = unhurried(start(number(n))).rolling(json!({"partition": n}));
+            ordinal_pods(recording_labels(stay, n), 0..n, yet_to_start)
+        },
+    ),
     ("all stay at a revision that is none of as many", |start, n| {
         let stay = unhurried(start(number(n))).rolling(json!({"partition": n}));
         ordinal_pods(many_revisions(stay, n), 0..n, |pod| {

@@ -387,8 +387,7 @@ impl<'v> Plan<'v> {
             let pod = member.pod();
             let label = pod.revision().unwrap_or_default();
             let own = self.pass.revisions.names.named(view.set.name(), label);
-            let (own, today) = (own.unwrap_or(&self.pass.update), &view.set.spec.claim_templates);
-            let templates = claim::templates_of(today, own, &self.pass.update);
+            let templates = self.pass.claim_templates_of(own.unwrap_or(&self.pass.update));
             // Without an id nobody would know whose they are, and they would be deleted as those of no pod.
             let Some(id) = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty()) else {
                 continue;

@@ -189,7 +189,7 @@ impl Plan<'_> {
         if old.meta.uid == update.meta.uid {
             return false;
         }
-        let templates = claim::templates_of(&self.view.set.spec.claim_templates, &old, update);
+        let templates = self.pass.claim_templates_of(&old);
         let Some(volume) = missing_volume(&old, &templates) else {
             return false;
         };
@@ -208,7 +208,7 @@ impl Plan<'_> {
         let scope = Scope::Named(name.clone());
         let view = self.view;
         let spec = &view.set.spec;
-        let templates = claim::templates_of(&spec.claim_templates, revision, &self.pass.update);
+        let templates = self.pass.claim_templates_of(revision);
         if self.pass.is_backing_off(&scope, &name) {
             return;
         }
@@ -293,7 +293,7 @@ impl Plan<'_> {
     /// A pod of this name, as it is made from a revision.
     fn draft(&self, name: String, revision: &RevisionRecord) -> PodDraft {
         let spec = &self.view.set.spec;
-        let templates = claim::templates_of(&spec.claim_templates, revision, &self.pass.update);
+        let templates = self.pass.claim_templates_of(revision);
         let claims = templates.iter().map(|t| (t.name.clone(), claim::claim_name(t, &name)));
         let claims = claims.collect();
         let id = name.rsplit_once('-').map_or("", |(_, id)| id).to_owned();

@@ -1,5 +1,9 @@
 //! Claims of pods: what they are named, what they are made of, who owns them (STS-1.4).
 
+mod templates;
+
+pub(crate) use templates::{Records, Templates};
+
 use crate::shared::{inplace, revision};
 use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
@@ -10,7 +14,6 @@ use flotilla_model::{
     containers_meta,
 };
 use serde_json::{Value, json};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The name of the claim that a template gives a pod.
@@ -141,35 +144,11 @@ pub fn missing<'t>(
     missing.collect()
 }
 
-/// The claim templates that pods of a revision use: those of today, for the update revision and for an old one of which nothing was
-/// recorded, as after a takeover; else those of our record of its time. Native sets have no such record.
-pub fn templates_of<'t>(
-    today: &'t [ClaimTemplate],
-    revision: &RevisionRecord,
-    update: &RevisionRecord,
-) -> Cow<'t, [ClaimTemplate]> {
-    match &revision.claim_templates {
-        Some(record) if revision.meta.uid != update.meta.uid => Cow::Owned(recorded(record)),
-        _ => Cow::Borrowed(today),
-    }
-}
-
 /// Names of the claim templates in our record on a revision, also of those that its set has no more.
 pub fn recorded_names(of: &RevisionRecord) -> impl Iterator<Item = &str> {
     let record = of.claim_templates.as_deref().and_then(Value::as_array);
     let names = record.into_iter().flatten().map(revision::recorded_name);
     names.flatten()
-}
-
-/// Claim templates from our record on a revision.
-fn recorded(record: &Value) -> Vec<ClaimTemplate> {
-    record
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|recorded| !revision::is_former(recorded))
-        .filter_map(ClaimTemplate::from_json)
-        .collect()
 }
 
 /// Names of the volumes that containers of a template use.

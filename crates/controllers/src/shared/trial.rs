@@ -84,7 +84,7 @@ impl Pass<'_> {
         pods: impl IntoIterator<Item = &'p Arc<PodRecord>>,
     ) -> Option<Acceptance> {
         let set = self.moment.set;
-        let templates = claim::templates_of(&set.spec.claim_templates, revision, &self.update);
+        let templates = self.claim_templates_of(revision);
         let made_of = made_of(revision, &templates);
         let is_of = |pod: &Arc<PodRecord>| {
             let label = pod.revision();
@@ -105,8 +105,7 @@ impl Pass<'_> {
 
     /// What a pod of a revision would be made of today.
     fn made_of(&self, revision: &RevisionRecord) -> String {
-        let today = &self.moment.set.spec.claim_templates;
-        made_of(revision, &claim::templates_of(today, revision, &self.update))
+        made_of(revision, &self.claim_templates_of(revision))
     }
 
     /// Whether the API server has to be asked about a revision, and is not yet.

@@ -2,14 +2,13 @@
 
 use super::plan::Plan;
 use crate::shared::adoption::controller_ref;
-use crate::shared::claim::{self, Additions, Claimant, Fit, Keeper};
+use crate::shared::claim::{self, Additions, Claimant, Fit, Keeper, Templates};
 use crate::shared::identity::{Membership, membership};
 use crate::shared::revision;
 use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::set::{ClaimTemplate, PodUpdatePolicy, SetSpec};
 use flotilla_model::{ClaimRecord, PodRecord, Resource, RevisionRecord, Timestamp, Uid, WaitCause};
 use serde_json::Value;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +32,8 @@ pub(super) enum Growth {
 
 impl Plan<'_> {
     /// The claim templates that pods of a revision use.
-    pub(super) fn claim_templates_of(&self, revision: &RevisionRecord) -> Cow<'_, [ClaimTemplate]> {
-        claim::templates_of(&self.view.set.spec.claim_templates, revision, &self.pass.update)
+    pub(super) fn claim_templates_of(&self, revision: &RevisionRecord) -> Templates<'_> {
+        self.pass.claim_templates_of(revision)
     }
 
     /// Marks pods that were not made with the claims of today's templates. They are not patched, which the API server would refuse, but made
