@@ -530,7 +530,7 @@ mod tests {
         assert_eq!(
             body.render()["metadata"],
             json!({
-                "name": "data-web-0", "namespace": "ns", "annotations": {"a": "b"}, "finalizers": ["example.com/keep"],
+                "name": "data-web-0", "namespace": "ns", "annotations": {"a": "b", "note": "y"}, "finalizers": ["example.com/keep"],
                 "labels": {"app": "web", "l": "m", "id": "x"},
             })
         );
