@@ -4,7 +4,7 @@ use crate::shared::inplace::eligible;
 use crate::testing::{Cluster, NOW, PodFixture, advanced, claim, clones, container_status, native, pod, template};
 use flotilla_api::names;
 use flotilla_model::records::Phase;
-use flotilla_model::{SetKind, Uid};
+use flotilla_model::{RecordedClaims, SetKind, Uid};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value, json};
 use std::hint::black_box;
@@ -185,9 +185,9 @@ fn yet_to_start(fixture: PodFixture) -> PodFixture {
 fn recording_labels(mut cluster: Cluster, count: usize) -> Cluster {
     let labels: Map<String, Value> = (0..count).map(|n| (format!("l{n}"), json!("1"))).collect();
     let old = Arc::make_mut(&mut cluster.own_revisions[0]);
-    old.claim_templates = Some(Arc::new(
-        json!([{"metadata": {"name": "data", "labels": labels}, "spec": {}}]),
-    ));
+    old.claim_templates = Some(Arc::new(RecordedClaims::new(
+        &json!([{"metadata": {"name": "data", "labels": labels}, "spec": {}}]),
+    )));
     let old = cluster.own_revisions[0].clone();
     cluster.revisions.insert(old.name().to_owned(), old);
     cluster

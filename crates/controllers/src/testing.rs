@@ -10,8 +10,8 @@ use flotilla_model::records::{
 use flotilla_model::set::read_set;
 use flotilla_model::{
     ClaimRecord, ConfigMapRecord, Hints, ImagePullJobRecord, Interner, Labels, Meta, NodeRecord, ObjectKey, Owner,
-    OwnerRef, PassContext, PodRecord, Reader, Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord,
-    Timestamp, Uid,
+    OwnerRef, PassContext, PodRecord, Reader, RecordedClaims, Resource, RevisionRecord, SetKind, SetRecord,
+    StorageClassRecord, Timestamp, Uid,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -507,7 +507,7 @@ impl Cluster {
     /// The revision added last was made when the set had these claim templates.
     pub(crate) fn recording_claims(mut self, names: &[&str]) -> Self {
         let last = self.own_revisions.last_mut().expect("a revision was added");
-        Arc::make_mut(last).claim_templates = Some(Arc::new(templates_of_claims(names)));
+        Arc::make_mut(last).claim_templates = Some(Arc::new(RecordedClaims::new(&templates_of_claims(names))));
         self.revisions.insert(last.name().to_owned(), last.clone());
         self
     }

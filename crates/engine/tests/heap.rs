@@ -284,3 +284,72 @@ fn no_set_costs_more_than_ten_times_its_bytes_whatever_it_holds() {
         assert!(told > 20 && read > 20, "{told} are told, {read} are read");
     });
 }
+
+/// Small texts that are large as trees, in claim templates and in records of these: many of them are kept.
+#[test]
+fn claim_templates_and_their_records_cost_no_more_than_ten_times_their_bytes() {
+    const EACH: usize = 40;
+    alone(|| {
+        for (what, piece) in [
+            ("objects", r#"{"":0}"#),
+            ("requirements", r#"{"key":""}"#),
+            ("arrays", "[]"),
+            ("nested", r#"[{"":0}]"#),
+            ("named", r#"{"metadata":{"name":"a"}}"#),
+        ] {
+            let dense = |bytes: usize| format!("[{}]", vec![piece; bytes / (piece.len() + 1)].join(","));
+            for (resource, version, kind) in [
+                (Resource::CloneSets, "apps.kruise.io/v1beta1", "CloneSet"),
+                (Resource::AdvancedSets, "apps.kruise.io/v1beta1", "StatefulSet"),
+                (Resource::NativeSets, "apps/v1", "StatefulSet"),
+            ] {
+                let set = |number: usize| {
+                    let mut set = clone_set(number);
+                    (set["apiVersion"], set["kind"]) = (json!(version), json!(kind));
+                    let list: Value = serde_json::from_str(&dense(24_000)).expect("a list");
+                    let spec = json!({"selector": {"matchExpressions": list}});
+                    set["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec": spec}]);
+                    set
+                };
+                let text = set(0).to_string().len();
+                let mut cache = Cache::default();
+                // What a thread remembers is not what sets keep.
+                take_in(&mut cache, resource, &set(EACH));
+                let sets = kept(&mut cache, |cache| {
+                    (0..EACH).for_each(|number| take_in(cache, resource, &set(number)));
+                });
+                assert!(
+                    sets / EACH <= 10 * text,
+                    "{what}, {kind}: {} bytes for {text}",
+                    sets / EACH
+                );
+            }
+            let record = |number: usize| {
+                let mut revision = revision("CloneSet", number, 1);
+                let meta = revision["metadata"].as_object_mut().expect("metadata");
+                meta.remove("ownerReferences");
+                let mut record = dense(38_000);
+                record.insert_str(1, &format!(r#"{{"metadata":{{"name":"of-{number}"}}}},"#));
+                meta.insert("annotations".to_owned(), json!({"flotilla.rs/claim-templates": record}));
+                revision
+            };
+            let text = record(0).to_string().len();
+            let mut cache = Cache::default();
+            take_in(&mut cache, Resource::Revisions, &record(EACH));
+            let records = kept(&mut cache, |cache| {
+                (0..EACH).for_each(|number| take_in(cache, Resource::Revisions, &record(number)));
+            });
+            let key = flotilla_model::ObjectKey::new("shop", "shop-0-1");
+            let found = cache
+                .revision(&key)
+                .and_then(|revision| revision.claim_templates.clone());
+            let names: Vec<String> = found.iter().flat_map(|r| r.names().map(str::to_owned)).collect();
+            assert_eq!(names.first().map(String::as_str), Some("of-0"), "{what}: it is read");
+            assert!(
+                records / EACH <= 10 * text,
+                "{what}: {} bytes for {text}",
+                records / EACH
+            );
+        }
+    });
+}

@@ -67,7 +67,9 @@ pub(crate) fn of_set(set: &SetRecord) -> BTreeSet<String> {
 /// The templates that a set has today by their names, whole.
 pub(crate) fn bodies_of_set(set: &SetRecord) -> BTreeMap<String, Value> {
     let templates = set.spec.claim_templates.iter();
-    templates.map(|t| (t.name.to_string(), (*t.body).clone())).collect()
+    templates
+        .map(|t| (t.name.to_string(), (*t.body.tree()).clone()))
+        .collect()
 }
 
 /// The templates of a record by their names, whole, without those that were marked as former.
@@ -97,7 +99,7 @@ pub(crate) fn in_record(record: &Value) -> [BTreeSet<String>; 2] {
 pub(crate) fn of_revision(revision: Option<&RevisionRecord>, set: &SetRecord) -> BTreeMap<String, Value> {
     let is_old = |r: &&RevisionRecord| r.digest != set.spec.template_digest;
     let record = revision.filter(is_old).and_then(|r| r.claim_templates.as_deref());
-    record.map_or_else(|| bodies_of_set(set), bodies_in_record)
+    record.map_or_else(|| bodies_of_set(set), |record| bodies_in_record(&record.tree()))
 }
 
 /// The names of those whose volumes a pod has.

@@ -38,8 +38,8 @@ pub use meta::{Labels, Meta, ObjectKey, Owner, OwnerRef, Uid};
 pub use packed::Packed;
 pub use reader::Reader;
 pub use records::{
-    ClaimRecord, ClaimSizes, ConfigMapRecord, ImagePullJobRecord, NodeRecord, PodRecord, Record, RevisionRecord,
-    StorageClassRecord,
+    ClaimRecord, ClaimSizes, ConfigMapRecord, ImagePullJobRecord, NodeRecord, PodRecord, Record, RecordedClaims,
+    RevisionRecord, StorageClassRecord,
 };
 pub use resource::Resource;
 pub use selector::Selector;

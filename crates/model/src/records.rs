@@ -6,6 +6,7 @@ mod detail;
 mod image_pull_job;
 mod node;
 mod pod;
+mod recorded_claims;
 mod revision;
 
 pub use claim::{ClaimRecord, StorageClassRecord};
@@ -17,6 +18,7 @@ pub use detail::{
 pub use image_pull_job::ImagePullJobRecord;
 pub use node::NodeRecord;
 pub use pod::{Phase, PodRecord, PodTrouble, ReadyCondition, VolumeClaim};
+pub use recorded_claims::RecordedClaims;
 pub use revision::{ClaimSizes, RevisionRecord};
 
 use crate::meta::Meta;

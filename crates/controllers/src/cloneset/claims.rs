@@ -495,7 +495,7 @@ pub(super) fn templates_hash(templates: &[ClaimTemplate]) -> String {
     }
     let mut sorted: Vec<&ClaimTemplate> = templates.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
-    let rows: Vec<String> = sorted.into_iter().map(|t| row(&t.name, &t.body)).collect();
+    let rows: Vec<String> = sorted.into_iter().map(|t| row(&t.name, &t.body.tree())).collect();
     containers_meta::hash_of(&format!("[{}]", rows.join(","))).to_string()
 }
 

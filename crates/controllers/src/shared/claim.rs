@@ -100,8 +100,9 @@ pub fn create(
     let mut body = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {
         "name": key.name.as_str(), "namespace": &*key.namespace, "labels": labels,
     }});
+    let tree = template.body.tree();
     for field in ["annotations", "finalizers"] {
-        let found = template.body.pointer(&format!("/metadata/{field}"));
+        let found = tree.pointer(&format!("/metadata/{field}"));
         if let Some(value) = found.filter(|value| !value.is_null()) {
             body["metadata"][field] = value.clone();
         }
@@ -109,7 +110,7 @@ pub fn create(
     for (key, value) in additions.annotations {
         body["metadata"]["annotations"][*key] = json!(value);
     }
-    if let Some(spec) = template.body.get("spec") {
+    if let Some(spec) = tree.get("spec") {
         body["spec"] = spec.clone();
     }
     if let Some(owner) = owner {
@@ -146,9 +147,7 @@ pub fn missing<'t>(
 
 /// Names of the claim templates in our record on a revision, also of those that its set has no more.
 pub fn recorded_names(of: &RevisionRecord) -> impl Iterator<Item = &str> {
-    let record = of.claim_templates.as_deref().and_then(Value::as_array);
-    let names = record.into_iter().flatten().map(revision::recorded_name);
-    names.flatten()
+    of.claim_templates.iter().flat_map(|record| record.names())
 }
 
 /// Names of the volumes that containers of a template use.
@@ -168,8 +167,8 @@ pub fn mounts(template: &Value) -> Vec<&str> {
 
 /// Labels of a claim made from a template.
 pub fn labels(template: &ClaimTemplate, selector: &Selector) -> Value {
-    let mut labels = template
-        .body
+    let tree = template.body.tree();
+    let mut labels = tree
         .pointer("/metadata/labels")
         .filter(|l| l.is_object())
         .cloned()
@@ -283,8 +282,8 @@ pub fn annotate(claim: &ClaimRecord, annotations: &[(&str, Option<&str>)], repor
 
 /// Asks for more storage. Only the storage request is touched, never limits or other requests (STS-3.9).
 pub fn expand(claim: &ClaimRecord, template: &ClaimTemplate, set: &str) -> Command {
-    let request = template
-        .body
+    let tree = template.body.tree();
+    let request = tree
         .pointer("/spec/resources/requests/storage")
         .cloned()
         .unwrap_or(Value::Null);
@@ -307,7 +306,8 @@ pub fn relabel(claim: &ClaimRecord, template: &ClaimTemplate, selector: &Selecto
     let labels = missing(&labels(template, selector), &|k| {
         claim.meta.labels.get(k).map(str::to_owned)
     });
-    let annotations = template.body.pointer("/metadata/annotations").unwrap_or(&Value::Null);
+    let tree = template.body.tree();
+    let annotations = tree.pointer("/metadata/annotations").unwrap_or(&Value::Null);
     let annotations = missing(annotations, &|k| claim.annotations.get(k).map(str::to_owned));
     if labels.is_empty() && annotations.is_empty() {
         return None;
@@ -400,6 +400,7 @@ mod tests {
     use super::*;
     use crate::shared::adoption::controller_ref;
     use crate::testing::{claim, owner};
+    use flotilla_model::Packed;
 
     fn set_ref() -> OwnerRef {
         controller_ref(Resource::AdvancedSets, "web", &Uid::new("set-uid"))
@@ -563,7 +564,7 @@ mod tests {
             requested_bytes: Some(100),
             storage_class: spec.get("class").and_then(Value::as_str).map(Into::into),
             access_modes: spec.get("modes").and_then(Value::as_str).map(Into::into),
-            body: Arc::new(json!({})),
+            body: Packed::new(&json!({})),
         };
         let has = claim("data-web-0")
             .size(100)

@@ -348,7 +348,7 @@ fn data(owner: &Owner<'_>) -> Value {
 
 /// What the record of claim templates on a revision says.
 fn claims_recorded(templates: &[ClaimTemplate]) -> Value {
-    templates.iter().map(|t| (*t.body).clone()).collect()
+    templates.iter().map(|t| (*t.body.tree()).clone()).collect()
 }
 
 /// Writes anew which claim templates there are while this is the update revision, if that has changed. A revision without a record is left
@@ -362,12 +362,13 @@ pub fn refresh_claims(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Comm
     }
 }
 
-/// For Advanced sets. What the set has no more is marked as [former](is_former), since its claims are still there. Sizes that the
+/// For Advanced sets. What the set has no more is marked as former, since its claims are still there. Sizes that the
 /// record told of, and tells no more, are noted in the same write: templates may go back to them.
 fn refresh_with_former(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
-    let known = update.claim_templates.as_deref()?.as_array()?;
+    let known = update.claim_templates.as_ref()?.tree();
+    let known = known.as_array()?;
     let today = owner.claim_templates;
-    let mut record: Vec<Value> = today.iter().map(|t| (*t.body).clone()).collect();
+    let mut record: Vec<Value> = today.iter().map(|t| (*t.body.tree()).clone()).collect();
     record.extend(known.iter().filter_map(|k| {
         let name = recorded_name(k)?;
         let is_gone = today.iter().all(|t| *t.name != *name);
@@ -441,7 +442,7 @@ pub fn record_sizes(
 }
 
 /// The name of a recorded claim template.
-pub fn recorded_name(recorded: &Value) -> Option<&str> {
+fn recorded_name(recorded: &Value) -> Option<&str> {
     recorded.pointer("/metadata/name").and_then(Value::as_str)
 }
 
@@ -454,17 +455,14 @@ fn former(name: &str, spec: Option<&Value>) -> Value {
     record
 }
 
-/// Whether a record of a claim template is of one that its set has no more.
-pub fn is_former(recorded: &Value) -> bool {
-    let annotations = recorded.pointer("/metadata/annotations");
-    annotations.is_some_and(|a| a.get(names::FORMER_CLAIM_TEMPLATE).is_some())
-}
-
 /// For CloneSets, whose record has a hash (CS-12.4 and CS-12.5); what says the same by its hash alone stays.
 fn refresh_with_hash(owner: &Owner<'_>, update: &RevisionRecord) -> Option<Command> {
     let (known, hash) = (update.claim_hash.as_deref()?, owner.claim_hash?);
     let record = claims_recorded(owner.claim_templates);
-    let is_recorded = update.claim_templates.as_ref().is_none_or(|known| **known == record);
+    let is_recorded = update
+        .claim_templates
+        .as_ref()
+        .is_none_or(|known| *known.tree() == record);
     if known == hash && is_recorded {
         return None;
     }

@@ -167,7 +167,7 @@ pub(crate) fn recorded(updated: &RevisionRecord, set: &SetRecord) -> Result<(), 
     else {
         return Ok(());
     };
-    match difference(record, set) {
+    match difference(&record.tree(), set) {
         Some(difference) => Err(format!("{} records {difference}", updated.name())),
         None => Ok(()),
     }
@@ -206,7 +206,7 @@ pub(super) fn left_over(server: &Server, set: &SetRecord, revisions: &[&Arc<Revi
     let own = revisions.iter().filter(|r| r.meta.is_controlled_by(&set.meta.uid));
     let records = own.filter_map(|r| r.claim_templates.as_deref());
     let today = of_set(set);
-    let known: BTreeSet<String> = records.flat_map(in_record).flatten().collect();
+    let known: BTreeSet<String> = records.flat_map(|record| in_record(&record.tree())).flatten().collect();
     let former = known
         .into_iter()
         .filter(|name| !today.contains(name) && NAMES.contains(&name.as_str()));

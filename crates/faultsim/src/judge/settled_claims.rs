@@ -49,11 +49,8 @@ fn is_recorded(server: &Server, set: &SetRecord, template: &str) -> bool {
     });
     let mut own = revisions.filter(|revision| revision.meta.is_controlled_by(&set.meta.uid));
     own.any(|revision| {
-        let recorded = revision.claim_templates.as_deref().and_then(Value::as_array);
-        recorded
-            .into_iter()
-            .flatten()
-            .any(|t| t["metadata"]["name"] == *template)
+        let mut recorded = revision.claim_templates.iter().flat_map(|record| record.names());
+        recorded.any(|name| name == template)
     })
 }
 

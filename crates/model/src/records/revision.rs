@@ -2,7 +2,7 @@
 
 use crate::intern::{Form, Interner};
 use crate::meta::{Meta, ObjectKey};
-use crate::set::ClaimTemplate;
+use crate::records::RecordedClaims;
 use crate::template::{Digest, Template};
 use crate::weight::weight;
 use serde_json::Value;
@@ -26,8 +26,8 @@ pub struct RevisionRecord {
     pub digest: Digest,
     /// The same with container resources left out (special pods).
     pub digest_without_resources: Digest,
-    /// Annotation `flotilla.rs/claim-templates`, parsed: the claim templates of that time.
-    pub claim_templates: Option<Arc<Value>>,
+    /// Annotation `flotilla.rs/claim-templates`: the claim templates of that time.
+    pub claim_templates: Option<Arc<RecordedClaims>>,
     /// Annotation `kruise.io/cloneset-volumeclaimtemplate-hash`: the hash of the claim templates of that time (CloneSets).
     pub claim_hash: Option<Arc<str>>,
     /// Annotation `flotilla.rs/claim-sizes`, parsed: what claim templates have asked for besides (Advanced sets).
@@ -88,6 +88,7 @@ impl RevisionRecord {
     fn of(meta: Meta, number: i64, template: Option<Template>, claims: Option<&str>) -> Self {
         let nothing = || Digest::of(&Value::Null);
         let claims = claims.filter(|text| weight(text.as_bytes(), DEEPEST) <= CLAIMS_BYTES_MAX);
+        let claims = claims.and_then(|text| serde_json::from_str(text).ok());
         RevisionRecord {
             meta,
             number,
@@ -96,7 +97,7 @@ impl RevisionRecord {
                 .as_ref()
                 .map_or_else(nothing, Template::digest_without_resources),
             template,
-            claim_templates: claims.and_then(|text| serde_json::from_str(text).ok()).map(Arc::new),
+            claim_templates: claims.map(|record| Arc::new(RecordedClaims::new(&record))),
             claim_hash: None,
             claim_sizes: None,
         }
@@ -110,11 +111,10 @@ impl RevisionRecord {
 
     /// How much storage, in bytes, the claim template of this name is recorded to have asked for: in the record of templates, and besides.
     pub fn sizes_asked<'a>(&'a self, template: &'a str) -> impl Iterator<Item = u64> + 'a {
-        let recorded = self.claim_templates.as_deref().and_then(Value::as_array);
-        let recorded = recorded.into_iter().flatten().filter_map(ClaimTemplate::from_json);
+        let recorded = self.claim_templates.as_deref();
         let in_record = recorded
-            .filter(move |t| *t.name == *template)
-            .filter_map(|t| t.requested_bytes);
+            .into_iter()
+            .flat_map(move |record| record.sizes_asked(template));
         let besides = self.claim_sizes.as_deref().and_then(|sizes| sizes.get(template));
         in_record.chain(besides.into_iter().flatten().copied())
     }

@@ -2,6 +2,7 @@
 
 use super::ordinals::{IntervalSet, Ordinals};
 use crate::int_or_percent::{IntOrPercent, Share};
+use crate::packed::Packed;
 use crate::selector::Selector;
 use crate::template::{Digest, Template, parse_bytes};
 use serde_json::Value;
@@ -140,8 +141,8 @@ pub struct Retention {
 pub struct ClaimTemplate {
     /// Its name, which is also the name of the pod's volume.
     pub name: Arc<str>,
-    /// The template, whole.
-    pub body: Arc<Value>,
+    /// The template, whole: what its author wrote takes little more memory than its text.
+    pub body: Packed,
     /// `spec.resources.requests.storage` in bytes, if it parses.
     pub requested_bytes: Option<u64>,
     /// `spec.storageClassName`.
@@ -165,7 +166,7 @@ impl ClaimTemplate {
                 .and_then(Value::as_str)
                 .map(Into::into),
             access_modes: modes.map(|m| m.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(",").into()),
-            body: Arc::new(template.clone()),
+            body: Packed::new(template),
         })
     }
 }

@@ -302,7 +302,11 @@ fn cs_12_4_and_12_5_a_record_that_has_outgrown_its_room_goes_once() {
         let with_record = |r: &Arc<RevisionRecord>| {
             Arc::new(RevisionRecord {
                 claim_hash: Some(hash.as_str().into()),
-                claim_templates: recorded.then(|| Arc::new(json!([{"metadata": {"name": "data"}}]))),
+                claim_templates: recorded.then(|| {
+                    Arc::new(flotilla_model::RecordedClaims::new(
+                        &json!([{"metadata": {"name": "data"}}]),
+                    ))
+                }),
                 ..(**r).clone()
             })
         };

@@ -1,10 +1,8 @@
 //! The claim templates that pods of a revision use, which an old revision tells by our record on it.
 
 use crate::shared::pass::Pass;
-use crate::shared::revision;
 use flotilla_model::set::ClaimTemplate;
-use flotilla_model::{RevisionRecord, Uid};
-use serde_json::Value;
+use flotilla_model::{RecordedClaims, RevisionRecord, Uid};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -30,15 +28,15 @@ impl Deref for Templates<'_> {
     }
 }
 
-/// Records of claim templates that were read in a pass, by their revisions. A record may be as large as an object has room for, and is asked
-/// for once for each pod.
+/// Claim templates on record that a pass has asked for, by their revisions. A record may be as large as an object has room for, and is asked for
+/// once for each pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records(RefCell<BTreeMap<Uid, Arc<[ClaimTemplate]>>>);
 
 impl Records {
-    fn of(&self, revision: &RevisionRecord, record: &Value) -> Arc<[ClaimTemplate]> {
+    fn of(&self, revision: &RevisionRecord, record: &RecordedClaims) -> Arc<[ClaimTemplate]> {
         let mut known = self.0.borrow_mut();
-        let read = || recorded(record).into();
+        let read = || record.templates().cloned().collect();
         known.entry(revision.meta.uid.clone()).or_insert_with(read).clone()
     }
 }
@@ -54,15 +52,4 @@ impl<'v> Pass<'v> {
             _ => Templates::Today(&self.moment.set.spec.claim_templates),
         }
     }
-}
-
-/// Claim templates from our record on a revision.
-fn recorded(record: &Value) -> Vec<ClaimTemplate> {
-    record
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter(|recorded| !revision::is_former(recorded))
-        .filter_map(ClaimTemplate::from_json)
-        .collect()
 }

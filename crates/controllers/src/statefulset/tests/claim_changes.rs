@@ -5,7 +5,7 @@ use crate::statefulset::StatefulSetController;
 use crate::testing::{Cluster, PodFixture, advanced, brief, claim, pod};
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::records::Phase;
-use flotilla_model::{Change, Controller, Decision, Report, Resource, SetKind, WaitCause};
+use flotilla_model::{Change, Controller, Decision, RecordedClaims, Report, Resource, SetKind, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -145,7 +145,7 @@ fn r_11_the_record_says_which_claim_templates_there_are_while_a_revision_is_the_
     let written = |today: &[&str], record: &Value| {
         let mut set = set(today, &[]);
         let last = set.own_revisions.last_mut().expect("a revision");
-        Arc::make_mut(last).claim_templates = Some(Arc::new(record.clone()));
+        Arc::make_mut(last).claim_templates = Some(Arc::new(RecordedClaims::new(record)));
         set
     };
     let record = record_written(&set(&["data"], &["data", "logs"]).decide()).expect("a record");
@@ -172,7 +172,7 @@ fn template(name: &str, class: &str, size: u64) -> Value {
 /// What is recorded on the latest revision.
 fn recording(mut set: Cluster, record: Value) -> Cluster {
     let last = set.own_revisions.last_mut().expect("a revision");
-    Arc::make_mut(last).claim_templates = Some(Arc::new(record));
+    Arc::make_mut(last).claim_templates = Some(Arc::new(RecordedClaims::new(&record)));
     set
 }
 
@@ -288,7 +288,7 @@ fn r_11_what_a_record_names_as_former_is_not_made_again() {
     let mut set = advanced(2).claim_templates(&["data"]).no_revisions();
     set = set.revision("old", 1, "v1").recording_claims(&["data"]);
     let last = set.own_revisions.last_mut().expect("a revision");
-    Arc::make_mut(last).claim_templates = Some(Arc::new(former));
+    Arc::make_mut(last).claim_templates = Some(Arc::new(RecordedClaims::new(&former)));
     let set = set.revision("new", 2, "v2").recording_claims(&["data"]);
     let set = set
         .rolling(json!({"partition": 2}))

@@ -7,7 +7,9 @@ use crate::testing::{Cluster, NOW, advanced, brief, claim, native, owner, pod, s
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::records::Phase;
-use flotilla_model::{Change, Decision, OwnerRef, Report, Resource, SetKind, StorageClassRecord, Uid, WaitCause};
+use flotilla_model::{
+    Change, Decision, OwnerRef, RecordedClaims, Report, Resource, SetKind, StorageClassRecord, Uid, WaitCause,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -487,7 +489,7 @@ fn r_35_what_claims_ask_for_is_on_record_before_they_grow() {
     let mut recorded = set(&[20]);
     let template = json!([{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "10"}}}}]);
     let last = recorded.own_revisions.last_mut().expect("a revision");
-    Arc::make_mut(last).claim_templates = Some(Arc::new(template));
+    Arc::make_mut(last).claim_templates = Some(Arc::new(RecordedClaims::new(&template)));
     assert!(on_claim(&recorded.decide()).is_some());
     // Nor is anything said where claims do not follow.
     let stays = set(&[]).spec("/volumeClaimUpdateStrategy/type", json!("OnPVCDelete"));
