@@ -315,7 +315,7 @@ impl ClaimFixture {
         }])
     }
     pub(crate) fn annotated(mut self, key: &str, value: &str) -> Self {
-        self.0.annotations = [(key, value)].into_iter().collect();
+        self.0.annotations = [(key, &*ClaimRecord::kept_value(value))].into_iter().collect();
         self
     }
     pub(crate) fn without_labels(mut self) -> Self {

@@ -353,3 +353,37 @@ fn claim_templates_and_their_records_cost_no_more_than_ten_times_their_bytes() {
         }
     });
 }
+
+/// One claim that somebody annotates again and again, in a cluster with many pods.
+#[test]
+fn what_others_note_on_a_claim_costs_little_however_often_it_changes() {
+    alone(|| {
+        let mut cache = Cache::default();
+        let claim = |edit: usize| {
+            json!({
+                "metadata": {
+                    "name": "data-0", "namespace": "shop", "uid": uid(2, 0), "resourceVersion": (5 + edit).to_string(),
+                    "creationTimestamp": "2026-01-01T00:00:00Z",
+                    "annotations": {"flotilla.rs/kept-from": "web-0", "note": format!("{edit:010}").repeat(25_000)},
+                },
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+                "status": {"phase": "Bound", "capacity": {"storage": "1Gi"}},
+            })
+        };
+        let bytes = kept(&mut cache, |cache| {
+            (0..200).for_each(|edit| take_in(cache, Resource::Claims, &claim(edit)));
+        });
+        let key = flotilla_model::ObjectKey::new("shop", "data-0");
+        let annotations = cache
+            .claim(&key)
+            .map(|claim| claim.annotations.clone())
+            .expect("a claim");
+        assert_eq!(annotations.get("flotilla.rs/kept-from"), Some("web-0"));
+        assert!(
+            annotations.get("note").is_some_and(|note| note.len() < 100),
+            "{:?}",
+            annotations.get("note")
+        );
+        assert!(bytes < 200_000, "{bytes} bytes");
+    });
+}

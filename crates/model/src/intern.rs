@@ -1,7 +1,7 @@
 //! Sharing of strings and label sets between records.
 //!
 //! Ten thousand pods of one set repeat the same namespace, node names, labels and owner. An [`Interner`] hands out one copy
-//! of each. It keeps only what somebody still uses: when it has doubled since the last sweep, entries that nobody holds go.
+//! of each. It keeps only what somebody still uses: when it has doubled since the last sweep, in entries or in bytes, those that nobody holds go.
 
 use crate::meta::{Labels, ObjectKey, OwnerRef, Uid};
 use crate::packed::text_of;
@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Smallest number of entries at which a sweep is worth its time.
 const SWEEP_AT_LEAST: usize = 1024;
+/// Smallest number of new bytes at which one is: a few long texts take more memory than many entries.
+const SWEEP_AT_LEAST_BYTES: usize = 16 << 20;
 
 /// The template that a text means.
 pub(crate) struct Meant {
@@ -46,6 +48,10 @@ pub struct Interner {
     /// By who owns them: the template that its others are like.
     typical: HashMap<ObjectKey, Remembered, BuildHasherDefault<DefaultHasher>>,
     sweep_at: usize,
+    /// Bytes of the texts that were taken in since the last sweep.
+    new_bytes: usize,
+    /// At so many of these the next sweep is due: as many as were left by the last, or more.
+    sweep_at_bytes: usize,
 }
 
 impl Interner {
@@ -53,6 +59,7 @@ impl Interner {
     pub fn new() -> Self {
         Interner {
             sweep_at: SWEEP_AT_LEAST,
+            sweep_at_bytes: SWEEP_AT_LEAST_BYTES,
             ..Interner::default()
         }
     }
@@ -63,6 +70,7 @@ impl Interner {
             return found.clone();
         }
         self.sweep_if_due();
+        self.new_bytes += text.len();
         let shared: Arc<str> = text.into();
         self.strings.insert(shared.clone());
         shared
@@ -198,10 +206,17 @@ impl Interner {
         self.labels.retain(|l| !l.is_unshared());
         self.strings.retain(|s| Arc::strong_count(s) > 1);
         self.sweep_at = (self.len() * 2).max(SWEEP_AT_LEAST);
+        self.sweep_at_bytes = self.bytes().max(SWEEP_AT_LEAST_BYTES);
+        self.new_bytes = 0;
+    }
+
+    /// Bytes of all texts that are held.
+    fn bytes(&self) -> usize {
+        self.strings.iter().map(|text| text.len()).sum()
     }
 
     fn sweep_if_due(&mut self) {
-        if self.len() >= self.sweep_at {
+        if self.len() >= self.sweep_at || self.new_bytes >= self.sweep_at_bytes {
             self.sweep();
         }
     }
@@ -240,6 +255,43 @@ mod tests {
         drop((a, b, c, d));
         interner.sweep();
         assert!(interner.is_empty(), "nobody holds them any more");
+    }
+
+    /// One object that changes again and again in a cluster with many: entries alone would not double for long.
+    #[test]
+    fn long_texts_that_nobody_holds_any_more_do_not_gather() {
+        let mut interner = Interner::new();
+        let one_of_many = |n: usize| interner.labels([("app", "web"), ("id", format!("{n}").as_str())]);
+        let live: Vec<Labels> = (0..10_000).map(one_of_many).collect();
+        interner.sweep();
+        let (entries, mut last) = (interner.len(), None);
+        for edit in 0..1_000 {
+            let text = format!("{edit:010}").repeat(10_000);
+            last = Some(interner.labels([("note", text.as_str())]));
+            assert!(interner.bytes() < SWEEP_AT_LEAST_BYTES + 500_000, "after {edit} edits");
+        }
+        assert!(
+            interner.len() < 2 * entries,
+            "it was not the entries that were too many"
+        );
+        drop((live, last));
+    }
+
+    /// Sweeping costs what is alive, and so is not done for less than that.
+    #[test]
+    fn where_much_is_alive_as_much_is_taken_in_between_two_sweeps() {
+        let mut interner = Interner::new();
+        let text = |n: usize| format!("{n:010}").repeat(10_000);
+        let live: Vec<_> = (0..400).map(|n| interner.string(&text(n))).collect();
+        interner.sweep();
+        let alive = interner.bytes();
+        assert!(alive > 2 * SWEEP_AT_LEAST_BYTES);
+        for n in 0..live.len() {
+            interner.string(&text(live.len() + n));
+        }
+        assert_eq!(interner.bytes(), 2 * alive, "not swept before as much has come");
+        interner.string("the next");
+        assert_eq!(interner.bytes(), alive + "the next".len());
     }
 
     #[test]

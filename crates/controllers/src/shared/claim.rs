@@ -10,8 +10,8 @@ use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::records::Phase;
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::{
-    ClaimRecord, Command, ObjectKey, OwnerRef, PodRecord, Report, Resource, RevisionRecord, Selector, Uid, WaitCause,
-    containers_meta,
+    ClaimRecord, Command, Labels, ObjectKey, OwnerRef, PodRecord, Report, Resource, RevisionRecord, Selector, Uid,
+    WaitCause, containers_meta,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -296,19 +296,19 @@ pub fn expand(claim: &ClaimRecord, template: &ClaimTemplate, set: &str) -> Comma
 
 /// Carries labels and annotations of the template to the claim, if any is missing or differs.
 pub fn relabel(claim: &ClaimRecord, template: &ClaimTemplate, selector: &Selector) -> Option<Command> {
-    let missing = |wanted: &Value, has: &dyn Fn(&str) -> Option<String>| -> serde_json::Map<String, Value> {
+    let missing = |wanted: &Value, has: &Labels| -> serde_json::Map<String, Value> {
+        let is_there =
+            |key: &str, value: &Value| has.get(key) == value.as_str().map(ClaimRecord::kept_value).as_deref();
         let pairs = wanted.as_object().into_iter().flatten();
         pairs
-            .filter(|(k, v)| has(k).as_deref() != v.as_str())
-            .map(|(k, v)| (k.clone(), v.clone()))
+            .filter(|(key, value)| !is_there(key, value))
+            .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     };
-    let labels = missing(&labels(template, selector), &|k| {
-        claim.meta.labels.get(k).map(str::to_owned)
-    });
+    let labels = missing(&labels(template, selector), &claim.meta.labels);
     let tree = template.body.tree();
     let annotations = tree.pointer("/metadata/annotations").unwrap_or(&Value::Null);
-    let annotations = missing(annotations, &|k| claim.annotations.get(k).map(str::to_owned));
+    let annotations = missing(annotations, &claim.annotations);
     if labels.is_empty() && annotations.is_empty() {
         return None;
     }

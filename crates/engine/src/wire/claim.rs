@@ -101,6 +101,10 @@ fn record(
     interner: &mut Interner,
 ) -> Result<ClaimRecord, String> {
     let annotations = metadata.annotations;
+    let kept: Vec<_> = annotations
+        .iter()
+        .map(|(key, value)| (key, ClaimRecord::kept_value(value)))
+        .collect();
     let requests = spec.resources.unwrap_or_default().requests;
     Ok(ClaimRecord {
         meta: metadata.object.into_meta(interner, |_, _| true)?,
@@ -113,7 +117,7 @@ fn record(
         expanded_by: annotations
             .get(names::CLAIM_EXPANDED_BY)
             .map(|set| interner.string(set)),
-        annotations: interner.labels(annotations.iter().map(|(k, v)| (k.as_str(), v.as_str()))),
+        annotations: interner.labels(kept.iter().map(|(key, value)| (key.as_str(), &**value))),
     })
 }
 

@@ -1,7 +1,9 @@
 //! What is kept of a claim and of a storage class.
 
-use crate::meta::Meta;
+use crate::meta::{Labels, Meta};
+use crate::template::Digest;
 use crate::time::Timestamp;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// One PersistentVolumeClaim, as decisions see it.
@@ -23,8 +25,23 @@ pub struct ClaimRecord {
     pub is_bound: bool,
     /// Annotation `apps.kruise.io/owned-by-asts`: the set that expands this claim.
     pub expanded_by: Option<Arc<str>>,
-    /// Annotations; templates may spread theirs to existing claims (opt-in `flotilla.rs/claim-labels`).
-    pub annotations: crate::meta::Labels,
+    /// Annotations; templates may spread theirs to existing claims (opt-in `flotilla.rs/claim-labels`). Of long values [what tells them
+    /// apart](ClaimRecord::kept_value).
+    pub annotations: Labels,
+}
+
+/// Annotations of claims that are longer are compared, and nothing of them is read.
+const KEPT_WHOLE_BYTES: usize = 256;
+
+impl ClaimRecord {
+    /// What is kept of the value of an annotation: itself, or of a long one its digest. Whatever it is, a template that asks for it is told
+    /// by the same words.
+    pub fn kept_value(value: &str) -> Cow<'_, str> {
+        if value.len() <= KEPT_WHOLE_BYTES {
+            return value.into();
+        }
+        format!("{} bytes, {:x}", value.len(), Digest::of_bytes(value.as_bytes())).into()
+    }
 }
 
 /// One StorageClass, as decisions see it.

@@ -534,6 +534,35 @@ fn sts_3_9_labels_of_claim_templates_reach_claims_only_by_opting_in() {
     assert_eq!(brief(&refused.decide()), NOTHING, "not repeated at once");
 }
 
+/// Of long annotations claims keep what tells them apart.
+#[test]
+fn sts_3_9_long_annotations_of_claim_templates_reach_claims_once() {
+    let long = |end: &str| format!("{}{end}", "x".repeat(100_000));
+    let wanted = long("wanted");
+    let set = |has: &str| {
+        let templates = json!([{"metadata": {"name": "data", "annotations": {"note": wanted}}, "spec": {}}]);
+        let set = advanced(1)
+            .spec("/volumeClaimTemplates", templates)
+            .status("/currentRevision", json!("new"))
+            .annotation("flotilla.rs/claim-labels", "propagate");
+        let labelled = claim("data-web-0").annotated("note", has);
+        set.pod(pod("web-0").revision("new").mounts(&["data"])).claim(labelled)
+    };
+    for (has, expected) in [(long("wanted"), &NOTHING[..]), (long("others"), &["~claim data-web-0"])] {
+        let decision = set(&has).decide();
+        let words: Vec<String> = decision
+            .commands()
+            .map(|scoped| format!("{:?}", scoped.command))
+            .filter(|command| command.contains("note"))
+            .collect();
+        assert_eq!(words.len(), expected.len(), "{}", &has[has.len() - 6..]);
+        assert!(
+            words.iter().all(|command| command.contains(&wanted)),
+            "it is written whole"
+        );
+    }
+}
+
 #[test]
 fn a_switch_that_cannot_be_read_is_absent_and_told() {
     for (key, value) in [
