@@ -73,12 +73,9 @@ impl Plan<'_> {
         };
         let behind = self.name(behind.ordinal);
         let goes = |occupant: &&Occupant| occupant.is_old() && !occupant.doomed && !occupant.pod.is_terminating();
-        let window = self.slots[start..].iter().filter_map(|slot| slot.occupant.as_ref());
+        let mut window = self.slots[start..].iter().filter_map(|slot| slot.occupant.as_ref());
         // What is not wanted waits as it does for any scale-down.
-        let first = window
-            .filter(goes)
-            .next_back()
-            .map(|occupant| occupant.pod.name().to_owned());
+        let first = window.rfind(goes).map(|occupant| occupant.pod.name().to_owned());
         if let Some(first) = first {
             self.pass.wait(first, WaitCause::Order { behind }, None);
         }

@@ -24,8 +24,8 @@ use flotilla_engine::io::snapshot::{SnapshotError, snapshot};
 use flotilla_engine::wire::status::Status;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{
-    Command, Decision, Hints, Lines, ObjectKey, PassContext, Reader, Resource, Scope, ScopedCommand, SetKind,
-    SetRecord, Timestamp, Wait, WaitCause, Whom,
+    Command, Decision, Hints, Lines, PassContext, Reader, Resource, Scope, ScopedCommand, SetKind, SetRecord,
+    Timestamp, Wait, WaitCause, Whom,
 };
 use http::Method;
 use serde_json::{Value, json};
@@ -580,9 +580,9 @@ pub fn ago(now: Timestamp, then: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flotilla_model::Interner;
     use flotilla_model::decision::{Body, Report as Told, Stage};
     use flotilla_model::set::read_set;
+    use flotilla_model::{Interner, ObjectKey};
 
     /// Names that are drawn anew in each try would be gone from the next answer; those that claims have already are kept.
     #[test]
