@@ -76,7 +76,7 @@ fn unhurried(cluster: Cluster) -> Cluster {
 
 type Situation = (&'static str, fn(usize) -> Cluster);
 
-const CLONES: [Situation; 27] = [
+const CLONES: [Situation; 28] = [
     ("nothing is there", |n| unhurried(clones(number(n)))),
     ("claims are there", |n| {
         let reused = unhurried(clones(number(n))).spec("/scaleStrategy/enablePVCReuse", json!(true));
@@ -147,6 +147,16 @@ const CLONES: [Situation; 27] = [
     }),
     ("all are let go", |n| {
         clone_pods(unhurried(clones(number(n))), n, |pod| pod.label("app", "other"))
+    }),
+    ("all are marked by the update and named", |n| {
+        let named: Vec<String> = (0..n).map(|n| format!("web-{n:05}")).collect();
+        let marked = |pod: PodFixture| {
+            let asked = pod.label(names::SPECIFIED_DELETE_LABEL, "true");
+            asked.annotated(names::REPLACED_BY_UPDATE, "true")
+        };
+        let set = clone_pods(unhurried(clones(number(n))), n, marked);
+        set.rolling(json!({"maxUnavailable": 0, "maxSurge": 1}))
+            .spec("/scaleStrategy/podsToDelete", json!(named))
     }),
     ("as many containers are to be kept ready", |n| {
         let named: Vec<String> = (0..n).map(|n| format!("c{n}")).collect();

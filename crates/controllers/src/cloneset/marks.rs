@@ -75,10 +75,7 @@ impl Plan<'_> {
         if self.is_stopped(Area::Update) {
             return Vec::new();
         }
-        let named = &self.view.clones.pods_to_delete;
-        let may_lift = |m: &Member| {
-            m.was_asked_for && is_marked(m.pod()) && !named.iter().any(|name| name == m.name()) && !self.is_lost(m)
-        };
+        let may_lift = |m: &Member| m.was_asked_for && is_marked(m.pod()) && !m.is_named && !self.is_lost(m);
         let mut marked: Vec<usize> = (0..self.members.len())
             .filter(|index| may_lift(&self.members[*index]))
             .collect();

@@ -31,6 +31,8 @@ pub(super) struct Member {
     pub(super) is_specified: bool,
     /// It was asked to be deleted, wherever it is on its way.
     pub(super) was_asked_for: bool,
+    /// The set's spec names it among those to be deleted.
+    pub(super) is_named: bool,
     /// The update asked for that, and does not want it any more.
     pub(super) is_spared: bool,
     /// It was made as surge (CS-13.8): no replica, and gone when the update needs it no more.
@@ -249,7 +251,8 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
         let is_out_of_service = in_place.is_some_and(|condition| !condition.is_true);
         labels.lifecycle_allows &= !is_out_of_service;
         let is_leaving = State::of(pod) == State::PreparingDelete;
-        let was_asked_for = labels.is_specified || named.contains(pod.name());
+        let is_named = named.contains(pod.name());
+        let was_asked_for = labels.is_specified || is_named;
         let mut occupant = Occupant::of(pod, labels, true, moment);
         if is_out_of_service {
             occupant.health = Health::NotReady;
@@ -258,6 +261,7 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
             is_leaving,
             is_specified: !is_leaving && was_asked_for,
             was_asked_for,
+            is_named,
             is_spared: false,
             is_surge: claims::is_surge(pod),
             occupant,

@@ -374,9 +374,8 @@ impl Plan<'_> {
     /// Whether the update has marked a pod for a revision that is not accepted, the template having changed meanwhile.
     fn goes_for_what_is_refused(&mut self, index: usize) -> bool {
         let member = &self.members[index];
-        let (pod, named) = (member.pod(), &self.view.clones.pods_to_delete);
         let is_for_update =
-            member.is_specified && marks::is_marked(pod) && !member.is_new() && !named.iter().any(|n| n == pod.name());
+            member.is_specified && marks::is_marked(member.pod()) && !member.is_new() && !member.is_named;
         is_for_update && !self.is_accepted(index, &self.pass.update.clone())
     }
 
