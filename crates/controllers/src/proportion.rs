@@ -76,7 +76,7 @@ fn unhurried(cluster: Cluster) -> Cluster {
 
 type Situation = (&'static str, fn(usize) -> Cluster);
 
-const CLONES: [Situation; 28] = [
+const CLONES: [Situation; 31] = [
     ("nothing is there", |n| unhurried(clones(number(n)))),
     ("claims are there", |n| {
         let reused = unhurried(clones(number(n))).spec("/scaleStrategy/enablePVCReuse", json!(true));
@@ -158,6 +158,18 @@ const CLONES: [Situation; 28] = [
         set.rolling(json!({"maxUnavailable": 0, "maxSurge": 1}))
             .spec("/scaleStrategy/podsToDelete", json!(named))
     }),
+    ("all share an id with as many claims, and are too many", |n| {
+        sharing_clones(n, as_they_are)
+    }),
+    ("all share an id with as many claims, mounted by one that goes", |n| {
+        let first = pod("web-00000")
+            .revision("web-old")
+            .label(names::INSTANCE_ID_LABEL, "first");
+        sharing_clones(n, as_they_are).pod(first.unready().mounting("data", "data-web-00001"))
+    }),
+    ("all share an id with as many claims, and go", |n| {
+        sharing_clones(n, PodFixture::terminating)
+    }),
     ("as many containers are to be kept ready", |n| {
         let named: Vec<String> = (0..n).map(|n| format!("c{n}")).collect();
         old_clones(n)
@@ -186,6 +198,19 @@ const CLONES: [Situation; 28] = [
         stay.spec("/template", template("v1"))
     }),
 ];
+
+/// Pods of a set that wants none, all with one id, which as many claims have.
+fn sharing_clones(count: usize, change: Change) -> Cluster {
+    let mut cluster = unhurried(clones(0));
+    for n in 0..count {
+        let fixture = pod(&format!("web-{n:05}"))
+            .revision("web-old")
+            .label(names::INSTANCE_ID_LABEL, "xxxxx");
+        cluster = cluster.pod(change(fixture));
+        cluster = cluster.claim(claim(&format!("data-web-{n:05}")).of_clone("xxxxx"));
+    }
+    cluster
+}
 
 fn yet_to_start(fixture: PodFixture) -> PodFixture {
     fixture.on(None).phase(Phase::Pending).never_ready()

@@ -1,5 +1,9 @@
 //! Claims of the set: which of them go, which can be used again, and what their templates hash to (CS-12.4 and CS-15).
 
+mod sharing;
+
+pub(super) use sharing::{Deleted, Sharing};
+
 use super::marks;
 use super::plan::{ClaimsById, Member, Plan};
 use crate::shared::adoption::controller_ref;
@@ -185,14 +189,6 @@ impl<'v> Plan<'v> {
         (is_ours && is_noted).then(|| note(claim, Some(&pod.meta.uid.to_string())))
     }
 
-    /// Whether a pod has a claim that another has, too, which this plan deletes. Which of the two deletions fails nobody knows yet, so that
-    /// the claim can go with neither: the pod is deleted when the other is known to go.
-    pub(super) fn goes_after_another(&self, pod: &PodRecord) -> bool {
-        let goes = |other: &Arc<PodRecord>| self.deleted.contains(&other.meta.uid);
-        let claims = || self.claims_of(pod).into_iter();
-        !self.deleted.is_empty() && claims().any(|claim| self.others_with(claim, pod).any(goes))
-    }
-
     /// Takes back claims of pods that stay after all: they were given to a pod for a deletion that was never made, or that of another pod.
     pub(super) fn spare_claims(&mut self) {
         let (view, owner) = (self.view, &self.view.owner);
@@ -298,11 +294,13 @@ impl<'v> Plan<'v> {
     /// The pod with this id, in whatever phase. Its label says which it is: one that was adopted may have any name. A pod that was let go
     /// may lack the label, and has its name still.
     fn holder(&self, id: &str) -> Option<&'v Arc<PodRecord>> {
-        let labelled = self.pods_with(id);
-        // Of two with one id, that which is there to stay; of two that are not, ours, which we delete.
-        let stays = labelled.iter().rev().find(|pod| is_active(pod));
-        let ours = || labelled.iter().find(|pod| self.view.manages(pod));
-        let found = stays.or_else(ours).or_else(|| labelled.first()).copied();
+        let found = self.pods_with(id).and_then(|sharing| {
+            // Of two with one id, that which is there to stay; of two that are not, ours, which we delete.
+            let ours = || sharing.all.iter().find(|pod| self.view.manages(pod));
+            let stays = || sharing.active.last();
+            let found = || stays().or_else(ours).or_else(|| sharing.all.first()).copied();
+            *sharing.holder.get_or_init(found)
+        });
         let lacks_id = |pod: &&Arc<PodRecord>| pod.label(names::INSTANCE_ID_LABEL).is_none_or(str::is_empty);
         found.or_else(|| self.view.pod(&self.name_of(id)).filter(lacks_id))
     }
@@ -321,27 +319,27 @@ impl<'v> Plan<'v> {
 
     /// Pods that are there to stay, other than this one, and have a claim of ours by their id or by a mount: copies of a pod are such.
     fn others_with(&self, claim: &ClaimRecord, pod: &PodRecord) -> impl Iterator<Item = &'v Arc<PodRecord>> {
-        let all = match id_of(claim) {
-            Some(id) => [self.pods_with(id), &self.pods_mounting(claim)].concat(),
-            None => Vec::new(),
-        };
-        let uid = pod.meta.uid.clone();
-        all.into_iter()
-            .filter(move |other| is_active(other) && other.meta.uid != uid)
+        let id = id_of(claim);
+        let sharing = id.and_then(|id| self.pods_with(id));
+        let with_id = sharing.into_iter().flat_map(|sharing| sharing.active.iter().copied());
+        // Who asks whether there is any looks at the first: of pods with the id there may be as many as claims.
+        let mounting = id.into_iter().flat_map(|_| self.pods_mounting(claim));
+        let all = with_id.chain(mounting.filter(|other| is_active(other)));
+        all.filter(|other| other.meta.uid != pod.meta.uid)
     }
 
     /// Pods that may hold claims and have this id, in whatever phase.
-    fn pods_with(&self, id: &str) -> &[&'v Arc<PodRecord>] {
+    fn pods_with(&self, id: &str) -> Option<&Sharing<'v>> {
         let by_id = self.pods_by_id.get_or_init(|| {
-            let mut by_id = BTreeMap::<_, Vec<_>>::new();
+            let mut by_id = BTreeMap::<_, Sharing<'v>>::new();
             for pod in self.view.pods_that_may_hold_claims() {
                 if let Some(id) = pod.label(names::INSTANCE_ID_LABEL) {
-                    by_id.entry(id).or_default().push(pod);
+                    by_id.entry(id).or_default().add(pod);
                 }
             }
             by_id
         });
-        by_id.get(id).map_or(&[], Vec::as_slice)
+        by_id.get(id)
     }
 
     /// Pods that mount a claim, in whatever phase and whosever they are, ours last: also those that were moved to another controller run on it
@@ -355,25 +353,30 @@ impl<'v> Plan<'v> {
     /// Claims with an id that are a pod's, whoever they belong to now: those with its own, and those that it mounts, whatever its label
     /// says; and those that were given to it, also where users took the id off. Not claims of its ephemeral volumes.
     fn claims_of(&self, pod: &PodRecord) -> Vec<&'v Arc<ClaimRecord>> {
-        let view = self.view;
         let id = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty());
         let by_id = id.map_or(&[][..], |id| self.claims_with(id)).iter().copied();
+        let mut claims: Vec<_> = by_id.chain(self.claims_beside_id(pod)).collect();
+        claims.retain(|claim| claim.meta.deleted.is_none());
+        claims.sort_by_key(|claim| &claim.meta.key.name);
+        claims.dedup_by_key(|claim| &claim.meta.uid);
+        claims
+    }
+
+    /// Of these, such as it mounts or was given, also where they do not have its id; in no order, and some twice.
+    fn claims_beside_id(&self, pod: &PodRecord) -> impl Iterator<Item = &'v Arc<ClaimRecord>> {
+        let view = self.view;
         // Others may be mounted by all pods.
-        let is_ours = |claim: &&Arc<ClaimRecord>| {
+        let is_ours = move |claim: &&Arc<ClaimRecord>| {
             let owner = claim.meta.controller();
             let of_us_or_a_pod = owner.is_some_and(|o| o.uid == view.set.meta.uid || *o.kind == *Resource::Pods.kind());
             of_us_or_a_pod && id_of(claim).is_some()
         };
         let mounted = pod.claims();
-        let mounted = mounted.filter_map(|(_, name)| view.claim(&name).filter(is_ours));
+        let mounted = mounted.filter_map(move |(_, name)| view.claim(&name).filter(is_ours));
         // What belongs to the pod otherwise is that of an ephemeral volume: Kubernetes made it, and no claim volume names it.
         let given = view.claims_of_pod(pod).iter();
         let given = given.filter(|claim| id_of(claim).is_some() || mounts(pod, claim));
-        let mut claims: Vec<_> = by_id.chain(mounted).chain(given).collect();
-        claims.retain(|claim| claim.meta.deleted.is_none());
-        claims.sort_by_key(|claim| &claim.meta.key.name);
-        claims.dedup_by_key(|claim| &claim.meta.uid);
-        claims
+        mounted.chain(given)
     }
 
     /// Makes claims that a pod which has not started is missing, as those of StatefulSets are made (STS-1.4.3): the pod came after its

@@ -1,6 +1,6 @@
 //! The plan that the steps of a pass fill in: pods with what they are to the set, beside what every kind writes down.
 
-use super::claims;
+use super::claims::{self, Deleted, Sharing};
 use super::diff::{Asked, Counts};
 use super::view::View;
 use crate::shared::course::Course;
@@ -15,7 +15,7 @@ use crate::shared::revision::{self, Revisions};
 use flotilla_api::names;
 use flotilla_model::decision::Scope;
 use flotilla_model::set::{Area, PodUpdatePolicy};
-use flotilla_model::{ClaimRecord, Labels, PodRecord, RevisionRecord, Uid};
+use flotilla_model::{ClaimRecord, Labels, PodRecord, RevisionRecord};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -91,9 +91,6 @@ impl Member {
     }
 }
 
-/// Pods by what they have; copies of a pod have the same.
-pub(super) type PodsBy<'v, K> = BTreeMap<K, Vec<&'v Arc<PodRecord>>>;
-
 /// Claims by the id that they share with their pod.
 pub(super) type ClaimsById<'v> = BTreeMap<&'v str, Vec<&'v Arc<ClaimRecord>>>;
 
@@ -109,9 +106,9 @@ pub(super) struct Plan<'v> {
     /// Looked through once, where somebody asks.
     pub(super) claims_by_id: OnceCell<ClaimsById<'v>>,
     /// Pods by their id, looked through once, where somebody asks.
-    pub(super) pods_by_id: OnceCell<PodsBy<'v, &'v str>>,
+    pub(super) pods_by_id: OnceCell<BTreeMap<&'v str, Sharing<'v>>>,
     /// Pods whose deletion is one of the commands of this plan.
-    pub(super) deleted: BTreeSet<Uid>,
+    pub(super) deleted: Deleted,
     /// Pods were made or deleted, so that the update waits for the next pass (CS-14.8).
     pub(super) has_scaled: bool,
 }
@@ -133,7 +130,7 @@ impl<'v> Plan<'v> {
             asked,
             claims_by_id: OnceCell::new(),
             pods_by_id: OnceCell::new(),
-            deleted: BTreeSet::new(),
+            deleted: Deleted::default(),
             has_scaled: false,
         }
     }

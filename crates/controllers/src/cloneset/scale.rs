@@ -459,7 +459,7 @@ impl Plan<'_> {
         self.has_scaled |= self.pass.stages.len() > issued;
         if is_deleted {
             self.condemn_claims(&scope, &pod);
-            self.deleted.insert(pod.meta.uid.clone());
+            self.note_deletion(&pod);
         }
         true
     }
