@@ -273,7 +273,7 @@ const KINDS: [(&str, Start); 3] = [
 
 type Started = fn(Start, usize) -> Cluster;
 
-const ORDINALS: [(&str, Started); 15] = [
+const ORDINALS: [(&str, Started); 16] = [
     ("nothing is there", |start, n| unhurried(start(number(n)))),
     ("nothing is there, half stay old", |start, n| {
         unhurried(start(number(n))).rolling(json!({"partition": n / 2}))
@@ -312,6 +312,11 @@ const ORDINALS: [(&str, Started); 15] = [
     }),
     ("all are taken", |start, n| {
         ordinal_pods(unhurried(start(number(n))), 0..n, PodFixture::orphan)
+    }),
+    ("all are taken, within a budget and above a partition", |start, n| {
+        let set = unhurried(start(number(n))).rolling(json!({"partition": n / 2}));
+        let set = set.spec("/scaleStrategy/maxUnavailable", json!("100%"));
+        ordinal_pods(set, 0..n, PodFixture::orphan)
     }),
     (
         "all have yet to start, with claims of which as much is on record",

@@ -124,7 +124,7 @@ impl Plan<'_> {
     fn charge_starting(&self, budget: &mut Budget) {
         let (min_ready, now) = (self.view.set.spec.min_ready, self.view.now);
         let is_adopted_down = |name: &str| {
-            let pod = self.view.to_adopt.iter().find(|pod| pod.name() == name);
+            let pod = self.view.pod_to_adopt(name);
             let is_up = |pod: &PodRecord| Health::of(pod, State::of(pod).is_normal(), min_ready, now).is_available();
             pod.is_some_and(|pod| !is_up(pod) && !self.was_up(pod))
         };
@@ -431,8 +431,7 @@ impl Plan<'_> {
         if self.view.to_adopt.is_empty() {
             return false;
         }
-        let name = self.name(slot.ordinal);
-        let adopted = self.view.to_adopt.iter().find(|pod| pod.name() == name);
+        let adopted = self.view.pod_to_adopt(&self.name(slot.ordinal));
         let is_old = |pod: &PodRecord| pod.revision() != Some(self.pass.update.name());
         adopted.is_some_and(|pod| is_old(pod) && State::of(pod) != State::PreparingUpdate)
     }

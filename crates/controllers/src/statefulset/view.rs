@@ -124,8 +124,12 @@ impl<'a> View<'a> {
 
     /// Whether a pod of this name is about to be taken or let go.
     pub fn is_changing_hands(&self, name: &str) -> bool {
-        let is_in = |pods: &[Arc<PodRecord>]| pods.binary_search_by(|pod| pod.name().cmp(name)).is_ok();
-        is_in(&self.to_adopt) || is_in(&self.to_release)
+        self.pod_to_adopt(name).is_some() || with_name(&self.to_release, name).is_some()
+    }
+
+    /// The pod of this name that is about to be taken.
+    pub fn pod_to_adopt(&self, name: &str) -> Option<&Arc<PodRecord>> {
+        with_name(&self.to_adopt, name)
     }
 
     /// The pod that has the name of a slot although the set does not manage it.
@@ -163,4 +167,10 @@ impl<'a> View<'a> {
     pub fn pods(&self) -> impl Iterator<Item = &Arc<PodRecord>> {
         self.members.iter().map(|m| &m.pod).chain(&self.unusable)
     }
+}
+
+/// The pod of this name among pods that are sorted by name.
+fn with_name<'p>(pods: &'p [Arc<PodRecord>], name: &str) -> Option<&'p Arc<PodRecord>> {
+    let found = pods.binary_search_by(|pod| pod.name().cmp(name));
+    found.ok().map(|place| &pods[place])
 }
