@@ -273,7 +273,7 @@ const KINDS: [(&str, Start); 3] = [
 
 type Started = fn(Start, usize) -> Cluster;
 
-const ORDINALS: [(&str, Started); 16] = [
+const ORDINALS: [(&str, Started); 17] = [
     ("nothing is there", |start, n| unhurried(start(number(n)))),
     ("nothing is there, half stay old", |start, n| {
         unhurried(start(number(n))).rolling(json!({"partition": n / 2}))
@@ -317,6 +317,9 @@ const ORDINALS: [(&str, Started); 16] = [
         let set = unhurried(start(number(n))).rolling(json!({"partition": n / 2}));
         let set = set.spec("/scaleStrategy/maxUnavailable", json!("100%"));
         ordinal_pods(set, 0..n, PodFixture::orphan)
+    }),
+    ("all are made again for claims that are new", |start, n| {
+        old_ordinals(start, n).claim_templates(&["data", "logs"])
     }),
     (
         "all have yet to start, with claims of which as much is on record",

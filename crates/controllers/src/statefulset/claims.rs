@@ -119,8 +119,8 @@ impl Plan<'_> {
             return true;
         }
         // A pod that has yet to start may have been given some of them by now.
-        let asked = &self.pass.stages.claims;
-        let is_new = |c: &Command| !asked.iter().any(|a| a.scope == scope && a.command.key() == c.key());
+        let (asked, staged) = (&self.pass.stages.claims, &mut self.staged_claims);
+        let is_new = |c: &Command| !staged.contains(asked, ordinal, &c.key().name);
         let commands: Vec<_> = commands.into_iter().filter(is_new).collect();
         if !commands.is_empty() && !self.pass.is_backing_off(&scope, &pod) {
             self.pass.write_claims(&scope, commands);

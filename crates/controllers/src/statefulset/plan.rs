@@ -7,8 +7,9 @@ use crate::shared::identity::pod_name;
 use crate::shared::occupant::Occupant;
 use crate::shared::pass::Pass;
 use crate::shared::revision::Revisions;
-use flotilla_model::decision::Scope;
+use flotilla_model::decision::{Scope, ScopedCommand};
 use flotilla_model::{ObjectKey, PodRecord, Report, RevisionRecord};
+use smol_str::SmolStr;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,6 +33,26 @@ impl Slot {
     }
 }
 
+/// Names of objects that commands of one stage write to, by their slots. A stage only grows, and is looked through once.
+#[derive(Default)]
+pub(super) struct Staged {
+    seen: usize,
+    names: BTreeSet<(i64, SmolStr)>,
+}
+
+impl Staged {
+    /// Whether a command of the stage writes to the object of this name for a slot.
+    pub(super) fn contains(&mut self, stage: &[ScopedCommand], ordinal: i64, name: &SmolStr) -> bool {
+        for ScopedCommand { scope, command } in stage.iter().skip(self.seen) {
+            if let Scope::Slot(ordinal) = scope {
+                self.names.insert((*ordinal, command.key().name.clone()));
+            }
+        }
+        self.seen = stage.len();
+        self.names.contains(&(ordinal, name.clone()))
+    }
+}
+
 /// Everything that the steps of one pass read and write.
 pub(super) struct Plan<'v> {
     pub(super) view: &'v View<'v>,
@@ -52,6 +73,8 @@ pub(super) struct Plan<'v> {
     pub(super) frontier: OnceCell<usize>,
     /// Names of claim templates that the set has no more; looked for once, where somebody asks.
     pub(super) former_templates: OnceCell<Arc<BTreeSet<Arc<str>>>>,
+    /// Claims that this pass writes to, by their slots, as far as it was looked through for them.
+    pub(super) staged_claims: Staged,
     /// What claims ask for is not on record yet, so none grows in this pass.
     pub(super) sizes_are_unrecorded: bool,
 }
@@ -69,6 +92,7 @@ impl<'v> Plan<'v> {
             old_pods: OnceCell::new(),
             frontier: OnceCell::new(),
             former_templates: OnceCell::new(),
+            staged_claims: Staged::default(),
             sizes_are_unrecorded: false,
         };
         plan.seat();
