@@ -273,7 +273,7 @@ const KINDS: [(&str, Start); 3] = [
 
 type Started = fn(Start, usize) -> Cluster;
 
-const ORDINALS: [(&str, Started); 17] = [
+const ORDINALS: [(&str, Started); 18] = [
     ("nothing is there", |start, n| unhurried(start(number(n)))),
     ("nothing is there, half stay old", |start, n| {
         unhurried(start(number(n))).rolling(json!({"partition": n / 2}))
@@ -320,6 +320,10 @@ const ORDINALS: [(&str, Started); 17] = [
     }),
     ("all are made again for claims that are new", |start, n| {
         old_ordinals(start, n).claim_templates(&["data", "logs"])
+    }),
+    ("all are asked for", |start, n| {
+        let asked = |pod: PodFixture| pod.label(names::SPECIFIED_DELETE_LABEL, "true");
+        ordinal_pods(unhurried(start(number(n))), 0..n, asked)
     }),
     (
         "all have yet to start, with claims of which as much is on record",

@@ -40,7 +40,7 @@ impl Plan<'_> {
             .scale_max_unavailable
             .filter(|_| !spec.is_monotonic())
             .map(|b| Budget::new(b, spec.replicas));
-        let mut not_updated = self.slots.iter().filter(|s| self.keeps_back(s)).count();
+        let mut not_updated = self.kept_back();
         if let Some(budget) = &mut budget {
             self.charge_starting(budget);
         }
@@ -342,11 +342,15 @@ impl Plan<'_> {
         }
     }
 
-    /// The revision that the pod in this slot would be followed by, if it went.
-    pub(super) fn successor_of(&self, index: usize) -> Arc<RevisionRecord> {
-        let others = self.slots.iter().enumerate().filter(|(i, _)| *i != index);
-        let not_updated = others.filter(|(_, slot)| self.keeps_back(slot)).count();
-        self.revision_for(index, not_updated)
+    /// How many slots have a pod that counts as one that the partition keeps back.
+    pub(super) fn kept_back(&self) -> usize {
+        self.slots.iter().filter(|slot| self.keeps_back(slot)).count()
+    }
+
+    /// The revision that the pod in this slot would be followed by, if it went, where so many are [kept back][Self::kept_back], with its own.
+    pub(super) fn successor_of(&self, index: usize, kept_back: usize) -> Arc<RevisionRecord> {
+        let own = usize::from(self.keeps_back(&self.slots[index]));
+        self.revision_for(index, kept_back - own)
     }
 
     /// The revision that a new pod in this slot is made from (STS-2.4 and STS-3.6). `not_updated` counts, over all other slots, pods that

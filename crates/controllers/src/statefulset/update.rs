@@ -361,6 +361,7 @@ impl Plan<'_> {
             return;
         }
         let (mut budget, mut serving) = (self.update_budget(), self.serving_budget());
+        let kept_back = self.kept_back();
         for index in (0..self.slots.len()).rev() {
             let Some(occupant) = &self.slots[index].occupant else {
                 continue;
@@ -369,7 +370,7 @@ impl Plan<'_> {
                 continue;
             }
             let (name, is_available) = (occupant.pod.name().to_owned(), occupant.health.is_available());
-            let revision = self.successor_of(index);
+            let revision = self.successor_of(index, kept_back);
             if !self.is_accepted(index, &revision) || !self.has_claims(index, &revision) {
                 continue;
             }
