@@ -125,9 +125,7 @@ impl Plan<'_> {
     /// How many of the pods that are made beyond the replicas are noted as surge (CS-13.8): those that are there so that others can be updated, and
     /// have their claims afterwards. Whom users want to be deleted leaves nothing, and what is made for it stays.
     fn noted_surge(&mut self, beyond: i32, diff: &Diff) -> i32 {
-        let named = &self.view.clones.pods_to_delete;
-        let by_users =
-            |m: &&Member| m.is_specified && !(marks::is_marked(m.pod()) && named.iter().all(|name| name != m.name()));
+        let by_users = |m: &&Member| m.is_specified && (m.is_named || !marks::is_marked(m.pod()));
         let for_users = if diff.surge_is_for_update {
             0
         } else {
