@@ -10,8 +10,7 @@ use crate::shared::readiness::PRE_DELETE;
 use crate::shared::renewal::Compared;
 use crate::shared::revision::{self, Revisions};
 use crate::shared::trial::Acceptance;
-use crate::shared::waits;
-use crate::shared::withheld;
+use crate::shared::{waits, withheld};
 use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
 use flotilla_model::set::Area;
 use flotilla_model::{
