@@ -183,7 +183,11 @@ impl Diff {
         let want = replicas + needed.pods;
         let (counted, old, made_as_surge) = counts.counted(asked.excludes_leaving);
         // Also while the surge is there in their place: what they have stored is waited for, and not made up for by empty volumes.
-        let missing_replicas = (replicas - (counted - made_as_surge)).max(0);
+        // Should a webhook write on all pods that they are such, this would have no end.
+        let most = replicas + replicas.max(asked.surge);
+        let missing_replicas = (replicas - (counted - made_as_surge))
+            .min(most - (counts.all - counts.leaving))
+            .max(0);
         let missing = (want - counted).max(missing_replicas);
         let create = asked
             .creation

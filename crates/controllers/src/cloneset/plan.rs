@@ -264,27 +264,7 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
             occupant,
         }
     };
-    let mut members: Vec<Member> = active.map(member).collect();
-    let clones = &view.clones;
-    let most = clones
-        .max_surge
-        .ceil_of(view.set.spec.replicas)
-        .max(view.set.spec.replicas);
-    count_as_replicas_beyond(most, &mut members);
-    members
-}
-
-/// However many pods say of themselves that they were made as surge, as those of a webhook may that writes so: at most so many are believed,
-/// the youngest. Otherwise replicas would be made for ever.
-fn count_as_replicas_beyond(most: i32, members: &mut [Member]) {
-    let mut surge: Vec<&mut Member> = members.iter_mut().filter(|m| m.is_surge).collect();
-    let most = usize::try_from(most).unwrap_or(0);
-    if surge.len() > most {
-        surge.sort_by_key(|m| std::cmp::Reverse(m.occupant.pod.meta.created));
-        for member in surge.into_iter().skip(most) {
-            member.is_surge = false;
-        }
-    }
+    active.map(member).collect()
 }
 
 /// Answers [`LabelFacts`]; pods of one revision share their labels, so this is worked out once for many.

@@ -48,7 +48,7 @@ struct Settings {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let numbers = (1..6_i32, 0..3_i32, 0..2_i32);
+    let numbers = (1..6_i32, 0..5_i32, 0..2_i32);
     (numbers, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |((replicas, surge, unavailable), in_place, reuse, goes_back)| Settings {
             replicas,
@@ -66,7 +66,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Field("paused", json!(true))),
         2 => Just(Act::Field("paused", json!(false))),
         2 => (0..5_i32).prop_map(|n| Act::Field("partition", json!(n))),
-        1 => (0..3_i32).prop_map(|n| Act::Field("maxSurge", json!(n))),
+        1 => (0..6_i32).prop_map(|n| Act::Field("maxSurge", json!(n))),
         1 => (0..2_i32).prop_map(|n| Act::Field("maxUnavailable", json!(n))),
         2 => prop_oneof![Just("v1"), Just("v2")].prop_map(Act::Image),
         1 => (1..8_i32).prop_map(Act::Scale),
@@ -181,6 +181,11 @@ impl World {
     fn pass(&mut self) -> Decision {
         let decision = self.set.decide();
         let _ = writeln!(self.log, "{}\n      -> {:?}", self.picture(), said(&decision));
+        if let Some(hints) = &decision.hints {
+            let accepted = std::mem::take(&mut self.set.hints.accepted);
+            self.set.hints = hints.clone();
+            self.set.hints.accepted.extend(accepted);
+        }
         for scoped in decision.commands() {
             self.carry_out(&scoped.scope, &scoped.command);
         }

@@ -220,6 +220,19 @@ fn cs_13_8_and_15_5_a_replica_that_is_lost_beside_a_surge_is_waited_for() {
     assert_eq!(noted(&gone.decide()), [("web-bcdfg".to_owned(), false)]);
 }
 
+/// More of it than replicas, and more than there may be now: it goes, however little it leaves.
+#[test]
+fn cs_13_9_a_large_surge_costs_no_replica_when_there_is_to_be_less() {
+    for (surge, gone) in [(0, 3), (1, 2), (2, 2)] {
+        let decision = in_place(1, surge, "o n* n* n*").decide();
+        let given = given_away(&decision);
+        assert!(
+            !given.contains(&"data-web-b0000".to_owned()) && given.len() == gone,
+            "{surge}: {given:?}"
+        );
+    }
+}
+
 #[test]
 fn cs_13_8_pods_that_go_back_leave_the_surge_that_was_made_for_it() {
     let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 0, "partition": 3});
@@ -248,12 +261,13 @@ fn cs_13_9_what_an_edit_makes_too_many_goes_beside_the_surge() {
     assert_eq!(given_away(&scaled), ["data-web-b0000"]);
 }
 
-/// A webhook writes it on all pods, or somebody copies it: replicas are not made for ever.
+/// A webhook writes it on all pods, or somebody copies it: no more than twice the replicas are made.
 #[test]
 fn cs_13_8_a_note_makes_no_pods() {
-    let many = in_place(3, 1, &["n*"; 7].join(" ")).decide();
-    assert_eq!(noted(&many), [], "no more than three are believed");
-    assert_eq!(given_away(&many).len(), 4, "{:?}", said(&many));
+    for (there, made) in [(3, 3), (5, 1), (6, 0), (7, 0)] {
+        let decision = in_place(3, 1, &vec!["n*"; there].join(" ")).decide();
+        assert_eq!(noted(&decision).len(), made, "{there}: {:?}", said(&decision));
+    }
     let mut copied = in_place(3, 1, "n n");
     copied = copied.pod(
         one(&name(2), "n")
