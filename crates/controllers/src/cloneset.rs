@@ -19,6 +19,7 @@ mod rank;
 mod scale;
 mod starts;
 pub mod status;
+mod surge;
 mod update;
 pub mod view;
 

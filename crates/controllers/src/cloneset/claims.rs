@@ -6,15 +6,14 @@ pub(super) use sharing::{Deleted, Sharing};
 
 use super::marks;
 use super::plan::{ClaimsById, Member, Plan};
+use super::surge::is_made_as_surge;
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim::{self, Additions};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::ClaimTemplate;
 use flotilla_model::template::{canonical, canonical_quantity};
-use flotilla_model::{
-    ClaimRecord, Labels, PodRecord, Report, Resource, RevisionRecord, Timestamp, Uid, containers_meta,
-};
+use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, Timestamp, Uid, containers_meta};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,24 +43,13 @@ fn mounts(pod: &PodRecord, claim: &ClaimRecord) -> bool {
 }
 
 /// Whether a pod is there to stay, as far as it goes: it has neither ended nor begun to go.
-fn is_active(pod: &PodRecord) -> bool {
+pub(super) fn is_active(pod: &PodRecord) -> bool {
     !pod.is_terminal() && !pod.is_terminating()
 }
 
 /// Whether a claim is noted as one that is for the replacement of its pod (CS-15.5).
 fn is_kept(claim: &ClaimRecord) -> bool {
     claim.annotations.get(names::KEPT_FROM).is_some()
-}
-
-/// Whether a pod of this name, or a claim of it, was made as surge: it says so with the pod's name. What is copied from another, or stands in a
-/// template, does not (CS-13.8).
-pub(super) fn is_made_as_surge(pod: &str, annotations: Option<&Labels>) -> bool {
-    annotations.and_then(|a| a.get(names::MADE_AS_SURGE)) == Some(pod)
-}
-
-/// Whether a pod was made as surge.
-pub(super) fn is_surge(pod: &PodRecord) -> bool {
-    is_made_as_surge(pod.name(), pod.detail.as_ref().map(|detail| &detail.annotations))
 }
 
 /// Notes, as the claim was seen, from which pod it is kept, or that it is kept no more. Each time it gets another version, also where the note
@@ -272,7 +260,7 @@ impl<'v> Plan<'v> {
     }
 
     /// Adds writes to claims, unless one in the same scope failed a moment ago.
-    fn write_claims(&mut self, commands: Vec<(Scope, Command)>) {
+    pub(super) fn write_claims(&mut self, commands: Vec<(Scope, Command)>) {
         for (scope, command) in commands {
             let name = command.key().name.to_string();
             if !self.pass.is_backing_off(&scope, &name) {
@@ -397,9 +385,10 @@ impl<'v> Plan<'v> {
             };
             for (template, name) in claim::missing(pod, &templates, |name| view.claim(name).is_some()) {
                 let key = view.set.meta.key.sibling(name);
+                let note = [(names::MADE_AS_SURGE, pod.name())];
                 let additions = Additions {
                     labels: &[(names::INSTANCE_ID_LABEL, id)],
-                    annotations: &[],
+                    annotations: if member.is_surge { &note } else { &[] },
                 };
                 let command = claim::create(template, key, &view.set.spec.selector, additions, Some(&view.owner));
                 commands.push((member.scope(), pod.name().to_owned(), command));
@@ -428,7 +417,7 @@ impl<'v> Plan<'v> {
 
     /// Whether the claims of a pod are for its replacement (CS-15.5).
     pub(super) fn hands_over(&self, pod: &PodRecord) -> bool {
-        self.view.clones.switches.keep_claims_on_recreate && marks::is_marked(pod) && !is_surge(pod)
+        self.view.clones.switches.keep_claims_on_recreate && marks::is_marked(pod) && !self.is_surge(pod)
     }
 
     /// Pods that are going and whose claims are for those that replace them: these come when they are gone, under their ids. With reuse
@@ -436,10 +425,13 @@ impl<'v> Plan<'v> {
     pub(super) fn handing_over(&self) -> Vec<Arc<PodRecord>> {
         let has_claim = |pod: &PodRecord| {
             let id = pod.label(names::INSTANCE_ID_LABEL);
-            id.is_some_and(|id| !self.claims_with(id).is_empty())
+            // Or one that was given to it before it was to be kept, and that is taken back.
+            let is_live = |claim: &&Arc<ClaimRecord>| claim.meta.deleted.is_none() && has(pod, claim);
+            let given = || self.view.claims_of_pod(pod).iter().find(is_live);
+            id.is_some_and(|id| !self.claims_with(id).is_empty()) || self.hands_over(pod) && given().is_some()
         };
         let reuses = self.view.clones.reuses_claims;
-        let is_for_replacement = |pod: &PodRecord| reuses && !is_surge(pod) || self.hands_over(pod);
+        let is_for_replacement = |pod: &PodRecord| reuses && !self.is_surge(pod) || self.hands_over(pod);
         let pods = self.view.pods.iter();
         pods.filter(|pod| pod.is_terminating() && is_for_replacement(pod) && has_claim(pod))
             .cloned()

@@ -51,6 +51,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.delete(&diff);
     plan.spare_claims();
     plan.forget_keeping();
+    plan.forget_surge();
     plan.restore_claims();
     plan.backfill();
     plan.update(&diff);

@@ -84,6 +84,10 @@ pub struct Counts {
     pub surge: i32,
     /// Made as surge, and leaving.
     pub surge_leaving: i32,
+    /// Made as surge, old, and not leaving.
+    pub surge_old_all: i32,
+    /// Made as surge, old and leaving.
+    pub surge_old_leaving: i32,
     /// Made as surge, old and plain.
     pub surge_old: i32,
     /// Made as surge, new and plain.
@@ -106,13 +110,21 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// How many are counted when others are made, how many of these are old, and how many were made as surge.
-    fn counted(&self, excludes_leaving: bool) -> (i32, i32, i32) {
+    /// How many are counted when others are made.
+    fn counted(&self, excludes_leaving: bool) -> Counted {
         if excludes_leaving {
-            (self.all - self.leaving, self.old, self.surge)
-        } else {
-            let old = self.old + self.leaving_old;
-            (self.all, old, self.surge + self.surge_leaving)
+            return Counted {
+                all: self.all - self.leaving,
+                old: self.old,
+                surge: self.surge,
+                surge_old: self.surge_old_all,
+            };
+        }
+        Counted {
+            all: self.all,
+            old: self.old + self.leaving_old,
+            surge: self.surge + self.surge_leaving,
+            surge_old: self.surge_old_all + self.surge_old_leaving,
         }
     }
 
@@ -121,6 +133,17 @@ impl Counts {
         let old = self.old - self.specified_old - self.surge_old;
         (old, self.new - self.specified_new - self.surge_new)
     }
+}
+
+/// What counts when others are made.
+struct Counted {
+    all: i32,
+    /// Old ones.
+    old: i32,
+    /// Made as surge.
+    surge: i32,
+    /// Made as surge, and old.
+    surge_old: i32,
 }
 
 /// What is to be done.
@@ -181,19 +204,19 @@ impl Diff {
         };
         let needed = Surge::of(asked, counts, forward, back);
         let want = replicas + needed.pods;
-        let (counted, old, made_as_surge) = counts.counted(asked.excludes_leaving);
+        let counted = counts.counted(asked.excludes_leaving);
         // Also while the surge is there in their place: what they have stored is waited for, and not made up for by empty volumes.
         // Should a webhook write on all pods that they are such, this would have no end.
         let most = replicas + replicas.max(asked.surge);
-        let missing_replicas = (replicas - (counted - made_as_surge))
+        let missing_replicas = (replicas - (counted.all - counted.surge))
             .min(most - (counts.all - counts.leaving))
             .max(0);
-        let missing = (want - counted).max(missing_replicas);
+        let missing = (want - counted.all).max(missing_replicas);
         let create = asked
             .creation
             .map_or(missing, |limit| missing.min((limit - counts.unavailable).max(0)));
         // Where pods go back the surge is old as well.
-        let old = if back > 0 { old } else { old - counts.surge_old };
+        let old = counted.old - if back > 0 { 0 } else { counted.surge_old };
         let surplus = Surplus::of(asked, counts, &needed, back);
         let unavailable_target = if back > 0 {
             counts.unavailable_old

@@ -1,8 +1,9 @@
 //! Names of new pods (CS-15.1, CS-15.3 and CS-13.8): whose claims they get.
 
-use super::claims::{id_of, is_made_as_surge, is_of_creation};
+use super::claims::{id_of, is_of_creation};
 use super::plan::Plan;
 use super::scale::count;
+use super::surge::is_made_as_surge;
 use crate::shared::claim;
 use crate::shared::identity::{ID_LENGTH, instance_id};
 use flotilla_api::names;

@@ -1,7 +1,8 @@
 //! The plan that the steps of a pass fill in: pods with what they are to the set, beside what every kind writes down.
 
-use super::claims::{self, Deleted, Sharing};
+use super::claims::{Deleted, Sharing};
 use super::diff::{Asked, Counts};
+use super::surge::is_surge;
 use super::view::View;
 use crate::shared::course::Course;
 use crate::shared::health::{Health, LabelFacts};
@@ -100,6 +101,8 @@ pub(super) struct Plan<'v> {
     pub(super) pass: Pass<'v>,
     /// Active pods, in order of name.
     pub(super) members: Vec<Member>,
+    /// What was made as surge counts as replicas: somebody else has let it stay.
+    pub(super) is_settled: bool,
     /// Which of them this pass wants to be deleted, whether or not that waits for a hook, for the budget, or for another try.
     pub(super) to_go: BTreeSet<usize>,
     pub(super) asked: Asked,
@@ -122,17 +125,25 @@ impl<'v> Plan<'v> {
         let is_over = all_are_new && super::scale::count(members.len()) == view.set.spec.replicas;
         let is_between = pass.current.meta.uid != pass.update.meta.uid && !is_over;
         let asked = Asked::of(&view.set.spec, &view.clones, is_between);
-        Plan {
+        let mut plan = Plan {
             view,
             pass,
             members,
+            is_settled: false,
             to_go: BTreeSet::new(),
             asked,
             claims_by_id: OnceCell::new(),
             pods_by_id: OnceCell::new(),
             deleted: Deleted::default(),
             has_scaled: false,
+        };
+        if plan.settles_with_surge() {
+            plan.is_settled = true;
+            for member in &mut plan.members {
+                member.is_surge = false;
+            }
         }
+        plan
     }
 
     /// What there is, as numbers (CS-13.4).
@@ -155,6 +166,8 @@ impl<'v> Plan<'v> {
                 counts.surge_leaving += i32::from(member.is_leaving);
                 counts.surge_old += i32::from(plain && is_old);
                 counts.surge_new += i32::from(plain && !is_old);
+                counts.surge_old_all += i32::from(is_old && !member.is_leaving);
+                counts.surge_old_leaving += i32::from(is_old && member.is_leaving);
             }
             match (member.is_leaving, member.is_new()) {
                 (true, is_new) => {
@@ -206,27 +219,6 @@ impl<'v> Plan<'v> {
         i32::try_from(in_place.count()).unwrap_or(i32::MAX)
     }
 
-    /// Whether the update leaves pods their claims: in place, or with the switch (CS-13.8).
-    pub(super) fn leaves_claims(&mut self, goes_back: bool) -> bool {
-        if self.view.set.spec.claim_templates.is_empty() {
-            return false;
-        }
-        if self.view.clones.switches.keep_claims_on_recreate {
-            return true;
-        }
-        let target = if goes_back {
-            &self.pass.current
-        } else {
-            &self.pass.update
-        };
-        let target = std::mem::replace(&mut self.pass.target, target.clone());
-        let moves = |m: &Member| m.is_new() == goes_back && m.is_plain() && !m.is_surge;
-        let leaves = (0..self.members.len())
-            .any(|index| moves(&self.members[index]) && matches!(self.way(index), Way::InPlace(_)));
-        self.pass.target = target;
-        leaves
-    }
-
     /// Whether a field that cannot be read stops work of this kind.
     pub(super) fn is_stopped(&self, work: Area) -> bool {
         self.view.set.spec.is_stopped(work)
@@ -260,7 +252,7 @@ fn members(view: &View<'_>, pass: &Pass<'_>) -> Vec<Member> {
             was_asked_for,
             is_named,
             is_spared: false,
-            is_surge: claims::is_surge(pod),
+            is_surge: is_surge(view.set.name(), pod),
             occupant,
         }
     };

@@ -96,14 +96,16 @@ impl Plan<'_> {
         }
         let create = create.min(self.most_creations());
         // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
-        let old = diff.create_old.min(create);
+        let replicas = (diff.missing_replicas - awaited).min(create);
+        let surge = self.noted_surge(create - replicas, diff);
+        // Only where pods go back is the surge old.
+        let old = diff.create_old.min(if diff.back > 0 { create } else { create - surge });
         let cannot = if old > 0 && self.says_volume_is_missing() {
             old
         } else {
             0
         };
-        let beyond = (create - cannot).min(create - (diff.missing_replicas - awaited));
-        let surge = self.noted_surge(beyond, diff);
+        let surge = surge.min(create - cannot);
         let mut names = self.names(create - cannot - surge);
         let first_of_surge = names.len();
         names.extend(self.names_of_surge(surge, &names));
@@ -122,21 +124,19 @@ impl Plan<'_> {
         }
     }
 
-    /// How many of the pods that are made beyond the replicas are noted as surge (CS-13.8): those that are there so that others can be updated, and
-    /// have their claims afterwards. Whom users want to be deleted leaves nothing, and what is made for it stays.
-    fn noted_surge(&mut self, beyond: i32, diff: &Diff) -> i32 {
+    /// How many of the pods that are made beyond the replicas are noted as surge (CS-13.8): those with claims that are there so that others can be
+    /// updated. Whom users want to be deleted leaves nothing, and what is made for it stays.
+    fn noted_surge(&self, beyond: i32, diff: &Diff) -> i32 {
+        if self.view.set.spec.claim_templates.is_empty() {
+            return 0;
+        }
         let by_users = |m: &&Member| m.is_specified && (m.is_named || !marks::is_marked(m.pod()));
         let for_users = if diff.surge_is_for_update {
             0
         } else {
             count(self.members.iter().filter(by_users).count())
         };
-        let noted = (beyond - for_users).max(0);
-        if noted > 0 && self.leaves_claims(diff.back > 0) {
-            noted
-        } else {
-            0
-        }
+        (beyond - for_users).max(0)
     }
 
     /// How many pods a pass may make. A quota that has refused a few has no room for others either, whose claims would be made only to be deleted

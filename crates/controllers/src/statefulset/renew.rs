@@ -93,7 +93,13 @@ impl Plan<'_> {
         let others = self.slots.iter().enumerate().filter(|(other, _)| *other != index);
         let stays = |slot: &Slot| slot.occupant.as_ref().is_some_and(Occupant::stays);
         let takes_all = self.comes_after_all_old(index, revision);
-        let is_whole = || self.left_out == 0 && others.into_iter().all(|(_, slot)| stays(slot));
+        let waits_for_hook = |slot: &Slot| {
+            let occupant = slot.occupant.as_ref();
+            occupant.is_some_and(|o| o.is_old() && State::of(&o.pod) == State::PreparingDelete)
+        };
+        // Those that all go together have begun to, and wait for their hooks: none is let go again for those that have gone before it.
+        let has_begun = || takes_all && self.slots.iter().any(waits_for_hook);
+        let is_whole = || has_begun() || self.left_out == 0 && others.into_iter().all(|(_, slot)| stays(slot));
         let known = if takes_all {
             self.pass.may_all_go_for(revision, view.pods(), is_whole)
         } else {

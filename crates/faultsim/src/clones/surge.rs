@@ -6,7 +6,6 @@ use super::view::{Clones, count};
 use crate::in_place::new_state;
 use crate::judge::{Verdict, require};
 use flotilla_model::decision::PodDraft;
-use flotilla_model::set::PodUpdatePolicy;
 use flotilla_model::{Body, ClaimRecord, Command, Decision, PodRecord, Reader, Resource, SetRecord};
 use std::sync::Arc;
 
@@ -31,19 +30,12 @@ fn is_noted(draft: &PodDraft) -> bool {
 }
 
 impl Clones<'_> {
-    /// Whether a pod of the old revision has its claims yet when it is updated (CS-15.5).
-    pub(super) fn keeps_claims(&self, pod: &PodRecord) -> bool {
-        let may_be_made_again = self.sight.set.spec.pod_update_policy() != PodUpdatePolicy::InPlaceOnly;
-        let is_kept = self.spec.switches.keep_claims_on_recreate && may_be_made_again;
-        !self.is_given_up(pod) && (is_kept || self.can_go_in_place(pod))
-    }
-
     /// Whether a pod is one of the replicas, and nobody has asked for its deletion.
     pub(super) fn is_plain_replica(&self, pod: &PodRecord) -> bool {
         self.is_plain(pod) && !was_made_as_surge(pod)
     }
 
-    /// CS-13.8: who is made beyond the replicas, for an update that leaves pods their claims, is noted, with its claims, and takes nobody's.
+    /// CS-13.8: who is made with claims beyond the replicas, for an update, is noted, with its claims, and takes nobody's.
     pub(super) fn notes_its_surge(&self, decision: &Decision) -> Verdict {
         let made = decision.commands().filter_map(|scoped| match &scoped.command {
             Command::Create {
@@ -66,21 +58,21 @@ impl Clones<'_> {
         let is_there = |pod: &&&Arc<PodRecord>| counts(pod) && !was_made_as_surge(pod);
         let lacking = (self.asked.replicas - count(self.active.iter().filter(is_there).count())).max(0);
         let awaited = self.handing_over().min(lacking);
-        require(others <= lacking - awaited || !self.leaves_claims(), RULE_NOTE, || {
-            format!(
-                "{others} are made that are not noted, and {lacking} replicas are missing, of which {awaited} come back"
-            )
-        })
+        require(
+            others <= lacking - awaited || !self.surges_for_update(),
+            RULE_NOTE,
+            || {
+                format!(
+                    "{others} are made that are not noted, and {lacking} replicas are missing, of which {awaited} come back"
+                )
+            },
+        )
     }
 
-    /// Whether the update surely leaves pods their claims, and the surge can be for nothing else: not for those that were asked to be deleted,
-    /// nor for such as go back, or are at the target and lead nowhere.
-    fn leaves_claims(&self) -> bool {
+    /// Whether what is made beyond the replicas is for the update alone: not for those that users want to be deleted.
+    fn surges_for_update(&self) -> bool {
         let is_asked_for = |pod: &&Arc<PodRecord>| self.is_asked_for_by_users(pod);
-        let is_for_others = self.back > 0 || self.active.iter().any(is_asked_for);
-        let has_claims = !self.sight.set.spec.claim_templates.is_empty();
-        let keeps = |pod: &&Arc<PodRecord>| self.is_plain_replica(pod) && !self.is_new(pod) && self.keeps_claims(pod);
-        has_claims && !is_for_others && self.active.iter().any(keeps)
+        !self.active.iter().any(is_asked_for) && !self.sight.set.spec.claim_templates.is_empty()
     }
 
     /// What is there under a name that is given to a pod of the surge was made for one; what is made for it says so.

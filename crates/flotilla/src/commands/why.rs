@@ -682,7 +682,8 @@ mod tests {
         assert!(!report.text().contains("pod-a"));
         report.leader.silent_since = Some(Timestamp::from_seconds(700));
         let text = report.text();
-        let line = "\nmanager pod-a has not renewed the lease for 5 min 0 s, since 1970-01-01T00:11:40Z: it does not run, unless";
+        let line =
+            "\nmanager pod-a has not renewed the lease for 5 min 0 s, since 1970-01-01T00:11:40Z: start one with";
         assert!(text.contains(line), "{text}");
         let json = report.json();
         assert_eq!(json["manager"], "pod-a");

@@ -26,6 +26,10 @@ const STEP: Duration = Duration::from_secs(20);
 enum Act {
     Field(&'static str, Value),
     Image(&'static str),
+    /// In place, or made again.
+    InPlace(bool),
+    /// Claims of pods that are made again are kept.
+    Keep(bool),
     Scale(i32),
     /// Pods are not made for so many passes.
     Refuse(u32),
@@ -37,24 +41,30 @@ enum Act {
 
 /// The set at first.
 #[derive(Clone, Debug)]
+// Independent switches, not a state.
+#[allow(clippy::struct_excessive_bools)]
 struct Settings {
     replicas: i32,
     surge: i32,
     unavailable: i32,
-    /// In place, or made again with their claims.
+    /// In place, or made again.
     in_place: bool,
+    /// With their claims.
+    keeps: bool,
     reuse: bool,
     goes_back: bool,
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
     let numbers = (1..6_i32, 0..5_i32, 0..2_i32);
-    (numbers, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
-        |((replicas, surge, unavailable), in_place, reuse, goes_back)| Settings {
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (numbers, switches).prop_map(
+        |((replicas, surge, unavailable), (in_place, keeps, reuse, goes_back))| Settings {
             replicas,
             surge,
             unavailable,
             in_place,
+            keeps,
             reuse,
             goes_back,
         },
@@ -69,6 +79,8 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..6_i32).prop_map(|n| Act::Field("maxSurge", json!(n))),
         1 => (0..2_i32).prop_map(|n| Act::Field("maxUnavailable", json!(n))),
         2 => prop_oneof![Just("v1"), Just("v2")].prop_map(Act::Image),
+        1 => any::<bool>().prop_map(Act::InPlace),
+        1 => any::<bool>().prop_map(Act::Keep),
         1 => (1..8_i32).prop_map(Act::Scale),
         1 => (1..6_u32).prop_map(Act::Refuse),
         1 => (0..6_usize).prop_map(Act::Lose),
@@ -88,6 +100,8 @@ struct World {
     /// Passes until they serve, of pods that have begun.
     starting: BTreeMap<String, u32>,
     refuses: u32,
+    /// Pods that an update has taken with their claims, as users had not asked for the contrary.
+    taken: BTreeSet<String>,
     luck: u64,
     log: String,
 }
@@ -99,6 +113,7 @@ impl World {
             going: BTreeMap::new(),
             starting: BTreeMap::new(),
             refuses: 0,
+            taken: BTreeSet::new(),
             luck,
             log: String::new(),
         }
@@ -116,7 +131,7 @@ impl World {
         let words = vec!["o"; usize::try_from(settings.replicas).expect("few")].join(" ");
         let mut set = with_data(surging(settings.replicas, &rolling), &words);
         set = set.spec("/scaleStrategy/enablePVCReuse", json!(settings.reuse));
-        if !settings.in_place {
+        if settings.keeps {
             set = set.annotation(names::KEEP_CLAIMS_ON_RECREATE, "true");
         }
         if settings.goes_back {
@@ -151,6 +166,15 @@ impl World {
         match act {
             Act::Field(field, value) => self.field(field, value.clone()),
             Act::Image(image) => self.set = self.set.clone().spec("/template", template(image)),
+            Act::InPlace(true) => self.field("podUpdatePolicy", json!("InPlaceIfPossible")),
+            Act::InPlace(false) => self.field("podUpdatePolicy", json!("ReCreate")),
+            Act::Keep(keeps) => {
+                if !keeps {
+                    self.give_up_what_was_kept();
+                }
+                let keeps = if *keeps { "true" } else { "false" };
+                self.set = self.set.clone().annotation(names::KEEP_CLAIMS_ON_RECREATE, keeps);
+            }
             Act::Scale(replicas) => self.set = self.set.clone().spec("/replicas", json!(replicas)),
             Act::Refuse(passes) => self.refuses = *passes,
             Act::Lose(n) => {
@@ -241,7 +265,12 @@ impl World {
                 report,
                 subresource: None,
                 ..
-            } => self.change(&key, &folded(body), *report),
+            } => {
+                if *report == Report::ReCreate && !self.keeps_claims() {
+                    self.taken.insert(key.clone());
+                }
+                self.change(&key, &folded(body), *report);
+            }
             Command::Patch {
                 resource: Resource::Claims,
                 body,
@@ -384,8 +413,22 @@ impl World {
             .collect()
     }
 
-    fn has_claim(&self, n: usize) -> bool {
-        self.set.claims.contains_key(&format!("data-{}", name(n)))
+    fn keeps_claims(&self) -> bool {
+        self.set.set["metadata"]["annotations"][names::KEEP_CLAIMS_ON_RECREATE] == "true"
+    }
+
+    /// Whether what this pod has stored is there, if nobody was free to delete it.
+    fn has_data(&self, n: usize) -> bool {
+        self.taken.contains(&name(n)) || self.set.claims.contains_key(&format!("data-{}", name(n)))
+    }
+
+    /// Pods that an update has begun to make again, and such as have gone for it: users do not want their claims to be kept any more.
+    fn give_up_what_was_kept(&mut self) {
+        let is_going = |pod: &PodRecord| pod.label(names::SPECIFIED_DELETE_LABEL).is_some() || pod.is_terminating();
+        let pods = self.set.pods.values().filter(|pod| is_going(pod));
+        let gone = self.claims_without_pod().into_iter().map(str::to_owned);
+        let given_up: Vec<String> = pods.map(|pod| pod.name().to_owned()).chain(gone).collect();
+        self.taken.extend(given_up);
     }
 
     /// Claims that no pod of that name has.
@@ -512,7 +555,7 @@ fn keeps_data(settings: &Settings, acts: &[(usize, Act)], luck: u64) -> Result<(
     }
     let mut world = World::of(settings, luck);
     let result = history(&mut world, &acts, |world| {
-        let lost = (0..usize::try_from(settings.replicas).expect("few")).find(|n| !world.has_claim(*n));
+        let lost = (0..usize::try_from(settings.replicas).expect("few")).find(|n| !world.has_data(*n));
         lost.map_or(Ok(()), |n| Err(format!("what {} has stored is gone", name(n))))
     });
     let result = result.and_then(|()| match world.claims_without_pod() {

@@ -417,6 +417,21 @@ fn cs_13_6_and_r_37_a_pod_in_the_midst_of_its_update_gets_the_surge_where_there_
         "{:?}",
         said(&there)
     );
+    // It has stored something, and what is made for it has not.
+    let with_claims = set(0).claim_templates(&["data"]).pod(midst()).pod(other(1)).decide();
+    let is_noted = |command: &Command| match command {
+        Command::Create {
+            resource: flotilla_model::Resource::Pods,
+            body,
+            ..
+        } => !body.render()["metadata"]["annotations"][names::MADE_AS_SURGE].is_null(),
+        _ => false,
+    };
+    assert!(
+        with_claims.commands().any(|c| is_noted(&c.command)),
+        "{:?}",
+        said(&with_claims)
+    );
     let budget = set(1).pod(midst()).pod(other(1)).decide();
     assert_eq!(
         (made(&budget), patches(&budget).is_empty()),

@@ -1,7 +1,7 @@
 //! Updates with maxSurge: what pods have stored stays with them (CS-13.5, CS-13.6, CS-13.9), and whatever serves counts (CS-13.11).
 
 use super::{done, name, one, pods, said};
-use crate::testing::{ClaimFixture, Cluster, NOW, at, claim, clones};
+use crate::testing::{ClaimFixture, Cluster, NOW, at, claim, clones, pod};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Report, Scope};
 use flotilla_model::records::GateCondition;
@@ -131,13 +131,96 @@ fn cs_13_8_what_only_replaces_a_pod_is_not_noted_as_surge() {
     assert_eq!(noted.count(), 0, "{:?}", said(&decision));
 }
 
-/// The last old one goes, with what it has stored: so did all before it.
+/// Users may ask in the midst of it that pods keep their claims: nobody knows before whether a surge pod stands for data.
 #[test]
-fn cs_13_8_pods_whose_update_keeps_no_claims_go_in_place_of_the_surge() {
+fn cs_13_8_whatever_becomes_of_claims_a_surge_is_no_replica() {
     let rolling = json!({"maxSurge": 1, "maxUnavailable": 0});
     let set = |words| with_data(surging(3, &rolling), words).decide();
-    assert_eq!(noted(&set("o o o")), [("web-z4jm5".to_owned(), false)]);
-    assert_eq!(given_away(&set("n n o n")), ["data-web-b0002"]);
+    assert_eq!(noted(&set("o o o")), [("web-z4jm5".to_owned(), true)]);
+    let last = set("n n o n*");
+    assert_eq!(given_away(&last), [] as [&str; 0]);
+    assert!(
+        said(&last).contains(&"in-place: ~Pod web-b0002".to_owned()),
+        "it is marked: {:?}",
+        said(&last)
+    );
+    let without_claims = pods(clones(3), "3o")
+        .rolling(rolling)
+        .status("/currentRevision", json!("web-old"));
+    assert_eq!(
+        noted(&without_claims.decide())
+            .iter()
+            .map(|(_, noted)| *noted)
+            .collect::<Vec<_>>(),
+        [false]
+    );
+}
+
+/// Given back to OpenKruise in the midst of an update, and taken over after it: that let the surge stay, and it has stored something since.
+#[test]
+fn cs_13_8_what_somebody_else_has_let_stay_is_a_replica() {
+    let settled = |words: &str| in_place(3, 1, words).status("/currentRevision", json!("web-new"));
+    let set = settled("n n n*").claim(data(2).annotated(names::MADE_AS_SURGE, &name(2)));
+    assert_eq!(
+        said(&set.decide()),
+        [
+            "claims: ~PersistentVolumeClaim data-web-b0002",
+            "repair: ~Pod web-b0002"
+        ],
+        "the notes go"
+    );
+    // It is not while something that a replica has stored waits for a pod, or an update is under way.
+    let kept = settled("n n n*").claim(claim("data-web-bcdfg").of_clone("bcdfg"));
+    let kept = kept.spec("/scaleStrategy/enablePVCReuse", json!(true)).decide();
+    assert_eq!(noted(&kept), [("web-bcdfg".to_owned(), false)]);
+    let between = in_place(3, 1, "n n n*").decide();
+    assert_eq!(noted(&between).len(), 1, "{:?}", said(&between));
+}
+
+/// What another set has made as surge, and users have moved here, is like any other pod (CS-11).
+#[test]
+fn cs_13_8_a_surge_pod_of_another_set_is_a_replica() {
+    let moved = pod("blue-bcdfg").revision("web-new").mounts(&["data"]);
+    let moved = moved
+        .label(names::INSTANCE_ID_LABEL, "bcdfg")
+        .label(names::TEMPLATE_HASH_LABEL, "new");
+    let set = in_place(3, 1, "n n").pod(moved.annotated(names::MADE_AS_SURGE, "blue-bcdfg"));
+    assert_eq!(said(&set.decide()), [] as [&str; 0]);
+}
+
+/// A webhook takes annotations off pods: what they have stored is not a surge's, which nobody would use again.
+#[test]
+fn cs_13_8_a_claim_is_noted_only_for_as_long_as_its_pod_is() {
+    let noted_claim = data(2).annotated(names::MADE_AS_SURGE, &name(2));
+    let set = in_place(3, 1, "n n")
+        .pod(one(&name(2), "n").mounts(&["data"]))
+        .claim(noted_claim);
+    assert_eq!(said(&set.decide()), ["claims: ~PersistentVolumeClaim data-web-b0002"]);
+}
+
+/// The old pod that the partition keeps comes back when it has gone: the surge that is made beside it is of the update revision, and not old.
+#[test]
+fn cs_13_8_beside_an_old_replica_that_is_waited_for_the_surge_is_new() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 0, "partition": 2});
+    let set = with_data(surging(4, &rolling), "o o o n").spec("/scaleStrategy/enablePVCReuse", json!(true));
+    let mut set = set;
+    let lost = set.pods.get_mut(&name(0)).expect("it is there");
+    std::sync::Arc::make_mut(lost).meta.deleted = Some(at(NOW));
+    set.own_pods = set.pods.values().cloned().collect();
+    set.set["spec"]["updateStrategy"]["rollingUpdate"]["partition"] = json!(1);
+    let decision = set.decide();
+    let revisions: Vec<Value> = decision
+        .commands()
+        .filter_map(|c| match &c.command {
+            Command::Create {
+                resource: Resource::Pods,
+                body,
+                ..
+            } => Some(body.render()["metadata"]["labels"][names::REVISION_LABEL].clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(revisions, ["web-new"], "{:?}", said(&decision));
 }
 
 #[test]

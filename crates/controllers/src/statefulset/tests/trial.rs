@@ -227,6 +227,31 @@ fn r_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
     );
 }
 
+/// Under a hook pods go one after the other, and a set that lacks some is not whole any more: those that wait are not let go for it.
+#[test]
+fn r_31_and_sts_2_6_what_has_begun_to_go_for_room_waits_for_its_hook() {
+    let waiting = |name: &str, held: bool| {
+        let old = pod(name).revision("old").detailed(|_| {});
+        let pod = old.label(names::LIFECYCLE_STATE_LABEL, "PreparingDelete");
+        if held { pod.label("hold", "yes") } else { pod }
+    };
+    let set = advanced(3)
+        .annotation("flotilla.rs/update-type", "Recreate")
+        .spec("/lifecycle", json!({"preDelete": {"labelsHandler": {"hold": "yes"}}}));
+    let told = |set: Cluster| {
+        let scope = Scope::Acceptance("new".to_owned());
+        brief(&refused(untried(set), scope, Report::Try, "QuotaExceeded").decide())
+    };
+    let all = |held: bool| {
+        ["web-0", "web-1", "web-2"]
+            .into_iter()
+            .fold(set.clone(), |set, name| set.pod(waiting(name, held)))
+    };
+    assert_eq!(told(all(true)), NOTHING);
+    assert_eq!(told(set.clone().pod(waiting("web-0", true))), NOTHING, "two have gone");
+    assert_eq!(told(set.clone().pod(waiting("web-0", false))), ["-web-0"]);
+}
+
 /// All that Recreate takes leave their room together; nor does a successor prove anything for those that have gone with the pod before it.
 #[test]
 fn r_31_and_sts_2_6_for_what_is_unproven_all_go_only_where_no_more_than_room_is_missing() {

@@ -53,8 +53,8 @@ impl Leader {
     pub(super) fn to_message(&self, is_idle: bool, now: Timestamp) -> Option<String> {
         match (&self.holder, self.silent_since) {
             (Some(holder), Some(since)) => Some(format!(
-                "manager {holder} has not renewed the lease for {}, since {since}: it does not run, unless its clock and that of this machine \
-                 differ by more than a minute; if so, start one with `flotilla manager`",
+                "manager {holder} has not renewed the lease for {}, since {since}: start one with `flotilla manager`, unless another program \
+                 manages this cluster's sets now, or the clocks of this machine and of that manager differ by more than a minute",
                 ago(now, since)
             )),
             (None, _) if !is_idle => Some("no manager holds the lease: start one with `flotilla manager`".to_owned()),
