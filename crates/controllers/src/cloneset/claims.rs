@@ -402,7 +402,7 @@ impl<'v> Plan<'v> {
     }
 
     /// Claims of the set with this id.
-    fn claims_with(&self, id: &str) -> &[&'v Arc<ClaimRecord>] {
+    pub(super) fn claims_with(&self, id: &str) -> &[&'v Arc<ClaimRecord>] {
         let by_id = self.claims_by_id.get_or_init(|| {
             let mut by_id = ClaimsById::new();
             for claim in &self.view.claims {

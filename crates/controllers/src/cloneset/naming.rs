@@ -19,8 +19,8 @@ impl Plan<'_> {
     /// are there, of other claims that no pod has, of other refusals, new ones. Claims that were made as surge are for none of them.
     pub(super) fn names(&self, wanted: i32) -> Vec<String> {
         self.names_that_fit(wanted, wanted, |name| {
-            self.claims_named(name)
-                .all(|claim| !is_made_as_surge(name, Some(&claim.annotations)))
+            let mut claims = self.claims_with_id_of(name);
+            claims.all(|claim| !is_made_as_surge(name, Some(&claim.annotations)))
         })
     }
 
@@ -30,7 +30,7 @@ impl Plan<'_> {
         let others: BTreeSet<&str> = others.iter().map(String::as_str).collect();
         let tries = wanted.saturating_add(count(others.len()));
         self.names_that_fit(wanted, tries, |name| {
-            let mut claims = self.claims_named(name);
+            let mut claims = self.claims_with_id_of(name);
             !others.contains(name) && claims.all(|claim| is_made_as_surge(name, Some(&claim.annotations)))
         })
     }
@@ -39,6 +39,13 @@ impl Plan<'_> {
     fn claims_named(&self, pod: &str) -> impl Iterator<Item = &ClaimRecord> {
         let named = self.templates().map(move |t| claim::claim_name(t, pod));
         named.filter_map(|name| self.view.claim(&name)).map(|claim| &**claim)
+    }
+
+    /// The same, and all that share the id of such a pod, also of templates that the set has no more: an old revision may mount them yet.
+    fn claims_with_id_of(&self, pod: &str) -> impl Iterator<Item = &ClaimRecord> {
+        let id = pod.rsplit_once('-').map_or("", |(_, id)| id);
+        let with_id = self.claims_with(id).iter().map(|claim| &***claim);
+        self.claims_named(pod).chain(with_id)
     }
 
     /// Names that fit; ids are made up for so many pods.

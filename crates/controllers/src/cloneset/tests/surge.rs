@@ -289,6 +289,14 @@ fn cs_13_8_a_surge_pod_that_was_refused_is_one_when_it_is_tried_again() {
     }
 }
 
+/// Of a template that the set has no more, which the revision of the surge may have yet.
+#[test]
+fn cs_13_8_a_surge_takes_no_claim_of_a_former_template() {
+    let set = in_place(3, 1, "o o o").spec("/scaleStrategy/enablePVCReuse", json!(true));
+    let made = noted(&set.claim(claim("former-web-bcdfg").of_clone("bcdfg")).decide());
+    assert!(made.len() == 1 && made[0].0 != "web-bcdfg" && made[0].1, "{made:?}");
+}
+
 /// With reuse, what it has stored waits for it, whatever else serves meanwhile.
 #[test]
 fn cs_13_8_and_15_5_a_replica_that_is_lost_beside_a_surge_is_waited_for() {
