@@ -1,6 +1,6 @@
 //! What the API server has accepted and refused of what managers asked for.
 
-use super::truth::{Judge, Scene, Writing};
+use super::truth::{Judge, Scene, Writing, set_of};
 use super::{Verdict, is_available, require};
 use crate::claim_templates;
 use crate::in_place::lacks_resources;
@@ -81,7 +81,10 @@ impl Judge {
             other.meta.uid != pod.meta.uid && !other.is_terminating() && !is_asked_for(Some(*other))
         };
         let others = scene.pods_of(&set.meta.uid).filter(is_there).count();
-        let is_surplus = i32::try_from(others).is_ok_and(|others| others >= set.spec.replicas);
+        // Also when fewer are wanted since that was decided: no successor comes for it.
+        let there = set_of(scene.server.get(set.kind.resource(), &set.meta.key));
+        let wanted = there.map_or(set.spec.replicas, |there| there.spec.replicas.min(set.spec.replicas));
+        let is_surplus = i32::try_from(others).is_ok_and(|others| others >= wanted);
         let is_free = stays || self.recreates(set) || is_surplus;
         let holds = is_accepted || is_unproven && (is_first || is_free);
         if !(is_accepted || is_free) {

@@ -115,6 +115,12 @@ impl Judge {
 
     pub(super) fn set_changed(&mut self, entry: &Entry, scene: &Scene<'_>) -> Verdict {
         let (before, after) = (set_of(entry.before.as_ref()), set_of(entry.after.as_ref()));
+        if let (Some(before), Some(after)) = (before, after)
+            && after.spec.replicas < before.spec.replicas
+        {
+            // Whoever went first for an unproven revision has no successor to wait for: fewer are wanted.
+            self.went_first = None;
+        }
         let ends = after.is_none_or(|set| set.is_deleted());
         if let Some(set) = before.or(after).filter(|_| ends) {
             self.sets_deleted.entry(set.meta.uid.clone()).or_insert(scene.now);
