@@ -68,7 +68,7 @@ pub struct Counts {
     pub new: i32,
     /// Old and plain, and prepared for the update, where such pods count as updated when others are made.
     pub preparing: i32,
-    /// Old and specified.
+    /// Old and specified, and no surge: for that nobody is made.
     pub specified_old: i32,
     /// New and specified.
     pub specified_new: i32,
@@ -130,8 +130,9 @@ impl Counts {
 
     /// Old ones, and new ones, that are plain and no surge.
     fn plain(&self) -> (i32, i32) {
-        let old = self.old - self.specified_old - self.surge_old;
-        (old, self.new - self.specified_new - self.surge_new)
+        let surge_new = self.surge - self.surge_old_all;
+        let old = self.old - self.specified_old - self.surge_old_all;
+        (old, self.new - self.specified_new - surge_new)
     }
 }
 

@@ -176,7 +176,7 @@ impl<'v> Plan<'v> {
                 }
                 (false, true) => {
                     counts.new += 1;
-                    counts.specified_new += i32::from(member.is_specified);
+                    counts.specified_new += i32::from(member.is_specified && !member.is_surge);
                     counts.unavailable_new += i32::from(member.brakes());
                     counts.astray_new += i32::from(is_astray);
                 }
@@ -184,7 +184,7 @@ impl<'v> Plan<'v> {
                     counts.old += 1;
                     let is_preparing = plain && State::of(member.pod()) == State::PreparingUpdate;
                     counts.preparing += i32::from(is_preparing && self.view.defaults.preparing_as_updated);
-                    counts.specified_old += i32::from(member.is_specified);
+                    counts.specified_old += i32::from(member.is_specified && !member.is_surge);
                     counts.unavailable_old += i32::from(member.brakes());
                     counts.astray_old += i32::from(is_astray);
                 }
