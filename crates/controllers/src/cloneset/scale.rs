@@ -130,7 +130,7 @@ impl Plan<'_> {
         if self.view.set.spec.claim_templates.is_empty() {
             return 0;
         }
-        let by_users = |m: &&Member| m.is_specified && (m.is_named || !marks::is_marked(m.pod()));
+        let by_users = |m: &&Member| m.is_specified && !m.is_surge && (m.is_named || !marks::is_marked(m.pod()));
         let for_users = if diff.surge_is_for_update {
             0
         } else {

@@ -62,21 +62,20 @@ impl Plan<'_> {
         !self.is_settled && is_surge(self.view.set.name(), pod)
     }
 
-    /// Whether nothing is left to be done, and no data wait for a pod, although some pods were made as surge: we would have let them go before. Who
-    /// was in charge meanwhile has let them stay, and they have stored something since.
+    /// Whether the update is over and no data wait for a pod, although some pods were made as surge: we would have let them go before. Who was
+    /// in charge meanwhile has let them stay, and they have stored something since, however they are now.
     pub(super) fn settles_with_surge(&self) -> bool {
-        let (view, set) = (self.view, &self.view.set);
-        let is_current = set.status_text("currentRevision") == self.pass.update.name();
-        let is_like_any = |m: &Member| m.is_new() && m.is_plain() && m.is_available();
-        is_current
+        let set = &self.view.set;
+        let has_pod = |id: &str, claim| self.holder_of(claim, id).is_some();
+        set.status_text("currentRevision") == self.pass.update.name()
             && count(self.members.len()) == set.spec.replicas
             && self.members.iter().any(|m| m.is_surge)
-            && self.members.iter().all(is_like_any)
-            && !view.pods.iter().any(|pod| pod.is_terminating())
-            && self.pass.hints.failures.is_empty()
-            && view
+            && self.members.iter().all(Member::is_new)
+            && self.handing_over().is_empty()
+            && self
+                .view
                 .claims
                 .iter()
-                .all(|claim| id_of(claim).is_none_or(|id| self.holder_of(claim, id).is_some()))
+                .all(|claim| id_of(claim).is_none_or(|id| has_pod(id, claim)))
     }
 }

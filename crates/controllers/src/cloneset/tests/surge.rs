@@ -169,6 +169,9 @@ fn cs_13_8_what_somebody_else_has_let_stay_is_a_replica() {
         ],
         "the notes go"
     );
+    // Nor does it matter how the pods are: whom we took for a surge would go with what it has stored.
+    let unwell = said(&settled("n nx n*").decide());
+    assert_eq!(unwell, ["repair: ~Pod web-b0002"]);
     // It is not while something that a replica has stored waits for a pod, or an update is under way.
     let kept = settled("n n n*").claim(claim("data-web-bcdfg").of_clone("bcdfg"));
     let kept = kept.spec("/scaleStrategy/enablePVCReuse", json!(true)).decide();
@@ -287,6 +290,26 @@ fn cs_13_8_a_surge_pod_that_was_refused_is_one_when_it_is_tried_again() {
         let made = noted(&refused(note).decide());
         assert!(made.len() == 1 && made[0].0 != "web-z4jm5" && made[0].1, "{made:?}");
     }
+}
+
+/// Nobody is made for it: what is made for those that the update has marked is surge, and no replica.
+#[test]
+fn cs_13_8_a_surge_pod_that_users_want_deleted_leaves_no_room_for_a_replica() {
+    let rolling = json!({"maxSurge": 2, "maxUnavailable": 0});
+    let mut set = surging(2, &rolling).annotation(names::KEEP_CLAIMS_ON_RECREATE, "true");
+    for n in 0..2 {
+        let marked = one(&name(n), "o").mounts(&["data"]);
+        let marked = marked.label(names::SPECIFIED_DELETE_LABEL, "true");
+        set = set
+            .pod(marked.annotated(names::REPLACED_BY_UPDATE, "true"))
+            .claim(data(n));
+    }
+    let surge = one(&name(2), "n!")
+        .mounts(&["data"])
+        .annotated(names::MADE_AS_SURGE, &name(2));
+    let decision = set.pod(surge).claim(data(2)).decide();
+    let made = noted(&decision);
+    assert!(matches!(&made[..], [(_, true)]), "{made:?}: {:?}", said(&decision));
 }
 
 /// Of a template that the set has no more, which the revision of the surge may have yet.
