@@ -70,7 +70,7 @@ pub struct Counts {
     pub preparing: i32,
     /// Old and specified, and no surge: for that nobody is made.
     pub specified_old: i32,
-    /// New and specified.
+    /// The same of new ones.
     pub specified_new: i32,
     /// Available.
     pub available: i32,
@@ -206,9 +206,9 @@ impl Diff {
         let needed = Surge::of(asked, counts, forward, back);
         let want = replicas + needed.pods;
         let counted = counts.counted(asked.excludes_leaving);
-        // Also while the surge is there in their place: what they have stored is waited for, and not made up for by empty volumes.
-        // Should a webhook write on all pods that they are such, this would have no end.
+        // Should a webhook write on all pods that they are surge, making replicas would have no end.
         let most = replicas + replicas.max(asked.surge);
+        // Also while the surge is there in their place: what they have stored is waited for, and not made up for by empty volumes.
         let missing_replicas = (replicas - (counted.all - counted.surge))
             .min(most - (counts.all - counts.leaving))
             .max(0);
@@ -321,19 +321,15 @@ impl Surplus {
         };
         let plain = plain_old + plain_new + fitting + stale;
         let over = (plain - replicas - needed.pods).max(0);
-        // What it lacks is made of replicas: those of sets whose updates leave no pod its claims.
+        // The rest of the surge is made of pods like any other: of sets without claims, or for those that users want deleted.
         let left = (needed.pods - fitting).max(0);
         let surge = (fitting - needed.pods).max(0).min(over);
         let others = (plain_old + plain_new - replicas - left).max(0);
-        let (want, want_old) = match (needed.is_for_update, back > 0) {
-            (true, true) => (replicas + left, partition + left),
-            (true, false) => (replicas + left, partition),
-            (false, _) => (replicas + left, partition + needed.old.min(left)),
-        };
+        let want_old = partition + needed.old.min(left);
         let old = others.min((plain_old - want_old).max(0));
         // Otherwise the pod that was made for it, which is not ready yet, would be the first to go, and be made again for ever.
         let new = if asked.goes_back {
-            (others - old).min((plain_new - (want - want_old).max(0)).max(0))
+            (others - old).min((plain_new - (replicas + left - want_old).max(0)).max(0))
         } else {
             0
         };

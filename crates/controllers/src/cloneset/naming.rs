@@ -113,8 +113,7 @@ impl Plan<'_> {
         pods.chain(self.view.claims.iter().filter_map(|claim| id_of(claim)))
     }
 
-    /// Ids of claims that no pod has: new pods take these first (CS-15.3), and of these what was waited for. Without reuse that is what
-    /// is kept for replacements, if nothing else has the id.
+    /// Ids of claims that no pod has (CS-15.3). Without reuse that is what is kept for replacements, if nothing else has the id.
     fn free_ids(&self) -> Vec<String> {
         let clones = &self.view.clones;
         if !clones.reuses_claims && !clones.switches.keep_claims_on_recreate {
@@ -130,8 +129,6 @@ impl Plan<'_> {
             }
         }
         let free = free.into_iter().filter(|(_, is_free)| *is_free);
-        let mut free: Vec<String> = free.map(|(id, _)| id.to_owned()).collect();
-        free.sort_by_key(|id| !self.pass.hints.awaited.contains(id));
-        free
+        free.map(|(id, _)| id.to_owned()).collect()
     }
 }

@@ -2,7 +2,7 @@
 
 mod templates;
 
-pub(crate) use templates::{Records, Templates};
+pub(crate) use templates::Templates;
 
 use crate::shared::{inplace, revision};
 use flotilla_api::names;

@@ -5,7 +5,6 @@ mod index;
 pub(crate) use index::{Index, RevisionIndex};
 
 use crate::shared::adoption;
-use crate::shared::claim::Records;
 use flotilla_api::names;
 use flotilla_model::decision::{Body, PatchKind};
 use flotilla_model::set::ClaimTemplate;
@@ -74,8 +73,6 @@ pub struct Revisions {
     pub current: Option<Arc<RevisionRecord>>,
     /// The history, by what labels of pods say.
     pub(crate) names: Arc<RevisionIndex>,
-    /// What was read of their records of claim templates.
-    pub(crate) records: Records,
     /// Never lower than what the status says.
     pub collision_count: i32,
     /// Those that pods name, and that still name a former incarnation of the owner: what watches tell of revisions may lag behind. From them
@@ -162,7 +159,6 @@ pub fn resolve<'p>(
     Revisions {
         names: Arc::new(RevisionIndex::of(candidates.iter().cloned())),
         history: candidates,
-        records: Records::default(),
         update,
         current,
         collision_count,

@@ -11,28 +11,20 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedClaims {
     packed: Packed,
-    templates: Box<[Recorded]>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct Recorded {
-    template: ClaimTemplate,
-    /// Its set has it no more.
-    is_former: bool,
+    templates: Arc<[ClaimTemplate]>,
+    /// Those that its set had no more.
+    former: Box<[ClaimTemplate]>,
 }
 
 impl RecordedClaims {
     /// From its JSON form.
     pub fn new(record: &Value) -> Self {
-        let recorded = |recorded: &Value| {
-            Some(Recorded {
-                template: ClaimTemplate::from_json(recorded)?,
-                is_former: is_former(recorded),
-            })
-        };
+        let all = record.as_array().into_iter().flatten();
+        let (former, templates): (Vec<&Value>, Vec<&Value>) = all.partition(|recorded| is_former(recorded));
         RecordedClaims {
             packed: Packed::new(record),
-            templates: record.as_array().into_iter().flatten().filter_map(recorded).collect(),
+            templates: templates.into_iter().filter_map(ClaimTemplate::from_json).collect(),
+            former: former.into_iter().filter_map(ClaimTemplate::from_json).collect(),
         }
     }
 
@@ -42,20 +34,22 @@ impl RecordedClaims {
     }
 
     /// The claim templates of that time, without those that the set had no more.
-    pub fn templates(&self) -> impl Iterator<Item = &ClaimTemplate> {
-        let there = self.templates.iter().filter(|recorded| !recorded.is_former);
-        there.map(|recorded| &recorded.template)
+    pub fn templates(&self) -> &Arc<[ClaimTemplate]> {
+        &self.templates
+    }
+
+    fn all(&self) -> impl Iterator<Item = &ClaimTemplate> {
+        self.templates.iter().chain(&self.former)
     }
 
     /// Names of the claim templates, also of those that the set had no more.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.templates.iter().map(|recorded| &*recorded.template.name)
+        self.all().map(|template| &*template.name)
     }
 
     /// How much storage, in bytes, the claim template of this name is recorded to ask for.
     pub fn sizes_asked<'a>(&'a self, template: &'a str) -> impl Iterator<Item = u64> + 'a {
-        let all = self.templates.iter().map(|recorded| &recorded.template);
-        let of_it = all.filter(move |t| *t.name == *template);
+        let of_it = self.all().filter(move |t| *t.name == *template);
         of_it.filter_map(|t| t.requested_bytes)
     }
 }
