@@ -16,7 +16,7 @@ pub(crate) use claims::without_records;
 pub(crate) use in_place::{empty, says};
 
 use crate::judge::{is_at_nothing, is_available, ordinal_in};
-use flotilla_model::decision::{Command, Report};
+use flotilla_model::decision::{Command, Report, ScopedCommand, Stage};
 use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord, Timestamp};
 use serde_json::json;
 use std::sync::Arc;
@@ -512,6 +512,18 @@ fn delete(pod: &PodRecord) -> Command {
         uid: pod.meta.uid.clone(),
         resource_version: Some(pod.meta.resource_version),
         report: Report::Delete,
+    }
+}
+
+/// Adds a stage of commands to a decision, if there are any.
+pub(crate) fn plant(decision: &mut Decision, commands: impl IntoIterator<Item = ScopedCommand>) {
+    let commands: Vec<ScopedCommand> = commands.into_iter().collect();
+    if !commands.is_empty() {
+        decision.stages.push(Stage {
+            name: "planted",
+            commands,
+            ..Stage::default()
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Defects of what sets ask for beside replicas, budget and partition.
 
-use super::{Defect, delete};
+use super::{Defect, delete, plant};
 use crate::asks::is_to_be_made_again;
 use crate::clones::SPECIFIED_DELETE;
 use flotilla_model::decision::{Scope, ScopedCommand, Stage};
@@ -81,11 +81,7 @@ pub(super) fn make_again_at_once(decision: &mut Decision, reader: &dyn Reader, s
             command: delete(pod),
         })
         .collect();
-    if !commands.is_empty() && !set.is_deleted() {
-        decision.stages.push(Stage {
-            name: "planted",
-            commands,
-            ..Stage::default()
-        });
+    if !set.is_deleted() {
+        plant(decision, commands);
     }
 }

@@ -1,9 +1,9 @@
 //! Defects in whose the claims of StatefulSets are.
 
-use super::{Defect, delete};
+use super::{Defect, delete, plant};
 use crate::claim_templates::has_others;
 use crate::judge::ordinal_in;
-use flotilla_model::decision::{Command, PatchKind, Report, Scope, ScopedCommand, Stage};
+use flotilla_model::decision::{Command, PatchKind, Report, Scope, ScopedCommand};
 use flotilla_model::{Decision, PodRecord, Reader, Resource, RevisionRecord, SetRecord, Timestamp};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -147,13 +147,7 @@ fn own_early(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
             },
         });
     }
-    if !commands.is_empty() {
-        decision.stages.push(Stage {
-            name: "planted",
-            commands,
-            ..Stage::default()
-        });
-    }
+    plant(decision, commands);
 }
 
 /// A pod is made again for its file system whatever the policy says.
@@ -170,11 +164,7 @@ pub(super) fn restart_for_any_file_system(decision: &mut Decision, reader: &dyn 
         scope: Scope::Named(pod.name().to_owned()),
         command: delete(pod),
     });
-    decision.stages.push(Stage {
-        name: "planted",
-        commands: commands.collect(),
-        ..Stage::default()
-    });
+    plant(decision, commands);
 }
 
 /// What others have on claims goes: their owners with ours, their finalizers, or what they asked for beyond the template.
@@ -228,14 +218,7 @@ pub(super) fn take_theirs(defect: Defect, decision: &mut Decision, reader: &dyn 
                 report: Report::Update,
             },
         });
-    let planted: Vec<ScopedCommand> = commands.collect();
-    if !planted.is_empty() {
-        decision.stages.push(Stage {
-            name: "planted",
-            commands: planted,
-            ..Stage::default()
-        });
-    }
+    plant(decision, commands);
 }
 
 /// A claim goes with each pod that is scaled away.
@@ -261,11 +244,5 @@ pub(super) fn delete_claims(decision: &mut Decision, reader: &dyn Reader, set: &
             });
         }
     }
-    if !commands.is_empty() {
-        decision.stages.push(Stage {
-            name: "planted",
-            commands,
-            ..Stage::default()
-        });
-    }
+    plant(decision, commands);
 }

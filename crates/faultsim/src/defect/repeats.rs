@@ -1,6 +1,7 @@
 //! Defects by which requests are repeated without end (the core would hold them back).
 
-use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
+use super::plant;
+use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
 use flotilla_model::{Decision, PatchKind, Reader, Resource, SetRecord};
 use serde_json::json;
 
@@ -24,12 +25,6 @@ pub(super) fn mark_or_unmark(decision: &mut Decision, reader: &dyn Reader, set: 
         guard: None,
         report: Report::Silent,
     };
-    decision.stages.push(Stage {
-        name: "planted",
-        commands: vec![ScopedCommand {
-            scope: Scope::Named("planted".to_owned()),
-            command,
-        }],
-        ..Stage::default()
-    });
+    let scope = Scope::Named("planted".to_owned());
+    plant(decision, [ScopedCommand { scope, command }]);
 }

@@ -1,6 +1,7 @@
 //! Defects in what becomes of revisions (STS-1.1).
 
-use flotilla_model::decision::{Command, Report, Scope, ScopedCommand, Stage};
+use super::plant;
+use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
 use flotilla_model::{Decision, PatchKind, Reader, Resource, SetRecord};
 use serde_json::json;
 
@@ -25,11 +26,7 @@ pub(super) fn adopt_anothers(decision: &mut Decision, reader: &dyn Reader, set: 
             report: Report::Silent,
         },
     });
-    decision.stages.push(Stage {
-        name: "planted",
-        commands: commands.collect(),
-        ..Stage::default()
-    });
+    plant(decision, commands);
 }
 
 /// All but the newest are dropped.
@@ -49,11 +46,7 @@ pub(super) fn forget_history(decision: &mut Decision, reader: &dyn Reader, set: 
                 report: Report::Silent,
             },
         });
-    decision.stages.push(Stage {
-        name: "planted",
-        commands: dropped.collect(),
-        ..Stage::default()
-    });
+    plant(decision, dropped);
 }
 
 /// In place of the oldest revision that is dropped goes the newest that nobody has and that would stay.

@@ -1,8 +1,8 @@
 //! Defects of pauses and switches.
 
-use super::{Defect, delete};
+use super::{Defect, delete, plant};
 use crate::judge::{ordinal_in, partition_of, place_of};
-use flotilla_model::decision::{Command, Scope, ScopedCommand, Stage};
+use flotilla_model::decision::{Command, Scope, ScopedCommand};
 use flotilla_model::set::{SetSpec, UpdateKind};
 use flotilla_model::{Decision, IntOrPercent, PodRecord, Reader, Resource, SetRecord, WaitCause};
 use std::sync::Arc;
@@ -58,9 +58,5 @@ pub(super) fn take_unmakeable(decision: &mut Decision, reader: &dyn Reader, set:
         scope: Scope::Named(pod.name().to_owned()),
         command: delete(pod),
     });
-    decision.stages.push(Stage {
-        name: "planted",
-        commands: commands.collect(),
-        ..Stage::default()
-    });
+    plant(decision, commands);
 }

@@ -3,8 +3,9 @@
 use super::CloneDefect;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::defect::empty;
+use crate::defect::plant;
 use crate::in_place::{GATE, HOOK_GATE, is_in_service, new_state, state};
-use flotilla_model::decision::{Body, Command, PatchKind, Report, Scope, ScopedCommand, Stage};
+use flotilla_model::decision::{Body, Command, PatchKind, Report, Scope, ScopedCommand};
 use flotilla_model::set::{CloneSpec, PodUpdatePolicy, SetSpec};
 use flotilla_model::{Decision, PodRecord, Reader, Resource, SetRecord, Share};
 use serde_json::{Value, json};
@@ -132,7 +133,8 @@ fn sweep_held(decision: &mut Decision, reader: &dyn Reader) {
             report: Report::Silent,
         },
     });
-    plant(decision, commands.collect());
+    let commands: Vec<ScopedCommand> = commands.collect();
+    plant(decision, commands);
 }
 
 /// Pods that wait for their hook are taken back although it takes them out of service.
@@ -158,7 +160,7 @@ fn take_back(decision: &mut Decision, reader: &dyn Reader, set: &SetRecord) {
     let path = "/metadata/labels/lifecycle.apps.kruise.io~1state";
     let body = json!([{"op": "add", "path": path, "value": "PreparingNormal"}]);
     let commands = wanted.map(|pod| patch(pod, PatchKind::Json, body.clone(), Report::Silent));
-    plant(decision, commands.collect());
+    plant(decision, commands);
 }
 
 /// A pass that makes pods updates one, too.
@@ -177,7 +179,7 @@ fn update_while_scaling(decision: &mut Decision, reader: &dyn Reader, set: &SetR
     let old = pods.find(|pod| !pod.is_terminal() && !pod.is_terminating() && !is_new(pod));
     let body = json!({"metadata": {"labels": {SPECIFIED_DELETE: "true"}}});
     let commands = old.map(|pod| patch(pod, PatchKind::Merge, body, Report::ReCreate));
-    plant(decision, commands.into_iter().collect());
+    plant(decision, commands);
 }
 
 fn patch(pod: &PodRecord, kind: PatchKind, body: Value, report: Report) -> ScopedCommand {
@@ -194,15 +196,5 @@ fn patch(pod: &PodRecord, kind: PatchKind, body: Value, report: Report) -> Scope
             guard: None,
             report,
         },
-    }
-}
-
-fn plant(decision: &mut Decision, commands: Vec<ScopedCommand>) {
-    if !commands.is_empty() {
-        decision.stages.push(Stage {
-            name: "planted",
-            commands,
-            ..Stage::default()
-        });
     }
 }
