@@ -58,7 +58,7 @@ pub struct LastWrites {
     own: BTreeMap<Resource, u64>,
     /// Kinds with a write of which nobody knows whether it took effect, or at which version; and from when on what is begun shows it.
     unknown: BTreeMap<Resource, Timestamp>,
-    /// Until when a write that was lost may take effect.
+    /// Until when a write that was lost may take effect, or a write on trial (`dryRun`) arrive.
     lost_until: Option<Timestamp>,
 }
 
@@ -94,7 +94,16 @@ impl LastWrites {
         (sent, now): (Timestamp, Timestamp),
         on_its_way: Duration,
     ) {
-        if matches!(intent, Intent::Try | Intent::Read) {
+        if matches!(intent, Intent::Read) {
+            return;
+        }
+        // What is unreadable has been answered: it is not on its way any more.
+        let is_lost =
+            !matches!(answer, Answer::Unreadable(_)) && matches!(meaning(intent.clone(), answer), Outcome::Unknown(_));
+        let lost_until = is_lost.then(|| now + on_its_way);
+        self.lost_until = self.lost_until.max(lost_until);
+        if matches!(intent, Intent::Try) {
+            // Nobody must have seen it. But where it was lost, it may yet come to the API server, and to webhooks.
             return;
         }
         match answer {
@@ -108,12 +117,11 @@ impl LastWrites {
             Answer::Success if matches!(intent, Intent::Delete(_)) => {}
             // It has taken effect already.
             Answer::Success | Answer::Unreadable(_) => self.is_unknown(resource, now),
-            _ if matches!(meaning(intent.clone(), answer), Outcome::Unknown(_)) => {
-                let until = now + on_its_way;
-                self.is_unknown(resource, until);
-                self.lost_until = self.lost_until.max(Some(until));
+            _ => {
+                if let Some(until) = lost_until {
+                    self.is_unknown(resource, until);
+                }
             }
-            _ => {}
         }
     }
 
@@ -122,7 +130,7 @@ impl LastWrites {
         *known = until.max(*known);
     }
 
-    /// Until when a write that was lost may take effect; `None` if none may at `now`.
+    /// Until when a write that was lost, if only on trial, may come to the API server; `None` if none may at `now`.
     pub fn lost_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.lost_until.filter(|until| now < *until)
     }

@@ -1,8 +1,8 @@
 use super::*;
 use crate::core::request::Refusal;
 use crate::core::testing::pod;
-use crate::wire::Object;
 use crate::wire::status::Status;
+use crate::wire::{Object, Unreadable};
 use flotilla_model::Uid;
 
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
@@ -17,6 +17,14 @@ fn object(version: u64) -> Answer {
 
 fn lost() -> Answer {
     Answer::Lost("no answer".into())
+}
+
+fn unreadable() -> Answer {
+    Answer::Unreadable(Unreadable {
+        resource: Resource::Pods,
+        key: None,
+        reason: "not a pod".into(),
+    })
 }
 
 fn refused(code: i32) -> Answer {
@@ -91,8 +99,10 @@ fn nothing_is_noted_after_a_write_of_unknown_outcome_until_something_later_tells
 fn only_what_was_lost_may_yet_take_effect() {
     let mut writes = leader();
     for (intent, answer) in [
-        (Intent::Try, lost()),
+        (Intent::Read, lost()),
+        (Intent::Try, Answer::Success),
         (change(), Answer::Success),
+        (change(), unreadable()),
         (change(), Answer::Fenced),
         (change(), Answer::NotSent("no connection".into())),
         (change(), refused(409)),
@@ -101,9 +111,13 @@ fn only_what_was_lost_may_yet_take_effect() {
         answered(&mut writes, &intent, &answer, at(0));
         assert_eq!(writes.lost_until(at(0)), None, "{intent:?} {answer:?}");
     }
-    answered(&mut writes, &change(), &lost(), at(0));
-    assert_eq!(writes.lost_until(at(4)), Some(at(5)));
-    assert_eq!(writes.lost_until(at(5)), None);
+    for (intent, noted_then) in [(Intent::Try, Some(10)), (change(), None)] {
+        let mut writes = leader();
+        answered(&mut writes, &intent, &lost(), at(0));
+        assert_eq!(writes.lost_until(at(4)), Some(at(5)), "{intent:?}");
+        assert_eq!(writes.lost_until(at(5)), None, "{intent:?}");
+        assert_eq!(noted(&writes), noted_then, "{intent:?}");
+    }
 }
 
 #[test]
