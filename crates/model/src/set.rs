@@ -80,6 +80,12 @@ impl SetRecord {
         &self.meta.key.name
     }
 
+    /// Whether a pod that somebody deletes takes its claims along, and the data in them (CS-15.5).
+    pub fn loses_claims(&self) -> bool {
+        let reuses = self.spec.clones.as_ref().is_none_or(|clones| clones.reuses_claims);
+        !reuses && !self.spec.claim_templates.is_empty()
+    }
+
     /// The set as the owner of its pods, claims and revisions.
     pub fn as_owner(&self) -> Owner<'_> {
         self.meta.as_owner(self.kind.resource().kind())

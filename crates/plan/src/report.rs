@@ -300,7 +300,11 @@ impl SetPlan {
         };
         let (waves, lowest_available) = waves(set);
         let name = kind_name(set.kind, &set.key.name);
-        let whom = (name.as_str(), &*set.key.namespace);
+        let mut sets = [&set.before, &set.after].into_iter().flatten();
+        let whom = Whom {
+            loses_claims: sets.any(|set| set.loses_claims()),
+            ..Whom::of(&name, &set.key.namespace)
+        };
         SetPlan {
             set: name.clone(),
             namespace: set.key.namespace.to_string(),
@@ -325,11 +329,11 @@ impl SetPlan {
                 .collect(),
             claims_left: set.claims_left.clone(),
             claim_templates_changed: set.claim_templates_changed(),
-            blocked: blocked(&set.waits, whom),
+            blocked: blocked(&set.waits, &whom),
             if_new_pods_are_not_ready: doubtful.filter(|_| set.makes_pods()).map(|doubtful| Doubt {
                 pods: doubtful.items.iter().map(|item| item.pod.clone()).collect(),
                 available: doubtful.available_now(),
-                blocked: blocked(&doubtful.waits, whom),
+                blocked: blocked(&doubtful.waits, &whom),
             }),
         }
     }
@@ -393,8 +397,7 @@ fn stays(set: &Traced) -> Vec<Stays> {
         .collect()
 }
 
-fn blocked(waits: &[Wait], (set, namespace): (&str, &str)) -> Vec<Blocked> {
-    let whom = Whom::of(set, namespace);
+fn blocked(waits: &[Wait], whom: &Whom<'_>) -> Vec<Blocked> {
     let unintended = waits.iter().filter(|wait| !wait.cause.is_intended());
     unintended
         .map(|wait| Blocked {
@@ -405,7 +408,7 @@ fn blocked(waits: &[Wait], (set, namespace): (&str, &str)) -> Vec<Blocked> {
                 .unwrap_or_default(),
             message: message(&wait.cause),
             rule: wait.cause.rule(),
-            advice: wait.cause.advice(&wait.subject, &whom),
+            advice: wait.cause.advice(&wait.subject, whom),
         })
         .collect()
 }

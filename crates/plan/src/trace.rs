@@ -5,7 +5,7 @@ use crate::state;
 use crate::waves::{Mark, waves};
 use flotilla_engine::wire::Object;
 use flotilla_model::set::{Area, FieldProblem};
-use flotilla_model::{ObjectKey, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid, Wait};
+use flotilla_model::{ClaimRecord, ObjectKey, OwnerRef, PodRecord, Resource, SetKind, SetRecord, Timestamp, Uid, Wait};
 use flotilla_sim::Cluster;
 use flotilla_sim::server::{Actor, Entry, Stored};
 use serde_json::Value;
@@ -65,6 +65,8 @@ pub(crate) struct Traced {
     pub(crate) pods: Vec<Arc<PodRecord>>,
     pub(crate) items: Vec<Item>,
     uid: Option<Uid>,
+    /// Claims that were its own before, also of claim templates that it has no more.
+    former_claims: BTreeSet<String>,
     /// The item of each pod that is under way.
     open: BTreeMap<String, usize>,
     /// Its pods now, by name, and which of them have changed since somebody looked.
@@ -94,6 +96,7 @@ impl Traced {
             waits: Vec::new(),
             pods: Vec::new(),
             items: Vec::new(),
+            former_claims: BTreeSet::new(),
             open: BTreeMap::new(),
             own: BTreeMap::new(),
             touched: BTreeSet::new(),
@@ -111,8 +114,24 @@ impl Traced {
         }
         let own = state::pods(cluster).filter(|pod| self.owns(pod));
         self.own = own.map(|pod| (pod.name().to_owned(), pod.clone())).collect();
+        self.former_claims = self.claims_of_its_pods(cluster);
         self.available = self.available_pods(cluster.now());
         self.levels.push((0, self.available.len()));
+    }
+
+    /// Claims that belong to the set or to one of its pods, and those that a pod mounts by its own name, whatever template they were made of.
+    fn claims_of_its_pods(&self, cluster: &Cluster) -> BTreeSet<String> {
+        let pods = self.own.values();
+        let mounted = pods.flat_map(|pod| pod.claims().map(move |(_, claim)| (pod.name(), claim)));
+        let by_name = mounted.filter(|(pod, claim)| claim.strip_suffix(pod).is_some_and(|head| head.ends_with('-')));
+        let is_own = |owner: &OwnerRef| {
+            let is_own_pod = |pod: &Arc<PodRecord>| pod.meta.uid == owner.uid;
+            Some(&owner.uid) == self.uid.as_ref() || self.own.get(&*owner.name).is_some_and(is_own_pod)
+        };
+        let claims = claims(cluster).filter(|claim| claim.meta.key.namespace == self.key.namespace);
+        let owned = claims.filter(|claim| claim.meta.owners().iter().any(is_own));
+        let owned = owned.map(|claim| claim.meta.key.name.to_string());
+        owned.chain(by_name.map(|(_, claim)| claim)).collect()
     }
 
     /// Ends; what is left is what it comes to.
@@ -123,12 +142,7 @@ impl Traced {
         self.waits = if self.after.is_some() { waits } else { Vec::new() };
         self.pods = self.own.values().cloned().collect();
         if self.after.is_none() && self.before.is_some() {
-            let all = cluster.server.all(Resource::Claims);
-            let records = all.filter_map(|stored| match &stored.object {
-                Some(Object::Claim(claim)) => Some(claim),
-                _ => None,
-            });
-            let own = records.filter(|claim| {
+            let own = claims(cluster).filter(|claim| {
                 let key = &claim.meta.key;
                 key.namespace == self.key.namespace && self.is_own_claim(&key.name) && claim.meta.deleted.is_none()
             });
@@ -320,11 +334,22 @@ impl Traced {
             _ if size(&entry.before) != size(&entry.after) => ClaimAction::Expand,
             _ => return,
         };
+        // What comes and goes, as that of a surge does, held nothing before, and leaves nothing.
+        let is_made_here = |(claim, action): &(String, ClaimAction)| *claim == name && *action == ClaimAction::Create;
+        if action == ClaimAction::Delete
+            && let Some(place) = self.claims.iter().rposition(is_made_here)
+        {
+            self.claims.remove(place);
+            return;
+        }
         self.claims.push((name, action));
     }
 
-    /// Whether a claim's name is `<template>-<set>-<ordinal>`, or of a CloneSet `<template>-<set>-<id>`.
+    /// Whether a claim was the set's own before, or has the name `<template>-<set>-<ordinal>`, or of a CloneSet `<template>-<set>-<id>`.
     fn is_own_claim(&self, name: &str) -> bool {
+        if self.former_claims.contains(name) {
+            return true;
+        }
         let sets = [self.before.as_ref(), self.after.as_ref()];
         let mut templates = sets.into_iter().flatten().flat_map(|set| &set.spec.claim_templates);
         let Some((head, ordinal)) = name.rsplit_once('-') else {
@@ -452,6 +477,15 @@ pub(crate) fn is_available(pod: &PodRecord, min_ready: std::time::Duration, now:
 }
 
 /// A set, if it is there.
+/// All claims of the cluster.
+fn claims(cluster: &Cluster) -> impl Iterator<Item = &Arc<ClaimRecord>> {
+    let all = cluster.server.all(Resource::Claims);
+    all.filter_map(|stored| match &stored.object {
+        Some(Object::Claim(claim)) => Some(claim),
+        _ => None,
+    })
+}
+
 pub(crate) fn set_of(cluster: &Cluster, kind: SetKind, key: &ObjectKey) -> Option<Arc<SetRecord>> {
     match cluster.server.get(kind.resource(), key)?.object.as_ref()? {
         Object::Set(set) => Some(set.clone()),

@@ -97,7 +97,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     let set = cache.set(found.kind, &found.key).cloned();
     let report = Report {
         former: former(&found, &facts, set.as_deref()),
-        loses_claims: set.as_deref().is_some_and(loses_claims),
+        loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
         revisions: revisions(&cache, &found),
         unreadable,
         facts,
@@ -117,12 +117,6 @@ pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Erro
     } else {
         Exit::Waiting
     })
-}
-
-/// Whether pods that are deleted take their claims along, and their data with these.
-fn loses_claims(set: &SetRecord) -> bool {
-    let reuses = set.spec.clones.as_ref().is_none_or(|clones| clones.reuses_claims);
-    !reuses && !set.spec.claim_templates.is_empty()
 }
 
 /// Pods that carry another revision than that of the template, and that nothing keeps so, as far as the manager has told which that is. While

@@ -117,7 +117,7 @@ impl WaitCause {
             ),
             WaitCause::Brake { .. } => format!("see why the updated pods are not available, or {}", whom.go_back()),
             WaitCause::ClaimTemplateMissing { volume } => {
-                format!("add a claim template {volume}, or lower the partition: {}", whom.edit())
+                format!("add a claim template {volume}: {}", whom.edit())
             }
             WaitCause::ScaleBudget { .. } => {
                 format!(
@@ -127,10 +127,17 @@ impl WaitCause {
             }
             WaitCause::Partition { .. } => format!("lower the partition to go on: {}", whom.edit()),
             WaitCause::Paused => format!("resume: flotilla rollout resume {} -n {}", whom.set, whom.namespace),
-            WaitCause::OnDelete { .. } => format!(
-                "delete the old pods when it suits you; see them: kubectl get pods -L controller-revision-hash -n {}",
-                whom.namespace
-            ),
+            WaitCause::OnDelete { .. } => {
+                let cost = if whom.loses_claims {
+                    ", whose claims and data go with them"
+                } else {
+                    ""
+                };
+                format!(
+                    "delete the old pods when it suits you{cost}; see them: kubectl get pods -L controller-revision-hash -n {}",
+                    whom.namespace
+                )
+            }
             WaitCause::StartBackOff { .. } => {
                 format!("find out why they end: {}", whom.describe("pod", subject))
             }
@@ -383,6 +390,16 @@ mod tests {
             advice.ends_with("kubectl edit statefulset.apps/web -n shop"),
             "{advice}"
         );
+    }
+
+    #[test]
+    fn whoever_is_told_to_delete_old_pods_is_told_what_that_costs() {
+        let whom = Whom::of("cloneset.apps.kruise.io/web", "shop");
+        for (loses_claims, costs) in [(false, false), (true, true)] {
+            let whom = Whom { loses_claims, ..whom };
+            let advice = WaitCause::OnDelete { old: 2 }.advice("web", &whom).expect("advice");
+            assert_eq!(advice.contains("whose claims and data go with them"), costs, "{advice}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::lab::{Lab, key, manifest};
 use super::{IMAGE, ROLLING, one, with};
-use crate::{Action, Change, Edit, Reach, SetPlan, plan};
+use crate::{Action, Change, ClaimAction, Edit, Reach, SetPlan, plan};
 use flotilla_engine::wire::Object;
 use flotilla_model::SetKind;
 use flotilla_model::SetKind::Clone;
@@ -81,11 +81,12 @@ fn another_image_changes_pods_in_place() {
 
 #[test]
 fn a_partition_keeps_pods_and_scaling_takes_claims_along() {
-    let claims = json!([{"metadata": {"name": "data"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}}}]);
     let set = clones(
         4,
-        &[("volumeClaimTemplates", claims), (ROLLING, json!({"partition": "50%"}))],
+        &[
+            ("volumeClaimTemplates", claim_template("data")),
+            (ROLLING, json!({"partition": "50%"})),
+        ],
     );
     let lab = Lab::with(std::slice::from_ref(&set));
     let plan = lab.plan(&[image()]);
@@ -104,6 +105,50 @@ fn a_partition_keeps_pods_and_scaling_takes_claims_along() {
         0,
         "nothing changes"
     );
+}
+
+fn claim_template(name: &str) -> Value {
+    let size = json!({"requests": {"storage": "1Gi"}});
+    let spec = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": size});
+    json!([{"metadata": {"name": name}, "spec": spec}])
+}
+
+/// Pods that a partition keeps mount claims of templates that the set has no more: these hold data, too.
+#[test]
+fn claims_of_former_templates_go_with_their_pods_and_that_is_told() {
+    let set = |name: &str, image: &str| {
+        let rolling = json!({"partition": 3});
+        let fields = [
+            ("volumeClaimTemplates", claim_template(name)),
+            (ROLLING, rolling),
+            (IMAGE, json!(image)),
+        ];
+        clones(3, &fields)
+    };
+    let mut lab = Lab::with(&[set("data", "app:v1")]);
+    lab.make(&Change::Apply(set("logs", "app:v2")));
+    let removed = |change: Change| {
+        let plan = lab.plan(&[change]);
+        let claims = one(&plan).claims.iter().filter(|c| c.action == ClaimAction::Delete);
+        claims.filter(|c| c.claim.starts_with("data-web-")).count()
+    };
+    assert_eq!(removed(Change::Edit(Clone, key("web"), vec![Edit::Partition(0)])), 3);
+    assert_eq!(removed(Change::Edit(Clone, key("web"), vec![Edit::Replicas(1)])), 2);
+    assert_eq!(removed(Change::Delete(Clone, key("web"))), 3);
+}
+
+/// What a surge stores is nothing that anybody had before.
+#[test]
+fn claims_that_come_and_go_with_a_surge_are_not_told_as_removed() {
+    let rolling = json!({"maxUnavailable": 0, "maxSurge": 1, "podUpdatePolicy": "InPlaceIfPossible"});
+    let lab = Lab::with(&[clones(
+        2,
+        &[("volumeClaimTemplates", claim_template("data")), (ROLLING, rolling)],
+    )]);
+    let plan = lab.plan(&[image()]);
+    assert!(count(one(&plan), Action::Create) > 0, "{}", plan.text());
+    assert!(one(&plan).claims.is_empty(), "{}", plan.text());
+    assert!(!plan.text().contains("removed with"), "{}", plan.text());
 }
 
 /// As OpenKruise labels them with its gate `CloneSetShortHash`.
