@@ -436,3 +436,24 @@ fn a_comparison_of_templates_costs_in_proportion_to_them() {
         });
     }
 }
+
+/// Each pod mounts a claim that belongs to a pod which is none of ours, as anybody may write.
+fn claims_of_strangers(n: usize) -> Cluster {
+    let mut cluster = unhurried(clones(0));
+    for n in 0..n {
+        let id = format!("{n:05}");
+        let fixture = pod(&format!("web-{id}"))
+            .revision("web-old")
+            .label(names::INSTANCE_ID_LABEL, &id);
+        cluster = cluster.pod(running_v1(fixture).mounting("data", &format!("data-web-{id}")));
+        let mut stranger = crate::testing::owner("v1", "Pod", "stranger", &format!("stranger-{n}"));
+        stranger.controller = true;
+        cluster = cluster.claim(claim(&format!("data-web-{id}")).of_clone(&id).owners(vec![stranger]));
+    }
+    cluster
+}
+
+#[test]
+fn whose_a_claim_is_costs_one_look() {
+    is_in_proportion("claims of strangers, scaled to nothing", claims_of_strangers);
+}

@@ -4,11 +4,13 @@ mod sharing;
 
 pub(super) use sharing::{Deleted, Sharing};
 
+use super::diff::Diff;
 use super::marks;
 use super::plan::{ClaimsById, Member, Plan};
 use super::surge::is_made_as_surge;
 use crate::shared::adoption::controller_ref;
 use crate::shared::claim::{self, Additions};
+use crate::shared::lifecycle::State;
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
 use flotilla_model::set::ClaimTemplate;
@@ -91,6 +93,10 @@ impl<'v> Plan<'v> {
                 continue;
             }
             let pod = self.holder_of(claim, id);
+            // Of the two notes that of the pod counts (CS-13.8).
+            if reuses && pod.is_some_and(|pod| !self.is_surge(pod)) {
+                continue;
+            }
             if pod.is_some_and(|pod| is_active(pod)) {
                 continue;
             }
@@ -154,13 +160,19 @@ impl<'v> Plan<'v> {
             } else if is_given(claim) {
                 // One that was given before is written to once more: what would take it back, and is still on its way, fails from now on.
                 commands.push(claim::take(claim, Report::Silent));
-            } else if let Some(going) = self.view.pods.iter().find(|p| claim.meta.is_controlled_by(&p.meta.uid)) {
+            } else if let Some(going) = self.controller_of(claim) {
                 // It was given to another pod, which goes or has ended: now this is the last that has it.
                 let owner = controller_ref(Resource::Pods, pod.name(), &pod.meta.uid);
                 commands.push(claim::hand_to(claim, &going.meta.uid, &owner));
             }
         }
         self.pass.write_claims(scope, commands);
+    }
+
+    /// The pod of the set that a claim belongs to.
+    fn controller_of(&self, claim: &ClaimRecord) -> Option<&'v Arc<PodRecord>> {
+        let pod = self.view.pod(&claim.meta.controller()?.name)?;
+        (claim.meta.is_controlled_by(&pod.meta.uid) && self.view.manages(pod)).then_some(pod)
     }
 
     /// Sees to it that a claim stays for the replacement of a pod: it is the set's, also if it was given to the pod for a deletion that was never
@@ -178,7 +190,7 @@ impl<'v> Plan<'v> {
     }
 
     /// Takes back claims of pods that stay after all: they were given to a pod for a deletion that was never made, or that of another pod.
-    pub(super) fn spare_claims(&mut self) {
+    pub(super) fn spare_claims(&mut self, diff: &Diff) {
         let (view, owner) = (self.view, &self.view.owner);
         let mounts_some = |member: &Member| member.pod().volumes.is_some();
         if view.claims.is_empty() && view.set.spec.claim_templates.is_empty() && !self.members.iter().any(mounts_some) {
@@ -194,13 +206,25 @@ impl<'v> Plan<'v> {
         let written = self.pass.stages.claims.iter().map(|c| c.command.key().clone());
         let written: BTreeSet<_> = written.collect();
         let mut commands = Vec::new();
+        let mut replaced = None;
         for pod in &view.pods {
             let scope = || Scope::Named(pod.name().to_owned());
             if pod.is_terminating() && self.hands_over(pod) {
-                // They were given to it before they were to be kept.
+                // They were given to it before they were to be kept: too late, where others have been made in its place.
                 let given = view.claims_of_pod(pod).iter().filter(|claim| has(pod, claim));
                 let live = given.filter(|claim| claim.meta.deleted.is_none());
-                commands.extend(live.filter_map(|claim| Some((scope(), self.hand_over(claim, pod)?))));
+                let back: Vec<_> = live
+                    .filter_map(|claim| Some((scope(), self.hand_over(claim, pod)?)))
+                    .collect();
+                let replaced = replaced.get_or_insert_with(|| {
+                    let awaited = self.handing_over().len();
+                    awaited.saturating_sub(usize::try_from(diff.missing_replicas).unwrap_or(0))
+                });
+                if *replaced == 0 || back.is_empty() {
+                    commands.extend(back);
+                } else {
+                    *replaced -= 1;
+                }
                 continue;
             }
             let stays = is_active(pod) && !going.contains(&pod.meta.uid);
@@ -415,13 +439,20 @@ impl<'v> Plan<'v> {
         by_id.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the claims of a pod are for its replacement (CS-15.5).
+    /// Whether the claims of a pod are for its replacement (CS-15.5). Once its deletion was asked for, the note on the claims says so as well:
+    /// whoever takes the mark off a pod that goes already does not keep it.
     pub(super) fn hands_over(&self, pod: &PodRecord) -> bool {
-        self.view.clones.switches.keep_claims_on_recreate && marks::is_marked(pod) && !self.is_surge(pod)
+        let uid = pod.meta.uid.to_string();
+        let is_from = |claim: &Arc<ClaimRecord>| claim.annotations.get(names::KEPT_FROM) == Some(&*uid);
+        let was_marked = || pod.is_terminating() && self.claims_beside_id(pod).any(is_from);
+        self.view.clones.switches.keep_claims_on_recreate
+            && !self.is_surge(pod)
+            && (marks::is_marked(pod) || was_marked())
     }
 
-    /// Pods that are going and whose claims are for those that replace them: these come when they are gone, under their ids. With reuse
-    /// that is every pod whose claims were not given to it, since others deleted it (CS-15.5, R-34), but for the surge, which has no replacement.
+    /// Pods that are going and count as replicas no more, and whose claims are for those that replace them: these come when they are gone, under
+    /// their ids. With reuse that is every pod whose claims were not given to it, since others deleted it (CS-15.5, R-34), but for the surge,
+    /// which has no replacement.
     pub(super) fn handing_over(&self) -> Vec<Arc<PodRecord>> {
         let has_claim = |pod: &PodRecord| {
             let id = pod.label(names::INSTANCE_ID_LABEL);
@@ -432,10 +463,14 @@ impl<'v> Plan<'v> {
         };
         let reuses = self.view.clones.reuses_claims;
         let is_for_replacement = |pod: &PodRecord| reuses && !self.is_surge(pod) || self.hands_over(pod);
+        // Nor is a pod counted that has ended, or waits for its hook where such pods are left out: it has its claims until it is deleted.
+        let is_left_out = |pod: &PodRecord| {
+            let is_leaving = self.asked.excludes_leaving && State::of(pod) == State::PreparingDelete;
+            (is_leaving || pod.is_terminal()) && self.hands_over(pod)
+        };
         let pods = self.view.pods.iter();
-        pods.filter(|pod| pod.is_terminating() && is_for_replacement(pod) && has_claim(pod))
-            .cloned()
-            .collect()
+        let is_going = |pod: &PodRecord| pod.is_terminating() && is_for_replacement(pod) || is_left_out(pod);
+        pods.filter(|pod| is_going(pod) && has_claim(pod)).cloned().collect()
     }
 
     /// Remembers for whose ids replacements wait, for as long as no pod has them again.

@@ -49,7 +49,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.note_starts();
     plan.create(&diff);
     plan.delete(&diff);
-    plan.spare_claims();
+    plan.spare_claims(&diff);
     plan.forget_keeping();
     plan.forget_surge();
     plan.restore_claims();

@@ -162,6 +162,8 @@ pub struct Diff {
     pub missing: i32,
     /// How many of these are replicas, and no surge.
     pub missing_replicas: i32,
+    /// How many are there beyond the replicas, and no surge.
+    pub spare_replicas: i32,
     /// Pods to make.
     pub create: i32,
     /// How many of these at the current revision.
@@ -209,9 +211,8 @@ impl Diff {
         // Should a webhook write on all pods that they are surge, making replicas would have no end.
         let most = replicas + replicas.max(asked.surge);
         // Also while the surge is there in their place: what they have stored is waited for, and not made up for by empty volumes.
-        let missing_replicas = (replicas - (counted.all - counted.surge))
-            .min(most - (counts.all - counts.leaving))
-            .max(0);
+        let there = counted.all - counted.surge;
+        let missing_replicas = (replicas - there).min(most - (counts.all - counts.leaving)).max(0);
         let missing = (want - counted.all).max(missing_replicas);
         let create = asked
             .creation
@@ -231,6 +232,7 @@ impl Diff {
             surge_is_for_update: needed.is_for_update,
             missing,
             missing_replicas,
+            spare_replicas: (there - replicas).max(0),
             create,
             create_old: if asked.updates {
                 create.min((partition + needed.old - (old - counts.preparing)).max(0))

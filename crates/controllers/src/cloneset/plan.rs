@@ -121,7 +121,7 @@ impl<'v> Plan<'v> {
         let pass = Pass::new(view.moment(), revisions, update);
         let members = members(view, &pass);
         // When all are updated the update is over (CS-21.2), whether or not the status says so already: they go back to nothing.
-        let all_are_new = members.iter().all(Member::is_new);
+        let all_are_new = members.iter().all(|m| m.is_new() && !m.is_surge);
         let is_over = all_are_new && super::scale::count(members.len()) == view.set.spec.replicas;
         let is_between = pass.current.meta.uid != pass.update.meta.uid && !is_over;
         let asked = Asked::of(&view.set.spec, &view.clones, is_between);

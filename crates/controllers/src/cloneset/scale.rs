@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 /// How many pods a pass makes at most.
 const MOST_CREATIONS: i32 = 1_000;
-/// How many pods a wait names.
-const NAMED: usize = 16;
+/// How many pods a wait, or the events of a pass, name.
+pub(super) const NAMED: usize = 16;
 
 impl Plan<'_> {
     /// Pods that wait for their hook and are wanted again (CS-14.2): not where a hook takes them out of service.
@@ -79,14 +79,17 @@ impl Plan<'_> {
             Vec::new()
         };
         self.remember_awaited(&handing_over);
-        // As many replacements are waited for as replicas are missing; growth and surge wait for none.
-        let awaited = count(handing_over.len()).min(diff.missing_replicas);
+        // As many replacements are waited for as replicas are missing, or will be when those are gone that users want deleted; growth and surge
+        // wait for none.
+        let lacking = diff.missing_replicas.max(self.wished() - diff.spare_replicas);
+        let awaited = count(handing_over.len()).min(lacking);
         let missing = (diff.missing - awaited).max(0);
         let create = diff.create.min(missing);
         if create < missing {
             self.say_that_creation_is_limited();
         }
-        for pod in &handing_over {
+        // Of others it is said for what hook they wait.
+        for pod in handing_over.iter().filter(|pod| pod.is_terminating()) {
             let node = pod.node.as_ref().map(ToString::to_string);
             self.pass
                 .wait(pod.name().to_owned(), WaitCause::PodTerminating { node }, None);
@@ -96,7 +99,7 @@ impl Plan<'_> {
         }
         let create = create.min(self.most_creations());
         // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
-        let replicas = (diff.missing_replicas - awaited).min(create);
+        let replicas = (diff.missing_replicas - awaited).max(0).min(create);
         let surge = self.noted_surge(create - replicas, diff);
         // Only where pods go back is the surge old.
         let old = diff.create_old.min(if diff.back > 0 { create } else { create - surge });
@@ -125,18 +128,24 @@ impl Plan<'_> {
     }
 
     /// How many of the pods that are made beyond the replicas are noted as surge (CS-13.8): those with claims that are there so that others can be
-    /// updated. Whom users want to be deleted leaves nothing, and what is made for it stays.
+    /// updated. Whom users want to be deleted leaves nothing, and what is made for it stays. What a pod that the update has marked leaves may be for
+    /// its replacement, whoever else wants it deleted.
     fn noted_surge(&self, beyond: i32, diff: &Diff) -> i32 {
         if self.view.set.spec.claim_templates.is_empty() {
             return 0;
         }
-        let by_users = |m: &&Member| m.is_specified && !m.is_surge && (m.is_named || !marks::is_marked(m.pod()));
         let for_users = if diff.surge_is_for_update {
             0
         } else {
-            count(self.members.iter().filter(by_users).count())
+            self.wished() - diff.spare_replicas
         };
-        (beyond - for_users).max(0)
+        (beyond - for_users.max(0)).max(0)
+    }
+
+    /// How many replicas nobody but users wants deleted.
+    fn wished(&self) -> i32 {
+        let by_users = |m: &&Member| m.is_specified && !m.is_surge && !marks::is_marked(m.pod());
+        count(self.members.iter().filter(by_users).count())
     }
 
     /// How many pods a pass may make. A quota that has refused a few has no room for others either, whose claims would be made only to be deleted

@@ -34,7 +34,9 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     let members = plan.members.iter();
     let counts = count(members.map(|m| (m.pod(), m.is_new(), m.is_available())));
     let wanted = plan.asked.replicas;
-    let is_whole = counts.updated == counts.total && counts.total == wanted;
+    // A surge is no replica: where one is missing beside it, the partition may keep that one old.
+    let has_surge = plan.members.iter().any(|m| m.is_surge);
+    let is_whole = counts.updated == counts.total && counts.total == wanted && !has_surge;
     let current = if is_whole && !plan.pass.is_held_at_nothing() {
         &plan.pass.update
     } else {

@@ -2,13 +2,14 @@
 
 use super::claims::{id_of, is_active};
 use super::plan::{Member, Plan};
-use super::scale::count;
+use super::scale::{NAMED, count};
 use super::update::patch;
 use crate::shared::claim;
 use flotilla_api::names;
 use flotilla_model::decision::{Report, Scope, ScopedCommand};
 use flotilla_model::{Labels, PodRecord};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// Whether what this says is that a pod of this name, or a claim of it, was made as surge: it is the pod's name. What is copied from another, or
 /// stands in a template, says nothing (CS-13.8).
@@ -27,6 +28,7 @@ impl Plan<'_> {
     /// taken the note off the pod. From then on it is like any other.
     pub(super) fn forget_surge(&mut self) {
         let mut commands = Vec::new();
+        let mut changed = BTreeSet::new();
         for claim in self
             .view
             .claims
@@ -34,7 +36,12 @@ impl Plan<'_> {
             .filter(|c| c.annotations.get(names::MADE_AS_SURGE).is_some())
         {
             let holder = id_of(claim).and_then(|id| self.holder_of(claim, id));
-            if let Some(pod) = holder.filter(|pod| is_active(pod) && !self.is_surge(pod)) {
+            // Used again is also what a pod leaves that goes; otherwise it goes with the pod.
+            let keeps = |pod: &PodRecord| is_active(pod) || self.view.clones.reuses_claims;
+            if let Some(pod) = holder.filter(|pod| keeps(pod) && !self.is_surge(pod)) {
+                if !self.is_settled {
+                    changed.insert(pod.name().to_owned());
+                }
                 let note = [(names::MADE_AS_SURGE, None)];
                 commands.push((
                     Scope::Named(pod.name().to_owned()),
@@ -43,6 +50,13 @@ impl Plan<'_> {
             }
         }
         self.write_claims(commands);
+        for pod in changed.into_iter().take(NAMED) {
+            let message = format!(
+                "{pod} was made as surge, and somebody has taken annotation {} off it: it counts as a replica from now on, so another pod goes with its claims in its place",
+                names::MADE_AS_SURGE
+            );
+            self.pass.event_once(true, "PodChangedByOthers", message);
+        }
         if !self.is_settled {
             return;
         }

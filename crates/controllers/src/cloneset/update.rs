@@ -6,6 +6,7 @@ use super::order;
 use super::plan::{Member, Plan};
 use super::scale::count;
 use crate::shared::course::Course;
+use crate::shared::lifecycle::{self, State};
 use crate::shared::occupant::of_what_was_seen;
 use crate::shared::renewal::Way;
 use crate::shared::revision;
@@ -77,17 +78,7 @@ impl Plan<'_> {
             self.pass.target = self.pass.current.clone();
         }
         let limit = if goes_back { diff.back } else { diff.forward };
-        let mut candidates: Vec<usize> = (0..self.members.len())
-            .filter(|&index| {
-                let member = &self.members[index];
-                let is_on_target = member.is_new() != goes_back;
-                let has_to_go = !is_on_target || member.occupant.abandoned.is_some();
-                // What was made as surge goes, instead.
-                let may_go = member.is_plain() && !member.is_surge && !member.occupant.is_dealt_with;
-                has_to_go && may_go && !member.is_in_grace()
-            })
-            .collect();
-        order::sort(&self.view.clones, &self.members, &mut candidates);
+        let candidates = self.candidates(goes_back);
         let mut left = limit;
         let mut brake = diff.brake.max(0);
         let (mut spare, mut spare_ready) = (diff.spare, diff.spare_ready);
@@ -101,7 +92,12 @@ impl Plan<'_> {
             // One that counts as updated already takes no other's place, whether it goes now or has to wait.
             let counts = !self.is_only_abandoned(index, goes_back);
             let is_renewal = !counts && self.members[index].awaits_renewal();
-            if counts && left <= 0 || is_held_up && !is_renewal {
+            if counts && left <= 0 {
+                continue;
+            }
+            if is_held_up && !is_renewal {
+                left -= i32::from(counts);
+                self.members[index].occupant.awaits_budget = true;
                 continue;
             }
             let way = self.way(index);
@@ -125,6 +121,8 @@ impl Plan<'_> {
                     self.hold_up(index, name, brake_left, begun, diff);
                 }
                 is_held_up = true;
+                left -= i32::from(counts);
+                self.members[index].occupant.awaits_budget = true;
                 continue;
             }
             if self.begin(index, &way) {
@@ -136,7 +134,34 @@ impl Plan<'_> {
                 spare_ready -= i32::from(leaves_service);
             }
         }
-        self.pass.update_rests = is_held_up;
+    }
+
+    /// Pods that may move to the target, or be made again at it, in their order (CS-16.3 and CS-17).
+    fn candidates(&self, goes_back: bool) -> Vec<usize> {
+        let mut candidates: Vec<usize> = (0..self.members.len())
+            .filter(|&index| {
+                let member = &self.members[index];
+                let is_on_target = member.is_new() != goes_back;
+                let has_to_go = !is_on_target || member.occupant.abandoned.is_some();
+                // What was made as surge goes, instead.
+                let may_go = member.is_plain()
+                    && !member.is_surge
+                    && !member.occupant.is_dealt_with
+                    && !self.is_coming_back(member);
+                has_to_go && may_go && !member.is_in_grace()
+            })
+            .collect();
+        order::sort(&self.view.clones, &self.members, &mut candidates);
+        candidates
+    }
+
+    /// Whether a pod serves that was taken back from its deletion, and this pass says so: with the next one it costs what any other does.
+    fn is_coming_back(&self, member: &Member) -> bool {
+        let pod = member.pod();
+        let hooks = &self.view.set.spec.lifecycle;
+        State::of(pod) == State::PreparingNormal
+            && pod.is_running_and_ready()
+            && lifecycle::back_to_normal(hooks, pod) == State::Normal
     }
 
     /// Whether a pod is at the target already, and has to be made again for another reason.

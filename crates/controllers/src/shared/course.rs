@@ -280,9 +280,12 @@ impl Pass<'_> {
                 }
                 next
             }
-            State::PreparingUpdate if !course.is_updated && self.keeps_preparing() => {
+            State::PreparingUpdate if !course.is_updated && self.keeps_preparing(course) => {
                 let cause = lifecycle::hold_of("inPlaceUpdate", hooks.in_place_update.as_ref(), pod);
-                self.wait(course.name(), cause, course.since());
+                // Once the hook has released it, it waits for what the update waits for, which is said there.
+                if matches!(&cause, WaitCause::HookHolds { markers, .. } if !markers.is_empty()) {
+                    self.wait(course.name(), cause, course.since());
+                }
                 return None;
             }
             // Also where the update does not want it any more: rolled back, paused, or the partition keeps it. Who drained it has to say that it
@@ -315,12 +318,13 @@ impl Pass<'_> {
         set.kind == SetKind::Clone && set.spec.lifecycle.pre_normal.is_none() && pod.node.is_none()
     }
 
-    /// Whether the update is at rest and may go on with old pods that it prepared. Not while pods come back to the old revision: these
-    /// would wait for ever, and take the budget from those that come back (CS-13.5). Nor while it is paused: that may last
+    /// Whether the update is at rest and may go on with an old pod that it prepared, or is about to. Not while pods come back to the old revision:
+    /// these would wait for ever, and take the budget from those that come back (CS-13.5). Nor while it is paused: that may last
     ///
-    fn keeps_preparing(&self) -> bool {
+    fn keeps_preparing(&self, course: &Course) -> bool {
         let comes_back = self.target.meta.uid != self.update.meta.uid;
-        (self.update_rests && !comes_back) || self.moment.set.spec.is_stopped(Area::Update)
+        let goes_on = self.update_rests || course.awaits_budget;
+        goes_on && !comes_back || self.moment.set.spec.is_stopped(Area::Update)
     }
 
     /// Writes the conditions of a pod that may serve again, as far as nothing holds it.
@@ -436,6 +440,8 @@ pub(crate) struct Held<'a> {
 }
 
 /// A pod with something under way.
+// Independent facts, not a state.
+#[allow(clippy::struct_excessive_bools)]
 pub(crate) struct Course {
     pod: Arc<PodRecord>,
     detail: Arc<PodDetail>,
@@ -447,6 +453,8 @@ pub(crate) struct Course {
     is_updated: bool,
     is_specified: bool,
     is_wanted: bool,
+    /// Its update has its turn, and waits for the budget.
+    awaits_budget: bool,
 }
 
 impl Course {
@@ -466,6 +474,7 @@ impl Course {
             is_updated: occupant.labels.is_updated,
             is_specified: occupant.labels.is_specified,
             is_wanted,
+            awaits_budget: occupant.awaits_budget,
         })
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Occupant {
     pub(crate) is_stuck: bool,
     /// This pass has decided about it.
     pub(crate) is_dealt_with: bool,
+    /// Its update has its turn, and waits for the budget.
+    pub(crate) awaits_budget: bool,
 }
 
 impl Occupant {
@@ -58,6 +60,7 @@ impl Occupant {
             abandoned: None,
             is_stuck: false,
             is_dealt_with: false,
+            awaits_budget: false,
             pod: pod.clone(),
             health,
             labels,

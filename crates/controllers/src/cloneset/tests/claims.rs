@@ -2,11 +2,11 @@
 
 use super::scaling::{created, pod_owner};
 use super::{name, one, said};
-use crate::testing::{ClaimFixture, Cluster, NOW, at, claim, clones};
+use crate::testing::{ClaimFixture, Cluster, NOW, PodFixture, at, claim, clones, folded};
 use flotilla_api::names;
-use flotilla_model::decision::{Command, Report, Scope};
+use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
 use flotilla_model::records::Phase;
-use flotilla_model::{Decision, Failure, Resource};
+use flotilla_model::{Decision, Failure, Resource, WaitCause};
 use serde_json::{Value, json};
 
 /// A pod that mounts a claim on its way out would wait for ever, or go with it.
@@ -301,7 +301,7 @@ fn cs_14_7_and_16_5_the_mark_of_an_update_holds_only_for_the_pod_as_it_was_seen(
     assert_eq!(marks.collect::<Vec<_>>(), [Some(seen)]);
 }
 
-/// The claim was given to the pod for a deletion that was refused, and then the switch was turned on.
+/// The claim was given to the pod for a deletion that was refused, and then the switch was turned on: unless another has been made in its place.
 #[test]
 fn cs_15_5_a_claim_that_was_given_before_it_was_to_be_kept_is_taken_back() {
     let marked = || {
@@ -312,17 +312,23 @@ fn cs_15_5_a_claim_that_was_given_before_it_was_to_be_kept_is_taken_back() {
     };
     let uid = json!(marked().build("web").meta.uid.to_string());
     for reuses in [false, true] {
-        for (what, pod) in [("is deleted", marked()), ("goes", marked().terminating())] {
+        for (what, replicas, pod) in [
+            ("is deleted", 1, marked()),
+            ("goes", 2, marked().terminating()),
+            ("is replaced", 1, marked().terminating()),
+        ] {
             let given = data(0).owners(vec![pod_owner(&name(0))]);
-            let set = keeping(1).spec("/scaleStrategy/enablePVCReuse", json!(reuses));
+            let set = keeping(replicas).spec("/scaleStrategy/enablePVCReuse", json!(reuses));
             let decision = set
                 .pod(one(&name(1), "n"))
                 .claim(data(1))
                 .claim(given)
                 .pod(pod)
                 .decide();
-            assert_eq!(owners_given(&decision), [json!("web")], "{what}, reuse {reuses}");
-            let note = (!reuses).then(|| ("data-web-b0000".to_owned(), uid.clone()));
+            let is_late = what == "is replaced";
+            let back: &[_] = if is_late { &[] } else { &[json!("web")] };
+            assert_eq!(owners_given(&decision), back, "{what}, reuse {reuses}");
+            let note = (!reuses && !is_late).then(|| ("data-web-b0000".to_owned(), uid.clone()));
             let noted: Vec<_> = noted(&decision)
                 .into_iter()
                 .filter(|(_, from)| !from.is_null())
@@ -386,5 +392,61 @@ fn cs_15_5_the_claim_of_an_ephemeral_volume_is_not_written_to_when_its_pod_goes(
             let wanted: Vec<_> = wanted.iter().cloned().chain([deletion.clone()]).collect();
             assert_eq!(said(&set.decide()), wanted, "{what}, reuse {reuses}");
         }
+    }
+}
+
+/// A set with a preDelete hook that keeps claims, two pods of it, and web-b0002, which the update has marked.
+fn with_hooked(change: impl FnOnce(PodFixture) -> PodFixture) -> Cluster {
+    use super::surge::{data, surging, with_data};
+    let marked = one(&name(2), "o")
+        .mounts(&["data"])
+        .label("hold", "yes")
+        .label(names::SPECIFIED_DELETE_LABEL, "true")
+        .annotated(names::REPLACED_BY_UPDATE, "true");
+    with_data(surging(3, &json!({"maxUnavailable": 1, "maxSurge": 0})), "n o")
+        .pod(change(marked))
+        .claim(data(2))
+        .spec("/lifecycle/preDelete", json!({"labelsHandler": {"hold": "yes"}}))
+        .annotation(names::KEEP_CLAIMS_ON_RECREATE, "true")
+}
+
+/// The replacement of a pod that is made again takes its id and claims, also where the pod counts as a replica no more: an empty volume beside it
+/// would be all that is left when it comes to be wanted again.
+#[test]
+fn cs_15_5_a_replacement_waits_for_a_pod_that_its_hook_holds_or_that_has_ended() {
+    let leaving = |pod: PodFixture| pod.label(names::LIFECYCLE_STATE_LABEL, "PreparingDelete");
+    let excluding = |set: Cluster| set.spec("/scaleStrategy/excludePreparingDelete", json!(true));
+    let rows = [
+        ("left out", excluding(with_hooked(leaving))),
+        ("evicted", with_hooked(|pod| leaving(pod).phase(Phase::Failed))),
+        ("both", excluding(with_hooked(|pod| leaving(pod).phase(Phase::Failed)))),
+    ];
+    for (what, set) in rows {
+        let decision = set.decide();
+        assert_eq!(said(&decision), [] as [&str; 0], "{what}");
+        let of_hook =
+            |w: &flotilla_model::Wait| matches!(&w.cause, WaitCause::HookHolds { .. }) && w.subject == name(2);
+        assert!(decision.waits.iter().any(of_hook), "{what}: {:?}", decision.waits);
+    }
+    // Who pauses has it back.
+    let paused = excluding(with_hooked(leaving)).spec("/updateStrategy/rollingUpdate/paused", json!(true));
+    let state = |c: &ScopedCommand| match &c.command {
+        Command::Patch { body, .. } => folded(body)["metadata"]["labels"][names::LIFECYCLE_STATE_LABEL].clone(),
+        _ => Value::Null,
+    };
+    let states: Vec<Value> = paused.decide().commands().map(state).collect();
+    assert_eq!(states, [json!("PreparingNormal")]);
+}
+
+/// Whoever takes the mark off a pod that goes already does not keep it: its claim is noted as its replacement's, and stays that.
+#[test]
+fn cs_15_5_a_claim_that_is_noted_stays_for_the_replacement_though_the_mark_is_taken_off() {
+    let uid = one(&name(0), "o").build("web").meta.uid.to_string();
+    for (from, given) in [(uid.as_str(), None), ("uid-of-another", Some(json!(name(0))))] {
+        let going = one(&name(0), "o").mounts(&["data"]).terminating();
+        let going = going.annotated(names::REPLACED_BY_UPDATE, "true");
+        let set = keeping(1).pod(going).claim(data(0).annotated(names::KEPT_FROM, from));
+        let decision = set.decide();
+        assert_eq!(owners_given(&decision), given.into_iter().collect::<Vec<_>>(), "{from}");
     }
 }

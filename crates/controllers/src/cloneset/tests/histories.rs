@@ -21,6 +21,11 @@ const END: usize = 110;
 /// What a pass is apart from the next one.
 const STEP: Duration = Duration::from_secs(20);
 
+/// By this label the preDelete hook holds pods.
+const HOLD: &str = "hold";
+/// By this one the inPlaceUpdate hook does.
+const DRAIN: &str = "drain";
+
 /// What somebody does before a pass.
 #[derive(Clone, Debug)]
 enum Act {
@@ -37,6 +42,14 @@ enum Act {
     Lose(usize),
     /// The manager forgets what it knew.
     Restart,
+    /// Users want a pod deleted.
+    Want(usize),
+    /// A pod ends, and is collected some time later.
+    End(usize),
+    /// No pod is made while so many are unavailable (`scaleStrategy.maxUnavailable`).
+    Limit(i32),
+    /// Pods that wait for their deletion count as replicas no more (`scaleStrategy.excludePreparingDelete`).
+    Exclude(bool),
 }
 
 /// The set at first.
@@ -53,13 +66,25 @@ struct Settings {
     keeps: bool,
     reuse: bool,
     goes_back: bool,
+    hooks: Hooks,
+}
+
+/// Which hooks hold pods.
+#[derive(Clone, Copy, Debug)]
+struct Hooks {
+    pre_delete: bool,
+    in_place_update: bool,
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
     let numbers = (1..6_i32, 0..5_i32, 0..2_i32);
     let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
-    (numbers, switches).prop_map(
-        |((replicas, surge, unavailable), (in_place, keeps, reuse, goes_back))| Settings {
+    let hooks = (any::<bool>(), any::<bool>()).prop_map(|(pre_delete, in_place_update)| Hooks {
+        pre_delete,
+        in_place_update,
+    });
+    (numbers, switches, hooks).prop_map(
+        |((replicas, surge, unavailable), (in_place, keeps, reuse, goes_back), hooks)| Settings {
             replicas,
             surge,
             unavailable,
@@ -67,6 +92,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             keeps,
             reuse,
             goes_back,
+            hooks,
         },
     )
 }
@@ -77,7 +103,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => Just(Act::Field("paused", json!(false))),
         2 => (0..5_i32).prop_map(|n| Act::Field("partition", json!(n))),
         1 => (0..6_i32).prop_map(|n| Act::Field("maxSurge", json!(n))),
-        1 => (0..2_i32).prop_map(|n| Act::Field("maxUnavailable", json!(n))),
+        1 => (0..4_i32).prop_map(|n| Act::Field("maxUnavailable", json!(n))),
         2 => prop_oneof![Just("v1"), Just("v2")].prop_map(Act::Image),
         1 => any::<bool>().prop_map(Act::InPlace),
         1 => any::<bool>().prop_map(Act::Keep),
@@ -85,6 +111,10 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (1..6_u32).prop_map(Act::Refuse),
         1 => (0..6_usize).prop_map(Act::Lose),
         1 => Just(Act::Restart),
+        1 => (0..6_usize).prop_map(Act::Want),
+        1 => (0..6_usize).prop_map(Act::End),
+        1 => (0..4_i32).prop_map(Act::Limit),
+        1 => any::<bool>().prop_map(Act::Exclude),
     ]
 }
 
@@ -104,10 +134,15 @@ struct World {
     taken: BTreeSet<String>,
     luck: u64,
     log: String,
+    /// Passes until its hook lets a pod go.
+    holding: BTreeMap<String, u32>,
+    hooks: Hooks,
+    /// For so many passes nothing has been done nor said, although something is left to do.
+    silent: u32,
 }
 
 impl World {
-    fn new(set: Cluster, luck: u64) -> Self {
+    fn new(set: Cluster, hooks: Hooks, luck: u64) -> Self {
         World {
             set,
             going: BTreeMap::new(),
@@ -116,6 +151,9 @@ impl World {
             taken: BTreeSet::new(),
             luck,
             log: String::new(),
+            holding: BTreeMap::new(),
+            hooks,
+            silent: 0,
         }
     }
 
@@ -137,7 +175,20 @@ impl World {
         if settings.goes_back {
             set = set.annotation(names::PARTITION_ROLLBACK, "true");
         }
-        World::new(set, luck)
+        let hooks = settings.hooks;
+        for (holds, hook, label) in [
+            (hooks.pre_delete, "preDelete", HOLD),
+            (hooks.in_place_update, "inPlaceUpdate", DRAIN),
+        ] {
+            if !holds {
+                continue;
+            }
+            set = set.spec(&format!("/lifecycle/{hook}"), json!({"labelsHandler": {label: "yes"}}));
+            for pod in set.pods.values_mut() {
+                relabel(pod, &json!({label: "yes"}));
+            }
+        }
+        World::new(set, hooks, luck)
     }
 
     /// One to three, by luck.
@@ -183,6 +234,28 @@ impl World {
                     self.delete(name);
                 }
             }
+            Act::Want(n) => {
+                let there: Vec<String> = self.set.pods.keys().cloned().collect();
+                if let Some(name) = there.get(n % there.len().max(1)) {
+                    let pod = self.set.pods.get_mut(name).expect("there");
+                    relabel(pod, &json!({names::SPECIFIED_DELETE_LABEL: "1"}));
+                    self.taken.insert(name.clone());
+                }
+            }
+            Act::End(n) => {
+                let there: Vec<String> = self.set.pods.keys().cloned().collect();
+                if let Some(name) = there.get(n % there.len().max(1)) {
+                    let name = name.clone();
+                    let pod = Arc::make_mut(self.set.pods.get_mut(&name).expect("there"));
+                    pod.phase = flotilla_model::records::Phase::Failed;
+                    pod.ready.is_true = false;
+                    let lasts = self.some();
+                    self.starting.remove(&name);
+                    self.going.entry(name).or_insert(lasts + 2);
+                }
+            }
+            Act::Limit(n) => self.set = self.set.clone().spec("/scaleStrategy/maxUnavailable", json!(n)),
+            Act::Exclude(x) => self.set = self.set.clone().spec("/scaleStrategy/excludePreparingDelete", json!(x)),
             Act::Restart => {
                 // Whether pods of a revision are accepted it asks again, which is not what is looked at here.
                 let accepted = std::mem::take(&mut self.set.hints.accepted);
@@ -317,6 +390,12 @@ impl World {
         for (key, value) in body["metadata"]["annotations"].as_object().into_iter().flatten() {
             fixture = fixture.annotated(key, value.as_str().expect("text"));
         }
+        if self.hooks.pre_delete {
+            fixture = fixture.label(HOLD, "yes");
+        }
+        if self.hooks.in_place_update {
+            fixture = fixture.label(DRAIN, "yes");
+        }
         let mut record = fixture.build("web");
         record.meta.uid = Uid::new(&format!("uid-{name}-{}", self.set.now.as_millis()));
         let lasts = self.some();
@@ -351,6 +430,52 @@ impl World {
         }
     }
 
+    /// That pods lack, or are not what they should be, is said, or something is done about it.
+    fn says_what_is_left(&mut self, decision: &Decision) -> Result<(), String> {
+        let update = self.set.set["status"]["updateRevision"].as_str().unwrap_or_default();
+        let mut active = self.set.pods.values().filter(|pod| !pod.is_terminal());
+        let is_going = self.set.pods.values().any(|pod| pod.is_terminating());
+        let is_done = |pod: &Arc<PodRecord>| pod.revision() == Some(update) && !noted(pod) && pod.ready.is_true;
+        let is_left = number(active.clone().count()) != self.replicas() || !active.all(is_done);
+        let is_silent = decision.commands().next().is_none() && decision.waits.is_empty();
+        // What the decision was made of has changed since.
+        self.silent = if is_silent && is_left && !is_going {
+            self.silent + 1
+        } else {
+            0
+        };
+        if self.silent > 3 {
+            return Err("nothing is done, and nothing is said".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Users let pods go that hooks hold, some time later.
+    fn tend_hooks(&mut self) {
+        let mut held = BTreeMap::new();
+        for (name, pod) in &self.set.pods {
+            let state = pod.label(names::LIFECYCLE_STATE_LABEL).unwrap_or_default();
+            let (holds, drains) = (pod.label(HOLD).is_some(), pod.label(DRAIN).is_some());
+            match state {
+                "PreparingDelete" if holds => held.insert(name.clone(), json!({HOLD: null})),
+                "PreparingUpdate" if drains => held.insert(name.clone(), json!({DRAIN: null})),
+                "Updated" if !drains => held.insert(name.clone(), json!({DRAIN: "yes"})),
+                _ => None,
+            };
+        }
+        self.holding.retain(|name, _| held.contains_key(name));
+        for (name, change) in held {
+            let lasts = self.some();
+            let left = self.holding.entry(name.clone()).or_insert(lasts);
+            *left -= 1;
+            if *left == 0 {
+                self.holding.remove(&name);
+                relabel(self.set.pods.get_mut(&name).expect("it is there"), &change);
+            }
+        }
+    }
+
+    /// Time passes: pods come up and go, and hooks let them.
     fn tick(&mut self) {
         self.set.now = self.set.now + STEP;
         self.refuses = self.refuses.saturating_sub(1);
@@ -366,6 +491,7 @@ impl World {
             all.retain(|_, left| *left > 0);
             over
         };
+        self.tend_hooks();
         for name in over(&mut self.going) {
             self.set.pods.remove(&name);
             self.starting.remove(&name);
@@ -404,7 +530,11 @@ impl World {
 
     /// Pods that serve.
     fn serving(&self) -> BTreeSet<String> {
-        let serves = |pod: &&Arc<PodRecord>| pod.ready.is_true && pod.meta.deleted.is_none();
+        let serves = |pod: &&Arc<PodRecord>| {
+            pod.ready.is_true
+                && pod.meta.deleted.is_none()
+                && matches!(pod.label(names::LIFECYCLE_STATE_LABEL), None | Some("" | "Normal"))
+        };
         self.set
             .pods
             .values()
@@ -445,6 +575,18 @@ impl World {
                 (is_noted, "*", ""),
                 (pod.label(names::SPECIFIED_DELETE_LABEL).is_some(), "!", ""),
                 (pod.meta.deleted.is_some(), "T", ""),
+                (pod.is_terminal(), "F", ""),
+                (
+                    pod.label(names::LIFECYCLE_STATE_LABEL) == Some("PreparingDelete"),
+                    "d",
+                    "",
+                ),
+                (
+                    pod.label(names::LIFECYCLE_STATE_LABEL) == Some("PreparingUpdate"),
+                    "p",
+                    "",
+                ),
+                (pod.label(names::LIFECYCLE_STATE_LABEL) == Some("Updated"), "u", ""),
                 (pod.ready.is_true, "", "x"),
             ];
             let marks = marks.map(|(holds, yes, no)| if holds { yes } else { no }).concat();
@@ -482,6 +624,11 @@ fn noted(pod: &PodRecord) -> bool {
     annotations.is_some_and(|a| a.get(names::MADE_AS_SURGE).is_some())
 }
 
+fn relabel(pod: &mut Arc<PodRecord>, changes: &Value) {
+    let pod = Arc::make_mut(pod);
+    pod.meta.labels = changed(&pod.meta.labels, Some(changes));
+}
+
 fn changed(labels: &Labels, changes: Option<&Value>) -> Labels {
     let mut all: BTreeMap<&str, &str> = labels.iter().collect();
     for (key, value) in changes.and_then(Value::as_object).into_iter().flatten() {
@@ -491,6 +638,27 @@ fn changed(labels: &Labels, changes: Option<&Value>) -> Labels {
         };
     }
     all.into_iter().collect()
+}
+
+/// Whether a command takes a pod out of service, or lets its hook do that.
+fn takes(command: &Command) -> bool {
+    match command {
+        Command::Delete { resource, .. } => *resource == Resource::Pods,
+        Command::Patch {
+            report: Report::InPlace,
+            ..
+        } => true,
+        Command::Patch {
+            resource: Resource::Pods,
+            body,
+            ..
+        } => {
+            let body = folded(body);
+            let state = &body["metadata"]["labels"][names::LIFECYCLE_STATE_LABEL];
+            matches!(state.as_str(), Some("PreparingDelete" | "PreparingUpdate"))
+        }
+        _ => false,
+    }
 }
 
 /// A whole history. `looks` is asked after each pass whether all is well.
@@ -511,16 +679,13 @@ fn history(
             ] {
                 world.field(field, value);
             }
+            world.set = world.set.clone().spec("/scaleStrategy/maxUnavailable", Value::Null);
         }
         world.index();
         let serving = world.serving();
         let keep = (world.replicas() - world.number("maxUnavailable")).max(0);
         let decision = world.pass();
-        let takes = |command: &Command| match command {
-            Command::Delete { resource, .. } => *resource == Resource::Pods,
-            Command::Patch { report, .. } => *report == Report::InPlace,
-            _ => false,
-        };
+        world.says_what_is_left(&decision)?;
         let taken = decision.commands().filter(|c| takes(&c.command));
         let taken: BTreeSet<&str> = taken.map(|c| c.command.key().name.as_str()).collect();
         let taken = taken.into_iter().filter(|name| serving.contains(*name)).count();
@@ -540,7 +705,7 @@ fn history(
 fn keeps_data(settings: &Settings, acts: &[(usize, Act)], luck: u64) -> Result<(), String> {
     let allowed = |act: &Act| match act {
         Act::Scale(replicas) => *replicas >= settings.replicas,
-        Act::Lose(_) => settings.reuse,
+        Act::Lose(_) | Act::End(_) => settings.reuse,
         _ => true,
     };
     let mut acts: Vec<(usize, Act)> = acts.iter().filter(|(_, act)| allowed(act)).cloned().collect();
@@ -558,7 +723,10 @@ fn keeps_data(settings: &Settings, acts: &[(usize, Act)], luck: u64) -> Result<(
         let lost = (0..usize::try_from(settings.replicas).expect("few")).find(|n| !world.has_data(*n));
         lost.map_or(Ok(()), |n| Err(format!("what {} has stored is gone", name(n))))
     });
+    // Whom users want deleted, and who has ended, may leave something.
+    let may_leave = acts.iter().any(|(_, act)| matches!(act, Act::End(_) | Act::Want(_)));
     let result = result.and_then(|()| match world.claims_without_pod() {
+        _ if may_leave => Ok(()),
         left if left.is_empty() => Ok(()),
         left => Err(format!("no pod has {left:?}")),
     });

@@ -509,3 +509,136 @@ fn cs_13_11_while_changes_are_refused_young_pods_stay_in_service() {
     set.hints.generation = 1;
     assert_eq!(taken_out(&set.decide()), [] as [&str; 0]);
 }
+
+/// Revisions of the pods that are made.
+fn revisions_made(decision: &Decision) -> Vec<Value> {
+    let made = decision.commands().filter_map(|c| match &c.command {
+        Command::Create {
+            resource: Resource::Pods,
+            body,
+            ..
+        } => Some(body.render()["metadata"]["labels"][names::REVISION_LABEL].clone()),
+        _ => None,
+    });
+    made.collect()
+}
+
+/// What is made as surge is no replica: with all others new, the update is not over while a replica is missing beside it.
+#[test]
+fn cs_21_2_a_surge_ends_no_update_and_the_partition_holds_for_who_is_missing() {
+    let rolling = |surge, unavailable| json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": surge, "maxUnavailable": unavailable, "partition": 1});
+    // Nothing is made while one is unavailable, or while a claim is waited for.
+    for (words, reuse, surge) in [("n nx n*", false, 1), ("n nx o n*", true, 1), ("n nx o", true, 0)] {
+        let mut set = with_data(surging(3, &rolling(surge, 1 - surge)), words)
+            .spec("/scaleStrategy", json!({"maxUnavailable": 1, "enablePVCReuse": reuse}));
+        if reuse {
+            set = set.spec("/scaleStrategy", json!({"enablePVCReuse": true}));
+            let lost = set.pods.get_mut(&name(2)).expect("it is there");
+            std::sync::Arc::make_mut(lost).meta.deleted = Some(at(NOW));
+            set.own_pods = set.pods.values().cloned().collect();
+        }
+        let first = set.decide();
+        assert_eq!(revisions_made(&first), [] as [Value; 0], "{words}");
+        let current = first
+            .status
+            .as_ref()
+            .map_or(json!("web-old"), |status| status.desired["currentRevision"].clone());
+        assert_eq!(current, "web-old", "{words}");
+        let after: String = words.replace("nx", "n").replace(" o", "");
+        let claim = data(2);
+        let next = with_data(surging(3, &rolling(surge, 1 - surge)), &after)
+            .spec("/scaleStrategy/enablePVCReuse", json!(reuse));
+        let next = if reuse { next.claim(claim) } else { next };
+        assert_eq!(revisions_made(&next.decide()), ["web-old"], "{words}");
+    }
+}
+
+/// One wish of a user, for which one pod is there already: what else is made beyond the replicas is for the update, and noted. Nor is what is made
+/// beside a pod that the update has marked, whoever else wants it deleted: its replacement takes its claims.
+#[test]
+fn cs_13_8_what_is_made_beyond_users_wishes_is_noted() {
+    let marked = |n: usize| {
+        let pod = one(&name(n), "o").mounts(&["data"]);
+        let pod = pod.label(names::SPECIFIED_DELETE_LABEL, "true");
+        pod.annotated(names::REPLACED_BY_UPDATE, "true")
+    };
+    let set = |replicas, surge| {
+        let set = surging(replicas, &json!({"maxSurge": surge, "maxUnavailable": 0}));
+        set.annotation(names::KEEP_CLAIMS_ON_RECREATE, "true")
+    };
+    let beyond = [(0, "o!"), (2, "o"), (3, "n"), (4, "nx")]
+        .into_iter()
+        .fold(set(4, 2), |set, (n, words)| {
+            set.pod(one(&name(n), words).mounts(&["data"])).claim(data(n))
+        });
+    let beyond = beyond.pod(marked(1)).claim(data(1));
+    let made = noted(&beyond.decide());
+    assert!(matches!(&made[..], [(_, true)]), "{made:?}");
+
+    let named = with_data(set(3, 1), "n o").pod(marked(2)).claim(data(2));
+    let named = named.spec("/scaleStrategy/podsToDelete", json!([name(2)]));
+    let made = noted(&named.decide());
+    assert!(matches!(&made[..], [(_, true)]), "{made:?}");
+}
+
+/// Of the two notes that of the pod counts: the claim of a replica is waited for, and taken again, although it is noted still.
+#[test]
+fn cs_13_8_and_r_34_the_claim_of_a_replica_that_goes_is_used_again_although_it_is_noted() {
+    let set = in_place(3, 1, "n n")
+        .spec("/scaleStrategy/enablePVCReuse", json!(true))
+        .status("/currentRevision", json!("web-new"))
+        .pod(one(&name(2), "n").mounts(&["data"]).terminating())
+        .claim(data(2).annotated(names::MADE_AS_SURGE, &name(2)));
+    let decision = set.decide();
+    assert_eq!(given_away(&decision), [] as [&str; 0]);
+    assert_eq!(
+        said(&decision),
+        ["claims: ~PersistentVolumeClaim data-web-b0002"],
+        "its note is taken off"
+    );
+    let waits = |w: &flotilla_model::Wait| w.subject == name(2);
+    assert!(decision.waits.iter().any(waits), "{:?}", decision.waits);
+}
+
+/// A webhook, or a user, takes the note off a pod: another will go in its place, and that is said.
+#[test]
+fn cs_13_8_who_takes_the_note_off_a_pod_is_told_what_follows() {
+    for (words, told) in [("o o o n", 1), ("o o o n*", 0)] {
+        let set = in_place(3, 1, words);
+        let set = set.claim(data(3).annotated(names::MADE_AS_SURGE, &name(3)));
+        let events = set.decide().events;
+        let found = events
+            .iter()
+            .filter(|event| event.reason == "PodChangedByOthers")
+            .count();
+        assert_eq!(found, told, "{words}: {events:?}");
+    }
+}
+
+/// Users want a pod deleted, and another is lost meanwhile: whatever is made now would be there in its place when the one has gone, and what it has
+/// stored would have no pod for good.
+#[test]
+fn r_34_who_is_lost_is_waited_for_also_where_another_is_to_be_deleted() {
+    let rolling = json!({"maxSurge": 2, "maxUnavailable": 0});
+    let set = |lost: bool| {
+        let set = with_data(
+            surging(5, &rolling).status("/currentRevision", json!("web-new")),
+            "n! n n n n",
+        );
+        let set = set.spec("/scaleStrategy/enablePVCReuse", json!(true));
+        let pod = one(&name(5), "n").mounts(&["data"]);
+        if lost {
+            set.pod(pod.terminating()).claim(data(5))
+        } else {
+            set
+        }
+    };
+    let made = |set: Cluster| {
+        said(&set.decide())
+            .into_iter()
+            .filter(|line| line.starts_with("create"))
+            .count()
+    };
+    assert_eq!(made(set(false)), 1, "for who is to be deleted");
+    assert_eq!(made(set(true)), 0);
+}

@@ -3,7 +3,7 @@
 use super::{done, name, one, pods, said};
 use crate::testing::{Cluster, NOW, PodFixture, at, clones, folded};
 use flotilla_api::names;
-use flotilla_model::decision::{Command, Report, Scope};
+use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
 use flotilla_model::{Decision, Failure, Resource, RevisionRecord, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -729,4 +729,56 @@ fn r_28_what_users_have_written_over_a_mark_is_theirs() {
     let set = clones(3).rolling(json!({"maxUnavailable": 1, "paused": true}));
     let found = said(&pods(set, "2o").pod(theirs).decide());
     assert_eq!(found[..1], ["delete: -Pod web-b0002"], "{found:?}");
+}
+
+/// The partition was raised: of two prepared pods it leaves one to the update. The other is let go, also where the first is braked.
+#[test]
+fn r_28_a_prepared_pod_that_the_partition_keeps_is_let_go_although_another_waits_for_the_budget() {
+    for (partition, third, let_go) in [(4, "nx", 2), (3, "n", 1), (3, "nx", 1)] {
+        let set = in_place(5)
+            .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(1))
+            .spec("/updateStrategy/rollingUpdate/partition", json!(partition))
+            .spec("/lifecycle/inPlaceUpdate", json!({"labelsHandler": {"hold": "yes"}}))
+            .status("/currentRevision", json!("web-old"));
+        let prepared = |n: usize| one(&name(n), "o").label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate");
+        let set = pods(set, &format!("2o 1{third}")).pod(prepared(3)).pod(prepared(4));
+        let decision = set.decide();
+        let is_let_go = |c: &&ScopedCommand| match &c.command {
+            Command::Patch {
+                resource: Resource::Pods,
+                body,
+                ..
+            } => folded(body)["metadata"]["labels"][names::LIFECYCLE_STATE_LABEL] == "Updated",
+            _ => false,
+        };
+        let found = decision.commands().filter(is_let_go).count();
+        assert_eq!(found, let_go, "partition {partition}, {third}");
+        // The hook has released them, and holds nothing.
+        let holds = |w: &&flotilla_model::Wait| matches!(w.cause, WaitCause::HookHolds { .. });
+        assert_eq!(
+            decision.waits.iter().find(holds),
+            None,
+            "partition {partition}, {third}"
+        );
+    }
+}
+
+/// A pod that was taken back from its deletion serves. It says so first, and then costs what any other does.
+#[test]
+fn cs_13_11_a_pod_that_is_taken_back_does_not_leave_service_for_free() {
+    for state in ["Normal", "PreparingNormal"] {
+        let set = in_place(4)
+            .spec("/updateStrategy/rollingUpdate/maxSurge", json!(1))
+            .spec("/updateStrategy/rollingUpdate/maxUnavailable", json!(0))
+            .spec("/lifecycle/preDelete", json!({"labelsHandler": {"hold": "yes"}}));
+        let back = one(&name(4), "o").label(names::LIFECYCLE_STATE_LABEL, state);
+        let mut set = pods(set, "3o 1d").pod(back.label("hold", "yes"));
+        set.hints.accepted.insert("web-new".into());
+        let decision = set.decide();
+        let out: Vec<String> = said(&decision)
+            .into_iter()
+            .filter(|line| line.starts_with("unready"))
+            .collect();
+        assert_eq!(out, [] as [&str; 0], "{state}");
+    }
 }
