@@ -442,9 +442,11 @@ impl<'v> Plan<'v> {
     /// Whether the claims of a pod are for its replacement (CS-15.5). Once its deletion was asked for, the note on the claims says so as well:
     /// whoever takes the mark off a pod that goes already does not keep it.
     pub(super) fn hands_over(&self, pod: &PodRecord) -> bool {
-        let uid = pod.meta.uid.to_string();
-        let is_from = |claim: &Arc<ClaimRecord>| claim.annotations.get(names::KEPT_FROM) == Some(&*uid);
-        let was_marked = || pod.is_terminating() && self.claims_beside_id(pod).any(is_from);
+        let was_marked = || {
+            let uid = pod.meta.uid.to_string();
+            let mut claims = self.claims_beside_id(pod);
+            pod.is_terminating() && claims.any(|claim| claim.annotations.get(names::KEPT_FROM) == Some(&*uid))
+        };
         self.view.clones.switches.keep_claims_on_recreate
             && !self.is_surge(pod)
             && (marks::is_marked(pod) || was_marked())
