@@ -90,6 +90,8 @@ pub struct Counts {
     pub surge_old_leaving: i32,
     /// Made as surge, old and plain.
     pub surge_old: i32,
+    /// Of these, at the revision from which the update goes.
+    pub surge_current: i32,
     /// Made as surge, new and plain.
     pub surge_new: i32,
     /// Leaving, or plain and not available.
@@ -162,8 +164,6 @@ pub struct Diff {
     pub missing: i32,
     /// How many of these are replicas, and no surge.
     pub missing_replicas: i32,
-    /// How many are there beyond the replicas, and no surge.
-    pub spare_replicas: i32,
     /// Pods to make.
     pub create: i32,
     /// How many of these at the current revision.
@@ -217,9 +217,11 @@ impl Diff {
         let create = asked
             .creation
             .map_or(missing, |limit| missing.min((limit - counts.unavailable).max(0)));
-        // Where pods go back the surge is old as well.
-        let old = counted.old - if back > 0 { 0 } else { counted.surge_old };
-        let surplus = Surplus::of(asked, counts, &needed, back);
+        let old = counted.old - counted.surge_old;
+        let surplus = Surplus::of(asked, counts, &needed, back, partition + needed.old - old);
+        // Where pods go back the surge is old as well, and it may be where it is for pods that users want deleted.
+        let may_be_old = back > 0 || !needed.is_for_update;
+        let old = old + if may_be_old { counts.surge_current } else { 0 };
         let unavailable_target = if back > 0 {
             counts.unavailable_old
         } else {
@@ -232,7 +234,6 @@ impl Diff {
             surge_is_for_update: needed.is_for_update,
             missing,
             missing_replicas,
-            spare_replicas: (there - replicas).max(0),
             create,
             create_old: if asked.updates {
                 create.min((partition + needed.old - (old - counts.preparing)).max(0))
@@ -311,16 +312,20 @@ struct Surplus {
 }
 
 impl Surplus {
-    fn of(asked: &Asked, counts: &Counts, needed: &Surge, back: i32) -> Self {
+    fn of(asked: &Asked, counts: &Counts, needed: &Surge, back: i32, lacking_old: i32) -> Self {
         let Asked {
             replicas, partition, ..
         } = *asked;
         let (plain_old, plain_new) = counts.plain();
-        let (fitting, stale) = if back > 0 {
-            (counts.surge_old, counts.surge_new)
+        let fitting = if back > 0 {
+            counts.surge_current
+        } else if needed.is_for_update {
+            counts.surge_new
         } else {
-            (counts.surge_new, counts.surge_old)
+            // What is old only as long as the partition asks for it: the revision may be one that never comes up.
+            counts.surge_new + counts.surge_current.min(lacking_old.max(0))
         };
+        let stale = counts.surge_new + counts.surge_old - fitting;
         let plain = plain_old + plain_new + fitting + stale;
         let over = (plain - replicas - needed.pods).max(0);
         // The rest of the surge is made of pods like any other: of sets without claims, or for those that users want deleted.

@@ -165,6 +165,7 @@ impl<'v> Plan<'v> {
                 counts.surge += i32::from(!member.is_leaving);
                 counts.surge_leaving += i32::from(member.is_leaving);
                 counts.surge_old += i32::from(plain && is_old);
+                counts.surge_current += i32::from(plain && is_old && self.is_current(member));
                 counts.surge_new += i32::from(plain && !is_old);
                 counts.surge_old_all += i32::from(is_old && !member.is_leaving);
                 counts.surge_old_leaving += i32::from(is_old && member.is_leaving);
@@ -197,6 +198,11 @@ impl<'v> Plan<'v> {
             self.pass.target = target;
         }
         counts
+    }
+
+    /// Whether a pod is of the revision from which the update goes.
+    pub(super) fn is_current(&self, member: &Member) -> bool {
+        revision::label_names(member.pod(), self.pass.current.name())
     }
 
     /// Whether a pod serves in the midst of its update, has to leave service for the next step of it, and no budget but that of a surge would

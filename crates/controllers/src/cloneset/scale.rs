@@ -79,10 +79,8 @@ impl Plan<'_> {
             Vec::new()
         };
         self.remember_awaited(&handing_over);
-        // As many replacements are waited for as replicas are missing, or will be when those are gone that users want deleted; growth and surge
-        // wait for none.
-        let lacking = diff.missing_replicas.max(self.wished() - diff.spare_replicas);
-        let awaited = count(handing_over.len()).min(lacking);
+        // As many replacements are waited for as replicas are missing; growth and surge wait for none.
+        let awaited = count(handing_over.len()).min(diff.missing_replicas);
         let missing = (diff.missing - awaited).max(0);
         let create = diff.create.min(missing);
         if create < missing {
@@ -99,10 +97,12 @@ impl Plan<'_> {
         }
         let create = create.min(self.most_creations());
         // Those that nobody can make take no name from those that somebody can: a name keeps what is known of its last failure.
-        let replicas = (diff.missing_replicas - awaited).max(0).min(create);
-        let surge = self.noted_surge(create - replicas, diff);
-        // Only where pods go back is the surge old.
-        let old = diff.create_old.min(if diff.back > 0 { create } else { create - surge });
+        let replicas = (diff.missing_replicas - awaited).min(create);
+        let has_templates = !self.view.set.spec.claim_templates.is_empty();
+        let surge = if has_templates { create - replicas } else { 0 };
+        // Only where pods go back, or users want some deleted, is the surge old.
+        let may_be_old = diff.back > 0 || !diff.surge_is_for_update;
+        let old = diff.create_old.min(if may_be_old { create } else { create - surge });
         let cannot = if old > 0 && self.says_volume_is_missing() {
             old
         } else {
@@ -125,27 +125,6 @@ impl Plan<'_> {
             let revision = revision.clone();
             self.create_one(name, &revision, place >= first_of_surge);
         }
-    }
-
-    /// How many of the pods that are made beyond the replicas are noted as surge (CS-13.8): those with claims that are there so that others can be
-    /// updated. Whom users want to be deleted leaves nothing, and what is made for it stays. What a pod that the update has marked leaves may be for
-    /// its replacement, whoever else wants it deleted.
-    fn noted_surge(&self, beyond: i32, diff: &Diff) -> i32 {
-        if self.view.set.spec.claim_templates.is_empty() {
-            return 0;
-        }
-        let for_users = if diff.surge_is_for_update {
-            0
-        } else {
-            self.wished() - diff.spare_replicas
-        };
-        (beyond - for_users.max(0)).max(0)
-    }
-
-    /// How many replicas nobody but users wants deleted.
-    fn wished(&self) -> i32 {
-        let by_users = |m: &&Member| m.is_specified && !m.is_surge && !marks::is_marked(m.pod());
-        count(self.members.iter().filter(by_users).count())
     }
 
     /// How many pods a pass may make. A quota that has refused a few has no room for others either, whose claims would be made only to be deleted
@@ -400,9 +379,17 @@ impl Plan<'_> {
             return Vec::new();
         }
         let number = |n: i32| usize::try_from(n).unwrap_or(0);
-        let is_stale = |m: &Member| m.is_new() != (diff.back == 0);
-        let mut chosen = self.least(number(diff.surplus_stale), |m| m.is_surge && is_stale(m));
-        chosen.extend(self.least(number(diff.surplus_surge), |m| m.is_surge && !is_stale(m)));
+        // Of another revision than any that is asked for, then of the one that is not; then whatever fits, and is beyond what is needed.
+        let is_other = |m: &Member| !m.is_new() && !self.is_current(m);
+        let is_stale = |m: &Member| !is_other(m) && m.is_new() != (diff.back == 0);
+        let mut chosen = self.least(number(diff.surplus_stale), |m| m.is_surge && is_other(m));
+        let left = number(diff.surplus_stale) - chosen.len();
+        chosen.extend(self.least(left, |m| m.is_surge && is_stale(m)));
+        let rest = number(diff.surplus_stale + diff.surplus_surge) - chosen.len();
+        let before: BTreeSet<usize> = chosen.iter().copied().collect();
+        let fits = self.indices(|m| m.is_plain() && m.is_surge);
+        let fits = fits.into_iter().filter(|index| !before.contains(index));
+        chosen.extend(self.first(fits.collect(), rest));
         let mut replicas = Vec::new();
         self.choose(&mut replicas, number(diff.surplus_unready), |m| !m.is_ready());
         let is_old = |&&index: &&usize| !self.members[index].is_new();

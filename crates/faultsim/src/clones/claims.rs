@@ -5,6 +5,7 @@ use super::kept::kept_from_by;
 use super::surge::was_made_as_surge;
 use super::truth::{INSTANCE_ID, REPLACED};
 use super::view::Clones;
+use crate::clones::SPECIFIED_DELETE;
 use crate::judge::{Verdict, require};
 use flotilla_model::{ClaimRecord, Command, Decision, ObjectKey, Owner, PodDraft, PodRecord, Resource};
 use std::collections::BTreeSet;
@@ -173,21 +174,24 @@ impl Clones<'_> {
         })
     }
 
-    /// How many pods are on their way out and have claims that are for their replacements (CS-15.5, R-34): those that were not given
-    /// to the pod.
+    /// How many pods that are no replicas any more, on their way out, have claims that are for their replacements (CS-15.5, R-34): those that were
+    /// not given to the pod.
     pub(super) fn handing_over(&self) -> i32 {
         let set = self.sight.set;
         let claims = self.sight.reader.claims_of(set.as_owner());
         let hands_over = |pod: &&Arc<PodRecord>| {
             let annotations = pod.detail.as_ref().map(|detail| &detail.annotations);
             let is_replaced = annotations.is_some_and(|a| a.get(REPLACED).is_some());
+            let is_kept = is_replaced && self.spec.switches.keep_claims_on_recreate;
+            // It has its claims until it is deleted, whether or not it counts as a replica.
+            let is_left_out = pod.is_terminal() || self.spec.excludes_preparing_delete && Self::is_leaving(pod);
+            let is_marked = pod.label(SPECIFIED_DELETE) == Some("true");
             let is_for_replacement =
-                self.spec.reuses_claims || is_replaced && self.spec.switches.keep_claims_on_recreate;
-            let is_for_replacement = is_for_replacement && !was_made_as_surge(pod);
+                pod.is_terminating() && (self.spec.reuses_claims || is_kept) || is_left_out && is_kept && is_marked;
             let mut own = claims.iter().filter(|claim| claim.meta.deleted.is_none());
-            pod.is_terminating()
+            is_for_replacement
+                && !was_made_as_surge(pod)
                 && set.spec.selector.matches(|key| pod.label(key))
-                && is_for_replacement
                 && own.any(|claim| has_id_of(pod, claim))
         };
         let pods = self.sight.reader.pods_of(set.as_owner()).iter();

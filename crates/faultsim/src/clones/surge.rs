@@ -2,7 +2,7 @@
 //! other checks count replicas without it, so that no replica's data go for it.
 
 use super::defect::CloneDefect;
-use super::view::{Clones, count};
+use super::view::{Clones, RULE_CLAIMS, count};
 use crate::in_place::new_state;
 use crate::judge::{Verdict, require};
 use flotilla_model::decision::PodDraft;
@@ -35,7 +35,7 @@ impl Clones<'_> {
         self.is_plain(pod) && !was_made_as_surge(pod)
     }
 
-    /// CS-13.8: who is made with claims beyond the replicas, for an update, is noted, with its claims, and takes nobody's.
+    /// CS-13.8: who is made with claims beyond the replicas is noted, with its claims, and takes nobody's.
     pub(super) fn notes_its_surge(&self, decision: &Decision) -> Verdict {
         let made = decision.commands().filter_map(|scoped| match &scoped.command {
             Command::Create {
@@ -57,22 +57,18 @@ impl Clones<'_> {
         let counts = |pod: &PodRecord| !(excludes && Self::is_leaving(pod)) || back.contains(pod.name());
         let is_there = |pod: &&&Arc<PodRecord>| counts(pod) && !was_made_as_surge(pod);
         let lacking = (self.asked.replicas - count(self.active.iter().filter(is_there).count())).max(0);
+        if self.sight.set.spec.claim_templates.is_empty() {
+            return Ok(());
+        }
+        require(others <= lacking, RULE_NOTE, || {
+            format!("{others} are made that are not noted, and {lacking} replicas are missing")
+        })?;
         let awaited = self.handing_over().min(lacking);
-        require(
-            others <= lacking - awaited || !self.surges_for_update(),
-            RULE_NOTE,
-            || {
-                format!(
-                    "{others} are made that are not noted, and {lacking} replicas are missing, of which {awaited} come back"
-                )
-            },
-        )
-    }
-
-    /// Whether what is made beyond the replicas is for the update alone: not for those that users want to be deleted.
-    fn surges_for_update(&self) -> bool {
-        let is_asked_for = |pod: &&Arc<PodRecord>| self.is_asked_for_by_users(pod);
-        !self.active.iter().any(is_asked_for) && !self.sight.set.spec.claim_templates.is_empty()
+        require(others <= lacking - awaited, RULE_CLAIMS, || {
+            format!(
+                "{others} are made that are not noted, {lacking} replicas are missing, and {awaited} of these come back"
+            )
+        })
     }
 
     /// What is there under a name that is given to a pod of the surge was made for one; what is made for it says so.

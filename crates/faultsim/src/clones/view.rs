@@ -24,7 +24,7 @@ const RULE_SERVES: &str = "CS-13.11 keeps pods in service";
 const RULE_REASON: &str = "CS-14.5 deletes for a reason";
 const RULE_PARTITION: &str = "CS-13.5 partition";
 const RULE_SURGE: &str = "CS-13.6 surge";
-const RULE_CLAIMS: &str = "CS-15.5 claims that are used again";
+pub(super) const RULE_CLAIMS: &str = "CS-15.5 claims that are used again";
 const RULE_BRAKE: &str = "CS-13.11 brake";
 
 /// What is asked for, as numbers (CS-13.2); schedules know no percentages.

@@ -44,6 +44,8 @@ enum Act {
     Restart,
     /// Users want a pod deleted.
     Want(usize),
+    /// Users have changed their minds about all of these that are still there.
+    Unwant,
     /// A pod ends, and is collected some time later.
     End(usize),
     /// No pod is made while so many are unavailable (`scaleStrategy.maxUnavailable`).
@@ -112,6 +114,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (0..6_usize).prop_map(Act::Lose),
         1 => Just(Act::Restart),
         1 => (0..6_usize).prop_map(Act::Want),
+        1 => Just(Act::Unwant),
         1 => (0..6_usize).prop_map(Act::End),
         1 => (0..4_i32).prop_map(Act::Limit),
         1 => any::<bool>().prop_map(Act::Exclude),
@@ -240,6 +243,18 @@ impl World {
                     let pod = self.set.pods.get_mut(name).expect("there");
                     relabel(pod, &json!({names::SPECIFIED_DELETE_LABEL: "1"}));
                     self.taken.insert(name.clone());
+                }
+            }
+            Act::Unwant => {
+                for (name, pod) in &mut self.set.pods {
+                    if pod.label(names::SPECIFIED_DELETE_LABEL) != Some("1") || pod.is_terminating() {
+                        continue;
+                    }
+                    relabel(pod, &json!({names::SPECIFIED_DELETE_LABEL: null}));
+                    // Who waits for its hook is taken back only where it is missing.
+                    if pod.label(names::LIFECYCLE_STATE_LABEL) != Some("PreparingDelete") {
+                        self.taken.remove(name);
+                    }
                 }
             }
             Act::End(n) => {

@@ -553,32 +553,34 @@ fn cs_21_2_a_surge_ends_no_update_and_the_partition_holds_for_who_is_missing() {
     }
 }
 
-/// One wish of a user, for which one pod is there already: what else is made beyond the replicas is for the update, and noted. Nor is what is made
-/// beside a pod that the update has marked, whoever else wants it deleted: its replacement takes its claims.
+/// What is made beside a pod that users want deleted is a surge like any other: should they take that back, it goes, and no replica does. It is at the
+/// revision of the pod that goes where the partition keeps that.
 #[test]
-fn cs_13_8_what_is_made_beyond_users_wishes_is_noted() {
-    let marked = |n: usize| {
-        let pod = one(&name(n), "o").mounts(&["data"]);
-        let pod = pod.label(names::SPECIFIED_DELETE_LABEL, "true");
-        pod.annotated(names::REPLACED_BY_UPDATE, "true")
-    };
-    let set = |replicas, surge| {
-        let set = surging(replicas, &json!({"maxSurge": surge, "maxUnavailable": 0}));
-        set.annotation(names::KEEP_CLAIMS_ON_RECREATE, "true")
-    };
-    let beyond = [(0, "o!"), (2, "o"), (3, "n"), (4, "nx")]
-        .into_iter()
-        .fold(set(4, 2), |set, (n, words)| {
-            set.pod(one(&name(n), words).mounts(&["data"])).claim(data(n))
-        });
-    let beyond = beyond.pod(marked(1)).claim(data(1));
-    let made = noted(&beyond.decide());
-    assert!(matches!(&made[..], [(_, true)]), "{made:?}");
-
-    let named = with_data(set(3, 1), "n o").pod(marked(2)).claim(data(2));
-    let named = named.spec("/scaleStrategy/podsToDelete", json!([name(2)]));
-    let made = noted(&named.decide());
-    assert!(matches!(&made[..], [(_, true)]), "{made:?}");
+fn cs_13_8_what_is_made_beside_a_pod_that_users_want_deleted_is_noted() {
+    let rolling = json!({"podUpdatePolicy": "InPlaceIfPossible", "maxSurge": 1, "maxUnavailable": 0, "partition": 3});
+    let wished = with_data(surging(3, &rolling), "o o o!").decide();
+    assert!(matches!(&noted(&wished)[..], [(_, true)]), "{:?}", said(&wished));
+    assert_eq!(revisions_made(&wished), ["web-old"]);
+    for (words, gone) in [
+        ("o o o! ox*", None),
+        ("o o o! o*", Some("data-web-b0002")),
+        // It stays until the replacement is there, and serves.
+        ("o o o* ox", None),
+        ("o o o* o", Some("data-web-b0002")),
+        // Users have changed their minds.
+        ("o o o ox*", Some("data-web-b0003")),
+        ("o o o o*", Some("data-web-b0003")),
+    ] {
+        let given = given_away(&with_data(surging(3, &rolling), words).decide());
+        assert_eq!(given.first().map(String::as_str), gone, "{words}");
+        assert!(given.len() <= 1, "{words}: {given:?}");
+    }
+    // Nor is it taken for a replica where an update goes on.
+    for words in ["o o o nx*", "o o o n*", "n o o n*", "n n o n*"] {
+        let given = given_away(&in_place(3, 1, words).decide());
+        assert_eq!(given, [] as [&str; 0], "{words}");
+    }
+    assert_eq!(given_away(&in_place(3, 1, "n n n n*").decide()), ["data-web-b0003"]);
 }
 
 /// Of the two notes that of the pod counts: the claim of a replica is waited for, and taken again, although it is noted still.
@@ -615,30 +617,35 @@ fn cs_13_8_who_takes_the_note_off_a_pod_is_told_what_follows() {
     }
 }
 
-/// Users want a pod deleted, and another is lost meanwhile: whatever is made now would be there in its place when the one has gone, and what it has
-/// stored would have no pod for good.
+/// Users want a pod deleted, and another is lost meanwhile: what is made now takes the place of neither. In that of the lost one its claim would have no
+/// pod for good.
 #[test]
-fn r_34_who_is_lost_is_waited_for_also_where_another_is_to_be_deleted() {
-    let rolling = json!({"maxSurge": 2, "maxUnavailable": 0});
-    let set = |lost: bool| {
-        let set = with_data(
-            surging(5, &rolling).status("/currentRevision", json!("web-new")),
-            "n! n n n n",
-        );
-        let set = set.spec("/scaleStrategy/enablePVCReuse", json!(true));
-        let pod = one(&name(5), "n").mounts(&["data"]);
-        if lost {
-            set.pod(pod.terminating()).claim(data(5))
-        } else {
-            set
-        }
+fn r_34_who_is_lost_comes_back_also_where_another_is_to_be_deleted() {
+    let rolling = json!({"maxSurge": 1, "maxUnavailable": 0});
+    let set = |words| {
+        let set = with_data(surging(3, &rolling).status("/currentRevision", json!("web-new")), words);
+        set.spec("/scaleStrategy/enablePVCReuse", json!(true))
     };
-    let made = |set: Cluster| {
-        said(&set.decide())
-            .into_iter()
-            .filter(|line| line.starts_with("create"))
-            .count()
+    let lost = || one(&name(4), "n").mounts(&["data"]).terminating();
+    let made = noted(&set("n! n").pod(lost()).claim(data(4)).decide());
+    assert!(matches!(&made[..], [(_, true)]), "{made:?}");
+    // It has gone, and so has the one that users wanted deleted.
+    let back = noted(&set("n n*").claim(data(4)).decide());
+    assert!(back.contains(&(name(4), false)), "{back:?}");
+}
+
+/// A surge of a revision between the two, or an old one that the partition needs no more, may never come up: it makes room for one that does.
+#[test]
+fn cs_13_9_a_surge_for_a_deletion_is_at_a_revision_that_is_asked_for() {
+    let set = |partition: i32, revision: &str| {
+        let rolling = json!({"maxSurge": 1, "maxUnavailable": 0, "partition": partition});
+        let surge = one(&name(3), "ox").mounts(&["data"]).revision(revision);
+        let surge = surge.annotated(names::MADE_AS_SURGE, &name(3));
+        let set = with_data(surging(3, &rolling), "o o o!").pod(surge).claim(data(3));
+        given_away(&set.decide())
     };
-    assert_eq!(made(set(false)), 1, "for who is to be deleted");
-    assert_eq!(made(set(true)), 0);
+    assert_eq!(set(3, "web-old"), [] as [&str; 0], "as the partition asks");
+    assert_eq!(set(3, "web-between"), ["data-web-b0003"]);
+    assert_eq!(set(0, "web-old"), ["data-web-b0003"]);
+    assert_eq!(set(0, "web-new"), [] as [&str; 0]);
 }
