@@ -457,3 +457,30 @@ fn claims_of_strangers(n: usize) -> Cluster {
 fn whose_a_claim_is_costs_one_look() {
     is_in_proportion("claims of strangers, scaled to nothing", claims_of_strangers);
 }
+
+/// All mount one claim of the set, and have another of their own.
+fn one_claim_for_all(n: usize, change: Change) -> Cluster {
+    let mut cluster = unhurried(clones(0)).claim(claim("data-web-one").of_clone("one"));
+    for n in 0..n {
+        let id = format!("{n:05}");
+        let fixture = pod(&format!("web-{id}"))
+            .revision("web-old")
+            .label(names::INSTANCE_ID_LABEL, &id);
+        cluster = cluster.pod(change(running_v1(fixture).mounting("data", "data-web-one")));
+        cluster = cluster.claim(claim(&format!("data-web-{id}")).of_clone(&id));
+    }
+    cluster
+}
+
+#[test]
+fn who_else_has_a_claim_costs_one_look() {
+    let asked = |fixture: PodFixture| fixture.phase(Phase::Failed).label(names::SPECIFIED_DELETE_LABEL, "1");
+    let reusing = |cluster: Cluster| cluster.spec("/scaleStrategy/enablePVCReuse", json!(true));
+    is_in_proportion("one claim for all, scaled to nothing", |n| {
+        one_claim_for_all(n, as_they_are)
+    });
+    is_in_proportion("one claim for all, going", |n| {
+        one_claim_for_all(n, PodFixture::terminating)
+    });
+    is_in_proportion("one claim for all, ended", |n| reusing(one_claim_for_all(n, asked)));
+}

@@ -18,6 +18,7 @@ use flotilla_model::template::{canonical, canonical_quantity};
 use flotilla_model::{ClaimRecord, PodRecord, Report, Resource, RevisionRecord, Timestamp, Uid, containers_meta};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -274,7 +275,7 @@ impl<'v> Plan<'v> {
             // Also one that lacks its id, which users took off, and is mounted by name.
             let holder = match id_of(claim) {
                 Some(id) => self.holder_of(claim, id),
-                None => self.pods_mounting(claim).into_iter().rev().find(|pod| is_active(pod)),
+                None => self.mounting(claim).active.last().copied(),
             };
             if let Some(pod) = holder.filter(|pod| stays(pod) && !written.contains(&claim.meta.key)) {
                 commands.push((Scope::Named(pod.name().to_owned()), note(claim, None)));
@@ -324,9 +325,13 @@ impl<'v> Plan<'v> {
         if holder.is_some_and(|pod| is_active(pod)) {
             return holder;
         }
-        let mounting = self.pods_mounting(claim);
-        let mut active = mounting.iter().rev().copied().filter(|pod| is_active(pod));
-        active.next().or(holder).or_else(|| mounting.last().copied())
+        let mounting = self.mounting(claim);
+        mounting
+            .active
+            .last()
+            .copied()
+            .or(holder)
+            .or_else(|| mounting.all.last().copied())
     }
 
     /// Pods that are there to stay, other than this one, and have a claim of ours by their id or by a mount: copies of a pod are such.
@@ -335,9 +340,11 @@ impl<'v> Plan<'v> {
         let sharing = id.and_then(|id| self.pods_with(id));
         let with_id = sharing.into_iter().flat_map(|sharing| sharing.active.iter().copied());
         // Who asks whether there is any looks at the first: of pods with the id there may be as many as claims.
-        let mounting = id.into_iter().flat_map(|_| self.pods_mounting(claim));
-        let all = with_id.chain(mounting.filter(|other| is_active(other)));
-        all.filter(|other| other.meta.uid != pod.meta.uid)
+        let mounting = id.into_iter().flat_map(|_| {
+            let mounting = self.mounting(claim);
+            (0..mounting.active.len()).map(move |place| mounting.active[place])
+        });
+        with_id.chain(mounting).filter(|other| other.meta.uid != pod.meta.uid)
     }
 
     /// Pods that may hold claims and have this id, in whatever phase.
@@ -356,10 +363,20 @@ impl<'v> Plan<'v> {
 
     /// Pods that mount a claim, in whatever phase and whosever they are, ours last: also those that were moved to another controller run on it
     /// (CS-11), and what others mount is theirs as well (CS-15.3 and CS-15.4).
-    fn pods_mounting(&self, claim: &ClaimRecord) -> Vec<&'v Arc<PodRecord>> {
+    fn mounting(&self, claim: &ClaimRecord) -> Rc<Sharing<'v>> {
+        let mut known = self.mounting.borrow_mut();
+        if let Some(found) = known.get(&claim.meta.key) {
+            return found.clone();
+        }
         let mut pods = self.view.pods_mounting(&claim.meta.key);
         pods.sort_by_key(|pod| self.view.manages(pod));
-        pods
+        let mut sharing = Sharing::default();
+        for pod in pods {
+            sharing.add(pod);
+        }
+        let sharing = Rc::new(sharing);
+        known.insert(claim.meta.key.clone(), sharing.clone());
+        sharing
     }
 
     /// Claims with an id that are a pod's, whoever they belong to now: those with its own, and those that it mounts, whatever its label
@@ -489,7 +506,7 @@ impl<'v> Plan<'v> {
     /// Whether any pod mounts a claim, in whatever phase, whatever its label says and whether it is ours or nobody's: as long as it is there,
     /// no other can have it (CS-15.3).
     pub(super) fn is_mounted(&self, claim: &ClaimRecord) -> bool {
-        !self.pods_mounting(claim).is_empty()
+        !self.mounting(claim).all.is_empty()
     }
 
     /// Whether a claim that no pod has is for the replacement of one that was made again (CS-15.5).

@@ -16,9 +16,10 @@ use crate::shared::revision::{self, Revisions};
 use flotilla_api::names;
 use flotilla_model::decision::Scope;
 use flotilla_model::set::{Area, PodUpdatePolicy};
-use flotilla_model::{ClaimRecord, Labels, PodRecord, RevisionRecord};
-use std::cell::OnceCell;
+use flotilla_model::{ClaimRecord, Labels, ObjectKey, PodRecord, RevisionRecord};
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// An active pod: it has neither ended, nor has its deletion been asked for.
@@ -110,6 +111,8 @@ pub(super) struct Plan<'v> {
     pub(super) claims_by_id: OnceCell<ClaimsById<'v>>,
     /// Pods by their id, looked through once, where somebody asks.
     pub(super) pods_by_id: OnceCell<BTreeMap<&'v str, Sharing<'v>>>,
+    /// Pods by the claim that they mount, looked through once for each that somebody asks for: it may be the same for all of them.
+    pub(super) mounting: RefCell<BTreeMap<ObjectKey, Rc<Sharing<'v>>>>,
     /// Pods whose deletion is one of the commands of this plan.
     pub(super) deleted: Deleted,
     /// Pods were made or deleted, so that the update waits for the next pass (CS-14.8).
@@ -134,6 +137,7 @@ impl<'v> Plan<'v> {
             asked,
             claims_by_id: OnceCell::new(),
             pods_by_id: OnceCell::new(),
+            mounting: RefCell::default(),
             deleted: Deleted::default(),
             has_scaled: false,
         };

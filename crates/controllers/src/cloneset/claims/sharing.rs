@@ -8,13 +8,13 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Pods with one id, in whatever phase.
+/// Pods with one id, or that mount one claim, in whatever phase.
 #[derive(Default)]
 pub(in crate::cloneset) struct Sharing<'v> {
     pub(super) all: Vec<&'v Arc<PodRecord>>,
     /// Those that are there to stay.
     pub(super) active: Vec<&'v Arc<PodRecord>>,
-    /// Which of them has the claims with the id, where somebody asks.
+    /// Which of those with one id has the claims with it, where somebody asks.
     pub(super) holder: OnceCell<Option<&'v Arc<PodRecord>>>,
 }
 
