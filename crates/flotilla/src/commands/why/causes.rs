@@ -229,11 +229,18 @@ fn rank(cause: &WaitCause) -> u8 {
 /// The node or the claim because of which a pod waits.
 fn root<'w>(wait: &Wait, facts: &Facts, whom: &dyn Fn(&str) -> Whom<'w>) -> Option<Cause> {
     let pod = facts.pod(&wait.subject)?;
-    node(pod, facts).or_else(|| claim(pod, facts, whom(&wait.subject).namespace))
+    let whom = whom(&wait.subject);
+    node(pod, facts, whom.loses_claims).or_else(|| claim(pod, facts, whom.namespace))
 }
 
-/// The node of the pod, if it is not up.
-fn node(pod: &Value, facts: &Facts) -> Option<Cause> {
+/// The node of the pod, if it is not up. What helps costs data where pods that others delete take their claims along: volumes may well have
+/// survived their node.
+fn node(pod: &Value, facts: &Facts, loses_claims: bool) -> Option<Cause> {
+    let cost = if loses_claims {
+        "  # claims go with their pods, and the data in them"
+    } else {
+        ""
+    };
     let name = pod["spec"]["nodeName"].as_str()?;
     let nodes = facts.nodes.as_deref()?;
     let cause = |message: String, advice: String| Cause {
@@ -251,7 +258,7 @@ fn node(pod: &Value, facts: &Facts) -> Option<Cause> {
         return Some(cause(
             "is gone from the cluster".to_owned(),
             format!(
-                "if it is off for good, let its pod go: kubectl delete pod {pod_name} -n {namespace} --force --grace-period=0"
+                "if it is off for good, let its pod go: kubectl delete pod {pod_name} -n {namespace} --force --grace-period=0{cost}"
             ),
         ));
     };
@@ -265,7 +272,7 @@ fn node(pod: &Value, facts: &Facts) -> Option<Cause> {
     };
     Some(cause(
         format!("{what} ({}: {})", text("reason"), text("message")),
-        format!("bring it back; or, only if it is off for good, let its pods go: kubectl delete node {name}"),
+        format!("bring it back; or, only if it is off for good, let its pods go: kubectl delete node {name}{cost}"),
     ))
 }
 
@@ -473,6 +480,16 @@ mod tests {
                 "node n9 is gone from the cluster <- web-3",
             ]
         );
+        for loses_claims in [false, true] {
+            let whom = |_: &str| Whom {
+                loses_claims,
+                ..Whom::of("cloneset.apps.kruise.io/web", "ns")
+            };
+            let all = causes(&waits, &facts, &whom);
+            let advice = all.iter().filter_map(|cause| cause.advice.as_deref());
+            let costs = |advice: &&str| advice.ends_with("  # claims go with their pods, and the data in them");
+            assert_eq!(advice.filter(costs).count(), if loses_claims { 2 } else { 0 });
+        }
     }
 
     #[test]
