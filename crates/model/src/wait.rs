@@ -6,7 +6,7 @@ mod words;
 
 pub use self::advice::Whom;
 
-use self::words::{labelled, seconds, short_list};
+use self::words::{labelled, seconds, short_list, takers};
 use crate::time::Timestamp;
 use serde::Serialize;
 use std::fmt;
@@ -418,13 +418,13 @@ impl fmt::Display for WaitCause {
             WaitCause::PodStarting => f.write_str("is starting"),
             WaitCause::Order { behind } => write!(f, "comes after {behind}"),
             WaitCause::UpdateBudget { budget, used_by } => {
-                write!(f, "budget of {budget} unavailable used up by {}", short_list(used_by))
+                write!(f, "budget of {budget} unavailable used up by {}", takers(used_by))
             }
             WaitCause::ScaleBudget { budget, used_by } => {
                 write!(
                     f,
                     "scaling budget of {budget} unavailable used up by {}",
-                    short_list(used_by)
+                    takers(used_by)
                 )
             }
             WaitCause::Partition { kept: 0 } => f.write_str("the partition keeps the old revision for pods to come"),

@@ -173,6 +173,15 @@ pub(super) fn seconds(duration: Duration) -> String {
     }
 }
 
+/// Who uses up a budget: these pods, or such as are yet to be made and have no name.
+pub(super) fn takers(names: &[String]) -> String {
+    if names.is_empty() {
+        "pods that are not there yet".to_owned()
+    } else {
+        short_list(names)
+    }
+}
+
 /// The first five names, and how many more.
 pub(super) fn short_list(names: &[String]) -> String {
     const SHOWN: usize = 5;
@@ -180,5 +189,21 @@ pub(super) fn short_list(names: &[String]) -> String {
     match names.len().saturating_sub(SHOWN) {
         0 => head,
         more => format!("{head} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::wait::WaitCause;
+
+    /// Every replica is yet to be made, and the API server refuses: no pod can be named.
+    #[test]
+    fn a_budget_that_no_pod_there_uses_is_said_whole() {
+        let (budget, used_by) = (2, Vec::new());
+        let words = WaitCause::ScaleBudget { budget, used_by }.to_string();
+        assert_eq!(
+            words,
+            "scaling budget of 2 unavailable used up by pods that are not there yet"
+        );
     }
 }
