@@ -348,7 +348,7 @@ impl<'v> Plan<'v> {
     }
 
     /// Pods that may hold claims and have this id, in whatever phase.
-    fn pods_with(&self, id: &str) -> Option<&Sharing<'v>> {
+    pub(super) fn pods_with(&self, id: &str) -> Option<&Sharing<'v>> {
         let by_id = self.pods_by_id.get_or_init(|| {
             let mut by_id = BTreeMap::<_, Sharing<'v>>::new();
             for pod in self.view.pods_that_may_hold_claims() {

@@ -90,15 +90,16 @@ impl Plan<'_> {
         [free(awaited), with_claims, free(others), without].concat()
     }
 
-    /// Names under which a pod was to be made and was refused.
+    /// Names under which a pod was to be made and was refused, and whose ids nobody has got since.
     fn refused(&self) -> impl Iterator<Item = String> {
         let prefix = format!("{}-", self.view.set.name());
         let hints = &self.pass.hints;
         let failures = hints.failures.iter().chain(&hints.repeated);
         failures.filter_map(move |(scope, failure)| match scope {
             Scope::Named(name) if is_of_creation(failure.attempt) => {
-                let is_pod = name.strip_prefix(&prefix).is_some_and(|id| id.len() == ID_LENGTH);
-                (is_pod && !self.view.has_pod(name)).then(|| name.clone())
+                let id = name.strip_prefix(&prefix).filter(|id| id.len() == ID_LENGTH)?;
+                let is_free = !self.view.has_pod(name) && self.pods_with(id).is_none();
+                is_free.then(|| name.clone())
             }
             _ => None,
         })

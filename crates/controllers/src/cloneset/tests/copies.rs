@@ -3,11 +3,11 @@
 use super::scaling::{deleted, pod_owner};
 use super::{name, one, said};
 use crate::cloneset::CloneSetController;
-use crate::testing::{ClaimFixture, Cluster, PodFixture, claim, clones, owner, pod};
+use crate::testing::{ClaimFixture, Cluster, NOW, PodFixture, at, claim, clones, owner, pod};
 use flotilla_api::names;
-use flotilla_model::decision::Command;
+use flotilla_model::decision::{Command, Report, Scope};
 use flotilla_model::records::Phase;
-use flotilla_model::{Change, Controller, Decision, OwnerRef, Resource};
+use flotilla_model::{Change, Controller, Decision, Failure, OwnerRef, Resource};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -447,4 +447,20 @@ fn cs_15_1_no_pod_gets_the_id_of_a_copy() {
     for copy in [copy().orphan(), copy().label("app", "other"), copy().terminating()] {
         assert_ne!(made(clones(1).pod(copy)), next);
     }
+}
+
+/// Users gave a pod the id of one whose creation was refused, with a claim or without: no other pod gets that id.
+#[test]
+fn cs_15_1_no_refused_pod_is_tried_again_under_an_id_that_a_pod_has_since() {
+    let failure = || Failure::follow(None, Report::Create, "Forbidden".into(), "no".into(), at(NOW - 100));
+    let refused = Scope::Named("web-zzzzz".into());
+    let taken = || one(&name(0), "n").label(names::INSTANCE_ID_LABEL, "zzzzz");
+    let made_beside = |mut set: Cluster| {
+        set.hints.failures.insert(refused.clone(), failure());
+        said(&set.decide()).contains(&"create: +Pod web-zzzzz".to_owned())
+    };
+    let of_refused = || claim("data-web-zzzzz").of_clone("zzzzz");
+    assert!(made_beside(clones(2)) && made_beside(without_claim(2, true).claim(of_refused())));
+    assert!(!made_beside(clones(2).pod(taken())));
+    assert!(!made_beside(without_claim(2, true).claim(of_refused()).pod(taken())));
 }
