@@ -10,7 +10,9 @@
 //!   window of its own under the common one until that has grown as wide, and a pause of its own.
 //! - A write that is not answered for a second, which is what a webhook that hangs looks like, takes no place in the common window any
 //!   more, and neither do others of its namespace, until sixteen in a row were answered quickly, or for two minutes. Slow
-//!   namespaces share places of their own, as many as the common window has. So whoever hangs holds up others for a second, once.
+//!   namespaces share places of their own, as many as the common window has. So whoever hangs holds up others for a second, once; and
+//!   while any does, no namespace gets more than half of the places that others leave in the common window, so that those that hang after the
+//!   first hold up nobody.
 
 use flotilla_model::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +31,11 @@ pub(super) const SLOW_AFTER: Duration = Duration::from_secs(1);
 const SLOW_FOR: Duration = Duration::from_secs(120);
 /// After so many commands in a row that were answered in time it counts as slow no more: then it was the server that hesitated, once.
 const QUICK_ENOUGH: u32 = 16;
-/// A slow namespace may have so many in flight, however many others are slow.
+/// A namespace may have so many in flight, however many others are slow.
 const SHARE_AT_LEAST: usize = 4;
+
+/// So many times as many as the common window ever has may be slow at a time. Who hangs after that stays in the common window, with a small share.
+const SLOW_MOST: usize = 2;
 
 /// The window of writes in flight, and those of namespaces.
 #[derive(Debug)]
@@ -115,7 +120,7 @@ pub enum Load {
 }
 
 impl Limiter {
-    /// Starts with `start` writes in flight and never exceeds `max`; both at least one. Slow ones come on top, `max` at most.
+    /// Starts with `start` writes in flight and never exceeds `max`; both at least one. Slow ones come on top, twice `max` at most.
     pub fn new(start: usize, max: usize) -> Self {
         Limiter {
             all: Window::new(start, max),
@@ -137,7 +142,11 @@ impl Limiter {
         }
         let (max, width, apart) = (self.all.max, self.all.width, self.apart.len());
         let is_slow = self.is_slow(namespace, now);
-        let share = if is_slow { self.share_of_slow(now) } else { max };
+        let share = if is_slow {
+            self.share_of_slow(now)
+        } else {
+            self.share_beside_slow(namespace)
+        };
         let known = self
             .namespaces
             .entry(namespace.clone())
@@ -185,17 +194,33 @@ impl Limiter {
         (self.all.width / 2 / slow.max(1)).max(SHARE_AT_LEAST)
     }
 
+    /// How many writes any other namespace may have in flight: while something hangs, half of what others leave, since it may hang as well, and
+    /// less the more hangs already.
+    fn share_beside_slow(&self, namespace: &str) -> usize {
+        if self.apart.is_empty() {
+            return self.all.max;
+        }
+        let own = self.namespaces.get(namespace).map_or(0, |known| known.window.in_flight);
+        let of_others = self.all.in_flight.saturating_sub(own);
+        let most = SLOW_MOST.saturating_mul(self.all.max);
+        let half = self.all.width.saturating_sub(of_others) / 2;
+        (half * most.saturating_sub(self.apart.len()) / most).max(SHARE_AT_LEAST)
+    }
+
     /// Writes that were not answered in time give up their place in the common window, as long as there is room apart.
     pub fn notice_slow(&mut self, now: Timestamp) {
-        while let Some(oldest) = self.in_common.first_entry().filter(|entry| entry.key().0 <= now) {
-            if self.apart.len() >= self.all.max {
-                return;
-            }
+        while self.has_room_apart()
+            && let Some(oldest) = self.in_common.first_entry().filter(|entry| entry.key().0 <= now)
+        {
             let ((_, id), namespace) = oldest.remove_entry();
             self.apart.insert(id);
             self.all.give_back();
             self.mark_slow(&namespace, now);
         }
+    }
+
+    fn has_room_apart(&self) -> bool {
+        self.apart.len() < SLOW_MOST.saturating_mul(self.all.max)
     }
 
     fn mark_slow(&mut self, namespace: &str, now: Timestamp) {
@@ -211,8 +236,7 @@ impl Limiter {
 
     /// When [`Limiter::notice_slow`] next has something to do.
     pub fn next_wake(&self) -> Option<Timestamp> {
-        let has_room = self.apart.len() < self.all.max;
-        let oldest = self.in_common.first_key_value().filter(|_| has_room);
+        let oldest = self.in_common.first_key_value().filter(|_| self.has_room_apart());
         oldest.map(|((slow_at, _), _)| *slow_at)
     }
 
@@ -426,6 +450,29 @@ mod tests {
         std::iter::from_fn(|| limiter.take(&ns("a"), Write::Command, at(now)).ok()).collect()
     }
 
+    /// One after the other, in namespaces of their own, they send what they get, and are never answered.
+    #[test]
+    fn whoever_hangs_after_others_stops_nobody() {
+        let mut limiter = Limiter::new(256, 256);
+        let mut sent = Vec::new();
+        for now in (0..30_000).step_by(500) {
+            limiter.notice_slow(at(now));
+            let hangs = ns(&format!("hangs-{}", now / 1_000));
+            sent.extend(std::iter::from_fn(|| {
+                limiter.take(&hangs, Write::Command, at(now)).ok()
+            }));
+            if now < 1_000 {
+                continue;
+            }
+            for write in [Write::Command, Write::Status] {
+                let innocent = limiter.take(&ns("innocent"), write, at(now));
+                let permit = innocent.unwrap_or_else(|hold| panic!("{write:?} after {now} ms: {hold:?}"));
+                limiter.finish(permit, Load::Answered, at(now + 10));
+            }
+        }
+        assert!(sent.len() <= (SLOW_MOST + 1) * 256, "{}", sent.len());
+    }
+
     #[test]
     fn grows_to_its_maximum_while_full_and_answered() {
         let mut limiter = Limiter::new(4, 10);
@@ -590,7 +637,12 @@ mod tests {
         assert_eq!(permits.len(), 32);
         let status = limiter.take(&ns("slow-0"), Write::Status, at(1_000));
         permits.push(status.expect("a status says why the rest waits"));
-        assert_eq!(fill(&mut limiter, 1_000).len(), 64, "all of the common window");
+        // Thirty-three of a hundred and twenty-eight are unanswered.
+        assert_eq!(
+            fill(&mut limiter, 1_000).len(),
+            23,
+            "half of the common window, less what hangs"
+        );
     }
 
     #[test]
@@ -602,7 +654,7 @@ mod tests {
                 permits.extend(take(&mut limiter, &format!("n{n}"), now * 1_000).ok());
             }
         }
-        assert_eq!((permits.len(), limiter.in_flight()), (128, 128));
+        assert_eq!((permits.len(), limiter.in_flight()), (192, 192));
         for permit in permits {
             limiter.finish(permit, Load::Throttled(None), at(200_000));
         }
