@@ -55,26 +55,21 @@ impl StatefulSetController {
             keys.extend(before);
         }
         keys.extend(after);
-        // An orphan may fit any set of its namespace; a stranger that leaves may free a name that a set waits for.
+        // An orphan may be one to adopt; a stranger that leaves may free a name that a set waits for.
         let pod = match (old, new) {
             (_, Some(pod)) if pod.meta.controller().is_none() => pod,
             (Some(pod), None) if routing::owner_key(self.kind, &pod.meta, reader).is_none() => pod,
             _ => return,
         };
-        keys.extend(self.sets_for(pod, reader));
+        keys.extend(self.set_for(pod, reader));
     }
 
-    /// Sets whose selector matches a pod, or whose slot it occupies by its name.
-    fn sets_for(self, pod: &PodRecord, reader: &dyn Reader) -> Vec<ObjectKey> {
-        let sets = reader.sets_in(self.kind, &pod.meta.key.namespace);
-        let concerned = sets.iter().filter(|set| {
-            set.spec.selector.matches(|key| pod.label(key))
-                || pod
-                    .name()
-                    .rsplit_once('-')
-                    .is_some_and(|(prefix, _)| prefix == set.name())
-        });
-        concerned.map(|set| set.meta.key.clone()).collect()
+    /// The set whose slot a pod occupies by its name. No other has anything to do with it, whatever it selects: who adopts looks at both, and a
+    /// pod that many sets select is not to wake them all whenever it changes.
+    fn set_for(self, pod: &PodRecord, reader: &dyn Reader) -> Option<ObjectKey> {
+        let (set, _) = pod.name().rsplit_once('-')?;
+        let key = pod.meta.key.sibling(set);
+        reader.set(self.kind, &key).map(|_| key)
     }
 
     fn route_claim(self, key: &ObjectKey, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {

@@ -191,12 +191,15 @@ pub(super) fn told(cluster: &Cluster, change: &Change) -> Vec<String> {
 }
 
 #[test]
-fn sts_1_2_4_an_orphan_wakes_every_set_that_it_matches() {
+fn sts_1_2_4_an_orphan_wakes_the_set_that_its_name_names() {
     let set = advanced(1);
     let orphan = Arc::new(pod("web-0").orphan().build("web"));
     assert_eq!(told(&set, &Change::Pod(None, Some(orphan.clone()))), ["web"]);
     let of_another = Arc::new(pod("x-0").orphan().unlabelled().build("web"));
     assert_eq!(told(&set, &Change::Pod(None, Some(of_another))), NOTHING);
+    // However many sets select it, none can take it.
+    let selected = Arc::new(pod("x-0").orphan().build("web"));
+    assert_eq!(told(&set, &Change::Pod(None, Some(selected))), NOTHING);
     let ours = Arc::new(pod("web-0").build("web"));
     assert!(
         told(&set, &Change::Pod(Some(ours.clone()), Some(orphan))).contains(&"web".to_owned()),
