@@ -622,7 +622,7 @@ impl Cluster {
     }
     pub(crate) fn claim(mut self, fixture: ClaimFixture) -> Self {
         let record = Arc::new(fixture.build());
-        if let Some(owner) = record.meta.controller() {
+        if let Some(owner) = record.owner() {
             let of_owner = self.claims_by_owner.entry(owner.uid.clone()).or_default();
             of_owner.push(record.clone());
         }

@@ -8,7 +8,7 @@
 //! And an object that we know to be gone before the watch says so leaves a *tombstone*, by UID, until it does.
 
 use flotilla_model::{
-    ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Meta, NodeRecord, ObjectKey, Owner, PodRecord, Record,
+    ClaimRecord, ConfigMapRecord, ImagePullJobRecord, Meta, NodeRecord, ObjectKey, Owner, OwnerRef, PodRecord, Record,
     RevisionRecord, SetRecord, StorageClassRecord, Uid,
 };
 use hashbrown::HashTable;
@@ -26,8 +26,8 @@ type FixedHasher = BuildHasherDefault<DefaultHasher>;
 /// Under which heading a record is found beside its key.
 #[derive(Clone, Copy, Debug)]
 pub enum Index<'a> {
-    /// Under the UID of the owner that manages it.
-    Owner(&'a Uid),
+    /// Under the UID of an owner, with what else tells it from others.
+    Owner(&'a OwnerRef),
     /// Under its namespace.
     Namespace(&'a Arc<str>),
     /// Under its key only.
@@ -48,14 +48,14 @@ pub trait Stored: Record + Clone + PartialEq {
 
 fn owner_or_namespace(meta: &Meta) -> Index<'_> {
     meta.controller()
-        .map_or(Index::Namespace(&meta.key.namespace), |owner| Index::Owner(&owner.uid))
+        .map_or(Index::Namespace(&meta.key.namespace), Index::Owner)
 }
 
 macro_rules! stored {
-    ($($record:ident, $meta:ident => $index:expr;)*) => { $(
+    ($($record:ident, $this:ident => $index:expr;)*) => { $(
         impl Stored for $record {
             fn index(&self) -> Index<'_> {
-                let $meta = &self.meta;
+                let $this = self;
                 $index
             }
             fn says_the_same(&self, other: &Self) -> bool {
@@ -83,11 +83,11 @@ impl Stored for PodRecord {
 }
 
 stored! {
-    RevisionRecord, meta => owner_or_namespace(meta);
-    SetRecord, meta => Index::Namespace(&meta.key.namespace);
-    ClaimRecord, meta => meta.controller().map_or(Index::None, |owner| Index::Owner(&owner.uid));
-    ConfigMapRecord, _meta => Index::None;
-    StorageClassRecord, _meta => Index::None;
+    RevisionRecord, record => owner_or_namespace(&record.meta);
+    SetRecord, record => Index::Namespace(&record.meta.key.namespace);
+    ClaimRecord, record => record.owner().map_or(Index::None, Index::Owner);
+    ConfigMapRecord, _record => Index::None;
+    StorageClassRecord, _record => Index::None;
 }
 
 /// Records of nothing but metadata.
@@ -107,7 +107,7 @@ macro_rules! stored_meta {
 }
 stored_meta! {
     NodeRecord, _meta => Index::None;
-    ImagePullJobRecord, meta => meta.controller().map_or(Index::None, |owner| Index::Owner(&owner.uid));
+    ImagePullJobRecord, meta => meta.controller().map_or(Index::None, Index::Owner);
 }
 
 /// Where a fact comes from.
@@ -420,7 +420,7 @@ impl<R: Stored> Store<R> {
     /// Puts a record where an earlier version of it stands, if it belongs there too, as nearly every one does.
     fn replace_row(&mut self, old: &Arc<R>, new: &Arc<R>) -> bool {
         let rows = match (old.index(), new.index()) {
-            (Index::Owner(before), Index::Owner(now)) if before == now => self.by_owner.get_mut(now),
+            (Index::Owner(before), Index::Owner(now)) if before.uid == now.uid => self.by_owner.get_mut(&now.uid),
             (Index::Namespace(before), Index::Namespace(now)) if before == now => self.by_namespace.get_mut(now),
             _ => None,
         };
@@ -438,7 +438,7 @@ impl<R: Stored> Store<R> {
 
     fn index(&mut self, record: Arc<R>) {
         let rows = match record.index() {
-            Index::Owner(uid) => self.by_owner.entry(uid.clone()).or_default(),
+            Index::Owner(owner) => self.by_owner.entry(owner.uid.clone()).or_default(),
             Index::Namespace(namespace) => self.by_namespace.entry(namespace.clone()).or_default(),
             Index::None => return,
         };
@@ -449,7 +449,7 @@ impl<R: Stored> Store<R> {
 
     fn unindex(&mut self, record: &Arc<R>) {
         match record.index() {
-            Index::Owner(uid) => take_row(&mut self.by_owner, uid, record),
+            Index::Owner(owner) => take_row(&mut self.by_owner, &owner.uid, record),
             Index::Namespace(namespace) => take_row(&mut self.by_namespace, namespace, record),
             Index::None => {}
         }
@@ -458,10 +458,9 @@ impl<R: Stored> Store<R> {
 
 /// Namespace, kind and name of the owner under which a record is found; nothing where owners do not matter.
 fn owner_of<R: Stored>(record: &R) -> (&str, &str, &str) {
-    let meta = record.meta();
-    match (record.index(), meta.controller()) {
-        (Index::Owner(_), Some(owner)) => (&meta.key.namespace, &owner.kind, &owner.name),
-        _ => ("", "", ""),
+    match record.index() {
+        Index::Owner(owner) => (&record.meta().key.namespace, &owner.kind, &owner.name),
+        Index::Namespace(_) | Index::None => ("", "", ""),
     }
 }
 

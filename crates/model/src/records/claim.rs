@@ -1,6 +1,7 @@
 //! What is kept of a claim and of a storage class.
 
-use crate::meta::{Labels, Meta};
+use crate::meta::{Labels, Meta, OwnerRef};
+use crate::resource::Resource;
 use crate::template::Digest;
 use crate::time::Timestamp;
 use std::borrow::Cow;
@@ -34,6 +35,14 @@ pub struct ClaimRecord {
 const KEPT_WHOLE_BYTES: usize = 256;
 
 impl ClaimRecord {
+    /// The owner under which it is found: the one that manages it, or else a StatefulSet that it goes with by a plain reference, as OpenKruise's
+    /// manager writes them (STS-1.4.4).
+    pub fn owner(&self) -> Option<&OwnerRef> {
+        let is_of_set = |owner: &&OwnerRef| *owner.kind == *Resource::AdvancedSets.kind();
+        let plain = || self.meta.owners.iter().flat_map(|owners| owners.iter()).find(is_of_set);
+        self.meta.controller().or_else(plain)
+    }
+
     /// What is kept of the value of an annotation: itself, or of a long one its digest. Whatever it is, a template that asks for it is told
     /// by the same words.
     pub fn kept_value(value: &str) -> Cow<'_, str> {

@@ -301,3 +301,27 @@ fn sts_1_4_4_a_claim_of_a_pod_that_is_there_is_taken_from_a_former_pod_or_set_to
         assert_eq!(brief(&set.decide()), expected, "{policy} {former:?}");
     }
 }
+
+/// OpenKruise's managers make the set a plain owner. That of a claim without a pod is taken off as any other.
+#[test]
+fn sts_1_4_4_claims_without_a_pod_leave_a_set_that_owns_them_by_a_plain_reference() {
+    for controller in [true, false] {
+        let set_owner = OwnerRef {
+            uid: set_uid("web"),
+            controller,
+            ..owner("apps.kruise.io/v1beta1", "StatefulSet", "web", "")
+        };
+        let owned = |name: &str| claim(name).owners(vec![set_owner.clone()]);
+        let set = advanced(1)
+            .claim_templates(&["data"])
+            .pod(pod("web-0").revision("new").mounts(&["data"]));
+        let decision = set.claim(owned("data-web-0")).claim(owned("data-web-1")).decide();
+        let mut done = brief(&decision);
+        done.sort();
+        assert_eq!(
+            done,
+            ["~claim data-web-0", "~claim data-web-1"],
+            "controller: {controller}"
+        );
+    }
+}
