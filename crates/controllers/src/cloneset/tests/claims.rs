@@ -152,6 +152,11 @@ fn cs_15_4_and_15_5_what_a_lost_pod_leaves_goes_and_what_an_update_makes_again_i
     // Who has turned the switch off wants none kept.
     let off = set(kept()).annotation(names::KEEP_CLAIMS_ON_RECREATE, "false");
     assert_eq!(said(&off.decide()), goes);
+    // Who has misspelt it has not.
+    for misspelt in ["True", "yes", ""] {
+        let unreadable = set(kept()).annotation(names::KEEP_CLAIMS_ON_RECREATE, misspelt);
+        assert_eq!(said(&unreadable.decide()), [] as [&str; 0], "{misspelt:?}");
+    }
     // The next pod takes what is kept, and nothing of a lost one.
     let grows = |claim| created(&set(claim).spec("/replicas", json!(2)).decide())[0]["metadata"]["name"].clone();
     assert_eq!(grows(kept()), json!(name(0)));

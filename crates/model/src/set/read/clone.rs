@@ -181,12 +181,16 @@ impl Reader<'_> {
     }
 
     fn clone_switches(&mut self) -> CloneSwitches {
+        // Whoever has misspelt it has asked for claims to be kept: nothing is deleted on the strength of what cannot be read.
+        let may_ask_to_keep = self
+            .annotation(names::KEEP_CLAIMS_ON_RECREATE)
+            .is_some_and(|value| value != "false");
         let mut on = |key| self.word(key, "true", "must be true");
         CloneSwitches {
             partition_rollback: on(names::PARTITION_ROLLBACK),
             surge_in_place: on(names::SURGE_IN_PLACE),
             recreate_on_claim_change: on(names::RECREATE_ON_CLAIM_CHANGE),
-            keep_claims_on_recreate: on(names::KEEP_CLAIMS_ON_RECREATE),
+            keep_claims_on_recreate: on(names::KEEP_CLAIMS_ON_RECREATE) || may_ask_to_keep,
             adopt_orphans: on(names::ADOPT_ORPHANS),
             delete_finished: self.annotation(names::FINISHED_PODS) != Some("keep")
                 && self.word(names::FINISHED_PODS, "delete", "must be keep or delete"),
