@@ -367,6 +367,10 @@ impl Plan<'_> {
         if spec.update == UpdateKind::OnDelete || self.pass.update.meta.uid == self.pass.current.meta.uid {
             return self.pass.update.clone();
         }
+        if spec.lacks_partition() {
+            // Nobody knows which are to be kept: none is updated, as no other pod is (STS-3.4).
+            return self.pass.current.clone();
+        }
         let kept = usize::try_from(spec.partition()).unwrap_or(0);
         let is_current = match &spec.rolling {
             // All go, and come at the new one.

@@ -1,6 +1,6 @@
 //! Recreate (STS-2.6): all old pods go, also those that are not wanted, and then all new ones come. What the partition keeps takes no part
 //! in that: it stays at its revision, and comes back at it as in a rolling update. While the update is paused nothing goes, and so nothing
-//! waits for what is to go. Nor does anything go under OrderedReady while a pod that the partition keeps is not available: no new one could be
+//! waits for what is to go. The same while a pod that is not wanted cannot go. Nor does anything go under OrderedReady while a pod that the partition keeps is not available: no new one could be
 //! made before it is.
 
 use super::plan::{Plan, Slot};
@@ -39,7 +39,19 @@ impl Plan<'_> {
         } else {
             index < self.window_start()
         };
-        self.is_recreating() && !self.view.set.spec.is_paused() && is_new && !is_kept
+        self.is_recreating() && !self.view.set.spec.is_paused() && is_new && !is_kept && self.that_stay() == 0
+    }
+
+    /// How many old pods are not wanted and stay all the same, since a field that cannot be read stops scaling away (STS-3.4). While there are
+    /// any the others do not go: none could be made in their place.
+    fn that_stay(&self) -> usize {
+        if !self.view.set.spec.is_stopped(Area::ScaleDown) {
+            return 0;
+        }
+        let condemned = self.condemned.iter().map(|(_, occupant)| occupant);
+        condemned
+            .filter(|o| !o.labels.is_updated && !o.pod.is_terminating())
+            .count()
     }
 
     /// How many old pods there are, wanted or not, beyond those that the partition keeps. Where it keeps a number of pods, one that is on
@@ -94,6 +106,14 @@ impl Plan<'_> {
             .copied()
             .filter(|index| self.is_old_and(*index, |_| true))
             .collect();
+        let left = self.that_stay();
+        if left > 0 {
+            if let Some(&first) = old.first() {
+                let name = self.name(self.slots[first].ordinal);
+                self.pass.wait(name, WaitCause::OldPodsRemain { left }, None);
+            }
+            return;
+        }
         let update = self.pass.update.clone();
         if let Some((&first, others)) = old.split_first()
             && !self.is_accepted(first, &update)
@@ -108,12 +128,10 @@ impl Plan<'_> {
         if lacking.count() > 0 {
             return;
         }
-        if !self.view.set.spec.is_stopped(Area::ScaleDown) {
-            for index in (0..self.condemned.len()).rev() {
-                let occupant = &self.condemned[index].1;
-                if !occupant.labels.is_updated && !occupant.doomed && !occupant.pod.is_terminating() {
-                    self.condemn(index);
-                }
+        for index in (0..self.condemned.len()).rev() {
+            let occupant = &self.condemned[index].1;
+            if !occupant.labels.is_updated && !occupant.doomed && !occupant.pod.is_terminating() {
+                self.condemn(index);
             }
         }
         for index in targets {

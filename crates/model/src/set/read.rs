@@ -13,6 +13,7 @@ use metadata::status_writers;
 pub use text::{TEMPLATE_BYTES_MAX, read_set_text};
 
 use super::ordinals::{IntervalSet, Ordinals, parse_reserved};
+use super::spec::PARTITION;
 use super::spec::{
     Area, ClaimTemplate, FieldProblem, MOST_PODS, PodManagement, PriorityStrategy, PriorityTerm, Retention,
     RollingUpdate, SetSpec, Switches, UpdateKind,
@@ -335,12 +336,7 @@ impl<'a> Reader<'a> {
             Area::Update,
         );
         Some(RollingUpdate {
-            partition: self.count(
-                "spec.updateStrategy.rollingUpdate.partition",
-                "/updateStrategy/rollingUpdate/partition",
-                0,
-                Area::Update,
-            ),
+            partition: self.count(PARTITION, "/updateStrategy/rollingUpdate/partition", 0, Area::Update),
             max_unavailable: named.or(advanced.then_some(IntOrPercent::Int(1))),
             paused: self
                 .at("/updateStrategy/rollingUpdate/paused")

@@ -228,6 +228,9 @@ pub struct FieldProblem {
     pub stops: Area,
 }
 
+/// Path of the partition of a StatefulSet.
+pub(super) const PARTITION: &str = "spec.updateStrategy.rollingUpdate.partition";
+
 /// The most pods that a set may have. No API server holds as many; a number beyond is a slip, or means harm.
 pub const MOST_PODS: i32 = 1_000_000;
 
@@ -307,6 +310,11 @@ impl SetSpec {
         self.rolling
             .as_ref()
             .map_or_else(PodUpdatePolicy::default, |r| r.pod_update_policy)
+    }
+
+    /// Whether the partition could not be read.
+    pub fn lacks_partition(&self) -> bool {
+        self.problems.iter().any(|problem| problem.path == PARTITION)
     }
 
     /// The partition, 0 if there is none.

@@ -4,7 +4,7 @@ use crate::testing::{Cluster, NOW, PodFixture, advanced, brief, native, pod};
 use flotilla_api::names;
 use flotilla_model::records::Phase;
 use flotilla_model::set::IntervalSet;
-use flotilla_model::{Hints, Report, Scope, WaitCause};
+use flotilla_model::{Hints, Report, Scope, Wait, WaitCause};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -477,4 +477,30 @@ fn sts_3_8_a_pod_that_waits_for_its_next_attempt_keeps_no_other_from_being_made_
     assert_eq!(brief(&waits), ["-web-0"]);
     let others = waits.waits.iter().filter(|wait| wait.subject == "web-0");
     assert_eq!(others.count(), 0, "{:?}", waits.waits);
+}
+
+/// Nobody knows how many pods the partition keeps: one that was evicted comes back as it was.
+#[test]
+fn sts_3_4_with_a_partition_that_cannot_be_read_no_pod_is_updated_by_an_eviction() {
+    let set = || advanced(3).pods([1, 2], "old");
+    assert_eq!(
+        brief(&set().rolling(json!({"partition": "x"})).decide()),
+        ["+web-0@old"]
+    );
+    assert_eq!(brief(&set().decide())[0], "+web-0@new");
+}
+
+/// All old pods go before new ones come, and one that is not wanted may not: none goes, and what is missing comes.
+#[test]
+fn sts_2_6_and_3_4_nothing_is_recreated_while_an_old_pod_cannot_go() {
+    let unreadable = || {
+        let set = advanced(3).annotation("flotilla.rs/update-type", "Recreate");
+        set.spec("/reserveOrdinals", json!(["x"]))
+    };
+    let decision = unreadable().pods(0..4, "old").decide();
+    assert_eq!(brief(&decision), [] as [&str; 0]);
+    let told = |wait: &Wait| matches!(wait.cause, WaitCause::OldPodsRemain { left: 1 }) && wait.subject == "web-2";
+    assert!(decision.waits.iter().any(told), "{:?}", decision.waits);
+    let all_gone = unreadable().pods([3], "old").decide();
+    assert_eq!(brief(&all_gone), ["+web-0@new", "+web-1@new", "+web-2@new"]);
 }
