@@ -238,10 +238,14 @@ impl Plan<'_> {
     pub(super) fn is_accepted(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
         let (view, wanted) = (self.view, self.asked.replicas);
         let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
+        // One that is down takes nothing down, and one that was marked has its mark: they need not wait for others that were, and stay.
+        let member = &self.members[index];
+        let waits_for_none = !member.is_available() || member.is_specified;
+        let is_there = |m: &Member| m.is_plain() || waits_for_none && !m.is_leaving;
         // Whatever else is on its way out may be what went before, or may be taken back in its place.
         let is_whole = || {
             count(self.members.len()) >= wanted
-                && others.all(|(_, m)| m.is_plain() && m.occupant.stays())
+                && others.all(|(_, m)| is_there(m) && m.occupant.stays())
                 && !view.pods.iter().any(|pod| pod.is_terminating())
         };
         match self.pass.may_go_for(revision, &view.pods, is_whole) {

@@ -204,6 +204,7 @@ impl Plan<'_> {
     fn create(&mut self, index: usize, revision: &Arc<RevisionRecord>, budget: Option<&mut Budget>) -> bool {
         let ordinal = self.slots[index].ordinal;
         let name = self.name(ordinal);
+        self.tried.insert(ordinal);
         if self.view.set.spec.is_stopped(Area::Scale) || self.is_in_the_way(index, &name, revision) {
             return false;
         }
@@ -222,6 +223,7 @@ impl Plan<'_> {
                 used_by: budget.used_by(),
             };
             self.pass.wait(name, cause, None);
+            self.tried.remove(&ordinal);
             return false;
         }
         let scope = Scope::Slot(ordinal);
@@ -255,6 +257,7 @@ impl Plan<'_> {
             let left = self.old_pods();
             if left > 0 {
                 self.pass.wait(name.to_owned(), WaitCause::OldPodsRemain { left }, None);
+                self.tried.remove(&ordinal);
                 return true;
             }
         }

@@ -67,6 +67,8 @@ pub(super) struct Plan<'v> {
     pub(super) deleted: BTreeSet<i64>,
     /// Ordinals of condemned pods whose turn has come: nothing but their own hook keeps them.
     pub(super) in_turn: BTreeSet<i64>,
+    /// Ordinals of empty slots whose pods nothing but the API server, or a claim, keeps from being made.
+    pub(super) tried: BTreeSet<i64>,
     /// Pods that have to be gone before new ones come (STS-2.6); counted once, where somebody asks.
     pub(super) old_pods: OnceCell<usize>,
     /// First index above all pods that stay at the current revision; looked for once, where somebody asks.
@@ -89,6 +91,7 @@ impl<'v> Plan<'v> {
             condemned: Vec::new(),
             deleted: BTreeSet::new(),
             in_turn: BTreeSet::new(),
+            tried: BTreeSet::new(),
             old_pods: OnceCell::new(),
             frontier: OnceCell::new(),
             former_templates: OnceCell::new(),

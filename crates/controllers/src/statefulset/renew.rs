@@ -2,12 +2,14 @@
 
 use super::plan::{Plan, Slot};
 use crate::shared::course::Course;
+use crate::shared::health::Health;
 use crate::shared::lifecycle::State;
 use crate::shared::occupant::Occupant;
 use crate::shared::renewal::Way;
 use flotilla_model::decision::{Report, Scope};
 use flotilla_model::set::{Area, UpdateKind};
 use flotilla_model::{RevisionRecord, WaitCause};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Plan<'_> {
@@ -90,20 +92,19 @@ impl Plan<'_> {
     /// Whether pods of a revision are accepted, so that the pod of a slot may go for one.
     pub(super) fn is_accepted(&mut self, index: usize, revision: &Arc<RevisionRecord>) -> bool {
         let view = self.view;
-        let others = self.slots.iter().enumerate().filter(|(other, _)| *other != index);
-        let stays = |slot: &Slot| slot.occupant.as_ref().is_some_and(Occupant::stays);
         let takes_all = self.comes_after_all_old(index, revision);
-        let waits_for_hook = |slot: &Slot| {
-            let occupant = slot.occupant.as_ref();
-            occupant.is_some_and(|o| o.is_old() && State::of(&o.pod) == State::PreparingDelete)
+        let company = Company {
+            slots: &self.slots,
+            left_out: self.left_out,
+            condemned: &self.condemned,
+            tried: &self.tried,
         };
-        // Those that all go together have begun to, and wait for their hooks: none is let go again for those that have gone before it.
-        let has_begun = || takes_all && self.slots.iter().any(waits_for_hook);
-        let is_whole = || has_begun() || self.left_out == 0 && others.into_iter().all(|(_, slot)| stays(slot));
         let known = if takes_all {
-            self.pass.may_all_go_for(revision, view.pods(), is_whole)
+            self.pass
+                .may_all_go_for(revision, view.pods(), || company.leaves_room_for_all(index))
         } else {
-            self.pass.may_go_for(revision, view.pods(), is_whole)
+            self.pass
+                .may_go_for(revision, view.pods(), || company.is_whole_but_for(index))
         };
         match known {
             Some(known) => known,
@@ -173,5 +174,50 @@ impl Plan<'_> {
                 self.make_again(index);
             }
         }
+    }
+}
+
+/// All pods beside which one would go for a revision that nobody has accepted yet.
+struct Company<'p> {
+    slots: &'p [Slot],
+    left_out: usize,
+    condemned: &'p [(i64, Occupant)],
+    tried: &'p BTreeSet<i64>,
+}
+
+impl<'p> Company<'p> {
+    /// Slots, other than this one, whose pod is missing or on its way out.
+    fn lacking(&self, index: usize) -> impl Iterator<Item = &'p Slot> {
+        let stays = |slot: &Slot| slot.occupant.as_ref().is_some_and(Occupant::stays);
+        let others = self.slots.iter().enumerate().filter(move |(other, _)| *other != index);
+        others.map(|(_, slot)| slot).filter(move |slot| !stays(slot))
+    }
+
+    /// Whether the set lacks no pod but the one that would go. One that is down takes nothing down by that; then, what nobody has tried to make
+    /// is not what an earlier one has gone for: it waits in the order, for the budget, or for this very pod.
+    fn is_whole_but_for(&self, index: usize) -> bool {
+        let is_down = !self.slots[index].is_available();
+        let waits = |slot: &Slot| is_down && self.is_left_for_later(slot);
+        (is_down || self.left_out == 0) && self.lacking(index).all(waits)
+    }
+
+    /// Whether nothing was tried, in this pass or lately, for a slot without a pod, or whose pod has ended.
+    fn is_left_for_later(&self, slot: &Slot) -> bool {
+        match &slot.occupant {
+            Some(occupant) => occupant.health == Health::Ended && !occupant.doomed && !occupant.pod.is_terminating(),
+            None => !self.tried.contains(&slot.ordinal),
+        }
+    }
+
+    /// Whether all old pods leave at least as much room, those included that are not wanted any more, as is needed for what comes after them.
+    /// Those that have begun to go, and wait for their hooks, are not let go again for others that have gone before.
+    fn leaves_room_for_all(&self, index: usize) -> bool {
+        let has_begun = |slot: &Slot| {
+            let occupant = slot.occupant.as_ref();
+            occupant.is_some_and(|o| o.is_old() && State::of(&o.pod) == State::PreparingDelete)
+        };
+        let goes = |(_, occupant): &&(i64, Occupant)| !occupant.labels.is_updated && occupant.stays();
+        let lacking = || self.lacking(index).count().saturating_add(self.left_out);
+        self.slots.iter().any(has_begun) || lacking() <= self.condemned.iter().filter(goes).count()
     }
 }

@@ -370,10 +370,6 @@ impl Plan<'_> {
                 continue;
             }
             let (name, is_available) = (occupant.pod.name().to_owned(), occupant.health.is_available());
-            let revision = self.successor_of(index, kept_back);
-            if !self.is_accepted(index, &revision) || !self.has_claims(index, &revision) {
-                continue;
-            }
             if is_available && budget.left() == 0 {
                 let cause = WaitCause::UpdateBudget {
                     budget: budget.limit(),
@@ -382,9 +378,17 @@ impl Plan<'_> {
                 self.pass.wait(name, cause, None);
                 continue;
             }
-            // What waits for its next attempt takes nothing from the budget.
             let serves = self.serves_young(index);
-            if !self.may_go_ready(index, &serving) || !self.delete_slot(index, Report::Delete) {
+            if !self.may_go_ready(index, &serving) {
+                continue;
+            }
+            // Asked last: where one pod may go to prove its revision, one that has to wait is not to be it.
+            let revision = self.successor_of(index, kept_back);
+            if !self.is_accepted(index, &revision) || !self.has_claims(index, &revision) {
+                continue;
+            }
+            // What waits for its next attempt takes nothing from the budget.
+            if !self.delete_slot(index, Report::Delete) {
                 continue;
             }
             if serves {

@@ -4,7 +4,7 @@ use super::{done, name, one, pods, said};
 use crate::testing::{Cluster, NOW, PodFixture, at, clones, folded};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
-use flotilla_model::{Decision, Failure, Resource, RevisionRecord, WaitCause};
+use flotilla_model::{Decision, Failure, Hints, Resource, RevisionRecord, WaitCause};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -780,5 +780,38 @@ fn cs_13_11_a_pod_that_is_taken_back_does_not_leave_service_for_free() {
             .filter(|line| line.starts_with("unready"))
             .collect();
         assert_eq!(out, [] as [&str; 0], "{state}");
+    }
+}
+
+/// One pod waits for the budget with its deletion asked for, another is down: that one may go to prove the revision.
+#[test]
+fn r_31_what_waits_for_the_budget_keeps_no_pod_that_is_down_from_proving_its_revision() {
+    for (reason, is_asked) in [
+        ("QuotaExceeded", true),
+        ("DryRunUnsupported", true),
+        ("DryRunUnsupported", false),
+    ] {
+        let failure = Failure::follow(None, Report::Try, reason.into(), "it says why".into(), at(NOW));
+        let first = one(&name(0), "o");
+        let first = if is_asked {
+            first.label(names::SPECIFIED_DELETE_LABEL, "")
+        } else {
+            first
+        };
+        let mut set = clones(3)
+            .rolling(json!({"maxUnavailable": 1}))
+            .pod(first)
+            .pod(one(&name(1), "o").unready())
+            .pod(one(&name(2), "o"));
+        set.hints = Hints {
+            generation: set.hints.generation,
+            ..Hints::default()
+        };
+        set.hints.failures.insert(Scope::Acceptance("web-new".into()), failure);
+        let words = said(&set.decide());
+        assert!(
+            words.iter().any(|word| word.contains(&name(1))),
+            "{reason}, {is_asked}: {words:?}"
+        );
     }
 }

@@ -4,6 +4,7 @@ use super::refused;
 use crate::testing::{Cluster, NOW, advanced, at, brief, claim, native, pod};
 use flotilla_api::names;
 use flotilla_model::decision::{Command, Scope};
+use flotilla_model::records::Phase;
 use flotilla_model::{Decision, Failure, Hints, Report, SetKind, Wait, WaitCause, Whom};
 use serde_json::json;
 
@@ -430,4 +431,88 @@ fn r_31_what_was_accepted_is_remembered_with_its_claim_templates() {
         .into();
     let hints = set.decide().hints.expect("some are forgotten");
     assert_eq!(hints.accepted.into_iter().collect::<Vec<_>>(), ["new_data_logs"]);
+}
+
+/// A pod that was asked for and has to wait for the budget is not the one that goes to prove the revision: one that is down is.
+#[test]
+fn r_31_and_sts_3_8_what_waits_for_the_budget_keeps_no_other_from_proving_its_revision() {
+    for reason in ["QuotaExceeded", "DryRunUnsupported"] {
+        let set = untried(advanced(3))
+            .pod(pod("web-0").revision("old").unready())
+            .pods([1], "old")
+            .pod(asked("web-2"));
+        let decision = unproven(set, reason).decide();
+        assert_eq!(brief(&decision), ["-web-0"], "{reason}");
+    }
+}
+
+fn asked(name: &str) -> crate::testing::PodFixture {
+    pod(name).revision("old").label(names::SPECIFIED_DELETE_LABEL, "")
+}
+
+fn unproven(set: Cluster, reason: &str) -> Cluster {
+    refused(untried(set), Scope::Acceptance("new".into()), Report::Try, reason)
+}
+
+/// A set that lacks pods for which nobody has gone: they wait for the very pod that would go, in the order or for a budget. It is down, and so
+/// takes nothing down.
+#[test]
+fn r_31_a_pod_that_is_down_waits_for_none_that_wait_for_it() {
+    let no = |set| unproven(set, "DryRunUnsupported");
+    let old = |name: &str| pod(name).revision("old");
+    let two_at_once = advanced(3).spec("/scaleStrategy/maxUnavailable", json!(2));
+    let never_ready = two_at_once
+        .pod(old("web-0").never_ready())
+        .pod(old("web-1").never_ready());
+    assert_eq!(
+        brief(&no(never_ready).decide()),
+        ["-web-1"],
+        "for the budget of scaling"
+    );
+
+    for set in [advanced(3), native(3)] {
+        let unblocked = set.ordered().annotation("flotilla.rs/unblock", "broken-first");
+        let decision = no(unblocked.pod(old("web-0").never_ready())).decide();
+        assert_eq!(brief(&decision), ["-web-0"], "in the order");
+    }
+    let asked_for = || advanced(3).ordered().pods([0], "old").pod(asked("web-1").unready());
+    assert_eq!(brief(&no(asked_for()).decide()), ["-web-1"], "in the order");
+    let ended = || asked_for().pod(old("web-2").phase(Phase::Failed));
+    assert_eq!(
+        brief(&no(ended()).decide()),
+        ["-web-1"],
+        "one that has ended, in the order"
+    );
+
+    // The slot of one that the update has made go waits for the budget that the other uses.
+    let slow = advanced(2)
+        .spec("/scaleStrategy/maxUnavailable", json!(1))
+        .rolling(json!({"minReadySeconds": 10}));
+    assert_eq!(brief(&no(slow.pod(old("web-0").unready())).decide()), ["-web-0"]);
+
+    // What is being made, or was refused, is what an earlier one may have gone for.
+    let being_made = advanced(3).pods([0], "old").pod(old("web-1").unready());
+    assert_eq!(brief(&no(being_made.clone()).decide()), ["+web-2@new"]);
+    let backing_off = refused(no(being_made), Scope::Slot(2), Report::Create, "Forbidden");
+    assert_eq!(brief(&backing_off.decide()), NOTHING);
+    // Nor does one go that is up.
+    let up = advanced(3).ordered().pods([0], "old").pod(asked("web-1"));
+    assert!(!brief(&no(up).decide()).contains(&"-web-1".to_owned()));
+}
+
+/// Old pods that are not wanted leave room for as many that are missing.
+#[test]
+fn r_31_and_sts_2_6_pods_that_are_not_wanted_leave_room_too() {
+    let set = advanced(2).ordered().annotation("flotilla.rs/update-type", "Recreate");
+    let moved = |replicas: i32| {
+        let set = set
+            .clone()
+            .spec("/replicas", json!(replicas))
+            .spec("/reserveOrdinals", json!([0]));
+        brief(&unproven(set.pods([0, 1], "old"), "QuotaExceeded").decide())
+    };
+    let mut gone = moved(2);
+    gone.sort();
+    assert_eq!(gone, ["-web-0", "-web-1"]);
+    assert_eq!(moved(3), NOTHING, "there would be more than have gone");
 }
