@@ -66,25 +66,25 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.pass.note_unreadable_fields();
     plan.pass.merge_waits();
     plan.pass.date_waits();
-    let status = status::of(&plan);
+    let status = status::of(&mut plan);
     plan.pass.into_decision(status)
 }
 
 /// Nothing but the status, and why.
 fn status_only(view: &View<'_>) -> Decision {
-    let waits = view.moment().unreadable_fields();
-    Decision {
-        status: Some(status::without_plan(view, None, &waits)),
+    let mut decision = Decision {
         hints: with_what_pods_have(view),
-        waits,
+        waits: view.moment().unreadable_fields(),
         ..Decision::default()
-    }
+    };
+    status::without_plan(view, None, &mut decision);
+    decision
 }
 
 /// The update revision does not exist yet.
 fn create_revision_first(view: &View<'_>, revisions: &revision::Revisions) -> Decision {
     let mut decision = view.moment().create_revision_first(revisions);
-    decision.status = Some(status::without_plan(view, Some(revisions), &decision.waits));
+    status::without_plan(view, Some(revisions), &mut decision);
     decision.hints = with_what_pods_have(view);
     decision
 }

@@ -9,10 +9,11 @@ use crate::shared::claim::{self, Fit};
 use crate::shared::conditions::{self, Wanted};
 use crate::shared::occupant::Occupant;
 use crate::shared::revision::{RevisionIndex, Revisions};
-use flotilla_model::{PodRecord, Report, Scope, SetKind, StatusWrite, Wait};
+use flotilla_model::{Decision, PodRecord, Report, Scope, SetKind, StatusWrite, Wait};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How many unused claims the status names at most.
 const UNUSED_CLAIMS_TOLD: usize = 100;
@@ -27,10 +28,12 @@ struct Counts {
     updated: i32,
     updated_ready: i32,
     updated_available: i32,
+    /// When the next of them becomes available by the clock alone.
+    next_in: Option<Duration>,
 }
 
-/// The status after a plan was made.
-pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
+/// The status after a plan was made. It is looked at again when the next pod becomes available, also one that no step waits for (STS-1.5).
+pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
     let view = plan.view;
     let mut reader = LabelReader {
         set: &view.set,
@@ -49,6 +52,9 @@ pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
     } else {
         count(view, view.members.iter().map(|m| &m.pod), &mut reader, &in_flight)
     };
+    if let Some(delay) = counts.next_in {
+        plan.pass.wake_within(delay);
+    }
     let complete = is_complete(plan, of_members);
     let is_promoted = complete && !plan.pass.is_held_at_nothing();
     let current = if is_promoted {
@@ -85,7 +91,7 @@ pub(super) fn of(plan: &Plan<'_>) -> StatusWrite {
 }
 
 /// The status where no plan was made: the set is being deleted, cannot be read, or has no update revision yet.
-pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, waits: &[Wait]) -> StatusWrite {
+pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, decision: &mut Decision) {
     let current = view.set.status_text("currentRevision");
     let update = view
         .revisions
@@ -101,6 +107,9 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, waits
         last: None,
     };
     let counts = count(view, view.pods(), &mut reader, &BTreeMap::new());
+    if let Some(delay) = counts.next_in {
+        decision.wake_within(delay);
+    }
     let mut status = Map::new();
     put_counts(&mut status, view, counts);
     if let Some(revisions) = revisions {
@@ -108,9 +117,9 @@ pub(super) fn without_plan(view: &View<'_>, revisions: Option<&Revisions>, waits
         // The generation counts as observed once its revision exists.
         status.remove("observedGeneration");
     }
-    let wanted = conditions_of(view, None, waits, false);
+    let wanted = conditions_of(view, None, &decision.waits, false);
     conditions::put_conditions(&mut status, view.moment(), wanted);
-    conditions::write(view.moment(), status)
+    decision.status = Some(conditions::write(view.moment(), status));
 }
 
 /// `in_flight` says of pods in an update in place whether they may count as available.
@@ -132,7 +141,10 @@ fn count<'v>(
         // Ready is what serves, whatever the lifecycle says (STS-2.2); available is what may be relied upon (STS-1.5).
         let is_ready = pod.is_running_and_ready();
         let may_be_available = known.unwrap_or(labels.lifecycle_allows);
-        let is_available = is_ready && may_be_available && pod.is_available(min_ready, view.now);
+        let available_in = pod.available_in(min_ready, view.now).filter(|_| may_be_available);
+        let is_available = available_in == Some(Duration::ZERO);
+        let next = available_in.filter(|_| !is_available);
+        counts.next_in = counts.next_in.into_iter().chain(next).min();
         counts.total += 1;
         counts.ready += i32::from(is_ready);
         counts.available += i32::from(is_available);

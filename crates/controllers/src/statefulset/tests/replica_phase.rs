@@ -95,6 +95,38 @@ fn sts_1_7_the_exact_remaining_time_is_waited_and_the_smallest_wins() {
     assert_eq!(settled.decide().wake_after, None, "nothing to wait for");
 }
 
+/// Seen: `availableReplicas` stayed too low until something else happened.
+#[test]
+fn sts_1_5_a_pod_that_no_step_comes_to_wakes_the_set_when_it_becomes_available() {
+    // Before anything is told after a minute.
+    let young = |name: &str| pod(name).revision("new").ready_since(NOW - 250);
+    let slow = |set: Cluster| rolled_out(set).spec("/minReadySeconds", json!(300));
+    let broken = |name: &str| pod(name).revision("new").unready_since(NOW - 2000);
+    let ordered = slow(native(3).ordered()).pods([1], "new").pod(young("web-2"));
+    let two = slow(native(1).ordered()).pod(broken("web-0")).pod(young("web-1"));
+    let unusable = slow(native(1)).pods([0], "new").pod(young("web-9999999999"));
+    for (what, set) in [
+        ("behind a broken one", ordered.pod(broken("web-0"))),
+        ("not wanted, behind a broken one", two),
+        ("its ordinal fills no slot", unusable),
+        (
+            "of a set that is deleted",
+            slow(native(2)).pods([0], "new").pod(young("web-1")).deleted(),
+        ),
+    ] {
+        assert_eq!(set.decide().wake_after, Some(Duration::from_secs(50)), "{what}");
+    }
+}
+
+#[test]
+fn sts_1_5_a_pod_whose_state_keeps_it_from_being_available_wakes_nobody() {
+    let set = rolled_out(advanced(2).ordered()).rolling(json!({"minReadySeconds": 300}));
+    let set = set.pod(pod("web-0").revision("new").unready_since(NOW - 2000));
+    let held = pod("web-1").revision("new").ready_since(NOW - 10);
+    let held = held.label(names::LIFECYCLE_STATE_LABEL, "PreparingDelete");
+    assert_eq!(set.pod(held).decide().wake_after, None);
+}
+
 #[test]
 fn sts_1_5_a_ready_time_in_the_future_is_just_now() {
     let set = rolled_out(native(1)).spec("/minReadySeconds", json!(10));
