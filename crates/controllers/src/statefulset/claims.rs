@@ -343,7 +343,8 @@ impl Plan<'_> {
         matches!(self.look_at_growth(pod).0, Growth::Needed(_) | Growth::NeedsRestart)
     }
 
-    fn look_at_growth(&self, pod: &PodRecord) -> (Growth, Vec<(String, WaitCause)>) {
+    /// The same, and what is waited for, without a word.
+    pub(super) fn look_at_growth(&self, pod: &PodRecord) -> (Growth, Vec<(String, WaitCause)>) {
         let view = self.view;
         let (mut commands, mut waits) = (Vec::new(), Vec::new());
         let mut result = Growth::Done;

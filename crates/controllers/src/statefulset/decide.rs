@@ -39,8 +39,9 @@ pub fn decide(view: &View<'_>) -> Decision {
     plan.recreate_specified();
     // Recreate waits for no pod that is to go itself: the broken one that holds everything up may be among them (STS-2.6).
     if view.set.spec.is_monotonic() && flow == Flow::Blocked && !plan.is_recreating() {
-        plan.resume();
-        plan.unblock();
+        if !plan.resume() {
+            plan.unblock();
+        }
     } else {
         plan.update();
     }

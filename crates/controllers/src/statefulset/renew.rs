@@ -150,16 +150,17 @@ impl Plan<'_> {
     }
 
     /// Under OrderedReady, while something holds up the update: pods that it prepared, or that have to be made again, are unavailable
-    /// already, and it goes on with them. They may be the very ones that hold it up.
-    pub(super) fn resume(&mut self) {
+    /// already, and it goes on with them. They may be the very ones that hold it up. Whether anything was done.
+    pub(super) fn resume(&mut self) -> bool {
         let spec = &self.view.set.spec;
         if !self.is_advanced()
             || spec.update != UpdateKind::RollingUpdate
             || spec.is_paused()
             || spec.is_stopped(Area::Update)
         {
-            return;
+            return false;
         }
+        let mut is_going = false;
         for index in self.window_start()..self.slots.len() {
             let Some(o) = &self.slots[index].occupant else { continue };
             if !o.is_replaceable() || o.health.is_available() {
@@ -168,12 +169,13 @@ impl Plan<'_> {
             let (state, pod) = (State::of(&o.pod), o.pod.clone());
             let is_prepared = matches!(state, State::PreparingUpdate | State::PreparingDelete);
             if o.is_old() && (is_prepared || o.abandoned.is_some()) {
-                self.renew(index);
+                is_going |= self.replace(index);
             } else if state == State::PreparingDelete && self.needs_restart(&pod) {
                 // Its volume has grown, and its hook has yet to let it go.
-                self.make_again(index);
+                is_going |= self.make_again(index);
             }
         }
+        is_going
     }
 }
 

@@ -258,8 +258,15 @@ impl Plan<'_> {
         matches!(self.growth(&pod), Growth::Needed(_) | Growth::NeedsRestart)
     }
 
+    /// Whether a pod that is not available, old or not, has claims that have to grow first. To ask for that takes nothing down.
+    fn lacks_space(&self, index: usize) -> bool {
+        let occupant = self.slots[index].occupant.as_ref();
+        let occupant = occupant.filter(|o| o.is_replaceable() && !o.health.is_available());
+        occupant.is_some_and(|o| matches!(self.look_at_growth(&o.pod).0, Growth::Needed(_)))
+    }
+
     /// Replaces a pod, its claims first where they have to grow. Whether anything was done.
-    fn replace(&mut self, index: usize) -> bool {
+    pub(super) fn replace(&mut self, index: usize) -> bool {
         let Some(occupant) = &self.slots[index].occupant else {
             return false;
         };
@@ -316,8 +323,9 @@ impl Plan<'_> {
     }
 
     /// Opt-in unblocking (STS-8.1): the first old pod of the partition window that has been bad for long enough is replaced although
-    /// the order would wait for it. One at a time; never a pod of the update revision, which may just be starting. One that is ready, and
-    /// not available yet, serves: it goes as everywhere only where the budget has room for one that does not.
+    /// the order would wait for it, its claims first. One at a time; never a pod of the update revision, which may just be starting: of that
+    /// no more than the claims grow. One that is ready, and not available yet, serves: it goes as everywhere only where the budget has room
+    /// for one that does not.
     pub(super) fn unblock(&mut self) -> bool {
         let spec = self.view.set.spec.clone();
         let Some(after) = spec.switches.unblock_after else {
@@ -331,7 +339,7 @@ impl Plan<'_> {
         }
         let may_take_one_that_serves = self.serving_budget().left() > 0;
         for index in self.window_start()..self.slots.len() {
-            if !self.is_old_and(index, |available| !available) {
+            if !self.is_old_and(index, |available| !available) && !self.lacks_space(index) {
                 continue;
             }
             if self.serves_young(index) && !may_take_one_that_serves && !self.changes_gently(index) {
@@ -346,7 +354,7 @@ impl Plan<'_> {
                 .now
                 .since(since(pod, occupant.health).max(self.view.observing_since));
             if !pod.has_been_ready || bad_for >= after {
-                return self.renew(index);
+                return self.replace(index);
             }
             self.pass.wake_within(after.saturating_sub(bad_for));
         }

@@ -1,7 +1,8 @@
 //! Growth of volumes whose file systems follow later, and growth that is taken back (STS-3.9, R-16 and R-35).
 
 use super::storage::growing;
-use crate::testing::{Cluster, NOW, at, brief, claim, container_status, pod};
+use crate::testing::{ClaimFixture, Cluster, NOW, PodFixture, at, brief, claim, container_status, pod};
+use flotilla_api::names;
 use flotilla_model::records::{Phase, Resources};
 use flotilla_model::{Decision, WaitCause};
 use serde_json::{Value, json};
@@ -237,4 +238,61 @@ fn sts_3_9_growth_keeps_the_budget_also_beside_a_change_without_a_restart() {
         ["~claim data-web-0", "~pod web-1", "~pod web-1"],
         "who has grown is changed at once, which costs nothing: a note, and the resources"
     );
+}
+
+/// Two pods, of which the second is not ready, or waits for its hook, and whose claims may have to grow. Nobody waits for a minute.
+fn held_up(ordered: bool, second: PodFixture, claims: [ClaimFixture; 2]) -> Cluster {
+    let mut set = growing(claims).rolling(json!({"podUpdatePolicy": "InPlaceIfPossible"}));
+    set.own_pods.clear();
+    let set = set
+        .annotation("flotilla.rs/unblock", "broken-first")
+        .annotation("flotilla.rs/unblock-after-seconds", "0")
+        .pod(pod("web-0").revision("new").mounts(&["data"]))
+        .pod(second.mounts(&["data"]));
+    if ordered { set.ordered() } else { set }
+}
+
+/// Seen: a pod whose disk was full was made again with that disk, and nothing grew any more.
+#[test]
+fn sts_8_1_claims_grow_before_a_broken_pod_goes() {
+    let small = |name: &str| claim(name).class("fast");
+    let grown = |name: &str| small(name).size(20);
+    let broken = |revision: &str| pod("web-1").revision(revision).unready();
+    for (what, second, found, expected) in [
+        ("old", broken("old"), small("data-web-1"), vec!["~claim data-web-1"]),
+        ("old, growing", broken("old"), grown("data-web-1").capacity(10), vec![]),
+        ("old, grown", broken("old"), grown("data-web-1"), vec!["-web-1"]),
+        ("new", broken("new"), small("data-web-1"), vec!["~claim data-web-1"]),
+        ("new, growing", broken("new"), grown("data-web-1").capacity(10), vec![]),
+        ("new, grown", broken("new"), grown("data-web-1"), vec![]),
+    ] {
+        for ordered in [true, false] {
+            let set = held_up(ordered, second.clone(), [grown("data-web-0"), found.clone()]);
+            assert_eq!(brief(&set.decide()), expected, "{what}, ordered: {ordered}");
+        }
+    }
+    let pending = grown("data-web-1").capacity(10).resize_pending_since(NOW - 400);
+    let set = held_up(true, broken("new"), [grown("data-web-0"), pending]);
+    assert_eq!(brief(&set.decide()), NOTHING, "it may just be starting");
+}
+
+#[test]
+fn sts_3_7_claims_grow_before_a_prepared_pod_goes_on() {
+    let small = |name: &str| claim(name).class("fast");
+    let prepared = pod("web-1").revision("old").detailed(|_| {});
+    let prepared = prepared.label(names::LIFECYCLE_STATE_LABEL, "PreparingUpdate");
+    for ordered in [true, false] {
+        let set = held_up(
+            ordered,
+            prepared.clone(),
+            [small("data-web-0").size(20), small("data-web-1")],
+        );
+        let set = set.spec(
+            "/lifecycle",
+            json!({"inPlaceUpdate": {"labelsHandler": {"hold": "yes"}}}),
+        );
+        // The pod serves until they have.
+        let expected = ["~claim data-web-1", "~pod web-1"];
+        assert_eq!(brief(&set.decide()), expected, "ordered: {ordered}");
+    }
 }
