@@ -127,6 +127,11 @@ pub enum WaitCause {
         /// How many are old.
         old: usize,
     },
+    /// Claims grow in rolling updates alone, and users delete the pods (OnDelete).
+    ClaimsLeftBehind {
+        /// How many pods have such claims.
+        pods: usize,
+    },
     /// All old pods have to go first (Recreate).
     OldPodsRemain {
         /// How many are left.
@@ -353,7 +358,7 @@ impl WaitCause {
             WaitCause::ScaleBudget { .. } => "scaleStrategy.maxUnavailable",
             WaitCause::Partition { .. } => "updateStrategy.rollingUpdate.partition",
             WaitCause::Paused => "updateStrategy.rollingUpdate.paused",
-            WaitCause::OnDelete { .. } => "updateStrategy.type OnDelete",
+            WaitCause::OnDelete { .. } | WaitCause::ClaimsLeftBehind { .. } => "updateStrategy.type OnDelete",
             WaitCause::OldPodsRemain { .. } => "update type Recreate",
             WaitCause::ClaimTerminating | WaitCause::ClaimStale { .. } | WaitCause::ClaimTemplateMissing { .. } => {
                 "a pod needs its claims"
@@ -394,6 +399,7 @@ impl WaitCause {
             WaitCause::Partition { .. }
                 | WaitCause::Paused
                 | WaitCause::OnDelete { .. }
+                | WaitCause::ClaimsLeftBehind { .. }
                 | WaitCause::Observing { .. }
                 | WaitCause::ChangedByOthers { .. }
                 | WaitCause::OrdinalTooLarge { .. }

@@ -333,6 +333,42 @@ impl Plan<'_> {
         growth
     }
 
+    /// Whether claims of a pod have to grow, or are about to: whatever holds the update back keeps them so.
+    pub(super) fn claims_lag(&self, pod: &PodRecord) -> bool {
+        let (growth, waits) = self.look_at_growth(pod);
+        growth != Growth::Done || !waits.is_empty()
+    }
+
+    /// Asks the claims of a slot's pod to grow where they have to before it goes. Whether it stays for that.
+    pub(super) fn grows_first(&mut self, index: usize) -> bool {
+        let Some(pod) = self.slots[index].occupant.as_ref().map(|o| o.pod.clone()) else {
+            return false;
+        };
+        match self.growth(&pod) {
+            Growth::Needed(commands) => {
+                self.expand(index, commands);
+                true
+            }
+            Growth::Waiting => true,
+            Growth::Done | Growth::NeedsRestart => false,
+        }
+    }
+
+    /// Asks the claims of a slot's pod to grow. Whether they do, or will once their sizes are on record.
+    pub(super) fn expand(&mut self, index: usize, commands: Vec<Command>) -> bool {
+        let ordinal = self.slots[index].ordinal;
+        if self.sizes_are_unrecorded {
+            // Its turn has come, and nobody else's.
+            return true;
+        }
+        let (scope, pod) = (Scope::Slot(ordinal), self.name(ordinal));
+        if self.pass.is_backing_off(&scope, &pod) {
+            return false;
+        }
+        self.pass.write_claims(&scope, commands);
+        true
+    }
+
     /// Whether a pod has to be made again for the file system of a volume, and may be.
     pub(super) fn needs_restart(&self, pod: &PodRecord) -> bool {
         matches!(self.look_at_growth(pod).0, Growth::NeedsRestart)

@@ -94,6 +94,15 @@ impl Plan<'_> {
         true
     }
 
+    /// Where no pod is old, none goes with others: claims grow as in a rolling update. Under OrderedReady, as there, what blocks the order comes
+    /// first.
+    fn grow_in_turn(&mut self) {
+        let is_in_order = self.condemned.is_empty() && self.slots.iter().all(Slot::is_available);
+        if self.is_advanced() && (is_in_order || !self.view.set.spec.is_monotonic()) {
+            self.roll();
+        }
+    }
+
     /// All old pods go at once but for those that the partition keeps.
     pub(super) fn recreate_all(&mut self) {
         if self.keeps_all() || self.is_held_by_order() {
@@ -107,11 +116,9 @@ impl Plan<'_> {
             .filter(|index| self.is_old_and(*index, |_| true))
             .collect();
         let left = self.that_stay();
-        if left > 0 {
-            if let Some(&first) = old.first() {
-                let name = self.name(self.slots[first].ordinal);
-                self.pass.wait(name, WaitCause::OldPodsRemain { left }, None);
-            }
+        if let Some(&first) = old.first().filter(|_| left > 0) {
+            let name = self.name(self.slots[first].ordinal);
+            self.pass.wait(name, WaitCause::OldPodsRemain { left }, None);
             return;
         }
         let update = self.pass.update.clone();
@@ -124,14 +131,24 @@ impl Plan<'_> {
             }
             return;
         }
-        let lacking = old.into_iter().rev().filter(|index| !self.has_claims(*index, &update));
-        if lacking.count() > 0 {
+        // None goes while another has to stay, for whatever claim: no new one comes before the last of them has gone.
+        let is_none_old = old.is_empty();
+        let staying = old.into_iter().rev().filter(|index| {
+            let lacks_claims = !self.has_claims(*index, &update);
+            self.grows_first(*index) || lacks_claims
+        });
+        if staying.count() > 0 {
             return;
         }
-        for index in (0..self.condemned.len()).rev() {
-            let occupant = &self.condemned[index].1;
-            if !occupant.labels.is_updated && !occupant.doomed && !occupant.pod.is_terminating() {
-                self.condemn(index);
+        if is_none_old {
+            self.grow_in_turn();
+        }
+        if !self.view.set.spec.is_stopped(Area::ScaleDown) {
+            for index in (0..self.condemned.len()).rev() {
+                let occupant = &self.condemned[index].1;
+                if !occupant.labels.is_updated && !occupant.doomed && !occupant.pod.is_terminating() {
+                    self.condemn(index);
+                }
             }
         }
         for index in targets {

@@ -7,7 +7,6 @@ use super::pod::LabelReader;
 use super::view::View;
 use crate::shared::claim::{self, Fit};
 use crate::shared::conditions::{self, Wanted};
-use crate::shared::occupant::Occupant;
 use crate::shared::revision::{RevisionIndex, Revisions};
 use flotilla_model::{Decision, PodRecord, Report, Scope, SetKind, StatusWrite, Wait};
 use serde_json::{Map, Value, json};
@@ -78,13 +77,9 @@ pub(super) fn of(plan: &mut Plan<'_>) -> StatusWrite {
         status.insert("volumeClaims".to_owned(), claim_counts(plan));
         status.insert("unusedVolumeClaims".to_owned(), unused_claims(plan));
     }
-    // Pods at the update revision may have to be made again still, for claims of templates that came later.
-    let is_over = complete
-        && !plan
-            .slots
-            .iter()
-            .filter_map(|s| s.occupant.as_ref())
-            .any(Occupant::is_old);
+    // Of pods at the update revision the claims may have to grow still, or they have to be made again for claims of templates that came later.
+    let mut occupants = plan.slots.iter().filter_map(|s| s.occupant.as_ref());
+    let is_over = complete && !occupants.any(|o| o.is_old() || plan.claims_lag(&o.pod));
     let wanted = conditions_of(view, Some(plan), &plan.pass.waits, is_over);
     conditions::put_conditions(&mut status, view.moment(), wanted);
     conditions::write(view.moment(), status)

@@ -20,20 +20,11 @@ impl Plan<'_> {
         if spec.is_stopped(Area::Update) {
             return;
         }
-        let old = self
-            .slots
-            .iter()
-            .filter(|s| s.occupant.as_ref().is_some_and(|o| o.is_old() && !o.doomed))
-            .count();
         match spec.update {
-            UpdateKind::OnDelete => {
-                if old > 0 {
-                    self.pass
-                        .wait(self.view.set.name().to_owned(), WaitCause::OnDelete { old }, None);
-                }
-            }
+            UpdateKind::OnDelete => self.say_what_users_delete(),
             _ if spec.is_paused() => {
-                if old > 0 {
+                let is_left = |o: &Occupant| !o.doomed && (o.is_old() || self.claims_lag(&o.pod));
+                if self.slots.iter().any(|s| s.occupant.as_ref().is_some_and(is_left)) {
                     self.pass.wait(self.view.set.name().to_owned(), WaitCause::Paused, None);
                 }
             }
@@ -42,6 +33,24 @@ impl Plan<'_> {
             UpdateKind::RollingUpdate => self.roll(),
         }
         self.say_what_the_partition_keeps();
+    }
+
+    /// With OnDelete users delete the old pods. Their claims do not grow with that, which is said as well.
+    fn say_what_users_delete(&mut self) {
+        let occupants = self.slots.iter().filter_map(|s| s.occupant.as_ref());
+        let (mut old, mut lagging) = (0, 0);
+        for occupant in occupants.filter(|o| !o.doomed) {
+            old += usize::from(occupant.is_old());
+            lagging += usize::from(self.claims_lag(&occupant.pod));
+        }
+        let name = self.view.set.name();
+        if old > 0 {
+            self.pass.wait(name.to_owned(), WaitCause::OnDelete { old }, None);
+        }
+        if lagging > 0 {
+            let cause = WaitCause::ClaimsLeftBehind { pods: lagging };
+            self.pass.wait(name.to_owned(), cause, None);
+        }
     }
 
     /// A native set that names no budget: one pod at a time, the way Kubernetes does it with its default gates.
@@ -188,7 +197,7 @@ impl Plan<'_> {
     }
 
     /// Within a budget (STS-3.7, and STS-2.5 for native sets that name one).
-    fn roll(&mut self) {
+    pub(super) fn roll(&mut self) {
         let targets = self.targets();
         let mut budget = self.update_budget();
         let (costly, free): (Vec<usize>, Vec<usize>) = targets.into_iter().partition(|index| {
@@ -270,17 +279,9 @@ impl Plan<'_> {
         let Some(occupant) = &self.slots[index].occupant else {
             return false;
         };
-        let (pod, is_old, ordinal) = (occupant.pod.clone(), occupant.is_old(), self.slots[index].ordinal);
+        let (pod, is_old) = (occupant.pod.clone(), occupant.is_old());
         match self.growth(&pod) {
-            // Its turn has come, and nobody else's.
-            Growth::Needed(_) if self.sizes_are_unrecorded => true,
-            Growth::Needed(commands) => {
-                if self.pass.is_backing_off(&Scope::Slot(ordinal), pod.name()) {
-                    return false;
-                }
-                self.pass.write_claims(&Scope::Slot(ordinal), commands);
-                true
-            }
+            Growth::Needed(commands) => self.expand(index, commands),
             Growth::Waiting => false,
             Growth::Done if !is_old => false,
             Growth::Done => self.renew(index),
@@ -415,10 +416,10 @@ impl Plan<'_> {
             return;
         }
         let is_held_at_nothing = self.pass.is_held_at_nothing();
-        // Also those that are at the update revision, and keep the claims of other templates than today's (STS-8.6).
+        // Also those that are at the update revision, and keep the claims of other templates than today's (STS-8.6), or smaller ones.
         let is_old = |slot: &&Slot| {
             let occupant = slot.occupant.as_ref();
-            occupant.is_some_and(|o| !o.labels.is_updated || o.storage_differs)
+            occupant.is_some_and(|o| !o.labels.is_updated || o.storage_differs || self.claims_lag(&o.pod))
         };
         let kept = if self.is_unordered() {
             let partition = usize::try_from(spec.partition()).unwrap_or(0);

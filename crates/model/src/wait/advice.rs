@@ -192,6 +192,10 @@ impl WaitCause {
                     whom.describe("pvc", subject)
                 )
             }
+            WaitCause::ClaimsLeftBehind { .. } => format!(
+                "set updateStrategy.type to RollingUpdate, or volumeClaimUpdateStrategy.type to OnDelete if they may stay: {}",
+                whom.edit()
+            ),
             WaitCause::FileSystemPending { restart_at: None } => {
                 "wait, or delete the pod that mounts it: its file system grows at the next mount".to_owned()
             }

@@ -19,6 +19,12 @@ impl WaitCause {
                     "the claim still belongs to the former {owner}, and is taken from it first"
                 )
             }
+            WaitCause::ClaimsLeftBehind { pods } => {
+                write!(
+                    f,
+                    "{pods} with claims that follow their templates only in a rolling update"
+                )
+            }
             WaitCause::ClaimExpanding => f.write_str("the claim is being expanded"),
             WaitCause::FileSystemPending { restart_at } => {
                 f.write_str("its volume has grown, and its file system has yet to")?;

@@ -296,3 +296,155 @@ fn sts_3_7_claims_grow_before_a_prepared_pod_goes_on() {
         assert_eq!(brief(&set.decide()), expected, "ordered: {ordered}");
     }
 }
+
+/// Seen: nothing was said, and Progressing told that the rollout was complete.
+#[test]
+fn sts_i12_growth_that_is_held_back_is_said() {
+    let small = |name: &str| claim(name).class("fast");
+    let growing_now = |name: &str| small(name).size(20).capacity(10);
+    let pending = |name: &str| growing_now(name).resize_pending_since(NOW - 400);
+    let under_way = json!([{"type": "Progressing", "status": "True", "reason": "RolloutInProgress"}]);
+    let paused = json!({"type": "RollingUpdate", "rollingUpdate": {"paused": true}});
+    let kept = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}});
+    for (strategy, wait, reason) in [
+        (paused, "web: the update is paused", "RolloutPaused"),
+        (
+            json!({"type": "OnDelete"}),
+            "web: 2 with claims that follow their templates only in a rolling update",
+            "WaitingForUser",
+        ),
+        (
+            kept,
+            "web: the partition keeps 2 on the old revision",
+            "PartitionReached",
+        ),
+    ] {
+        let set = |claims| {
+            let set = growing(claims).status("/currentRevision", json!("new"));
+            set.status("/conditions", under_way.clone())
+                .spec("/updateStrategy", strategy.clone())
+        };
+        for (what, claims) in [
+            ("small", [small("data-web-0"), small("data-web-1")]),
+            ("growing", [growing_now("data-web-0"), growing_now("data-web-1")]),
+            ("file systems", [pending("data-web-0"), pending("data-web-1")]),
+        ] {
+            let decision = set(claims).decide();
+            assert_eq!(brief(&decision), NOTHING, "{what}: {wait}");
+            assert_eq!(words(&decision), [wait], "{what}");
+            assert_eq!(condition(&decision, "Progressing")["reason"], reason, "{what}");
+        }
+        let grown = |name: &str| small(name).size(20);
+        let over = set([grown("data-web-0"), grown("data-web-1")]).decide();
+        assert_eq!(words(&over), NOTHING, "{strategy}");
+        assert_eq!(
+            condition(&over, "Progressing")["reason"],
+            "RolloutComplete",
+            "{strategy}"
+        );
+    }
+}
+
+/// Two pods of a revision, whose claims have to grow, in a set whose pods all go at once.
+fn recreating(revision: &str, claims: [ClaimFixture; 2]) -> Cluster {
+    let mut set = growing(claims).annotation("flotilla.rs/update-type", "Recreate");
+    set.own_pods.clear();
+    let mounted = |name: &str| pod(name).revision(revision).mounts(&["data"]);
+    set.pod(mounted("web-0")).pod(mounted("web-1"))
+}
+
+/// Seen: pods were made again with the claims as they were, and nothing asked these to grow.
+#[test]
+fn sts_2_6_claims_grow_before_all_pods_go() {
+    let small = |name: &str| claim(name).class("fast");
+    let grown = |name: &str| small(name).size(20);
+    let slow = |name: &str| claim(name).class("slow");
+    for (what, first, second, expected, waits) in [
+        (
+            "small",
+            small("data-web-0"),
+            small("data-web-1"),
+            vec!["~claim data-web-0", "~claim data-web-1"],
+            vec![],
+        ),
+        (
+            "one is growing",
+            grown("data-web-0"),
+            grown("data-web-1").capacity(10),
+            vec![],
+            vec!["data-web-1: the claim is being expanded"],
+        ),
+        (
+            "one cannot grow, and no pod could come before its pod has gone",
+            grown("data-web-0"),
+            slow("data-web-1"),
+            vec![],
+            vec!["data-web-1: the claim cannot follow its template: storage class slow does not allow expansion"],
+        ),
+        (
+            "grown",
+            grown("data-web-0"),
+            grown("data-web-1"),
+            vec!["-web-1", "-web-0"],
+            vec![],
+        ),
+    ] {
+        for set in [
+            recreating("old", [first.clone(), second.clone()]),
+            recreating("old", [first, second]).ordered(),
+        ] {
+            let decision = set.decide();
+            assert_eq!(brief(&decision), expected, "{what}");
+            assert_eq!(words(&decision), waits, "{what}");
+        }
+    }
+    let kept = recreating("old", [small("data-web-0"), small("data-web-1")]).rolling(json!({"partition": 1}));
+    assert_eq!(brief(&kept.decide()), ["~claim data-web-1"]);
+}
+
+#[test]
+fn sts_2_6_where_no_pod_is_old_claims_grow_as_in_a_rolling_update() {
+    let small = |name: &str| claim(name).class("fast");
+    let grown = |name: &str| small(name).size(20);
+    let pending = |name: &str| grown(name).capacity(10).resize_pending_since(NOW - 400);
+    for ordered in [true, false] {
+        let set = |claims| {
+            let set = recreating("new", claims).status("/currentRevision", json!("new"));
+            if ordered { set.ordered() } else { set }
+        };
+        for (what, claims, expected) in [
+            (
+                "small",
+                [small("data-web-0"), small("data-web-1")],
+                vec!["~claim data-web-1"],
+            ),
+            (
+                "one is growing",
+                [small("data-web-0"), grown("data-web-1").capacity(10)],
+                vec![],
+            ),
+            (
+                "one has grown",
+                [small("data-web-0"), grown("data-web-1")],
+                vec!["~claim data-web-0"],
+            ),
+            (
+                "file systems",
+                [pending("data-web-0"), pending("data-web-1")],
+                vec!["-web-1"],
+            ),
+        ] {
+            let decision = set(claims).decide();
+            assert_eq!(brief(&decision), expected, "{what}, ordered: {ordered}");
+            assert!(
+                !decision.waits.is_empty() || what == "one has grown",
+                "{what}, ordered: {ordered}"
+            );
+        }
+    }
+    let mut broken = recreating("new", [pending("data-web-0"), pending("data-web-1")]).ordered();
+    broken.own_pods.clear();
+    let mounted = |name: &str| pod(name).revision("new").mounts(&["data"]);
+    let broken = broken.pod(mounted("web-0").unready()).pod(mounted("web-1"));
+    assert_eq!(brief(&broken.decide()), NOTHING, "what blocks the order comes first");
+}
