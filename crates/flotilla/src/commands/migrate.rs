@@ -2,10 +2,11 @@
 //!
 //! Both kinds keep their revisions in the same objects and give pods the same names and labels. So the old object is deleted with
 //! everything that it owns left behind, the new one is made with the same selector and template, and its controller adopts what it
-//! finds. Until the new object is there, a record on the newest revision says how to go on.
+//! finds. Until the new object is seen there, a record on the newest revision says how to go on.
 
 mod check;
 mod convert;
+mod made;
 mod others;
 mod record;
 
@@ -289,26 +290,6 @@ impl Migration<'_> {
                 kind_name(record.from(), &self.key.name),
                 self.args.timeout_seconds
             ))),
-        }
-    }
-
-    async fn make(&self, record: &Record) -> Result<(), Error> {
-        let path = format!("{}?fieldManager=flotilla-cli", collection(record.to, &self.key));
-        match self
-            .cluster
-            .send(Method::POST, &path, Some(("application/json", &record.new)))
-            .await
-        {
-            Ok(_) => Ok(()),
-            // Made before the interruption.
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-            Err(error) => Err(describe(
-                format!(
-                    "make {}; its pods have no controller until it is there: run it again",
-                    kind_name(record.to, &self.key.name)
-                ),
-                &error,
-            )),
         }
     }
 

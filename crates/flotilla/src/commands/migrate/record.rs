@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 /// The annotation.
-const MIGRATION: &str = "flotilla.rs/migration";
+pub(super) const MIGRATION: &str = "flotilla.rs/migration";
 const MERGE: &str = "application/merge-patch+json";
 
 /// What has to be known to go on.
