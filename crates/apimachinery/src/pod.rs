@@ -1,5 +1,5 @@
-//! What an API server refuses in the spec of a pod, as far as people get it wrong: names, images, mounts without volumes, ports,
-//! variables, resources, probes and hooks. One list of rules for pods and for templates of pods, in the words of Kubernetes.
+//! What an API server refuses in the spec of a pod, as far as people get it wrong: names, also of service accounts, images, mounts without
+//! volumes, ports, variables, resources, probes and hooks. One list of rules for pods and for templates of pods, in the words of Kubernetes.
 //!
 //! A field that nobody here has heard of is left alone, and so is what defaults fill in. What another field decides, or the cluster, is
 //! not looked at.
@@ -60,6 +60,7 @@ pub fn check<'v>(
             probe::check(container, &path, errors);
         }
     }
+    account(spec, path, errors);
     if let Some(seconds) = spec["terminationGracePeriodSeconds"].as_i64().filter(|s| *s < 0) {
         let path = format!("{path}.terminationGracePeriodSeconds");
         errors.push(Error::invalid(
@@ -91,6 +92,15 @@ fn one_source(volume: &Value, path: &str, errors: &mut Vec<Error>) {
     if let Some((second, _)) = sources.nth(1) {
         let why = "may not specify more than 1 volume type";
         errors.push(Error::without_value(Fault::Forbidden, format!("{path}.{second}"), why));
+    }
+}
+
+/// The service account, also under its former name.
+fn account(spec: &Value, path: &str, errors: &mut Vec<Error>) {
+    let name = ["serviceAccountName", "serviceAccount"].map(|field| text(spec, field));
+    if let Some(name) = name.into_iter().find(|name| !name.is_empty()) {
+        let wrong = names::dns_subdomain(name).into_iter();
+        errors.extend(wrong.map(|why| Error::invalid(format!("{path}.serviceAccountName"), json!(name), why)));
     }
 }
 

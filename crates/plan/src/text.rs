@@ -2,6 +2,7 @@
 
 use crate::report::{Action, Blocked, ClaimAction, Plan, Refusal, SetPlan, Step, Verb, Wave};
 use flotilla_model::Lines;
+use flotilla_model::lines::in_command;
 use std::collections::BTreeSet;
 
 /// Waves drawn at most; of more, the first and the last.
@@ -241,7 +242,12 @@ fn claims(text: &mut Lines, set: &SetPlan) {
 fn claims_that_stay(text: &mut Lines, set: &SetPlan) {
     if !set.claims_left.is_empty() {
         let all = names(&set.claims_left);
-        let command = format!("kubectl delete pvc {} -n {}", set.claims_left.join(" "), set.namespace);
+        let claims: Vec<&str> = set.claims_left.iter().map(|claim| in_command(claim)).collect();
+        let command = format!(
+            "kubectl delete pvc {} -n {}",
+            claims.join(" "),
+            in_command(&set.namespace)
+        );
         let remove = if set.claims_left.len() > NAMES_SHOWN {
             String::new()
         } else {

