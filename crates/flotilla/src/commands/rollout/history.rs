@@ -1,5 +1,6 @@
 //! Revisions of a set: listing them, and going back to one.
 
+use super::steer::held;
 use super::{find, tell};
 use crate::args::{Output, RolloutTarget, RolloutUndoArgs};
 use crate::clock;
@@ -105,7 +106,7 @@ pub async fn undo(cluster: &Cluster, args: RolloutUndoArgs) -> Result<Exit, Erro
         );
         return Err(Error::NotPossible(message));
     };
-    let details = json!({"toRevision": chosen["revision"], "revisionName": chosen["metadata"]["name"]});
+    let mut details = json!({"toRevision": chosen["revision"], "revisionName": chosen["metadata"]["name"]});
     if digest(Some(&template)) == present {
         return tell(&args.of, &found, "has that template already", details);
     }
@@ -121,8 +122,21 @@ pub async fn undo(cluster: &Cluster, args: RolloutUndoArgs) -> Result<Exit, Erro
         .pointer("/metadata/name")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let done = format!("rolled back to revision {} ({name})", chosen["revision"]);
+    let held = held(&found);
+    if let Some(note) = &held {
+        details["note"] = json!(note);
+    }
+    let done = undone(&chosen["revision"], name, held.is_some());
     tell(&args.of, &found, &done, details)
+}
+
+/// What was done. Where no pod is replaced for now, only the template is back.
+fn undone(revision: &Value, name: &str, is_held: bool) -> String {
+    if is_held {
+        format!("has the template of revision {revision} ({name}) again")
+    } else {
+        format!("rolled back to revision {revision} ({name})")
+    }
 }
 
 /// The revisions that the set manages, oldest first.
@@ -156,6 +170,15 @@ fn digest(template: Option<&Value>) -> Option<Digest> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_rolled_back_where_no_pod_is_replaced() {
+        assert_eq!(undone(&json!(1), "web-a", false), "rolled back to revision 1 (web-a)");
+        assert_eq!(
+            undone(&json!(1), "web-a", true),
+            "has the template of revision 1 (web-a) again"
+        );
+    }
 
     #[test]
     fn nobody_forges_a_revision_by_its_change_cause() {

@@ -153,8 +153,16 @@ fn refuse_unless_restart_replaces(found: &Found) -> Result<(), Error> {
 }
 
 /// Why a new template replaces no pod for now, and what ends that.
-fn held(found: &Found) -> Option<String> {
-    if found.kind == SetKind::Native && paused_at(found).is_some() {
+pub(super) fn held(found: &Found) -> Option<String> {
+    if found.object.pointer("/spec/updateStrategy/type") == Some(&json!("OnDelete")) {
+        let why = "its update strategy is OnDelete, and no pod is replaced until you delete it";
+        return Some(why.to_owned());
+    }
+    let is_held = match found.kind {
+        SetKind::Native => paused_at(found).is_some(),
+        SetKind::Advanced | SetKind::Clone => is_paused(found),
+    };
+    if is_held {
         return Some(format!(
             "it is paused, and no pod is replaced until it is resumed: flotilla rollout resume {} -n {}",
             found.display(),
@@ -266,6 +274,26 @@ mod tests {
             ),
             None
         );
+    }
+
+    #[test]
+    fn a_template_that_is_put_back_replaces_no_pod_of_a_set_that_is_paused_or_waits_for_users() {
+        for (kind, name) in [
+            (SetKind::Advanced, "statefulset.apps.kruise.io/web"),
+            (SetKind::Clone, "cloneset.apps.kruise.io/web"),
+        ] {
+            let said = |strategy: Value| {
+                let object = json!({"spec": {"replicas": 3, "updateStrategy": strategy}});
+                let key = ObjectKey::new("ns", "web");
+                held(&Found { kind, key, object })
+            };
+            let paused = "it is paused, and no pod is replaced until it is resumed: flotilla rollout resume";
+            let told = said(json!({"rollingUpdate": {"paused": true}})).expect("a note");
+            assert_eq!(told, format!("{paused} {name} -n ns"));
+            let told = said(json!({"type": "OnDelete"})).expect("a note");
+            assert!(told.ends_with("no pod is replaced until you delete it"), "{told}");
+            assert_eq!(said(json!({"rollingUpdate": {"paused": false}})), None);
+        }
     }
 
     fn refusal(kind: SetKind, annotations: &Value, strategy: &Value) -> Option<String> {
