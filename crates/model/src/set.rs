@@ -86,6 +86,13 @@ impl SetRecord {
         !reuses && !self.spec.claim_templates.is_empty()
     }
 
+    /// Whether a pod that an update makes again takes its claims along, and the data in them (CS-15.5).
+    pub fn loses_claims_on_recreate(&self) -> bool {
+        let clones = self.spec.clones.as_ref();
+        let keeps = clones.is_none_or(|clones| clones.switches.keep_claims_on_recreate);
+        !keeps && !self.spec.claim_templates.is_empty()
+    }
+
     /// The set as the owner of its pods, claims and revisions.
     pub fn as_owner(&self) -> Owner<'_> {
         self.meta.as_owner(self.kind.resource().kind())

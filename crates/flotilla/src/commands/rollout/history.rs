@@ -1,6 +1,6 @@
 //! Revisions of a set: listing them, and going back to one.
 
-use super::steer::held;
+use super::steer::{held, notes};
 use super::{find, tell};
 use crate::args::{Output, RolloutTarget, RolloutUndoArgs};
 use crate::clock;
@@ -122,11 +122,10 @@ pub async fn undo(cluster: &Cluster, args: RolloutUndoArgs) -> Result<Exit, Erro
         .pointer("/metadata/name")
         .and_then(Value::as_str)
         .unwrap_or_default();
-    let held = held(&found);
-    if let Some(note) = &held {
+    if let Some(note) = notes(&found) {
         details["note"] = json!(note);
     }
-    let done = undone(&chosen["revision"], name, held.is_some());
+    let done = undone(&chosen["revision"], name, held(&found).is_some());
     tell(&args.of, &found, &done, details)
 }
 

@@ -7,7 +7,8 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::target::Found;
 use flotilla_api::names;
-use flotilla_model::{Selector, SetKind, Share};
+use flotilla_model::set::{PodUpdatePolicy, UpdateKind, read_set};
+use flotilla_model::{Interner, Selector, SetKind, Share};
 use serde_json::{Value, json};
 
 /// A partition above every ordinal: no pod is replaced.
@@ -69,12 +70,14 @@ pub async fn restart(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Erro
     let at = clock::now().to_string();
     let body = json!({"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: at}}}}});
     write(cluster, &found, body).await?;
-    tell(
-        of,
-        &found,
-        "restarted",
-        held(&found).map_or(Value::Null, |note| json!({"note": note})),
-    )
+    let notes = notes(&found).map_or(Value::Null, |note| json!({"note": note}));
+    tell(of, &found, "restarted", notes)
+}
+
+/// What is to be known of a set that has got another template: why that replaces no pod for now, and what goes with the pods.
+pub(super) fn notes(found: &Found) -> Option<String> {
+    let all: Vec<String> = [held(found), cost(found)].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Patches the set, provided it is still as it was read.
@@ -150,6 +153,19 @@ fn refuse_unless_restart_replaces(found: &Found) -> Result<(), Error> {
         found.key.namespace,
         names::SPECIFIED_DELETE_LABEL
     ))
+}
+
+/// What goes with the pods that an update makes again, or that users delete for it (CS-15.5).
+fn cost(found: &Found) -> Option<String> {
+    let set = read_set(found.kind, &found.object, &mut Interner::default())?;
+    let rolling = set.spec.rolling.as_ref();
+    let loses = if set.spec.update == UpdateKind::OnDelete {
+        set.loses_claims()
+    } else {
+        let is_in_place = rolling.is_some_and(|rolling| rolling.pod_update_policy == PodUpdatePolicy::InPlaceOnly);
+        !is_in_place && set.loses_claims_on_recreate()
+    };
+    loses.then(|| "the claims of pods that are made again go with them, and the data in them".to_owned())
 }
 
 /// Why a new template replaces no pod for now, and what ends that.
@@ -293,6 +309,37 @@ mod tests {
             let told = said(json!({"type": "OnDelete"})).expect("a note");
             assert!(told.ends_with("no pod is replaced until you delete it"), "{told}");
             assert_eq!(said(json!({"rollingUpdate": {"paused": false}})), None);
+        }
+    }
+
+    #[test]
+    fn cs_15_5_it_is_told_what_goes_with_pods_that_are_made_again() {
+        let rolling = |policy: &str| json!({"rollingUpdate": {"podUpdatePolicy": policy}});
+        let (plain, keeps) = (json!({}), json!({"flotilla.rs/keep-claims-on-recreate": "true"}));
+        for (kind, annotations, strategy, reuses, has_cost) in [
+            (SetKind::Clone, &plain, rolling("ReCreate"), false, true),
+            (SetKind::Clone, &plain, json!(null), false, true),
+            (SetKind::Clone, &plain, rolling("InPlaceIfPossible"), false, true),
+            (SetKind::Clone, &plain, rolling("InPlaceOnly"), false, false),
+            (SetKind::Clone, &keeps, rolling("ReCreate"), false, false),
+            // Reuse is for pods that others delete, and keeping for those that the update does.
+            (SetKind::Clone, &plain, rolling("ReCreate"), true, true),
+            (SetKind::Clone, &plain, json!({"type": "OnDelete"}), true, false),
+            (SetKind::Clone, &keeps, json!({"type": "OnDelete"}), false, true),
+            (SetKind::Advanced, &plain, rolling("ReCreate"), false, false),
+            (SetKind::Native, &plain, json!(null), false, false),
+        ] {
+            let object = json!({
+                "metadata": {"name": "web", "namespace": "ns", "uid": "u", "resourceVersion": "7", "annotations": annotations},
+                "spec": {
+                    "selector": {"matchLabels": {"app": "web"}}, "updateStrategy": strategy, "scaleStrategy": {"enablePVCReuse": reuses},
+                    "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}],
+                },
+            });
+            let key = ObjectKey::new("ns", "web");
+            let told = notes(&Found { kind, key, object }).unwrap_or_default();
+            let costs = told.ends_with("the claims of pods that are made again go with them, and the data in them");
+            assert_eq!(costs, has_cost, "{kind:?} {annotations} {strategy} {reuses}: {told}");
         }
     }
 
