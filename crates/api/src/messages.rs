@@ -50,6 +50,8 @@ pub const WHEN_SCALED: &str = "persistentVolumeClaimRetentionPolicy.whenScaled m
 pub const SELECTOR_EMPTY: &str = "selector must not be empty";
 /// On `selector`.
 pub const SELECTOR_MATCHES: &str = "selector must match template.metadata.labels";
+/// On `selector`, after the label; not in CEL.
+pub const SELECTOR_WRITTEN: &str = "is written on each pod with a value of its own, so that the set would not know its pods by it; selector must not name it";
 /// On `template.metadata.labels`.
 pub const TEMPLATE_LABELS: &str = "template.metadata.labels must have valid label keys";
 /// On `template.metadata.annotations`.

@@ -189,6 +189,25 @@ pub const OF_ONE_POD: [&str; 11] = [
 pub const OF_ONE_POD_OF_A_STATEFULSET: [&str; 3] = [POD_NAME_LABEL, POD_INDEX_LABEL, MADE_AS_LABEL];
 /// What pods of CloneSets are known by, beside. To a StatefulSet these are labels as any.
 pub const OF_ONE_POD_OF_A_CLONESET: [&str; 2] = [INSTANCE_ID_LABEL, TEMPLATE_HASH_LABEL];
+/// Labels that are written on pods of a StatefulSet one by one, some as soon as they are made: no selector can name them, as pods would come
+/// and go from the set by them.
+pub const WRITTEN_ON_PODS_OF_A_STATEFULSET: [&str; 6] = [
+    REVISION_LABEL,
+    MADE_AS_LABEL,
+    SPECIFIED_DELETE_LABEL,
+    LIFECYCLE_STATE_LABEL,
+    POD_NAME_LABEL,
+    POD_INDEX_LABEL,
+];
+/// The same of a CloneSet.
+pub const WRITTEN_ON_PODS_OF_A_CLONESET: [&str; 6] = [
+    REVISION_LABEL,
+    MADE_AS_LABEL,
+    SPECIFIED_DELETE_LABEL,
+    LIFECYCLE_STATE_LABEL,
+    INSTANCE_ID_LABEL,
+    TEMPLATE_HASH_LABEL,
+];
 /// Annotation of a native set that is paused: the partition that it goes back to.
 pub const PARTITION_BEFORE_PAUSE: &str = "flotilla.rs/partition-before-pause";
 

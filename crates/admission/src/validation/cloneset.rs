@@ -6,6 +6,7 @@ use super::{Problems, claims, in_place, lifecycle, statefulset, strategy, templa
 use crate::json::{at, list, text};
 use crate::{Found, Memory, NamedPod, Nothing, Operation, Request, switches};
 use flotilla_api::messages;
+use flotilla_api::names;
 use flotilla_api::statefulset::v1alpha1;
 use flotilla_model::Share;
 use serde_json::Value;
@@ -29,7 +30,7 @@ pub(super) fn check(received: &Value, set: &Value, version: &str) -> Problems {
     ] {
         number(set, &["spec", field], (0, most), found);
     }
-    statefulset::own_selector(set, found);
+    statefulset::own_selector(set, &names::WRITTEN_ON_PODS_OF_A_CLONESET, found);
     template::check(set, found);
     lifecycle::labels(set, found);
     claims::check(set, found);

@@ -42,7 +42,7 @@ pub(super) fn check(set: &Value) -> Problems {
         word(set, &path, &["Retain", "Delete"], rule, found);
     }
     number(set, &["spec", "replicas"], (0, most), found);
-    own_selector(set, found);
+    own_selector(set, &names::WRITTEN_ON_PODS_OF_A_STATEFULSET, found);
     template::check(set, found);
     lifecycle::markers(set, found);
     lifecycle::labels(set, found);
@@ -71,7 +71,8 @@ fn reserved(set: &Value, problems: &mut Problems) {
     }
 }
 
-pub(super) fn own_selector(set: &Value, problems: &mut Problems) {
+/// The selector by which a set knows its pods, with the labels that are written on these one by one.
+pub(super) fn own_selector(set: &Value, written: &[&str], problems: &mut Problems) {
     let Some(own) = at(set, &["spec", "selector"]) else {
         problems.required("spec.selector", messages::SELECTOR_EMPTY);
         return;
@@ -79,8 +80,18 @@ pub(super) fn own_selector(set: &Value, problems: &mut Problems) {
     selector::check("spec.selector", own, messages::SELECTOR_EMPTY, problems);
     let labels = at(set, &["spec", "template", "metadata", "labels"]);
     // One that cannot be read has been told already.
-    if flotilla_model::Selector::from_json(own).is_some() && !selector::matches(own, labels) {
+    let Some(parsed) = flotilla_model::Selector::from_json(own) else {
+        return;
+    };
+    if !selector::matches(own, labels) {
         problems.unfit("spec.selector", own, messages::SELECTOR_MATCHES);
+    }
+    for key in written.iter().filter(|key| parsed.mentions(key)) {
+        problems.unfit(
+            "spec.selector",
+            own,
+            format!("label {key} {}", messages::SELECTOR_WRITTEN),
+        );
     }
 }
 

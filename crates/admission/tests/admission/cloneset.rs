@@ -718,3 +718,56 @@ fn sts_7_3_hooks_of_both_kinds_have_no_label_of_the_selector_and_none_that_is_wr
         }
     }
 }
+
+/// A pod that is made would not be known by such a label, and be let go of: one more for ever.
+#[test]
+fn sts_7_3_selectors_of_both_kinds_name_no_label_that_is_written_on_single_pods() {
+    for (plain, version, written, others) in [
+        (
+            clones(),
+            BETA,
+            names::WRITTEN_ON_PODS_OF_A_CLONESET,
+            [names::POD_NAME_LABEL, names::POD_INDEX_LABEL],
+        ),
+        (
+            clones(),
+            ALPHA,
+            names::WRITTEN_ON_PODS_OF_A_CLONESET,
+            [names::POD_NAME_LABEL, names::POD_INDEX_LABEL],
+        ),
+        (
+            crate::world::set(),
+            BETA,
+            names::WRITTEN_ON_PODS_OF_A_STATEFULSET,
+            [names::INSTANCE_ID_LABEL, names::TEMPLATE_HASH_LABEL],
+        ),
+    ] {
+        let keys = written
+            .map(|key| (key, true))
+            .into_iter()
+            .chain(others.map(|key| (key, false)));
+        for (key, is_written) in keys {
+            let labels = json!({"app": "web", key: "x"});
+            let by_value = [
+                ("/spec/selector/matchLabels", labels.clone()),
+                ("/spec/template/metadata/labels", labels),
+            ];
+            let absent = json!([{"key": key, "operator": "DoesNotExist"}]);
+            let by_absence = [("/spec/selector/matchExpressions", absent)];
+            for changes in [&by_value[..], &by_absence] {
+                let what = format!("{} {version} {changes:?}", plain["kind"]);
+                let set = to(&with(plain.clone(), changes), version);
+                let found = verdict(&set, None);
+                let is_told = |text: &String| text.contains(&format!("label {key} is written on each pod"));
+                if is_written {
+                    assert!(found.as_ref().is_err_and(is_told), "{what}: {found:?}");
+                } else {
+                    assert!(found.is_ok(), "{what}: {found:?}");
+                }
+                // The selector of what is stored cannot change.
+                let grown = with(set.clone(), &[("/spec/replicas", json!(7))]);
+                assert!(verdict(&grown, Some(&set)).is_ok(), "{what}: elsewhere");
+            }
+        }
+    }
+}

@@ -280,14 +280,20 @@ impl<'a> Reader<'a> {
         match Selector::from_json(value).filter(|s| !s.is_empty()) {
             Some(selector) => {
                 let labels = self.parts.tree.pointer("/metadata/labels");
-                let is_matched = selector.matches(|key| labels.and_then(|l| l.get(key)).and_then(Value::as_str));
-                if !is_matched && !self.is_left_out(TEMPLATE) {
-                    self.problem(
-                        "spec.selector",
-                        value,
-                        "must match spec.template.metadata.labels",
-                        Area::Everything,
-                    );
+                let label = |key: &str| labels.and_then(|l| l.get(key)).and_then(Value::as_str);
+                let rule = if self.is_left_out(TEMPLATE) {
+                    None
+                } else if !selector.matches(label) {
+                    Some("must match spec.template.metadata.labels")
+                } else if !selector.matches(|key| written(self.kind, key).or_else(|| label(key))) {
+                    Some(
+                        "must not name labels that are written on each pod: the set would not know the pods that it makes",
+                    )
+                } else {
+                    None
+                };
+                if let Some(rule) = rule {
+                    self.problem("spec.selector", value, rule, Area::Everything);
                 }
                 selector
             }
@@ -545,6 +551,18 @@ impl<'a> Reader<'a> {
             rule,
             Area::Nothing,
         );
+    }
+}
+
+/// What a label holds that is written on each new pod: the state of one that serves, and else what nobody knows before. A StatefulSet of one
+/// pod may know it by its name.
+fn written(kind: SetKind, key: &str) -> Option<&'static str> {
+    const UNKNOWN: Option<&str> = Some("\0");
+    match (kind, key) {
+        (_, names::REVISION_LABEL | names::MADE_AS_LABEL)
+        | (SetKind::Clone, names::INSTANCE_ID_LABEL | names::TEMPLATE_HASH_LABEL) => UNKNOWN,
+        (SetKind::Clone, names::LIFECYCLE_STATE_LABEL) => Some("Normal"),
+        _ => None,
     }
 }
 

@@ -73,6 +73,19 @@ impl Whom<'_> {
         format!("kubectl edit {} -n {}", self.set(), self.namespace())
     }
 
+    /// What to correct where a field cannot be used.
+    fn correct(&self, path: &str) -> String {
+        if path == "spec.selector" {
+            return format!(
+                "correct the template's labels; or, as a selector cannot be changed, make the set again with another, and leave its pods: kubectl \
+                 delete {} -n {} --cascade=orphan",
+                self.set(),
+                self.namespace()
+            );
+        }
+        format!("correct {path}: {}", self.edit())
+    }
+
     /// What to correct where the API server refused a pod for a volume that is, or was, made of a claim template: the pod template, and the
     /// revisions to go back to, are not to blame.
     fn correct_claims(&self, refusal: &str) -> Option<String> {
@@ -172,7 +185,7 @@ impl WaitCause {
                 format!("delete it, or take its owner reference off: {}", whom.delete(subject))
             }
             WaitCause::NameTaken { .. } => format!("let the set adopt it, or delete it: {}", whom.delete(subject)),
-            WaitCause::FieldUnreadable { path, .. } => format!("correct {path}: {}", whom.edit()),
+            WaitCause::FieldUnreadable { path, .. } => whom.correct(path),
             WaitCause::ForeignWriter { .. } => {
                 "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
             }
@@ -518,6 +531,28 @@ mod tests {
             let advice = cause.advice(subject, &Whom::of("statefulset.apps/web", "shop"));
             let advice = advice.expect("advice");
             assert!(advice.contains(command) && !advice.contains(EVIL), "{advice}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_told_to_change_a_selector() {
+        let cause = |path: &str| WaitCause::FieldUnreadable {
+            path: path.to_owned(),
+            found: String::new(),
+            rule: String::new(),
+        };
+        for (path, ending) in [
+            ("spec.selector", "kubectl delete cloneset/web -n shop --cascade=orphan"),
+            (
+                "spec.replicas",
+                "correct spec.replicas: kubectl edit cloneset/web -n shop",
+            ),
+        ] {
+            let advice = cause(path).advice("web", &Whom::of("cloneset/web", "shop"));
+            assert!(
+                advice.as_deref().is_some_and(|text| text.ends_with(ending)),
+                "{advice:?}"
+            );
         }
     }
 }

@@ -382,3 +382,52 @@ fn sts_5_2_how_images_are_pulled_ahead_field_annotation_default() {
         assert_eq!(read(fields, annotations), (said.to_owned(), problems));
     }
 }
+
+/// Each pod would be let go of as soon as it is made, and the next be made.
+#[test]
+fn sts_7_3_a_set_that_would_not_know_the_pods_that_it_makes_makes_none() {
+    use SetKind::{Advanced, Clone, Native};
+    let by_value = |key: &str, value: &str| json!({"matchLabels": {"app": "web", key: value}});
+    let by = |key: &str, operator: &str| json!({"matchLabels": {"app": "web"}, "matchExpressions": [{"key": key, "operator": operator}]});
+    let (state, name) = (names::LIFECYCLE_STATE_LABEL, names::POD_NAME_LABEL);
+    for (kinds, selector, stops) in [
+        (
+            &[Native, Advanced, Clone][..],
+            by_value(names::REVISION_LABEL, "web-abc"),
+            true,
+        ),
+        (
+            &[Native, Advanced, Clone],
+            by(names::MADE_AS_LABEL, "DoesNotExist"),
+            true,
+        ),
+        (&[Clone], by_value(names::TEMPLATE_HASH_LABEL, "5d4f8c7b9"), true),
+        (&[Clone], by(names::INSTANCE_ID_LABEL, "DoesNotExist"), true),
+        (&[Clone], by(names::INSTANCE_ID_LABEL, "Exists"), false),
+        (&[Clone], by_value(state, "Updated"), true),
+        (&[Native, Advanced, Clone], by_value(state, "Normal"), false),
+        (
+            &[Native, Advanced],
+            by_value(names::TEMPLATE_HASH_LABEL, "5d4f8c7b9"),
+            false,
+        ),
+        // With one pod it works.
+        (&[Native, Advanced], by_value(name, "web-0"), false),
+        (&[Native, Advanced, Clone], by_value("tier", "a"), false),
+    ] {
+        let mut labels = selector["matchLabels"].clone();
+        if selector["matchExpressions"][0]["operator"] == "Exists" {
+            labels[names::INSTANCE_ID_LABEL] = json!("x");
+        }
+        for kind in kinds {
+            let object = json!({
+                "metadata": {"name": "web", "uid": "u", "resourceVersion": "1"},
+                "spec": {"selector": selector, "template": {"metadata": {"labels": labels}, "spec": {}}},
+            });
+            let spec = read_set(*kind, &object, &mut Interner::new()).unwrap().spec;
+            let found = spec.problems.iter().map(|problem| (&*problem.path, problem.stops));
+            let expected = stops.then_some(("spec.selector", Area::Everything));
+            assert!(found.eq(expected), "{kind:?} {selector}: {:?}", spec.problems);
+        }
+    }
+}
