@@ -50,6 +50,10 @@ impl Whom<'_> {
         format!("kubectl describe {kind} {} -n {}", in_command(name), self.namespace())
     }
 
+    fn edit_pod(&self, pod: &str) -> String {
+        format!("kubectl edit pod {} -n {}", in_command(pod), self.namespace())
+    }
+
     fn logs(&self, pod: &str, container: &str) -> String {
         let (pod, container) = (in_command(pod), in_command(container));
         format!("kubectl logs {pod} -c {container} -n {}", self.namespace())
@@ -296,20 +300,12 @@ impl WaitCause {
                 )
             }
             WaitCause::HookHolds { markers, .. } => {
-                format!(
-                    "whoever owns the hook has to take away {} from pod {subject}: kubectl edit pod {} -n {}",
-                    markers.join(", "),
-                    in_command(subject),
-                    whom.namespace()
-                )
+                let (markers, edit) = (markers.join(", "), whom.edit_pod(subject));
+                format!("whoever owns the hook has to take away {markers} from pod {subject}: {edit}")
             }
             WaitCause::HookLacks { markers, .. } => {
-                format!(
-                    "whoever owns the hook has to put {} on pod {subject}: kubectl edit pod {} -n {}",
-                    markers.join(", "),
-                    in_command(subject),
-                    whom.namespace()
-                )
+                let (markers, edit) = (markers.join(", "), whom.edit_pod(subject));
+                format!("whoever owns the hook has to put {markers} on pod {subject}: {edit}")
             }
             WaitCause::LaunchBarrier { barrier, behind, .. } => match behind.first() {
                 Some(first) => format!("see why {first} is not up: {}", whom.logs(subject, first)),
