@@ -407,7 +407,7 @@ pub(crate) fn clones(replicas: i32) -> Cluster {
 }
 
 /// Claim templates of these names that ask for 10 bytes.
-fn templates_of_claims(names: &[&str]) -> Value {
+pub(crate) fn templates_of_claims(names: &[&str]) -> Value {
     let of_name =
         |name: &&str| json!({"metadata": {"name": name}, "spec": {"resources": {"requests": {"storage": "10"}}}});
     names.iter().map(of_name).collect()

@@ -218,7 +218,8 @@ impl<'p> Company<'p> {
             let occupant = slot.occupant.as_ref();
             occupant.is_some_and(|o| o.is_old() && State::of(&o.pod) == State::PreparingDelete)
         };
-        let goes = |(_, occupant): &&(i64, Occupant)| !occupant.labels.is_updated && occupant.stays();
+        // Also one that waits for its hook: scaling down may be waiting for what this very update would make.
+        let goes = |(_, occupant): &&(i64, Occupant)| !occupant.labels.is_updated && occupant.is_replaceable();
         let lacking = || self.lacking(index).count().saturating_add(self.left_out);
         self.slots.iter().any(has_begun) || lacking() <= self.condemned.iter().filter(goes).count()
     }

@@ -23,6 +23,7 @@
 //! | [`in_place_properties`] | STS-I2, STS-I4, STS-I8 and STS-I9 | |
 //! | [`properties`] | STS-I1 to STS-I5, STS-I8, STS-I12 | |
 //! | [`template_properties`] | STS-I6, STS-I7, STS-I11 | |
+//! | [`edits`] | STS-I2, STS-I8, STS-I12, R-31: edits in the midst of each other | |
 //!
 //! Rules that concern one function stand with it: spelling and hashes (STS-1.1.2, STS-1.1.3, STS-1.1.6), ordinals (STS-3.4, STS-I5), reading with
 //! defaults (STS-7.2) and back-off (STS-1.7, STS-8.5) in the model; names (STS-1.3), owners of claims (STS-1.4.4), order of priorities (STS-3.2)
@@ -32,6 +33,7 @@ mod cases;
 mod changed_by_others;
 mod claim_changes;
 mod claiming;
+mod edits;
 mod growth;
 mod in_place;
 mod in_place_properties;

@@ -103,7 +103,8 @@ fn merge(pod: &mut PodRecord, known: &mut PodDetail, body: &Value, now: Timestam
     Ok(())
 }
 
-fn merged(known: &Labels, patch: Option<&Value>) -> Labels {
+/// Labels with a patch of them.
+pub(super) fn merged(known: &Labels, patch: Option<&Value>) -> Labels {
     let mut all: BTreeMap<String, String> = known.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
     for (key, value) in patch.and_then(Value::as_object).into_iter().flatten() {
         match value.as_str() {

@@ -340,7 +340,7 @@ proptest! {
 }
 
 /// STS-I8: with everything available, pass after pass writes nothing, not even a hint.
-fn rests(world: &mut World) -> Result<(), TestCaseError> {
+pub(super) fn rests(world: &mut World) -> Result<(), TestCaseError> {
     world.pass().map_err(TestCaseError::fail)?;
     for _ in 0..2 {
         world.let_a_minute_pass();

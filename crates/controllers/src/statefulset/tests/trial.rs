@@ -515,4 +515,12 @@ fn r_31_and_sts_2_6_pods_that_are_not_wanted_leave_room_too() {
     gone.sort();
     assert_eq!(gone, ["-web-0", "-web-1"]);
     assert_eq!(moved(3), NOTHING, "there would be more than have gone");
+
+    // Scaling down has begun to take one away, and waits for the one that is missing, which waits for all old ones to go.
+    let begun = pod("web-0").revision("old");
+    let begun = begun.label(names::LIFECYCLE_STATE_LABEL, "PreparingDelete");
+    let set = set.clone().spec("/reserveOrdinals", json!([0]));
+    let mut gone = brief(&unproven(set.pod(begun).pods([1], "old"), "QuotaExceeded").decide());
+    gone.sort();
+    assert_eq!(gone, ["-web-0", "-web-1"]);
 }

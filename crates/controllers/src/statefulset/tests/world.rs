@@ -6,8 +6,8 @@ use flotilla_api::names;
 use flotilla_model::decision::{Body, Command, PatchKind};
 use flotilla_model::records::Phase;
 use flotilla_model::{
-    ClaimRecord, Decision, Hints, Labels, Meta, ObjectKey, OwnerRef, PodDraft, PodRecord, Resource, RevisionRecord,
-    Scope, SetKind, SetRecord, Uid,
+    ClaimRecord, Decision, Failure, Hints, Labels, Meta, ObjectKey, OwnerRef, PodDraft, PodRecord, RecordedClaims,
+    Report, Resource, RevisionRecord, Scope, SetKind, SetRecord, Uid,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,12 @@ pub(super) struct Manners {
     pub(super) forgetful: bool,
     /// The engine stops between any two writes, now and then.
     pub(super) crashing: bool,
+    /// A quota is full: no pod can be tried while there are as many as the set wants.
+    pub(super) full_quota: bool,
+    /// A webhook takes no dry runs: no pod can be tried at all.
+    pub(super) no_dry_runs: bool,
+    /// Pods of the revision `old` that are not ready never will be.
+    pub(super) broken_old: bool,
 }
 
 /// A cluster that changes.
@@ -87,13 +93,31 @@ impl World {
         }
         for command in decision.commands() {
             if let Scope::Acceptance(revision) = &command.scope {
-                self.cluster.hints.accepted.insert(revision.clone());
+                self.answer_trial(&command.scope, revision);
             }
         }
         if self.manners.forgetful && self.chance(4) {
             self.cluster.hints = Hints::default();
         }
         Ok(decision)
+    }
+
+    /// The API server says whether it would accept a pod of a revision, or why it cannot say.
+    fn answer_trial(&mut self, scope: &Scope, revision: &str) {
+        let wanted = usize::try_from(self.set().spec.replicas).unwrap_or(0);
+        let is_full = self.manners.full_quota && self.cluster.pods.len() >= wanted;
+        let reason = match (self.manners.no_dry_runs, is_full) {
+            (true, _) => "DryRunUnsupported",
+            (false, true) => "QuotaExceeded",
+            (false, false) => {
+                self.cluster.hints.accepted.insert(revision.to_owned());
+                return;
+            }
+        };
+        let (now, failures) = (self.cluster.now, &mut self.cluster.hints.failures);
+        let (reason, message) = (reason.to_owned(), "it says why".to_owned());
+        let failure = Failure::follow(failures.get(scope), Report::Try, reason, message, now);
+        failures.insert(scope.clone(), failure);
     }
 
     fn write_status(&mut self, decision: &Decision) {
@@ -183,13 +207,14 @@ impl World {
         if self.cluster.pods.contains_key(name) {
             return Err(format!("pod {name} is created although one of its name exists"));
         }
-        let revision = draft.labels.iter().find(|(k, _)| *k == names::REVISION_LABEL);
-        let revision = revision.map_or("", |(_, v)| v.as_str());
-        let state = draft.labels.iter().find(|(k, _)| *k == names::LIFECYCLE_STATE_LABEL);
-        let labels = [("app", "web"), (names::REVISION_LABEL, revision)]
-            .into_iter()
-            .chain(state.map(|(key, value)| (*key, value.as_str())))
-            .collect();
+        let kept = [
+            names::REVISION_LABEL,
+            names::LIFECYCLE_STATE_LABEL,
+            names::MADE_AS_LABEL,
+        ];
+        let kept = draft.labels.iter().filter(|(key, _)| kept.contains(key));
+        let kept = kept.map(|(key, value)| (*key, value.as_str()));
+        let labels = [("app", "web")].into_iter().chain(kept).collect();
         let meta = self.meta(name, labels, vec![(*draft.owner).clone()]);
         let record = PodRecord {
             meta,
@@ -214,7 +239,8 @@ impl World {
         Ok(())
     }
 
-    fn delete_pod(&mut self, key: &ObjectKey, uid: &Uid) -> Result<(), String> {
+    /// Somebody deletes a pod.
+    pub(super) fn delete_pod(&mut self, key: &ObjectKey, uid: &Uid) -> Result<(), String> {
         let Some(pod) = self.cluster.pods.get(key.name.as_str()).cloned() else {
             return Err(format!("pod {} is deleted although it is not there", key.name));
         };
@@ -266,7 +292,8 @@ impl World {
         let labels = [("app", "web")].into_iter().collect();
         let meta = self.meta(name, labels, vec![owner]);
         let number = body["revision"].as_i64().unwrap_or(0);
-        let record = RevisionRecord::new(meta, number, &body["data"], None);
+        let claims = body["metadata"]["annotations"][names::CLAIM_TEMPLATES].as_str();
+        let record = RevisionRecord::new(meta, number, &body["data"], claims);
         self.cluster.revisions.insert(name.to_owned(), Arc::new(record));
         self.index_revisions();
         Ok(())
@@ -293,6 +320,14 @@ impl World {
                 .iter()
                 .filter(|(key, _)| !labels.contains_key(*key));
             revision.meta.labels = kept.chain(put).collect();
+        }
+        let annotation = |key: &str| body.pointer("/metadata/annotations")?.get(key)?.as_str();
+        if let Some(claims) = annotation(names::CLAIM_TEMPLATES) {
+            let claims = serde_json::from_str(claims).map_err(|e| e.to_string())?;
+            revision.claim_templates = Some(Arc::new(RecordedClaims::new(&claims)));
+        }
+        if let Some(sizes) = annotation(names::CLAIM_SIZES) {
+            revision.claim_sizes = RevisionRecord::claim_sizes_of(sizes);
         }
         self.index_revisions();
         Ok(())
@@ -373,7 +408,8 @@ impl World {
         if pod.detail.is_some() {
             return self.go_on_in_place(&pod);
         }
-        let starts = !pod.is_terminal() && !pod.is_running_and_ready();
+        let is_broken = self.manners.broken_old && pod.revision() == Some("old");
+        let starts = !pod.is_terminal() && !pod.is_running_and_ready() && !is_broken;
         if starts && !self.manners.stuck && self.chance(2) {
             pod.phase = Phase::Running;
             pod.node = Some("node-0".into());
@@ -394,8 +430,13 @@ impl World {
 
     /// Somebody changes a field of the set's spec.
     pub(super) fn edit(&mut self, pointer: &str, value: Value) {
+        self.change(|cluster| cluster.spec(pointer, value));
+    }
+
+    /// Somebody changes the set.
+    pub(super) fn change(&mut self, change: impl FnOnce(Cluster) -> Cluster) {
         let status = (*self.set().status).clone();
-        let mut cluster = self.cluster.clone().spec(pointer, value);
+        let mut cluster = change(self.cluster.clone());
         cluster.set["status"] = status;
         cluster.record = Some(cluster.record());
         self.cluster = cluster;
