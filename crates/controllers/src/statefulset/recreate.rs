@@ -1,7 +1,7 @@
 //! Recreate (STS-2.6): all old pods go, also those that are not wanted, and then all new ones come. What the partition keeps takes no part
 //! in that: it stays at its revision, and comes back at it as in a rolling update. While the update is paused nothing goes, and so nothing
-//! waits for what is to go. The same while a pod that is not wanted cannot go. Nor does anything go under OrderedReady while a pod that the partition keeps is not available: no new one could be
-//! made before it is.
+//! waits for what is to go. While a pod that is not wanted may not go, none of the others does. Nor does anything go under OrderedReady while a
+//! pod that the partition keeps is not available: no new one could be made before it is.
 
 use super::plan::{Plan, Slot};
 use crate::shared::occupant::Occupant;
@@ -39,7 +39,7 @@ impl Plan<'_> {
         } else {
             index < self.window_start()
         };
-        self.is_recreating() && !self.view.set.spec.is_paused() && is_new && !is_kept && self.that_stay() == 0
+        self.is_recreating() && !self.view.set.spec.is_paused() && is_new && !is_kept
     }
 
     /// How many old pods are not wanted and stay all the same, since a field that cannot be read stops scaling away (STS-3.4). While there are
