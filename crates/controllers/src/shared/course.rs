@@ -163,6 +163,8 @@ impl Pass<'_> {
         }
         let mut spec = grace.spec.clone();
         spec.leave_out_what_is_there(&course.detail);
+        // An update before this one may have asked for them, and the node has yet to give them: nothing is asked for twice.
+        spec.changes.leave_out_resources_that_are_there(&course.detail);
         let writes = course.target(self).begin(state, &spec, json!({}));
         self.write(scope, writes);
     }

@@ -107,7 +107,7 @@ impl Changes {
     }
 
     /// Leaves out resources that the pod's spec has already.
-    fn leave_out_resources_that_are_there(&mut self, detail: &PodDetail) {
+    pub(crate) fn leave_out_resources_that_are_there(&mut self, detail: &PodDetail) {
         self.resources.retain(|name, change| {
             let container = detail.container(name);
             container.is_some_and(|(spec, _)| !has_amounts(&spec.resources, change))

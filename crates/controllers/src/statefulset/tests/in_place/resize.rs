@@ -1,7 +1,7 @@
 //! Changes of cpu and memory (STS-4.3, STS-4.4, STS-4.6 and STS-8.18).
 
 use super::super::refused;
-use super::{STATE, in_place, note, out, patches, policy, seen, state_of, told};
+use super::{GRACE, STATE, in_place, note, out, patches, policy, seen, state_of, told};
 use crate::shared::inplace::state::State as InPlaceState;
 use crate::testing::{Cluster, NOW, PodFixture, advanced, at, brief, container_status, detail, pod, template};
 use flotilla_api::names;
@@ -944,6 +944,43 @@ fn r_37_memory_is_not_lowered_while_a_container_is_about_to_restart() {
         assert!(waiting.waits.iter().any(is_told), "{what}: {:?}", waiting.waits);
         let then = patches(&set(going("newer", &noted, Some("v2"))).decide());
         assert!(asks_for_resources(&then), "{what}, and has restarted: {then:#?}");
+    }
+}
+
+/// Taken back in the grace period of another revision: what the node has yet to give is not asked for again when the period ends, and the image
+/// waits for it.
+#[test]
+fn r_37_what_was_asked_for_before_a_grace_period_is_not_asked_for_again_after_it() {
+    let grace = json!({
+        "revision": "new", "graceSeconds": 5,
+        "containerImages": {"main": "v2"}, "containerResources": {"main": {"requests": {"cpu": "2"}}},
+    });
+    let begun = InPlaceState {
+        resources: true,
+        asked: [("main".to_owned(), json!({"requests": {"cpu": "2"}}))].into(),
+        before: [].into(),
+        ..note("new", 60)
+    };
+    for (cpu, is_asked) in [(2000, false), (1500, true)] {
+        let pod = out(sized("web-0", "new", cpu, 1000))
+            .annotated(STATE, &begun.to_text())
+            .annotated(GRACE, &grace.to_string())
+            .detailed(|d| {
+                d.resize_pending = Some(ResizePending {
+                    is_infeasible: false,
+                    message: "no room now".into(),
+                    since: Some(at(NOW - 5)),
+                });
+            });
+        let found = patches(&image_and_cpu(1, "InPlaceIfPossible", "1", "2").pod(pod).decide());
+        assert_eq!(asks_for_resources(&found), is_asked, "{cpu}: {found:#?}");
+        assert!(
+            !found
+                .iter()
+                .any(|(.., body)| body["spec"]["containers"][0]["image"] == "v2"),
+            "{found:#?}"
+        );
+        assert!(!found.is_empty(), "the period is over");
     }
 }
 
