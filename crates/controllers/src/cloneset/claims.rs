@@ -304,6 +304,12 @@ impl<'v> Plan<'v> {
         format!("{}-{id}", self.view.set.name())
     }
 
+    /// The id of a pod; of one that has lost its label the one in its name, if we gave it that.
+    pub(super) fn own_id<'p>(&self, pod: &'p PodRecord) -> Option<&'p str> {
+        let labelled = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty());
+        labelled.or_else(|| pod.name().strip_prefix(self.view.set.name())?.strip_prefix('-'))
+    }
+
     /// The pod with this id, in whatever phase. Its label says which it is: one that was adopted may have any name. A pod that was let go
     /// may lack the label, and has its name still.
     fn holder(&self, id: &str) -> Option<&'v Arc<PodRecord>> {
@@ -382,8 +388,8 @@ impl<'v> Plan<'v> {
     /// Claims with an id that are a pod's, whoever they belong to now: those with its own, and those that it mounts, whatever its label
     /// says; and those that were given to it, also where users took the id off. Not claims of its ephemeral volumes.
     fn claims_of(&self, pod: &PodRecord) -> Vec<&'v Arc<ClaimRecord>> {
-        let id = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty());
-        let by_id = id.map_or(&[][..], |id| self.claims_with(id)).iter().copied();
+        let by_id = self.own_id(pod).map_or(&[][..], |id| self.claims_with(id));
+        let by_id = by_id.iter().copied();
         let mut claims: Vec<_> = by_id.chain(self.claims_beside_id(pod)).collect();
         claims.retain(|claim| claim.meta.deleted.is_none());
         claims.sort_by_key(|claim| &claim.meta.key.name);

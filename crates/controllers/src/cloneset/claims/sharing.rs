@@ -2,7 +2,6 @@
 
 use super::{id_of, is_active};
 use crate::cloneset::plan::Plan;
-use flotilla_api::names;
 use flotilla_model::{PodRecord, Uid};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -56,7 +55,7 @@ impl Plan<'_> {
     pub(in crate::cloneset) fn note_deletion(&mut self, pod: &PodRecord) {
         let uid = &pod.meta.uid;
         let mut deleted = std::mem::take(&mut self.deleted);
-        if let Some(id) = pod.label(names::INSTANCE_ID_LABEL) {
+        if let Some(id) = self.own_id(pod) {
             add(&mut deleted.ids, id.to_owned(), uid);
         }
         for (_, name) in pod.claims() {
@@ -78,7 +77,7 @@ impl Plan<'_> {
         if deleted.ids.is_empty() && deleted.claims.is_empty() {
             return false;
         }
-        let id = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty());
+        let id = self.own_id(pod);
         // Of claims with its own id, of which there may be as many as pods, it is known without a look at each.
         let shares_id = id
             .filter(|id| !self.claims_with(id).is_empty())

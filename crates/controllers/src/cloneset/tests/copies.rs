@@ -464,3 +464,27 @@ fn cs_15_1_no_refused_pod_is_tried_again_under_an_id_that_a_pod_has_since() {
     assert!(!made_beside(clones(2).pod(taken())));
     assert!(!made_beside(without_claim(2, true).claim(of_refused()).pod(taken())));
 }
+
+/// Users took the id off a pod that goes: a claim with the id in its name, which it does not mount, goes with it all the same.
+#[test]
+fn cs_14_7_what_a_pod_has_by_the_id_in_its_name_goes_with_it() {
+    let labels: [fn(PodFixture) -> PodFixture; 3] = [
+        |pod| pod,
+        |pod| pod.without_label(names::INSTANCE_ID_LABEL),
+        |pod| pod.label(names::INSTANCE_ID_LABEL, ""),
+    ];
+    for (label, reuses) in labels.into_iter().flat_map(|label| [(label, true), (label, false)]) {
+        let decision = without_claim(0, reuses)
+            .claim_templates(&["data", "cache"])
+            .claim(claim("data-web-b0000").of_clone("b0000"))
+            .claim(claim("cache-web-b0000").of_clone("b0000"))
+            .pod(label(original()))
+            .decide();
+        assert_eq!(
+            given(&decision, "cache-web-b0000"),
+            [json!(name(0))],
+            "{reuses}: {:?}",
+            said(&decision)
+        );
+    }
+}
