@@ -158,8 +158,17 @@ fn difference(record: &Value, set: &SetRecord) -> Option<String> {
     Some(format!("of claim template {name} {there}, and the set has {today}"))
 }
 
-/// In the end the newest revision records the templates of today, whole, if it has a record.
+/// In the end the newest revision records the templates of today, whole, if it has a record; and where it has but a hash, which is empty for none
+/// (CS-12.4), that says whether there are any.
 pub(crate) fn recorded(updated: &RevisionRecord, set: &SetRecord) -> Result<(), String> {
+    let has_none = set.spec.claim_templates.is_empty();
+    let says_none = updated.claim_hash.as_deref().map(str::is_empty);
+    if says_none.is_some_and(|says_none| says_none != has_none) {
+        return Err(format!(
+            "the hash that {} records is not that of the claim templates",
+            updated.name()
+        ));
+    }
     let Some(record) = updated
         .claim_templates
         .as_deref()
