@@ -304,12 +304,6 @@ impl<'v> Plan<'v> {
         format!("{}-{id}", self.view.set.name())
     }
 
-    /// The id of a pod; of one that has lost its label the one in its name, if we gave it that.
-    pub(super) fn own_id<'p>(&self, pod: &'p PodRecord) -> Option<&'p str> {
-        let labelled = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty());
-        labelled.or_else(|| pod.name().strip_prefix(self.view.set.name())?.strip_prefix('-'))
-    }
-
     /// The pod with this id, in whatever phase. Its label says which it is: one that was adopted may have any name. A pod that was let go
     /// may lack the label, and has its name still.
     fn holder(&self, id: &str) -> Option<&'v Arc<PodRecord>> {

@@ -2,6 +2,7 @@
 
 use super::{id_of, is_active};
 use crate::cloneset::plan::Plan;
+use flotilla_api::names;
 use flotilla_model::{PodRecord, Uid};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -51,6 +52,12 @@ fn has_another(someone: &Someone<String>, key: &str, pod: &Uid) -> bool {
 }
 
 impl Plan<'_> {
+    /// The id of a pod; of one that has lost its label the one in its name, if we gave it that.
+    pub(super) fn own_id<'p>(&self, pod: &'p PodRecord) -> Option<&'p str> {
+        let labelled = pod.label(names::INSTANCE_ID_LABEL).filter(|id| !id.is_empty());
+        labelled.or_else(|| pod.name().strip_prefix(self.view.set.name())?.strip_prefix('-'))
+    }
+
     /// Notes that the deletion of a pod is one of the commands of this plan.
     pub(in crate::cloneset) fn note_deletion(&mut self, pod: &PodRecord) {
         let uid = &pod.meta.uid;
