@@ -151,6 +151,7 @@ pub fn describe(what: String, error: &kube::Error) -> Error {
             };
             Error::Refused {
                 what,
+                code: status.code,
                 message: one_line(&status.message),
                 advice: advice.to_owned(),
             }

@@ -54,6 +54,8 @@ pub enum Error {
     Refused {
         /// What was attempted.
         what: String,
+        /// The code of the answer.
+        code: u16,
         /// What the server said.
         message: String,
         /// What to do next, if we know; begins with a semicolon.

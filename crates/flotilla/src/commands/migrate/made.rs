@@ -40,9 +40,11 @@ impl Migration<'_> {
                 return conflict.map_or(Ok(()), |_| self.is_ours(record, &found));
             }
             if conflict.is_none() || Instant::now() + PAUSE >= until {
+                let code = if conflict.is_some() { 409 } else { 200 };
                 let said = conflict.map(|status| one_line(&status.message));
                 return Err(Error::Refused {
                     what: self.left_to_do(record),
+                    code,
                     message: said.unwrap_or_else(|| "the API server took it, and does not show it".to_owned()),
                     advice: format!(
                         "; how to go on stays noted on controllerrevision.apps/{}",

@@ -17,76 +17,109 @@ pub(super) const PARTITION_OF_ALL: i32 = i32::MAX;
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 const MERGE: &str = "application/merge-patch+json";
 
+/// How often a set is read and changed again while others change it in between.
+const ATTEMPTS: u32 = 20;
+
+/// What a verb does to a set as it is.
+enum Step {
+    /// Nothing, for this reason.
+    Nothing(&'static str),
+    /// This change, and what it is told as, with details.
+    Change(Value, &'static str, Value),
+}
+
 /// Stops the replacing of pods. A native set has no such switch: its partition is raised above all ordinals, and remembered.
 pub async fn pause(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
-    let found = find(cluster, of).await?;
-    refuse_unless_rolling(&found)?;
-    let body = match found.kind {
-        SetKind::Advanced | SetKind::Clone if is_paused(&found) => {
-            return tell(of, &found, "is paused already", Value::Null);
-        }
-        SetKind::Advanced | SetKind::Clone => json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": true}}}}),
-        SetKind::Native if paused_at(&found).is_some() => return tell(of, &found, "is paused already", Value::Null),
-        SetKind::Native => json!({
-            "metadata": {"annotations": {names::PARTITION_BEFORE_PAUSE: partition(&found).to_string()}},
-            "spec": {"updateStrategy": {"rollingUpdate": {"partition": PARTITION_OF_ALL}}},
-        }),
-    };
-    write(cluster, &found, body).await?;
-    tell(of, &found, "paused", Value::Null)
+    steer(cluster, of, |found| {
+        refuse_unless_rolling(found)?;
+        Ok(match found.kind {
+            SetKind::Advanced | SetKind::Clone if is_paused(found) => Step::Nothing("is paused already"),
+            SetKind::Native if paused_at(found).is_some() => Step::Nothing("is paused already"),
+            SetKind::Advanced | SetKind::Clone => {
+                let body = json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": true}}}});
+                Step::Change(body, "paused", Value::Null)
+            }
+            SetKind::Native => {
+                let body = json!({
+                    "metadata": {"annotations": {names::PARTITION_BEFORE_PAUSE: partition(found).to_string()}},
+                    "spec": {"updateStrategy": {"rollingUpdate": {"partition": PARTITION_OF_ALL}}},
+                });
+                Step::Change(body, "paused", Value::Null)
+            }
+        })
+    })
+    .await
 }
 
 /// Goes on replacing pods.
 pub async fn resume(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
-    let found = find(cluster, of).await?;
-    let body = match (found.kind, paused_at(&found)) {
-        (SetKind::Advanced | SetKind::Clone, _) if !is_paused(&found) => {
-            return tell(of, &found, "is not paused", Value::Null);
-        }
-        (SetKind::Advanced | SetKind::Clone, _) => {
-            json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": false}}}})
-        }
-        (SetKind::Native, None) => return tell(of, &found, "is not paused", Value::Null),
-        (SetKind::Native, Some(partition)) => json!({
-            "metadata": {"annotations": {names::PARTITION_BEFORE_PAUSE: null}},
-            "spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}},
-        }),
-    };
-    write(cluster, &found, body).await?;
-    tell(of, &found, "resumed", Value::Null)
+    steer(cluster, of, |found| {
+        Ok(match (found.kind, paused_at(found)) {
+            (SetKind::Advanced | SetKind::Clone, _) if !is_paused(found) => Step::Nothing("is not paused"),
+            (SetKind::Native, None) => Step::Nothing("is not paused"),
+            (SetKind::Advanced | SetKind::Clone, _) => {
+                let body = json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": false}}}});
+                Step::Change(body, "resumed", Value::Null)
+            }
+            (SetKind::Native, Some(partition)) => {
+                let body = json!({
+                    "metadata": {"annotations": {names::PARTITION_BEFORE_PAUSE: null}},
+                    "spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}},
+                });
+                Step::Change(body, "resumed", Value::Null)
+            }
+        })
+    })
+    .await
 }
 
 /// Replaces all pods: the template is changed in an annotation that nothing reads, as kubectl does. Refused where that replaces none.
 pub async fn restart(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
-    let found = find(cluster, of).await?;
-    if found.kind != SetKind::Native && is_paused(&found) {
-        let message = format!(
-            "failed to restart {}: it is paused; resume it first with flotilla rollout resume",
-            found.display()
-        );
-        return Err(Error::NotPossible(message));
-    }
-    refuse_unless_restart_replaces(&found)?;
     let at = clock::now().to_string();
-    let body = json!({"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: at}}}}});
-    write(cluster, &found, body).await?;
-    let notes = notes(&found).map_or(Value::Null, |note| json!({"note": note}));
-    tell(of, &found, "restarted", notes)
+    steer(cluster, of, |found| {
+        if found.kind != SetKind::Native && is_paused(found) {
+            let message = format!(
+                "failed to restart {}: it is paused; resume it first with flotilla rollout resume",
+                found.display()
+            );
+            return Err(Error::NotPossible(message));
+        }
+        refuse_unless_restart_replaces(found)?;
+        let body = json!({"spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: at}}}}});
+        let details = notes(found).map_or(Value::Null, |note| json!({"note": note}));
+        Ok(Step::Change(body, "restarted", details))
+    })
+    .await
+}
+
+/// Does to a set what the verb makes of it, provided that it is still as it was read. While it is rolled out its manager writes its status
+/// all the time, and whoever wants to stop that must not have to be lucky: it is read again, and decided again.
+async fn steer(
+    cluster: &Cluster,
+    of: &RolloutTarget,
+    verb: impl Fn(&Found) -> Result<Step, Error>,
+) -> Result<Exit, Error> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let found = find(cluster, of).await?;
+        let (mut body, done, details) = match verb(&found)? {
+            Step::Nothing(why) => return tell(of, &found, why, Value::Null),
+            Step::Change(body, done, details) => (body, done, details),
+        };
+        body["metadata"]["resourceVersion"] = found.object["metadata"]["resourceVersion"].clone();
+        match cluster.patch(found.kind.resource(), &found.key, MERGE, &body).await {
+            Ok(_) => return tell(of, &found, done, details),
+            Err(Error::Refused { code: 409, .. }) if attempts < ATTEMPTS => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// What is to be known of a set that has got another template: why that replaces no pod for now, and what goes with the pods.
 pub(super) fn notes(found: &Found) -> Option<String> {
     let all: Vec<String> = [held(found), cost(found)].into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join("; "))
-}
-
-/// Patches the set, provided it is still as it was read.
-async fn write(cluster: &Cluster, found: &Found, mut body: Value) -> Result<(), Error> {
-    body["metadata"]["resourceVersion"] = found.object["metadata"]["resourceVersion"].clone();
-    cluster
-        .patch(found.kind.resource(), &found.key, MERGE, &body)
-        .await
-        .map(|_| ())
 }
 
 fn refuse_unless_rolling(found: &Found) -> Result<(), Error> {
@@ -237,7 +270,72 @@ fn paused_at(found: &Found) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Output;
     use flotilla_model::ObjectKey;
+    use http::{Method, Request};
+    use kube::client::Body;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    /// A cluster with one Advanced set, whose status is written each time before it is changed, until that was so `busy` times. And the versions
+    /// that were to be changed.
+    fn busy_cluster(busy: u32) -> (Cluster, Arc<Mutex<Vec<String>>>) {
+        let (version, asked) = (Arc::new(AtomicU32::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let told = asked.clone();
+        let answer = move |request: Request<Body>| {
+            let (version, told) = (version.clone(), told.clone());
+            async move {
+                let (head, body) = request.into_parts();
+                let (code, body) = if head.method == Method::PATCH {
+                    let bytes = body.collect_bytes().await.expect("a body");
+                    let patch: Value = serde_json::from_slice(&bytes).expect("JSON");
+                    told.lock()
+                        .expect("not poisoned")
+                        .push(patch["metadata"]["resourceVersion"].to_string());
+                    if version.load(Ordering::SeqCst) <= busy {
+                        (
+                            409,
+                            json!({"kind": "Status", "code": 409, "reason": "Conflict", "message": "the object has been modified"}),
+                        )
+                    } else {
+                        (200, json!({}))
+                    }
+                } else {
+                    let version = version.fetch_add(1, Ordering::SeqCst) + 1;
+                    let metadata = json!({"name": "web", "namespace": "ns", "resourceVersion": version.to_string()});
+                    (200, json!({"metadata": metadata, "spec": {"replicas": 3}}))
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                http::Response::builder().status(code).body(body)
+            }
+        };
+        let client = kube::Client::new(tower::service_fn(answer), "ns");
+        let namespace = "ns".to_owned();
+        (Cluster { client, namespace }, asked)
+    }
+
+    /// The manager writes the status of a set that is rolled out several times a second.
+    #[tokio::test]
+    async fn a_set_that_others_change_meanwhile_is_paused_all_the_same() {
+        let of = RolloutTarget {
+            target: "statefulset.apps.kruise.io/web".parse().expect("a target"),
+            output: Output::Text,
+        };
+        let (cluster, asked) = busy_cluster(3);
+        let done = pause(&cluster, &of).await.expect("paused");
+        assert_eq!(done, Exit::Done);
+        assert_eq!(
+            *asked.lock().expect("not poisoned"),
+            [r#""1""#, r#""2""#, r#""3""#, r#""4""#]
+        );
+        let (cluster, asked) = busy_cluster(1_000);
+        let error = pause(&cluster, &of).await.expect_err("it never works").to_string();
+        assert!(
+            error.ends_with("somebody else changed it at the same time: try again"),
+            "{error}"
+        );
+        assert_eq!(asked.lock().expect("not poisoned").len(), 20);
+    }
 
     #[test]
     fn a_restart_says_that_nothing_happens_while_all_pods_are_held() {
