@@ -69,6 +69,14 @@ pub const LAUNCH_PRIORITY_ENV: &str = "KRUISE_CONTAINER_PRIORITY";
 pub const LAUNCH_BARRIER_ENV: &str = "KRUISE_CONTAINER_BARRIER";
 /// Label of a config map: it holds back containers of the pod that owns it until their turn has come.
 pub const LAUNCH_BARRIER_LABEL: &str = "flotilla.rs/launch-barrier";
+/// What the keys of that config map begin with; the priority follows.
+pub const LAUNCH_BARRIER_KEY_PREFIX: &str = "p_";
+
+/// The key for containers of this launch priority.
+pub fn launch_barrier_key(priority: i64) -> String {
+    format!("{LAUNCH_BARRIER_KEY_PREFIX}{priority}")
+}
+
 /// Opt-in on a pod: `started` takes containers without a readiness probe for ready once they have been started.
 pub const LAUNCH_ON: &str = "flotilla.rs/launch-on";
 

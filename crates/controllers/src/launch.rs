@@ -12,6 +12,7 @@ mod decide;
 #[cfg(test)]
 mod tests;
 
+use flotilla_api::names;
 use flotilla_model::records::PodTrouble;
 use flotilla_model::{Change, Controller, Decision, ObjectKey, PassContext, PodRecord, Reader, Resource, WaitCause};
 
@@ -45,7 +46,7 @@ pub(crate) fn held_at_barrier(pod: &PodRecord, trouble: &PodTrouble) -> Option<W
     Some(WaitCause::LaunchBarrier {
         container: trouble.container.clone(),
         barrier: barrier.to_string(),
-        key: format!("p_{priority}"),
+        key: names::launch_barrier_key(priority),
         behind: decide::not_up_above(detail, priority),
     })
 }
@@ -61,7 +62,10 @@ impl Controller for LaunchController {
 
     fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
         match change {
-            Change::Pod(_, Some(pod)) if has_barrier(pod) => keys.push(pod.meta.key.clone()),
+            // Also of one that is gone: what is remembered of it is forgotten.
+            Change::Pod(_, Some(pod)) | Change::Pod(Some(pod), None) if has_barrier(pod) => {
+                keys.push(pod.meta.key.clone());
+            }
             Change::ConfigMap(old, new) => {
                 let Some(map) = new.as_ref().or(old.as_ref()) else {
                     return;

@@ -93,7 +93,7 @@ pub(super) fn plan(request: &Request<'_>, pod: &Value) -> Result<Plan, String> {
     };
     let barrier = |priority: &i64| {
         json!({"name": names::LAUNCH_BARRIER_ENV, "valueFrom": {"configMapKeyRef": {
-            "name": format!("{name}-barrier"), "key": format!("p_{priority}"),
+            "name": format!("{name}-barrier"), "key": names::launch_barrier_key(*priority),
         }}})
     };
     plan.barriers = priorities.iter().map(barrier).collect();

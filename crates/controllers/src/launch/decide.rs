@@ -101,7 +101,7 @@ fn warranted(detail: &PodDetail) -> BTreeSet<String> {
     for (Reverse(priority), group) in groups {
         let was_let_go = group.iter().any(|(_, status)| status.is_some_and(has_run));
         if betters_are_up || was_let_go {
-            keys.insert(format!("p_{priority}"));
+            keys.insert(names::launch_barrier_key(priority));
         }
         betters_are_up &= group.iter().all(|(spec, status)| is_up(spec, *status, start_is_enough));
     }

@@ -276,3 +276,21 @@ fn a_change_of_a_barrier_concerns_its_pod() {
     assert_eq!(routed(&Change::Pod(None, Some(Arc::new(pod.clone())))), key);
     assert_eq!(LaunchController.resource(), Resource::Pods);
 }
+
+/// Pods of CloneSets have names that never come again: what is remembered of each would be kept for ever.
+#[test]
+fn adm_3_what_is_remembered_of_a_pod_is_forgotten_with_it() {
+    let gone = Arc::new(pod_of(&[with(1, WAITING)], &[]));
+    let plain = Arc::new(pod_of(&[Container(None, false, false, false)], &[]));
+    let cluster = advanced(1);
+    let routed = |change: Change| {
+        let mut keys = Vec::new();
+        LaunchController.route(&change, &cluster, &mut keys);
+        keys
+    };
+    assert_eq!(
+        routed(Change::Pod(Some(gone.clone()), None)),
+        std::slice::from_ref(&gone.meta.key)
+    );
+    assert!(routed(Change::Pod(Some(plain), None)).is_empty());
+}

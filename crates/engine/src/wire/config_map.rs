@@ -1,11 +1,15 @@
 //! Config maps: the fields of `core/v1` that a [`ConfigMapRecord`] keeps.
 
 use super::meta::{Metadata, ObjectMeta};
+use flotilla_api::names::LAUNCH_BARRIER_KEY_PREFIX;
 use flotilla_model::{ConfigMapRecord, Interner};
 use prost::Message;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Keys of one config map that are kept. No pod has as many containers.
+const BARRIER_KEYS_MAX: usize = 1000;
 
 /// `core/v1` ConfigMap.
 #[derive(Clone, PartialEq, Message)]
@@ -38,7 +42,11 @@ fn record<'k>(
     keys: impl Iterator<Item = &'k String>,
     interner: &mut Interner,
 ) -> Result<ConfigMapRecord, String> {
-    let mut keys: Vec<Arc<str>> = keys.map(|key| interner.string(key)).collect();
+    // Anyone may give the label to a map of a megabyte; a barrier's keys are one for each container of a pod.
+    let of_barriers = keys
+        .filter(|key| key.starts_with(LAUNCH_BARRIER_KEY_PREFIX))
+        .take(BARRIER_KEYS_MAX);
+    let mut keys: Vec<Arc<str>> = of_barriers.map(|key| interner.string(key)).collect();
     keys.sort_unstable();
     Ok(ConfigMapRecord {
         meta: metadata.into_meta(interner, |_, _| true)?,

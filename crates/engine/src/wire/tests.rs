@@ -362,3 +362,27 @@ fn of_a_job_nothing_is_kept_but_who_it_is() {
     assert_eq!(alone, whole);
     assert_eq!(alone.meta.labels.get("a"), Some("b"));
 }
+
+/// Anyone may write a config map of a megabyte and give it the label: of its keys no more are kept than containers can wait for.
+#[test]
+fn of_a_config_map_nothing_is_kept_but_the_keys_of_a_barrier() {
+    let keys = |data: &serde_json::Value| {
+        let map = json!({"metadata": {"name": "web-0-barrier", "namespace": "ns", "uid": "u", "resourceVersion": "7"}, "data": data});
+        match decode(
+            Resource::ConfigMaps,
+            Encoding::Json,
+            &json_bytes(&map),
+            &mut Interner::new(),
+        )
+        .unwrap()
+        {
+            Object::ConfigMap(map) => map.keys.to_vec(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let kept: Vec<&str> = vec!["p_-1", "p_1000"];
+    let read = keys(&json!({"p_1000": "", "ca.crt": "x", "p_-1": "", "P_1": ""}));
+    assert_eq!(read.iter().map(|key| &**key).collect::<Vec<_>>(), kept);
+    let many: serde_json::Map<_, _> = (0..50_000).map(|key| (format!("p_{key}"), json!(""))).collect();
+    assert_eq!(keys(&many.into()).len(), 1000);
+}

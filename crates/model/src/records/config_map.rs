@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct ConfigMapRecord {
     /// Who it is.
     pub meta: Meta,
-    /// Keys of `data`, sorted; values are not kept.
+    /// Keys of `data` that containers may wait for, sorted; values are not kept.
     pub keys: Arc<[Arc<str>]>,
 }
 
