@@ -3,10 +3,12 @@
 mod support;
 
 use flotilla_controllers::statefulset::StatefulSetController;
+use flotilla_engine::core::events::EventCall;
 use flotilla_engine::core::refusals::Tried;
 use flotilla_engine::core::request::{Answer, Call};
-use flotilla_engine::core::{Core, Effect};
-use flotilla_model::{Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind};
+use flotilla_engine::core::{Core, CoreOptions, Effect, WatchEvent};
+use flotilla_engine::wire::Unreadable;
+use flotilla_model::{Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind, Uid};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::{Overheard, World, at, key, options, options_with_lease, refuse, refuse_with};
@@ -373,4 +375,130 @@ fn r_21_deadlines_do_not_run_while_nobody_leads() {
     let since = noted.first().expect("it looks at the set");
     assert!(*since > at(took_over.unwrap_or_default() - 200), "{since:?}");
     assert!(noted.iter().all(|other| other == since), "{noted:?}");
+}
+
+/// Whatever stands between the manager and the API server may answer 404 for a kind that is always there. Then nothing is known of it, and a
+/// manager that took that for "there are none" would make every pod a second time. Where a definition is missing there are none.
+#[test]
+fn r_6_a_built_in_kind_that_is_not_found_is_waited_for() {
+    let resources = [
+        Resource::NativeSets,
+        Resource::CloneSets,
+        Resource::Pods,
+        Resource::Claims,
+        Resource::Revisions,
+    ];
+    for missing in resources {
+        let mut world = World::quick();
+        let options = CoreOptions {
+            resources: resources.to_vec(),
+            ..options("a")
+        };
+        let controller = StatefulSetController::new(SetKind::Native);
+        let mut core = Core::new(options, vec![Box::new(controller)], at(0));
+        world.put_parallel_set("web", 3, "app:v1");
+        core.advance(at(0));
+        core.take_effects();
+        for resource in resources {
+            if resource == missing {
+                core.watch(WatchEvent::Missing(resource), at(0));
+            } else {
+                world.list(&mut core, resource);
+            }
+        }
+        world.run_for(&mut core, 20_000);
+        assert_eq!(core.not_ready().len(), 1, "{missing}: {:?}", core.not_ready());
+        let pods_made = if missing == Resource::CloneSets { 3 } else { 0 };
+        assert_eq!(world.pods.len(), pods_made, "{missing}");
+
+        world.list(&mut core, missing);
+        world.run_for(&mut core, 20_000);
+        assert_eq!((world.pods.len(), core.not_ready().len()), (3, 0), "{missing}");
+    }
+}
+
+/// The controller, which cannot decide about sets of this name.
+struct CannotDecide(StatefulSetController, &'static str);
+
+impl Controller for CannotDecide {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn resource(&self) -> Resource {
+        self.0.resource()
+    }
+
+    fn route(&self, change: &Change, reader: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        self.0.route(change, reader, keys);
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        assert!(*key.name != *self.1, "a defect");
+        self.0.reconcile(reader, key, context)
+    }
+}
+
+#[test]
+fn r_2_a_panic_in_a_decision_is_told_on_its_object_and_concerns_no_other() {
+    let controller = CannotDecide(StatefulSetController::new(SetKind::Native), "bad");
+    let mut core = Core::new(options("a"), vec![Box::new(controller)], at(0));
+    let mut world = World::default();
+    world.put_set("bad", 1, "app:v1");
+    world.put_set("web", 1, "app:v1");
+    let mut told = Vec::new();
+    run(&mut world, &mut core, 60_000, true, |call| {
+        if let Call::Event(EventCall::Create(event)) = call
+            && &*event.regarding.key.name == "bad"
+        {
+            told.push((event.note.warning, event.note.reason, event.note.message.clone()));
+        }
+        None
+    });
+    assert_eq!(world.pod_names(), ["web-0"]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((told[0].0, told[0].1), (true, "InternalError"));
+    assert!(told[0].2.contains("a defect"), "{told:?}");
+}
+
+/// The users of a set of which nothing newer can be read may have stopped what the older version asks for.
+#[test]
+fn a_set_whose_latest_version_cannot_be_read_is_left_as_it_is() {
+    let (mut world, mut core) = (World::quick(), core("one", 0));
+    world.put_parallel_set("web", 1, "app:v1");
+    world.put_parallel_set("other", 1, "app:v1");
+    run(&mut world, &mut core, 30_000, true, |_| None);
+    let unreadable = || Unreadable {
+        resource: Resource::NativeSets,
+        key: Some(key("web")),
+        reason: "spec.replicas: not a number".into(),
+    };
+    core.watch(WatchEvent::Unreadable(unreadable()), at(world.now));
+    world.finish_deletion("web-0");
+    world.finish_deletion("other-0");
+    let mut told = Vec::new();
+    run(&mut world, &mut core, 120_000, true, |call| {
+        if let Call::Event(EventCall::Create(event)) = call {
+            told.push((event.regarding.key.name.to_string(), event.note.reason));
+        }
+        None
+    });
+    assert_eq!(world.pod_names(), ["other-0"]);
+    assert!(told.contains(&("web".to_owned(), "Unreadable")), "{told:?}");
+    world.put_parallel_set("web", 2, "app:v1");
+    run(&mut world, &mut core, 1_000, true, |_| None);
+    assert_eq!(world.pod_names(), ["other-0", "web-0", "web-1"]);
+    // One that is gone is no longer unreadable: another may have its name.
+    core.watch(WatchEvent::Unreadable(unreadable()), at(world.now));
+    let uid = Uid::new("uid-of-web");
+    core.watch(
+        WatchEvent::Deleted(Resource::NativeSets, key("web"), uid, world.version + 1),
+        at(world.now),
+    );
+    world.version += 1;
+    world.finish_deletion("web-0");
+    world.finish_deletion("web-1");
+    world.put_parallel_set("web", 1, "app:v1");
+    run(&mut world, &mut core, 5_000, true, |_| None);
+    assert_eq!(world.pod_names(), ["other-0", "web-0"]);
 }

@@ -16,6 +16,7 @@ pub(crate) mod view;
 
 use crate::asks::Asks;
 use crate::claim_templates;
+use crate::clocks;
 use crate::containers;
 use crate::event::Life;
 use crate::huge;
@@ -221,6 +222,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         }
     }
     draw_by_luck_of_their_own(&mut set, &mut items, seed, wanted);
+    items.extend(clocks::by_chance(seed, wanted, managers));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
         seed,

@@ -175,6 +175,10 @@ pub enum Defect {
     UndoEachOther,
     /// The core holds nothing back.
     NoGuard,
+    /// That its clock was set back does not reach the core: it believes the clock that was ahead.
+    FollowClock,
+    /// That its clock was set ahead does not reach the core: what it waits for is over, whatever others did meanwhile.
+    LeaseByClock,
     /// New pods have the gates of updates in place and of hooks, whoever needs them.
     GatesAnyway,
     /// Whatever names the UID of the set belongs to it, in any namespace.
@@ -229,7 +233,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 100] = [
+    pub const ALL: [Defect; 102] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -305,6 +309,8 @@ impl Defect {
         Defect::RepeatAtOnce,
         Defect::UndoEachOther,
         Defect::NoGuard,
+        Defect::FollowClock,
+        Defect::LeaseByClock,
         Defect::OwnersByUid,
         Defect::GatesAnyway,
         Defect::UpdatingAnyway,

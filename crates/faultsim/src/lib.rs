@@ -7,6 +7,7 @@
 
 pub mod asks;
 mod claim_templates;
+mod clocks;
 pub mod clones;
 pub mod containers;
 mod deadline;
@@ -25,6 +26,7 @@ pub mod schedule;
 pub mod search;
 mod spy;
 pub mod storage;
+mod strike;
 pub mod stubborn;
 pub mod switches;
 pub mod takers;

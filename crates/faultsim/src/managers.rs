@@ -10,7 +10,7 @@ use flotilla_controllers::cloneset::{CloneSetController, Defaults};
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::lease::LeaseOptions;
 use flotilla_engine::core::request::{Call, Request};
-use flotilla_engine::core::{Core, CoreOptions, Effect};
+use flotilla_engine::core::{ClockSteps, Core, CoreOptions, Effect};
 use flotilla_model::{Resource, SetKind, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -60,6 +60,8 @@ pub(crate) struct Manager {
     pub(crate) sent: Sent,
     /// How far its clock is ahead.
     pub(crate) skew_ms: i64,
+    /// How far its clock has been set back, all times together.
+    pub(crate) set_back: Duration,
     /// It stands still until then.
     pub(crate) stopped_until_ms: u64,
     pub(crate) watches: BTreeMap<Resource, Watch>,
@@ -81,12 +83,28 @@ impl Manager {
             decisions: Decisions::default(),
             sent: Sent::default(),
             skew_ms,
+            set_back: Duration::ZERO,
             stopped_until_ms: 0,
             watches: BTreeMap::new(),
             dies_after: None,
             leaves: None,
             stops_before: None,
             wakes_at_ms: None,
+        }
+    }
+
+    /// What the core is told of how the clock was set.
+    fn clock_steps(&self, defect: Option<Defect>) -> ClockSteps {
+        let told = |but_for| {
+            if defect == Some(but_for) {
+                Duration::ZERO
+            } else {
+                self.set_back
+            }
+        };
+        ClockSteps {
+            ahead: told(Defect::LeaseByClock),
+            back: told(Defect::FollowClock),
         }
     }
 }
@@ -97,10 +115,26 @@ pub(crate) fn identity(life: Life) -> String {
 }
 
 impl World {
-    /// What a manager's clock shows.
+    /// The time that drives a manager: what its clock shows, had it not been set back.
     pub(crate) fn clock_of(&self, manager: usize) -> Timestamp {
-        let skew_ms = self.managers[manager].skew_ms;
-        Timestamp::from_millis(self.time().as_millis() + skew_ms)
+        let Manager { skew_ms, set_back, .. } = &self.managers[manager];
+        Timestamp::from_millis(self.time().as_millis() + skew_ms) + *set_back
+    }
+
+    /// What a manager's clock shows.
+    fn wall_clock_of(&self, manager: usize) -> Timestamp {
+        self.clock_of(manager) - self.managers[manager].set_back
+    }
+
+    /// A manager's clock was ahead by so much, too shortly for it to look.
+    pub(crate) fn set_clock_back(&mut self, index: usize, by: Duration) {
+        let manager = &mut self.managers[index];
+        manager.set_back += by;
+        manager.sent.was_long_ago();
+        let (now, steps) = (self.clock_of(index), self.managers[index].clock_steps(self.defect));
+        if let Some(core) = &mut self.managers[index].core {
+            core.note_clock_steps(steps, now);
+        }
     }
 
     /// What time it really was when a manager's clock showed this.
@@ -116,7 +150,7 @@ impl World {
 
     /// Starts a manager from nothing.
     pub(crate) fn start_manager(&mut self, index: usize) {
-        let now = self.clock_of(index);
+        let (now, wall_clock) = (self.clock_of(index), self.wall_clock_of(index));
         let kind = self.schedule.set.kind;
         let seed = self.schedule.seed;
         let (defect, clone_defect, is_told) = (self.defect, self.clone_defect, self.trace.is_on());
@@ -160,9 +194,11 @@ impl World {
             defect,
             clone_defect,
             is_told,
-            forgets_until: now + Duration::from_millis(calm_in_ms),
+            forgets_until: wall_clock + Duration::from_millis(calm_in_ms),
         };
-        manager.core = Some(Core::new(options, vec![Box::new(spy)], now));
+        let mut core = Core::new(options, vec![Box::new(spy)], now);
+        core.note_clock_steps(manager.clock_steps(defect), now);
+        manager.core = Some(core);
         self.say(|| format!("manager {index} starts as {}", identity(life)));
         self.drive(life);
     }

@@ -12,6 +12,7 @@ pub use kind::FaultKind;
 
 use crate::asks::{self, Asks};
 use crate::claim_templates;
+use crate::clocks;
 use crate::clones::{self, ClonePlan};
 use crate::containers;
 use crate::huge;
@@ -128,6 +129,8 @@ pub enum Fault {
     Resizes(i64, usize, bool, u64),
     /// Others take each new pod away so long after it was made, for so long.
     Takers(Taking, u64, u64),
+    /// A manager's clock is ahead by so much, and is set back before it looks.
+    SetBack(usize, u64),
 }
 
 /// What happens to requests.
@@ -186,7 +189,7 @@ impl Item {
 impl Fault {
     fn lasts_ms(&self) -> u64 {
         match self {
-            Fault::Break(..) | Fault::Repeat(..) => 3_000,
+            Fault::Break(..) | Fault::Repeat(..) | Fault::SetBack(..) => 3_000,
             Fault::Leave(_, back_after_ms) => LEAVES_WITHIN_MS + back_after_ms,
             Fault::Lag(_, for_ms)
             | Fault::Coalesce(_, for_ms)
@@ -386,6 +389,7 @@ impl Schedule {
         items.extend(stubborn::of_claims(seed, wanted));
         items.extend(tenants::by_chance(seed, wanted));
         items.extend(takers::by_chance(seed, wanted));
+        items.extend(clocks::by_chance(seed, wanted, managers));
         items.extend(claim_templates::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(theirs::by_chance(seed, wanted, &mut set));
         items.extend(huge::by_chance(seed, wanted, has_webhook, &mut set));

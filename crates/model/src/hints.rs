@@ -57,6 +57,17 @@ impl Hints {
         self.held = IntervalSet::default();
         self.starts.clear();
     }
+
+    /// The clock by which these times were taken has been set. What waits for a moment waits as long as it would have; when a pod was created
+    /// is a time of the API server's clock, and stays.
+    pub fn clock_was_set(&mut self, ahead: Duration, back: Duration) {
+        let failures = self.failures.values_mut().chain(self.repeated.values_mut());
+        let times = failures.flat_map(|failure| [&mut failure.since, &mut failure.retry_at]);
+        let starts = self.starts.values_mut().map(|starts| &mut starts.retry_at);
+        for time in times.chain(starts).chain(self.waiting.values_mut()) {
+            *time = *time + ahead - back;
+        }
+    }
 }
 
 /// A command that failed: the API server refused it, was too busy, or nobody knows what became of it.
@@ -209,6 +220,32 @@ mod tests {
             1,
             "what the API server has accepted it has accepted"
         );
+    }
+
+    /// What waits for a moment waits as long as it would have, whatever the clock was set to meanwhile.
+    #[test]
+    fn all_times_but_those_of_objects_go_with_the_clock() {
+        let at = Timestamp::from_seconds;
+        let failure = Failure::follow(None, Report::Create, "Forbidden".into(), "no".into(), at(5000));
+        let starts = Starts::follow(None, at(4990), at(5000)).unwrap();
+        let mut hints = Hints {
+            failures: BTreeMap::from([(Scope::Object, failure.clone())]),
+            repeated: BTreeMap::from([(Scope::Slot(1), failure.clone())]),
+            starts: BTreeMap::from([(0, starts)]),
+            waiting: BTreeMap::from([("web-0".to_owned(), at(4000))]),
+            ..Hints::default()
+        };
+        hints.clock_was_set(Duration::from_secs(600), Duration::from_secs(4200));
+        let earlier = Failure {
+            since: at(1400),
+            retry_at: failure.retry_at - Duration::from_secs(3600),
+            ..failure
+        };
+        assert_eq!(hints.failures[&Scope::Object], earlier);
+        assert_eq!(hints.repeated[&Scope::Slot(1)], earlier);
+        assert_eq!(hints.starts[&0].retry_at, starts.retry_at - Duration::from_secs(3600));
+        assert_eq!(hints.starts[&0].last_created, at(4990), "of the pod, not of the clock");
+        assert_eq!(hints.waiting["web-0"], at(400));
     }
 
     #[test]

@@ -117,6 +117,15 @@ impl Resource {
         matches!(self, Resource::ImagePullJobs)
     }
 
+    /// Whether a custom resource definition makes it known: where there is none, there are no objects of it either. A built-in kind is always
+    /// there, whatever stands between us and the API server answers.
+    pub const fn is_custom(self) -> bool {
+        matches!(
+            self,
+            Resource::AdvancedSets | Resource::CloneSets | Resource::ImagePullJobs
+        )
+    }
+
     /// Whether nothing but metadata is asked for when it is listed and watched.
     pub const fn is_metadata_only(self) -> bool {
         matches!(self, Resource::ImagePullJobs)

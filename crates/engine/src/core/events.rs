@@ -81,6 +81,15 @@ impl EventCall {
         }
     }
 
+    /// As told by a clock that has been set back by this much.
+    #[must_use]
+    pub fn set_back(mut self, by: Duration) -> Self {
+        match &mut self {
+            EventCall::Create(NewEvent { at, .. }) | EventCall::Repeat { at, .. } => *at = *at - by,
+        }
+        self
+    }
+
     fn namespace(&self) -> &Arc<str> {
         match self {
             EventCall::Create(event) => &event.regarding.key.namespace,

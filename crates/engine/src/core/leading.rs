@@ -67,7 +67,7 @@ impl Core {
 
     pub(super) fn tick_election(&mut self, now: Timestamp) {
         if let Some(call) = self.elector.as_mut().and_then(|elector| elector.poll(now)) {
-            self.send(Call::Lease(call), Purpose::Lease, now);
+            self.send(Call::Lease(call.set_back(self.clock_steps.back)), Purpose::Lease, now);
         }
         self.start_watches(now);
         match (self.holds_lease(now), self.leading_since) {

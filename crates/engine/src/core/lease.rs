@@ -116,6 +116,23 @@ pub enum LeaseCall {
     },
 }
 
+impl LeaseCall {
+    /// As told by a clock that has been set back by this much; what an earlier renewal said stays.
+    #[must_use]
+    pub fn set_back(mut self, by: Duration) -> Self {
+        match &mut self {
+            LeaseCall::Get => {}
+            LeaseCall::Create(spec) | LeaseCall::Update { spec, .. } => {
+                if spec.acquired == spec.renewed {
+                    spec.acquired = spec.acquired - by;
+                }
+                spec.renewed = spec.renewed - by;
+            }
+        }
+        self
+    }
+}
+
 /// The answer to a [`LeaseCall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseReply {
@@ -331,6 +348,17 @@ impl Elector {
     fn step_down(&mut self, seen: Option<(LeaseRecord, Timestamp)>) {
         self.state = State::Standby { seen };
         self.must_read = true;
+    }
+
+    /// The clock has been set ahead by so much, or its machine slept, which another holder knows nothing of: what it has left counts from its
+    /// last renewal on. What we hold ourselves may be gone.
+    pub fn clock_was_set_ahead(&mut self, by: Duration) {
+        if let State::Standby {
+            seen: Some((_, changed_at)),
+        } = &mut self.state
+        {
+            *changed_at = *changed_at + by;
+        }
     }
 
     /// Sends the write that makes the lease ours; it goes out with the next poll, which is at once.

@@ -14,6 +14,7 @@ pub mod last_write;
 mod leading;
 pub mod lease;
 pub mod limiter;
+mod memory;
 pub mod metrics;
 pub mod options;
 pub mod outcome;
@@ -36,13 +37,13 @@ pub use watching::{FIELD_MANAGER, WatchEvent};
 
 use cache::Cache;
 use events::{EventCall, Events};
-use flotilla_model::{Change, Controller, Hints, ObjectKey, Owner, Reader, Resource, Timestamp, Uid};
+use flotilla_model::{Change, Controller, ObjectKey, Owner, Reader, Resource, Timestamp, Uid};
 use foreign::ForeignWriters;
 use last_write::{LastWrites, Note};
 use lease::Elector;
 use limiter::{Limiter, Permit};
+use memory::Memory;
 use metrics::Metrics;
-use pace::Pace;
 use pass::Ticket;
 use queue::Priority;
 use refusals::Refusals;
@@ -76,14 +77,17 @@ pub enum Effect {
     List(Resource),
 }
 
-/// What is remembered of a key between passes. All of it may be lost without harm.
-#[derive(Debug, Default)]
-struct Memory {
-    uid: Option<Uid>,
-    hints: Hints,
-    last_pass: Option<Timestamp>,
-    pace: Pace,
-    last_status: Option<Timestamp>,
+/// By how much the wall clock has been set, all times in either direction together. A machine that slept has its clock set ahead.
+///
+/// The time that drives a core never goes back, as its own lease, queues and limits want it: it follows the wall clock ahead, and not
+/// back. Whoever decides about objects, whose times are true, is told what the wall clock shows; and how long another has not renewed a
+/// lease is counted without the steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockSteps {
+    /// Ahead: so much is the time that drives the core ahead of a clock that merely runs.
+    pub ahead: Duration,
+    /// Back: so much is it ahead of the wall clock.
+    pub back: Duration,
 }
 
 /// Where a change comes from.
@@ -141,6 +145,8 @@ pub struct Core {
     next_request: u64,
     /// Objects with writes on their way, and how many.
     in_flight: BTreeMap<(Resource, ObjectKey), u32>,
+    /// Sets whose latest version cannot be read: nobody knows what it asks for.
+    unreadable: BTreeSet<(Resource, ObjectKey)>,
     /// Objects that must be read before the next pass of a key.
     unsettled: BTreeMap<QueueKey, BTreeSet<(Resource, ObjectKey)>>,
     limiter: Limiter,
@@ -169,6 +175,7 @@ pub struct Core {
     watching: bool,
     draining: bool,
     released: bool,
+    clock_steps: ClockSteps,
 }
 
 impl Core {
@@ -202,6 +209,7 @@ impl Core {
             pending: BTreeMap::new(),
             next_request: 0,
             in_flight: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
             unsettled: BTreeMap::new(),
             events: Events::default(),
             metrics: Metrics::default(),
@@ -218,6 +226,7 @@ impl Core {
             watching: false,
             draining: false,
             released: false,
+            clock_steps: ClockSteps::default(),
         }
     }
 
@@ -234,12 +243,33 @@ impl Core {
         }
         self.run_passes(now);
         while let Some(call) = self.events.next_call(now) {
-            self.send(Call::Event(call.clone()), Purpose::Event(call), now);
+            let shown = call.clone().set_back(self.clock_steps.back);
+            self.send(Call::Event(shown), Purpose::Event(call), now);
         }
         self.release_once_drained(now);
         if self.released {
             self.tick_election(now);
         }
+    }
+
+    /// Tells how the wall clock has been set by now. Before anything else is told that was seen after it.
+    pub fn note_clock_steps(&mut self, steps: ClockSteps, now: Timestamp) {
+        let ahead = steps.ahead.saturating_sub(self.clock_steps.ahead);
+        let back = steps.back.saturating_sub(self.clock_steps.back);
+        self.clock_steps = steps;
+        if let Some(elector) = &mut self.elector {
+            elector.clock_was_set_ahead(ahead);
+        }
+        for memory in self.memory.values_mut() {
+            memory.hints.clock_was_set(ahead, back);
+        }
+        // What was taken for old enough may not be, and what is may be long since.
+        self.resync_at = now;
+    }
+
+    /// What the wall clock shows at this moment of ours.
+    fn wall(&self, at: Timestamp) -> Timestamp {
+        at - self.clock_steps.back
     }
 
     /// Notes how long a [`Core::advance`] took; there is no clock in here.

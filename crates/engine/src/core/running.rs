@@ -2,21 +2,25 @@
 
 use super::events::Regarding;
 use super::limiter::{self, Permit};
+use super::memory::put_failed_last;
 use super::pass::{Pass, Refused, Step, Task, Ticket, Trouble};
 use super::queue::{Handout, Priority};
-use super::refusals::Tried;
 use super::repeats::{Author, Fingerprint, Hold};
 use super::request::Call;
 use super::task::{call_of, written_to};
-use super::{Core, Memory, Purpose, QueueKey, written_object};
+use super::{Core, Purpose, QueueKey, written_object};
 use flotilla_model::{
-    Decision, EventNote, Failure, Hints, PassContext, Reader, Resource, Scope, Stage, StatusWrite, Timestamp, Uid,
+    Decision, EventNote, Failure, Hints, PassContext, Reader, Resource, Scope, StatusWrite, Timestamp, Uid,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 /// Equal requests in a row that no event tells of: an answer may be lost, and a conflict take a few turns.
 const REPETITIONS_UNTOLD: u32 = 3;
+
+/// A version that can be read is seen at once; this is for nothing but to keep the key in its queue.
+const LOOK_AGAIN_AT_UNREADABLE: Duration = Duration::from_secs(60);
 
 /// A pass in progress.
 // Facts about a life that are independent of each other.
@@ -41,15 +45,15 @@ pub(super) struct ActivePass {
     is_cut: bool,
     /// From the latest look.
     status: Option<StatusWrite>,
-    wake_after: Option<std::time::Duration>,
+    wake_after: Option<Duration>,
     /// When a status that was put off may be written.
     status_due: Option<Timestamp>,
     /// Where the first look found something to do.
     wanted: BTreeSet<Scope>,
     /// The last look found something to do elsewhere, which nothing else may bring up again.
     finds_more: bool,
-    /// Commands that were not sent, since they would have been repetitions that come too soon.
-    held: BTreeMap<Scope, Failure>,
+    /// Commands that were not sent, since they would have been repetitions that come too soon; by our time, not the wall clock's.
+    pub(super) held: BTreeMap<Scope, Failure>,
     /// Until when its namespace may not be written to, which has ended its commands.
     held_until: Option<Timestamp>,
 }
@@ -106,9 +110,14 @@ impl Core {
         }
     }
 
-    /// Until when a native set is not acted on: at the start, and while somebody else acts on it.
+    /// Until when a set is not acted on: while its latest version cannot be read; a native one also at the start, and while somebody else
+    /// acts on it.
     pub(super) fn held_back(&mut self, key: &QueueKey, now: Timestamp) -> Option<Timestamp> {
-        if self.controllers[key.controller].resource() != Resource::NativeSets {
+        let resource = self.controllers[key.controller].resource();
+        if self.unreadable.contains(&(resource, key.key.clone())) {
+            return Some(now + LOOK_AGAIN_AT_UNREADABLE);
+        }
+        if resource != Resource::NativeSets {
             return None;
         }
         let observed = self.observing_since + self.options.observation_period;
@@ -152,25 +161,7 @@ impl Core {
         self.rotation.push_back(self.next_pass);
     }
 
-    /// Memory belongs to one incarnation, and failures to one generation: an edit may have removed their cause.
-    fn remember(&mut self, key: &QueueKey, uid: Option<Uid>, now: Timestamp) {
-        let generation = self.generation_of(key);
-        let memory = self.memory.entry(key.clone()).or_default();
-        if memory.uid != uid {
-            *memory = Memory {
-                uid,
-                ..Memory::default()
-            };
-        }
-        if memory.hints.generation != generation {
-            memory.hints.failures.clear();
-            memory.hints.repeated.clear();
-            memory.hints.generation = generation;
-        }
-        self.note_pass(key, now);
-    }
-
-    fn generation_of(&self, key: &QueueKey) -> i64 {
+    pub(super) fn generation_of(&self, key: &QueueKey) -> i64 {
         crate::wire::set_kind(self.controllers[key.controller].resource())
             .and_then(|kind| self.cache.set(kind, &key.key))
             .map_or(0, |set| set.generation)
@@ -397,8 +388,8 @@ impl Core {
         let nothing = Hints::default();
         let hints = self.memory.get(key).map_or(&nothing, |memory| &memory.hints);
         let context = PassContext {
-            now,
-            observing_since: self.acting_since(),
+            now: self.wall(now),
+            observing_since: self.wall(self.acting_since()),
             entropy: mix(self.options.seed.wrapping_add(self.next_request)),
             hints,
         };
@@ -413,53 +404,17 @@ impl Core {
         }
     }
 
-    fn keep_hints(&mut self, key: &QueueKey, hints: Option<Hints>) {
-        if let (Some(hints), Some(memory)) = (hints, self.memory.get_mut(key)) {
-            memory.hints = hints;
-        }
-    }
-
-    fn keep_failures(&mut self, active: &ActivePass, now: Timestamp) {
-        let Some(memory) = self.memory.get_mut(&active.key) else {
-            return;
-        };
-        for scope in active.pass.went_well() {
-            memory.hints.failures.remove(scope);
-            if let Scope::Acceptance(made_of) = scope {
-                memory.hints.accepted.insert(made_of.clone());
-            }
-        }
-        for (scope, rejection) in active.pass.rejected() {
-            let (reason, message) = (rejection.reason.clone(), rejection.message.clone());
-            let subject = match scope {
-                Scope::Slot(ordinal) => format!("{}-{ordinal}", active.key.key.name),
-                Scope::Named(name) => name.clone(),
-                Scope::Acceptance(made_of) => Scope::revision_tried(made_of).to_owned(),
-                Scope::Object => active.key.key.name.to_string(),
-            };
-            self.refusals
-                .note(&active.key, Tried::Write, &subject, (&reason, &message), now);
-            let mut failure = Failure::follow(
-                memory.hints.failures.get(scope),
-                rejection.attempt,
-                reason,
-                message,
-                now,
-            );
-            // What holds nothing back is tried again by the next pass, which the queue and the limiter put off.
-            failure.retry_at = match rejection.not_before {
-                _ if !rejection.holds_back => now,
-                Some(at) => failure.retry_at.max(at),
-                None => failure.retry_at,
-            };
-            memory.hints.failures.insert(scope.clone(), failure);
-        }
-        memory.hints.repeated.retain(|_, held| held.retry_at > now);
-        memory.hints.repeated.extend(active.held.clone());
-    }
-
     fn panicked(&mut self, active: ActivePass, message: String, now: Timestamp) {
         self.metrics.panics += 1;
+        let note = EventNote {
+            warning: true,
+            reason: "InternalError",
+            message: format!(
+                "Flotilla cannot decide what to do with this object, which is a defect of Flotilla; please report it. Nothing is changed, \
+                 and it is tried again: {message}"
+            ),
+        };
+        self.events.note(&active.regarding, note, now);
         let trouble = Trouble {
             message: format!("the controller panicked: {message}"),
             retry_at: None,
@@ -523,7 +478,7 @@ impl Core {
             .memory
             .get(key)
             .into_iter()
-            .flat_map(|m| m.hints.failures.values().map(|f| f.retry_at));
+            .flat_map(|m| m.hints.failures.values().map(|f| f.retry_at + self.clock_steps.back));
         let retry = retries.filter(|at| *at > now).min();
         // A controller that is asked again at once, and asks again for what is held back, must not take the core for itself.
         let soonest = if active.held.is_empty() {
@@ -572,16 +527,6 @@ impl Core {
             self.turns.of(&active.key).add(active.key.clone(), active.priority, now);
             self.end(&active, "abandoned", now);
         }
-    }
-}
-
-/// With slow start, what failed the last time comes last (R-2): what fails ever again keeps nothing else from being tried. Where one
-/// failure stops all the others, their order is the user's.
-fn put_failed_last(stages: &mut [Stage], failures: &BTreeMap<Scope, Failure>) {
-    for stage in stages.iter_mut().filter(|stage| stage.slow_start && !stage.all_or_stop) {
-        stage
-            .commands
-            .sort_by_key(|command| failures.get(&command.scope).map(|failure| failure.retry_at));
     }
 }
 

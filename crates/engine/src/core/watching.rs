@@ -26,7 +26,7 @@ pub enum WatchEvent {
     Deleted(Resource, ObjectKey, Uid, u64),
     /// Nothing older than this version will come.
     Bookmark(Resource, u64),
-    /// An object could not be read. What was known of it before stays.
+    /// An object could not be read. What was known of it before stays, and a set is not acted on until it can be read again.
     Unreadable(Unreadable),
     /// The server does not know the kind.
     Missing(Resource),
@@ -41,14 +41,16 @@ pub(super) struct Freshness {
     listed: Option<Timestamp>,
     /// Up to which version the watch, or the last list, has told everything.
     seen: u64,
-    /// The server does not know the kind: there are no objects of it.
+    /// The server does not know the kind.
     missing: bool,
+    /// And there are no objects of it.
+    has_none: bool,
 }
 
 impl Freshness {
     /// Whether what is known is at least as new as `since`.
     pub(super) fn covers(self, since: Timestamp) -> bool {
-        self.missing || self.listed.is_some_and(|listed| listed >= since)
+        self.has_none || self.listed.is_some_and(|listed| listed >= since)
     }
 
     /// Whether a list that will make it so is under way.
@@ -85,6 +87,7 @@ impl Core {
                 self.cache.begin_list(resource);
             }
             WatchEvent::Listed(object) => {
+                self.can_read(object.resource(), &object.meta().key);
                 let change = self.cache.apply(object, Source::List);
                 self.route(change, Origin::List, now);
             }
@@ -97,6 +100,7 @@ impl Core {
             WatchEvent::Upsert(object) => self.upserted(object, now),
             WatchEvent::Deleted(resource, key, uid, version) => {
                 self.saw_change(resource, version);
+                self.can_read(resource, &key);
                 let origin = self.origin_of(resource, &key);
                 let change = self.cache.apply_deleted(resource, &key, &uid, version);
                 self.route(change, origin, now);
@@ -105,13 +109,11 @@ impl Core {
                 self.saw(resource, version);
                 self.cache.bookmark(resource, version);
             }
-            WatchEvent::Unreadable(what) => {
-                if let Some(key) = &what.key {
-                    self.cache.names(what.resource, key);
-                }
-                *self.metrics.unreadable.entry(what.resource).or_default() += 1;
+            WatchEvent::Unreadable(what) => self.cannot_read(&what, now),
+            WatchEvent::Missing(resource) => {
+                let kind = self.kind(resource);
+                (kind.missing, kind.has_none) = (true, resource.is_custom());
             }
-            WatchEvent::Missing(resource) => self.kind(resource).missing = true,
         }
     }
 
@@ -134,7 +136,8 @@ impl Core {
     fn list_ended(&mut self, resource: Resource, version: u64) {
         self.saw(resource, version);
         let kind = self.kind(resource);
-        (kind.listed, kind.listing, kind.missing) = (kind.listing.or(kind.listed), None, false);
+        (kind.listed, kind.listing) = (kind.listing.or(kind.listed), None);
+        (kind.missing, kind.has_none) = (false, false);
         let (kind, since) = (*kind, self.leading_since);
         if let Some(began) = kind.listed {
             self.last_writes.listed(resource, began, version);
@@ -144,8 +147,41 @@ impl Core {
         }
     }
 
+    /// A set of which only an older version is known is left as it is: its users may have stopped what that one asks for.
+    fn cannot_read(&mut self, what: &Unreadable, now: Timestamp) {
+        let resource = what.resource;
+        *self.metrics.unreadable.entry(resource).or_default() += 1;
+        let Some(key) = &what.key else { return };
+        self.cache.names(resource, key);
+        let is_set = crate::wire::set_kind(resource).is_some();
+        if let Some(uid) = self.cache.uid_of(resource, key).filter(|_| is_set) {
+            self.unreadable.insert((resource, key.clone()));
+            let regarding = Regarding {
+                resource,
+                key: key.clone(),
+                uid,
+            };
+            let note = EventNote {
+                warning: true,
+                reason: "Unreadable",
+                message: format!(
+                    "this version cannot be read, and nothing is done until one can: {}",
+                    what.reason
+                ),
+            };
+            self.events.note(&regarding, note, now);
+        }
+    }
+
+    fn can_read(&mut self, resource: Resource, key: &ObjectKey) {
+        if !self.unreadable.is_empty() {
+            self.unreadable.remove(&(resource, key.clone()));
+        }
+    }
+
     fn upserted(&mut self, object: Object, now: Timestamp) {
         self.saw_change(object.resource(), object.meta().resource_version);
+        self.can_read(object.resource(), &object.meta().key);
         let origin = self.origin_of(object.resource(), &object.meta().key);
         let change = self.cache.apply(object, Source::Watch);
         if origin == Origin::Others
@@ -196,7 +232,7 @@ impl Core {
         let key = pod.meta.key.sibling(&*owner.name);
         let set = self.cache.set(SetKind::Native, &key)?;
         // Creation times are cut to seconds.
-        let is_new = pod.meta.created + std::time::Duration::from_secs(1) > self.observing_since;
+        let is_new = pod.meta.created + std::time::Duration::from_secs(1) > self.wall(self.observing_since);
         (set.meta.uid == owner.uid && is_new).then(|| set.clone())
     }
 
@@ -209,6 +245,7 @@ impl Core {
             key: set.meta.key.clone(),
             uid: set.meta.uid.clone(),
         };
+        let until = self.wall(until);
         let message = format!("{what}; this set is left alone until {until}. Stop the other controller.");
         self.events.note(
             &regarding,

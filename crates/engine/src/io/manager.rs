@@ -14,7 +14,7 @@ use crate::core::census::Census;
 use crate::core::lease::LeaseTimes;
 use crate::core::refusals::{self, Tried};
 use crate::core::request::{Request, RequestId};
-use crate::core::{Core, CoreOptions, Effect, WatchEvent};
+use crate::core::{ClockSteps, Core, CoreOptions, Effect, WatchEvent};
 use crate::wire::watch::Frame;
 use crate::wire::{self, Encoding, Unreadable};
 use bytes::Bytes;
@@ -163,6 +163,8 @@ async fn require_namespace(client: &kube::Client, namespace: &str) -> Result<(),
 struct Shell {
     core: Core,
     clock: Arc<Clock>,
+    /// How the wall clock has been set, as far as the core was told.
+    clock_steps: ClockSteps,
     client: kube::Client,
     /// Where the lease is.
     lease: ObjectKey,
@@ -219,6 +221,7 @@ impl Shell {
         Shell {
             core,
             clock,
+            clock_steps: ClockSteps::default(),
             client,
             lease,
             fence: options.fence,
@@ -244,7 +247,7 @@ impl Shell {
         let mut shutdown = std::pin::pin!(shutdown);
         let mut give_up_at: Option<Timestamp> = None;
         loop {
-            let now = self.clock.now();
+            let now = self.now();
             self.core.advance(now);
             self.core.note_advance(self.clock.now().since(now));
             self.carry_out();
@@ -280,6 +283,24 @@ impl Shell {
         }
     }
 
+    /// Now. If the clock of the machine was set, the core knows it before anything that happens after that.
+    fn now(&mut self) -> Timestamp {
+        let (now, steps) = self.clock.read();
+        if steps != self.clock_steps {
+            let seconds = |now: Duration, before: Duration| now.saturating_sub(before).as_secs_f32();
+            let ahead_seconds = seconds(steps.ahead, self.clock_steps.ahead);
+            let back_seconds = seconds(steps.back, self.clock_steps.back);
+            tracing::warn!(
+                ahead_seconds,
+                back_seconds,
+                "the clock of this machine was set, or the machine slept; while a clock is ahead, pods count as available too early"
+            );
+            self.clock_steps = steps;
+            self.core.note_clock_steps(steps, now);
+        }
+        now
+    }
+
     /// The time for a shutdown is over. What is still on its way may take effect after our end, when nobody else may write yet: the lease
     /// is not released, but runs out.
     fn give_up(&self) {
@@ -292,12 +313,14 @@ impl Shell {
         for _ in 0..INPUTS_MAX {
             let Some((id, asked, raw)) = next else { return };
             let answer = read(asked, raw, &mut self.core.cache);
-            self.core.answer(id, answer, self.clock.now());
+            let now = self.now();
+            self.core.answer(id, answer, now);
             next = self.answers.try_recv().ok();
         }
         if let Some((id, asked, raw)) = next {
             let answer = read(asked, raw, &mut self.core.cache);
-            self.core.answer(id, answer, self.clock.now());
+            let now = self.now();
+            self.core.answer(id, answer, now);
         }
     }
 
@@ -314,7 +337,7 @@ impl Shell {
     }
 
     fn take_feed(&mut self, resource: Resource, feed: Feed) {
-        let now = self.clock.now();
+        let now = self.now();
         match feed {
             Feed::Began(at) => self.core.watch(WatchEvent::ListBegan(resource, at), now),
             Feed::Ended(version) => {

@@ -85,6 +85,8 @@ pub fn options_with_lease(identity: &str) -> CoreOptions {
 pub struct World {
     pub version: u64,
     pub now: i64,
+    /// How far the time that drives cores is ahead, since their clock was set back.
+    pub cores_ahead: i64,
     pub pods: BTreeMap<ObjectKey, PodRecord>,
     pub claims: BTreeMap<ObjectKey, ClaimRecord>,
     pub revisions: BTreeMap<ObjectKey, RevisionRecord>,
@@ -479,7 +481,7 @@ impl World {
 
     /// Tells the core everything of one kind, as a list does.
     pub fn list(&mut self, core: &mut Core, resource: Resource) {
-        let now = at(self.now);
+        let now = self.time_of_cores();
         let objects: Vec<Object> = match resource {
             Resource::Pods => self.pods.values().map(|p| Object::Pod(Arc::new(p.clone()))).collect(),
             Resource::Revisions => self
@@ -501,17 +503,23 @@ impl World {
         self.news.retain(|event| kind_of(event) != resource);
     }
 
+    /// The time that drives cores.
+    pub fn time_of_cores(&self) -> Timestamp {
+        at(self.now + self.cores_ahead)
+    }
+
     /// Tells the core all news.
     pub fn deliver_news(&mut self, core: &mut Core) {
         while let Some(event) = self.news.pop_front() {
-            core.watch(event, at(self.now));
+            let now = self.time_of_cores();
+            core.watch(event, now);
         }
     }
 
     /// Lets core and server talk until both have nothing more to say at this moment.
     pub fn settle(&mut self, core: &mut Core) {
         loop {
-            core.advance(at(self.now));
+            core.advance(self.time_of_cores());
             let effects = core.take_effects();
             if effects.is_empty() && self.news.is_empty() {
                 return;
@@ -521,7 +529,7 @@ impl World {
                     Effect::List(resource) => self.list(core, resource),
                     Effect::Send(request) => {
                         let answer = self.call(&request.call);
-                        core.answer(request.id, answer, at(self.now));
+                        core.answer(request.id, answer, self.time_of_cores());
                     }
                 }
             }
@@ -535,8 +543,8 @@ impl World {
         loop {
             self.settle(core);
             let wake = core
-                .next_wake(at(self.now))
-                .map_or(end, |wake| wake.as_millis() - at(0).as_millis());
+                .next_wake(self.time_of_cores())
+                .map_or(end, |wake| wake.as_millis() - at(self.cores_ahead).as_millis());
             if self.now >= end {
                 return;
             }

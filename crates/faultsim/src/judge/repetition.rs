@@ -43,6 +43,12 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    /// The manager's clock has moved on: whatever it sent was long ago for it, and what waited for its time need not wait any more.
+    pub(crate) fn was_long_ago(&mut self) {
+        self.at_ms.clear();
+        self.made_at_ms.clear();
+    }
+
     /// The manager sends a write, decided for this generation of the set as far as that is known.
     pub(crate) fn note(&mut self, call: &Call, generation: Option<i64>, now_ms: u64) -> Verdict {
         // Many are made that are equal but for their names: these count when they are refused.

@@ -61,6 +61,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         | FaultKind::Notes
         | FaultKind::Takers
         | FaultKind::Retention
+        | FaultKind::Clocks
         | FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {
             0 => Fault::Quota(rng.usize(0..5), duration_ms),

@@ -69,13 +69,15 @@ pub enum FaultKind {
     Takers,
     /// Users change what becomes of claims when pods are scaled away or the set is deleted, while pods come and go.
     Retention,
+    /// Clocks of managers are ahead for a moment, by a minute, an hour or a day, and are set back.
+    Clocks,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 33] = [
+    pub const ALL: [FaultKind; 34] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -109,6 +111,7 @@ impl FaultKind {
         FaultKind::Notes,
         FaultKind::Takers,
         FaultKind::Retention,
+        FaultKind::Clocks,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
