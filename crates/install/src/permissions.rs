@@ -319,6 +319,42 @@ fn rule(permission: &Permission) -> Value {
 mod tests {
     use super::*;
 
+    /// The row of a permission in the tables of `SECURITY.md`.
+    fn told(permission: &Permission) -> String {
+        let group = if permission.group.is_empty() {
+            "core"
+        } else {
+            permission.group
+        };
+        let names = permission
+            .names
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>();
+        let mut held = vec![match permission.scope {
+            Scope::Cluster => "the whole cluster".to_owned(),
+            Scope::Own => "its own namespace".to_owned(),
+        }];
+        held.extend((!names.is_empty()).then(|| format!("named {}", names.join(", "))));
+        held.extend(
+            permission
+                .when
+                .map(|condition| format!("only with `{}`", condition.name())),
+        );
+        let (resource, verbs, why) = (permission.resource, permission.verbs.join(", "), permission.why);
+        format!("| `{resource}` of {group} | {verbs} | {} | {why} |", held.join("; "))
+    }
+
+    /// Whoever decides whether to trust the manager reads that page, not this file.
+    #[test]
+    fn every_right_and_its_reason_stand_in_security_md() {
+        let page = include_str!("../../../SECURITY.md");
+        let rights = |permissions: &[Permission]| permissions.iter().map(told).collect::<Vec<_>>().join("\n");
+        for table in [rights(PERMISSIONS), rights(AGENT_PERMISSIONS)] {
+            assert!(page.contains(&table), "SECURITY.md lacks this table:\n{table}");
+        }
+    }
+
     #[test]
     fn nothing_is_granted_that_need_not_be() {
         for p in PERMISSIONS.iter().chain(AGENT_PERMISSIONS) {
