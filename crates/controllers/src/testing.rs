@@ -567,6 +567,14 @@ impl Cluster {
         }
         self
     }
+    /// Deletes a revision of the set, which something keeps.
+    pub(crate) fn deleted_revision(mut self, name: &str) -> Self {
+        for record in self.own_revisions.iter_mut().filter(|record| record.name() == name) {
+            Arc::make_mut(record).meta.deleted = Some(at(990));
+            self.revisions.insert(name.to_owned(), record.clone());
+        }
+        self
+    }
     /// An `ImagePullJob` of the set, for the revision with this hash; the kind is known.
     pub(crate) fn job(self, name: &str, hash: &str) -> Self {
         self.job_meta(name, hash, |_| {})

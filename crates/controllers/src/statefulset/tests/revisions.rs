@@ -143,6 +143,16 @@ fn sts_1_1_5_a_revision_whose_labels_are_gone_is_the_set_s_still() {
     }
 }
 
+/// Somebody deletes it, and a finalizer keeps it: another name for the same template would restart every pod.
+#[test]
+fn sts_1_1_5_a_revision_that_is_being_deleted_stays_what_it_is() {
+    for set in [native(2), advanced(2)] {
+        let set = set.status("/currentRevision", json!("new")).pods([0, 1], "new");
+        let decision = set.deleted_revision("new").decide();
+        assert_eq!(brief(&decision), [""; 0]);
+    }
+}
+
 #[test]
 fn sts_1_1_5_what_a_former_incarnation_leaves_is_waited_for() {
     let fresh = native(1).no_revisions();
