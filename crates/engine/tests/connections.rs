@@ -1,7 +1,7 @@
 //! How many connections the client opens, against a server that counts them.
 
 use bytes::Bytes;
-use flotilla_engine::io::connection::connect;
+use flotilla_engine::io::connection::{connect, connect_for};
 use futures::future::join_all;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -14,6 +14,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -53,13 +54,17 @@ impl Server {
     }
 
     fn client(&self) -> Client {
+        connect(self.config()).expect("the test can set this up")
+    }
+
+    fn config(&self) -> Config {
         let mut config = Config::new(
             format!("https://{}", self.address)
                 .parse()
                 .expect("the test can set this up"),
         );
         config.accept_invalid_certs = true;
-        connect(config).expect("the test can set this up")
+        config
     }
 
     fn opened(&self) -> usize {
@@ -104,6 +109,26 @@ async fn a_burst_opens_each_connection_once() {
         join_all((0..300).map(|_| ask(&client))).await;
         assert!(server.opened() <= 17, "burst {burst}: {} connections", server.opened());
     }
+}
+
+/// A balancer led all connections to one of several API servers; another one comes back.
+#[tokio::test]
+async fn connections_that_are_old_make_room_for_others() {
+    let server = Server::start(&["h2"]).await;
+    let lasting = server.client();
+    for _ in 0..100 {
+        ask(&lasting).await;
+    }
+    let opened = server.opened();
+    assert!(opened <= 5, "one to learn the version, and four in turn; {opened}");
+    // Each is old at once, so that a request never finds the one before it.
+    let aging = connect_for(server.config(), Duration::ZERO).expect("the test can set this up");
+    for _ in 0..20 {
+        ask(&aging).await;
+    }
+    assert_eq!(server.opened() - opened, 20);
+    // Whatever is on its way is answered all the same.
+    join_all((0..50).map(|_| ask(&aging))).await;
 }
 
 #[tokio::test]

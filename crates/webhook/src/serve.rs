@@ -68,6 +68,8 @@ const DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
 const DEADLINE_MAX: Duration = Duration::from_secs(30);
 /// How long requests on their way may take when the process ends.
 const GOODBYE_MAX: Duration = Duration::from_secs(3);
+/// For how long requests begin on one connection.
+const AGE_MAX: Duration = Duration::from_secs(30 * 60);
 
 type Knowledge = Arc<dyn Memory + Send + Sync>;
 type Answering = fn(Hook, &[u8], &dyn Memory) -> Result<Answer, Unreadable>;
@@ -84,6 +86,7 @@ pub(crate) struct Shared {
     answering: Answering,
     lookup: Option<Lookup>,
     patience: Patience,
+    age_max: Duration,
 }
 
 impl fmt::Debug for Shared {
@@ -105,6 +108,7 @@ impl Shared {
             answering,
             lookup: None,
             patience: PATIENCE,
+            age_max: AGE_MAX,
         }
     }
 
@@ -259,6 +263,11 @@ async fn connection(
                 timeout(GOODBYE_MAX, served).await
             }
         },
+        // An API server keeps a connection for as long as it lasts: without an end all that one asks would stay with one replica.
+        () = tokio::time::sleep(shared.age_max) => {
+            served.as_mut().graceful_shutdown();
+            timeout(DEADLINE_MAX, served).await
+        }
         // Whoever does not read would not read a farewell.
         why = reader.is_unread() => return shared.metrics.reader_given_up(why.word()),
         _ = stopped.changed() => {

@@ -566,7 +566,6 @@ mod tests {
         assert!(matches!(events.next_call(at(30_000)), Some(EventCall::Repeat { .. })));
     }
 
-    /// HARM 2
     #[test]
     fn a_namespace_whose_events_hang_keeps_no_other_from_being_told_again() {
         let mut events = Events::default();
@@ -599,7 +598,6 @@ mod tests {
         assert!(told > 0, "an hour long nobody is told that it goes on");
     }
 
-    /// HARM 3
     #[test]
     fn many_namespaces_that_hang_keep_no_other_from_being_told() {
         let mut events = Events::default();
@@ -620,7 +618,6 @@ mod tests {
         assert!(events.next_call(at(25_000)).is_some(), "for half a minute");
     }
 
-    /// HARM 4
     #[test]
     fn the_warning_of_the_quiet_one_is_not_what_is_dropped() {
         let mut events = Events::default();

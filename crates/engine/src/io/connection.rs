@@ -11,10 +11,14 @@
 //! Which version the server speaks is known from the first answer. From then on a connection that is not open yet is opened once, and all that is
 //! to go over it waits for that: a client that does not know opens one for each request of a burst, and throws all but one of them away.
 //!
+//! None is kept for ever: what stands between may have led all of them to one of several API servers, and one that comes back later would get none.
+//! A connection of that age is left to what is still on its way over it, and what follows opens another.
+//!
 //! Without much to do, a few take turns, each for a moment: should one connection hang, what is asked once more goes to another, and what
 //! is asked in one burst shares a connection, so that it costs few system calls.
 
 use super::clock::Clock;
+use flotilla_model::Timestamp;
 use http::Version;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
@@ -23,8 +27,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt};
 use kube::{Client, Config};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tower::{BoxError, Service, ServiceBuilder};
@@ -38,6 +42,11 @@ const CONNECTIONS_IN_TURN: usize = 4;
 const TURN_MS: i64 = 29;
 /// A connection on which so many answers are awaited is busy: a request goes to another, as long as there is one that is not.
 const BUSY: usize = 16;
+
+/// For how long requests begin on one connection; see [`connect_for`].
+const AGE_MAX: Duration = Duration::from_secs(30 * 60);
+/// The second connection becomes older by this part of the age than the first, and so on: not all are opened at once.
+const AGE_SPREAD: u32 = 32;
 
 /// A connection on which nothing has arrived for so long is asked for a sign of life.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
@@ -53,6 +62,14 @@ const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 /// # Errors
 /// Says what of the configuration cannot be used.
 pub fn connect(config: Config) -> Result<Client, String> {
+    connect_for(config, AGE_MAX)
+}
+
+/// The same, with connections over HTTP/2 on which requests begin for `age_max`, or somewhat longer.
+///
+/// # Errors
+/// Says what of the configuration cannot be used.
+pub fn connect_for(config: Config, age_max: Duration) -> Result<Client, String> {
     if config.proxy_url.is_some() {
         return Client::try_from(config).map_err(|e| e.to_string());
     }
@@ -61,7 +78,7 @@ pub fn connect(config: Config) -> Result<Client, String> {
         .option_layer(config.auth_layer().map_err(|e| e.to_string())?)
         .layer(config.extra_headers_layer().map_err(|e| e.to_string())?)
         .map_err(BoxError::from)
-        .service(Connections::new(&config)?);
+        .service(Connections::new(&config, age_max)?);
     Ok(Client::new(service, config.default_namespace))
 }
 
@@ -77,10 +94,13 @@ struct Connections {
     all: Arc<[Connection]>,
     speaks_http2: Arc<AtomicBool>,
     clock: Arc<Clock>,
+    connector: Connector,
+    age_max: Duration,
 }
 
 struct Connection {
-    client: Http,
+    /// The client, which has one connection, and when another takes its place.
+    client: Mutex<(Http, Timestamp)>,
     load: Arc<Load>,
 }
 
@@ -109,11 +129,13 @@ impl Drop for Awaited {
 }
 
 impl Connections {
-    fn new(config: &Config) -> Result<Self, String> {
+    fn new(config: &Config, age_max: Duration) -> Result<Self, String> {
         // One for all of them: the second and later connections resume the session of the first, which saves both sides most of a handshake.
         let connector = connector(config)?;
-        let connection = |_| Connection {
-            client: http_client().http2_only(true).build(connector.clone()),
+        let clock = Arc::new(Clock::new());
+        let born = clock.now();
+        let connection = |index| Connection {
+            client: Mutex::new((http2_client(&connector), born + age_of(index, age_max))),
             load: Arc::default(),
         };
         let all = (0..CONNECTIONS_MAX).map(connection).collect();
@@ -121,8 +143,20 @@ impl Connections {
             either: http_client().build(connector.clone()),
             all,
             speaks_http2: Arc::default(),
-            clock: Arc::new(Clock::new()),
+            clock,
+            connector,
+            age_max,
         })
+    }
+
+    /// The client of one connection: another one once it is old. What is on its way over the one before it, watches included, goes on.
+    fn client_of(&self, index: usize, now: Timestamp) -> Http {
+        // What it holds is right after each statement that changes it.
+        let mut client = self.all[index].client.lock().unwrap_or_else(PoisonError::into_inner);
+        if now >= client.1 {
+            *client = (http2_client(&self.connector), now + age_of(index, self.age_max));
+        }
+        client.0.clone()
     }
 }
 
@@ -158,10 +192,10 @@ impl Service<http::Request<Body>> for Connections {
                 Ok(answer)
             });
         }
-        let turn = self.clock.now().as_millis() / TURN_MS;
-        let connection = &self.all[choose(turn, self.all.iter().map(|c| c.load.get()))];
-        let awaited = connection.load.add();
-        let answer = connection.client.request(request);
+        let now = self.clock.now();
+        let index = choose(now.as_millis() / TURN_MS, self.all.iter().map(|c| c.load.get()));
+        let awaited = self.all[index].load.add();
+        let answer = self.client_of(index, now).request(request);
         Box::pin(async move {
             let answer = answer.await;
             drop(awaited);
@@ -172,6 +206,16 @@ impl Service<http::Request<Body>> for Connections {
             answer
         })
     }
+}
+
+/// How old the connection at this place becomes.
+fn age_of(index: usize, age_max: Duration) -> Duration {
+    age_max + age_max / AGE_SPREAD * u32::try_from(index).unwrap_or(0)
+}
+
+/// A client with one connection.
+fn http2_client(connector: &Connector) -> Http {
+    http_client().http2_only(true).build(connector.clone())
 }
 
 fn connector(config: &Config) -> Result<Connector, String> {

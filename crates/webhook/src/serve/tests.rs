@@ -263,6 +263,30 @@ async fn what_is_asked_before_the_end_is_answered() {
     assert_eq!(ASKED.load(Ordering::SeqCst), answered);
 }
 
+/// ADM-5: a connection that is old is told to go, so that what the API server asks next may reach another replica; whatever was asked is answered.
+#[tokio::test]
+async fn old_connections_make_room_for_others() {
+    let mut own = Shared::new(Arc::new(Nothing), allow);
+    own.age_max = Duration::from_millis(300);
+    let (shared, stored) = (Arc::new(own), certificates());
+    shared.show(serving_key(&stored).unwrap());
+    let (_server, address) = Server::start((Ipv4Addr::LOCALHOST, 0).into(), shared).unwrap();
+    for _ in 0..2 {
+        let mut standing = Standing::connect(address, &stored).await;
+        let mut answered = 0;
+        while standing.sender.ready().await.is_ok() {
+            // One that comes after the farewell was not taken, and its client sends it elsewhere.
+            match standing.sender.send_request(Standing::question()).await {
+                Ok(response) => assert_eq!(response.status(), 200),
+                Err(error) => assert!(error.is_canceled() || error.is_closed(), "{error:?}"),
+            }
+            answered += 1;
+        }
+        assert!(answered > 0);
+        standing.connection.await.unwrap().unwrap();
+    }
+}
+
 /// A connection over HTTP/2, as the API server keeps them.
 struct Standing {
     sender: hyper::client::conn::http2::SendRequest<Full<Bytes>>,
