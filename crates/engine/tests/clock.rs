@@ -10,8 +10,9 @@ use flotilla_engine::core::request::{Call, RequestId};
 use flotilla_engine::core::{ClockSteps, Core, CoreOptions, Effect};
 use flotilla_model::{SetKind, Timestamp};
 use serde_json::json;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::{World, at, key, options, options_with_lease, refuse};
+use support::{Overheard, World, at, key, options, options_with_lease, refuse};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -111,6 +112,27 @@ fn sts_1_7_what_waits_for_its_next_attempt_waits_as_long_as_it_would_have() {
             "told at {said}, not in the second from {begun} ms on"
         );
     }
+}
+
+/// What a deadline is counted from is the time in which somebody could have done something.
+#[test]
+fn r_21_nobody_has_been_watching_for_longer_because_the_clock_was_set() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (told, inner) = (heard.clone(), StatefulSetController::new(SetKind::Native));
+    let controller = Overheard(Box::new(inner), move |since, _: Option<&_>| {
+        told.lock().expect("not poisoned").push(since);
+    });
+    let mut world = World::default();
+    let mut core = Core::new(options("a"), vec![Box::new(controller)], at(0));
+    put_set(&mut world, 0);
+    world.run_for(&mut core, 5_000);
+    set_back(&mut world, &mut core);
+    world.run_for(&mut core, 5_000);
+    world.make_ready("web-0");
+    world.run_for(&mut core, 5_000);
+    let heard = heard.lock().expect("not poisoned");
+    assert!(heard.len() > 2, "{heard:?}");
+    assert!(heard.iter().all(|since| *since == at(0)), "{heard:?}");
 }
 
 fn lease_calls(core: &mut Core, now: Timestamp) -> Vec<(RequestId, LeaseCall)> {

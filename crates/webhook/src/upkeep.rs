@@ -88,7 +88,8 @@ impl Upkeep {
     /// What the Secret holds, after whatever is due has been done about it.
     async fn secret(&mut self) -> Result<Stored, String> {
         let names = [self.options.place.host()];
-        let (now, lifetimes) = (self.fence.clock().now(), self.options.lifetimes);
+        // Whoever looks at a certificate has the true time.
+        let (now, lifetimes) = (self.fence.clock().wall(), self.options.lifetimes);
         let (stored, version) = self.calls.read_secret(&self.options.namespace).await?;
         if !self.fence.may_write() {
             return stored

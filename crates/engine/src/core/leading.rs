@@ -101,7 +101,7 @@ impl Core {
     }
 
     fn begin_to_lead(&mut self, now: Timestamp) {
-        self.leading_since = Some(now);
+        (self.leading_since, self.acting_since) = (Some(now), now);
         self.metrics.acquisitions += 1;
         self.inherited = self.elector.as_mut().and_then(super::lease::Elector::take_note);
         self.last_writes.begin(self.inherited.as_ref());
@@ -149,8 +149,7 @@ impl Core {
     /// Since when this process sees what happens, and may do something about it: a standby that takes over gives whatever waited for a
     /// leader its time.
     pub(super) fn acting_since(&self) -> Timestamp {
-        let leading = self.leading_since.unwrap_or(self.observing_since);
-        leading.max(self.observing_since)
+        self.acting_since.max(self.observing_since)
     }
 
     fn cease_to_lead(&mut self, now: Timestamp) {

@@ -161,7 +161,10 @@ pub struct Core {
     refusals: Refusals,
     effects: Vec<Effect>,
     started: Timestamp,
+    /// Steps ahead of the clock do not count: nothing was seen in them.
     observing_since: Timestamp,
+    /// When we began to lead, in the same way.
+    acting_since: Timestamp,
     resync_at: Timestamp,
     leading_since: Option<Timestamp>,
     /// What our predecessor noted, while we lead.
@@ -218,6 +221,7 @@ impl Core {
             effects: Vec::new(),
             started: now,
             observing_since: now,
+            acting_since: now,
             leading_since: None,
             inherited: None,
             list_at: None,
@@ -260,6 +264,8 @@ impl Core {
         if let Some(elector) = &mut self.elector {
             elector.clock_was_set_ahead(ahead);
         }
+        self.observing_since = self.observing_since + ahead;
+        self.acting_since = self.acting_since + ahead;
         for memory in self.memory.values_mut() {
             memory.hints.clock_was_set(ahead, back);
         }

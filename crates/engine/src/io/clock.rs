@@ -34,6 +34,12 @@ impl Clock {
         self.read().0
     }
 
+    /// What the wall clock shows, as others do: also after it was set back.
+    pub fn wall(&self) -> Timestamp {
+        let (now, steps) = self.read();
+        now - steps.back
+    }
+
     /// Now, and how the wall clock has been set since this one began.
     pub fn read(&self) -> (Timestamp, ClockSteps) {
         // What it holds is right after each statement that changes it.
