@@ -2,6 +2,7 @@
 
 mod support;
 
+use flotilla_controllers::cloneset::{CloneSetController, Defaults};
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::events::EventCall;
 use flotilla_engine::core::refusals::Tried;
@@ -11,7 +12,7 @@ use flotilla_engine::wire::Unreadable;
 use flotilla_model::{Change, Command, Controller, Decision, ObjectKey, PassContext, Reader, Resource, SetKind, Uid};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use support::{Overheard, World, at, key, options, options_with_lease, refuse, refuse_with};
+use support::{Overheard, World, at, clone_options, key, options, options_with_lease, refuse, refuse_with};
 
 fn core(identity: &str, now: i64) -> Core {
     let options = options_with_lease(identity);
@@ -501,4 +502,85 @@ fn a_set_whose_latest_version_cannot_be_read_is_left_as_it_is() {
     world.put_parallel_set("web", 1, "app:v1");
     run(&mut world, &mut core, 5_000, true, |_| None);
     assert_eq!(world.pod_names(), ["other-0", "web-0"]);
+}
+
+/// A standby remembers a CloneSet of another time, and the definition, or who stands before the API server, answers 404 when it begins to lead.
+#[test]
+fn r_6_nothing_is_decided_by_what_is_remembered_of_a_kind_that_is_not_found() {
+    let mut world = World::quick_clones();
+    let mut core = Core::new(
+        clone_options("a"),
+        vec![Box::new(CloneSetController::new(Defaults::default()))],
+        at(0),
+    );
+    world.put_parallel_set("web", 3, "app:v1");
+    core.advance(at(0));
+    core.take_effects();
+    world.list(&mut core, Resource::CloneSets);
+    core.watch(WatchEvent::Missing(Resource::CloneSets), at(0));
+    for resource in [
+        Resource::Pods,
+        Resource::Claims,
+        Resource::Revisions,
+        Resource::StorageClasses,
+    ] {
+        world.list(&mut core, resource);
+    }
+    world.run_for(&mut core, 20_000);
+    assert_eq!(world.log, [""; 0]);
+    world.list(&mut core, Resource::CloneSets);
+    world.run_for(&mut core, 20_000);
+    assert_eq!(world.pods.len(), 3);
+    // A leader goes on with what it knows.
+    core.watch(WatchEvent::Missing(Resource::CloneSets), at(world.now));
+    let pod = world.pod_names()[0].to_owned();
+    world.finish_deletion(&pod);
+    world.run_for(&mut core, 20_000);
+    assert_eq!(world.pods.len(), 3);
+}
+
+#[test]
+fn a_pass_that_is_under_way_ends_when_its_set_cannot_be_read_any_more() {
+    let (mut world, mut core) = (World::quick(), core("one", 0));
+    world.put_parallel_set("web", 300, "app:v1");
+    while world.pods.len() < 5 {
+        core.advance(at(world.now));
+        for effect in core.take_effects() {
+            match effect {
+                Effect::List(resource) => world.list(&mut core, resource),
+                Effect::Send(request) => {
+                    let answer = world.call(&request.call);
+                    core.answer(request.id, answer, at(world.now));
+                }
+            }
+        }
+        world.deliver_news(&mut core);
+        world.now += 1;
+        assert!(world.now < 60_000, "no pods are made");
+    }
+    let unreadable = Unreadable {
+        resource: Resource::NativeSets,
+        key: Some(key("web")),
+        reason: "spec.replicas: not a number".into(),
+    };
+    core.watch(WatchEvent::Unreadable(unreadable), at(world.now));
+    let made = world.pods.len();
+    let mut told = 0;
+    run(&mut world, &mut core, 120_000, true, |call| {
+        told += u32::from(matches!(call, Call::Event(_)));
+        None
+    });
+    assert_eq!(world.pods.len(), made);
+    assert!(told > 1, "first, and again while it goes on");
+
+    // It went while nobody watched.
+    world.sets.clear();
+    world.list(&mut core, Resource::NativeSets);
+    run(&mut world, &mut core, 10_000, true, |_| None);
+    let mut told = 0;
+    run(&mut world, &mut core, 300_000, true, |call| {
+        told += u32::from(matches!(call, Call::Event(_)));
+        None
+    });
+    assert_eq!(told, 0, "nobody speaks of a set that is gone");
 }

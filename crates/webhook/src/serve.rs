@@ -266,7 +266,11 @@ async fn connection(
         // An API server keeps a connection for as long as it lasts: without an end all that one asks would stay with one replica.
         () = tokio::time::sleep(shared.age_max) => {
             served.as_mut().graceful_shutdown();
-            timeout(DEADLINE_MAX, served).await
+            tokio::select! {
+                ended = timeout(DEADLINE_MAX, &mut served) => ended,
+                why = reader.is_unread() => return shared.metrics.reader_given_up(why.word()),
+                _ = stopped.changed() => timeout(GOODBYE_MAX, served).await,
+            }
         }
         // Whoever does not read would not read a farewell.
         why = reader.is_unread() => return shared.metrics.reader_given_up(why.word()),

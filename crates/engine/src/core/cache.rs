@@ -238,6 +238,14 @@ impl Cache {
         on_store!(mut self, resource, store => told(store.end_list(version)), else Vec::new())
     }
 
+    /// There are no objects of a kind any more.
+    pub fn empty(&mut self, resource: Resource) -> Vec<Change> {
+        fn told<R: Tell>(gone: Vec<Changed<R>>) -> Vec<Change> {
+            gone.into_iter().filter_map(Tell::tell).collect()
+        }
+        on_store!(mut self, resource, store => told(store.empty()), else Vec::new())
+    }
+
     /// Nothing older than `version` will come from the watch of a kind.
     pub fn bookmark(&mut self, resource: Resource, version: u64) {
         on_store!(mut self, resource, store => store.bookmark(version), else ());

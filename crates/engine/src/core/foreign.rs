@@ -45,6 +45,13 @@ impl ForeignWriters {
         Some(until)
     }
 
+    /// What others do takes as long as it takes.
+    pub fn clock_was_set_ahead(&mut self, by: Duration) {
+        for until in self.paused.values_mut() {
+            *until = *until + by;
+        }
+    }
+
     /// The set is gone.
     pub fn forget(&mut self, set: &Uid) {
         self.paused.remove(set);
@@ -96,5 +103,14 @@ mod tests {
         assert_eq!(foreign.paused_until(&set, at(600_000)), Some(at(601_000)));
         assert_eq!(foreign.paused_until(&set, at(601_000)), None);
         assert_eq!((foreign.paused(), foreign.noticed()), (0, 2));
+    }
+
+    #[test]
+    fn a_pause_lasts_as_long_as_it_would_have_when_the_clock_is_set_ahead() {
+        let mut foreign = ForeignWriters::new(Duration::from_secs(600));
+        let set = Uid::new("u");
+        foreign.notice(&set, at(0));
+        foreign.clock_was_set_ahead(Duration::from_secs(3600));
+        assert_eq!(foreign.paused_until(&set, at(3_600_000)), Some(at(4_200_000)));
     }
 }

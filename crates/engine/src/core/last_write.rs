@@ -125,6 +125,13 @@ impl LastWrites {
         }
     }
 
+    /// What is on its way takes as long as it takes.
+    pub fn clock_was_set_ahead(&mut self, by: Duration) {
+        for until in self.unknown.values_mut().chain(&mut self.lost_until) {
+            *until = *until + by;
+        }
+    }
+
     fn is_unknown(&mut self, resource: Resource, until: Timestamp) {
         let known = self.unknown.entry(resource).or_insert(until);
         *known = until.max(*known);

@@ -68,6 +68,15 @@ pub struct QueueKey {
     pub key: ObjectKey,
 }
 
+impl QueueKey {
+    fn new(controller: usize, key: &ObjectKey) -> Self {
+        QueueKey {
+            controller,
+            key: key.clone(),
+        }
+    }
+}
+
 /// What the core wants done.
 #[derive(Clone, Debug)]
 pub enum Effect {
@@ -145,8 +154,8 @@ pub struct Core {
     next_request: u64,
     /// Objects with writes on their way, and how many.
     in_flight: BTreeMap<(Resource, ObjectKey), u32>,
-    /// Sets whose latest version cannot be read: nobody knows what it asks for.
-    unreadable: BTreeSet<(Resource, ObjectKey)>,
+    /// Sets whose latest version cannot be read, and why: nobody knows what it asks for.
+    unreadable: BTreeMap<(Resource, ObjectKey), String>,
     /// Objects that must be read before the next pass of a key.
     unsettled: BTreeMap<QueueKey, BTreeSet<(Resource, ObjectKey)>>,
     limiter: Limiter,
@@ -212,7 +221,7 @@ impl Core {
             pending: BTreeMap::new(),
             next_request: 0,
             in_flight: BTreeMap::new(),
-            unreadable: BTreeSet::new(),
+            unreadable: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             events: Events::default(),
             metrics: Metrics::default(),
@@ -264,6 +273,8 @@ impl Core {
         if let Some(elector) = &mut self.elector {
             elector.clock_was_set_ahead(ahead);
         }
+        self.foreign.clock_was_set_ahead(ahead);
+        self.last_writes.clock_was_set_ahead(ahead);
         self.observing_since = self.observing_since + ahead;
         self.acting_since = self.acting_since + ahead;
         for memory in self.memory.values_mut() {

@@ -114,7 +114,14 @@ impl Core {
     /// acts on it.
     pub(super) fn held_back(&mut self, key: &QueueKey, now: Timestamp) -> Option<Timestamp> {
         let resource = self.controllers[key.controller].resource();
-        if self.unreadable.contains(&(resource, key.key.clone())) {
+        if let Some(why) = self.unreadable(key) {
+            let note = EventNote {
+                warning: true,
+                reason: "Unreadable",
+                message: format!("this version cannot be read, and nothing is done until one can: {why}"),
+            };
+            let regarding = self.regarding(key);
+            self.events.note(&regarding, note, now);
             return Some(now + LOOK_AGAIN_AT_UNREADABLE);
         }
         if resource != Resource::NativeSets {
@@ -126,19 +133,34 @@ impl Core {
         paused.max((now < observed).then_some(observed))
     }
 
-    pub(super) fn start_pass(&mut self, handout: Handout<QueueKey>, now: Timestamp) {
-        let Handout { key, priority, .. } = handout;
+    /// A pass that is under way starts nothing more.
+    pub(super) fn stop_pass(&mut self, key: &QueueKey) {
+        for active in self.passes.values_mut().filter(|active| active.key == *key) {
+            active.pass.cut();
+            active.is_cut = true;
+        }
+    }
+
+    /// Whom events about a key are about.
+    fn regarding(&self, key: &QueueKey) -> Regarding {
         let resource = self.controllers[key.controller].resource();
         let uid = self.cache.uid_of(resource, &key.key);
-        self.remember(&key, uid.clone(), now);
+        Regarding {
+            resource,
+            key: key.key.clone(),
+            uid: uid.unwrap_or_else(|| Uid::new("")),
+        }
+    }
+
+    pub(super) fn start_pass(&mut self, handout: Handout<QueueKey>, now: Timestamp) {
+        let Handout { key, priority, .. } = handout;
+        let regarding = self.regarding(&key);
+        let uid = self.cache.uid_of(regarding.resource, &key.key);
+        self.remember(&key, uid, now);
         let unsettled = self.unsettled.get(&key).into_iter().flatten().cloned();
         let active = ActivePass {
             pass: Pass::new(unsettled),
-            regarding: Regarding {
-                resource,
-                key: key.key.clone(),
-                uid: uid.unwrap_or_else(|| Uid::new("")),
-            },
+            regarding,
             key,
             priority,
             started: now,
@@ -294,7 +316,11 @@ impl Core {
             return;
         };
         match step {
-            Step::Settling if active.pass.trouble().is_none() && !self.draining => self.first_look(id, active, now),
+            Step::Settling
+                if active.pass.trouble().is_none() && !self.draining && self.unreadable(&active.key).is_none() =>
+            {
+                self.first_look(id, active, now);
+            }
             // Whatever went wrong: who has looked says what was seen, and what came of it.
             Step::Acting => {
                 active.acting = false;
@@ -410,8 +436,8 @@ impl Core {
             warning: true,
             reason: "InternalError",
             message: format!(
-                "Flotilla cannot decide what to do with this object, which is a defect of Flotilla; please report it. Nothing is changed, \
-                 and it is tried again: {message}"
+                "Flotilla cannot decide what to do next with this object, which is a defect of Flotilla; please report it. It is tried again: \
+                 {message}"
             ),
         };
         self.events.note(&active.regarding, note, now);

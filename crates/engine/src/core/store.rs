@@ -320,6 +320,19 @@ impl<R: Stored> Store<R> {
             .collect()
     }
 
+    /// There are no objects any more.
+    pub fn empty(&mut self) -> Vec<Changed<R>> {
+        let gone: Vec<Arc<R>> = self.table.iter().cloned().collect();
+        for record in &gone {
+            self.remove_if(&record.meta().key, |_| true);
+        }
+        let changed = |record| Changed {
+            old: Some(record),
+            new: None,
+        };
+        gone.into_iter().map(changed).collect()
+    }
+
     /// Nothing older than `version` will come from the watch.
     pub fn bookmark(&mut self, version: u64) {
         self.caught_up = self.caught_up.max(version);

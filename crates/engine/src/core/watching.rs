@@ -2,8 +2,9 @@
 
 use super::events::Regarding;
 use super::foreign::{controller_status_differs, foreign_manager};
+use super::queue::Priority;
 use super::store::Source;
-use super::{Core, Origin};
+use super::{Core, Origin, QueueKey};
 use crate::wire::{Object, Unreadable};
 use flotilla_model::{Change, EventNote, ObjectKey, Reader, Record, Resource, SetKind, SetRecord, Timestamp, Uid};
 use std::sync::Arc;
@@ -94,6 +95,9 @@ impl Core {
             WatchEvent::ListEnded(resource, version) => {
                 self.list_ended(resource, version);
                 for change in self.cache.end_list(resource, version) {
+                    if let Some((resource, key)) = change.object() {
+                        self.can_read(resource, key);
+                    }
                     self.route(Some(change), Origin::Others, now);
                 }
             }
@@ -109,11 +113,8 @@ impl Core {
                 self.saw(resource, version);
                 self.cache.bookmark(resource, version);
             }
-            WatchEvent::Unreadable(what) => self.cannot_read(&what, now),
-            WatchEvent::Missing(resource) => {
-                let kind = self.kind(resource);
-                (kind.missing, kind.has_none) = (true, resource.is_custom());
-            }
+            WatchEvent::Unreadable(what) => self.cannot_read(what, now),
+            WatchEvent::Missing(resource) => self.is_missing_now(resource, now),
         }
     }
 
@@ -147,29 +148,33 @@ impl Core {
         }
     }
 
+    /// A custom kind that the server does not know has no objects. What a manager that is about to lead remembers of some is of another time, and
+    /// nothing is decided by it; a leader goes on with what it knows, as the definition may be back in a moment.
+    fn is_missing_now(&mut self, resource: Resource, now: Timestamp) {
+        self.kind(resource).missing = true;
+        if resource.is_custom() && !self.caught_up {
+            self.kind(resource).has_none = true;
+            for change in self.cache.empty(resource) {
+                self.route(Some(change), Origin::Others, now);
+            }
+        }
+    }
+
     /// A set of which only an older version is known is left as it is: its users may have stopped what that one asks for.
-    fn cannot_read(&mut self, what: &Unreadable, now: Timestamp) {
+    fn cannot_read(&mut self, what: Unreadable, now: Timestamp) {
         let resource = what.resource;
         *self.metrics.unreadable.entry(resource).or_default() += 1;
-        let Some(key) = &what.key else { return };
-        self.cache.names(resource, key);
-        let is_set = crate::wire::set_kind(resource).is_some();
-        if let Some(uid) = self.cache.uid_of(resource, key).filter(|_| is_set) {
-            self.unreadable.insert((resource, key.clone()));
-            let regarding = Regarding {
-                resource,
-                key: key.clone(),
-                uid,
-            };
-            let note = EventNote {
-                warning: true,
-                reason: "Unreadable",
-                message: format!(
-                    "this version cannot be read, and nothing is done until one can: {}",
-                    what.reason
-                ),
-            };
-            self.events.note(&regarding, note, now);
+        let Some(key) = what.key else { return };
+        self.cache.names(resource, &key);
+        if crate::wire::set_kind(resource).is_none() {
+            return;
+        }
+        self.unreadable.insert((resource, key.clone()), what.reason);
+        for index in 0..self.controllers.len() {
+            if self.controllers[index].resource() == resource {
+                self.stop_pass(&QueueKey::new(index, &key));
+                self.enqueue(index, key.clone(), Priority::Live, now);
+            }
         }
     }
 
@@ -177,6 +182,16 @@ impl Core {
         if !self.unreadable.is_empty() {
             self.unreadable.remove(&(resource, key.clone()));
         }
+    }
+
+    /// Why nothing is done for a set that is there: its latest version cannot be read.
+    pub(super) fn unreadable(&self, key: &QueueKey) -> Option<&str> {
+        if self.unreadable.is_empty() {
+            return None;
+        }
+        let resource = self.controllers[key.controller].resource();
+        let why = self.unreadable.get(&(resource, key.key.clone()))?;
+        self.cache.uid_of(resource, &key.key).map(|_| why.as_str())
     }
 
     fn upserted(&mut self, object: Object, now: Timestamp) {

@@ -8,6 +8,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// The wall clock and the monotonic one may differ by this much more, or less, than before: they are read one after the other.
 const STEP_MIN_MS: i64 = 1000;
 
+/// Two clocks that are read within this time are read at once.
+const READING_MAX_MS: i64 = 100;
+/// How often they are read again where they were not.
+const READINGS_MAX: u32 = 5;
+
 /// A clock that never goes back, and that shows the time a process or its machine was stopped.
 ///
 /// It counts from the wall clock at the start with the monotonic one, so setting the wall clock back does not prolong a lease.
@@ -44,8 +49,16 @@ impl Clock {
     pub fn read(&self) -> (Timestamp, ClockSteps) {
         // What it holds is right after each statement that changes it.
         let mut reckoning = self.reckoning.lock().unwrap_or_else(PoisonError::into_inner);
-        let steady = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
-        reckoning.read(steady, wall_millis())
+        let steady = || i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let (mut before, mut wall, mut after) = (steady(), wall_millis(), steady());
+        for _ in 0..READINGS_MAX {
+            if after.saturating_sub(before) < READING_MAX_MS {
+                break;
+            }
+            // The process was stopped between the two: they are not of one moment.
+            (before, wall, after) = (steady(), wall_millis(), steady());
+        }
+        reckoning.read(after, wall)
     }
 }
 

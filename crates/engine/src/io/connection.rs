@@ -18,7 +18,6 @@
 //! is asked in one burst shares a connection, so that it costs few system calls.
 
 use super::clock::Clock;
-use flotilla_model::Timestamp;
 use http::Version;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
@@ -31,6 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceBuilder};
 
 /// Connections over HTTP/2 at most. Each is opened when it is first needed.
@@ -100,7 +100,7 @@ struct Connections {
 
 struct Connection {
     /// The client, which has one connection, and when another takes its place.
-    client: Mutex<(Http, Timestamp)>,
+    client: Mutex<(Http, Instant)>,
     load: Arc<Load>,
 }
 
@@ -133,7 +133,7 @@ impl Connections {
         // One for all of them: the second and later connections resume the session of the first, which saves both sides most of a handshake.
         let connector = connector(config)?;
         let clock = Arc::new(Clock::new());
-        let born = clock.now();
+        let born = Instant::now();
         let connection = |index| Connection {
             client: Mutex::new((http2_client(&connector), born + age_of(index, age_max))),
             load: Arc::default(),
@@ -150,7 +150,8 @@ impl Connections {
     }
 
     /// The client of one connection: another one once it is old. What is on its way over the one before it, watches included, goes on.
-    fn client_of(&self, index: usize, now: Timestamp) -> Http {
+    fn client_of(&self, index: usize) -> Http {
+        let now = Instant::now();
         // What it holds is right after each statement that changes it.
         let mut client = self.all[index].client.lock().unwrap_or_else(PoisonError::into_inner);
         if now >= client.1 {
@@ -192,10 +193,10 @@ impl Service<http::Request<Body>> for Connections {
                 Ok(answer)
             });
         }
-        let now = self.clock.now();
-        let index = choose(now.as_millis() / TURN_MS, self.all.iter().map(|c| c.load.get()));
+        let turn = self.clock.now().as_millis() / TURN_MS;
+        let index = choose(turn, self.all.iter().map(|c| c.load.get()));
         let awaited = self.all[index].load.add();
-        let answer = self.client_of(index, now).request(request);
+        let answer = self.client_of(index).request(request);
         Box::pin(async move {
             let answer = answer.await;
             drop(awaited);

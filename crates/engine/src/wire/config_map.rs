@@ -43,9 +43,11 @@ fn record<'k>(
     interner: &mut Interner,
 ) -> Result<ConfigMapRecord, String> {
     // Anyone may give the label to a map of a megabyte; a barrier's keys are one for each container of a pod.
-    let of_barriers = keys
-        .filter(|key| key.starts_with(LAUNCH_BARRIER_KEY_PREFIX))
-        .take(BARRIER_KEYS_MAX);
+    let of_barrier = |key: &&String| {
+        let priority = key.strip_prefix(LAUNCH_BARRIER_KEY_PREFIX);
+        priority.is_some_and(|priority| priority.parse::<i64>().is_ok())
+    };
+    let of_barriers = keys.filter(of_barrier).take(BARRIER_KEYS_MAX);
     let mut keys: Vec<Arc<str>> = of_barriers.map(|key| interner.string(key)).collect();
     keys.sort_unstable();
     Ok(ConfigMapRecord {

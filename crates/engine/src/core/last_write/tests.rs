@@ -165,3 +165,16 @@ fn a_note_is_read_as_it_was_written_or_not_at_all() {
         assert_eq!(Note::read(text, 7), None, "{text:?}");
     }
 }
+
+/// A clock that jumps brings no request to its end.
+#[test]
+fn what_may_take_effect_may_as_long_as_it_might_have_when_the_clock_is_set_ahead() {
+    let mut writes = leader();
+    answered(&mut writes, &change(), &lost(), at(0));
+    writes.clock_was_set_ahead(Duration::from_secs(3600));
+    assert_eq!(writes.lost_until(at(3604)), Some(at(3605)));
+    writes.listed(Resource::Pods, at(3604), 20);
+    assert_eq!(noted(&writes), None);
+    writes.listed(Resource::Pods, at(3605), 20);
+    assert_eq!((writes.lost_until(at(3605)), noted(&writes)), (None, Some(20)));
+}
