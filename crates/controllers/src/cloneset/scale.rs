@@ -338,7 +338,7 @@ impl Plan<'_> {
         let mut available = count(self.members.iter().filter(|m| m.is_available()).count());
         let mut ready = count(self.members.iter().filter(|m| m.is_ready()).count());
         for index in chosen {
-            if self.members[index].is_spared || self.goes_for_what_is_refused(index) {
+            if self.members[index].is_spared || self.goes_for_what_is_refused(index, diff) {
                 continue;
             }
             let member = &self.members[index];
@@ -361,12 +361,18 @@ impl Plan<'_> {
         self.delete_finished();
     }
 
-    /// Whether the update has marked a pod for a revision that is not accepted, the template having changed meanwhile.
-    fn goes_for_what_is_refused(&mut self, index: usize) -> bool {
+    /// Whether the update has marked a pod for a revision that is not accepted, the template having changed meanwhile; or that one which is
+    /// down proves before it.
+    fn goes_for_what_is_refused(&mut self, index: usize, diff: &Diff) -> bool {
         let member = &self.members[index];
         let is_for_update =
             member.is_specified && marks::is_marked(member.pod()) && !member.is_new() && !member.is_named;
-        is_for_update && !self.is_accepted(index, &self.pass.update.clone())
+        if !is_for_update {
+            return false;
+        }
+        let update = self.pass.update.clone();
+        let yields = self.members[index].is_available() && self.pass.is_open(&update, &self.view.pods);
+        yields && self.one_that_is_down_goes_first(diff) || !self.is_accepted(index, &update)
     }
 
     fn indices(&self, of: impl Fn(&Member) -> bool) -> Vec<usize> {

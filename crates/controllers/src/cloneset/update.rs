@@ -82,9 +82,7 @@ impl Plan<'_> {
         let mut left = limit;
         let mut brake = diff.brake.max(0);
         let (mut spare, mut spare_ready) = (diff.spare, diff.spare_ready);
-        // Down already, they hold up all others, and are made again one by one like these.
-        let awaits_renewal = |m: &&Member| m.awaits_renewal() && m.is_new() != goes_back;
-        let mut renewals = count(self.members.iter().filter(awaits_renewal).count());
+        let mut renewals = self.renewals(goes_back);
         let mut is_held_up = false;
         // Pods that this pass begins with, and that are not down yet.
         let mut begun = 0;
@@ -134,6 +132,27 @@ impl Plan<'_> {
                 spare_ready -= i32::from(leaves_service);
             }
         }
+    }
+
+    /// How many pods at the target wait to be made again: down already, they hold up all others, and are made again one by one like these.
+    fn renewals(&self, goes_back: bool) -> i32 {
+        let awaits_renewal = |m: &&Member| m.awaits_renewal() && m.is_new() != goes_back;
+        count(self.members.iter().filter(awaits_renewal).count())
+    }
+
+    /// Whether the update, if this pass comes to it, begins with a pod that is down. Where nobody knows yet whether pods of the update
+    /// revision are accepted, that one proves it, and takes nothing down.
+    pub(super) fn one_that_is_down_goes_first(&mut self, diff: &Diff) -> bool {
+        if self.is_stopped(Area::Update) || diff.forward <= 0 || diff.brake - self.renewals(false) <= 0 {
+            return false;
+        }
+        let Some(first) = self.candidates(false).into_iter().next() else {
+            return false;
+        };
+        let member = &self.members[first];
+        let is_down = !member.is_available() && !member.is_ready() && !member.is_new();
+        let may_go = is_down && !self.pass.is_backing_off(&member.scope(), member.name());
+        may_go && matches!(self.way(first), Way::Recreate)
     }
 
     /// Pods that may move to the target, or be made again at it, in their order (CS-16.3 and CS-17).

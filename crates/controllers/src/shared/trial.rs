@@ -78,6 +78,16 @@ impl Pass<'_> {
             .map(|known| known != Acceptance::Refused)
     }
 
+    /// Whether one pod has to go before it is known whether others may.
+    pub(crate) fn is_open<'p>(
+        &mut self,
+        revision: &RevisionRecord,
+        pods: impl IntoIterator<Item = &'p Arc<PodRecord>>,
+    ) -> bool {
+        let known = self.acceptance(revision, pods);
+        matches!(known, Some(Acceptance::LacksRoom | Acceptance::Unproven))
+    }
+
     fn acceptance<'p>(
         &mut self,
         revision: &RevisionRecord,

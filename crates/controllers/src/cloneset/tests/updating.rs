@@ -459,7 +459,7 @@ fn r_31_no_pod_goes_for_a_revision_of_which_none_was_accepted() {
     );
     assert_eq!(decision.waits[0].cause, WaitCause::RevisionUntried);
 
-    let marked = marked("o");
+    let marked = marked(&name(2), "o");
     let decision = untried(pods(set(), "2o").pod(marked.clone())).decide();
     assert!(
         decision.commands().all(|c| matches!(c.command, Command::Try { .. })),
@@ -568,7 +568,7 @@ fn r_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
         let found = patches(&decision, Report::ReCreate).len();
         assert_eq!(found, marks, "{what}: {:?}", said(&decision));
     }
-    let decision = after(pods(set(), "2o").pod(one(&name(3), "o")).pod(marked("o")));
+    let decision = after(pods(set(), "2o").pod(one(&name(3), "o")).pod(marked(&name(2), "o")));
     assert_eq!(patches(&decision, Report::ReCreate).len(), 0, "{:?}", said(&decision));
     assert_eq!(
         said(&decision).iter().filter(|word| word.contains("-Pod")).count(),
@@ -576,6 +576,30 @@ fn r_31_what_a_full_quota_leaves_unproven_takes_one_pod_out_of_a_whole_set() {
         "{:?}",
         said(&decision)
     );
+}
+
+/// Seen: while the pods of a template that never came up were still there, two that served went for the next one, the quota being full.
+#[test]
+fn r_31_a_pod_that_is_down_proves_a_revision_before_any_that_was_marked_for_another() {
+    for (reason, down, marks) in [
+        (Failure::QUOTA_EXCEEDED, "1ox", 1),
+        ("DryRunUnsupported", "1ox", 1),
+        (Failure::QUOTA_EXCEEDED, "1o", 0),
+    ] {
+        let rolling = json!({"maxSurge": 1, "maxUnavailable": 2});
+        let mut cluster = untried(pods(clones(4).rolling(rolling), &format!("2o {down}")));
+        for id in ["web-mrkd1", "web-mrkd2"] {
+            cluster = cluster.pod(marked(id, "o"));
+        }
+        let failure = Failure::follow(None, Report::Try, reason.into(), "it says why".into(), at(NOW));
+        let failures = &mut cluster.hints.failures;
+        failures.insert(Scope::Acceptance("web-new".into()), failure);
+        let decision = cluster.decide();
+        let words = said(&decision);
+        assert_eq!(patches(&decision, Report::ReCreate).len(), marks, "{down}: {words:?}");
+        let deleted = words.iter().filter(|word| word.contains("-Pod")).count();
+        assert_eq!(deleted, 1 - marks, "{down}: {words:?}");
+    }
 }
 
 /// It stays out of service until the answer is there.
@@ -605,8 +629,8 @@ fn r_28_and_31_a_pod_that_was_prepared_stays_as_it_is_while_its_new_revision_is_
 }
 
 /// A pod as the update marks it in order to make it again.
-fn marked(marks: &str) -> PodFixture {
-    one(&name(2), marks)
+fn marked(name: &str, marks: &str) -> PodFixture {
+    one(name, marks)
         .label(names::SPECIFIED_DELETE_LABEL, "true")
         .annotated(names::REPLACED_BY_UPDATE, "true")
 }
@@ -621,18 +645,21 @@ fn r_28_marks_of_an_update_that_wants_the_pod_no_more_are_taken_off() {
     };
     let one_at_a_time = || json!({"maxUnavailable": 1});
     for (what, cluster) in [
-        ("rolled back", pods(set(one_at_a_time()), "2n").pod(marked("n"))),
+        (
+            "rolled back",
+            pods(set(one_at_a_time()), "2n").pod(marked(&name(2), "n")),
+        ),
         (
             "rolled back, no budget",
-            pods(set(one_at_a_time()), "1n 1nx").pod(marked("n")),
+            pods(set(one_at_a_time()), "1n 1nx").pod(marked(&name(2), "n")),
         ),
         (
             "paused",
-            pods(set(json!({"maxUnavailable": 1, "paused": true})), "2o").pod(marked("o")),
+            pods(set(json!({"maxUnavailable": 1, "paused": true})), "2o").pod(marked(&name(2), "o")),
         ),
         (
             "partition",
-            pods(set(json!({"maxUnavailable": 1, "partition": 3})), "2o").pod(marked("o")),
+            pods(set(json!({"maxUnavailable": 1, "partition": 3})), "2o").pod(marked(&name(2), "o")),
         ),
         (
             "in place only",
@@ -640,13 +667,13 @@ fn r_28_marks_of_an_update_that_wants_the_pod_no_more_are_taken_off() {
                 set(json!({"maxUnavailable": 1, "podUpdatePolicy": "InPlaceOnly"})),
                 "2n",
             )
-            .pod(marked("o")),
+            .pod(marked(&name(2), "o")),
         ),
         (
             "OnDelete",
             pods(set(one_at_a_time()), "2o")
                 .spec("/updateStrategy", json!({"type": "OnDelete"}))
-                .pod(marked("o")),
+                .pod(marked(&name(2), "o")),
         ),
     ] {
         let decision = cluster.decide();
@@ -658,7 +685,7 @@ fn r_28_marks_of_an_update_that_wants_the_pod_no_more_are_taken_off() {
         );
     }
     // One that is not needed goes without its mark, or a claim that is kept for its successor would be kept for nobody.
-    let not_needed = marked("nd");
+    let not_needed = marked(&name(2), "nd");
     let not_needed = pods(set(one_at_a_time()).spec("/replicas", json!(2)), "2n").pod(not_needed);
     assert_eq!(said(&not_needed.decide()), ["repair: ~Pod web-b0002"]);
     let unmarked_pod = pods(set(one_at_a_time()).spec("/replicas", json!(2)), "2n").pod(one(&name(2), "nd"));
@@ -668,7 +695,7 @@ fn r_28_marks_of_an_update_that_wants_the_pod_no_more_are_taken_off() {
     let leaving = || {
         pods(set(one_at_a_time()), "2n")
             .spec("/lifecycle/preDelete", hold())
-            .pod(marked("nd"))
+            .pod(marked(&name(2), "nd"))
     };
     for (cluster, state) in [
         (leaving(), "PreparingNormal"),
@@ -695,20 +722,23 @@ fn r_28_marks_that_are_wanted_stay() {
     let budget = || json!({"maxUnavailable": 1});
     let goes = ["delete: -Pod web-b0002"];
     for (what, cluster) in [
-        ("the update goes on", pods(set(budget()), "2o").pod(marked("o"))),
+        (
+            "the update goes on",
+            pods(set(budget()), "2o").pod(marked(&name(2), "o")),
+        ),
         (
             "the last old pod, replaced by the surge",
-            pods(set(json!({"maxUnavailable": 0, "maxSurge": 1})), "3n").pod(marked("o")),
+            pods(set(json!({"maxUnavailable": 0, "maxSurge": 1})), "3n").pod(marked(&name(2), "o")),
         ),
         (
             "the partition keeps another",
-            pods(set(json!({"maxUnavailable": 1, "partition": 2})), "2o").pod(marked("o")),
+            pods(set(json!({"maxUnavailable": 1, "partition": 2})), "2o").pod(marked(&name(2), "o")),
         ),
         (
             "named as well",
             pods(set(budget()), "2n")
                 .spec("/scaleStrategy/podsToDelete", json!([name(2)]))
-                .pod(marked("n")),
+                .pod(marked(&name(2), "n")),
         ),
         (
             "users asked for it",
