@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use executables::{Executable, list_command, listed};
 use flotilla_localcluster::{end_abandoned, real_node_unavailable, workspace};
 use programs::{Console, Programs};
+use rustix::fs::statvfs;
 use schedule::{Load, Ran, Step, clock, step};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -83,6 +84,9 @@ const SUITES: &[(&str, &str, Load, &[&str])] = &[
 /// What the names of clusters begin with that tests start.
 const CLUSTERS: [&str; 2] = ["e2e-", "it-"];
 
+/// What a first run writes, in gigabytes.
+const FIRST_RUN_GB: u32 = 10;
+
 /// How large the binary may be, in bytes.
 const BINARY_SIZE_MAX: u64 = 20_000_000;
 
@@ -108,6 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         "what a step writes is shown when it has ended; until then it is in {}",
         folder.display()
     );
+    println!("{}", room_for(&folder)?);
     let begun = now();
     let result = schedule::run(steps, &programs, &folder, &mut std::io::stdout());
     if programs.is_over() {
@@ -122,6 +127,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     println!("       {}  from begin to end", clock(begun.elapsed()));
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is left of the disk, and what a first run takes: a disk that is full fails in many words, and in others each time.
+fn room_for(folder: &Path) -> Result<String> {
+    std::fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
+    let disk = statvfs(folder).with_context(|| format!("failed to ask what is free in {}", folder.display()))?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize) / 1_000_000_000;
+    Ok(format!("{free} GB of disk are free; a first run takes {FIRST_RUN_GB}"))
 }
 
 /// This moment.

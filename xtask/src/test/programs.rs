@@ -50,6 +50,8 @@ impl Programs {
 
     /// Starts one; it is to be waited for by [`Self::wait`].
     fn start(&self, command: &mut Command) -> Result<Child> {
+        // A line for each library would hide what went wrong.
+        command.env("CARGO_TERM_QUIET", "true");
         // Under the lock, so that none starts that is not ended.
         let mut state = self.state();
         ensure!(!state.is_over, "ended early");
