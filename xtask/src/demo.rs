@@ -56,7 +56,7 @@ struct Stage {
 impl Stage {
     fn play(&self) -> Result<()> {
         heading("running the manager");
-        self.shell("flotilla crds | kubectl apply --server-side -f -", self.apply_crds()?)?;
+        self.flotilla(&["install", "--only-crds", "--yes"], &[0])?;
         self.kubectl(&["create", "namespace", "flotilla-system"])?;
         let manager = self.start_manager()?;
 
@@ -107,20 +107,6 @@ impl Stage {
         self.flotilla(&["why", "asts/web"], &[0])?;
         drop(manager);
         Ok(())
-    }
-
-    fn apply_crds(&self) -> Result<Command> {
-        let mut crds = Command::new(&self.flotilla)
-            .arg("crds")
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let text = crds
-            .stdout
-            .take()
-            .context("failed to read what `flotilla crds` prints")?;
-        let mut command = self.cluster.kubectl_command(&["apply", "--server-side", "-f", "-"]);
-        command.stdin(text);
-        Ok(command)
     }
 
     fn start_manager(&self) -> Result<Running> {
