@@ -1,6 +1,6 @@
 //! The Helm chart, from the same objects.
 
-use crate::objects::{Part, parts};
+use crate::objects::{AppliedBy, Part, parts};
 use crate::settings::SETTINGS;
 use crate::yaml::{self, Form, wrap};
 use serde_json::{Map, Value, json};
@@ -26,7 +26,7 @@ pub fn chart() -> Vec<File> {
     files.insert("values.yaml".to_owned(), values());
     files.insert("values.schema.json".to_owned(), format!("{:#}\n", schema()));
     files.insert("templates/NOTES.txt".to_owned(), NOTES.to_owned());
-    for part in parts().into_iter().filter(|part| part.in_chart) {
+    for part in parts().into_iter().filter(|part| part.applied_by != AppliedBy::Install) {
         let text = files
             .entry(format!("templates/{}.yaml", part.file))
             .or_insert_with(|| GENERATED.to_owned());
@@ -119,9 +119,9 @@ mod tests {
                 "Chart.yaml",
                 "templates/NOTES.txt",
                 "templates/agent.yaml",
-                "templates/crds.yaml",
                 "templates/deployment.yaml",
                 "templates/fairness.yaml",
+                "templates/hooks.yaml",
                 "templates/networkpolicy.yaml",
                 "templates/policies.yaml",
                 "templates/rbac.yaml",

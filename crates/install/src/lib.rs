@@ -7,6 +7,7 @@
 mod agent;
 mod chart;
 pub mod definition;
+mod hooks;
 mod marks;
 mod objects;
 mod permissions;
@@ -18,7 +19,7 @@ mod yaml;
 
 pub use chart::{File, chart};
 pub use marks::resolve;
-pub use objects::{Part, made_by_the_manager, manifests, objects, superset};
+pub use objects::{AppliedBy, Part, made_by_the_manager, manifests, objects, superset};
 pub use permissions::{AGENT_PERMISSIONS, PERMISSIONS, Permission, Scope, role_of_manager};
 pub use place::{Place, place};
 pub use settings::{Condition, Options, SETTINGS, Setting};

@@ -1,6 +1,7 @@
 //! All objects of an installation, in the order in which they are applied.
 
 use crate::agent;
+use crate::hooks;
 use crate::marks::{self, Comments};
 use crate::permissions::{Scope, role_of_manager};
 use crate::policies;
@@ -16,10 +17,21 @@ pub struct Part {
     pub file: &'static str,
     /// Only if all of these hold.
     pub when: Vec<Condition>,
-    /// Whether it can be part of a chart: the namespace is Helm's own business.
-    pub in_chart: bool,
+    /// Who applies it.
+    pub applied_by: AppliedBy,
     /// The object.
     pub object: Value,
+}
+
+/// Who applies an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AppliedBy {
+    /// `flotilla install`, and Helm as part of a release.
+    Both,
+    /// `flotilla install`. The namespace is Helm's own business, and definitions are no part of a release.
+    Install,
+    /// Helm: what the commands do by themselves.
+    Helm,
 }
 
 /// Labels of every object of the managers.
@@ -41,7 +53,7 @@ fn part(file: &'static str, object: Value) -> Part {
     Part {
         file,
         when: Vec::new(),
-        in_chart: true,
+        applied_by: AppliedBy::Both,
         object,
     }
 }
@@ -54,14 +66,13 @@ fn only_with(condition: Condition, mut part: Part) -> Part {
 /// All parts. What others refer to comes before them.
 pub(crate) fn parts() -> Vec<Part> {
     let mut parts = vec![Part {
-        in_chart: false,
+        applied_by: AppliedBy::Install,
         ..part("namespace", namespace())
     }];
-    parts.extend(
-        crds()
-            .into_iter()
-            .map(|crd| only_with(Condition::Crds, part("crds", crd))),
-    );
+    parts.extend(definitions().into_iter().map(|definition| Part {
+        applied_by: AppliedBy::Install,
+        ..only_with(Condition::Crds, part("crds", definition))
+    }));
     parts.push(part("rbac", service_account()));
     // Limits before the rights that they are for, so that rights without limits stand at no time, also when all of it goes in reverse.
     parts.extend(policies::of_config_maps().map(|object| part("policies", object)));
@@ -94,6 +105,12 @@ pub(crate) fn parts() -> Vec<Part> {
     parts.extend(agent::limits_and_rights().into_iter().map(of_agents));
     parts.push(only_with(Condition::NetworkPolicy, of_agents(agent::network_policy())));
     parts.push(of_agents(agent::daemon_set()));
+    for (object, condition) in hooks::objects() {
+        let mut part = part("hooks", object);
+        part.applied_by = AppliedBy::Helm;
+        part.when.extend(condition);
+        parts.push(part);
+    }
     parts
 }
 
@@ -114,7 +131,8 @@ pub fn manifests(options: &Options) -> String {
 }
 
 fn chosen(options: &Options) -> impl Iterator<Item = Part> {
-    let holds = |part: &Part| part.when.iter().all(|condition| options.holds(*condition));
+    let holds =
+        |part: &Part| part.applied_by != AppliedBy::Helm && part.when.iter().all(|condition| options.holds(*condition));
     parts().into_iter().filter(holds)
 }
 
@@ -139,14 +157,15 @@ fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "${namespace}", "labels": labels}})
 }
 
-fn crds() -> Vec<Value> {
-    let mut crds = flotilla_api::crds();
-    for crd in &mut crds {
-        crd["metadata"]["labels"] = labels();
-        // Removing a release must not delete everybody's sets.
-        crd["metadata"]["annotations"]["helm.sh/resource-policy"] = json!("keep");
+/// The definitions, as they are where there are none.
+fn definitions() -> Vec<Value> {
+    let mut definitions = flotilla_api::crds();
+    for definition in &mut definitions {
+        definition["metadata"]["labels"] = labels();
+        // Charts of before had them among their templates: removing them there must not delete everybody's sets.
+        definition["metadata"]["annotations"]["helm.sh/resource-policy"] = json!("keep");
     }
-    crds
+    definitions
 }
 
 fn service_account() -> Value {

@@ -271,7 +271,7 @@ pub const AGENT_PERMISSIONS: &[Permission] = &[
 /// Names of our registrations.
 const REGISTRATIONS: &[&str] = &[flotilla_api::registration::NAME];
 /// Names of our definitions.
-const DEFINITIONS: &[&str] = &["statefulsets.apps.kruise.io", "clonesets.apps.kruise.io"];
+pub(crate) const DEFINITIONS: &[&str] = &["statefulsets.apps.kruise.io", "clonesets.apps.kruise.io"];
 
 /// The role of the manager in a scope, with its binding, as marked objects.
 pub fn role_of_manager(scope: Scope) -> [Value; 2] {

@@ -227,9 +227,9 @@ pub const SETTINGS: &[Setting] = &[
     ),
     field(
         "crds",
-        "Install the custom resource definitions with the release. They stay when the release is removed, since removing them would \
-         delete all sets. Turn this off if something else has installed them (OpenKruise, for one), and bring them up to date with \
-         `flotilla install --only-crds --yes`, which keeps conversion and versions as the managers have them.",
+        "Have a Job make the custom resource definitions, or bring them up to date, before the release is installed or upgraded, as \
+         `flotilla install --only-crds` does: conversion and versions stay as the managers have them. They are no part of the release and stay \
+         when it is removed, since removing them would delete all sets; a Job then ends their conversion.",
         BOOLEAN,
     ),
     field(

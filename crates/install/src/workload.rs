@@ -36,10 +36,7 @@ fn pod() -> Value {
         "tolerations": "${tolerations}",
         "priorityClassName": "${priorityClassName}",
         "terminationGracePeriodSeconds": 30,
-        "securityContext": {
-            "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(),
         "affinity": {"podAntiAffinity": {
             "$why": "Apart from each other where that is possible. Not demanded, so that a cluster of one node, or a rollout in one that \
                      is full, is not stuck.",
@@ -87,10 +84,23 @@ fn container() -> Value {
         "resources": "${resources}",
         "livenessProbe": probe("/healthz", 6),
         "readinessProbe": probe("/readyz", 1),
-        "securityContext": {
-            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true, "privileged": false,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": container_security(),
+    })
+}
+
+/// What the strictest standard asks of a pod.
+pub(crate) fn pod_security() -> Value {
+    json!({
+        "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    })
+}
+
+/// What it asks of a container.
+pub(crate) fn container_security() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true, "privileged": false,
+        "capabilities": {"drop": ["ALL"]},
     })
 }
 

@@ -1,9 +1,10 @@
 //! The Helm chart.
 
-use super::{said, says};
+use super::{flotilla, said, says};
 use flotilla_e2e::Api;
+use flotilla_e2e::suite::kubeconfig_with;
 use flotilla_e2e::webhooks::{MUTATING, NAME, VALIDATING};
-use flotilla_install::{Condition, Options, SETTINGS, objects};
+use flotilla_install::{Condition, Options, SETTINGS, objects, place};
 use flotilla_localcluster::{Cluster, helm};
 use http::Method;
 use serde_json::{Value, json};
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const NAMESPACE: &str = "flotilla-system";
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const DEFINITIONS: [&str; 2] = ["statefulsets.apps.kruise.io", "clonesets.apps.kruise.io"];
 
 fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/chart/flotilla")
@@ -39,7 +42,8 @@ fn rendered(values: &[String]) -> Vec<Value> {
         .collect()
 }
 
-/// Every choice gives the same objects by `helm template` as by `flotilla install`, save the namespace, which is Helm's own business.
+/// Every choice gives the same objects by `helm template` as by `flotilla install`, save the namespace, which is Helm's own business, and
+/// the definitions, which are no part of a release.
 pub(crate) async fn is_what_install_applies() {
     run_helm(&["lint", "--strict", &chart().display().to_string()]).done();
     let mut compared = 0;
@@ -69,9 +73,11 @@ pub(crate) async fn is_what_install_applies() {
         };
         let wanted: Vec<Value> = objects(&options)
             .into_iter()
-            .filter(|o| o["kind"] != "Namespace")
+            .filter(|o| o["kind"] != "Namespace" && o["kind"] != "CustomResourceDefinition")
             .collect();
-        let (wanted, got) = (sorted(wanted), sorted(rendered(&values)));
+        let mut got = rendered(&values);
+        got.retain(|object| !is_hook(object));
+        let (wanted, got) = (sorted(wanted), sorted(got));
         assert_eq!(
             got.iter().map(key).collect::<Vec<_>>(),
             wanted.iter().map(key).collect::<Vec<_>>()
@@ -83,6 +89,11 @@ pub(crate) async fn is_what_install_applies() {
     }
     println!("{compared} objects of the chart equal those of the installation");
     wrong_values_are_refused();
+}
+
+/// Whether Helm applies it before an upgrade, or when the rest of the release is gone.
+fn is_hook(object: &Value) -> bool {
+    object["metadata"]["annotations"].get("helm.sh/hook").is_some()
 }
 
 /// Values are checked before anything is rendered.
@@ -134,9 +145,107 @@ async fn register(api: &Api) {
         )
         .await;
     sent.unwrap_or_else(|e| panic!("apply {path}: {e}"));
+    let service = json!({"namespace": NAMESPACE, "name": "flotilla-webhook", "path": "/convert"});
+    let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}});
+    let conversion = json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}});
+    for definition in DEFINITIONS {
+        let path = format!("{CRDS}/{definition}");
+        let sent = api
+            .send(
+                Method::PATCH,
+                &path,
+                Some(("application/merge-patch+json", &conversion)),
+            )
+            .await;
+        sent.unwrap_or_else(|e| panic!("patch {path}: {e}"));
+    }
 }
 
-/// Helm installs it on a real API server, upgrades it, and takes it away; the definitions stay.
+/// What runs under the account of the hooks, which has no other rights, as one of their Jobs does: simulated nodes run nothing.
+struct Hooks {
+    kubeconfig: PathBuf,
+    jobs: Vec<Value>,
+}
+
+impl Hooks {
+    async fn apply(api: &Api, kubeconfig: &Path) -> Self {
+        let hooks: Vec<Value> = rendered(&[]).into_iter().filter(is_hook).collect();
+        let (jobs, others): (Vec<Value>, Vec<Value>) = hooks.into_iter().partition(|hook| hook["kind"] == "Job");
+        assert_eq!((jobs.len(), others.len()), (2, 3), "{jobs:?}, {others:?}");
+        for object in others {
+            let path = format!("{}?fieldManager=e2e&force=true", place(&object).path);
+            let sent = api
+                .send(Method::PATCH, &path, Some(("application/apply-patch+yaml", &object)))
+                .await;
+            sent.unwrap_or_else(|e| panic!("apply {path}: {e}"));
+        }
+        let request = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600},
+        });
+        let account = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/flotilla-definitions/token");
+        let token = api.create(&account, &request).await["status"]["token"].take();
+        let kubeconfig = kubeconfig_with(kubeconfig, "definitions", &token, None);
+        Hooks { kubeconfig, jobs }
+    }
+
+    /// Runs what the Job of a moment runs.
+    fn run(&self, moment: &str) -> String {
+        let is_then = |job: &&Value| {
+            let moments = job["metadata"]["annotations"]["helm.sh/hook"].as_str();
+            moments.is_some_and(|moments| moments.split(',').any(|m| m == moment))
+        };
+        let job = self.jobs.iter().find(is_then).expect("a Job");
+        let container = &job["spec"]["template"]["spec"]["containers"][0];
+        let args: Vec<&str> = container["args"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        flotilla(&self.kubeconfig, &args).done()
+    }
+}
+
+/// Before a release is installed, definitions are made; before an upgrade, they are brought up to date, and keep what the managers have written into them.
+async fn brings_definitions_up_to_date(api: &Api, hooks: &Hooks) {
+    let path = format!("{CRDS}/{}", DEFINITIONS[0]);
+    let before = api.read(&path).await;
+    let older = json!([
+        {"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"},
+        {"op": "replace", "path": "/spec/versions/1/served", "value": true},
+    ]);
+    let sent = api
+        .send(Method::PATCH, &path, Some(("application/json-patch+json", &older)))
+        .await;
+    sent.unwrap_or_else(|e| panic!("patch {path}: {e}"));
+    says(&hooks.run("pre-upgrade"), &DEFINITIONS);
+    let after = api.read(&path).await;
+    let columns = |definition: &Value| definition["spec"]["versions"][0]["additionalPrinterColumns"].clone();
+    assert_eq!(columns(&after), columns(&before));
+    assert!(columns(&after).is_array(), "{after}");
+    assert_eq!(
+        after["spec"]["conversion"]["strategy"], "Webhook",
+        "as the managers have it"
+    );
+    assert_eq!(after["spec"]["versions"][1]["served"], true, "as the managers have it");
+}
+
+/// When the release is gone, versions are not converted by it.
+async fn leaves_no_conversion(api: &Api, hooks: &Hooks) {
+    says(&hooks.run("post-delete"), &DEFINITIONS);
+    for definition in DEFINITIONS {
+        let strategy = api.read(&format!("{CRDS}/{definition}")).await["spec"]["conversion"]["strategy"].take();
+        assert_eq!(strategy, "None", "{definition}");
+    }
+    says(&hooks.run("post-delete"), &["no version is converted"]);
+    says(
+        &flotilla(&hooks.kubeconfig, &["uninstall", "--yes"]).refused(),
+        &["cannot"],
+    );
+}
+
+/// Helm installs it on a real API server, upgrades it, also over what the managers have written, takes it away and installs it again; the
+/// definitions stay.
 pub(crate) async fn installs_and_goes() {
     let cluster = Cluster::disposable("e2e-chart").nodes(2).start().expect("a cluster");
     let api = Api::connect(cluster.kubeconfig_path()).await;
@@ -159,7 +268,10 @@ pub(crate) async fn installs_and_goes() {
     let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/flotilla-manager");
     let deployment = api.read(&path).await;
     assert_eq!(deployment["status"]["availableReplicas"], 2);
+    let hooks = Hooks::apply(&api, cluster.kubeconfig_path()).await;
+    says(&hooks.run("pre-install"), &DEFINITIONS);
     register(&api).await;
+    brings_definitions_up_to_date(&api, &hooks).await;
     with(&[
         "upgrade",
         "flotilla",
@@ -178,6 +290,9 @@ pub(crate) async fn installs_and_goes() {
         registered["webhooks"][0]["name"], "protect.flotilla.rs",
         "an upgrade leaves what the managers wrote: {registered}"
     );
+    // Helm has taken those of the upgrade away.
+    let hooks = Hooks::apply(&api, cluster.kubeconfig_path()).await;
+    leaves_no_conversion(&api, &hooks).await;
     with(&["uninstall", "flotilla", "--wait", "--timeout", "120s"]).done();
     assert!(api.get(&path).await.is_none());
     for registration in [registration, format!("{MUTATING}/{NAME}")] {
@@ -191,4 +306,7 @@ pub(crate) async fn installs_and_goes() {
         api.get(definition).await.is_some(),
         "definitions stay, and with them everybody's sets"
     );
+    with(&["install", "flotilla", &chart, "--wait", "--timeout", "120s"]).done();
+    let hooks = Hooks::apply(&api, cluster.kubeconfig_path()).await;
+    says(&hooks.run("pre-install"), &["unchanged"]);
 }

@@ -141,6 +141,9 @@ pub struct UninstallArgs {
     /// Leave Advanced StatefulSets and their definition, although nothing will control them.
     #[arg(long)]
     pub keep_objects: bool,
+    /// End the conversion of versions behind the Service of this installation, and nothing else: the Helm chart does so when a release is gone.
+    #[arg(long, conflicts_with_all = ["and_delete_objects", "keep_objects"])]
+    pub only_conversions: bool,
     /// How long to wait for what goes, in seconds.
     #[arg(long, default_value_t = 180, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout_seconds: u64,

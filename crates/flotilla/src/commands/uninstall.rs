@@ -29,7 +29,16 @@ pub async fn run(cluster_args: &ClusterArgs, args: UninstallArgs) -> Result<Exit
     }
     let cluster = Cluster::connect(cluster_args).await?;
     let namespace = namespace_of(cluster_args);
-    let found = Found::look(&cluster, &namespace).await?;
+    let found = if args.only_conversions {
+        Found::conversions(&cluster, &namespace).await?
+    } else {
+        Found::look(&cluster, &namespace).await?
+    };
+    if args.only_conversions && found.unblocking().is_empty() {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "no version is converted behind a Service in namespace {namespace}")?;
+        return Ok(Exit::Done);
+    }
     if !args.and_delete_objects && !args.keep_objects && !found.sets.is_empty() {
         return Err(sets_are_there(&found.sets));
     }
@@ -56,6 +65,9 @@ pub async fn run(cluster_args: &ClusterArgs, args: UninstallArgs) -> Result<Exit
                 writeln!(out, "{}, once more: a manager had put it back", again.done())?;
             }
         }
+    }
+    if args.only_conversions {
+        return Ok(Exit::Done);
     }
     let rest = format!(
         "namespace {namespace} stays, as it may hold what is not Flotilla's: kubectl delete namespace {namespace}"

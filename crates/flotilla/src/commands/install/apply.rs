@@ -75,11 +75,9 @@ impl Applying<'_> {
     /// Tries everything that can be tried before anything is there. All conflicts are told at once.
     pub(super) async fn try_all(&self, steps: &[Step], namespace: &str) -> Result<(), Error> {
         let path = format!("/api/v1/namespaces/{namespace}");
-        let is_there = self
-            .cluster
-            .get_at(&path, &format!("read namespace {namespace}"))
-            .await?
-            .is_some();
+        let what = format!("read namespace {namespace}");
+        let is_there =
+            steps.iter().any(|step| step.place.is_namespaced) && self.cluster.get_at(&path, &what).await?.is_some();
         let mut conflicts = Vec::new();
         for step in steps.iter().filter(|step| is_there || !step.place.is_namespaced) {
             match self.send_or_take_back(step, true).await {

@@ -147,6 +147,26 @@ impl Found {
         Ok(found)
     }
 
+    /// Looks for definitions that are converted through our Service, and for nothing else: whoever asks for that may read no more.
+    pub(super) async fn conversions(cluster: &Cluster, namespace: &str) -> Result<Self, Error> {
+        let mut found = Found {
+            namespace: namespace.to_owned(),
+            ..Found::default()
+        };
+        let places = superset(namespace);
+        for place in places
+            .iter()
+            .map(place)
+            .filter(|place| place.kind == "CustomResourceDefinition")
+        {
+            let live = cluster.get_at(&place.path, &format!("read {}", place.name)).await?;
+            if live.is_some_and(|live| converts_through_us(&live, namespace)) {
+                found.converted.push((place.name, place.path));
+            }
+        }
+        Ok(found)
+    }
+
     /// Whether there are definitions of ours.
     pub(super) fn has_definitions(&self) -> bool {
         !self.definitions.is_empty()
