@@ -7,7 +7,7 @@ use flotilla_api::{messages, names};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-const ALPHA: &str = "apps.kruise.io/v1alpha1";
+pub(crate) const ALPHA: &str = "apps.kruise.io/v1alpha1";
 const BETA: &str = "apps.kruise.io/v1beta1";
 
 pub(crate) fn clones() -> Value {

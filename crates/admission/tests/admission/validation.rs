@@ -1,6 +1,7 @@
 //! STS-7.3, row by row.
 
 use crate::cases::{creations, put};
+use crate::cloneset::{ALPHA, clones};
 use crate::world::{World, refusal, request, set, unlike, with};
 use flotilla_admission::{mutate, validate};
 use flotilla_api::names;
@@ -18,6 +19,23 @@ fn try_all(rows: &[Row<'_>]) {
             unlike(&reply, words).map(|why| format!("{changes:?}: {why}"))
         })
         .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The same for sets of both kinds, that are made so and that become so.
+fn try_on_both_kinds(rows: &[Row<'_>]) {
+    let older = with(clones(), &[("/apiVersion", json!(ALPHA))]);
+    let mut wrong = Vec::new();
+    for good in [set(), clones(), older] {
+        for (changes, words) in rows {
+            let bad = with(good.clone(), changes);
+            for (what, old) in [("made", None), ("changed", Some(&good))] {
+                let reply = validate(&request(Some(&bad), old), &World::default());
+                let why = unlike(&reply, words);
+                wrong.extend(why.map(|why| format!("{} {} {what} {changes:?}: {why}", bad["apiVersion"], bad["kind"])));
+            }
+        }
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -185,10 +203,10 @@ fn sts_7_3_selectors() {
 }
 
 #[test]
-fn sts_7_3_templates() {
+fn sts_7_3_and_cs_6_templates() {
     let spec = |field: &'static str, value: Value| (field, value);
     let containers = |list: Value| spec("/spec/template/spec/containers", list);
-    try_all(&[
+    try_on_both_kinds(&[
         (
             &[containers(json!([{"image": "web:1"}]))],
             &["containers[0].name", "Required"],
