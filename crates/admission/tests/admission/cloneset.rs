@@ -446,6 +446,76 @@ fn cs_6_gaps_between_the_versions() {
     assert!(verdict(&on_delete, None).is_ok(), "upstream refused it by mistake");
 }
 
+/// Only the largest number says never: the one before it is compared like any other, and the one after it is none.
+#[test]
+fn r_36_the_largest_number_is_never() {
+    /// What is written as `progressDeadlineSeconds` and as `minReadySeconds`.
+    type Seconds = (Option<i64>, Option<i64>);
+    const NEVER: i64 = 2_147_483_647;
+    let accepted: &[Seconds] = &[
+        (None, Some(NEVER)),
+        (Some(NEVER), None),
+        (Some(NEVER), Some(600)),
+        (Some(600), Some(NEVER)),
+        (Some(NEVER), Some(NEVER)),
+        (Some(NEVER - 1), Some(600)),
+    ];
+    let late: &[Seconds] = &[(Some(600), Some(NEVER - 1)), (Some(NEVER - 1), Some(NEVER - 1))];
+    let refused: &[Seconds] = &[
+        (None, Some(NEVER + 1)),
+        (None, Some(-1)),
+        (Some(NEVER + 1), None),
+        (Some(-1), None),
+        (Some(NEVER + 1), Some(NEVER)),
+        (Some(NEVER), Some(NEVER + 1)),
+        (Some(-1), Some(NEVER)),
+        (Some(NEVER), Some(-1)),
+    ];
+    for version in [BETA, ALPHA] {
+        let good = with(clones(), &[("/apiVersion", json!(version))]);
+        let told = |(deadline, ready): Seconds, old| {
+            let mut set = good.clone();
+            for (field, value) in [("progressDeadlineSeconds", deadline), ("minReadySeconds", ready)] {
+                if let Some(seconds) = value {
+                    set["spec"][field] = json!(seconds);
+                }
+            }
+            verdict(&set, old)
+        };
+        for old in [None, Some(&good)] {
+            for seconds in accepted {
+                assert_eq!(told(*seconds, old), Ok(Vec::new()), "{version} {seconds:?}");
+            }
+            for seconds in late {
+                // A refusal in one version, a warning in the other (CS-6).
+                let words = match told(*seconds, old) {
+                    Ok(warnings) if version == BETA => warnings.join(""),
+                    Err(message) if version == ALPHA => message,
+                    other => panic!("{version} {seconds:?}: {other:?}"),
+                };
+                assert!(
+                    words.contains(messages::PROGRESS_DEADLINE),
+                    "{version} {seconds:?}: {words}"
+                );
+            }
+            for seconds in refused {
+                let is_out = |n: &i64| !(0..=NEVER).contains(n);
+                let field = if seconds.0.as_ref().is_some_and(is_out) {
+                    "progressDeadlineSeconds"
+                } else {
+                    "minReadySeconds"
+                };
+                let found = told(*seconds, old);
+                let words = format!("spec.{field}: Invalid value");
+                assert!(
+                    found.as_ref().is_err_and(|text| text.contains(&words)),
+                    "{version} {seconds:?}: {found:?}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn cs_6_everything_but_the_selector_may_change() {
     let after = with(

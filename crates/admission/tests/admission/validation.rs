@@ -339,6 +339,31 @@ fn sts_8_19_numbers_at_their_edges() {
     ]);
 }
 
+/// Advanced StatefulSets have no "never": their `minReadySeconds` ends at 300, and the largest number is as wrong as its neighbours.
+#[test]
+fn sts_7_3_and_r_36_seconds_until_a_pod_is_available() {
+    const PATH: &str = "/spec/updateStrategy/rollingUpdate/minReadySeconds";
+    let rule: &[&str] = &[
+        "spec.updateStrategy.rollingUpdate.minReadySeconds: Invalid value",
+        "from 0 to 300",
+    ];
+    let rows = [
+        (json!(0), &[][..]),
+        (json!(300), &[]),
+        (json!(-1), rule),
+        (json!(301), rule),
+        (json!(i32::MAX), rule),
+        (json!(i64::from(i32::MAX) + 1), rule),
+    ];
+    for (seconds, words) in rows {
+        let after = with(set(), &[(PATH, seconds.clone())]);
+        for old in [None, Some(&set())] {
+            let reply = validate(&request(Some(&after), old), &World::default());
+            assert_eq!(unlike(&reply, words), None, "{seconds}");
+        }
+    }
+}
+
 #[test]
 fn switches_hold_what_the_table_says() {
     let mut wrong = Vec::new();
