@@ -1,4 +1,5 @@
-//! Claims that new pods do not take, and writes to claims that are refused (CS-14.7, CS-15.1, CS-15.4 and CS-15.5).
+//! Claims that new pods do not take, and writes to claims that are refused, and what claims are made of (CS-14.7, CS-15.1,
+//! CS-15.2, CS-15.4 and CS-15.5).
 
 use super::scaling::{created, pod_owner};
 use super::{name, one, said};
@@ -8,6 +9,69 @@ use flotilla_model::decision::{Command, Report, Scope, ScopedCommand};
 use flotilla_model::records::Phase;
 use flotilla_model::{Decision, Failure, Resource, WaitCause};
 use serde_json::{Value, json};
+
+/// For new pods, with a surge or without, and for pods that lack one (STS-1.4.3).
+#[test]
+fn cs_15_2_and_sts_1_4_1_a_claim_has_what_its_template_says_of_its_metadata() {
+    let template = json!({
+        "metadata": {
+            "name": "data", "annotations": {"a": "b"}, "finalizers": ["example.com/keep"],
+            "labels": {"app": "mine", "tier": "db", names::INSTANCE_ID_LABEL: "mine"},
+        },
+        "spec": {"x": 1},
+    });
+    let of = |set: Cluster| {
+        set.claim_templates(&["data"])
+            .spec("/volumeClaimTemplates", json!([template]))
+    };
+    let surging = || {
+        clones(1)
+            .spec("/updateStrategy/rollingUpdate/maxSurge", json!(1))
+            .status("/currentRevision", json!("web-old"))
+            .pod(one(&name(0), "o"))
+    };
+    let lacking = || clones(1).pod(one(&name(0), "nx").phase(Phase::Pending).mounts(&["data"]));
+    for (what, set, is_surge) in [
+        ("a new pod", clones(1), false),
+        ("a surge", surging(), true),
+        ("a pod that lacks it", lacking(), false),
+    ] {
+        let decision = of(set).decide();
+        let [claim] = &claims_made(&decision)[..] else {
+            panic!("{what}: {:?}", said(&decision));
+        };
+        let id = claim["metadata"]["name"].as_str().expect("a name");
+        let id = id.strip_prefix("data-web-").expect("the pod's name");
+        let mut annotations = json!({"a": "b"});
+        if is_surge {
+            annotations[names::MADE_AS_SURGE] = json!(format!("web-{id}"));
+        }
+        let metadata = &claim["metadata"];
+        assert_eq!(metadata["annotations"], annotations, "{what}");
+        assert_eq!(metadata["finalizers"], json!(["example.com/keep"]), "{what}");
+        let labels = json!({"app": "web", "tier": "db", names::INSTANCE_ID_LABEL: id});
+        assert_eq!(metadata["labels"], labels, "{what}");
+        assert_eq!(claim["spec"], json!({"x": 1}), "{what}");
+        let owner = &metadata["ownerReferences"][0];
+        assert_eq!(
+            (&owner["kind"], &owner["controller"]),
+            (&json!("CloneSet"), &json!(true)),
+            "{what}"
+        );
+    }
+}
+
+fn claims_made(decision: &Decision) -> Vec<Value> {
+    let made = |command: &Command| match command {
+        Command::Create {
+            resource: Resource::Claims,
+            body,
+            ..
+        } => Some(body.render()),
+        _ => None,
+    };
+    decision.commands().filter_map(|c| made(&c.command)).collect()
+}
 
 /// A pod that mounts a claim on its way out would wait for ever, or go with it.
 #[test]

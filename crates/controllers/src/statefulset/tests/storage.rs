@@ -49,7 +49,12 @@ fn causes(decision: &Decision) -> Vec<&WaitCause> {
 #[test]
 fn sts_1_4_1_labels_of_the_selector_win_and_volumes_keep_the_order_of_the_templates() {
     let templates = json!([
-        {"metadata": {"name": "z", "labels": {"app": "other", "tier": "db"}, "annotations": {"a": "b"}}, "spec": {"x": 1}},
+        {
+            "metadata": {
+                "name": "z", "labels": {"app": "other", "tier": "db"}, "annotations": {"a": "b"}, "finalizers": ["example.com/keep"],
+            },
+            "spec": {"x": 1},
+        },
         {"metadata": {"name": "a"}, "spec": {}},
         {"metadata": {"name": "m"}, "spec": {}},
     ]);
@@ -64,6 +69,7 @@ fn sts_1_4_1_labels_of_the_selector_win_and_volumes_keep_the_order_of_the_templa
     let body = on_claim(&decision).expect("a claim");
     assert_eq!(body["metadata"]["labels"], json!({"app": "web", "tier": "db"}));
     assert_eq!(body["metadata"]["annotations"], json!({"a": "b"}));
+    assert_eq!(body["metadata"]["finalizers"], json!(["example.com/keep"]));
     assert_eq!(body["spec"], json!({"x": 1}));
     let Some(Command::Create { body, .. }) = decision.commands().last().map(|c| &c.command) else {
         panic!("a pod")
