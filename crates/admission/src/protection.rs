@@ -9,12 +9,16 @@ use serde_json::Value;
 /// How each refusal begins: programs compare it (R-32).
 const FORBIDDEN: &str = "forbidden by ResourcesProtectionDeletion";
 
+/// What helps where objects of a definition may not be listed.
+const LET_IT_LIST: &str = "let that account (ServiceAccount flotilla-manager of an installation) list them in the whole cluster by a ClusterRole \
+                           and a ClusterRoleBinding, as SECURITY.md shows";
+
 /// What an object holds that would go with it.
 enum Contents {
     Nothing,
     Something(String),
-    /// It cannot be found out, and trying again does not help.
-    Uncountable(String),
+    /// It cannot be found out, and trying again does not help: why, and what does.
+    Uncountable(String, &'static str),
     /// The caches are not filled: what is not known is not deleted.
     Unknown,
 }
@@ -47,11 +51,11 @@ pub(crate) fn protect(request: &Request<'_>, memory: &dyn Memory) -> Reply {
                 &format!(" and {what}"),
                 "remove the label to delete it anyway",
             ),
-            Contents::Uncountable(why) => refused(
+            Contents::Uncountable(why, advice) => refused(
                 403,
                 value,
                 &format!(" and {why}"),
-                "mend that, or remove the label to delete it anyway",
+                &format!("{advice}, or remove the label to delete it anyway"),
             ),
             Contents::Unknown => refused(
                 409,
@@ -143,6 +147,7 @@ fn of_definition(object: &Value, memory: &dyn Memory) -> Contents {
     let Some(version) = versions.iter().find(|version| version["served"] == true) else {
         return Contents::Uncountable(
             "no version of it that is served, so that its objects cannot be counted".to_owned(),
+            "serve one",
         );
     };
     let resource = CustomResource {
@@ -154,9 +159,12 @@ fn of_definition(object: &Value, memory: &dyn Memory) -> Contents {
         Counted::Unknown => Contents::Unknown,
         Counted::Is(0) => Contents::Nothing,
         Counted::Is(n) => Contents::Something(format!("active CRs {n}>0")),
-        Counted::Forbidden => Contents::Uncountable(format!(
-            "objects that cannot be counted, since Flotilla's account lacks the right to list {}.{}",
-            resource.plural, resource.group
-        )),
+        Counted::Forbidden => {
+            let why = format!(
+                "objects that cannot be counted, since Flotilla's account lacks the right to list {}.{}",
+                resource.plural, resource.group
+            );
+            Contents::Uncountable(why, LET_IT_LIST)
+        }
     }
 }

@@ -356,6 +356,14 @@ mod tests {
         }
     }
 
+    /// what is granted there is granted to the account that an installation has.
+    #[test]
+    fn r_38_the_right_that_users_may_add_is_one_of_this_account() {
+        let page = include_str!("../../../SECURITY.md");
+        let account = format!("--serviceaccount={}:{}\n", crate::NAMESPACE, crate::NAME);
+        assert!(page.contains(&account), "SECURITY.md lacks {account}");
+    }
+
     #[test]
     fn nothing_is_granted_that_need_not_be() {
         for p in PERMISSIONS.iter().chain(AGENT_PERMISSIONS) {

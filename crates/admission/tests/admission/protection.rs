@@ -1,6 +1,6 @@
 //! STS-7.5, and the rows of ADM-1 about deletions.
 
-use crate::world::{World, refusal, request, set, with};
+use crate::world::{World, refusal, request, set, unlike, with};
 use flotilla_admission::{Nothing, Operation, Reply, protect, validate};
 use flotilla_api::names;
 use serde_json::{Value, json};
@@ -137,6 +137,27 @@ fn sts_7_5_and_r_32_and_38_table() {
             }
             (other, _) => panic!("{object}: {other:?}"),
         }
+    }
+}
+
+/// Trying again does not help: the refusal names what does.
+#[test]
+fn r_38_what_cannot_be_counted_is_refused_with_what_to_do() {
+    for (versions, words) in [
+        (
+            [("v1", true)],
+            &[
+                "list things.example.com:",
+                "ServiceAccount flotilla-manager",
+                "ClusterRoleBinding",
+                "SECURITY.md",
+            ][..],
+        ),
+        ([("v1", false)], &["may not be deleted; serve one, or remove the label"]),
+    ] {
+        let definition = labelled(definition(&versions), "Cascading");
+        let reply = protect(&request(None, Some(&definition)), &World::default());
+        assert_eq!(unlike(&reply, words), None);
     }
 }
 
