@@ -43,6 +43,17 @@ fn shared() -> Vec<Case> {
             &["progressDeadlineSeconds"],
         ),
         (vec![("progressDeadlineSeconds", json!(600))], &[]),
+        // As `never` is written, and what is beyond it.
+        (vec![("minReadySeconds", json!(2_147_483_647))], &[]),
+        (vec![("progressDeadlineSeconds", json!(2_147_483_647))], &[]),
+        (
+            vec![("minReadySeconds", json!(2_147_483_648_i64))],
+            &["minReadySeconds"],
+        ),
+        (
+            vec![("progressDeadlineSeconds", json!(2_147_483_648_i64))],
+            &["progressDeadlineSeconds"],
+        ),
         (vec![("selector", Value::Null)], &["spec.selector"]),
         (vec![("selector", json!({}))], &["spec.selector", "must not be empty"]),
         (
@@ -259,7 +270,7 @@ pub(crate) fn alpha() -> Vec<Case> {
             vec![("progressDeadlineSeconds", json!(5)), ("minReadySeconds", json!(5))],
             &["progressDeadlineSeconds", "minReadySeconds"],
         ),
-        // As `never` is written.
+        // Never is compared with nothing.
         (
             vec![
                 ("progressDeadlineSeconds", json!(2_147_483_647)),

@@ -88,11 +88,40 @@ async fn until_condition(api: &Api, ns: &str, kind: &str, status: &str, reason: 
     found.remove("web").expect("it was there a moment ago")
 }
 
+/// Whoever reads the log of the process learns which pod of which set is refused and why, and is not told again with each try.
+async fn refusals_are_logged_once(api: &Api, manager: &Manager, ns: &str) {
+    let events = format!("/apis/events.k8s.io/v1/namespaces/{ns}/events");
+    let is_repeated = |event: &Value| event["series"]["count"].as_i64().is_some_and(|count| count > 1);
+    api.until(&events, 2 * SOON, "the pod is refused again", |events| {
+        events.values().any(is_repeated)
+    })
+    .await;
+    let log = manager.log();
+    let key = format!(" key={ns}/web ");
+    let lines: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("the API server refuses") && line.contains(&key))
+        .collect();
+    let [line] = lines[..] else {
+        panic!("not one line about {key}, but: {lines:#?}");
+    };
+    for words in [
+        " WARN ",
+        "refuses a write; it is tried again at growing intervals",
+        " subject=\"web-",
+        " reason=\"QuotaExceeded\"",
+        "exceeded quota: few",
+        " count=1 ",
+    ] {
+        assert!(line.contains(words), "{words:?} is not in: {line}");
+    }
+}
+
 /// CS-4 and CS-21: a quota that refuses pods, and a rollout that does not get on.
 pub(crate) async fn conditions_come_and_go(lab: &Lab) {
     let ns = "face-conditions";
     let api = lab.enter(ns).await;
-    let _manager = Manager::alone(&lab.kubeconfig);
+    let manager = Manager::alone(&lab.kubeconfig);
     let quotas = format!("/api/v1/namespaces/{ns}/resourcequotas");
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}});
     api.create(&quotas, &quota).await;
@@ -107,6 +136,7 @@ pub(crate) async fn conditions_come_and_go(lab: &Lab) {
     let set = until_condition(&api, ns, "FailedScale", "True", "QuotaExceeded").await;
     let message = text(condition(&set, "FailedScale").expect("it was there"), "/message");
     assert!(message.contains("exceeded quota"), "{message}");
+    refusals_are_logged_once(&api, &manager, ns).await;
     api.delete(&format!("{quotas}/few"), false).await;
     until_condition(&api, ns, "FailedScale", "False", "Recovered").await;
     until_condition(&api, ns, "Progressing", "True", "CloneSetAvailable").await;
