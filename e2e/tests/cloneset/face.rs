@@ -110,6 +110,7 @@ async fn refusals_are_logged_once(api: &Api, manager: &Manager, ns: &str) {
         "refuses a write; it is tried again at growing intervals",
         " subject=\"web-",
         " reason=\"QuotaExceeded\"",
+        " why=\"pods ",
         "exceeded quota: few",
         " count=1 ",
     ] {

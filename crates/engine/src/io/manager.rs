@@ -413,7 +413,7 @@ impl Shell {
             }
         }
         if let Some((key, message)) = self.core.take_trouble() {
-            tracing::warn!(key = %key.key, message, "a pass failed and will be repeated");
+            tracing::warn!(key = %key.key, why = message, "a pass failed and will be repeated");
         }
         self.log_refusals();
         self.log_leadership();
@@ -438,7 +438,7 @@ impl Shell {
                 Tried::Read => "a read",
             };
             tracing::warn!(
-                controller, key = %key.key, subject, reason, message, count, %since, left_out,
+                controller, key = %key.key, subject, reason, why = message, count, %since, left_out,
                 "the API server refuses {what}; it is tried again at growing intervals"
             );
         }
