@@ -3,6 +3,8 @@
 //! Nodes are simulated and run no process, so that the manager is started here, as the account and with the arguments of the installed
 //! Deployment.
 
+#[path = "install/added.rs"]
+mod added;
 #[path = "install/agents.rs"]
 mod agents;
 #[path = "install/chart.rs"]

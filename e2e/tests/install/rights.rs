@@ -1,6 +1,6 @@
 //! Each right of the manager is used, and none is missing: the audit log of its account, held against the table of permissions.
 
-use super::{arguments, deployed, flotilla, held, kubectl};
+use super::{added, arguments, deployed, flotilla, held, kubectl};
 use flotilla_e2e::api::{Objects, text};
 use flotilla_e2e::audit::{self, Use};
 use flotilla_e2e::sets::{SOON, claims, pods, ready, revisions, rolled_out, set_image};
@@ -75,8 +75,9 @@ pub(crate) async fn each_is_used_and_none_is_missing() {
         "the manager lacks rights: {refused:?}\n{}",
         manager.log()
     );
-    drop(manager);
     nothing_is_granted_for_nothing(&uses(cluster.audit_log_path()));
+    added::by_what_the_page_says(&api, cluster.kubeconfig_path()).await;
+    drop(manager);
     holding_owners_up(&api, cluster.kubeconfig_path()).await;
 }
 
