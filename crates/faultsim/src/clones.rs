@@ -9,6 +9,7 @@ pub mod defect;
 pub(crate) mod kept;
 mod labels;
 pub(crate) mod older;
+mod overdue;
 pub(crate) mod settled;
 pub(crate) mod surge;
 pub(crate) mod truth;
@@ -18,6 +19,7 @@ use crate::asks::Asks;
 use crate::claim_templates;
 use crate::clocks;
 use crate::containers;
+use crate::deadline;
 use crate::event::Life;
 use crate::huge;
 use crate::in_place::InPlace;
@@ -252,13 +254,14 @@ fn draw_by_luck_of_their_own(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64
     items.extend(labels::by_chance(seed, wanted, set));
     items.extend(huge::by_chance(seed, wanted, false, set));
     items.extend(notes::by_chance(seed, wanted, set));
+    items.extend(deadline::by_chance(seed, wanted, set));
 }
 
 /// Pods of every other set are updated in place, by luck of its own, so that the rest of a seed is the same with and without it.
 fn in_place(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64, wanted: &Wanted) {
     let mut rng = Rng::with_seed(seed ^ 0x0bed);
     let by_chance = wanted.faults.is_empty() && rng.bool();
-    let is_asked_for = [FaultKind::InPlace, FaultKind::Notes];
+    let is_asked_for = [FaultKind::InPlace, FaultKind::Notes, FaultKind::Deadline];
     if !(by_chance || is_asked_for.iter().any(|kind| wanted.faults.contains(kind))) {
         return;
     }

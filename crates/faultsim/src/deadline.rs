@@ -14,6 +14,9 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
         return Vec::new();
     }
     set.max_unavailable = None;
+    if let Some(clones) = &mut set.clones {
+        (clones.surge, clones.unavailable) = (0, 1);
+    }
     if rng.u8(0..4) > 0 {
         set.asks
             .switches

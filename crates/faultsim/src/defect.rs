@@ -339,7 +339,7 @@ impl Defect {
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 33] = [
+    pub const OF_CLONES: [Defect; 36] = [
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,
@@ -370,6 +370,9 @@ impl Defect {
         Defect::OwnersByUid,
         Defect::GatesAnyway,
         Defect::UpdatingAnyway,
+        Defect::RecreateEarly,
+        Defect::NeverRecreate,
+        Defect::SilentDeadline,
         Defect::LetGoServes,
         Defect::KeepPrepared,
         Defect::ForgetUnread,

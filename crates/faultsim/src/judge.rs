@@ -13,7 +13,7 @@ mod growth;
 pub(crate) mod history;
 pub(crate) mod let_go;
 pub(crate) mod needs;
-mod overdue;
+pub(crate) mod overdue;
 mod places;
 pub(crate) mod recreate;
 mod refused;

@@ -9,7 +9,7 @@ use crate::in_place::{
     state,
 };
 use crate::judge::view::leaves_for_a_reason;
-use crate::judge::{Verdict, available_from, is_available, let_go, needs, require};
+use crate::judge::{Verdict, available_from, is_available, let_go, needs, overdue, require};
 use flotilla_model::set::PodUpdatePolicy;
 use flotilla_model::{Command, Decision, PodRecord, Report, Resource};
 use serde_json::Value;
@@ -126,7 +126,9 @@ impl Clones<'_> {
             "CS-16.5 InPlaceOnly",
             || format!("{name} is to be made again"),
         )?;
-        let is_due = patch.marks() && self.can_go_in_place(pod) && !self.is_in_vain(pod);
+        // One that is overdue is made again whatever it was on its way to (STS-8.12).
+        let is_late = overdue::may_be_made_again(pod, self.sight.set, self.sight.now);
+        let is_due = patch.marks() && self.can_go_in_place(pod) && !self.is_in_vain(pod) && !is_late;
         require(!is_due, "CS-16.5 in place", || {
             format!("{name} is to be made again, and could be updated in place")
         })?;

@@ -8,7 +8,7 @@ use crate::clones::older::revision_of;
 use crate::clones::surge::was_made_as_surge as is_surge;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::{Change, InPlace, Restarts, awaits_restart, is_in_grace, lacks_resources, state, unheld};
-use crate::judge::{Scene, Verdict, Writing, available_from, is_available, require};
+use crate::judge::{Scene, Verdict, Writing, available_from, is_available, overdue, require};
 use crate::resizes::is_infeasible;
 use flotilla_model::set::{CloneSpec, PodUpdatePolicy, UpdateKind};
 use flotilla_model::{Command, ObjectKey, PodRecord, Resource, SetRecord, Timestamp, Uid};
@@ -254,7 +254,7 @@ impl Writes {
             format!("{name} is deleted, which nobody asked for; {staying} others may seem to stay, of {replicas}")
         })?;
         if is_marked(pod) && staying < replicas {
-            self.is_wanted_by_update(pod, (set, spec), scene)?;
+            self.is_wanted_by_update(pod, (set, spec), writing, scene)?;
         }
         self.keeps_available(pod, (set, spec), writing, scene.now)
     }
@@ -264,6 +264,7 @@ impl Writes {
         &self,
         pod: &PodRecord,
         (set, spec): (&SetRecord, &CloneSpec),
+        writing: &Writing,
         scene: &Scene<'_>,
     ) -> Verdict {
         let hooks = &set.spec.lifecycle;
@@ -281,7 +282,7 @@ impl Writes {
         })?;
         // It has begun to be new, and lacks what it asks for: the update that wanted it made again is not over.
         let is_halfway = is_in_grace(pod) || lacks_resources(pod);
-        if self.is_given_up(pod) || is_halfway {
+        if self.is_given_up(pod, set, writing) || is_halfway {
             return Ok(());
         }
         if !is_old(pod, set, scene) {
@@ -376,7 +377,7 @@ impl Writes {
         }
         let is_prepared = change.prepares && state(after) == "PreparingUpdate";
         if is_marked || change.revision || is_prepared {
-            self.update_begins(before, (set, spec), is_marked, scene)?;
+            self.update_begins(before, (set, spec), is_marked, writing, scene)?;
         }
         Ok(())
     }
@@ -387,6 +388,7 @@ impl Writes {
         pod: &PodRecord,
         (set, spec): (&SetRecord, &CloneSpec),
         is_marked: bool,
+        writing: &Writing,
         scene: &Scene<'_>,
     ) -> Verdict {
         let name = pod.name();
@@ -396,7 +398,7 @@ impl Writes {
         })?;
         let rests = set.spec.is_paused() || set.spec.update == UpdateKind::OnDelete;
         require(!rests, "CS-16.2 paused or OnDelete", || format!("{name} is updated"))?;
-        if self.is_given_up(pod) {
+        if self.is_given_up(pod, set, writing) {
             return Ok(());
         }
         let is_old = |pod: &PodRecord| is_old(pod, set, scene) && !is_surge(pod);
@@ -430,10 +432,11 @@ impl Writes {
     }
 
     /// Whether a pod's label, by which the partition counts, says already what its resources will never be: it falls back to being made
-    /// again.
-    fn is_given_up(&self, pod: &PodRecord) -> bool {
+    /// again. Or its update takes too long (STS-8.12).
+    fn is_given_up(&self, pod: &PodRecord, set: &SetRecord, writing: &Writing) -> bool {
         let is_told = self.infeasible.contains(&pod.meta.uid) || crate::notes::is_unreadable(pod);
-        is_told || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
+        let is_late = overdue::may_be_made_again(pod, set, writing.decided.now);
+        is_told || is_late || lacks_resources(pod) && self.resize_refused.contains(&pod.meta.key)
     }
 
     fn see_up(&mut self, pod: &PodRecord, set: &SetRecord) {

@@ -8,7 +8,7 @@ use super::truth::is_marked;
 use crate::clones::{LIFECYCLE_STATE, SPECIFIED_DELETE};
 use crate::in_place::{has_note, lacks_resources};
 use crate::judge::view::Sight;
-use crate::judge::{Verdict, needs, require};
+use crate::judge::{Verdict, needs, overdue, require};
 use crate::notes::is_unreadable;
 use crate::resizes::is_infeasible;
 use crate::tenants;
@@ -98,9 +98,11 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     sight.claims_are_of_their_time(decision)?;
     sight.heeds_refused_resizes(decision)?;
     sight.heeds_unreadable_notes(decision)?;
+    sight.minds_the_deadline(decision)?;
     clones.claims(decision)?;
     clones.deletions(decision)?;
     clones.updates(decision)?;
+    clones.makes_overdue_pods_again(decision)?;
     clones.availability(decision)?;
     clones.courses(decision)
 }
@@ -114,11 +116,13 @@ impl Clones<'_> {
         revision_of(pod).is_some() && revision_of(pod) == self.update
     }
 
-    /// Whether a pod's label says already what its resources will never be: the API server has refused them.
+    /// Whether a pod's label says already what its resources will never be: the API server has refused them. Or its update takes too
+    /// long (STS-8.12).
     pub(super) fn is_given_up(&self, pod: &PodRecord) -> bool {
         let failures = &self.sight.hints.failures;
         let failure = failures.get(&Scope::Named(pod.name().to_owned()));
-        is_infeasible(pod) || is_unreadable(pod) || lacks_resources(pod) && failure.is_some()
+        let is_late = overdue::may_be_made_again(pod, self.sight.set, self.sight.now);
+        is_infeasible(pod) || is_unreadable(pod) || is_late || lacks_resources(pod) && failure.is_some()
     }
 
     pub(super) fn is_asked_for(&self, pod: &PodRecord) -> bool {
@@ -371,6 +375,9 @@ impl Clones<'_> {
         let down_already = count(again.iter().filter(|pod| !self.seems_available(pod)).count());
         // One that is prepared and let go at once has several patches.
         let begun: BTreeSet<&str> = begun.iter().map(|patch| patch.pod.name()).collect();
+        // At the target already, they take no other's place (CS-13.11).
+        let beside = again.iter().filter(|pod| self.is_new(pod) != (self.back > 0));
+        let beside = count(beside.count());
         let (again, begun) = (count(again.len()), count(begun.len()));
         if begun == 0 {
             return Ok(());
@@ -386,7 +393,7 @@ impl Clones<'_> {
             .filter(|pod| self.is_plain_replica(pod) && !self.is_new(pod));
         let old = count(old.count());
         let goes_back = self.back > 0;
-        require(!goes_back || begun <= self.back, RULE_PARTITION, || {
+        require(!goes_back || begun - beside <= self.back, RULE_PARTITION, || {
             format!("{begun} pods go back, and {} are to", self.back)
         })?;
         require(

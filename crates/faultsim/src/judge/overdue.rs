@@ -9,7 +9,7 @@ use crate::in_place::{
 use crate::switches::{Switch, in_place_deadline};
 use flotilla_model::decision::Scope;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind};
-use flotilla_model::{Command, Decision, PodRecord, Resource, SetRecord, Timestamp, WaitCause};
+use flotilla_model::{Command, Decision, PodRecord, Resource, SetKind, SetRecord, Timestamp, WaitCause};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn noted_for(pod: &PodRecord, now: Timestamp, not_before: Timestamp) -> Option<D
 }
 
 /// Whether a pod that is up to date may be made again, since its update did not end in time.
-pub(super) fn may_be_made_again(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> bool {
+pub(crate) fn may_be_made_again(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> bool {
     let deadline = in_place_deadline(set).filter(|_| Switch::DeadlineAction.value(set) == Some("recreate"));
     // What is pulled in vain has the name of the image already, and does not run; a node that has no room gives no resources; and what
     // came of a restart may not be known yet, so that the pod is still out of service. One that its hook has held since then may have come
@@ -44,7 +44,7 @@ pub(super) fn may_be_made_again(pod: &PodRecord, set: &SetRecord, now: Timestamp
 
 impl Sight<'_> {
     /// Who is overdue is named by the condition, and is made again where users ask for that and the policy lets it be.
-    pub(super) fn minds_the_deadline(&self, decision: &Decision) -> Verdict {
+    pub(crate) fn minds_the_deadline(&self, decision: &Decision) -> Verdict {
         let set = self.set;
         if set.is_deleted() {
             return Ok(());
@@ -72,10 +72,8 @@ impl Sight<'_> {
         };
         let pods = self.reader.pods_of(set.as_owner()).iter();
         let overdue = pods.filter(|pod| {
-            let fits = set.spec.selector.matches(|label| pod.label(label)) && self.place_of_pod(pod).is_some();
-            let lasted = noted_for(pod, self.now, self.observing_since)
-                .filter(|_| !runs_what_is_asked(pod) && !awaits_restart(pod));
-            fits && lasted.is_some_and(|lasted| lasted >= deadline)
+            let is_wanted = set.kind == SetKind::Clone || self.place_of_pod(pod).is_some();
+            is_wanted && self.is_overdue(pod, deadline)
         });
         for pod in overdue.filter(|_| knows_template) {
             require(told.is_some(), RULE, || {
@@ -98,8 +96,20 @@ impl Sight<'_> {
         Ok(())
     }
 
-    /// Whether nothing is in the way of making a pod again that is overdue: it is unavailable, and costs none of the budget.
+    /// Whether the update in place of a pod takes longer than that, as far as this manager has watched it.
+    pub(crate) fn is_overdue(&self, pod: &PodRecord, deadline: Duration) -> bool {
+        let fits = self.set.spec.selector.matches(|label| pod.label(label));
+        let lasted =
+            noted_for(pod, self.now, self.observing_since).filter(|_| !runs_what_is_asked(pod) && !awaits_restart(pod));
+        fits && lasted.is_some_and(|lasted| lasted >= deadline)
+    }
+
+    /// Whether nothing is in the way of making a pod again that is overdue: it is unavailable, and costs none of the budget. Of CloneSets these
+    /// go one by one (CS-13.11), which is looked at elsewhere.
     fn has_to_be_made_again(&self, pod: &PodRecord) -> bool {
+        if self.set.kind == SetKind::Clone {
+            return false;
+        }
         let spec = &self.set.spec;
         let slot = super::ordinal_in(pod.name(), self.set.name());
         let is_in_window = unordered::is_unordered(self.set)
