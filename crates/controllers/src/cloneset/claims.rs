@@ -340,7 +340,7 @@ impl<'v> Plan<'v> {
         let sharing = id.and_then(|id| self.pods_with(id));
         let with_id = sharing.into_iter().flat_map(|sharing| sharing.active.iter().copied());
         // Who asks whether there is any looks at the first: of pods with the id there may be as many as claims.
-        let mounting = id.into_iter().flat_map(|_| {
+        let mounting = std::iter::once(claim).flat_map(|claim| {
             let mounting = self.mounting(claim);
             (0..mounting.active.len()).map(move |place| mounting.active[place])
         });

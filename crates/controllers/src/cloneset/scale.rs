@@ -337,8 +337,12 @@ impl Plan<'_> {
         let keep = self.asked.keep();
         let mut available = count(self.members.iter().filter(|m| m.is_available()).count());
         let mut ready = count(self.members.iter().filter(|m| m.is_ready()).count());
+        let mut yields = None;
         for index in chosen {
-            if self.members[index].is_spared || self.goes_for_what_is_refused(index, diff) {
+            if self.members[index].is_spared || self.cannot_go_now(index) {
+                continue;
+            }
+            if self.goes_for_what_is_refused(index, diff, &mut yields) {
                 continue;
             }
             let member = &self.members[index];
@@ -363,7 +367,8 @@ impl Plan<'_> {
 
     /// Whether the update has marked a pod for a revision that is not accepted, the template having changed meanwhile; or that one which is
     /// down proves before it.
-    fn goes_for_what_is_refused(&mut self, index: usize, diff: &Diff) -> bool {
+    /// `yields` says of the whole pass whether there is such a pod, once somebody has asked.
+    fn goes_for_what_is_refused(&mut self, index: usize, diff: &Diff, yields: &mut Option<bool>) -> bool {
         let member = &self.members[index];
         let is_for_update =
             member.is_specified && marks::is_marked(member.pod()) && !member.is_new() && !member.is_named;
@@ -371,8 +376,27 @@ impl Plan<'_> {
             return false;
         }
         let update = self.pass.update.clone();
-        let yields = self.members[index].is_available() && self.pass.is_open(&update, &self.view.pods);
-        yields && self.one_that_is_down_goes_first(diff) || !self.is_accepted(index, &update)
+        if self.members[index].is_available()
+            && self.pass.is_open(&update, &self.view.pods)
+            && *yields.get_or_insert_with(|| self.one_that_is_down_goes_first(diff))
+        {
+            return true;
+        }
+        !self.is_accepted(index, &update)
+    }
+
+    /// Whether the deletion of a pod was refused a moment ago, or waits for that of another. Then it is not the one that goes first for a
+    /// revision, of which nobody knows yet whether it is accepted: no other could.
+    fn cannot_go_now(&mut self, index: usize) -> bool {
+        let scope = self.members[index].scope();
+        if self.pass.is_backing_off(&scope, self.members[index].name()) {
+            return true;
+        }
+        let waits = self.goes_after_another(self.members[index].pod());
+        if waits {
+            self.pass.wake_within(SOON);
+        }
+        waits
     }
 
     fn indices(&self, of: impl Fn(&Member) -> bool) -> Vec<usize> {
@@ -446,14 +470,10 @@ impl Plan<'_> {
 
     /// Deletes a pod with its claims, once no hook holds it. `false` if it is backing off from a refusal, or goes after another.
     fn take_away(&mut self, index: usize) -> bool {
+        if self.cannot_go_now(index) {
+            return false;
+        }
         let scope = self.members[index].scope();
-        if self.pass.is_backing_off(&scope, self.members[index].name()) {
-            return false;
-        }
-        if self.goes_after_another(self.members[index].pod()) {
-            self.pass.wake_within(SOON);
-            return false;
-        }
         let member = &mut self.members[index];
         member.occupant.doomed = true;
         let pod = member.occupant.pod.clone();

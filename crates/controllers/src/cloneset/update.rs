@@ -248,13 +248,13 @@ impl Plan<'_> {
         match way {
             Way::InPlace(spec) => self.pass.update_in_place(&scope, &mut member.occupant, spec),
             Way::Recreate | Way::Barred(_) | Way::Stays => {
-                if !self.is_accepted(index, &self.pass.target.clone()) {
+                // One that cannot go now is not the one by which a revision is proved.
+                if self.pass.is_backing_off(&scope, member.occupant.pod.name())
+                    || !self.is_accepted(index, &self.pass.target.clone())
+                {
                     return false;
                 }
                 let member = &mut self.members[index];
-                if self.pass.is_backing_off(&scope, member.occupant.pod.name()) {
-                    return false;
-                }
                 member.occupant.is_dealt_with = true;
                 // The next pass deletes it, within the budget (CS-16.5). As it was seen: on a pod that goes by then for another reason, a
                 // mark that comes late would keep its claims for a replacement that nobody makes.

@@ -267,6 +267,24 @@ fn cs_15_5_a_claim_whose_id_users_took_off_is_taken_back_when_its_pod_stays() {
     }
 }
 
+/// Seen: users took the id off the claim of a pod that had ended, and made a copy of that pod.
+#[test]
+fn cs_14_7_a_claim_whose_id_users_took_off_is_taken_back_for_the_copy_of_a_pod_that_has_ended() {
+    let of_ended = claim("data-web-b0000").owners(vec![pod_owner(&name(0))]);
+    let ended = original().phase(Phase::Failed);
+    let decision = without_claim(1, false)
+        .claim(of_ended)
+        .pod(ended)
+        .pod(copy("n").label(names::INSTANCE_ID_LABEL, "zzzzz"))
+        .decide();
+    assert_eq!(
+        given(&decision, "data-web-b0000"),
+        [json!("web")],
+        "{:?}",
+        said(&decision)
+    );
+}
+
 /// Which of two deletions in one pass is refused nobody knows: the claim would go with the other, and the pod that stays runs on it.
 #[test]
 fn cs_14_7_and_15_5_of_two_pods_with_one_claim_one_goes_after_the_other_and_takes_it_along() {

@@ -602,6 +602,27 @@ fn r_31_a_pod_that_is_down_proves_a_revision_before_any_that_was_marked_for_anot
     }
 }
 
+/// A policy of others that refuses the deletion of one pod would keep all others from coming to the next revision.
+#[test]
+fn r_31_one_that_cannot_be_deleted_does_not_use_up_the_turn_of_others() {
+    let mut cluster = untried(pods(clones(4).rolling(json!({"maxUnavailable": 2})), "2o"));
+    let refused = "web-mrkd1";
+    cluster = cluster.pod(marked(refused, "ox")).pod(marked("web-mrkd2", "o"));
+    let follow = |report, reason: &str| Failure::follow(None, report, reason.into(), "it says why".into(), at(NOW));
+    for (scope, failure) in [
+        (
+            Scope::Acceptance("web-new".into()),
+            follow(Report::Try, Failure::QUOTA_EXCEEDED),
+        ),
+        (Scope::Named(refused.into()), follow(Report::Delete, "Forbidden")),
+    ] {
+        cluster.hints.failures.insert(scope, failure);
+    }
+    let words = said(&cluster.decide());
+    let deleted: Vec<_> = words.iter().filter(|word| word.contains("-Pod")).collect();
+    assert!(matches!(deleted[..], [word] if word.contains("web-mrkd2")), "{words:?}");
+}
+
 /// It stays out of service until the answer is there.
 #[test]
 fn r_28_and_31_a_pod_that_was_prepared_stays_as_it_is_while_its_new_revision_is_tried() {
