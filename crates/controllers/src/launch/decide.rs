@@ -4,7 +4,9 @@ use super::barrier_of;
 use flotilla_api::names;
 use flotilla_model::decision::{Body, Command, PatchKind, Report, Scope, ScopedCommand, Stage};
 use flotilla_model::records::{ContainerSpec, ContainerStatus, PodDetail};
-use flotilla_model::{ConfigMapRecord, Decision, EventNote, ObjectKey, OwnerRef, PassContext, PodRecord, Resource};
+use flotilla_model::{
+    ConfigMapRecord, Decision, EventNote, Failure, Hints, ObjectKey, OwnerRef, PassContext, PodRecord, Resource,
+};
 use serde_json::{Map, Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,12 +26,15 @@ pub(super) fn decide(pod: &PodRecord, map: Option<&ConfigMapRecord>, context: Pa
         return decision;
     };
     let scope = Scope::Object;
-    if let Some(failure) = context.hints.failures.get(&scope).filter(|f| f.retry_at > context.now) {
-        decision.wake_within(failure.retry_at.since(context.now));
-        return decision;
+    let key = barrier_of(&pod.meta.key);
+    if let Some(failure) = context.hints.failures.get(&scope) {
+        tell_of_refusal(&mut decision, &key, failure, context.hints);
+        if failure.retry_at > context.now {
+            decision.wake_within(failure.retry_at.since(context.now));
+            return decision;
+        }
     }
     let keys = warranted(detail);
-    let key = barrier_of(&pod.meta.key);
     let stages = match map.map(|map| (map, owner_of(map, pod))) {
         None => create(pod, &key, &keys),
         Some((map, Owner::This)) => complete(map, &keys),
@@ -40,15 +45,7 @@ pub(super) fn decide(pod: &PodRecord, map: Option<&ConfigMapRecord>, context: Pa
                  another name",
                 key.name
             );
-            let mut hints = context.hints.clone();
-            if hints.reported.insert(message.clone()) {
-                decision.hints = Some(hints);
-                decision.events.push(EventNote {
-                    warning: true,
-                    reason: "BarrierTaken",
-                    message,
-                });
-            }
+            tell_once(&mut decision, context.hints, message.clone(), "BarrierTaken", message);
             Vec::new()
         }
     };
@@ -65,6 +62,32 @@ pub(super) fn decide(pod: &PodRecord, map: Option<&ConfigMapRecord>, context: Pa
         })
         .collect();
     decision
+}
+
+/// Says why containers wait for keys that are not there: nothing but an event can, as the pod's status is others'. Once for each reason, as the
+/// server's words may have numbers in them that change.
+fn tell_of_refusal(decision: &mut Decision, key: &ObjectKey, failure: &Failure, hints: &Hints) {
+    let Failure { reason, message, .. } = failure;
+    let about = format!("FailedBarrier {reason}");
+    let message = format!(
+        "config map {}, for whose keys containers of this pod wait, cannot be written: {reason}: {message}; it is tried again at growing \
+         intervals",
+        key.name
+    );
+    tell_once(decision, hints, about, "FailedBarrier", message);
+}
+
+/// Tells something, unless that was told before.
+fn tell_once(decision: &mut Decision, hints: &Hints, about: String, reason: &'static str, message: String) {
+    let mut hints = hints.clone();
+    if hints.reported.insert(about) {
+        decision.hints = Some(hints);
+        decision.events.push(EventNote {
+            warning: true,
+            reason,
+            message,
+        });
+    }
 }
 
 /// Whose barrier a config map is.

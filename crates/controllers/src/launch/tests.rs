@@ -230,7 +230,7 @@ fn a_refused_barrier_waits_for_its_next_try() {
     let failure = Failure {
         attempt: Report::Silent,
         reason: "Forbidden".into(),
-        message: String::new(),
+        message: "exceeded quota".into(),
         count: 1,
         since: at(999),
         retry_at: at(1002),
@@ -239,6 +239,15 @@ fn a_refused_barrier_waits_for_its_next_try() {
     let decision = decide_with(&pod, None, &hints);
     assert_eq!(decision.commands().count(), 0);
     assert_eq!(decision.wake_after, Some(std::time::Duration::from_secs(2)));
+    let [event] = &decision.events[..] else {
+        panic!("its pod hangs, and nothing says why: {:?}", decision.events);
+    };
+    assert_eq!((event.warning, event.reason), (true, "FailedBarrier"));
+    for words in ["web-0-barrier", "Forbidden: exceeded quota"] {
+        assert!(event.message.contains(words), "{}", event.message);
+    }
+    let again = decide_with(&pod, None, &decision.hints.expect("it is remembered"));
+    assert!(again.events.is_empty(), "{:?}", again.events);
 }
 
 #[test]
