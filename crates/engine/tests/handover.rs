@@ -5,6 +5,7 @@ mod support;
 use flotilla_api::names::LAST_WRITES;
 use flotilla_controllers::statefulset::StatefulSetController;
 use flotilla_engine::core::lease::LeaseCall;
+use flotilla_engine::core::queue::Queue;
 use flotilla_engine::core::request::{Answer, Call};
 use flotilla_engine::core::{Core, Effect, WatchEvent};
 use flotilla_engine::wire::lease::update_body;
@@ -433,6 +434,31 @@ fn r_6_a_note_that_nobody_can_read_or_that_is_old_is_none() {
         lab.go(1);
         assert_eq!(lab.members[1].lists_since(since).len(), KINDS, "{old}");
     }
+}
+
+/// Nobody takes keys from its queues: of what comes and goes meanwhile, none is to be left.
+#[test]
+fn a_standby_keeps_no_keys_of_what_has_come_and_gone() {
+    let mut lab = Lab::with_standbys(&["b"]);
+    let waiting = |lab: &Lab| lab.members[1].core.turns().queues().map(Queue::waiting).sum::<usize>();
+    let before = waiting(&lab);
+    assert!(before > 0, "sets that are there");
+    for n in 0..50 {
+        let name = format!("gone-{n}");
+        lab.world.put_set(&name, 1, "app:v1");
+        lab.go(1_000);
+        assert!(waiting(&lab) > before, "{name} is there");
+        let pod = format!("{name}-0");
+        lab.world.finish_deletion(&pod);
+        lab.world.lose_set(&name);
+        lab.go(1_000);
+    }
+    assert_eq!(waiting(&lab), before);
+    lab.leaves(0);
+    lab.world.finish_deletion("web-0");
+    lab.until_it_leads(1);
+    lab.go(2_000);
+    assert_eq!(lab.world.pod_names(), ["web-0", "web-1"]);
 }
 
 #[test]

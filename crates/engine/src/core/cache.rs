@@ -269,6 +269,14 @@ impl Cache {
         sets
     }
 
+    /// Whether there is such an object of a kind about which controllers decide.
+    pub(super) fn has(&self, resource: Resource, key: &ObjectKey) -> bool {
+        match crate::wire::set_kind(resource) {
+            Some(kind) => self.sets(kind).get(key).is_some(),
+            None => self.pods.get(key).is_some(),
+        }
+    }
+
     fn sets(&self, kind: SetKind) -> &Store<SetRecord> {
         match kind {
             SetKind::Native => &self.native_sets,

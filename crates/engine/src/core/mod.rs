@@ -365,10 +365,21 @@ impl Core {
     /// Adds a key, but leaves some time between two passes, so that a thousand changes in a row are a few passes.
     fn enqueue(&mut self, controller: usize, key: ObjectKey, priority: Priority, now: Timestamp) {
         let key = QueueKey { controller, key };
+        // Nobody takes keys from the queues of a standby: of what has come and gone, none is to be left.
+        if !self.leads() && !self.is_known(&key) {
+            self.turns.of(&key).withdraw(&key);
+            return;
+        }
         let last = self.memory.get(&key).and_then(|memory| memory.last_pass);
         let at = last.map_or(now, |last| now.max(last + self.options.pass_interval));
         let at = at.max(self.affordable_at(&key, now));
         self.turns.of(&key).add_at(key, priority, at, now);
+    }
+
+    /// Whether the object of a key is there, or something is remembered of it.
+    fn is_known(&self, key: &QueueKey) -> bool {
+        let resource = self.controllers[key.controller].resource();
+        self.memory.contains_key(key) || self.cache.has(resource, &key.key)
     }
 
     /// From when on another pass over a key keeps it within its share. A key that has been at rest gets a few passes at once: what happens to

@@ -172,6 +172,14 @@ impl<K: Clone + Ord> Queue<K> {
             .remove(&(Reverse(entry.priority), entry.ready_at, entry.sequence));
     }
 
+    /// Forgets that `key` waits, if it does.
+    pub fn withdraw(&mut self, key: &K) {
+        self.failures.remove(key);
+        if let Some(entry) = self.entries.remove(key) {
+            self.unplace(&entry);
+        }
+    }
+
     /// Hands out the next ready key and locks it until [`Queue::done`]. Works after [`Queue::close`] too: what is left drains.
     pub fn pop(&mut self, now: Timestamp) -> Option<Handout<K>> {
         self.promote(now);
@@ -252,6 +260,11 @@ impl<K: Clone + Ord> Queue<K> {
     /// Whether nobody works on anything.
     pub fn is_drained(&self) -> bool {
         self.locked.is_empty()
+    }
+
+    /// How many keys wait to be handed out, whenever that may be.
+    pub fn waiting(&self) -> usize {
+        self.entries.len()
     }
 
     /// How many keys wait for their turn now, delayed ones not counted.

@@ -189,6 +189,15 @@ impl World {
         self.tell_set(key);
     }
 
+    /// A set is gone.
+    pub fn lose_set(&mut self, name: &str) {
+        let (key, version) = (key(name), self.next_version());
+        self.sets.remove(&key).expect("the set exists");
+        let uid = Uid::new(&format!("uid-of-{name}"));
+        self.news
+            .push_back(WatchEvent::Deleted(self.sets_are(), key, uid, version));
+    }
+
     fn tell_set(&mut self, key: &ObjectKey) {
         let object = self.set_object(key).expect("the set was just stored");
         self.news.push_back(WatchEvent::Upsert(object));
