@@ -5,10 +5,12 @@
 //!
 //! - Before a release is installed or upgraded, they are made or brought up to date, keeping what is there of this.
 //! - When the release is gone, nobody converts any more: whoever asks for a version that is not the stored one would get an error, and so would
-//!   the garbage collector, which then collects nothing of the kind. So conversion ends, when no manager can put it back.
+//!   the garbage collector, which then collects nothing of the kind. So conversion ends, when no manager has the right to put it back, and
+//!   versions that are not the stored one are not served any more.
 //!
 //! `flotilla install` and `flotilla uninstall` do the same by themselves.
 
+use crate::NAME as MANAGER;
 use crate::objects::labels_of;
 use crate::permissions::DEFINITIONS;
 use crate::settings::Condition;
@@ -45,21 +47,19 @@ pub(crate) fn objects() -> Vec<(Value, Option<Condition>)> {
         "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(NAME, &both, 0, false),
         "rules": [
             {
-                "$why": "Our definitions are brought up to date, and where their versions are converted is taken out.",
+                "$why": "Our definitions are brought up to date, it is waited for that they are served, and where versions are converted is taken \
+                         out.",
                 "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "resourceNames": DEFINITIONS,
-                "verbs": ["get", "patch"],
+                "verbs": ["get", "list", "watch", "patch"],
             },
             {
                 "$why": "They are made where there are none.",
                 "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["create"],
             },
             {
-                "$why": "It is waited for that they are served.",
-                "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list", "watch"],
-            },
-            {
-                "$why": "They are left alone while OpenKruise's manager runs.",
-                "apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["kruise-controller-manager"], "verbs": ["get"],
+                "$why": "They are left alone while OpenKruise's manager runs, and conversion while ours do.",
+                "apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["kruise-controller-manager", MANAGER],
+                "verbs": ["get"],
             },
         ],
     });
@@ -68,12 +68,21 @@ pub(crate) fn objects() -> Vec<(Value, Option<Condition>)> {
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": NAME},
         "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": "${namespace}"}],
     });
-    let installing = ["install", "--only-crds", "--force-conflicts", "--yes"];
+    let installing = ["install", "--only-crds", "--yes"];
     let removal = ["uninstall", "--only-conversions", "--yes", "--namespace=${namespace}"];
+    let network = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata(NAME, &both, 0, true),
+        "spec": {
+            "podSelector": {"matchLabels": {"app.kubernetes.io/name": NAME}},
+            "policyTypes": ["Ingress", "Egress"],
+            "egress": [{"$why": "The API server. It is reached by its address.", "ports": "${apiServerPorts}"}],
+        },
+    });
     vec![
         (account, None),
         (role, None),
         (binding, None),
+        (network, Some(Condition::NetworkPolicy)),
         (job(Moment::Installing, &installing), Some(Condition::Crds)),
         (job(Moment::Removal, &removal), None),
     ]
@@ -87,29 +96,28 @@ fn job(moment: Moment, args: &[&str]) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata(name, &[moment], 1, true),
         "spec": {
-            "backoffLimit": 6,
-            "$why": "Helm waits for it, for five minutes unless told otherwise; with --no-hooks it leaves it out.",
-            "activeDeadlineSeconds": 240,
+            "$why": "What is refused for good is not tried for long, and its pods stay, with their logs.",
+            "backoffLimit": 2,
             "template": {
                 "metadata": {"labels": labels_of(NAME)},
                 "spec": {
-                    "restartPolicy": "OnFailure",
+                    "restartPolicy": "Never",
                     "serviceAccountName": NAME,
                     "automountServiceAccountToken": true,
                     "enableServiceLinks": false,
                     "imagePullSecrets": "${imagePullSecrets}",
                     "nodeSelector": "${nodeSelector}",
                     "tolerations": "${tolerations}",
+                    "priorityClassName": "${priorityClassName}",
                     "securityContext": pod_security(),
                     "containers": [{
                         "name": "definitions",
                         "image": "${image}",
                         "imagePullPolicy": "${imagePullPolicy}",
                         "args": args,
-                        "resources": {
-                            "$why": "It reads and writes two objects.",
-                            "requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"},
-                        },
+                        "$why": "As quotas and limits of the namespace ask for it.",
+                        "resources": "${resources}",
+                        "terminationMessagePolicy": "FallbackToLogsOnError",
                         "securityContext": container_security(),
                     }],
                 },
@@ -125,7 +133,7 @@ fn metadata(name: &str, moments: &[Moment], weight: u8, is_namespaced: bool) -> 
         "name": name, "labels": labels_of(NAME),
         "annotations": {
             "helm.sh/hook": hooks.join(","), "helm.sh/hook-weight": weight.to_string(),
-            "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+            "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded", "helm.sh/hook-output-log-policy": "hook-failed",
         },
     });
     if is_namespaced {

@@ -164,6 +164,7 @@ fn definitions() -> Vec<Value> {
         definition["metadata"]["labels"] = labels();
         // Charts of before had them among their templates: removing them there must not delete everybody's sets.
         definition["metadata"]["annotations"]["helm.sh/resource-policy"] = json!("keep");
+        definition["metadata"]["annotations"]["argocd.argoproj.io/sync-options"] = json!("Prune=false,Delete=false");
     }
     definitions
 }

@@ -229,7 +229,9 @@ pub const SETTINGS: &[Setting] = &[
         "crds",
         "Have a Job make the custom resource definitions, or bring them up to date, before the release is installed or upgraded, as \
          `flotilla install --only-crds` does: conversion and versions stay as the managers have them. They are no part of the release and stay \
-         when it is removed, since removing them would delete all sets; a Job then ends their conversion.",
+         when it is removed, since removing them would delete all sets; a Job then ends their conversion, and where it cannot run, `flotilla uninstall \
+         --only-conversions --namespace=NAMESPACE --yes` does. Turn this off if something else installs them, and bring them up to date with \
+         `flotilla install --only-crds --yes`.",
         BOOLEAN,
     ),
     field(

@@ -13,6 +13,8 @@ use std::process::Command;
 
 const NAMESPACE: &str = "flotilla-system";
 const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// As whom the managers write.
+const MANAGERS: &str = "flotilla-webhooks";
 const DEFINITIONS: [&str; 2] = ["statefulsets.apps.kruise.io", "clonesets.apps.kruise.io"];
 
 fn chart() -> PathBuf {
@@ -171,7 +173,7 @@ impl Hooks {
     async fn apply(api: &Api, kubeconfig: &Path) -> Self {
         let hooks: Vec<Value> = rendered(&[]).into_iter().filter(is_hook).collect();
         let (jobs, others): (Vec<Value>, Vec<Value>) = hooks.into_iter().partition(|hook| hook["kind"] == "Job");
-        assert_eq!((jobs.len(), others.len()), (2, 3), "{jobs:?}, {others:?}");
+        assert_eq!((jobs.len(), others.len()), (2, 4), "{jobs:?}, {others:?}");
         for object in others {
             let path = format!("{}?fieldManager=e2e&force=true", place(&object).path);
             let sent = api
@@ -190,6 +192,15 @@ impl Hooks {
 
     /// Runs what the Job of a moment runs.
     fn run(&self, moment: &str) -> String {
+        self.outcome(moment).done()
+    }
+
+    /// The same, which is refused.
+    fn refused(&self, moment: &str) -> String {
+        self.outcome(moment).refused()
+    }
+
+    fn outcome(&self, moment: &str) -> super::Said {
         let is_then = |job: &&Value| {
             let moments = job["metadata"]["annotations"]["helm.sh/hook"].as_str();
             moments.is_some_and(|moments| moments.split(',').any(|m| m == moment))
@@ -202,7 +213,7 @@ impl Hooks {
             .flatten()
             .filter_map(Value::as_str)
             .collect();
-        flotilla(&self.kubeconfig, &args).done()
+        flotilla(&self.kubeconfig, &args)
     }
 }
 
@@ -214,8 +225,9 @@ async fn brings_definitions_up_to_date(api: &Api, hooks: &Hooks) {
         {"op": "remove", "path": "/spec/versions/0/additionalPrinterColumns"},
         {"op": "replace", "path": "/spec/versions/1/served", "value": true},
     ]);
+    let written = format!("{path}?fieldManager={MANAGERS}");
     let sent = api
-        .send(Method::PATCH, &path, Some(("application/json-patch+json", &older)))
+        .send(Method::PATCH, &written, Some(("application/json-patch+json", &older)))
         .await;
     sent.unwrap_or_else(|e| panic!("patch {path}: {e}"));
     says(&hooks.run("pre-upgrade"), &DEFINITIONS);
@@ -236,6 +248,13 @@ async fn leaves_no_conversion(api: &Api, hooks: &Hooks) {
     for definition in DEFINITIONS {
         let strategy = api.read(&format!("{CRDS}/{definition}")).await["spec"]["conversion"]["strategy"].take();
         assert_eq!(strategy, "None", "{definition}");
+        let versions = api.read(&format!("{CRDS}/{definition}")).await["spec"]["versions"].take();
+        for version in versions.as_array().into_iter().flatten() {
+            assert_eq!(
+                version["served"], version["storage"],
+                "{definition}: fields would be lost"
+            );
+        }
     }
     says(&hooks.run("post-delete"), &["no version is converted"]);
     says(
@@ -292,8 +311,10 @@ pub(crate) async fn installs_and_goes() {
     );
     // Helm has taken those of the upgrade away.
     let hooks = Hooks::apply(&api, cluster.kubeconfig_path()).await;
-    leaves_no_conversion(&api, &hooks).await;
+    says(&hooks.refused("post-delete"), &["runs managers", "nothing was changed"]);
     with(&["uninstall", "flotilla", "--wait", "--timeout", "120s"]).done();
+    let hooks = Hooks::apply(&api, cluster.kubeconfig_path()).await;
+    leaves_no_conversion(&api, &hooks).await;
     assert!(api.get(&path).await.is_none());
     for registration in [registration, format!("{MUTATING}/{NAME}")] {
         assert!(

@@ -10,6 +10,7 @@ mod ready;
 use crate::args::{ClusterArgs, InstallArgs, PullPolicy};
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
+pub(in crate::commands) use apply::MANAGERS;
 use flotilla_install::{Condition, NAMESPACE, Options};
 use std::io::Write as _;
 use std::time::Duration;

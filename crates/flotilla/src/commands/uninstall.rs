@@ -7,7 +7,7 @@ mod plan;
 
 use crate::args::{ClusterArgs, UninstallArgs};
 use crate::cluster::{Cluster, describe};
-use crate::commands::install::place as namespace_of;
+use crate::commands::install::{MANAGERS, place as namespace_of};
 use crate::error::{Error, Exit};
 use crate::follow::{self, Followed};
 use flotilla_install::NAME;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Sets that a refusal names.
 const NAMES_TOLD: usize = 5;
-const MERGE: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
 
 /// Uninstalls, or prints what would be done.
 pub async fn run(cluster_args: &ClusterArgs, args: UninstallArgs) -> Result<Exit, Error> {
@@ -34,7 +34,7 @@ pub async fn run(cluster_args: &ClusterArgs, args: UninstallArgs) -> Result<Exit
     } else {
         Found::look(&cluster, &namespace).await?
     };
-    if args.only_conversions && found.unblocking().is_empty() {
+    if args.only_conversions && found.unblocking(false).is_empty() {
         let mut out = std::io::stdout().lock();
         writeln!(out, "no version is converted behind a Service in namespace {namespace}")?;
         return Ok(Exit::Done);
@@ -60,7 +60,10 @@ pub async fn run(cluster_args: &ClusterArgs, args: UninstallArgs) -> Result<Exit
         }
         // A manager that was still running may have put back what went before it.
         if !args.dry_run && matches!(action, Action::EndManagers { .. }) {
-            for again in Found::look(&cluster, &namespace).await?.unblocking() {
+            for again in Found::look(&cluster, &namespace)
+                .await?
+                .unblocking(args.and_delete_objects)
+            {
                 doing.perform(&again).await?;
                 writeln!(out, "{}, once more: a manager had put it back", again.done())?;
             }
@@ -103,9 +106,21 @@ impl Doing<'_> {
         let what = action.to_string();
         match action {
             Action::Delete { path, .. } => self.cluster.delete_at(path, &json!({}), &what).await,
-            Action::StopConverting { path, .. } => {
-                let body = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
-                let sent = self.cluster.send(Method::PATCH, path, Some((MERGE, &body))).await;
+            Action::StopConverting { path, unserved, .. } => {
+                let mut operations =
+                    vec![json!({"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}})];
+                for (index, name) in unserved {
+                    // Only if it is still the version that was read there.
+                    operations
+                        .push(json!({"op": "test", "path": format!("/spec/versions/{index}/name"), "value": name}));
+                    operations.push(
+                        json!({"op": "replace", "path": format!("/spec/versions/{index}/served"), "value": false}),
+                    );
+                }
+                let body = Value::Array(operations);
+                // In the managers' name, who wrote what this takes back: a later installation is not refused because of it.
+                let path = format!("{path}?fieldManager={MANAGERS}");
+                let sent = self.cluster.send(Method::PATCH, &path, Some((JSON_PATCH, &body))).await;
                 sent.map(|_| true).map_err(|e| describe(what, &e))
             }
             Action::EndManagers { path, namespace } => {

@@ -10,7 +10,7 @@ use std::fmt;
 /// The name under which our fields are recorded.
 const FIELD_MANAGER: &str = "flotilla-install";
 /// The name under which our managers write their part of what is installed: conversion, and which versions are served.
-const MANAGERS: &str = "flotilla-webhooks";
+pub(in crate::commands) const MANAGERS: &str = "flotilla-webhooks";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// How objects are applied.

@@ -15,26 +15,23 @@ const LINES_TOLD: usize = 10;
 
 /// Waits until the kinds of the definitions can be used.
 pub(super) async fn definitions_are_served(cluster: &Cluster) -> Result<(), Error> {
-    let names: Vec<String> = flotilla_api::crds()
-        .iter()
-        .filter_map(|crd| crd["metadata"]["name"].as_str().map(str::to_owned))
-        .collect();
-    let are_served = |objects: &Objects| {
-        let is_served = |name: &String| {
+    for crd in flotilla_api::crds() {
+        let name = crd["metadata"]["name"].as_str().unwrap_or_default();
+        // By name: clusters have hundreds of others, which are large.
+        let collection = format!("{DEFINITIONS}?fieldSelector=metadata.name%3D{name}");
+        let is_served = |objects: &Objects| {
             objects
                 .get(name)
                 .is_some_and(|crd| condition(crd, "Established") == Some(true))
         };
-        names.iter().all(is_served)
-    };
-    match follow::until(cluster, DEFINITIONS, SERVED_WITHIN, are_served).await? {
-        Followed::Done => Ok(()),
-        Followed::TimeUp(_) => Err(Error::NotPossible(format!(
-            "{} is not served after {} s: see its conditions with kubectl describe crd",
-            names.join(", "),
-            SERVED_WITHIN.as_secs()
-        ))),
+        if let Followed::TimeUp(_) = follow::until(cluster, &collection, SERVED_WITHIN, is_served).await? {
+            return Err(Error::NotPossible(format!(
+                "{name} is not served after {} s: see its conditions with kubectl describe crd",
+                SERVED_WITHIN.as_secs()
+            )));
+        }
     }
+    Ok(())
 }
 
 /// What is rolled out.

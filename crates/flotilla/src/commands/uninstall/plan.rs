@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::error::Error;
-use flotilla_install::{NAME, PART_OF, PART_OF_LABEL, WEBHOOK_SERVICE, made_by_the_manager, place, superset};
+use flotilla_install::{NAME, PART_OF, PART_OF_LABEL, Place, WEBHOOK_SERVICE, made_by_the_manager, place, superset};
 use serde_json::Value;
 use std::fmt;
 
@@ -27,8 +27,13 @@ pub(super) fn set_path(kind: &str, namespace: &str, name: &str) -> String {
 pub(super) enum Action {
     /// Deletes an object.
     Delete { name: String, path: String },
-    /// Ends conversion through our Service: each version is then served as it is stored.
-    StopConverting { name: String, path: String },
+    /// Ends conversion through our Service. Versions that are not the stored one are then not served either, here by place and name: without
+    /// conversion the API server only rewrites `apiVersion`, and what is read and written through them lacks fields.
+    StopConverting {
+        name: String,
+        path: String,
+        unserved: Vec<(usize, String)>,
+    },
     /// Deletes the Deployment and waits until its pods have ended.
     EndManagers { namespace: String, path: String },
     /// Deletes all sets with their pods.
@@ -42,7 +47,18 @@ impl Action {
     pub(super) fn done(&self) -> String {
         match self {
             Action::Delete { name, .. } => format!("{name} deleted"),
-            Action::StopConverting { name, .. } => format!("{name} is no longer converted by Flotilla"),
+            Action::StopConverting { name, unserved, .. } => {
+                let versions: Vec<&str> = unserved.iter().map(|(_, version)| version.as_str()).collect();
+                let rest = if versions.is_empty() {
+                    String::new()
+                } else {
+                    format!(
+                        ", and {} is not served until a manager converts again",
+                        versions.join(", ")
+                    )
+                };
+                format!("{name} is no longer converted by Flotilla{rest}")
+            }
             Action::EndManagers { .. } => format!("deployment.apps/{NAME} deleted, and its pods have ended"),
             Action::DeleteSets { count } => {
                 format!("{count} Advanced StatefulSets and CloneSets deleted with their pods")
@@ -70,6 +86,34 @@ impl fmt::Display for Action {
     }
 }
 
+/// A definition that is converted through our Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Converted {
+    name: String,
+    path: String,
+    /// Versions that are served and not stored, by their places.
+    unstored: Vec<(usize, String)>,
+}
+
+impl Converted {
+    /// Reads a definition, if it is one.
+    fn of(live: &Value, place: &Place, namespace: &str) -> Option<Self> {
+        if !converts_through_us(live, namespace) {
+            return None;
+        }
+        let versions = live.pointer("/spec/versions").and_then(Value::as_array);
+        let versions = versions.into_iter().flatten().enumerate();
+        let unstored = versions.filter(|(_, version)| version["served"] == true && version["storage"] != true);
+        Some(Converted {
+            name: place.name.clone(),
+            path: place.path.clone(),
+            unstored: unstored
+                .filter_map(|(index, version)| Some((index, version["name"].as_str()?.to_owned())))
+                .collect(),
+        })
+    }
+}
+
 /// What there is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
@@ -79,7 +123,7 @@ pub(super) struct Found {
     /// Registrations whose webhooks are all behind our Service.
     registrations: Vec<(String, String)>,
     /// Definitions that are converted through our Service.
-    converted: Vec<(String, String)>,
+    converted: Vec<Converted>,
     /// Our definitions.
     definitions: Vec<(String, String)>,
     has_deployment: bool,
@@ -112,9 +156,7 @@ impl Found {
                 "Namespace" => {}
                 "CustomResourceDefinition" => {
                     let name = live["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                    if converts_through_us(&live, namespace) {
-                        found.converted.push(entry);
-                    }
+                    found.converted.extend(Converted::of(&live, &place, namespace));
                     found.definitions.push((name, place.path));
                 }
                 "Deployment" => found.has_deployment = true,
@@ -147,12 +189,24 @@ impl Found {
         Ok(found)
     }
 
-    /// Looks for definitions that are converted through our Service, and for nothing else: whoever asks for that may read no more.
+    /// Looks for definitions that are converted through our Service, and for nothing else: whoever asks for that may read little more.
+    ///
+    /// # Errors
+    /// While managers are there, who would put it back.
     pub(super) async fn conversions(cluster: &Cluster, namespace: &str) -> Result<Self, Error> {
         let mut found = Found {
             namespace: namespace.to_owned(),
             ..Found::default()
         };
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{NAME}");
+        let live = cluster.get_at(&path, &format!("read deployment.apps/{NAME}")).await?;
+        let stays = |live: &Value| live["metadata"]["deletionTimestamp"].is_null() && live["spec"]["replicas"] != 0;
+        if live.as_ref().is_some_and(stays) {
+            return Err(Error::NotPossible(format!(
+                "deployment.apps/{NAME} in namespace {namespace} runs managers, who convert versions and would go on with it; nothing was \
+                 changed. To remove Flotilla as a whole, uninstall it"
+            )));
+        }
         let places = superset(namespace);
         for place in places
             .iter()
@@ -160,9 +214,9 @@ impl Found {
             .filter(|place| place.kind == "CustomResourceDefinition")
         {
             let live = cluster.get_at(&place.path, &format!("read {}", place.name)).await?;
-            if live.is_some_and(|live| converts_through_us(&live, namespace)) {
-                found.converted.push((place.name, place.path));
-            }
+            found
+                .converted
+                .extend(live.and_then(|live| Converted::of(&live, &place, namespace)));
         }
         Ok(found)
     }
@@ -173,21 +227,28 @@ impl Found {
     }
 
     /// What has to go so that nobody is held up.
-    pub(super) fn unblocking(&self) -> Vec<Action> {
+    ///
+    /// Where definitions go as well, all of their versions are served to the end: by them sets are found and deleted.
+    pub(super) fn unblocking(&self, and_definitions: bool) -> Vec<Action> {
         let deleted = self.registrations.iter().map(|(name, path)| Action::Delete {
             name: name.clone(),
             path: path.clone(),
         });
-        let freed = self.converted.iter().map(|(name, path)| Action::StopConverting {
-            name: name.clone(),
-            path: path.clone(),
+        let freed = self.converted.iter().map(|converted| Action::StopConverting {
+            name: converted.name.clone(),
+            path: converted.path.clone(),
+            unserved: if and_definitions {
+                Vec::new()
+            } else {
+                converted.unstored.clone()
+            },
         });
         deleted.chain(freed).collect()
     }
 
     /// Everything, in order.
     pub(super) fn actions(&self, and_delete_objects: bool) -> Vec<Action> {
-        let mut actions = self.unblocking();
+        let mut actions = self.unblocking(and_delete_objects);
         if self.has_deployment {
             actions.push(Action::EndManagers {
                 namespace: self.namespace.clone(),
@@ -251,7 +312,11 @@ mod tests {
             namespace: "here".to_owned(),
             sets: vec!["a/b".to_owned()],
             registrations: vec![pair("registration")],
-            converted: vec![pair("converted")],
+            converted: vec![Converted {
+                name: "converted".to_owned(),
+                path: "/converted".to_owned(),
+                unstored: vec![(1, "v1alpha1".to_owned())],
+            }],
             definitions: vec![pair("definition")],
             has_deployment: true,
             others: vec![pair("lease"), pair("role"), pair("service")],
@@ -281,6 +346,32 @@ mod tests {
             "delete customresourcedefinition.apiextensions.k8s.io/definition",
         ]);
         assert_eq!(told(true), wanted);
+    }
+
+    /// Without conversion the API server only rewrites `apiVersion`.
+    #[test]
+    fn what_is_not_converted_any_more_is_not_served() {
+        let definition = json!({"spec": {
+            "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {"name": WEBHOOK_SERVICE, "namespace": "here"}}}},
+            "versions": [
+                {"name": "v1beta1", "served": true, "storage": false}, {"name": "v1alpha1", "served": true, "storage": true},
+                {"name": "v1", "served": false, "storage": false},
+            ],
+        }});
+        let place = place(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}));
+        let converted = Converted::of(&definition, &place, "here").expect("it is");
+        assert_eq!(converted.unstored, [(0, "v1beta1".to_owned())]);
+        assert_eq!(Converted::of(&definition, &place, "elsewhere"), None);
+        let unserved = |and_definitions| {
+            let actions = found().unblocking(and_definitions);
+            let all = actions.into_iter().filter_map(|action| match action {
+                Action::StopConverting { unserved, .. } => Some(unserved),
+                _ => None,
+            });
+            all.flatten().collect::<Vec<_>>()
+        };
+        assert_eq!(unserved(false), [(1, "v1alpha1".to_owned())]);
+        assert_eq!(unserved(true), [], "by them sets are found and deleted");
     }
 
     #[test]
