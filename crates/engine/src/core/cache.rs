@@ -177,10 +177,9 @@ impl Cache {
             None => wire::decode(resource, encoding, bytes, interner),
         }));
         let mut read = read.unwrap_or_else(|_| {
-            let identity = catch_unwind(|| wire::identity(encoding, bytes)).ok().flatten();
             Err(Unreadable {
                 resource,
-                key: identity.map(|(key, ..)| key),
+                key: wire::identity(encoding, bytes).map(|(key, ..)| key),
                 reason: "the decoder panicked; this is a defect of Flotilla".into(),
             })
         });

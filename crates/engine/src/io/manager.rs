@@ -388,15 +388,26 @@ impl Shell {
             Frame::Upsert(object) => Some(self.decode(resource, encoding, &object, WatchEvent::Upsert)),
             Frame::Delete(object) => Some(match wire::identity(encoding, &object) {
                 Some((key, uid, version)) => WatchEvent::Deleted(resource, key, uid, version),
-                None => WatchEvent::Unreadable(Unreadable {
-                    resource,
-                    key: None,
-                    reason: "a deletion of something nameless".into(),
-                }),
+                None => {
+                    // What is not there any more is not in the next list either.
+                    self.ask_for_list(resource);
+                    tracing::warn!(%resource, "a deletion cannot be read; listing again");
+                    WatchEvent::Unreadable(Unreadable {
+                        resource,
+                        key: None,
+                        reason: "a deletion of something nameless".into(),
+                    })
+                }
             }),
             Frame::Bookmark(version) => Some(WatchEvent::Bookmark(resource, version)),
             // The watch task ends with it, and says why.
             Frame::Error(_) => None,
+        }
+    }
+
+    fn ask_for_list(&self, resource: Resource) {
+        if let Some(want) = self.wanted.get(&resource) {
+            want.send_modify(|lists| *lists += 1);
         }
     }
 
@@ -405,11 +416,7 @@ impl Shell {
         for effect in self.core.take_effects() {
             match effect {
                 Effect::Send(request) => self.send(request),
-                Effect::List(resource) => {
-                    if let Some(want) = self.wanted.get(&resource) {
-                        want.send_modify(|lists| *lists += 1);
-                    }
-                }
+                Effect::List(resource) => self.ask_for_list(resource),
             }
         }
         if let Some((key, message)) = self.core.take_trouble() {

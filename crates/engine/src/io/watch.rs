@@ -10,11 +10,13 @@ use crate::wire::watch::{Frame, Frames};
 use crate::wire::{Encoding, split_list};
 use bytes::{Bytes, BytesMut};
 use flotilla_model::{Resource, Timestamp};
+use futures::FutureExt;
 use http::header::ACCEPT;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use std::hash::{BuildHasher, RandomState};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -110,7 +112,17 @@ impl Watcher {
         let (mut state, mut backoff) = (State::List, Backoff::default());
         loop {
             let began = self.clock.now();
-            let Some((next, went_well)) = self.step(state).await else {
+            // The bytes that come are chosen by whoever may store objects. Should any of them make a decoder panic, this kind is listed
+            // again, and others never notice.
+            let step = AssertUnwindSafe(self.step(state)).catch_unwind().await;
+            let step = match step {
+                Ok(step) => step,
+                Err(_) => {
+                    let why = End::Failed("reading what came panicked; this is a defect of Flotilla".into());
+                    self.ended(why, State::List).await
+                }
+            };
+            let Some((next, went_well)) = step else {
                 return;
             };
             state = next;

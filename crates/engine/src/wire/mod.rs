@@ -28,6 +28,7 @@ use flotilla_model::{
     Resource, RevisionRecord, SetKind, SetRecord, StorageClassRecord, Uid,
 };
 use prost::Message;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// One object of any kind that the cache holds.
@@ -171,12 +172,17 @@ pub fn read(resource: Resource, value: &serde_json::Value, interner: &mut Intern
 }
 
 /// Key, UID and version of an object, without reading the rest of it: all that a deletion needs, and what a broken object may
-/// still say. An unreadable version is 0.
+/// still say. An unreadable version is 0. Whoever may store objects chooses these bytes; should they make a decoder panic, they say nothing.
 pub fn identity(encoding: Encoding, bytes: &Bytes) -> Option<(ObjectKey, Uid, u64)> {
-    match encoding {
+    unless_it_panics(|| match encoding {
         Encoding::Protobuf => meta::OnlyMeta::decode(envelope::open(bytes).ok()?).ok()?.identity(),
         Encoding::Json => json::identity(bytes),
-    }
+    })
+}
+
+/// What a decoder reads, if it reads something. Decoders leave nothing half done behind.
+fn unless_it_panics<T>(decode: impl FnOnce() -> Option<T>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(decode)).ok().flatten()
 }
 
 fn said(error: impl std::fmt::Display) -> String {

@@ -386,3 +386,11 @@ fn of_a_config_map_nothing_is_kept_but_the_keys_of_a_barrier() {
     let many: serde_json::Map<_, _> = (0..50_000).map(|key| (format!("p_{key}"), json!(""))).collect();
     assert_eq!(keys(&many.into()).len(), 1000);
 }
+
+/// Of a deletion and of what cannot be decoded: a decoder that panics costs what it would have read, and nothing else.
+#[test]
+fn a_decoder_that_panics_has_read_nothing() {
+    assert_eq!(unless_it_panics(|| Some(1)), Some(1));
+    assert_eq!(unless_it_panics::<u8>(|| None), None);
+    assert_eq!(unless_it_panics::<u8>(|| panic!("hostile bytes")), None);
+}

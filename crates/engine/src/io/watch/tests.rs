@@ -1,7 +1,7 @@
 //! A watch task against a server whose answers are written down here: what it asks for, and what it brings.
 
 use super::*;
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -9,6 +9,24 @@ use std::sync::Mutex;
 
 /// What the server says to one request: a status and a body.
 type Said = (u16, String);
+
+/// The reading of this body panics.
+const PANIC: &str = "panic";
+
+/// Panics as soon as it is read, as a decoder may.
+struct Panicking;
+
+impl http_body::Body for Panicking {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        panic!("hostile bytes")
+    }
+}
 
 /// Answers in this order, writes down what was asked, and is silent when it has no more to say.
 fn server(answers: Vec<Said>) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
@@ -32,7 +50,11 @@ fn server(answers: Vec<Said>) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
             let response = Response::builder()
                 .status(status)
                 .header("content-type", "application/json");
-            Ok::<_, Infallible>(response.body(Full::new(Bytes::from(body))).unwrap())
+            let body = match body.as_str() {
+                PANIC => Either::Right(Panicking),
+                _ => Either::Left(Full::new(Bytes::from(body))),
+            };
+            Ok::<_, Infallible>(response.body(body).unwrap())
         }
     });
     (kube::Client::new(service, "default"), asked)
@@ -196,6 +218,23 @@ async fn refusals_are_told_and_tried_again() {
     assert!(told[1].contains("403") && told[1].contains("may not list"), "{told:?}");
     assert_eq!(told[3], "missing");
     assert_eq!(told[7], "0 items", "{told:?}");
+}
+
+#[tokio::test]
+async fn a_panic_over_what_came_ends_in_a_new_list() {
+    let panics = || (200, PANIC.to_owned());
+    let answers = vec![panics(), list(10, "", &["a"]), panics(), list(12, "", &["a", "b"])];
+    let (told, asked) = run(answers, 9).await;
+    let why = "reading what came panicked; this is a defect of Flotilla";
+    let listed = |items, version| [format!("{items} items"), format!("listed at {version}")];
+    let expected = [
+        vec!["began".to_owned(), why.to_owned(), "began".to_owned()],
+        listed(1, 10).to_vec(),
+        vec![why.to_owned(), "began".to_owned()],
+        listed(2, 12).to_vec(),
+    ];
+    assert_eq!(told, expected.concat());
+    assert!(asked[2].starts_with("watch=1"), "{asked:?}");
 }
 
 #[tokio::test]
