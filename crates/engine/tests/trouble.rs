@@ -111,14 +111,27 @@ fn a_refusal_becomes_a_condition_and_is_tried_again_ever_more_rarely() {
     assert_eq!(conditions[0]["status"], "False", "{conditions}");
 }
 
-/// A role without the right to write statuses: its log has a line, and not one for each try.
+/// The first event with this reason that this request creates.
+fn told(call: &Call, reason: &str) -> Option<String> {
+    match call {
+        Call::Event(EventCall::Create(event)) if event.note.reason == reason && event.note.warning => {
+            assert_eq!(&*event.regarding.key.name, "web", "{event:?}");
+            Some(event.note.message.clone())
+        }
+        _ => None,
+    }
+}
+
+/// A role without the right to write statuses: its log has a line, and not one for each try, and an event says it to the set's users,
+/// whom no condition can tell.
 #[test]
 fn a_status_that_is_refused_is_counted_and_not_told_each_time() {
     let (mut world, mut core) = (World::default(), core("one", 0));
     world.put_set("web", 1, "app:v1");
-    let (mut tries, mut troubles, mut told) = (0, 0, Vec::new());
+    let (mut tries, mut troubles, mut told, mut events) = (0, 0, Vec::new(), Vec::new());
     for _ in 0..240 {
         run(&mut world, &mut core, 500, true, |call| {
+            events.extend(self::told(call, "FailedUpdateStatus"));
             matches!(call, Call::Status(_)).then(|| {
                 tries += 1;
                 refuse_with(403, "Forbidden", "statefulsets.apps \"web\" is forbidden: cannot patch")
@@ -135,6 +148,48 @@ fn a_status_that_is_refused_is_counted_and_not_told_each_time() {
         (Tried::Status, "statefulsets.apps ns/web", "Forbidden")
     );
     assert!(told[0].message.contains("cannot patch"), "{told:?}");
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(
+        events[0].starts_with("writing the status of statefulsets.apps ns/web: ") && events[0].contains("cannot patch"),
+        "{events:?}"
+    );
+}
+
+/// What nobody answers is told once it goes on; that the API server restarts is not told by each set.
+#[test]
+fn what_is_not_answered_for_some_time_is_told_as_an_event() {
+    for (what, silent_ms) in [
+        ("statuses", 3_000),
+        ("statuses", 60_000),
+        ("reads", 3_000),
+        ("reads", 60_000),
+    ] {
+        let (mut world, mut core) = (World::default(), core("one", 0));
+        world.put_set("web", 1, "app:v1");
+        let end = world.now + silent_ms;
+        let mut events = Vec::new();
+        for _ in 0..240 {
+            let is_silent = world.now < end;
+            run(&mut world, &mut core, 500, true, |call| {
+                events.extend(told(call, "FailedUpdateStatus").or_else(|| told(call, "FailedRead")));
+                let is_meant = match (what, call) {
+                    ("statuses", Call::Status(_)) => true,
+                    // The pod is read since nobody knows whether it was created.
+                    ("reads", Call::Get { resource, .. }) => *resource == Resource::Pods,
+                    ("reads", call) => is_pod_create(call),
+                    _ => false,
+                };
+                (is_silent && is_meant).then(|| Answer::Lost("no answer within 30 s".into()))
+            });
+        }
+        let is_told = silent_ms > 10_000;
+        assert_eq!(events.len(), usize::from(is_told), "{what}, {silent_ms}: {events:?}");
+        assert!(
+            events.iter().all(|told| told.contains("no answer within 30 s")),
+            "{events:?}"
+        );
+        assert_eq!(world.pod_names(), ["web-0"], "{what}, {silent_ms}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::events::Regarding;
 use super::outcome::{Intent, Outcome, is_not_served, load, meaning};
-use super::pass::{Refused, Ticket, Trouble};
+use super::pass::{Ticket, Trouble, TroubledRequest};
 use super::refusals::Tried;
 use super::repeats::Fingerprint;
 use super::request::{Answer, RequestId};
@@ -109,6 +109,18 @@ impl Core {
         known: Option<Uid>,
         now: Timestamp,
     ) -> Result<bool, Trouble> {
+        let trouble = |refused, message, retry_at| {
+            let request = TroubledRequest {
+                tried: Tried::Read,
+                subject: format!("{resource} {key}"),
+                refused,
+            };
+            Err(Trouble {
+                request: Some(request),
+                message,
+                retry_at,
+            })
+        };
         match meaning(Intent::Read, &answer) {
             Outcome::Done => {
                 if let Answer::Object(object) = answer {
@@ -124,25 +136,9 @@ impl Core {
                 }
                 Ok(false)
             }
-            Outcome::Throttled(after) => Err(Trouble {
-                message: format!("reading {resource} {key}: too many requests"),
-                retry_at: after.map(|a| now + a),
-                refused: None,
-            }),
-            Outcome::Rejected { reason, message, .. } => Err(Trouble {
-                message,
-                retry_at: None,
-                refused: Some(Refused {
-                    tried: Tried::Read,
-                    subject: format!("{resource} {key}"),
-                    reason,
-                }),
-            }),
-            Outcome::Unknown(message) | Outcome::NotSent(message) => Err(Trouble {
-                message: format!("reading {resource} {key}: {message}"),
-                retry_at: None,
-                refused: None,
-            }),
+            Outcome::Throttled(after) => trouble(None, "too many requests".into(), after.map(|after| now + after)),
+            Outcome::Rejected { reason, message, .. } => trouble(Some(reason), message, None),
+            Outcome::Unknown(message) | Outcome::NotSent(message) => trouble(None, message, None),
             Outcome::Fenced => Err(Trouble::fenced()),
         }
     }

@@ -15,6 +15,8 @@ pub(super) struct Memory {
     pub(super) last_pass: Option<Timestamp>,
     pub(super) pace: Pace,
     pub(super) last_status: Option<Timestamp>,
+    /// Since when passes have not ended well, for a read or a status that failed.
+    pub(super) trouble_since: Option<Timestamp>,
 }
 
 impl Core {

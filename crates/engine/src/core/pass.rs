@@ -124,32 +124,47 @@ pub struct Rejection {
 /// What kept a pass from ending well, other than failed commands, which belong to scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// For logs.
+    /// The request that went wrong; none where the lease is lost, or nobody could decide.
+    pub request: Option<TroubledRequest>,
+    /// What happened.
     pub message: String,
     /// Not to be tried again before, if the server said so.
     pub retry_at: Option<Timestamp>,
-    /// What was refused, if it is that: it will be again, and is counted instead of being told each time.
-    pub refused: Option<Refused>,
 }
 
-/// A request other than a command that the API server refused.
+/// A request other than a command that went wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct TroubledRequest {
     /// What was tried.
     pub tried: Tried,
     /// On what.
     pub subject: String,
-    /// A word for programs.
-    pub reason: String,
+    /// Why the API server refused it, as a word for programs, if it did: it will again, and is counted instead of being told each time.
+    pub refused: Option<String>,
 }
 
 impl Trouble {
     /// The lease is not held any more.
     pub fn fenced() -> Trouble {
         Trouble {
+            request: None,
             message: "the lease is not held".into(),
             retry_at: None,
-            refused: None,
+        }
+    }
+
+    /// For people: what was tried on what, and what came of it.
+    pub fn sentence(&self) -> String {
+        match &self.request {
+            None => self.message.clone(),
+            Some(TroubledRequest { tried, subject, .. }) => {
+                let verb = match tried {
+                    Tried::Write => "writing",
+                    Tried::Status => "writing the status of",
+                    Tried::Read => "reading",
+                };
+                format!("{verb} {subject}: {}", self.message)
+            }
         }
     }
 }
@@ -458,20 +473,21 @@ impl Pass {
                 };
                 self.rejected.insert(scope.clone(), rejection);
             }
-            Ticket::Status(resource, key, _) if matches!(outcome, Outcome::Rejected { .. }) => self.note(Trouble {
-                message: message.into(),
-                retry_at: not_before,
-                refused: Some(Refused {
+            Ticket::Status(resource, key, _) => {
+                let is_refused = matches!(outcome, Outcome::Rejected { .. });
+                let request = TroubledRequest {
                     tried: Tried::Status,
                     subject: format!("{resource} {key}"),
-                    reason: reason.into(),
-                }),
-            }),
-            Ticket::Status(..) | Ticket::Read(..) | Ticket::Guard(_) => self.note(Trouble {
-                message: format!("{reason}: {message}"),
-                retry_at: not_before,
-                refused: None,
-            }),
+                    refused: is_refused.then(|| reason.into()),
+                };
+                self.note(Trouble {
+                    request: Some(request),
+                    message: message.into(),
+                    retry_at: not_before,
+                });
+            }
+            // Their answers are taken by `read_done`.
+            Ticket::Read(..) | Ticket::Guard(_) => {}
         }
     }
 

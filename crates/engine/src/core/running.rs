@@ -3,8 +3,9 @@
 use super::events::Regarding;
 use super::limiter::{self, Permit};
 use super::memory::put_failed_last;
-use super::pass::{Pass, Refused, Step, Task, Ticket, Trouble};
+use super::pass::{Pass, Step, Task, Ticket, Trouble, TroubledRequest};
 use super::queue::{Handout, Priority};
+use super::refusals::Tried;
 use super::repeats::{Author, Fingerprint, Hold};
 use super::request::Call;
 use super::task::{call_of, written_to};
@@ -18,6 +19,9 @@ use std::time::Duration;
 
 /// Equal requests in a row that no event tells of: an answer may be lost, and a conflict take a few turns.
 const REPETITIONS_UNTOLD: u32 = 3;
+
+/// A request that fails without being refused is told as an event once this has gone on for so long.
+const TROUBLE_UNTOLD: Duration = Duration::from_secs(10);
 
 /// A version that can be read is seen at once; this is for nothing but to keep the key in its queue.
 const LOOK_AGAIN_AT_UNREADABLE: Duration = Duration::from_secs(60);
@@ -442,9 +446,9 @@ impl Core {
         };
         self.events.note(&active.regarding, note, now);
         let trouble = Trouble {
+            request: None,
             message: format!("the controller panicked: {message}"),
             retry_at: None,
-            refused: None,
         };
         self.failed(&active, &trouble, now);
         self.end(&active, "panic", now);
@@ -478,12 +482,17 @@ impl Core {
     }
 
     fn failed(&mut self, active: &ActivePass, trouble: &Trouble, now: Timestamp) {
-        match &trouble.refused {
-            Some(Refused { tried, subject, reason }) => {
+        self.tell_trouble(active, trouble, now);
+        match &trouble.request {
+            Some(TroubledRequest {
+                tried,
+                subject,
+                refused: Some(reason),
+            }) => {
                 let said = (reason.as_str(), trouble.message.as_str());
                 self.refusals.note(&active.key, *tried, subject, said, now);
             }
-            None => self.last_trouble = Some((active.key.clone(), trouble.message.clone())),
+            _ => self.last_trouble = Some((active.key.clone(), trouble.sentence())),
         }
         match trouble.retry_at {
             Some(at) => self
@@ -498,8 +507,33 @@ impl Core {
         }
     }
 
+    /// An event says what keeps the set from being looked after, since its status cannot: at once what was refused, and the rest once it
+    /// has gone on for some time, as an API server that restarts fails a request of everybody.
+    fn tell_trouble(&mut self, active: &ActivePass, trouble: &Trouble, now: Timestamp) {
+        let Some(request) = &trouble.request else { return };
+        let memory = self.memory.get_mut(&active.key);
+        let since = memory.map_or(now, |memory| *memory.trouble_since.get_or_insert(now));
+        if request.refused.is_none() && now < since + TROUBLE_UNTOLD {
+            return;
+        }
+        let note = EventNote {
+            warning: true,
+            reason: match request.tried {
+                Tried::Status => "FailedUpdateStatus",
+                Tried::Read => "FailedRead",
+                Tried::Write => "FailedUpdate",
+            },
+            message: format!("{}; it is tried again", trouble.sentence()),
+        };
+        self.events.note(&active.regarding, note, now);
+    }
+
     fn succeeded(&mut self, active: &ActivePass, now: Timestamp) -> &'static str {
         let key = &active.key;
+        // A status that was put off may be one that failed.
+        if let Some(memory) = self.memory.get_mut(key).filter(|_| active.status_due.is_none()) {
+            memory.trouble_since = None;
+        }
         let retries = self
             .memory
             .get(key)
