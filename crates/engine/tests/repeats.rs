@@ -267,7 +267,9 @@ fn a_retry_does_not_begin_with_what_failed_the_last_time() {
     let (mut world, (mut core, _)) = (World::default(), obstinate(decide, None));
     world.put_set("web", 1, "app:v1");
     let sent = a_minute(&mut world, &mut core, |call| match call {
-        Call::Write(command) if command.key().name == "web-0" => Some(refuse_with(403, "Forbidden", "not this pod")),
+        Call::Write(command) if command.key().name == "web-0" => {
+            Some(refuse_with(403, "Forbidden", "exceeded quota: small"))
+        }
         Call::Write(_) => Some(Answer::Success),
         _ => None,
     });
@@ -277,6 +279,95 @@ fn a_retry_does_not_begin_with_what_failed_the_last_time() {
     });
     let first: Vec<_> = pods.take(4).collect();
     assert_eq!(first, ["web-0", "web-1", "web-2", "web-0"]);
+}
+
+/// Asks for a change of each of so many pods, unless it was refused and is to wait, as controllers do.
+struct Heedful {
+    pods: usize,
+}
+
+impl Controller for Heedful {
+    fn name(&self) -> &'static str {
+        "heedful"
+    }
+
+    fn resource(&self) -> Resource {
+        Resource::NativeSets
+    }
+
+    fn route(&self, change: &Change, _: &dyn Reader, keys: &mut Vec<ObjectKey>) {
+        keys.extend(change.object().map(|(_, key)| key.clone()));
+    }
+
+    fn reconcile(&self, reader: &dyn Reader, key: &ObjectKey, context: PassContext<'_>) -> Option<Decision> {
+        reader.set(SetKind::Native, key)?;
+        let pods = (0..self.pods).map(|pod| patch(&format!("web-{pod}"), json!({"cpu": "1"})));
+        let waits = |scope: &Scope| {
+            context
+                .hints
+                .failures
+                .get(scope)
+                .is_some_and(|f| f.retry_at > context.now)
+        };
+        Some(Decision {
+            stages: stage(pods.filter(|pod| !waits(&pod.scope)).collect()),
+            ..Decision::default()
+        })
+    }
+}
+
+/// What is sent in a minute for so many pods of which the first ones are refused a change, with this message: when, and for which.
+fn refused_ones(pods: usize, refused: usize, message: &str) -> Vec<(i64, usize)> {
+    let options = CoreOptions {
+        resources: vec![Resource::NativeSets],
+        observation_period: Duration::ZERO,
+        ..CoreOptions::new("one")
+    };
+    let (mut world, mut core) = (
+        World::default(),
+        Core::new(options, vec![Box::new(Heedful { pods })], at(0)),
+    );
+    world.put_set("web", 1, "app:v1");
+    let pod = |call: &Call| match call {
+        Call::Write(command) => command.key().name.strip_prefix("web-")?.parse::<usize>().ok(),
+        _ => None,
+    };
+    let sent = a_minute(&mut world, &mut core, |call| {
+        let is_refused = pod(call)? < refused;
+        Some(if is_refused {
+            refuse_with(403, "Forbidden", message)
+        } else {
+            Answer::Success
+        })
+    });
+    sent.iter().filter_map(|(at, call)| Some((*at, pod(call)?))).collect()
+}
+
+/// a policy refuses most of what a set asks for. What it would allow is found, however far behind it stands; and where all is
+/// refused, a few requests a second are enough to see it.
+#[test]
+fn r_2_what_is_refused_does_not_keep_the_others_from_being_tried() {
+    for (pods, refused, soon_ms) in [(40, 30, 5_000), (400, 360, 45_000)] {
+        let sent = refused_ones(pods, refused, "not this pod");
+        let allowed_at = sent.iter().find(|(_, pod)| *pod >= refused).map(|(at, _)| *at);
+        assert!(
+            allowed_at.is_some_and(|at| at < soon_ms),
+            "of {refused} refused ones: {allowed_at:?}"
+        );
+    }
+    let sent = refused_ones(400, 400, "not this pod");
+    let in_second = |second: i64| sent.iter().filter(|(at, _)| at / 1_000 == second).count();
+    let most = (0..40).map(in_second).max();
+    assert!(most <= Some(10), "{most:?} in a second, {} in all", sent.len());
+    let of_one = (0..400).map(|pod| sent.iter().filter(|(_, other)| *other == pod).count());
+    assert!(
+        of_one.clone().all(|times| (1..5).contains(&times)),
+        "{:?}",
+        of_one.max()
+    );
+    // Of a quota the first refusal says all, and a second later there may be room.
+    let sent = refused_ones(400, 400, "exceeded quota: small");
+    assert!((30..=65).contains(&sent.len()), "{} in a minute", sent.len());
 }
 
 /// A trial is refused, and the look that follows knows already that it was accepted: nothing else would have brought up the next pass.

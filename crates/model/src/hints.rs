@@ -123,6 +123,13 @@ impl Failure {
 
     /// `reason` of what a quota of the namespace has no room for.
     pub const QUOTA_EXCEEDED: &str = "QuotaExceeded";
+
+    /// `reason` of what would be made in a namespace that is being deleted.
+    pub const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
+    /// `reason` of a pod whose service account does not exist.
+    pub const SERVICE_ACCOUNT_MISSING: &str = "ServiceAccountMissing";
+
     /// `reason` of a trial that no webhook with side effects can be asked for.
     pub const NO_DRY_RUN: &str = "DryRunUnsupported";
 

@@ -79,15 +79,18 @@ fn tell_of_refusal(decision: &mut Decision, key: &ObjectKey, failure: &Failure, 
 
 /// Tells something, unless that was told before.
 fn tell_once(decision: &mut Decision, hints: &Hints, about: String, reason: &'static str, message: String) {
-    let mut hints = hints.clone();
-    if hints.reported.insert(about) {
-        decision.hints = Some(hints);
-        decision.events.push(EventNote {
-            warning: true,
-            reason,
-            message,
-        });
+    let kept = decision.hints.as_ref().unwrap_or(hints);
+    if kept.reported.contains(&about) {
+        return;
     }
+    let mut kept = kept.clone();
+    kept.reported.insert(about);
+    decision.hints = Some(kept);
+    decision.events.push(EventNote {
+        warning: true,
+        reason,
+        message,
+    });
 }
 
 /// Whose barrier a config map is.

@@ -126,11 +126,11 @@ pub(crate) fn refused<'f>(
 /// The kind of a failure as one of the words that conditions have.
 fn reason(word: &str) -> &'static str {
     const WORDS: [&str; 13] = [
-        "QuotaExceeded",
-        "Forbidden",
-        "Invalid",
-        "ServiceAccountMissing",
-        "NamespaceTerminating",
+        Failure::QUOTA_EXCEEDED,
+        Failure::FORBIDDEN,
+        Failure::INVALID,
+        Failure::SERVICE_ACCOUNT_MISSING,
+        Failure::NAMESPACE_TERMINATING,
         "AdmissionUnavailable",
         Failure::DENIED,
         "TooManyRequests",

@@ -235,11 +235,11 @@ fn forbidden(status: &Status) -> &'static str {
         .as_ref()
         .is_some_and(|d| d.causes.iter().any(terminating))
     {
-        "NamespaceTerminating"
+        Failure::NAMESPACE_TERMINATING
     } else if status.message.contains("exceeded quota") {
         Failure::QUOTA_EXCEEDED
     } else if status.message.contains("error looking up service account") {
-        "ServiceAccountMissing"
+        Failure::SERVICE_ACCOUNT_MISSING
     } else if status.message.contains("didn't have enough allocatable resources") {
         // Of `pods/resize`, since 1.35: what kubelets used to call infeasible (STS-4.6).
         Failure::NODE_TOO_SMALL

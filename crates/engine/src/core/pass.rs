@@ -3,13 +3,14 @@
 //! A pass says which request it wants sent next and is told what became of it; when nothing is on its way and nothing is left, a
 //! step is over. What the requests are is decided elsewhere: the owner of the passes asks the controller between two steps.
 //!
-//! A stage with slow start may have sent at most one command more than `SLOW_START_FACTOR` times those that went well, so the
-//! first command of a thousand that cannot work is also the last.
+//! A stage with slow start may have sent at most one command more than `SLOW_START_FACTOR` times those that went well, so that a thousand
+//! commands that cannot work are not all tried. What is refused about one object says little of the next one: each of the first few
+//! refusals lets one more go.
 
 use super::outcome::{Intent, Outcome};
 use super::refusals::Tried;
 use flotilla_model::{
-    Command, Guard, ObjectKey, Report, Resource, Scope, ScopedCommand, Stage, StatusWrite, Timestamp, Uid,
+    Command, Failure, Guard, ObjectKey, Report, Resource, Scope, ScopedCommand, Stage, StatusWrite, Timestamp, Uid,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,6 +21,9 @@ const STAGE_IN_FLIGHT_MAX: usize = 500;
 /// on, and wait for the whole batch. With four, a thousand pods are through the start after some eighty answers; what a quota refuses
 /// in between is bounded by the window of writes.
 const SLOW_START_FACTOR: usize = 4;
+
+/// With slow start: how many commands may be sent, one after the other, each for one that was refused.
+const SLOW_START_REFUSALS: usize = 8;
 
 /// Reads of one pass in flight at most.
 const READS_IN_FLIGHT_MAX: usize = 32;
@@ -176,13 +180,27 @@ struct Running {
     slow_start: bool,
     started: usize,
     went_well: usize,
+    was_refused: bool,
+    /// How many were refused for reasons that need not hold for others.
+    refused_alone: usize,
 }
 
 impl Running {
-    /// Whether slow start lets no further command go before another one went well.
+    /// Whether slow start lets no further command go before another one is answered.
     fn holds_back(&self) -> bool {
-        self.slow_start && self.started > SLOW_START_FACTOR * self.went_well
+        let allowed = SLOW_START_FACTOR * self.went_well + self.refused_alone.min(SLOW_START_REFUSALS);
+        self.slow_start && self.started > allowed
     }
+}
+
+/// Whether what is refused to one object of a set for this reason is refused to its others, too.
+fn concerns_others(reason: &str) -> bool {
+    let reasons = [
+        Failure::QUOTA_EXCEEDED,
+        Failure::NAMESPACE_TERMINATING,
+        Failure::SERVICE_ACCOUNT_MISSING,
+    ];
+    reasons.contains(&reason)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,6 +237,8 @@ pub struct Pass {
     stale: bool,
     /// A command failed that nobody refused, or slow start kept others from being tried beside one that failed.
     unfinished: bool,
+    /// The latter, and what failed was refused.
+    gave_up_after_refusals: bool,
     trouble: Option<Trouble>,
 }
 
@@ -242,6 +262,7 @@ impl Pass {
             was_cut: false,
             stale: false,
             unfinished: false,
+            gave_up_after_refusals: false,
             trouble: None,
         }
     }
@@ -373,7 +394,9 @@ impl Pass {
         }
         if self.stopped || nothing_goes_well {
             // What was to follow in these scopes rests on what is not done: no pod without its claims.
-            self.unfinished |= nothing_goes_well && !self.running.commands.is_empty();
+            let gives_up = nothing_goes_well && !self.running.commands.is_empty();
+            self.unfinished |= gives_up;
+            self.gave_up_after_refusals |= gives_up && self.running.was_refused;
             let dropped = self.running.commands.drain(..).map(|c| c.scope);
             self.cancelled.extend(dropped);
         }
@@ -445,7 +468,11 @@ impl Pass {
             }
             Outcome::Stale => self.stale = true,
             Outcome::Fenced => self.note(Trouble::fenced()),
-            Outcome::Unknown(_) | Outcome::Throttled(_) | Outcome::Rejected { .. } | Outcome::NotSent(_) => {}
+            Outcome::Rejected { reason, .. } => {
+                self.running.was_refused = true;
+                self.running.refused_alone += usize::from(!concerns_others(reason));
+            }
+            Outcome::Unknown(_) | Outcome::Throttled(_) | Outcome::NotSent(_) => {}
         }
         self.fail(ticket, outcome, now);
         if let Some(scope) = scope {
@@ -519,6 +546,11 @@ impl Pass {
     /// Whether the set must be looked at again soon: for what became of a command, or for what was not done.
     pub fn is_unfinished(&self) -> bool {
         self.unfinished
+    }
+
+    /// Whether slow start has kept commands from being tried after others were refused.
+    pub fn gave_up_after_refusals(&self) -> bool {
+        self.gave_up_after_refusals
     }
 
     /// What went wrong, other than commands that failed.

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Equal requests in a row that no event tells of: an answer may be lost, and a conflict take a few turns.
 const REPETITIONS_UNTOLD: u32 = 3;
 
+/// How long after a pass that found nothing but refusals those are tried that it did not come to.
+const TRY_FURTHER_ONES_AFTER: Duration = Duration::from_secs(1);
+
 /// A request that fails without being refused is told as an event once this has gone on for so long.
 const TROUBLE_UNTOLD: Duration = Duration::from_secs(10);
 
@@ -540,12 +543,15 @@ impl Core {
             .into_iter()
             .flat_map(|m| m.hints.failures.values().map(|f| f.retry_at + self.clock_steps.back));
         let retry = retries.filter(|at| *at > now).min();
-        // A controller that is asked again at once, and asks again for what is held back, must not take the core for itself.
-        let soonest = if active.held.is_empty() {
-            now
-        } else {
-            now + self.options.pass_interval
+        // A controller that is asked again at once, and asks again for what is held back, must not take the core for itself; nor may each of
+        // many refusals bring up a pass of its own that tries some more.
+        let pause = match (active.pass.gave_up_after_refusals(), active.held.is_empty()) {
+            (true, _) => TRY_FURTHER_ONES_AFTER,
+            (false, false) => self.options.pass_interval,
+            (false, true) => Duration::ZERO,
         };
+        let soonest = now + pause;
+        let retry = retry.map(|at| at.max(soonest));
         let wake = active.wake_after.map(|after| soonest.max(now + after));
         for at in [retry, wake, active.status_due].into_iter().flatten() {
             self.turns.of(key).add_at(key.clone(), Priority::Live, at, now);
@@ -555,7 +561,12 @@ impl Core {
             return "stale";
         }
         if active.pass.is_unfinished() {
-            self.turns.of(key).add_failed(key.clone(), Priority::Live, now);
+            // While each pass finds further ones that are refused, it does not begin again ever later with those that were never tried.
+            if active.pass.gave_up_after_refusals() && self.finds_more_refused(active) {
+                self.turns.of(key).add_at(key.clone(), Priority::Live, soonest, now);
+            } else {
+                self.turns.of(key).add_failed(key.clone(), Priority::Live, now);
+            }
             return "unfinished";
         }
         self.turns.of(key).forget(key);
@@ -571,6 +582,17 @@ impl Core {
         } else {
             "rejected"
         }
+    }
+
+    /// Whether something was refused in this pass that had not been before.
+    fn finds_more_refused(&self, active: &ActivePass) -> bool {
+        let failures = self.memory.get(&active.key).map(|memory| &memory.hints.failures);
+        let is_new = |scope| {
+            failures
+                .and_then(|failures| failures.get(scope))
+                .is_some_and(|f| f.count == 1)
+        };
+        active.pass.rejected().keys().any(is_new)
     }
 
     fn end(&mut self, active: &ActivePass, result: &'static str, now: Timestamp) {
