@@ -3,6 +3,8 @@
 
 #[path = "plan/changes.rs"]
 mod changes;
+#[path = "plan/random.rs"]
+mod random;
 #[path = "plan/watcher.rs"]
 mod watcher;
 
@@ -29,7 +31,7 @@ struct Lab {
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     if arguments.list {
-        return libtest_mimic::run(&arguments, changes::trials(&Lab::default())).exit_code();
+        return libtest_mimic::run(&arguments, trials(&Lab::default())).exit_code();
     }
     // Times are compared with nothing, but a busy machine is to keep the order of what takes equally long.
     arguments.test_threads.get_or_insert(3);
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
         nobody: user("nobody", &["nobodies"]),
     };
     let manager = Manager::alone(&lab.admin);
-    let conclusion = libtest_mimic::run(&arguments, changes::trials(&lab));
+    let conclusion = libtest_mimic::run(&arguments, trials(&lab));
     if conclusion.has_failed() {
         suite::print_last_words(&manager, 40);
     }
@@ -63,6 +65,12 @@ fn main() -> ExitCode {
     } else {
         audited.exit_code()
     }
+}
+
+fn trials(lab: &Lab) -> Vec<Trial> {
+    let mut trials = changes::trials(lab);
+    trials.extend(random::trials(lab));
+    trials
 }
 
 /// The planner's only write is the one that is made here, to see that the log knows of such things.

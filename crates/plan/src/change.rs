@@ -5,6 +5,7 @@ use crate::report::{Refusal, Verb};
 use crate::state::list;
 use bytes::Bytes;
 use flotilla_apimachinery::openapi::Builtin;
+use flotilla_apimachinery::schema::drop_unknown;
 use flotilla_model::{ObjectKey, SetKind};
 use flotilla_sim::server::{Reply, Server, handle};
 use http::{Method, Request};
@@ -56,6 +57,8 @@ pub(crate) struct Made {
     pub(crate) verb: Verb,
     /// What the server has to say about it.
     pub(crate) warnings: Vec<String>,
+    /// Why it may come to something else than what the simulated server makes of it, in sentences.
+    pub(crate) unknowns: Vec<String>,
 }
 
 /// The set's name in the words of kubectl.
@@ -76,8 +79,12 @@ pub(crate) fn make(server: &mut Server, change: &Change) -> Result<Made, Box<Ref
         .map(flotilla_sim::server::Stored::to_value);
     let before = generation(server, kind, &key);
     let path = kind.resource().object_path(&key, None);
+    let unknowns = asking.unknowns(server, change, live.as_ref());
     let mut made = match (change, live) {
-        (Change::Apply(manifest), live) => return asking.apply(server, (kind, &key), manifest, live.as_ref()),
+        (Change::Apply(manifest), live) => {
+            let made = asking.apply(server, (kind, &key), manifest, live.as_ref())?;
+            return Ok(Made { unknowns, ..made });
+        }
         (_, None) => return Err(asking.refusal("NotFound", &format!("{} does not exist", asking.object))),
         (Change::Delete(..), Some(_)) => {
             let options = json!({"propagationPolicy": "Background"});
@@ -91,7 +98,7 @@ pub(crate) fn make(server: &mut Server, change: &Change) -> Result<Made, Box<Ref
     if made.verb == Verb::Changed && generation(server, kind, &key) == before {
         made.verb = Verb::Unchanged;
     }
-    Ok(made)
+    Ok(Made { unknowns, ..made })
 }
 
 fn generation(server: &Server, kind: SetKind, key: &ObjectKey) -> Option<Value> {
@@ -108,6 +115,56 @@ struct Asking {
 }
 
 impl Asking {
+    /// What nobody can tell of a change although the API server accepts it: the set or its namespace goes, or fields of the template are
+    /// stored that no pod has.
+    fn unknowns(&self, server: &Server, change: &Change, live: Option<&Value>) -> Vec<String> {
+        let mut unknowns = Vec::new();
+        let is_going = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
+        if live.is_some_and(is_going) && !matches!(change, Change::Delete(..)) {
+            unknowns.push(format!(
+                "{} in namespace {} is being deleted: its pods go with it, unless whoever deletes it leaves them behind",
+                self.object, self.namespace
+            ));
+        }
+        let namespaces = server.types.store_of_kind("", "Namespace");
+        let namespace = namespaces.and_then(|all| server.get(all, &ObjectKey::new("", self.namespace.as_str())));
+        let namespace = namespace.map(flotilla_sim::server::Stored::to_value);
+        if namespace.is_some_and(|object| is_going(&object) || object["status"]["phase"] == "Terminating") {
+            unknowns.push(format!(
+                "namespace {} is being deleted: all that is in it goes, and nothing is made there any more",
+                self.namespace
+            ));
+        }
+        if let Change::Apply(manifest) = change {
+            unknowns.extend(self.misspelt(manifest));
+        }
+        unknowns
+    }
+
+    /// Fields of the template that no pod has. Of native sets the API server refuses them; of others it stores them, and drops them from
+    /// each pod without a word.
+    fn misspelt(&self, manifest: &Value) -> Vec<String> {
+        if manifest["apiVersion"]
+            .as_str()
+            .is_some_and(|version| version.starts_with("apps/"))
+        {
+            return Vec::new();
+        }
+        let types = Builtin::load().types().unwrap_or_default();
+        let templates = types
+            .kind("", "v1", "PodTemplate")
+            .and_then(|kind| kind.field("template"));
+        let Some(schema) = templates else { return Vec::new() };
+        let paths = drop_unknown(&mut manifest["spec"]["template"].clone(), schema);
+        let sentence = |path: &String| {
+            format!(
+                "{} in namespace {}: spec.template.{path} is a field that no pod has: the API server stores it, and leaves it out of each pod",
+                self.object, self.namespace
+            )
+        };
+        paths.iter().map(sentence).collect()
+    }
+
     fn apply(
         &self,
         server: &mut Server,
@@ -229,6 +286,7 @@ impl Asking {
                 _ => Verb::Changed,
             },
             warnings: warnings.collect(),
+            unknowns: Vec::new(),
         })
     }
 

@@ -12,7 +12,8 @@
 //! - Claims find their volumes: new ones, and those that wait for the first pod that mounts them, unless one waits in vain already.
 //! - Images that fail in the live state, and run nowhere, fail. All others start; a second run tells what happens if the pods that the
 //!   change makes do not become ready.
-//! - There is a node for every pod. Quotas on the number of pods count; other admission does not. What new pods refer to by name (their
+//! - Where nodes could be read, pods that fit none of them by labels, affinity, taints and size wait, and pods on nodes that are not up never
+//!   end; room that other pods take is not counted. Where they could not, there is a node for every pod. Quotas on the number of pods count; other admission does not. What new pods refer to by name (their
 //!   service account, priority class, claims and storage classes) is looked up, and told if it is missing; the waves are those that would
 //!   be if it were there.
 
@@ -48,6 +49,7 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
         .transpose()?;
     let unreadable = outcome.sets.iter().flat_map(trace::Traced::unreadable_fields).collect();
     let specs: Vec<serde_json::Value> = outcome.sets.iter().map(|set| set.spec.clone()).collect();
+    let unknowns = outcome.unknowns.clone();
     let mut plan = report::Plan::of(outcome, doubtful);
     let sets = plan.sets.iter().zip(&specs);
     for (set, spec) in sets {
@@ -55,6 +57,6 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
         plan.missing.extend(found.missing);
         plan.warnings.extend(found.unread);
     }
-    plan.leave_out(Vec::new(), unreadable);
+    plan.leave_out(Vec::new(), [unknowns, unreadable].concat());
     Ok(plan)
 }

@@ -2,6 +2,7 @@
 
 use crate::report::{Action, ClaimAction, SetPlan};
 use crate::state::{State, list};
+use flotilla_sim::placement;
 use serde_json::Value;
 
 /// What came of looking for what new pods of a set refer to, in sentences.
@@ -46,6 +47,16 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     needed.sort_by_key(|(kind, name)| (kind.words, *name));
     needed.dedup_by_key(|(kind, name)| (kind.words, *name));
     let mut found = Found::default();
+    let nodes: Vec<Value> = state.nodes().cloned().collect();
+    let nowhere = makes_pods(set)
+        .then(|| placement::why_nowhere(&spec["template"]["spec"], &nodes))
+        .flatten();
+    found.missing.extend(nowhere.map(|why| {
+        format!(
+            "{} in namespace {}: no node takes a new pod: {why}",
+            set.set, set.namespace
+        )
+    }));
     for (kind, name) in needed {
         let namespace = kind.is_namespaced.then_some(set.namespace.as_str());
         let mut all = state.all(kind.group, kind.resource).map(|object| &object["metadata"]);
@@ -84,14 +95,16 @@ fn class_to_come<'s>(state: &'s State, namespace: &str, claim: &str) -> Option<&
     class.filter(|class| !class.is_empty() && claim["status"]["phase"] != "Bound")
 }
 
+fn makes_pods(set: &SetPlan) -> bool {
+    set.steps()
+        .any(|step| matches!(step.action, Action::Create | Action::Replace))
+}
+
 /// What new pods and claims of the set refer to.
 fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
     let pod = &spec["template"]["spec"];
     let mut needed = Vec::new();
-    let makes_pods = set
-        .steps()
-        .any(|step| matches!(step.action, Action::Create | Action::Replace));
-    if makes_pods {
+    if makes_pods(set) {
         let account = pod["serviceAccountName"].as_str().unwrap_or_default();
         // Every namespace is given the account `default`.
         if !matches!(account, "" | "default") {

@@ -133,7 +133,7 @@ pub struct Step {
 pub enum Action {
     /// It is made.
     Create,
-    /// Its containers are updated where it is.
+    /// It is updated where it is: its containers, or nothing but its labels and annotations.
     Update,
     /// The manager takes it out of service, as a lifecycle hook asks, and nothing else happens to it as far as is known.
     MakeUnready,
@@ -356,7 +356,12 @@ fn waves(set: &Traced) -> (Vec<Wave>, Lowest) {
         let wave = waves.entry(number).or_insert_with(|| Wave {
             wave: number,
             steps: Vec::new(),
-            lowest_available: usize::MAX,
+            // At first as many as when it began.
+            lowest_available: levels
+                .iter()
+                .rev()
+                .find(|(wave, _)| *wave < number)
+                .map_or(0, |(_, pods)| *pods),
         });
         wave.steps.push(Step {
             pod: item.pod.clone(),

@@ -4,12 +4,12 @@ use crate::change::{self, Change};
 use crate::manager::Manager;
 use crate::report::Refusal;
 use crate::state::{self, State};
-use crate::trace::{Traced, set_of};
-use flotilla_model::{Resource, Timestamp, Uid};
+use crate::trace::{Traced, has_new_spec, set_of};
+use flotilla_model::{ObjectKey, Resource, Timestamp, Uid};
 use flotilla_sim::Cluster;
 use flotilla_sim::nodes::Ailment;
 use flotilla_sim::server::{Actor, Entry};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What becomes of the pods that the change makes.
@@ -71,6 +71,8 @@ pub(crate) struct Outcome {
     pub(crate) sets: Vec<Traced>,
     pub(crate) refused: Vec<Refusal>,
     pub(crate) warnings: Vec<String>,
+    /// What could touch pods, and is not known.
+    pub(crate) unknowns: Vec<String>,
     /// Whether it was followed until nothing happened any more.
     pub(crate) is_over: bool,
 }
@@ -93,27 +95,35 @@ struct Run {
     reach: Reach,
     /// Pods that are ready in the live state, by UID, with their revisions; all others are in doubt. `None` if none is.
     proven: Option<BTreeSet<(Uid, Option<String>)>>,
+    /// Pods that are not ready, and stay so until they are made again or their containers are others.
+    stuck: BTreeSet<ObjectKey>,
 }
 
 /// Runs the changes.
 pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, reach: Reach) -> Result<Outcome, String> {
-    let cluster = state.load()?;
+    let mut cluster = state.load()?;
     let mut warnings = warnings(state, &cluster);
     let proven = state::pods(&cluster)
         .filter(|pod| pod.is_healthy())
         .map(|pod| (pod.meta.uid.clone(), pod.revision().map(str::to_owned)))
         .collect();
+    let stuck = state.stuck(&cluster).into_iter().filter(|pod| !pod.is_terminating());
+    let stuck: BTreeSet<ObjectKey> = stuck.map(|pod| pod.meta.key.clone()).collect();
+    for key in &stuck {
+        cluster.ail(key, Ailment::NeverReady, Timestamp::MAX);
+    }
     let mut run = Run {
         manager: Manager::new(cluster.now(), state.clones),
         last_change: cluster.now(),
         proven: (new_pods == NewPods::StayUnready).then_some(proven),
+        stuck,
         cluster,
         sets: Vec::new(),
         work: 0,
         reach,
     };
     warnings.extend(run.look_at_the_live_state());
-    let refused = run.change(changes, &mut warnings);
+    let (refused, unknowns) = run.change(changes, &mut warnings);
     let began = run.cluster.now();
     let end = run.follow();
     warnings.extend(end.warning(run.cluster.now().since(began)));
@@ -128,13 +138,25 @@ pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, rea
         sets: run.sets,
         refused,
         warnings,
+        unknowns,
         is_over,
     })
 }
 
 fn warnings(state: &State, cluster: &Cluster) -> Vec<String> {
     let mut warnings = Vec::new();
+    let cut_off: BTreeMap<Uid, String> = state
+        .cut_off(cluster)
+        .map(|(pod, node)| (pod.meta.uid.clone(), node))
+        .collect();
     for pod in state.stuck(cluster) {
+        if let Some(node) = cut_off.get(&pod.meta.uid) {
+            warnings.push(format!(
+                "pod {} is on node {node}, which is not up: its deletion does not end before the node comes back, or its Node object is deleted",
+                pod.name()
+            ));
+            continue;
+        }
         let words = if pod.is_terminating() {
             "should have ended by now and is taken to stay"
         } else {
@@ -172,9 +194,9 @@ impl Run {
         (!names.is_empty()).then(|| format!("under way already, without this change: {names}"))
     }
 
-    /// Makes the changes that the server does not refuse.
-    fn change(&mut self, changes: &[Change], warnings: &mut Vec<String>) -> Vec<Refusal> {
-        let mut refused = Vec::new();
+    /// Makes the changes that the server does not refuse: those that it does, and what is not known of the others.
+    fn change(&mut self, changes: &[Change], warnings: &mut Vec<String>) -> (Vec<Refusal>, Vec<String>) {
+        let (mut refused, mut unknowns) = (Vec::new(), Vec::new());
         for change in changes {
             let (kind, key) = change.target();
             let known = self.sets.iter().position(|set| set.kind == kind && set.key == key);
@@ -186,6 +208,7 @@ impl Run {
                     continue;
                 }
             };
+            unknowns.extend(made.unknowns);
             warnings.extend(made.warnings.iter().map(|w| format!("{}: {w}", traced.key.name)));
             if let Some(place) = known {
                 self.sets[place].verb = self.sets[place].verb.then(made.verb);
@@ -200,7 +223,7 @@ impl Run {
         self.cluster.react();
         self.note();
         self.last_change = self.cluster.now();
-        refused
+        (refused, unknowns)
     }
 
     /// Follows until nothing happens any more, or as far as it may.
@@ -259,9 +282,19 @@ impl Run {
                 self.last_change = self.cluster.now();
             }
             self.sets.iter_mut().for_each(|set| set.note(entry));
+            self.free(entry);
             self.doubt(entry);
         }
         self.sets.iter_mut().for_each(|set| set.look(&self.cluster));
+    }
+
+    /// What has kept a pod from being ready is gone with the pod, or with its containers as they were.
+    fn free(&mut self, entry: &Entry) {
+        let is_stuck = entry.resource == Resource::Pods && self.stuck.contains(&entry.key);
+        if is_stuck && (entry.after.is_none() || has_new_spec(entry)) {
+            self.stuck.remove(&entry.key);
+            self.cluster.ail(&entry.key, Ailment::NeverReady, self.cluster.now());
+        }
     }
 
     /// A pod that is new, or at a revision that is new to it, is never ready if that is what is asked.

@@ -9,6 +9,7 @@ use flotilla_model::records::Phase;
 use flotilla_model::{PodRecord, Resource, Timestamp};
 use flotilla_sim::Cluster;
 use flotilla_sim::nodes::{Failing, Nodes, Pace};
+use flotilla_sim::placement;
 use flotilla_sim::server::Foreign;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +23,8 @@ pub struct State {
     pub now: Timestamp,
     /// How many nodes there are, if that is known.
     pub nodes: Option<usize>,
-    /// Objects, as the API server has them. Kinds that do not matter here are left out on loading.
+    /// Objects, as the API server has them. Kinds that do not matter here are left out on loading. Nodes among them say where pods fit, and
+    /// which pods nobody can end; without them, all nodes are up and have room.
     pub objects: Vec<Foreign>,
     /// What the manager decides for all CloneSets, by its feature gates and flags: nothing that is stored in the cluster tells it.
     pub clones: Defaults,
@@ -113,12 +115,32 @@ impl State {
         cluster.nodes = Nodes::new(self.nodes.unwrap_or(1).max(1), usize::MAX);
         cluster.nodes.pace = pace();
         cluster.nodes.failing_images = self.failing_images();
+        cluster.nodes.real = self.nodes().cloned().collect();
         cluster.server.restore(self.what_matters())?;
+        cluster.nodes.cut_off = self.cut_off(&cluster).map(|(pod, _)| pod.meta.uid.clone()).collect();
         let starting: Vec<_> = pods(&cluster).filter(|pod| self.goes_on(pod)).cloned().collect();
         for pod in starting {
             cluster.go_on(&pod.meta.key);
         }
         Ok(cluster)
+    }
+
+    /// The nodes, if they could be read.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Value> {
+        self.all("", "nodes")
+    }
+
+    /// Pods whose node is not up, or not there any more, and the name of that node: nobody ends, starts or changes them.
+    pub(crate) fn cut_off(&self, cluster: &Cluster) -> impl Iterator<Item = (Arc<PodRecord>, String)> {
+        let ready: BTreeSet<&str> = self
+            .nodes()
+            .filter(|node| placement::is_ready(node))
+            .filter_map(|node| node["metadata"]["name"].as_str())
+            .collect();
+        let are_known = self.nodes().next().is_some();
+        let on_one = pods(cluster).filter_map(|pod| Some((pod.clone(), pod.node.as_deref()?.to_owned())));
+        let cut_off = on_one.filter(|(_, node)| are_known && !ready.contains(node.as_str()));
+        cut_off.collect::<Vec<_>>().into_iter()
     }
 
     fn what_matters(&self) -> Vec<Foreign> {

@@ -3,6 +3,7 @@
 mod clones;
 mod lab;
 mod text;
+mod truths;
 
 use crate::report::{Action, ClaimAction, Plan, SetPlan, Verb};
 use crate::{Change, Edit, Reach};

@@ -233,7 +233,7 @@ impl Traced {
             (Some(_), Some(pod)) if !was_going && (pod.is_terminating() || entry.verb == "delete") => {
                 self.taken_down(&name, pod);
             }
-            (Some(old), Some(pod)) if matches!(entry.actor, Actor::Manager(_)) && has_new_spec(entry) => {
+            (Some(old), Some(pod)) if matches!(entry.actor, Actor::Manager(_)) && is_updated(entry, (old, pod)) => {
                 let item = self.updated(&name);
                 if !self.items[item].is_updated {
                     self.items[item].from = old.revision().map(str::to_owned);
@@ -459,7 +459,13 @@ impl Traced {
     }
 }
 
-fn has_new_spec(entry: &Entry) -> bool {
+/// Whether a pod was updated where it is: its containers, or nothing but labels and annotations, which need no restart.
+fn is_updated(entry: &Entry, (before, after): (&PodRecord, &PodRecord)) -> bool {
+    has_new_spec(entry) || before.node.is_some() && before.revision() != after.revision()
+}
+
+/// Whether something of the spec of a pod that has a node has changed.
+pub(crate) fn has_new_spec(entry: &Entry) -> bool {
     let spec = |stored: &Option<Stored>| stored.as_ref().map(Stored::value).unwrap_or_default()["spec"].clone();
     spec(&entry.before) != spec(&entry.after) && spec(&entry.before)["nodeName"] != Value::Null
 }

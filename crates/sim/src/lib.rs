@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod containers;
 mod kubelet;
 pub mod nodes;
+pub mod placement;
 pub mod service;
 pub mod volumes;
 

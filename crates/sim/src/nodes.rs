@@ -2,12 +2,13 @@
 
 use crate::cluster::{Cluster, Event};
 use crate::containers as c;
+use crate::placement;
 use crate::server::{Actor, DeleteOptions, Entry, Stored};
 use flotilla_engine::wire::Object;
 use flotilla_model::records::Phase;
-use flotilla_model::{ObjectKey, PodRecord, Resource, Timestamp};
+use flotilla_model::{ObjectKey, PodRecord, Resource, Timestamp, Uid};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -118,6 +119,10 @@ pub struct Nodes {
     pub broken_images: Vec<String>,
     /// Images whose containers wait for ever, and what the kubelet says of them.
     pub failing_images: BTreeMap<String, Failing>,
+    /// Pods whose node does nothing for them any more, by UID: nobody ends, starts or changes them.
+    pub cut_off: BTreeSet<Uid>,
+    /// Nodes as a real API server has them: a pod that fits none of them waits. Without any, nothing is asked of a node.
+    pub real: Vec<Value>,
     /// What ails pods of a name, and until when.
     ailments: BTreeMap<ObjectKey, (Ailment, Timestamp)>,
 }
@@ -142,6 +147,8 @@ impl Nodes {
             pace: Pace::default(),
             broken_images: Vec::new(),
             failing_images: BTreeMap::new(),
+            cut_off: BTreeSet::new(),
+            real: Vec::new(),
             ailments: BTreeMap::new(),
         }
     }
@@ -265,15 +272,16 @@ impl Cluster {
             return;
         }
         let value = stored.value();
-        let is_lost = pod
-            .node
-            .as_ref()
-            .is_some_and(|node| self.nodes.is_lost(node, self.now()));
+        let is_lost = self.nodes.cut_off.contains(&pod.meta.uid)
+            || pod
+                .node
+                .as_ref()
+                .is_some_and(|node| self.nodes.is_lost(node, self.now()));
         if is_lost && step != PodStep::Unready {
             return self.plan_pod(TRY_AGAIN_MS, &pod, step);
         }
         match step {
-            PodStep::Bind => self.bind(&pod),
+            PodStep::Bind => self.bind(&pod, &value),
             PodStep::Start => self.start(&pod, &value),
             PodStep::Ready => self.ready(&pod, &value),
             PodStep::Unready => self.unready(&pod, &value, is_lost),
@@ -293,9 +301,18 @@ impl Cluster {
         }
     }
 
-    fn bind(&mut self, pod: &PodRecord) {
+    fn bind(&mut self, pod: &PodRecord, value: &Arc<Value>) {
         if pod.is_terminating() {
             return;
+        }
+        if let Some(why) = placement::why_nowhere(&value["spec"], &self.nodes.real) {
+            let mut status = value["status"].clone();
+            c::put_condition(
+                &mut status,
+                json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}),
+            );
+            self.write_status(pod, value, status);
+            return self.plan_pod(TRY_AGAIN_MS, pod, PodStep::Bind);
         }
         let claims_are_there = pod.claims().all(|(_, claim)| {
             let claim = self.server.get(Resource::Claims, &pod.meta.key.sibling(claim));

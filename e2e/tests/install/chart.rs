@@ -151,7 +151,7 @@ async fn register(api: &Api) {
     let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}});
     let conversion = json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}});
     for definition in DEFINITIONS {
-        let path = format!("{CRDS}/{definition}");
+        let path = format!("{CRDS}/{definition}?fieldManager={MANAGERS}");
         let sent = api
             .send(
                 Method::PATCH,

@@ -16,7 +16,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 /// When nothing has happened to pods for so long, nothing will: they take a second each to start and to end.
-const QUIET: Duration = Duration::from_secs(8);
+pub(crate) const QUIET: Duration = Duration::from_secs(8);
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -54,11 +54,12 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     trials
 }
 
-struct Story {
-    api: Api,
-    lab: Lab,
-    ns: String,
-    name: &'static str,
+/// A namespace in which changes are planned, and made.
+pub(crate) struct Story {
+    pub(crate) api: Api,
+    pub(crate) lab: Lab,
+    pub(crate) ns: String,
+    pub(crate) name: &'static str,
 }
 
 /// Runs `flotilla plan` as a user.
@@ -84,7 +85,7 @@ fn plan(kubeconfig: &Path, ns: &str, args: &[&str], input: &str) -> Output {
 const EVENTS_MAX: usize = 10_000;
 
 /// Waves of a plan, in the words of the watcher.
-fn waves(set: &Value) -> Vec<BTreeSet<String>> {
+pub(crate) fn waves(set: &Value) -> Vec<BTreeSet<String>> {
     let step = |step: &Value| format!("{} {}", text(step, "/action"), text(step, "/pod"));
     let steps = |wave: &Value| wave["steps"].as_array().into_iter().flatten().map(step).collect();
     set["waves"].as_array().into_iter().flatten().map(steps).collect()
@@ -107,22 +108,27 @@ impl Story {
         rolled_out(&self.api, kind, &self.ns, "web").await;
     }
 
-    /// Plans as somebody who may do everything, for programs and for people; returns the plan of the one set.
-    fn plan(&self, args: &[&str], input: &str) -> Value {
+    /// Plans as somebody who may do everything, for programs and for people; returns the plan, and how the command ended.
+    pub(crate) fn planned(&self, args: &[&str], input: &str) -> (Value, Option<i32>) {
         let output = plan(&self.lab.planner, &self.ns, &[args, &["-o", "json"]].concat(), input);
         let said = String::from_utf8_lossy(&output.stdout);
         let failed = String::from_utf8_lossy(&output.stderr);
         let answer: Value = serde_json::from_str(&said).unwrap_or_else(|why| panic!("{why}: {said}{failed}"));
-        let expected = if answer["disrupts"] == true { 2 } else { 0 };
-        assert_eq!(output.status.code(), Some(expected), "{said}{failed}");
         let people = plan(&self.lab.planner, &self.ns, args, input);
         println!("[{}]\n{}", self.name, String::from_utf8_lossy(&people.stdout));
+        (answer, output.status.code())
+    }
+
+    /// The plan of one set, of which everything is known.
+    fn plan(&self, args: &[&str], input: &str) -> Value {
+        let (answer, code) = self.planned(args, input);
+        let expected = if answer["disrupts"] == true { 2 } else { 0 };
+        assert_eq!(code, Some(expected), "{answer:#}");
         answer
     }
 
-    /// Makes the change while looking on, and holds what is seen against the plan.
-    async fn holds(&self, plan: &Value, make: impl Future<Output = ()>) {
-        let set = &plan["sets"][0];
+    /// Makes a change while looking on, until nothing happens any more: what was seen, and the pods that are there then.
+    pub(crate) async fn watched(&self, quiet: Duration, make: impl Future<Output = ()>) -> (Watcher, Objects) {
         let collection = format!("{}?labelSelector=app%3Dweb", pods(&self.ns));
         let (tell, mut told) = tokio::sync::mpsc::channel::<(Objects, Option<Seen>)>(EVENTS_MAX);
         let api = self.api.clone();
@@ -131,14 +137,22 @@ impl Story {
                 |objects: &Objects, seen: Option<&Seen>| tell.try_send((objects.clone(), seen.cloned())).is_err();
             api.follow(&collection, send).await;
         });
-        let (first, _) = told.recv().await.expect("the watch begins with a list");
-        let mut watcher = Watcher::new(&first);
+        let (mut last, _) = told.recv().await.expect("the watch begins with a list");
+        let mut watcher = Watcher::new(&last);
         make.await;
-        while let Ok(Some((objects, seen))) = tokio::time::timeout(QUIET, told.recv()).await {
+        while let Ok(Some((objects, seen))) = tokio::time::timeout(quiet, told.recv()).await {
             let seen = seen.expect("the watch has not begun again");
             watcher.see(&seen, &objects);
+            last = objects;
         }
         looking.abort();
+        (watcher, last)
+    }
+
+    /// Makes the change while looking on, and holds what is seen against the plan.
+    async fn holds(&self, plan: &Value, make: impl Future<Output = ()>) {
+        let set = &plan["sets"][0];
+        let (watcher, _) = self.watched(QUIET, make).await;
         println!(
             "[{}] planned: {:?}, lowest {}; seen: {:?}, lowest {}",
             self.name,

@@ -3,15 +3,21 @@
 //! The definition of waves is that of `flotilla plan`, and written down here once more from what it says: whatever begins after
 //! something has ended since the last beginning had to wait for that, and belongs to the wave after it.
 
-use flotilla_e2e::api::{Objects, Seen, is_ready, is_terminating, name};
+use flotilla_e2e::api::{Objects, Seen, is_ready, is_terminating, name, revision};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One pod that something happened to.
-#[derive(Debug)]
+// Each may have happened without the others.
+#[allow(clippy::struct_excessive_bools)]
+#[derive(Debug, Default)]
 struct Touched {
     pod: String,
     is_down: bool,
     is_made: bool,
+    is_updated: bool,
+    /// It was ready, and is not any more.
+    is_unready: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -30,11 +36,22 @@ pub(crate) struct Watcher {
     available: BTreeSet<String>,
     moments: Vec<Moment>,
     lowest: usize,
+    /// Pods that were there before.
+    known: BTreeSet<String>,
+    /// Each pod as it was seen last.
+    last: Objects,
 }
 
 fn available(pods: &Objects) -> BTreeSet<String> {
-    let serves = |pod: &&serde_json::Value| is_ready(pod) && !is_terminating(pod);
+    let serves = |pod: &&Value| is_ready(pod) && !is_terminating(pod);
     pods.values().filter(serves).map(name).collect()
+}
+
+/// Whether a pod was changed where it runs, to another revision: its containers, or nothing but labels and annotations.
+fn is_updated(before: &Value, after: &Value) -> bool {
+    let containers = |pod: &Value| pod["spec"]["containers"].clone();
+    let is_another = containers(before) != containers(after) || revision(before) != revision(after);
+    before["spec"]["nodeName"] != Value::Null && is_another
 }
 
 impl Watcher {
@@ -44,6 +61,8 @@ impl Watcher {
         Watcher {
             lowest: available.len(),
             available,
+            known: pods.keys().cloned().collect(),
+            last: pods.clone(),
             ..Watcher::default()
         }
     }
@@ -59,8 +78,16 @@ impl Watcher {
                 self.moments.push(Moment::Gone(self.open[&pod]));
             }
             _ if is_terminating(&seen.object) => self.taken_down(&pod),
-            _ => {}
+            _ => {
+                let before = self.last.get(&pod).cloned().unwrap_or_default();
+                if is_updated(&before, &seen.object) {
+                    self.updated(&pod);
+                } else if is_ready(&before) && !is_ready(&seen.object) && !self.open.contains_key(&pod) {
+                    self.begin(&pod, |touched| touched.is_unready = true);
+                }
+            }
         }
+        self.last.clone_from(pods);
         let now = available(pods);
         for pod in now.difference(&self.available) {
             if let Some(item) = self.open.remove(pod) {
@@ -71,27 +98,46 @@ impl Watcher {
         self.available = now;
     }
 
-    fn begin(&mut self, pod: &str, is_down: bool) {
+    fn begin(&mut self, pod: &str, how: impl FnOnce(&mut Touched)) {
         let item = self.touched.len();
-        self.touched.push(Touched {
+        let mut touched = Touched {
             pod: pod.to_owned(),
-            is_down,
-            is_made: !is_down,
-        });
+            ..Touched::default()
+        };
+        how(&mut touched);
+        self.touched.push(touched);
         self.open.insert(pod.to_owned(), item);
         self.moments.push(Moment::Began(item));
     }
 
+    /// Goes on with a pod that was taken out of service first, or begins.
+    fn go_on(&mut self, pod: &str, how: impl FnOnce(&mut Touched)) {
+        let goes_on = |touched: &Touched| !touched.is_down && !touched.is_made;
+        match self.open.get(pod).copied().filter(|item| goes_on(&self.touched[*item])) {
+            Some(item) => how(&mut self.touched[item]),
+            None => self.begin(pod, how),
+        }
+    }
+
+    fn updated(&mut self, pod: &str) {
+        self.go_on(pod, |touched| touched.is_updated = true);
+    }
+
     fn taken_down(&mut self, pod: &str) {
         if self.going.insert(pod.to_owned()) {
-            self.begin(pod, true);
+            let is_updated = |item: &usize| self.touched[*item].is_updated;
+            if self.open.get(pod).is_some_and(is_updated) {
+                self.begin(pod, |touched| touched.is_down = true);
+            } else {
+                self.go_on(pod, |touched| touched.is_down = true);
+            }
         }
     }
 
     fn made(&mut self, pod: &str) {
         match self.open.get(pod).copied().filter(|item| self.touched[*item].is_down) {
             Some(item) => self.touched[item].is_made = true,
-            None => self.begin(pod, false),
+            None => self.begin(pod, |touched| touched.is_made = true),
         }
     }
 
@@ -116,7 +162,9 @@ impl Watcher {
             let action = match (touched.is_down, touched.is_made) {
                 (true, true) => "replace",
                 (true, false) => "delete",
-                (false, _) => "create",
+                (false, true) => "create",
+                (false, false) if touched.is_updated => "update",
+                (false, false) => "makeUnready",
             };
             waves[wave].insert(format!("{action} {}", touched.pod));
         }
@@ -131,5 +179,20 @@ impl Watcher {
     /// Available pods now.
     pub(crate) fn available(&self) -> usize {
         self.available.len()
+    }
+
+    /// Pods that were there before.
+    pub(crate) fn known(&self) -> &BTreeSet<String> {
+        &self.known
+    }
+
+    /// Whether something happened to a pod.
+    pub(crate) fn has_touched(&self, pod: &str) -> bool {
+        self.touched.iter().any(|touched| touched.pod == pod)
+    }
+
+    /// Whether nothing happened to any pod.
+    pub(crate) fn has_touched_nothing(&self) -> bool {
+        self.touched.is_empty()
     }
 }

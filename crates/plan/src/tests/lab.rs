@@ -4,9 +4,9 @@ use crate::change::make;
 use crate::manager::Manager;
 use crate::{Change, Edit, Plan, Reach, State, plan};
 use flotilla_controllers::cloneset::Defaults;
-use flotilla_model::{ObjectKey, SetKind, Timestamp};
+use flotilla_model::{ObjectKey, Resource, SetKind, Timestamp};
 use flotilla_sim::Cluster;
-use flotilla_sim::server::Foreign;
+use flotilla_sim::server::{Actor, Foreign};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -110,6 +110,59 @@ impl Lab {
         }
     }
 
+    /// The node of a pod.
+    pub(super) fn node_of(&self, pod: &str) -> String {
+        self.pod(pod)["spec"]["nodeName"]
+            .as_str()
+            .expect("it runs somewhere")
+            .to_owned()
+    }
+
+    fn pod(&self, pod: &str) -> Value {
+        let stored = self.cluster.server.get(Resource::Pods, &key(pod));
+        stored.expect("it is there").to_value()
+    }
+
+    fn set_status(&mut self, pod: &str, status: &Value) {
+        let patch = json!({"status": status});
+        let patched = self
+            .cluster
+            .server
+            .patch_status(Actor::System, Resource::Pods, &key(pod), &patch);
+        assert!(patched.is_ok(), "{patched:?}");
+        // Minutes later nobody takes it for one that starts.
+        let now = self.cluster.now();
+        self.cluster.advance(now + Duration::from_secs(300));
+    }
+
+    /// A pod is not ready, as its node is silent.
+    pub(super) fn lose(&mut self, pod: &str) {
+        self.set_status(pod, &json!({"conditions": [{"type": "Ready", "status": "Unknown"}]}));
+    }
+
+    /// The container of a pod has ended, and is not started for now.
+    pub(super) fn crash(&mut self, pod: &str) {
+        let mut status = self.pod(pod)["status"].clone();
+        let container = &mut status["containerStatuses"][0];
+        container["ready"] = json!(false);
+        container["state"] = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}});
+        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+            if condition["type"] == "Ready" || condition["type"] == "ContainersReady" {
+                condition["status"] = json!("False");
+            }
+        }
+        self.set_status(pod, &status);
+    }
+
+    /// The deletion of the namespace has begun.
+    pub(super) fn namespace_ends(&mut self) {
+        self.more.push(foreign(
+            "",
+            "namespaces",
+            json!({"metadata": {"name": "ns", "uid": "n", "deletionTimestamp": "2027-01-15T08:00:00Z"}, "status": {"phase": "Terminating"}}),
+        ));
+    }
+
     /// Adds something that controllers do not look at.
     pub(super) fn add(&mut self, group: &str, resource: &str, object: Value) {
         self.more.push(foreign(group, resource, object));
@@ -123,6 +176,14 @@ impl Lab {
         let mut objects: Vec<Foreign> = objects
             .map(|o| foreign(&text(&o["group"]), &text(&o["resource"]), o["object"].clone()))
             .collect();
+        let place = |o: &Foreign| {
+            (
+                o.group.clone(),
+                o.resource.clone(),
+                o.object["metadata"]["name"].clone(),
+            )
+        };
+        objects.retain(|known| !self.more.iter().any(|more| place(more) == place(known)));
         objects.extend(self.more.clone());
         State {
             now: self.cluster.now(),

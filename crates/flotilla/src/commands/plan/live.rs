@@ -9,7 +9,7 @@ use flotilla_model::Resource;
 use flotilla_plan::{State, Unread};
 use flotilla_playground::Saved;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -26,6 +26,9 @@ const DEFINITIONS: [&str; 2] = [
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dstatefulsets.apps.kruise.io",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?fieldSelector=metadata.name%3Dclonesets.apps.kruise.io",
 ];
+
+/// How many nodes are read at once.
+const NODES_PAGE: usize = 500;
 
 /// What is to be read.
 #[derive(Clone, Debug, Default)]
@@ -214,25 +217,53 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// How many nodes there are. One is enough to know of the others.
+    /// The nodes, as far as they decide where pods run and which pods nobody can end, page by page: each has much more to say.
     async fn nodes(&mut self) -> Result<Option<usize>, Error> {
-        let asked = Asked {
-            group: "",
-            resource: "nodes",
-            namespace: None,
-            path: "/api/v1/nodes?limit=1".to_owned(),
-        };
-        match self.ask(&asked).await {
-            Ok(list) => {
-                let first = list["items"].as_array().map_or(0, Vec::len);
-                let more = list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
-                Ok(Some(first + usize::try_from(more).unwrap_or(0)))
+        let (mut count, mut token) = (0, String::new());
+        loop {
+            let asked = Asked {
+                group: "",
+                resource: "nodes",
+                namespace: None,
+                path: format!("/api/v1/nodes?limit={NODES_PAGE}{token}"),
+            };
+            let mut list = match self.ask(&asked).await {
+                Ok(list) => list,
+                Err(error @ Error::Forbidden { .. }) => {
+                    let without = "nodes are not looked at, and pods are taken to find room on one that is up";
+                    self.warnings.push(format!("{without}: {error}"));
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            let more = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            for node in list["items"].as_array_mut().into_iter().flatten() {
+                *node = what_decides(node);
             }
-            // It decides next to nothing.
-            Err(Error::Forbidden { .. }) => Ok(None),
-            Err(error) => Err(error),
+            count += self.keep(&asked, list);
+            if more.is_empty() {
+                return Ok(Some(count));
+            }
+            // A token is base64.
+            let token_text = more.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+            token = format!("&continue={token_text}");
         }
     }
+}
+
+/// What of a node decides which pods it takes.
+fn what_decides(node: &mut Value) -> Value {
+    let conditions = node["status"]["conditions"].take();
+    let ready = conditions
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|c| c["type"] == "Ready");
+    json!({
+        "metadata": {"name": node["metadata"]["name"].take(), "labels": node["metadata"]["labels"].take()},
+        "spec": {"taints": node["spec"]["taints"].take(), "unschedulable": node["spec"]["unschedulable"].take()},
+        "status": {"conditions": ready.collect::<Vec<_>>(), "allocatable": node["status"]["allocatable"].take()},
+    })
 }
 
 impl Asked<'_> {

@@ -1,0 +1,187 @@
+//! What would be a false all-clear: changes that look as if all went well, and do not.
+
+use super::lab::{self, Lab, key, manifest};
+use super::{IMAGE, ROLLING, one, waves, with};
+use crate::{Change, Edit, Plan};
+use flotilla_model::SetKind::{self, Advanced, Clone, Native};
+use serde_json::{Value, json};
+
+fn node(name: &str, is_ready: bool) -> Value {
+    let status = if is_ready { "True" } else { "Unknown" };
+    json!({
+        "metadata": {"name": name, "labels": {"disk": "ssd"}},
+        "status": {"conditions": [{"type": "Ready", "status": status}], "allocatable": {"cpu": "4", "pods": "110"}},
+    })
+}
+
+fn three_of(kind: SetKind) -> Value {
+    let mut set = with(manifest(kind, "web"), &[("replicas", json!(3))]);
+    if kind == Clone {
+        set["spec"].as_object_mut().expect("a spec").remove("serviceName");
+    }
+    set
+}
+
+fn scaled(kind: SetKind, replicas: i64) -> Change {
+    Change::Edit(kind, key("web"), vec![Edit::Replicas(replicas)])
+}
+
+/// Pods on a node that is lost do not end, and the rollout goes no further.
+#[test]
+fn a_pod_on_a_lost_node_never_ends() {
+    for kind in [Native, Advanced] {
+        let mut lab = Lab::with(&[three_of(kind)]);
+        let on = lab.node_of("web-1");
+        lab.lose("web-1");
+        for name in ["node-0", "node-1", "node-2"] {
+            lab.add("", "nodes", node(name, name != on));
+        }
+        let image = Change::Edit(kind, key("web"), vec![Edit::Image(None, "app:v2".to_owned())]);
+        let plan = lab.plan(&[image]);
+        let set = one(&plan);
+        assert!(!waves(set).concat().contains("web-0"), "{kind:?}: {}", plan.text());
+        assert_eq!(set.available_at_end, 2, "{kind:?}: {}", plan.text());
+        assert!(set.blocked.iter().any(|b| b.subject == "web-1"), "{:?}", set.blocked);
+        let words = format!("pod web-1 is on node {on}, which is not up");
+        assert!(
+            plan.warnings.iter().any(|w| w.starts_with(&words)),
+            "{:?}",
+            plan.warnings
+        );
+    }
+}
+
+#[test]
+fn a_pod_that_fits_no_node_is_not_expected_to_come_up() {
+    let cases: [(&str, Value); 3] = [
+        ("template/spec/nodeSelector", json!({"disk": "hdd"})),
+        (
+            "template/spec/containers/0/resources",
+            json!({"requests": {"cpu": "5"}}),
+        ),
+        ("template/spec/nodeName", json!("gone")),
+    ];
+    for (field, value) in cases {
+        for kind in [Native, Advanced] {
+            let mut lab = Lab::with(&[three_of(kind)]);
+            for name in ["node-0", "node-1", "node-2"] {
+                lab.add("", "nodes", node(name, true));
+            }
+            let plan = lab.plan(&[Change::Apply(with(three_of(kind), &[(field, value.clone())]))]);
+            let set = one(&plan);
+            assert_eq!(waves(set), ["~web-2"], "{field}: {}", plan.text());
+            assert_eq!(set.available_at_end, 2, "{field}: {}", plan.text());
+            let words = "no node takes a new pod: 0/3 nodes are available: 3 node(s)";
+            assert!(
+                plan.missing.iter().any(|m| m.contains(words)),
+                "{field}: {:?}",
+                plan.missing
+            );
+        }
+    }
+    // Where nodes cannot be read, nobody knows.
+    let lab = Lab::with(&[three_of(Advanced)]);
+    let elsewhere = with(
+        three_of(Advanced),
+        &[("template/spec/nodeSelector", json!({"disk": "hdd"}))],
+    );
+    let plan = lab.plan(&[Change::Apply(elsewhere)]);
+    assert_eq!((waves(one(&plan)).len(), plan.missing), (3, Vec::<String>::new()));
+}
+
+/// Pods that never were available have no lowest number of their own.
+#[test]
+fn a_wave_in_which_nobody_was_available_has_none_available() {
+    let waits = with(three_of(Advanced), &[("podManagementPolicy", json!("Parallel"))]);
+    let mut lab = Lab::with(&[]);
+    lab.cluster.nodes.broken_images = vec!["app:v1".to_owned()];
+    lab.make(&Change::Apply(waits));
+    let plan = lab.plan(&[scaled(Advanced, 1)]);
+    let lowest: Vec<usize> = one(&plan).waves.iter().map(|wave| wave.lowest_available).collect();
+    assert_eq!(lowest, [0], "{}", plan.text());
+}
+
+#[test]
+fn a_misspelt_field_of_a_template_is_no_all_clear() {
+    let told = |kind, field: &str, value: Value| -> Plan {
+        let lab = Lab::with(&[three_of(kind)]);
+        lab.plan(&[Change::Apply(with(three_of(kind), &[(field, value)]))])
+    };
+    for kind in [Advanced, Clone] {
+        let plan = told(kind, "template/spec/terminationGracePeriodSecond", json!(5));
+        let words = "spec.template.spec.terminationGracePeriodSecond is a field that no pod has";
+        assert!(
+            plan.unknowns.iter().any(|u| u.contains(words)),
+            "{kind:?}: {:?}",
+            plan.unknowns
+        );
+        let probe = told(kind, "template/spec/containers/0/readinessProb", json!({}));
+        let words = "spec.template.spec.containers[0].readinessProb is";
+        assert!(
+            probe.unknowns.iter().any(|u| u.contains(words)),
+            "{kind:?}: {:?}",
+            probe.unknowns
+        );
+        let right = told(kind, "template/spec/terminationGracePeriodSeconds", json!(5));
+        assert_eq!(right.unknowns, Vec::<String>::new(), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_is_being_deleted_is_no_all_clear() {
+    let mut lab = Lab::with(&[]);
+    let held = json!(["example.com/hold"]);
+    let mut set = three_of(Advanced);
+    set["metadata"]["finalizers"] = held;
+    lab.make(&Change::Apply(set));
+    lab.edit_only(&Change::Delete(Advanced, key("web")));
+    let plan = lab.plan(&[lab::image("app:v2")]);
+    assert!(
+        plan.unknowns
+            .iter()
+            .any(|u| u.contains("is being deleted: its pods go with it")),
+        "{:?}",
+        plan.unknowns
+    );
+
+    let mut lab = Lab::with(&[three_of(Advanced)]);
+    lab.namespace_ends();
+    let plan = lab.plan(&[scaled(Advanced, 4)]);
+    assert!(
+        plan.unknowns
+            .iter()
+            .any(|u| u.starts_with("namespace ns is being deleted")),
+        "{:?}",
+        plan.unknowns
+    );
+}
+
+/// Nothing restarts where only labels and annotations change: a pod that crashes goes on with that.
+#[test]
+fn an_update_of_metadata_alone_is_one_in_place_and_heals_nothing() {
+    let set = with(
+        three_of(Advanced),
+        &[
+            ("podManagementPolicy", json!("Parallel")),
+            (
+                "template/spec/readinessGates",
+                json!([{"conditionType": "InPlaceUpdateReady"}]),
+            ),
+            (
+                ROLLING,
+                json!({"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 3}),
+            ),
+        ],
+    );
+    let mut lab = Lab::with(std::slice::from_ref(&set));
+    lab.crash("web-1");
+    let labelled = with(set.clone(), &[("template/metadata/labels/round", json!("two"))]);
+    let plan = lab.plan(&[Change::Apply(labelled)]);
+    let told = one(&plan);
+    assert!(waves(told).concat().contains("=web-1"), "{}", plan.text());
+    assert!(plan.summary.contains("3 pods are updated in place"), "{}", plan.summary);
+    assert_eq!(told.available_at_end, 2, "{}", plan.text());
+    // Another image begins anew.
+    let plan = lab.plan(&[Change::Apply(with(set, &[(IMAGE, json!("app:v2"))]))]);
+    assert_eq!(one(&plan).available_at_end, 3, "{}", plan.text());
+}

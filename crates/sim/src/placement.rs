@@ -1,0 +1,300 @@
+//! Which nodes a pod could run on, by what is written in it and in them: labels, affinity to nodes, taints, and what they have at all.
+//! <https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/>
+//!
+//! What runs there already, and where other pods are, is not looked at: a pod that fits nowhere by this fits nowhere, and one that fits
+//! may find no room all the same.
+
+use flotilla_model::template::quantity_in_billionths;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Why no node would take a pod with this `spec`, as the scheduler says it: how many nodes for which reason. `None` if one would, or if
+/// there are no nodes to look at.
+pub fn why_nowhere(spec: &Value, nodes: &[Value]) -> Option<String> {
+    let mut reasons: BTreeMap<&'static str, usize> = BTreeMap::new();
+    for node in nodes {
+        *reasons.entry(why_not(spec, node)?).or_default() += 1;
+    }
+    if reasons.is_empty() {
+        return None;
+    }
+    let counted = reasons.iter().map(|(reason, count)| format!("{count} {reason}"));
+    let counted = counted.collect::<Vec<_>>().join(", ");
+    Some(format!("0/{} nodes are available: {counted}", nodes.len()))
+}
+
+/// Whether a node is up, by its own word and that of the control plane.
+pub fn is_ready(node: &Value) -> bool {
+    each(&node["status"]["conditions"]).any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+fn why_not(spec: &Value, node: &Value) -> Option<&'static str> {
+    if spec["nodeName"].is_string() {
+        return (spec["nodeName"] != node["metadata"]["name"]).then_some("node(s) are not the one that the pod names");
+    }
+    if !is_ready(node) {
+        return Some("node(s) are not ready");
+    }
+    if !matches_labels(&spec["nodeSelector"], node) || !matches_affinity(spec, node) {
+        return Some("node(s) didn't match the pod's node affinity/selector");
+    }
+    let is_closed = node["spec"]["unschedulable"] == true && !tolerates(spec, &unschedulable());
+    if is_closed {
+        return Some("node(s) were unschedulable");
+    }
+    let stops = |taint: &&Value| matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute"));
+    if each(&node["spec"]["taints"])
+        .filter(stops)
+        .any(|taint| !tolerates(spec, taint))
+    {
+        return Some("node(s) had untolerated taints");
+    }
+    if !has_resources(spec, node) {
+        return Some("node(s) have less than the pod requests");
+    }
+    None
+}
+
+fn each(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+/// The taint of a node that was cordoned.
+fn unschedulable() -> Value {
+    serde_json::json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
+}
+
+fn matches_labels(selector: &Value, node: &Value) -> bool {
+    let mut wanted = selector.as_object().into_iter().flatten();
+    wanted.all(|(key, value)| node["metadata"]["labels"][key] == *value)
+}
+
+fn matches_affinity(spec: &Value, node: &Value) -> bool {
+    let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    if required.is_null() {
+        return true;
+    }
+    each(&required["nodeSelectorTerms"]).any(|term| {
+        let (labels, fields) = (&term["matchExpressions"], &term["matchFields"]);
+        // A term without requirements matches nothing.
+        let is_empty = each(labels).next().is_none() && each(fields).next().is_none();
+        let of_labels = |rule: &Value| matches_rule(rule, &node["metadata"]["labels"][key_of(rule)]);
+        let of_fields =
+            |rule: &Value| matches_rule(rule, &node["metadata"][key_of(rule).trim_start_matches("metadata.")]);
+        !is_empty && each(labels).all(of_labels) && each(fields).all(of_fields)
+    })
+}
+
+fn key_of(rule: &Value) -> &str {
+    rule["key"].as_str().unwrap_or_default()
+}
+
+fn matches_rule(rule: &Value, held: &Value) -> bool {
+    let is_among = || each(&rule["values"]).any(|value| value == held);
+    let number = |value: &Value| value.as_str().and_then(|text| text.parse::<i64>().ok());
+    let bound = || each(&rule["values"]).next().and_then(number);
+    match rule["operator"].as_str().unwrap_or_default() {
+        "In" => is_among(),
+        "NotIn" => !is_among(),
+        "Exists" => !held.is_null(),
+        "DoesNotExist" => held.is_null(),
+        "Gt" => number(held).zip(bound()).is_some_and(|(held, bound)| held > bound),
+        "Lt" => number(held).zip(bound()).is_some_and(|(held, bound)| held < bound),
+        // One that is newer than this code may match.
+        _ => true,
+    }
+}
+
+fn tolerates(spec: &Value, taint: &Value) -> bool {
+    each(&spec["tolerations"]).any(|toleration| {
+        let key = toleration["key"].as_str().unwrap_or_default();
+        let is_of_effect = matches!(&toleration["effect"], Value::Null)
+            || toleration["effect"] == ""
+            || toleration["effect"] == taint["effect"];
+        let is_of_key = key.is_empty() || toleration["key"] == taint["key"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let is_of_value = toleration["operator"] == "Exists" || text(&toleration["value"]) == text(&taint["value"]);
+        // Without a key only Exists is valid.
+        is_of_effect && is_of_key && is_of_value && (!key.is_empty() || toleration["operator"] == "Exists")
+    })
+}
+
+/// Whether a node has at all what a pod requests; of what cannot be read it is taken to have enough.
+fn has_resources(spec: &Value, node: &Value) -> bool {
+    let mut wanted: BTreeMap<&str, i128> = BTreeMap::new();
+    for container in each(&spec["containers"]) {
+        for (name, amount) in requests(container) {
+            *wanted.entry(name).or_default() += amount;
+        }
+    }
+    for container in each(&spec["initContainers"]) {
+        for (name, amount) in requests(container) {
+            let most = wanted.entry(name).or_default();
+            *most = (*most).max(amount);
+        }
+    }
+    let has = |name: &str| {
+        node["status"]["allocatable"][name]
+            .as_str()
+            .and_then(quantity_in_billionths)
+    };
+    // A node that says nothing of itself is too young to be judged.
+    let allocatable = &node["status"]["allocatable"];
+    !allocatable.is_object()
+        || wanted
+            .iter()
+            .all(|(name, amount)| *amount == 0 || has(name).is_some_and(|has| has >= *amount))
+}
+
+/// What a container asks for; what it has limits for only, it asks for.
+fn requests(container: &Value) -> impl Iterator<Item = (&str, i128)> {
+    let resources = &container["resources"];
+    let of = |list: &'static str| resources[list].as_object().into_iter().flatten();
+    let limits = of("limits").filter(|(name, _)| resources["requests"][name.as_str()].is_null());
+    let all = of("requests").chain(limits);
+    all.filter_map(|(name, amount)| {
+        let amount = amount
+            .as_str()
+            .map_or_else(|| quantity_in_billionths(&amount.to_string()), quantity_in_billionths);
+        Some((name.as_str(), amount?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn node(name: &str, fields: &Value) -> Value {
+        let mut node = json!({
+            "metadata": {"name": name, "labels": {"disk": "ssd", "cores": "8"}},
+            "spec": {},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+        });
+        for (pointer, value) in fields.as_object().into_iter().flatten() {
+            let (place, field) = pointer.rsplit_once('/').expect("a pointer");
+            node.pointer_mut(place).expect("a place")[field] = value.clone();
+        }
+        node
+    }
+
+    #[test]
+    fn a_pod_fits_by_labels_affinity_taints_and_size() {
+        let plain = json!({});
+        let tainted = json!({"/spec/taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]});
+        let preferred = json!({"/spec/taints": [{"key": "gpu", "effect": "PreferNoSchedule"}]});
+        let cordoned = json!({"/spec/unschedulable": true});
+        let lost = json!({"/status/conditions": [{"type": "Ready", "status": "Unknown"}]});
+        let affinity = |rules: &Value| {
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": rules}]}}}})
+        };
+        let rule = |key: &str, operator: &str, values: &Value| {
+            affinity(&json!([{"key": key, "operator": operator, "values": values}]))
+        };
+        let asks = |requests: &Value| json!({"containers": [{"resources": {"requests": requests}}, {"resources": {"limits": {"cpu": "1"}}}]});
+        let tolerating = |toleration: &Value| json!({"tolerations": [toleration]});
+        let rows = [
+            ("nothing asked", &plain, json!({}), true),
+            ("label", &plain, json!({"nodeSelector": {"disk": "ssd"}}), true),
+            ("other label", &plain, json!({"nodeSelector": {"disk": "hdd"}}), false),
+            ("in", &plain, rule("disk", "In", &json!(["hdd", "ssd"])), true),
+            ("not in", &plain, rule("disk", "NotIn", &json!(["ssd"])), false),
+            ("exists", &plain, rule("gpu", "Exists", &json!([])), false),
+            ("does not exist", &plain, rule("gpu", "DoesNotExist", &json!([])), true),
+            ("greater", &plain, rule("cores", "Gt", &json!(["4"])), true),
+            ("less", &plain, rule("cores", "Lt", &json!(["8"])), false),
+            ("an empty term", &plain, affinity(&json!([])), false),
+            ("tainted", &tainted, json!({}), false),
+            ("preferred", &preferred, json!({}), true),
+            (
+                "tolerated by value",
+                &tainted,
+                tolerating(&json!({"key": "gpu", "value": "yes"})),
+                true,
+            ),
+            (
+                "another value",
+                &tainted,
+                tolerating(&json!({"key": "gpu", "value": "no"})),
+                false,
+            ),
+            (
+                "tolerated by key",
+                &tainted,
+                tolerating(&json!({"key": "gpu", "operator": "Exists"})),
+                true,
+            ),
+            (
+                "all tolerated",
+                &tainted,
+                tolerating(&json!({"operator": "Exists"})),
+                true,
+            ),
+            (
+                "another effect",
+                &tainted,
+                tolerating(&json!({"key": "gpu", "operator": "Exists", "effect": "NoExecute"})),
+                false,
+            ),
+            ("cordoned", &cordoned, json!({}), false),
+            (
+                "cordoned, tolerated",
+                &cordoned,
+                tolerating(&json!({"operator": "Exists"})),
+                true,
+            ),
+            ("lost", &lost, json!({}), false),
+            (
+                "as large as it may be",
+                &plain,
+                asks(&json!({"cpu": "3", "memory": "8Gi"})),
+                true,
+            ),
+            (
+                "limits count where there are no requests",
+                &plain,
+                asks(&json!({"cpu": "3001m"})),
+                false,
+            ),
+            (
+                "what no node has",
+                &plain,
+                asks(&json!({"example.com/gpu": "1"})),
+                false,
+            ),
+            (
+                "nothing of what no node has",
+                &plain,
+                asks(&json!({"example.com/gpu": "0"})),
+                true,
+            ),
+            (
+                "the first steps are larger",
+                &plain,
+                json!({"initContainers": [{"resources": {"requests": {"cpu": "5"}}}]}),
+                false,
+            ),
+        ];
+        for (name, fields, spec, fits) in rows {
+            let why = why_nowhere(&spec, &[node("one", fields)]);
+            assert_eq!(why.is_none(), fits, "{name}: {why:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_said_how_many_nodes_do_not_fit_for_which_reason() {
+        let nodes = [
+            node("one", &json!({"/spec/unschedulable": true})),
+            node("two", &json!({"/metadata/labels": {"disk": "hdd"}})),
+            node("three", &json!({"/metadata/labels": {"disk": "hdd"}})),
+        ];
+        let spec = json!({"nodeSelector": {"disk": "ssd"}});
+        let why = why_nowhere(&spec, &nodes).expect("nowhere");
+        assert_eq!(
+            why,
+            "0/3 nodes are available: 2 node(s) didn't match the pod's node affinity/selector, 1 node(s) were unschedulable"
+        );
+        assert_eq!(why_nowhere(&spec, &[]), None, "without nodes nobody knows");
+    }
+}
