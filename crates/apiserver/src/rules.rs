@@ -111,8 +111,8 @@ pub(crate) fn finish(server: &Server, write: &Write<'_>, old: Option<&Value>, ne
             &errors,
         ));
     }
-    if write.is_create && info.kind == "Pod" && info.group.is_empty() {
-        quota::check(server, new)?;
+    if write.is_create && info.is_namespaced {
+        quota::check(server, info.store, (&info.group, &info.plural), new)?;
     }
     Ok(())
 }

@@ -1,64 +1,230 @@
-//! Resource quotas: how many objects a namespace may hold.
+//! Resource quotas: how much a namespace may hold of objects, of what pods request and are limited to, and of storage.
+//! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>
 
 use super::text;
-use crate::store::{Server, Stored};
+use crate::store::{Server, StoreId, Stored};
 use flotilla_apimachinery::status::{Qualified, Status};
 use flotilla_engine::wire::Object;
+use flotilla_model::template::quantity_in_billionths;
 use flotilla_model::{ObjectKey, Resource};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-/// What is counted, by its names in a quota.
-const COUNTED: [(&str, Resource); 4] = [
-    ("pods", Resource::Pods),
-    ("count/pods", Resource::Pods),
-    ("persistentvolumeclaims", Resource::Claims),
-    ("count/persistentvolumeclaims", Resource::Claims),
-];
+/// What a quota counts of pods by their containers, each also without `requests.`: those that ask for none of it are refused.
+const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+const ONE: i128 = 1_000_000_000;
+const MILLI: i128 = 1_000_000;
 
-fn used(server: &Server, namespace: &str, name: &str) -> Option<usize> {
-    let (_, resource) = COUNTED.iter().find(|(counted, _)| *counted == name)?;
-    let counts = |stored: &Stored| {
-        // Pods that have ended use nothing.
-        !matches!(&stored.object, Some(Object::Pod(pod)) if pod.is_terminal())
+/// Amounts in billionths, by their names in a quota.
+type Amounts = BTreeMap<String, i128>;
+
+/// What an object uses of all that quotas count.
+fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value) -> Amounts {
+    let mut uses = Amounts::new();
+    let counted = if group.is_empty() {
+        plural.to_owned()
+    } else {
+        format!("{plural}.{group}")
     };
-    Some(
-        server
-            .after(*resource, Some(namespace), None)
-            .filter(|(_, s)| counts(s))
-            .count(),
-    )
-}
-
-/// Whether one more pod fits.
-pub(crate) fn check(server: &Server, pod: &Value) -> Result<(), Status> {
-    let namespace = text(&pod["metadata"], "namespace");
-    let quotas = server.types.builtin("", "resourcequotas");
-    for (key, quota) in server.after(quotas, Some(namespace), None) {
-        let quota = quota.value();
-        let hard = quota["spec"]["hard"].as_object().cloned().unwrap_or_default();
-        for (name, limit) in &hard {
-            let is_pods = matches!(name.as_str(), "pods" | "count/pods");
-            let (Some(used), Some(limit)) = (used(server, namespace, name), number(limit)) else {
-                continue;
-            };
-            if is_pods && used + 1 > limit {
-                let why = format!(
-                    "exceeded quota: {}, requested: {name}=1, used: {name}={used}, limited: {name}={limit}",
-                    key.name
-                );
-                let name = text(&pod["metadata"], "name");
-                return Err(Status::forbidden(&Qualified::new("", "pods"), name, &why));
+    uses.insert(format!("count/{counted}"), ONE);
+    match resource.watched() {
+        Some(Resource::Pods) => {
+            uses.insert("pods".to_owned(), ONE);
+            for list in ["requests", "limits"] {
+                for (name, amount) in of_pod(object, list) {
+                    if list == "requests" && OF_CONTAINERS.contains(&name.as_str()) {
+                        uses.insert(name.clone(), amount);
+                    }
+                    uses.insert(format!("{list}.{name}"), amount);
+                }
             }
         }
+        Some(Resource::Claims) => {
+            let storage = amount(&object["spec"]["resources"]["requests"]["storage"]).unwrap_or(0);
+            let class = object["spec"]["storageClassName"].as_str().unwrap_or_default();
+            for (name, amount) in [("persistentvolumeclaims", ONE), ("requests.storage", storage)] {
+                uses.insert(name.to_owned(), amount);
+                uses.insert(format!("{class}.storageclass.storage.k8s.io/{name}"), amount);
+            }
+        }
+        _ => {}
+    }
+    uses
+}
+
+/// What a pod asks for, or is limited to: the sum of its containers, or what the largest of the steps before them needs.
+fn of_pod(pod: &Value, list: &str) -> Amounts {
+    let mut all = Amounts::new();
+    for container in each(&pod["spec"]["containers"]) {
+        for (name, amount) in of_container(container, list) {
+            *all.entry(name).or_default() += amount;
+        }
+    }
+    for container in each(&pod["spec"]["initContainers"]) {
+        for (name, amount) in of_container(container, list) {
+            let most = all.entry(name).or_default();
+            *most = (*most).max(amount);
+        }
+    }
+    all
+}
+
+fn of_container(container: &Value, list: &str) -> Amounts {
+    let resources = &container["resources"];
+    let named = |list: &str| {
+        let all = resources[list].as_object().into_iter().flatten();
+        all.filter_map(|(name, value)| Some((name.clone(), amount(value)?)))
+            .collect::<Amounts>()
+    };
+    let mut amounts = named(list);
+    if list == "requests" {
+        // What has a limit only is requested as much.
+        for (name, amount) in named("limits") {
+            amounts.entry(name).or_insert(amount);
+        }
+    }
+    amounts
+}
+
+fn each(list: &Value) -> impl Iterator<Item = &Value> {
+    list.as_array().into_iter().flatten()
+}
+
+fn amount(value: &Value) -> Option<i128> {
+    match value {
+        Value::String(text) => quantity_in_billionths(text),
+        Value::Number(number) => quantity_in_billionths(&number.to_string()),
+        _ => None,
+    }
+}
+
+fn shown(amount: i128) -> String {
+    if amount % ONE == 0 {
+        (amount / ONE).to_string()
+    } else {
+        format!("{}m", amount / MILLI)
+    }
+}
+
+/// Whether a quota is about such a pod. One with a scope that is not known here is about none.
+fn is_about(quota: &Value, pod: &Value) -> bool {
+    let spec = &quota["spec"];
+    let is_best_effort = || of_pod(pod, "requests").is_empty() && of_pod(pod, "limits").is_empty();
+    let ends = || !pod["spec"]["activeDeadlineSeconds"].is_null();
+    let class = &pod["spec"]["priorityClassName"];
+    let in_scope = |scope: &str, operator: &str, values: &Value| match (scope, operator) {
+        ("BestEffort", "Exists") => is_best_effort(),
+        ("NotBestEffort", "Exists") => !is_best_effort(),
+        ("Terminating", "Exists") => ends(),
+        ("NotTerminating", "Exists") => !ends(),
+        ("PriorityClass", "Exists") => class.is_string(),
+        ("PriorityClass", "DoesNotExist") => !class.is_string(),
+        ("PriorityClass", "In") => each(values).any(|value| value == class),
+        ("PriorityClass", "NotIn") => !each(values).any(|value| value == class),
+        _ => false,
+    };
+    let mut scopes = each(&spec["scopes"]);
+    let mut rules = each(&spec["scopeSelector"]["matchExpressions"]);
+    scopes.all(|scope| in_scope(scope.as_str().unwrap_or_default(), "Exists", &Value::Null))
+        && rules.all(|rule| in_scope(text(rule, "scopeName"), text(rule, "operator"), &rule["values"]))
+}
+
+/// Whether a quota has scopes, which only pods have.
+fn is_of_pods(quota: &Value) -> bool {
+    each(&quota["spec"]["scopes"]).next().is_some() || !quota["spec"]["scopeSelector"].is_null()
+}
+
+/// What objects of this kind use of what a quota counts.
+fn used(server: &Server, quota: &Value, namespace: &str, resource: StoreId, names: (&str, &str)) -> Amounts {
+    let is_pods = resource == Resource::Pods;
+    let counts = |stored: &&Stored| {
+        // Pods that have ended use nothing.
+        let has_ended = matches!(&stored.object, Some(Object::Pod(pod)) if pod.is_terminal());
+        !has_ended && (!is_pods || is_about(quota, &stored.value()))
+    };
+    let mut all = Amounts::new();
+    let objects = server.after(resource, Some(namespace), None).map(|(_, stored)| stored);
+    for stored in objects.filter(counts) {
+        for (name, amount) in uses(resource, names, &stored.value()) {
+            *all.entry(name).or_default() += amount;
+        }
+    }
+    all
+}
+
+/// Whether one more object of a kind, given by group and plural, fits into its namespace.
+pub(crate) fn check(
+    server: &Server,
+    resource: StoreId,
+    (group, plural): (&str, &str),
+    object: &Value,
+) -> Result<(), Status> {
+    let namespace = text(&object["metadata"], "namespace");
+    let (quotas, is_pod) = (server.types.builtin("", "resourcequotas"), resource == Resource::Pods);
+    let refused = |why: &str| {
+        let name = text(&object["metadata"], "name");
+        Err(Status::forbidden(&Qualified::new(group, plural), name, why))
+    };
+    for (key, quota) in server.after(quotas, Some(namespace), None) {
+        let quota = quota.value();
+        let concerns = if is_pod {
+            is_about(&quota, object)
+        } else {
+            !is_of_pods(&quota)
+        };
+        if !concerns {
+            continue;
+        }
+        let hard = quota["spec"]["hard"].as_object().cloned().unwrap_or_default();
+        let unspecified = hard
+            .keys()
+            .filter_map(|name| unspecified(name, object).filter(|_| is_pod));
+        let unspecified = unspecified.collect::<Vec<_>>().join("; ");
+        if !unspecified.is_empty() {
+            return refused(&format!("failed quota: {}: must specify {unspecified}", key.name));
+        }
+        let wanted = uses(resource, (group, plural), object);
+        let limited = hard
+            .iter()
+            .filter_map(|(name, limit)| Some((name, wanted.get(name)?, amount(limit)?)));
+        let limited: Vec<_> = limited.filter(|(_, wanted, _)| **wanted > 0).collect();
+        if limited.is_empty() {
+            continue;
+        }
+        let used = used(server, &quota, namespace, resource, (group, plural));
+        let used = |name: &String| used.get(name).copied().unwrap_or(0);
+        let exceeded: Vec<_> = limited
+            .iter()
+            .filter(|(name, wanted, limit)| used(name) + **wanted > *limit)
+            .collect();
+        if exceeded.is_empty() {
+            continue;
+        }
+        let list = |amount: &dyn Fn(&(&String, &i128, i128)) -> i128| {
+            let all = exceeded.iter().map(|of| format!("{}={}", of.0, shown(amount(of))));
+            all.collect::<Vec<_>>().join(",")
+        };
+        return refused(&format!(
+            "exceeded quota: {}, requested: {}, used: {}, limited: {}",
+            key.name,
+            list(&|of| *of.1),
+            list(&|of| used(of.0)),
+            list(&|of| of.2)
+        ));
     }
     Ok(())
 }
 
-fn number(limit: &Value) -> Option<usize> {
-    match limit {
-        Value::String(text) => text.parse().ok(),
-        other => other.as_u64().map(|n| n as usize),
+/// Which containers of a pod say nothing of what a quota counts, in the words of the API server.
+fn unspecified(name: &str, pod: &Value) -> Option<String> {
+    let (list, resource) = name.split_once('.').unwrap_or(("requests", name));
+    if !matches!(list, "requests" | "limits") || !OF_CONTAINERS.contains(&resource) {
+        return None;
     }
+    let all = each(&pod["spec"]["initContainers"]).chain(each(&pod["spec"]["containers"]));
+    let silent = all.filter(|container| !of_container(container, list).contains_key(resource));
+    let silent: Vec<&str> = silent.map(|container| text(container, "name")).collect();
+    (!silent.is_empty()).then(|| format!("{name} for: {}", silent.join(",")))
 }
 
 /// Says in each quota's status what is used.
@@ -73,14 +239,15 @@ pub(crate) fn recount(server: &mut Server) {
         .collect();
     for (key, quota) in known {
         let hard = quota["spec"]["hard"].as_object().cloned().unwrap_or_default();
+        let mut all = Amounts::new();
+        for (resource, plural) in [(Resource::Pods, "pods"), (Resource::Claims, "persistentvolumeclaims")] {
+            if resource == Resource::Pods || !is_of_pods(&quota) {
+                all.extend(used(server, &quota, &key.namespace, resource.into(), ("", plural)));
+            }
+        }
         let used: Map<String, Value> = hard
             .keys()
-            .map(|name| {
-                (
-                    name.clone(),
-                    json!(used(server, &key.namespace, name).unwrap_or(0).to_string()),
-                )
-            })
+            .map(|name| (name.clone(), json!(shown(all.get(name).copied().unwrap_or(0)))))
             .collect();
         let status = json!({"hard": hard, "used": used});
         if quota["status"] != status {

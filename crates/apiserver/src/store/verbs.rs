@@ -57,7 +57,11 @@ impl Server {
         self.create_by(by, resource, value, &mut |server, _, value| {
             if resource == Resource::Pods {
                 server.admit_pod(value)?;
-                check_quotas(server, value)?;
+            }
+            match resource.watched() {
+                Some(Resource::Pods) => check_quotas(server, resource, ("", "pods"), value)?,
+                Some(Resource::Claims) => check_quotas(server, resource, ("", "persistentvolumeclaims"), value)?,
+                _ => {}
             }
             require_one_controller(value)
         })

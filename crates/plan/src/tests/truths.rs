@@ -185,3 +185,114 @@ fn an_update_of_metadata_alone_is_one_in_place_and_heals_nothing() {
     let plan = lab.plan(&[Change::Apply(with(set, &[(IMAGE, json!("app:v2"))]))]);
     assert_eq!(one(&plan).available_at_end, 3, "{}", plan.text());
 }
+
+/// A quota may count more than pods.
+#[test]
+fn quotas_count_claims_and_what_containers_ask_for() {
+    let claims = json!([{"metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}}}]);
+    let cpu = |cpu: &str| {
+        (
+            "template/spec/containers/0/resources",
+            json!({"requests": {"cpu": cpu}}),
+        )
+    };
+    let parallel = ("podManagementPolicy", json!("Parallel"));
+    let rows: [(&str, Value, Vec<(&str, Value)>, usize, &str); 9] = [
+        (
+            "claims",
+            json!({"hard": {"persistentvolumeclaims": "1"}}),
+            vec![("volumeClaimTemplates", claims.clone())],
+            1,
+            "persistentvolumeclaims=1",
+        ),
+        (
+            "storage",
+            json!({"hard": {"requests.storage": "2Gi"}}),
+            vec![("volumeClaimTemplates", claims.clone())],
+            2,
+            "requests.storage",
+        ),
+        (
+            "storage of another class",
+            json!({"hard": {"gold.storageclass.storage.k8s.io/requests.storage": "0"}}),
+            vec![("volumeClaimTemplates", claims)],
+            3,
+            "",
+        ),
+        (
+            "cpu",
+            json!({"hard": {"requests.cpu": "2"}}),
+            vec![cpu("1")],
+            2,
+            "requested: requests.cpu=1, used: requests.cpu=2",
+        ),
+        (
+            "cpu by its short name",
+            json!({"hard": {"cpu": "250m"}}),
+            vec![cpu("100m")],
+            2,
+            "cpu=100m",
+        ),
+        (
+            "nothing said of it",
+            json!({"hard": {"limits.memory": "1Gi"}}),
+            vec![cpu("1")],
+            0,
+            "must specify limits.memory for: main",
+        ),
+        (
+            "pods of another scope",
+            json!({"hard": {"pods": "0"}, "scopes": ["NotBestEffort"]}),
+            vec![],
+            3,
+            "",
+        ),
+        (
+            "pods of its scope",
+            json!({"hard": {"pods": "0"}, "scopes": ["BestEffort"]}),
+            vec![],
+            0,
+            "exceeded quota",
+        ),
+        (
+            "pods of a class",
+            json!({"hard": {"pods": "1"}, "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}}),
+            vec![],
+            3,
+            "",
+        ),
+    ];
+    for (name, quota, fields, made, words) in rows {
+        let mut lab = Lab::with(&[]);
+        lab.add(
+            "",
+            "resourcequotas",
+            json!({"metadata": {"name": "small", "namespace": "ns", "uid": "q"}, "spec": quota}),
+        );
+        let set = with(three_of(Advanced), &[fields, vec![parallel.clone()]].concat());
+        let plan = lab.plan(&[Change::Apply(set)]);
+        let told = one(&plan);
+        assert_eq!(told.available_at_end, made, "{name}: {}", plan.text());
+        let messages: Vec<&str> = told.blocked.iter().map(|b| b.message.as_str()).collect();
+        assert!(
+            made == 3 || messages.iter().any(|m| m.contains(words)),
+            "{name}: {messages:?}"
+        );
+    }
+    let mut lab = Lab::with(&[]);
+    let hard = json!({"hard": {"count/statefulsets.apps": "0"}});
+    lab.add(
+        "",
+        "resourcequotas",
+        json!({"metadata": {"name": "none", "namespace": "ns", "uid": "q"}, "spec": hard}),
+    );
+    let plan = lab.plan(&[Change::Apply(three_of(Native))]);
+    assert!(
+        plan.refused[0].message.contains("exceeded quota: none"),
+        "{:?}",
+        plan.refused
+    );
+    let plan = lab.plan(&[Change::Apply(three_of(Advanced))]);
+    assert_eq!(plan.refused, [], "those of another group are not counted");
+}
