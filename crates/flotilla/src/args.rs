@@ -32,7 +32,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for `why`: nothing is waited for; for `rollout status`: the rollout is complete; for `plan`: no pod is disrupted
   1  it failed, or the command line could not be understood; the message says what was attempted and what to do next;
-     `plan`: a change would be refused, something that could touch pods is not known, or something that new pods need is missing: it is named
+     `plan`: a change would be refused or cannot be carried out, something that could touch pods is not known, or something that new pods
+     need is missing: it is named
   2  `plan`: pods would be disrupted (deleted, replaced or updated)
   3  `why`: something is waited for; `rollout status`: not complete (with --watch=false, or when --timeout-seconds has passed)";
 

@@ -117,12 +117,17 @@ async fn missing(cluster: &Cluster, target: &Target) -> Result<Error, Error> {
     if kinds.any(|resource| resource["name"] == plural) {
         return Ok(not_found);
     }
+    Ok(no_definition(kind, &words, &cluster.namespace))
+}
+
+/// A set is not found, as nobody can have one of its kind.
+pub fn no_definition(kind: SetKind, words: &str, namespace: &str) -> Error {
+    let (version, plural) = (kind.resource().api_version(), kind.resource().plural());
     let group = version.split_once('/').map_or(version, |(group, _)| group);
-    Ok(Error::NotPossible(format!(
-        "{words} was not found in namespace {}: the cluster has no definition {plural}.{group} (in {version}), and so no set of that kind; \
-         if somebody deleted it, its sets went with it, and they have to be applied again after this: flotilla install --only-crds --yes",
-        cluster.namespace
-    )))
+    Error::NotPossible(format!(
+        "{words} was not found in namespace {namespace}: the cluster has no definition {plural}.{group} (in {version}), and so no set of that kind; \
+         if somebody deleted it, its sets went with it, and they have to be applied again after this: flotilla install --only-crds --yes"
+    ))
 }
 
 #[cfg(test)]

@@ -53,6 +53,7 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
     let mut plan = report::Plan::of(outcome, doubtful);
     let sets = plan.sets.iter().zip(&specs);
     for (set, spec) in sets {
+        plan.unknowns.extend(refers::refused_now(state, set));
         let found = refers::look(state, set, spec);
         plan.missing.extend(found.missing);
         plan.warnings.extend(found.unread);

@@ -2,6 +2,7 @@
 
 use crate::report::{Action, ClaimAction, SetPlan};
 use crate::state::{State, list};
+use flotilla_model::Failure;
 use flotilla_sim::placement;
 use serde_json::Value;
 
@@ -93,6 +94,49 @@ fn class_to_come<'s>(state: &'s State, namespace: &str, claim: &str) -> Option<&
     })?;
     let class = claim["spec"]["storageClassName"].as_str();
     class.filter(|class| !class.is_empty() && claim["status"]["phase"] != "Bound")
+}
+
+/// What the API server refuses the set's pods now, by the set's own word. Nobody here knows what refuses them (a webhook, a policy), and so
+/// they are taken to be made.
+pub(crate) fn refused_now(state: &State, set: &SetPlan) -> Vec<String> {
+    let (kind, name) = set.set.split_once('/').unwrap_or_default();
+    let (plural, group) = match kind.split_once('.') {
+        Some(("cloneset", group)) => ("clonesets", group),
+        Some((_, group)) => ("statefulsets", group),
+        None => return Vec::new(),
+    };
+    let live = state.all(group, plural).find(|object| {
+        let meta = &object["metadata"];
+        meta["name"] == name && meta["namespace"] == set.namespace.as_str()
+    });
+    let conditions = list(&live.unwrap_or(&Value::Null)["status"]["conditions"]);
+    // What a quota refuses, the simulated API server refuses, too; what is no refusal, others see.
+    let refusals = [
+        Failure::FORBIDDEN,
+        Failure::DENIED,
+        Failure::INVALID,
+        "AdmissionUnavailable",
+        "BadRequest",
+        "TooLarge",
+        "APIServerRefused",
+    ];
+    let told = conditions.filter(|c| {
+        let is_of_pods = matches!(
+            c["type"].as_str(),
+            Some("FailedCreatePod" | "FailedUpdatePod" | "FailedScale" | "FailedUpdate")
+        );
+        is_of_pods && c["status"] == "True" && refusals.iter().any(|reason| c["reason"] == *reason)
+    });
+    let sentence = |c: &Value| {
+        format!(
+            "{} in namespace {}: the API server refuses its pods now, and what refuses them is not looked at: {}: {}",
+            set.set,
+            set.namespace,
+            c["reason"].as_str().unwrap_or_default(),
+            c["message"].as_str().unwrap_or_default()
+        )
+    };
+    told.map(sentence).collect()
 }
 
 fn makes_pods(set: &SetPlan) -> bool {

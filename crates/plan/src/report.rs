@@ -7,7 +7,7 @@ use crate::trace::Traced;
 use flotilla_controllers::shared::revision::label_names;
 use flotilla_model::{Wait, WaitCause, Whom};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a change would do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -283,6 +283,13 @@ impl Plan {
         self.summary = text::summary(self);
     }
 
+    /// Whether something that is asked for is refused, or cannot be done, however long one waits.
+    pub fn is_stopped(&self) -> bool {
+        const FOR_GOOD: [&str; 3] = ["Refused", "RevisionRefused", "InPlaceNotPossible"];
+        let mut blocked = self.sets.iter().flat_map(|set| &set.blocked);
+        blocked.any(|blocked| FOR_GOOD.contains(&blocked.cause.as_str()))
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         text::plan(self)
@@ -305,6 +312,8 @@ impl SetPlan {
             loses_claims: sets.any(|set| set.loses_claims()),
             ..Whom::of(&name, &set.key.namespace)
         };
+        let stays = stays(set);
+        let former = former(set, &stays);
         SetPlan {
             set: name.clone(),
             namespace: set.key.namespace.to_string(),
@@ -314,7 +323,7 @@ impl SetPlan {
             replicas: replicas(set.after.as_ref()),
             current_revision: status("currentRevision"),
             update_revision: status("updateRevision"),
-            stays: stays(set),
+            stays,
             waves,
             lowest_available,
             available_at_end: set.available_now(),
@@ -329,11 +338,11 @@ impl SetPlan {
                 .collect(),
             claims_left: set.claims_left.clone(),
             claim_templates_changed: set.claim_templates_changed(),
-            blocked: blocked(&set.waits, &whom),
+            blocked: blocked(&set.waits, &whom, &former),
             if_new_pods_are_not_ready: doubtful.filter(|_| set.makes_pods()).map(|doubtful| Doubt {
                 pods: doubtful.items.iter().map(|item| item.pod.clone()).collect(),
                 available: doubtful.available_now(),
-                blocked: blocked(&doubtful.waits, &whom),
+                blocked: blocked(&doubtful.waits, &whom, &self::former(doubtful, &self::stays(doubtful))),
             }),
         }
     }
@@ -402,7 +411,20 @@ fn stays(set: &Traced) -> Vec<Stays> {
         .collect()
 }
 
-fn blocked(waits: &[Wait], whom: &Whom<'_>) -> Vec<Blocked> {
+/// Pods at another revision than the set wants, which nothing keeps there: whoever went back to theirs would go back to what is broken.
+fn former(set: &Traced, stays: &[Stays]) -> BTreeSet<String> {
+    let Some(record) = set.after.as_ref().filter(|_| stays.is_empty()) else {
+        return BTreeSet::new();
+    };
+    let newest = record.status_text("updateRevision");
+    let old = set
+        .pods
+        .iter()
+        .filter(|pod| !newest.is_empty() && !label_names(pod, newest));
+    old.map(|pod| pod.name().to_owned()).collect()
+}
+
+fn blocked(waits: &[Wait], whom: &Whom<'_>, former: &BTreeSet<String>) -> Vec<Blocked> {
     let unintended = waits.iter().filter(|wait| !wait.cause.is_intended());
     unintended
         .map(|wait| Blocked {
@@ -413,7 +435,13 @@ fn blocked(waits: &[Wait], whom: &Whom<'_>) -> Vec<Blocked> {
                 .unwrap_or_default(),
             message: message(&wait.cause),
             rule: wait.cause.rule(),
-            advice: wait.cause.advice(&wait.subject, whom),
+            advice: wait.cause.advice(
+                &wait.subject,
+                &Whom {
+                    is_former: former.contains(&wait.subject),
+                    ..*whom
+                },
+            ),
         })
         .collect()
 }

@@ -10,7 +10,7 @@ mod typos;
 use crate::args::{ClusterArgs, Output, PlanArgs};
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
-use crate::target::{Target, kind_name};
+use crate::target::{Target, kind_name, no_definition};
 use flotilla_model::{ObjectKey, SetKind};
 use flotilla_plan::{Change, Edit, Plan, Reach, State, plan};
 use manifests::Manifests;
@@ -66,7 +66,13 @@ fn exit(plan: &Plan) -> Exit {
     if !plan.refused.is_empty() || plan.is_cut_short || !plan.unknowns.is_empty() || !plan.missing.is_empty() {
         return Exit::Failed;
     }
-    if plan.disrupts { Exit::Disrupts } else { Exit::Done }
+    if plan.disrupts {
+        Exit::Disrupts
+    } else if plan.is_stopped() {
+        Exit::Failed
+    } else {
+        Exit::Done
+    }
 }
 
 /// What to look at.
@@ -161,6 +167,14 @@ fn change(
     let kind = match found.as_slice() {
         [kind] => *kind,
         [] => {
+            let defined = |kind: SetKind| {
+                let name = format!("{}.apps.kruise.io", kind.resource().plural());
+                let mut all = state.all("apiextensions.k8s.io", "customresourcedefinitions");
+                all.any(|definition| definition["metadata"]["name"] == name.as_str())
+            };
+            if let Some(kind) = target.kind.filter(|kind| *kind != SetKind::Native && !defined(*kind)) {
+                return Err(no_definition(kind, &kind_name(kind, &target.name), namespace));
+            }
             let words = match target.kind {
                 Some(kind) => kind_name(kind, &target.name),
                 None => format!("statefulset/{}", target.name),

@@ -135,6 +135,15 @@ impl Lab {
         self.cluster.advance(now + Duration::from_secs(300));
     }
 
+    /// What the set's controller says of it.
+    pub(super) fn set_says(&mut self, set: &str, status: &Value) {
+        let patched = self
+            .cluster
+            .server
+            .patch_status(Actor::System, Resource::AdvancedSets, &key(set), status);
+        assert!(patched.is_ok(), "{patched:?}");
+    }
+
     /// A pod is not ready, as its node is silent.
     pub(super) fn lose(&mut self, pod: &str) {
         self.set_status(pod, &json!({"conditions": [{"type": "Ready", "status": "Unknown"}]}));

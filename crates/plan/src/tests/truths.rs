@@ -296,3 +296,57 @@ fn quotas_count_claims_and_what_containers_ask_for() {
     let plan = lab.plan(&[Change::Apply(three_of(Advanced))]);
     assert_eq!(plan.refused, [], "those of another group are not counted");
 }
+
+/// What a webhook or a policy refuses now, a plan cannot see: the set says it.
+#[test]
+fn a_set_whose_pods_are_refused_now_is_no_all_clear() {
+    let mut lab = Lab::with(&[three_of(Advanced)]);
+    let says = |reason: &str, status: &str| json!({"status": {"conditions": [{"type": "FailedCreatePod", "status": status, "reason": reason, "message": "web-2: no such tag"}]}});
+    for (reason, status, is_told) in [
+        ("AdmissionDenied", "True", true),
+        ("AdmissionDenied", "False", false),
+        ("QuotaExceeded", "True", false),
+    ] {
+        lab.set_says("web", &says(reason, status));
+        let plan = lab.plan(&[scaled(Advanced, 4)]);
+        let words = "the API server refuses its pods now";
+        let told = plan
+            .unknowns
+            .iter()
+            .any(|u| u.contains(words) && u.contains("web-2: no such tag"));
+        assert_eq!(told, is_told, "{reason} {status}: {:?}", plan.unknowns);
+    }
+}
+
+/// A pod of a revision that the set has left must go; whoever went back would go back to that revision.
+#[test]
+fn the_advice_for_a_pod_of_a_former_revision_is_to_delete_it() {
+    let mut lab = Lab::with(&[three_of(Advanced)]);
+    lab.cluster.nodes.broken_images = vec!["app:broken".to_owned()];
+    lab.make(&lab::image("app:broken"));
+    let plan = lab.plan(&[lab::image("app:v2")]);
+    let blocked = one(&plan)
+        .blocked
+        .iter()
+        .find(|b| b.subject == "web-2")
+        .expect("it holds up the others");
+    let advice = blocked.advice.as_deref().unwrap_or_default();
+    assert!(
+        advice.contains("kubectl delete pod web-2") && !advice.contains("undo"),
+        "{advice}"
+    );
+}
+
+/// Nothing is disrupted, and nothing comes of it either.
+#[test]
+fn what_cannot_be_carried_out_is_told_apart_from_what_is_done() {
+    let lab = Lab::with(&[three_of(Advanced)]);
+    let mount = (
+        "template/spec/containers/0/volumeMounts",
+        json!([{"name": "data", "mountPath": "/data"}]),
+    );
+    let plan = lab.plan(&[Change::Apply(with(three_of(Advanced), &[mount]))]);
+    assert!(!plan.disrupts && plan.is_stopped(), "{}", plan.text());
+    let plan = lab.plan(&[scaled(Advanced, 4)]);
+    assert!(!plan.disrupts && !plan.is_stopped(), "{}", plan.text());
+}
