@@ -137,7 +137,16 @@ impl Cluster {
         let request = request.body(bytes).map_err(kube::Error::HttpError)?;
         self.client.request(request).await
     }
+
+    /// Lists a collection by its path, of each object its metadata alone; for callers that read refusals themselves.
+    pub async fn list_metadata(&self, path: &str) -> Result<Value, kube::Error> {
+        let request = Request::get(path).header("Accept", METADATA).body(Vec::new());
+        self.client.request(request.map_err(kube::Error::HttpError)?).await
+    }
 }
+
+/// Asks for the metadata of each object of a list alone.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// An error of the client in words: what was attempted, what came back, what to do.
 pub fn describe(what: String, error: &kube::Error) -> Error {

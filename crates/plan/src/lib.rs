@@ -32,6 +32,7 @@ mod waves;
 
 pub use change::{Change, Edit};
 pub use flotilla_sim::server::Foreign;
+pub use refers::read_by;
 pub use report::{
     Action, Blocked, Claim, ClaimAction, Doubt, Field, Lowest, Plan, Refusal, SetPlan, Stays, Step, Verb, Wave,
 };

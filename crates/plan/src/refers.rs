@@ -33,6 +33,9 @@ const fn kind(words: &'static str, group: &'static str, resource: &'static str, 
 }
 
 const ACCOUNT: Kind = kind("service account", "", "serviceaccounts", true);
+const CONFIG_MAP: Kind = kind("config map", "", "configmaps", true);
+const SECRET: Kind = kind("secret", "", "secrets", true);
+const RUNTIME: Kind = kind("runtime class", "node.k8s.io", "runtimeclasses", false);
 const CLAIM: Kind = kind("claim", "", "persistentvolumeclaims", true);
 const PRIORITY: Kind = kind("priority class", "scheduling.k8s.io", "priorityclasses", false);
 const STORAGE: Kind = kind("storage class", "storage.k8s.io", "storageclasses", false);
@@ -94,6 +97,40 @@ fn class_to_come<'s>(state: &'s State, namespace: &str, claim: &str) -> Option<&
     })?;
     let class = claim["spec"]["storageClassName"].as_str();
     class.filter(|class| !class.is_empty() && claim["status"]["phase"] != "Bound")
+}
+
+/// The config maps and secrets (`true`) without which containers of a pod do not start, by its `spec`.
+pub fn read_by(pod: &Value) -> Vec<(bool, &str)> {
+    let mut found: Vec<(bool, &Value, &str)> = Vec::new();
+    for volume in list(&pod["volumes"]) {
+        let sources = list(&volume["projected"]["sources"]);
+        for source in sources.chain([volume]) {
+            found.push((false, &source["configMap"], "name"));
+            found.push((
+                true,
+                &source["secret"],
+                if source["secret"]["secretName"].is_string() {
+                    "secretName"
+                } else {
+                    "name"
+                },
+            ));
+        }
+    }
+    for container in list(&pod["initContainers"]).chain(list(&pod["containers"])) {
+        for source in list(&container["envFrom"]) {
+            found.push((false, &source["configMapRef"], "name"));
+            found.push((true, &source["secretRef"], "name"));
+        }
+        for variable in list(&container["env"]) {
+            found.push((false, &variable["valueFrom"]["configMapKeyRef"], "name"));
+            found.push((true, &variable["valueFrom"]["secretKeyRef"], "name"));
+        }
+    }
+    let needed = found.into_iter().filter(|(_, source, _)| source["optional"] != true);
+    needed
+        .filter_map(|(is_secret, source, field)| Some((is_secret, source[field].as_str()?)))
+        .collect()
 }
 
 /// What the API server refuses the set's pods now, by the set's own word. Nobody here knows what refuses them (a webhook, a policy), and so
@@ -164,6 +201,12 @@ fn needed<'s>(set: &SetPlan, spec: &'s Value) -> Vec<(&'static Kind, &'s str)> {
         if !class.is_empty() && !class.starts_with("system-") {
             needed.push((&PRIORITY, class));
         }
+        needed.extend(pod["runtimeClassName"].as_str().map(|class| (&RUNTIME, class)));
+        let own_claims = list(&pod["volumes"]).map(|volume| &volume["ephemeral"]["volumeClaimTemplate"]["spec"]);
+        let classes = own_claims.filter_map(|claim| claim["storageClassName"].as_str());
+        needed.extend(classes.filter(|class| !class.is_empty()).map(|class| (&STORAGE, class)));
+        let files = read_by(pod).into_iter();
+        needed.extend(files.map(|(is_secret, name)| (if is_secret { &SECRET } else { &CONFIG_MAP }, name)));
     }
     if set.claims.iter().any(|claim| claim.action == ClaimAction::Create) {
         let templates = list(&spec["volumeClaimTemplates"]);

@@ -163,13 +163,16 @@ impl Traced {
         changed.chain(gone).map(|template| template.name.to_string()).collect()
     }
 
-    /// One sentence for each field of the set for which the manager leaves something undone: it cannot be told what was meant.
+    /// One sentence for each field of the set that cannot be read: it cannot be told what was meant.
     pub(crate) fn unreadable_fields(&self) -> Vec<String> {
-        let set = self.after.iter().flat_map(|set| &set.spec.problems);
-        let stopping = set.filter(|problem| problem.stops != Area::Nothing);
+        let problems = self.after.iter().flat_map(|set| &set.spec.problems);
         let words = |problem: &FieldProblem| {
+            let consequence = match problem.stops {
+                Area::Nothing => "it counts as not there",
+                _ => "what depends on it is not done until it is corrected",
+            };
             format!(
-                "{} in namespace {}: {} holds {}, and {}; what depends on it is not done until it is corrected",
+                "{} in namespace {}: {} holds {}, and {}; {consequence}",
                 self.kind.describe(&self.key.name),
                 self.key.namespace,
                 problem.path,
@@ -177,7 +180,7 @@ impl Traced {
                 problem.rule
             )
         };
-        stopping.map(words).collect()
+        problems.map(words).collect()
     }
 
     fn min_ready(&self) -> Duration {

@@ -186,6 +186,9 @@ fn an_update_of_metadata_alone_is_one_in_place_and_heals_nothing() {
     assert_eq!(one(&plan).available_at_end, 3, "{}", plan.text());
 }
 
+/// What a quota says, of which set, how many pods come up, and words of the refusal.
+type Row<'r> = (&'r str, Value, Vec<(&'r str, Value)>, usize, &'r str);
+
 /// A quota may count more than pods.
 #[test]
 fn quotas_count_claims_and_what_containers_ask_for() {
@@ -198,7 +201,7 @@ fn quotas_count_claims_and_what_containers_ask_for() {
         )
     };
     let parallel = ("podManagementPolicy", json!("Parallel"));
-    let rows: [(&str, Value, Vec<(&str, Value)>, usize, &str); 9] = [
+    let rows: [Row<'_>; 9] = [
         (
             "claims",
             json!({"hard": {"persistentvolumeclaims": "1"}}),
@@ -349,4 +352,97 @@ fn what_cannot_be_carried_out_is_told_apart_from_what_is_done() {
     assert!(!plan.disrupts && plan.is_stopped(), "{}", plan.text());
     let plan = lab.plan(&[scaled(Advanced, 4)]);
     assert!(!plan.disrupts && !plan.is_stopped(), "{}", plan.text());
+}
+
+/// What a container needs to start and does not find.
+#[test]
+fn config_maps_secrets_and_runtime_classes_are_looked_up() {
+    let rows: [(&str, Value, &str); 7] = [
+        (
+            "template/spec/volumes",
+            json!([{"name": "v", "configMap": {"name": "web"}}]),
+            "config map web",
+        ),
+        (
+            "template/spec/volumes",
+            json!([{"name": "v", "secret": {"secretName": "web"}}]),
+            "secret web",
+        ),
+        (
+            "template/spec/volumes",
+            json!([{"name": "v", "projected": {"sources": [{"secret": {"name": "web"}}]}}]),
+            "secret web",
+        ),
+        (
+            "template/spec/containers/0/envFrom",
+            json!([{"configMapRef": {"name": "web"}}]),
+            "config map web",
+        ),
+        (
+            "template/spec/containers/0/env",
+            json!([{"name": "E", "valueFrom": {"secretKeyRef": {"name": "web", "key": "k"}}}]),
+            "secret web",
+        ),
+        (
+            "template/spec/runtimeClassName",
+            json!("gvisor"),
+            "runtime class gvisor",
+        ),
+        (
+            "template/spec/volumes",
+            json!([{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "gold", "resources": {"requests": {"storage": "1Gi"}}}}}}]),
+            "storage class gold",
+        ),
+    ];
+    for (field, value, words) in rows {
+        let mut lab = Lab::with(&[three_of(Advanced)]);
+        let change = Change::Apply(with(three_of(Advanced), &[(field, value)]));
+        let plan = lab.plan(std::slice::from_ref(&change));
+        let told = format!("{words} was not found");
+        assert!(
+            plan.missing.iter().any(|m| m.ends_with(&told)),
+            "{words}: {:?}",
+            plan.missing
+        );
+        for (group, resource, name) in [
+            ("", "configmaps", "web"),
+            ("", "secrets", "web"),
+            ("node.k8s.io", "runtimeclasses", "gvisor"),
+            ("storage.k8s.io", "storageclasses", "gold"),
+        ] {
+            lab.add(
+                group,
+                resource,
+                json!({"metadata": {"name": name, "namespace": "ns", "uid": name}}),
+            );
+        }
+        assert_eq!(lab.plan(&[change]).missing, Vec::<String>::new(), "{words}");
+    }
+    let lab = Lab::with(&[three_of(Advanced)]);
+    let optional = json!([{"configMapRef": {"name": "web", "optional": true}}]);
+    let change = Change::Apply(with(
+        three_of(Advanced),
+        &[("template/spec/containers/0/envFrom", optional)],
+    ));
+    assert_eq!(lab.plan(&[change]).missing, Vec::<String>::new());
+}
+
+/// A switch with a value that nobody can read counts as absent, and whoever wrote it thinks that it is there.
+#[test]
+fn a_switch_that_cannot_be_read_is_no_all_clear() {
+    for kind in [Native, Advanced] {
+        let lab = Lab::with(&[three_of(kind)]);
+        let mut set = three_of(kind);
+        set["metadata"]["annotations"] = json!({"flotilla.rs/ordered-max-unavailable": "many"});
+        let plan = lab.plan(&[Change::Apply(set)]);
+        let words = "ordered-max-unavailable";
+        let told = |u: &String| u.contains(words) && u.contains("many") && u.ends_with("it counts as not there");
+        assert!(
+            plan.unknowns.iter().any(told),
+            "{kind:?}: {:?} {:?}",
+            plan.unknowns,
+            plan.refused
+        );
+    }
 }

@@ -39,6 +39,8 @@ pub(in crate::commands) struct Wanted {
     pub(in crate::commands) brought: BTreeSet<String>,
     /// CloneSets are what it is about: without them there is no plan.
     pub(in crate::commands) clones: bool,
+    /// Sets that are about to be applied.
+    pub(in crate::commands) sets: Vec<Value>,
 }
 
 /// A list that was asked for.
@@ -82,6 +84,7 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
         if !wanted.brought.contains(namespace) {
             reading.namespace(namespace).await?;
         }
+        reading.what_containers_read(namespace, &wanted.sets).await?;
     }
     let classes = Resource::StorageClasses.collection_path(None);
     let without = "claims are taken not to grow";
@@ -92,6 +95,10 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
     let without = "priority classes are not looked at";
     reading
         .try_list(("scheduling.k8s.io", "priorityclasses"), None, priorities, without)
+        .await?;
+    let runtimes = "/apis/node.k8s.io/v1/runtimeclasses".to_owned();
+    reading
+        .look_up(("node.k8s.io", "runtimeclasses"), None, runtimes)
         .await?;
     reading.definition().await?;
     let nodes = reading.nodes().await?;
@@ -116,7 +123,14 @@ struct Reading<'c> {
 impl Reading<'_> {
     /// Lists; a kind that is not served has no objects.
     async fn ask(&self, asked: &Asked<'_>) -> Result<Value, Error> {
-        match self.cluster.send(Method::GET, &asked.path, None).await {
+        // Of these, names are all that a plan wants to know.
+        let only_names = matches!(asked.resource, "secrets" | "configmaps");
+        let list = if only_names {
+            self.cluster.list_metadata(&asked.path).await
+        } else {
+            self.cluster.send(Method::GET, &asked.path, None).await
+        };
+        match list {
             Ok(list) => Ok(list),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
             Err(kube::Error::Api(status)) if status.code == 403 => Err(asked.forbidden()),
@@ -170,6 +184,35 @@ impl Reading<'_> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Lists what is told of only where a pod refers to it.
+    async fn look_up(&mut self, kind: (&str, &str), namespace: Option<&str>, path: String) -> Result<(), Error> {
+        let before = self.warnings.len();
+        self.try_list(kind, namespace, path, "").await?;
+        self.warnings.truncate(before);
+        Ok(())
+    }
+
+    /// Names of config maps and secrets, if sets of the namespace read any: of what is in them, nothing is asked.
+    async fn what_containers_read(&mut self, namespace: &str, brought: &[Value]) -> Result<(), Error> {
+        let is_here = |set: &&Value| set["metadata"]["namespace"] == namespace;
+        let known = self
+            .objects
+            .iter()
+            .map(|object| &object.object)
+            .chain(brought)
+            .filter(is_here);
+        let read: BTreeSet<bool> = known
+            .flat_map(|set| flotilla_plan::read_by(&set["spec"]["template"]["spec"]))
+            .map(|(is_secret, _)| is_secret)
+            .collect();
+        for is_secret in read {
+            let resource = if is_secret { "secrets" } else { "configmaps" };
+            let path = format!("/api/v1/namespaces/{namespace}/{resource}");
+            self.look_up(("", resource), Some(namespace), path).await?;
+        }
+        Ok(())
     }
 
     async fn clones(&mut self, namespace: &str, are_needed: bool) -> Result<(), Error> {

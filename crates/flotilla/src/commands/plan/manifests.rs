@@ -67,10 +67,12 @@ const HARMLESS_GROUPS: [&str; 4] = [
     "rbac.authorization.k8s.io",
 ];
 /// Kinds that a plan takes to be there because a file brings them: group, kind, plural, and whether they belong to a namespace.
-const BROUGHT: [(&str, &str, &str, bool); 6] = [
+const BROUGHT: [(&str, &str, &str, bool); 8] = [
+    ("", "ConfigMap", "configmaps", true),
     ("", "Namespace", "namespaces", false),
     ("", "PersistentVolumeClaim", "persistentvolumeclaims", true),
     ("", "ResourceQuota", "resourcequotas", true),
+    ("", "Secret", "secrets", true),
     ("", "ServiceAccount", "serviceaccounts", true),
     ("scheduling.k8s.io", "PriorityClass", "priorityclasses", false),
     ("storage.k8s.io", "StorageClass", "storageclasses", false),
@@ -226,6 +228,14 @@ impl Manifests {
                 .filter_map(|object| object.object["metadata"]["name"].as_str().map(str::to_owned))
                 .collect(),
             clones: targets().any(|(kind, _)| kind == SetKind::Clone),
+            sets: self
+                .changes
+                .iter()
+                .filter_map(|change| match change {
+                    Change::Apply(set) => Some(set.clone()),
+                    _ => None,
+                })
+                .collect(),
         }
     }
 }

@@ -75,10 +75,15 @@ fn state(groups: &[&str]) -> State {
         resource: "statefulsets".to_owned(),
         object: json!({"metadata": {"name": "web", "namespace": "ns"}}),
     };
+    let definition = Foreign {
+        group: "apiextensions.k8s.io".to_owned(),
+        resource: "customresourcedefinitions".to_owned(),
+        object: json!({"metadata": {"name": "statefulsets.apps.kruise.io"}}),
+    };
     State {
         now: flotilla_model::Timestamp::from_seconds(0),
         nodes: None,
-        objects: groups.iter().map(set).collect(),
+        objects: groups.iter().map(set).chain([definition]).collect(),
         clones: flotilla_controllers::cloneset::Defaults::default(),
         unread: Vec::new(),
     }
@@ -100,6 +105,11 @@ fn the_set_that_is_meant_must_be_there_and_be_one() {
     assert_eq!(
         error,
         "statefulset.apps.kruise.io/web was not found in namespace ns; name another with --namespace"
+    );
+    let error = find(&["apps"], "cloneset/web").unwrap_err().to_string();
+    assert!(
+        error.contains("the cluster has no definition clonesets.apps.kruise.io"),
+        "{error}"
     );
     let error = find(&[], "sts/web").unwrap_err().to_string();
     assert!(error.starts_with("statefulset/web was not found"), "{error}");
