@@ -5,11 +5,15 @@ use crate::report::{Refusal, Verb};
 use crate::state::list;
 use bytes::Bytes;
 use flotilla_apimachinery::openapi::Builtin;
-use flotilla_apimachinery::schema::drop_unknown;
+use flotilla_apimachinery::schema::{Types, drop_unknown};
 use flotilla_model::{ObjectKey, SetKind};
 use flotilla_sim::server::{Reply, Server, handle};
 use http::{Method, Request};
 use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+/// The types of Kubernetes itself, unpacked once. If they could not be read, lists would be replaced as they are.
+static BUILT_IN: LazyLock<Types> = LazyLock::new(|| Builtin::load().types().unwrap_or_default());
 
 /// What somebody intends to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,9 +202,7 @@ impl Asking {
         let path = format!("{collection}/{}", key.name);
         let (content_type, patch) = match kind {
             SetKind::Native => {
-                // Types that cannot be read leave lists to be replaced as they are.
-                let types = Builtin::load().types().unwrap_or_default();
-                let patch = apply::patch(live, manifest, types.kind("apps", "v1", "StatefulSet"));
+                let patch = apply::patch(live, manifest, BUILT_IN.kind("apps", "v1", "StatefulSet"));
                 ("application/strategic-merge-patch+json", patch)
             }
             SetKind::Advanced | SetKind::Clone => ("application/merge-patch+json", apply::patch(live, manifest, None)),
