@@ -37,6 +37,17 @@ Exit codes:
   2  `plan`: pods would be disrupted (deleted, replaced or updated)
   3  `why`: something is waited for; `rollout status`: not complete (with --watch=false, or when --timeout-seconds has passed)";
 
+/// What a plan knows, and what it takes for granted.
+const PLAN: &str = "\
+What is looked at:
+  The sets, pods, claims and revisions of the namespaces; quotas; which nodes are up, and their labels, taints and size; whether service
+  accounts, priority, storage and runtime classes, claims, config maps and secrets exist that new pods refer to. What may not be read is
+  named, and taken to be as it should be.
+What is taken for granted:
+  New pods start and become ready, in a fixed time each; what happens if they do not is told beside it. Claims find their volumes.
+  Images that fail nowhere now can be pulled. No webhook, policy or limit range of somebody else refuses or changes new pods, unless
+  the set says that one does already. Other pods leave enough room on nodes. Nobody else changes anything meanwhile, and a manager runs.";
+
 /// What to expect of a playground.
 const PLAYGROUND: &str = "\
 What is there:
@@ -113,6 +124,7 @@ pub enum Command {
     /// happens if they do not become ready is told as well. With -o json: summary, disrupts, sets (each with waves, stays,
     /// lowestAvailable, availableAtEnd, revisionsMade, claims, claimsLeft, claimTemplatesChanged, blocked, ifNewPodsAreNotReady), refused, notLookedAt, unknowns, missing, isCutShort,
     /// warnings; these names are kept.
+    #[command(after_long_help = PLAN)]
     Plan(PlanArgs),
     /// Try Flotilla without a cluster: a simulated control plane with nodes, and the manager, in this process.
     ///
