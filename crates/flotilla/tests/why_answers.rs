@@ -74,12 +74,16 @@ impl Playground {
     }
 
     fn run(&self, words: &[&str]) -> String {
+        self.run_to_end(words).1
+    }
+
+    /// The exit code of a command, and what it said.
+    fn run_to_end(&self, words: &[&str]) -> (Option<i32>, String) {
         let mut command = flotilla();
         let output = command.args(words).env("KUBECONFIG", &self.kubeconfig).output();
         let output = output.expect("the binary runs");
-        [output.stdout, output.stderr]
-            .map(|text| String::from_utf8_lossy(&text).into_owned())
-            .concat()
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        (output.status.code(), text.concat())
     }
 }
 
@@ -89,6 +93,16 @@ fn set(name: &str, replicas: i32) -> Value {
         "spec": {"replicas": replicas, "serviceName": name, "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "app:1"}]}}},
     })
+}
+
+fn clone_set(name: &str, replicas: i32) -> Value {
+    let mut clones = set(name, replicas);
+    clones["kind"] = json!("CloneSet");
+    clones["spec"]
+        .as_object_mut()
+        .expect("a specification")
+        .remove("serviceName");
+    clones
 }
 
 #[tokio::test]
@@ -215,4 +229,22 @@ async fn what_is_too_heavy_to_be_looked_at_is_named() {
         said.contains("note: ") && said.contains("huge") && said.contains("it would take too much memory"),
         "{said}"
     );
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_be_pulled_is_the_one_cause_of_an_update_in_place_that_does_not_end() {
+    let lab = Playground::begin("image").await;
+    let mut clones = clone_set("clones", 4);
+    clones["spec"]["updateStrategy"] =
+        json!({"rollingUpdate": {"podUpdatePolicy": "InPlaceIfPossible", "maxUnavailable": 2}});
+    lab.send(Method::POST, CLONES, "application/json", &clones).await;
+    lab.until("clone/clones", "4 wanted, 4 ready, 4 updated\nnothing is waited for");
+    let broken = json!([{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "app:broken"}]);
+    let path = format!("{CLONES}/clones");
+    lab.send(Method::PATCH, &path, "application/json-patch+json", &broken)
+        .await;
+    let said = lab.until("clone/clones", "cannot start: ");
+    assert!(!said.contains("has not restarted"), "{said}");
+    let root = said.split("      rule:").next().unwrap_or_default();
+    assert!(root.contains("cannot start: ") && root.contains("holds up: "), "{said}");
 }

@@ -41,6 +41,7 @@ pub(super) fn causes<'w>(waits: &[Wait], facts: &Facts, whom: &dyn Fn(&str) -> W
         match root {
             Some(root) => found.root(root, wait),
             None if is_vague(&wait.cause) && has_better(&own, wait) => {}
+            None if is_unfinished(&wait.cause) && cannot_start(&own, wait) => {}
             None => found.own(wait, whom),
         }
     }
@@ -213,6 +214,17 @@ fn has_better(own: &[&Wait], wait: &Wait) -> bool {
             || matches!(wait.cause, WaitCause::PodStarting) && matches!(other.cause, WaitCause::PodNotReady { .. });
         other.subject == wait.subject && says_more && !other.cause.is_intended()
     })
+}
+
+/// Says no more of a pod than that it is in the middle of an update in place.
+fn is_unfinished(cause: &WaitCause) -> bool {
+    matches!(cause, WaitCause::InPlaceRestart { .. } | WaitCause::InPlaceBatch { .. })
+}
+
+/// Whether a container of the pod that waits cannot start, which is why the update of the pod is not over.
+fn cannot_start(own: &[&Wait], wait: &Wait) -> bool {
+    let is_root = |other: &&Wait| matches!(other.cause, WaitCause::ContainerCannotStart { .. });
+    own.iter().filter(|other| other.subject == wait.subject).any(is_root)
 }
 
 /// Roots first.
@@ -587,6 +599,40 @@ mod tests {
         let all = told(&waits, &Facts::default());
         assert_eq!(all.len(), 1, "{all:?}");
         assert!(all[0].starts_with("web-2, web-1 "), "{all:?}");
+    }
+
+    /// The image is why its container has not restarted.
+    #[test]
+    fn a_container_that_cannot_start_is_the_one_cause_of_an_update_in_place_that_does_not_end() {
+        let stuck = || WaitCause::InPlaceRestart {
+            container: "main".into(),
+            stays_ready: false,
+        };
+        let batch = || WaitCause::InPlaceBatch {
+            containers: vec!["main".into()],
+        };
+        let cannot = || WaitCause::ContainerCannotStart {
+            container: "main".into(),
+            reason: "ImagePullBackOff".into(),
+            message: String::new(),
+        };
+        let budget = WaitCause::UpdateBudget {
+            budget: 2,
+            used_by: vec!["web-4".into(), "web-3".into()],
+        };
+        let waits = [
+            wait("web-4", stuck()),
+            wait("web-4", cannot()),
+            wait("web-3", cannot()),
+            wait("web-3", batch()),
+            wait("web-2", budget),
+        ];
+        assert_eq!(
+            told(&waits, &Facts::default()),
+            ["web-4, web-3 container main cannot start: ImagePullBackOff <- web-2"]
+        );
+        // What is not to blame on a container stays.
+        assert_eq!(told(&waits[..1], &Facts::default()).len(), 1);
     }
 
     /// What these waits are for, they do not name.
