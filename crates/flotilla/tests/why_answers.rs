@@ -85,6 +85,11 @@ impl Playground {
         let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         (output.status.code(), text.concat())
     }
+
+    async fn patch(&self, path: &str, body: &Value) {
+        self.send(Method::PATCH, path, "application/merge-patch+json", body)
+            .await;
+    }
 }
 
 fn set(name: &str, replicas: i32) -> Value {
@@ -247,4 +252,32 @@ async fn an_image_that_cannot_be_pulled_is_the_one_cause_of_an_update_in_place_t
     assert!(!said.contains("has not restarted"), "{said}");
     let root = said.split("      rule:").next().unwrap_or_default();
     assert!(root.contains("cannot start: ") && root.contains("holds up: "), "{said}");
+}
+
+#[tokio::test]
+async fn a_priority_class_that_is_missing_is_named() {
+    let lab = Playground::begin("priority").await;
+    let mut urgent = set("web", 1);
+    urgent["spec"]["template"]["spec"]["priorityClassName"] = json!("high");
+    lab.send(Method::POST, SETS, "application/json", &urgent).await;
+    let said = lab.until("asts/web", "no PriorityClass with name high was found");
+    assert!(said.contains("kubectl create priorityclass high --value=0"), "{said}");
+    assert!(!said.contains("webhookconfigurations"), "{said}");
+}
+
+#[tokio::test]
+async fn a_native_set_that_is_paused_is_resumed_and_not_edited() {
+    let lab = Playground::begin("paused").await;
+    let mut native = set("web", 2);
+    native["apiVersion"] = json!("apps/v1");
+    lab.send(Method::POST, NATIVE, "application/json", &native).await;
+    lab.until("sts.apps/web", "2 wanted, 2 ready, 2 updated\nnothing is waited for");
+    lab.run(&["rollout", "pause", "sts.apps/web"]);
+    let template = json!({"metadata": {"annotations": {"example.com/changed": "yes"}}});
+    lab.patch(&format!("{NATIVE}/web"), &json!({"spec": {"template": template}}))
+        .await;
+    let said = lab.until("sts.apps/web", "the partition keeps 2 on the old revision");
+    let resume = "you can: resume: flotilla rollout resume statefulset.apps/web -n default";
+    assert!(said.contains(resume), "{said}");
+    assert!(!said.contains("kubectl edit"), "{said}");
 }

@@ -4,6 +4,8 @@ mod history;
 mod status;
 mod steer;
 
+pub use self::steer::paused_at;
+
 use crate::args::{ClusterArgs, Output, RolloutCommand, RolloutTarget};
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};

@@ -13,6 +13,7 @@ use self::leader::Leader;
 use crate::args::{ClusterArgs, Output, WhyArgs};
 use crate::clock;
 use crate::cluster::{Cluster, describe};
+use crate::commands::rollout::paused_at;
 use crate::error::{Error, Exit};
 use crate::target::{self, Found};
 use flotilla_api::names;
@@ -478,6 +479,7 @@ impl Report {
             namespace: &self.found.key.namespace,
             is_former: self.former.contains(subject),
             can_go_back: self.revisions > 1,
+            is_paused: self.found.kind == SetKind::Native && paused_at(&self.found).is_some(),
             loses_claims: self.loses_claims,
             claim_templates: self.claim_templates(),
         }

@@ -6,7 +6,16 @@ use crate::lines::in_command;
 use flotilla_api::names;
 use serde_json::Value;
 
+/// Words of kubelets for a container that was never begun: there are no logs of it.
+const NEVER_RAN: [&str; 3] = [
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+];
+
 /// For whom advice is: what its commands name.
+// Four independent facts, not a state.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Copy, Debug)]
 pub struct Whom<'a> {
     /// The set in the words of kubectl, such as `statefulset.apps/web`.
@@ -17,6 +26,8 @@ pub struct Whom<'a> {
     pub is_former: bool,
     /// There is another revision to go back to.
     pub can_go_back: bool,
+    /// The partition is that of `flotilla rollout pause`, which is how a native set is paused.
+    pub is_paused: bool,
     /// A pod that is deleted takes its claims along, and the data in them, as those of a CloneSet do that does not use them again.
     pub loses_claims: bool,
     /// The set's claim templates, as they stand there.
@@ -31,6 +42,7 @@ impl Whom<'_> {
             namespace,
             is_former: false,
             can_go_back: true,
+            is_paused: false,
             loses_claims: false,
             claim_templates: &[],
         }
@@ -73,6 +85,10 @@ impl Whom<'_> {
         )
     }
 
+    fn resume(&self) -> String {
+        format!("resume: flotilla rollout resume {} -n {}", self.set(), self.namespace())
+    }
+
     fn edit(&self) -> String {
         format!("kubectl edit {} -n {}", self.set(), self.namespace())
     }
@@ -111,6 +127,54 @@ impl Whom<'_> {
         })
     }
 
+    /// Making what a pod misses, by the words of its kubelet.
+    fn provide(&self, said: &str) -> Option<String> {
+        let namespace = self.namespace();
+        let missing = |kind: &str| {
+            let (_, rest) = said.split_once(&format!("{kind} \""))?;
+            let (name, rest) = rest.split_once('"')?;
+            rest.trim_start().starts_with("not found").then(|| in_command(name))
+        };
+        if let Some(name) = missing("secret") {
+            return Some(format!(
+                "create it, with what the pod takes from it: kubectl create secret generic {name} -n {namespace}"
+            ));
+        }
+        if let Some(name) = missing("configmap") {
+            return Some(format!(
+                "create it, with what the pod takes from it: kubectl create configmap {name} -n {namespace}"
+            ));
+        }
+        // couldn't find key KEY in Secret NAMESPACE/NAME
+        let (_, rest) = said.split_once("couldn't find key ")?;
+        let (_, holder) = rest.split_once(" in ")?;
+        let (kind, rest) = holder.split_once(' ')?;
+        let kind = match kind {
+            "Secret" => "secret",
+            "ConfigMap" => "configmap",
+            _ => return None,
+        };
+        let (_, name) = rest.split_once('/')?;
+        let name = in_command(name.split_whitespace().next()?);
+        Some(format!("add that key: kubectl edit {kind} {name} -n {namespace}"))
+    }
+
+    /// Making the class that a template names, or naming one that there is.
+    fn provide_class(&self, refusal: &str) -> String {
+        let (kind, name) = missing_class(refusal).unwrap_or_default();
+        let create = match kind {
+            "PriorityClass" => {
+                format!("create it, with the value that fits: kubectl create priorityclass {name} --value=0; ")
+            }
+            _ => format!("create {kind} {name}; "),
+        };
+        format!(
+            "{create}or let the template name one of those that there are (kubectl get {}): {}",
+            kind.to_ascii_lowercase(),
+            self.edit()
+        )
+    }
+
     /// Going back, or what there is where one cannot.
     fn go_back(&self) -> String {
         if self.can_go_back {
@@ -135,9 +199,6 @@ impl WaitCause {
             ));
         }
         Some(match self {
-            WaitCause::PodNotReady { .. } | WaitCause::ContainerCannotStart { .. } => {
-                return self.advice_of_a_pod(subject, whom);
-            }
             WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
                 format!(
                     "make {behind} healthy, or delete it if its revision is broken: {}",
@@ -162,8 +223,9 @@ impl WaitCause {
                     whom.edit()
                 )
             }
+            WaitCause::Partition { .. } if whom.is_paused => whom.resume(),
             WaitCause::Partition { .. } => format!("lower the partition to go on: {}", whom.edit()),
-            WaitCause::Paused => format!("resume: flotilla rollout resume {} -n {}", whom.set(), whom.namespace()),
+            WaitCause::Paused => whom.resume(),
             WaitCause::OnDelete { .. } => {
                 let cost = if whom.loses_claims {
                     ", whose claims and data go with them"
@@ -193,7 +255,7 @@ impl WaitCause {
             WaitCause::ForeignWriter { .. } => {
                 "stop the other controller, or run Flotilla without --native-statefulset".to_owned()
             }
-            other => return other.advice_of_claims(subject, whom),
+            other => return other.advice_of_a_pod(subject, whom),
         })
     }
 
@@ -206,9 +268,21 @@ impl WaitCause {
                     whom.describe("pod", subject)
                 )
             }
-            WaitCause::PodNotReady { .. } => format!("see its events, and its logs: {}", whom.describe("pod", subject)),
+            WaitCause::PodNotReady { message, .. } => whom.provide(message).unwrap_or_else(|| {
+                let describe = whom.describe("pod", subject);
+                if message.starts_with("readiness gate ") {
+                    format!("see that whoever sets these conditions of the pod runs: {describe}")
+                } else {
+                    format!("see its events, and its logs: {describe}")
+                }
+            }),
             WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
                 format!("correct the image in the set's template, or {}", whom.go_back())
+            }
+            WaitCause::ContainerCannotStart { reason, message, .. } if NEVER_RAN.contains(&reason.as_str()) => {
+                let provide = whom.provide(message);
+                let provide = provide.unwrap_or_else(|| format!("see why: {}", whom.describe("pod", subject)));
+                format!("{provide}; or {}", whom.go_back())
             }
             WaitCause::ContainerCannotStart { container, .. } => {
                 format!(
@@ -217,7 +291,7 @@ impl WaitCause {
                     whom.go_back()
                 )
             }
-            _ => return None,
+            other => return other.advice_of_claims(subject, whom),
         })
     }
 
@@ -268,6 +342,7 @@ impl WaitCause {
                     let correct = correct.unwrap_or_else(|| format!("correct the template: {}", whom.edit()));
                     format!("the API server does not accept the pod; {correct}")
                 }
+                _ if missing_class(message).is_some() => whom.provide_class(message),
                 _ => "see the message; an admission policy or missing permission is the usual cause: kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies".to_owned(),
             },
             WaitCause::RevisionUnproven { reason, all_at_once: true, .. } if reason == Failure::QUOTA_EXCEEDED => format!(
@@ -366,6 +441,19 @@ impl WaitCause {
                 | WaitCause::LaunchBarrier { .. }
         )
     }
+}
+
+/// Kind and name of the class that the API server misses, by its words: `no PriorityClass with name NAME was found`, `RuntimeClass "NAME" not
+/// found`.
+fn missing_class(message: &str) -> Option<(&'static str, &str)> {
+    if let Some((_, rest)) = message.split_once("no PriorityClass with name ") {
+        let name = rest.split_once(" was found")?.0;
+        return Some(("PriorityClass", in_command(name)));
+    }
+    let (_, rest) = message.split_once("RuntimeClass \"")?;
+    let (name, rest) = rest.split_once('"')?;
+    let is_missing = rest.trim_start().starts_with("not found");
+    is_missing.then(|| ("RuntimeClass", in_command(name)))
 }
 
 /// The service account that the API server misses, by its words: `... service account ns/name was not found ...`.
@@ -494,6 +582,97 @@ mod tests {
             let advice = cause.advice("web-abc", &whom).expect("advice");
             assert!(advice.starts_with(expected), "{field}: {advice}");
         }
+    }
+
+    #[test]
+    fn what_a_pod_lacks_is_named_with_the_command_that_makes_it() {
+        let whom = Whom::of("statefulset.apps/web", "shop");
+        let cannot = |reason: &str, message: &str| WaitCause::ContainerCannotStart {
+            container: "main".into(),
+            reason: reason.into(),
+            message: message.into(),
+        };
+        let refused = |message: &str| WaitCause::Refused {
+            reason: "Forbidden".into(),
+            message: message.into(),
+            retry_at: Timestamp::from_millis(0),
+        };
+        let not_ready = |reason: &str, message: &str| WaitCause::PodNotReady {
+            reason: reason.into(),
+            message: message.into(),
+        };
+        for (cause, command) in [
+            (
+                cannot("CreateContainerConfigError", "secret \"nosec\" not found"),
+                "kubectl create secret generic nosec -n shop",
+            ),
+            (
+                cannot("CreateContainerConfigError", "configmap \"conf\" not found"),
+                "kubectl create configmap conf -n shop",
+            ),
+            (
+                cannot(
+                    "CreateContainerConfigError",
+                    "couldn't find key user in Secret shop/login",
+                ),
+                "kubectl edit secret login -n shop",
+            ),
+            (
+                cannot(
+                    "CreateContainerConfigError",
+                    "container has runAsNonRoot and image will run as root",
+                ),
+                "kubectl describe pod web-2 -n shop",
+            ),
+            (cannot("RunContainerError", ""), "kubectl describe pod web-2 -n shop"),
+            (
+                cannot("CrashLoopBackOff", ""),
+                "kubectl logs web-2 -c main -n shop --previous",
+            ),
+            (
+                not_ready(
+                    "FailedMount",
+                    "MountVolume.SetUp failed for volume \"v\" : secret \"$(x)\" not found",
+                ),
+                "kubectl create secret generic NAME -n shop",
+            ),
+            (
+                not_ready("ReadinessGatesNotReady", "readiness gate example.com/lb is not set"),
+                "whoever sets these conditions",
+            ),
+            (
+                refused("pods \"web-2\" is forbidden: no PriorityClass with name high was found"),
+                "kubectl create priorityclass high --value=0",
+            ),
+            (
+                refused("pods \"web-2\" is forbidden: pod rejected: RuntimeClass \"gvisor\" not found"),
+                "kubectl get runtimeclass",
+            ),
+            (
+                refused("pods \"web-2\" is forbidden: denied by policy"),
+                "kubectl get validatingwebhookconfigurations",
+            ),
+        ] {
+            let advice = cause.advice("web-2", &whom).expect("advice");
+            assert!(advice.contains(command), "{advice}");
+            let is_of_logs = command.ends_with("--previous");
+            assert_eq!(advice.contains("--previous"), is_of_logs, "{advice}");
+        }
+    }
+
+    /// A native set has no switch for it.
+    #[test]
+    fn a_partition_that_is_a_pause_is_resumed() {
+        let whom = Whom::of("statefulset.apps/web", "shop");
+        let advice = |is_paused: bool| {
+            let whom = Whom { is_paused, ..whom };
+            WaitCause::Partition { kept: 2 }.advice("web", &whom).expect("advice")
+        };
+        assert_eq!(
+            advice(true),
+            "resume: flotilla rollout resume statefulset.apps/web -n shop"
+        );
+        assert!(advice(false).ends_with("kubectl edit statefulset.apps/web -n shop"));
     }
 
     #[test]

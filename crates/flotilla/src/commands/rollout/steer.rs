@@ -254,7 +254,7 @@ fn partition(found: &Found) -> i64 {
 }
 
 /// The partition that a native set had when it was paused. Where somebody has set another since, it is not paused any more.
-fn paused_at(found: &Found) -> Option<i64> {
+pub fn paused_at(found: &Found) -> Option<i64> {
     if partition(found) < i64::from(PARTITION_OF_ALL) {
         return None;
     }
