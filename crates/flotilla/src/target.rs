@@ -70,6 +70,12 @@ impl Found {
     pub fn display(&self) -> String {
         kind_name(self.kind, &self.key.name)
     }
+
+    /// Its claim templates.
+    pub fn claim_templates(&self) -> &[serde_json::Value] {
+        let list = self.object.pointer("/spec/volumeClaimTemplates");
+        list.and_then(serde_json::Value::as_array).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Finds the set that was meant. A bare `statefulset/NAME` must be one of the two kinds, not both.

@@ -1,12 +1,16 @@
 //! `flotilla why` as a user types it, against a playground: the root first, each cause once, advice that helps when pasted.
 
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{Method, Request};
+use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 const SETS: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/statefulsets";
 const CLONES: &str = "/apis/apps.kruise.io/v1beta1/namespaces/default/clonesets";
@@ -90,6 +94,90 @@ impl Playground {
         self.send(Method::PATCH, path, "application/merge-patch+json", body)
             .await;
     }
+}
+
+/// What a user of one namespace may not do, by method and path, and what the API server says then.
+const NOT_ALLOWED: [(&str, &str, &str); 5] = [
+    ("GET", "/apis/coordination.k8s.io/", "get resource \"leases\""),
+    (
+        "GET",
+        "/apis/storage.k8s.io/v1/storageclasses",
+        "list resource \"storageclasses\"",
+    ),
+    ("GET", "/api/v1/nodes", "list resource \"nodes\""),
+    ("GET", "/api/v1/namespaces/default?", "get resource \"namespaces\""),
+    ("POST", "/api", "create resource \"pods\""),
+];
+
+/// The playground as a user sees it who may read all of one namespace, and write nothing: a kubeconfig.
+async fn for_a_user_of_the_namespace(lab: &Playground) -> PathBuf {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("its address").port();
+    let client = lab.client.clone();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer_as_to_a_user(client.clone(), stream));
+        }
+    });
+    let kubeconfig = lab.kubeconfig.with_extension("user.yaml");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n\
+         users: [{{name: c, user: {{}}}}]\ncontexts: [{{name: c, context: {{cluster: c, user: c, namespace: default}}}}]\n"
+    );
+    std::fs::write(&kubeconfig, text).expect("a file of our own");
+    kubeconfig
+}
+
+/// Answers one request, and closes the connection.
+async fn answer_as_to_a_user(client: Client, stream: TcpStream) {
+    let mut stream = tokio::io::BufReader::new(stream);
+    let (mut line, mut accept, mut length) = (String::new(), "application/json".to_owned(), 0);
+    stream.read_line(&mut line).await.expect("a request");
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    loop {
+        let mut header = String::new();
+        stream.read_line(&mut header).await.expect("headers");
+        match header.trim_end().split_once(": ") {
+            Some((name, value)) if name.eq_ignore_ascii_case("accept") => value.clone_into(&mut accept),
+            Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                length = value.parse().expect("bytes");
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.expect("a body");
+    let asked = format!("{path}?");
+    let refused = NOT_ALLOWED.iter().find(|(verb, prefix, _)| {
+        let is_of_it = asked.starts_with(prefix);
+        *verb == method && is_of_it
+    });
+    let (status, content_type, bytes) = if let Some((_, _, what)) = refused {
+        let message = format!("it is forbidden: User \"jane\" cannot {what} in API group \"\"");
+        let said = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403, "message": message});
+        (403, "application/json".to_owned(), said.to_string().into_bytes())
+    } else {
+        let request = Request::builder().method(&*method).uri(&*path).header(ACCEPT, accept);
+        let request = request.body(Body::from(body)).expect("a request");
+        let response = client.send(request).await.expect("an answer");
+        let content_type = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or("application/json").to_owned();
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect_bytes().await.expect("a body").to_vec();
+        (status, content_type, bytes)
+    };
+    let head = format!(
+        "HTTP/1.1 {status} Said\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        bytes.len()
+    );
+    let answer = [head.into_bytes(), bytes].concat();
+    // Whoever asked may have gone.
+    let _ = stream.write_all(&answer).await;
 }
 
 fn set(name: &str, replicas: i32) -> Value {
@@ -280,4 +368,47 @@ async fn a_native_set_that_is_paused_is_resumed_and_not_edited() {
     let resume = "you can: resume: flotilla rollout resume statefulset.apps/web -n default";
     assert!(said.contains(resume), "{said}");
     assert!(!said.contains("kubectl edit"), "{said}");
+}
+
+#[tokio::test]
+async fn a_user_of_one_namespace_gets_an_answer_and_what_it_may_lack() {
+    let lab = Playground::begin("user").await;
+    let mut needy = set("db", 1);
+    needy["spec"]["volumeClaimTemplates"] = json!([{"metadata": {"name": "data"}, "spec":
+        {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+    lab.send(Method::POST, SETS, "application/json", &needy).await;
+    lab.until("asts/db", "holds up: db-0");
+    let kubeconfig = for_a_user_of_the_namespace(&lab).await;
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_flotilla"));
+    command.args(["why", "asts/db", "--kubeconfig"]).arg(&kubeconfig);
+    let output = command.output().await.expect("the binary runs");
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let said = text.concat();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("claim data-db-0: is not bound"), "{said}");
+    for (what, times) in [("storageclasses", 1), ("nodes", 1)] {
+        let told = format!(
+            "cannot {} resource \"{what}\"",
+            if what == "namespaces" { "get" } else { "list" }
+        );
+        assert_eq!(said.matches(&told).count(), times, "{said}");
+    }
+    assert!(said.contains("are not told: "), "{said}");
+    // That whoever asks may not make pods is nothing that the set waits for.
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "1"}}});
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    lab.send(Method::POST, quotas, "application/json", &quota).await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 2)).await;
+    lab.until("asts/web", "the API server refused: QuotaExceeded");
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_flotilla"));
+    command.args(["why", "asts/web", "--kubeconfig"]).arg(&kubeconfig);
+    let output = command.output().await.expect("the binary runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.contains("accepts what comes next could not be tried, and its condition FailedCreatePod says"),
+        "{said}"
+    );
+    assert!(!said.contains("the API server refused: Forbidden"), "{said}");
+    // It may never have been written.
+    let _ = std::fs::remove_file(&kubeconfig);
 }

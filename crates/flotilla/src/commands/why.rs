@@ -6,35 +6,32 @@
 mod causes;
 mod facts;
 mod leader;
+mod look;
+mod trial;
 
 use self::causes::Cause;
 use self::facts::Facts;
 use self::leader::Leader;
+use self::look::{Seen, look};
+use self::trial::{instance_id, of_any, try_next};
 use crate::args::{ClusterArgs, Output, WhyArgs};
 use crate::clock;
-use crate::cluster::{Cluster, describe};
+use crate::cluster::Cluster;
 use crate::commands::rollout::paused_at;
 use crate::error::{Error, Exit};
 use crate::target::{self, Found};
 use flotilla_api::names;
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::core::cache::Cache;
-use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
-use flotilla_engine::core::request::{Answer, Refusal};
-use flotilla_engine::io::snapshot::{SnapshotError, snapshot};
-use flotilla_engine::wire::status::Status;
 use flotilla_model::set::UpdateKind;
 use flotilla_model::{
-    Command, Decision, Hints, Lines, PassContext, Reader, Resource, Scope, ScopedCommand, SetKind, SetRecord,
-    Timestamp, Wait, WaitCause, Whom,
+    Command, Decision, Hints, Lines, PassContext, Reader, Resource, SetKind, SetRecord, Timestamp, Wait, WaitCause,
+    Whom,
 };
-use http::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 
-/// Requests tried as dry runs, at most: pods of one set are refused alike.
-const DRY_RUNS: usize = 4;
 /// Lines of waits and of next steps shown to people, at most. JSON has them all.
 const LINES_SHOWN: usize = 20;
 /// Names shown in one line, at most.
@@ -62,61 +59,61 @@ struct Report {
 pub async fn run(cluster_args: &ClusterArgs, args: WhyArgs) -> Result<Exit, Error> {
     let clones = args.gates.clones()?;
     let cluster = Cluster::connect(cluster_args).await?;
-    let found = target::find(&cluster, &args.target).await?;
-    let now = clock::now();
-    let (cache, unreadable) = look(&cluster, &found).await?;
-    let mut hints = Hints::default();
-    let mut decision = decide((&cache, clones), &hints, &cluster, &found, now)?;
-    let (mut waits, accepted) = try_next(&cluster, &found, &decision, now).await?;
-    if !accepted.is_empty() {
-        hints.accepted = accepted;
-        decision = decide((&cache, clones), &hints, &cluster, &found, now)?;
-    }
-    let is_answered = |w: &Wait| w.cause == WaitCause::RevisionUntried && waits.iter().any(|r| r.subject == w.subject);
-    waits = decision
-        .waits
-        .iter()
-        .filter(|w| !is_answered(w))
-        .cloned()
-        .chain(waits.clone())
-        .collect();
-    let set = cache.set(found.kind, &found.key);
-    if let Some(set) = set {
-        for wait in &mut waits {
-            wait.cause = wait.cause.clone().for_set(set);
-        }
-    }
-    let claims = set.into_iter().flat_map(|set| cache.claims_of(set.as_owner()));
-    let kept = claims.filter_map(|claim| claim.meta.labels.get(names::INSTANCE_ID_LABEL));
-    let next = next_steps(&decision, &kept.collect());
-    let leader = Leader::read(&cluster, &args, now).await?;
-    let facts = if waits.is_empty() {
-        Facts::default()
-    } else {
-        Facts::read(&cluster).await?
-    };
-    let set = cache.set(found.kind, &found.key).cloned();
-    let report = Report {
-        former: former(&found, &facts, set.as_deref()),
-        loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
-        revisions: revisions(&cache, &found),
-        unreadable,
-        facts,
-        found,
-        waits,
-        next,
-        leader,
-        now,
-    };
+    let report = explain(&cluster, &args, clones).await?;
     let mut out = std::io::stdout().lock();
     match args.output {
         Output::Text => write!(out, "{}", report.text())?,
         Output::Json => writeln!(out, "{:#}", report.json())?,
     }
-    Ok(if report.waits.is_empty() && report.next.is_empty() {
-        Exit::Done
+    Ok(report.exit())
+}
+
+/// What is told of the set.
+async fn explain(cluster: &Cluster, args: &WhyArgs, clones: Defaults) -> Result<Report, Error> {
+    let found = target::find(cluster, &args.target).await?;
+    let now = clock::now();
+    let Seen {
+        cache,
+        left_out: mut unreadable,
+        knows_classes,
+    } = look(cluster, &found).await?;
+    let mut hints = Hints::default();
+    let mut decision = decide((&cache, clones), &hints, cluster, &found, now)?;
+    let tried = try_next(cluster, &found, &decision, now).await?;
+    unreadable.extend(tried.not_allowed);
+    if !tried.accepted.is_empty() {
+        hints.accepted = tried.accepted;
+        decision = decide((&cache, clones), &hints, cluster, &found, now)?;
+    }
+    let refused = tried.refused;
+    let is_answered =
+        |w: &Wait| w.cause == WaitCause::RevisionUntried && refused.iter().any(|r| r.subject == w.subject);
+    let decided = decision.waits.iter().filter(|w| !is_answered(w)).cloned();
+    let mut waits: Vec<Wait> = decided.chain(refused.iter().cloned()).collect();
+    let set = cache.set(found.kind, &found.key).cloned();
+    if let Some(set) = &set {
+        for wait in &mut waits {
+            wait.cause = wait.cause.clone().for_set(set);
+        }
+    }
+    let facts = if waits.is_empty() {
+        Facts::default()
     } else {
-        Exit::Waiting
+        Facts::read(cluster, knows_classes).await?
+    };
+    let claims = set.iter().flat_map(|set| cache.claims_of(set.as_owner()));
+    let kept = claims.filter_map(|claim| claim.meta.labels.get(names::INSTANCE_ID_LABEL));
+    Ok(Report {
+        next: next_steps(&decision, &kept.collect()),
+        former: former(&found, &facts, set.as_deref()),
+        loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
+        revisions: revisions(&cache, &found),
+        leader: Leader::read(cluster, args, now).await?,
+        unreadable,
+        facts,
+        found,
+        waits,
+        now,
     })
 }
 
@@ -169,25 +166,6 @@ fn revisions(cache: &Cache, found: &Found) -> usize {
     set.map_or(0, |set| cache.revisions_of(set.as_owner()).len())
 }
 
-/// What a manager would know of the set, and what could not be read of it.
-async fn look(cluster: &Cluster, found: &Found) -> Result<(Cache, Vec<String>), Error> {
-    let resources = [
-        found.kind.resource(),
-        Resource::Pods,
-        Resource::Claims,
-        Resource::Revisions,
-        Resource::StorageClasses,
-    ];
-    let (cache, unreadable) = snapshot(cluster.client.clone(), &resources, Some(&cluster.namespace))
-        .await
-        .map_err(|error| match error {
-            SnapshotError::Transport(resource, error) => describe(format!("list {resource}"), &error),
-            other => Error::NotPossible(other.to_string()),
-        })?;
-    let left_out = unreadable.iter().map(|why| format!("{why}; it is left out here"));
-    Ok((cache, left_out.collect()))
-}
-
 /// Decides about the set as the manager would that has just started, without writing.
 fn decide(
     (cache, clones): (&Cache, Defaults),
@@ -208,137 +186,6 @@ fn decide(
             target: found.display(),
             namespace: cluster.namespace.clone(),
         })
-}
-
-/// Sends the first creations and trials as dry runs, and tells which the API server would refuse, and of which revisions it accepts pods.
-async fn try_next(
-    cluster: &Cluster,
-    found: &Found,
-    decision: &Decision,
-    now: Timestamp,
-) -> Result<(Vec<Wait>, BTreeSet<String>), Error> {
-    let since = condition_since(&found.object, flotilla_controllers::failed_creation(found.kind));
-    let (mut waits, mut accepted) = (Vec::new(), BTreeSet::new());
-    let accept = |accepted: &mut BTreeSet<String>, scope: &Scope| {
-        if let Scope::Acceptance(made_of) = scope {
-            accepted.insert(made_of.clone());
-        }
-    };
-    for scoped in decision
-        .commands()
-        .filter(|c| matches!(c.command, Command::Create { .. } | Command::Try { .. }))
-        .take(DRY_RUNS)
-    {
-        let (resource, key) = (scoped.command.resource(), scoped.command.key());
-        let body = match &scoped.command {
-            Command::Create { body, .. } => body.render(),
-            Command::Try { pod } => pod.render(),
-            Command::Patch { .. } | Command::Delete { .. } | Command::Read { .. } => continue,
-        };
-        let path = format!(
-            "{}?dryRun=All&fieldManager=flotilla-why",
-            resource.collection_path(Some(&key.namespace))
-        );
-        let sent = cluster
-            .send(Method::POST, &path, Some(("application/json", &body)))
-            .await;
-        let refusal = match sent {
-            Ok(_) => {
-                accept(&mut accepted, &scoped.scope);
-                continue;
-            }
-            Err(kube::Error::Api(status)) => *status,
-            Err(error) => {
-                return Err(crate::cluster::describe(
-                    format!("try to create {resource} {key}"),
-                    &error,
-                ));
-            }
-        };
-        let status = Status {
-            code: i32::from(refusal.code),
-            reason: refusal.reason,
-            message: refusal.message,
-            ..Status::default()
-        };
-        let answer = Answer::Refused(Refusal {
-            status,
-            retry_after: None,
-        });
-        let outcome = meaning(Intent::of(&scoped.command), &answer);
-        if outcome.is_done() {
-            accept(&mut accepted, &scoped.scope);
-        }
-        if let Outcome::Rejected { reason, message, .. } = outcome {
-            let (subject, cause) = refusal_of(scoped, found, (reason, message), now);
-            let wait = without_made_up(Wait { subject, cause, since }, &body);
-            if !waits.contains(&wait) {
-                waits.push(wait);
-            }
-        }
-    }
-    Ok((waits, accepted))
-}
-
-/// What waits for a command that the API server would refuse, and why.
-fn refusal_of(
-    scoped: &ScopedCommand,
-    found: &Found,
-    (reason, message): (String, String),
-    retry_at: Timestamp,
-) -> (String, WaitCause) {
-    let subject = match &scoped.scope {
-        Scope::Slot(ordinal) => format!("{}-{ordinal}", found.key.name),
-        Scope::Object | Scope::Named(_) => scoped.command.key().name.to_string(),
-        Scope::Acceptance(made_of) => Scope::revision_tried(made_of).to_owned(),
-    };
-    let cause = match &scoped.command {
-        Command::Try { .. } => WaitCause::of_refused_trial(reason, message, retry_at),
-        _ => WaitCause::Refused {
-            reason,
-            message,
-            retry_at,
-        },
-    };
-    (subject, cause)
-}
-
-/// The instance id of a CloneSet's pod or claim.
-fn instance_id(body: &Value) -> Option<&str> {
-    let id = body["metadata"]["labels"][names::INSTANCE_ID_LABEL].as_str();
-    id.filter(|id| !id.is_empty())
-}
-
-/// A text in which what is named by this id may be any other of its kind: ids are made up for each try, and the next will have another.
-fn of_any(id: &str, text: &str) -> String {
-    text.replace(&format!("-{id}"), "-…")
-}
-
-/// A wait of any pod or claim like this one.
-fn without_made_up(wait: Wait, body: &Value) -> Wait {
-    let Some(id) = instance_id(body) else {
-        return wait;
-    };
-    let of_any = |text: &str| of_any(id, text);
-    let mut cause = wait.cause;
-    if let WaitCause::Refused { message, .. }
-    | WaitCause::RevisionRefused { message, .. }
-    | WaitCause::RevisionUnproven { message, .. } = &mut cause
-    {
-        *message = of_any(message);
-    }
-    Wait {
-        subject: of_any(&wait.subject),
-        cause,
-        since: wait.since,
-    }
-}
-
-/// When a condition of the set became True.
-fn condition_since(object: &Value, kind: &str) -> Option<Timestamp> {
-    let conditions = object.pointer("/status/conditions")?.as_array()?;
-    let found = conditions.iter().find(|c| c["type"] == kind && c["status"] == "True")?;
-    found["lastTransitionTime"].as_str()?.parse().ok()
 }
 
 /// What the manager would do next, in order; what it would do to several alike, once. `kept_ids` are instance ids that the CloneSet's claims
@@ -387,6 +234,14 @@ fn words(command: &Command, kept_ids: &BTreeSet<&str>) -> String {
 }
 
 impl Report {
+    fn exit(&self) -> Exit {
+        if self.waits.is_empty() && self.next.is_empty() {
+            Exit::Done
+        } else {
+            Exit::Waiting
+        }
+    }
+
     fn count(&self, field: &str) -> i64 {
         self.found
             .object
@@ -481,14 +336,8 @@ impl Report {
             can_go_back: self.revisions > 1,
             is_paused: self.found.kind == SetKind::Native && paused_at(&self.found).is_some(),
             loses_claims: self.loses_claims,
-            claim_templates: self.claim_templates(),
+            claim_templates: self.found.claim_templates(),
         }
-    }
-
-    /// The set's claim templates.
-    fn claim_templates(&self) -> &[Value] {
-        let list = self.found.object.pointer("/spec/volumeClaimTemplates");
-        list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
     /// The causes, each once.
@@ -575,10 +424,11 @@ pub fn ago(now: Timestamp, then: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::trial::without_made_up;
     use super::*;
     use flotilla_model::decision::{Body, Report as Told, Stage};
     use flotilla_model::set::read_set;
-    use flotilla_model::{Interner, ObjectKey};
+    use flotilla_model::{Interner, ObjectKey, Scope, ScopedCommand};
 
     /// Names that are drawn anew in each try would be gone from the next answer; those that claims have already are kept.
     #[test]

@@ -1,6 +1,6 @@
 //! From what a set waits for to the causes: each once, the root first, with what it holds up.
 
-use super::facts::{Facts, named};
+use super::facts::{Facts, last_warning, named, time};
 use flotilla_model::lines::in_command;
 use flotilla_model::{Timestamp, Wait, WaitCause, Whom};
 use serde_json::Value;
@@ -335,7 +335,8 @@ fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) ->
         }
         _ => {}
     }
-    let said = last_warning(name, claim, facts);
+    let said = facts.events.as_deref().and_then(|events| last_warning(events, claim));
+    let said = said.and_then(|event| event["message"].as_str());
     let Some(classes) = facts.classes.as_deref() else {
         let why = said.map_or_else(String::new, |said| format!(": {said}"));
         return Some((format!("is not bound{why}"), format!("see why: {describe}")));
@@ -374,20 +375,6 @@ fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) ->
     ))
 }
 
-/// What was said last against a claim.
-fn last_warning<'f>(name: &str, claim: &Value, facts: &'f Facts) -> Option<&'f str> {
-    let uid = &claim["metadata"]["uid"];
-    let is_of_it = |event: &&Value| {
-        let involved = &event["involvedObject"];
-        // One of that name that was there before may have been told of, too.
-        involved["name"] == name && (involved["uid"].is_null() || involved["uid"] == *uid)
-    };
-    let warnings = facts.events.iter().flatten().filter(is_of_it);
-    let warnings = warnings.filter(|event| event["type"] == "Warning" && event["message"].is_string());
-    let said = warnings.map(|event| (happened(event), event["message"].as_str())).max();
-    said.and_then(|(_, message)| message)
-}
-
 /// The class of claims that name none: the newest that is marked so, as the API server takes it, and of several the first by name.
 fn default_class(classes: &[Value]) -> Option<&Value> {
     let marked = classes
@@ -397,21 +384,6 @@ fn default_class(classes: &[Value]) -> Option<&Value> {
         let meta = &class["metadata"];
         (time(&meta["creationTimestamp"]), Reverse(meta["name"].as_str()))
     })
-}
-
-/// When an event happened last. Lists are in the order of names, which tells nothing.
-fn happened(event: &Value) -> Option<Timestamp> {
-    let times = [
-        &event["series"]["lastObservedTime"],
-        &event["lastTimestamp"],
-        &event["eventTime"],
-        &event["metadata"]["creationTimestamp"],
-    ];
-    times.into_iter().filter_map(time).max()
-}
-
-fn time(value: &Value) -> Option<Timestamp> {
-    value.as_str()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -568,7 +540,7 @@ mod tests {
                 claims: Some(claims),
                 classes: Some(classes),
                 events: Some(events),
-                unread: vec![],
+                ..Facts::default()
             };
             let waits = [
                 wait("web-2", behind("web-1")),
