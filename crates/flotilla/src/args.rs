@@ -115,7 +115,9 @@ pub enum Command {
     /// Explain what a set is waiting for, since when, by which rule, and what you can do.
     ///
     /// Computed from the cluster with the functions that the manager uses, also when no manager runs. Nothing is changed; requests
-    /// that would come next are tried as dry runs, to tell whether the API server would refuse them.
+    /// that would come next are tried as dry runs, to tell whether the API server would refuse them. Fields of the set that cannot be
+    /// read, and that the set or its namespace is being deleted, count as waited for. What whoever asks may not look at is left out,
+    /// with a note.
     Why(WhyArgs),
     /// Tell what a change would do before it is made: which pods, in which order and waves, what stays, what blocks.
     ///

@@ -324,6 +324,79 @@ async fn what_is_too_heavy_to_be_looked_at_is_named() {
     );
 }
 
+/// They are as good as absent, and whoever wrote them counts on them.
+#[tokio::test]
+async fn sts_3_4_a_switch_that_cannot_be_read_is_told_also_where_nothing_else_is() {
+    let lab = Playground::begin("switches").await;
+    let mut advanced = set("web", 1);
+    advanced["metadata"]["annotations"] = json!({"flotilla.rs/unblock": "brokn", "flotilla.rs/scale-down": "zzz"});
+    lab.send(Method::POST, SETS, "application/json", &advanced).await;
+    let mut native = set("db", 1);
+    native["apiVersion"] = json!("apps/v1");
+    native["metadata"]["annotations"] = json!({"flotilla.rs/ordered-max-unavailable": "many"});
+    lab.send(Method::POST, NATIVE, "application/json", &native).await;
+    for (target, switches) in [
+        ("asts/web", &[("unblock", "brokn"), ("scale-down", "zzz")][..]),
+        ("sts.apps/db", &[("ordered-max-unavailable", "many")]),
+    ] {
+        lab.until(target, "1 wanted, 1 ready, 1 updated");
+        let (code, said) = lab.run_to_end(&["why", target]);
+        for (key, value) in switches {
+            let line = format!("metadata.annotations[flotilla.rs/{key}] holds \"{value}\", and must be ");
+            assert!(said.contains(&line), "{said}");
+        }
+        assert!(
+            said.contains("you can: correct metadata.annotations[flotilla.rs/"),
+            "{said}"
+        );
+        assert!(!said.contains("nothing is waited for"), "{said}");
+        assert_eq!(code, Some(3), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_set_that_is_being_deleted_is_no_idle_one() {
+    let lab = Playground::begin("deleted").await;
+    let mut held = set("web", 1);
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    lab.send(Method::POST, SETS, "application/json", &held).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    let path = format!("{SETS}/web");
+    lab.send(Method::DELETE, &path, "application/json", &json!({})).await;
+    let (code, said) = lab.run_to_end(&["why", "asts/web"]);
+    assert!(
+        said.contains("web: is being deleted, and held by finalizer example.com/hold (for "),
+        "{said}"
+    );
+    assert!(
+        said.contains("kubectl edit statefulset.apps.kruise.io/web -n default"),
+        "{said}"
+    );
+    assert_eq!(code, Some(3), "{said}");
+}
+
+#[tokio::test]
+async fn a_set_in_a_namespace_that_is_being_deleted_is_no_idle_one() {
+    let lab = Playground::begin("namespace").await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
+    lab.send(Method::POST, "/api/v1/namespaces", "application/json", &namespace)
+        .await;
+    let mut held = set("web", 0);
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let sets = SETS.replace("default", "shop");
+    lab.send(Method::POST, &sets, "application/json", &held).await;
+    lab.send(
+        Method::DELETE,
+        "/api/v1/namespaces/shop",
+        "application/json",
+        &json!({}),
+    )
+    .await;
+    let said = lab.run(&["why", "asts/web", "-n", "shop"]);
+    assert!(said.contains("namespace shop: is being deleted"), "{said}");
+    assert!(!said.contains("nothing is waited for"), "{said}");
+}
+
 #[tokio::test]
 async fn an_image_that_cannot_be_pulled_is_the_one_cause_of_an_update_in_place_that_does_not_end() {
     let lab = Playground::begin("image").await;
@@ -386,7 +459,7 @@ async fn a_user_of_one_namespace_gets_an_answer_and_what_it_may_lack() {
     let said = text.concat();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("claim data-db-0: is not bound"), "{said}");
-    for (what, times) in [("storageclasses", 1), ("nodes", 1)] {
+    for (what, times) in [("storageclasses", 1), ("nodes", 1), ("namespaces", 1)] {
         let told = format!(
             "cannot {} resource \"{what}\"",
             if what == "namespaces" { "get" } else { "list" }

@@ -77,6 +77,16 @@ pub enum WaitCause {
         /// The node it was on.
         node: Option<String>,
     },
+    /// The set's deletion has been asked for, and it is not gone yet.
+    SetTerminating {
+        /// What keeps its object.
+        finalizers: Vec<String>,
+    },
+    /// The set's namespace is being deleted: nothing can be made in it any more.
+    NamespaceTerminating {
+        /// What is in its way, in the words of whoever empties it.
+        message: String,
+    },
     /// The pod's object is new and has no phase yet, or was just created.
     PodStarting,
     /// Another pod has to come first (OrderedReady).
@@ -389,6 +399,8 @@ impl WaitCause {
                 "updateStrategy.rollingUpdate.podUpdatePolicy"
             }
             WaitCause::ForeignWriter { .. } | WaitCause::Observing { .. } => "one controller per set",
+            WaitCause::SetTerminating { .. } => "an object goes when its finalizers are done",
+            WaitCause::NamespaceTerminating { .. } => "nothing is made in a namespace that is being deleted",
         }
     }
 

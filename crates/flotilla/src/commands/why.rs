@@ -7,6 +7,7 @@ mod causes;
 mod facts;
 mod leader;
 mod look;
+mod set;
 mod trial;
 
 use self::causes::Cause;
@@ -101,6 +102,10 @@ async fn explain(cluster: &Cluster, args: &WhyArgs, clones: Defaults) -> Result<
     } else {
         Facts::read(cluster, knows_classes).await?
     };
+    // What holds of the set as a whole comes first, as whatever its pods wait for may be due to it.
+    let own = set::waits(&found, set.as_deref(), &waits);
+    let of_namespace = set::of_namespace(cluster, &mut unreadable).await?;
+    waits.splice(0..0, of_namespace.into_iter().chain(own));
     let claims = set.iter().flat_map(|set| cache.claims_of(set.as_owner()));
     let kept = claims.filter_map(|claim| claim.meta.labels.get(names::INSTANCE_ID_LABEL));
     Ok(Report {

@@ -89,6 +89,15 @@ impl Whom<'_> {
         format!("resume: flotilla rollout resume {} -n {}", self.set(), self.namespace())
     }
 
+    /// What keeps an object that is being deleted, and where it is taken away.
+    fn release(finalizers: &[String], edit: &str) -> String {
+        let them = match finalizers {
+            [only] => only.clone(),
+            many => many.join(", "),
+        };
+        format!("whoever put {them} there takes it away when all is cleared up; if nobody does so any more: {edit}")
+    }
+
     fn edit(&self) -> String {
         format!("kubectl edit {} -n {}", self.set(), self.namespace())
     }
@@ -259,7 +268,7 @@ impl WaitCause {
         })
     }
 
-    /// What the user can do about a pod that does not come up.
+    /// What the user can do about a pod that does not come up, or about what does not go.
     fn advice_of_a_pod(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
         Some(match self {
             WaitCause::PodNotReady { reason, .. } if reason == "Unschedulable" => {
@@ -291,6 +300,19 @@ impl WaitCause {
                     whom.go_back()
                 )
             }
+            WaitCause::SetTerminating { finalizers } => match finalizers.as_slice() {
+                [] => return None,
+                // By these the garbage collector waits for what the set owns.
+                [only] if only == "foregroundDeletion" || only == "orphan" => format!(
+                    "it goes when its pods and revisions have gone, or are nobody's; see the pods: kubectl get pods -n {}",
+                    whom.namespace()
+                ),
+                _ => Whom::release(finalizers, &whom.edit()),
+            },
+            WaitCause::NamespaceTerminating { .. } => format!(
+                "see what is left in it: kubectl get namespace {} -o yaml",
+                whom.namespace()
+            ),
             other => return other.advice_of_claims(subject, whom),
         })
     }
@@ -658,6 +680,23 @@ mod tests {
             let is_of_logs = command.ends_with("--previous");
             assert_eq!(advice.contains("--previous"), is_of_logs, "{advice}");
         }
+    }
+
+    #[test]
+    fn what_does_not_go_is_told_with_who_holds_it() {
+        let held = |finalizers: &[&str]| WaitCause::SetTerminating {
+            finalizers: finalizers.iter().map(ToString::to_string).collect(),
+        };
+        let whom = Whom::of("statefulset.apps/web", "shop");
+        let advice = |cause: WaitCause| cause.advice("web", &whom);
+        assert_eq!(advice(held(&[])), None);
+        let own = advice(held(&["example.com/keep"])).expect("advice");
+        assert!(
+            own.contains("example.com/keep") && own.ends_with("kubectl edit statefulset.apps/web -n shop"),
+            "{own}"
+        );
+        let collector = advice(held(&["foregroundDeletion"])).expect("advice");
+        assert!(collector.ends_with("kubectl get pods -n shop"), "{collector}");
     }
 
     /// A native set has no switch for it.

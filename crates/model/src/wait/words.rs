@@ -154,9 +154,23 @@ impl WaitCause {
                     "its old template mounts {volume}, for which there is no claim template"
                 )
             }
+            WaitCause::SetTerminating { finalizers } => {
+                f.write_str("is being deleted")?;
+                held_by(f, finalizers)
+            }
+            WaitCause::NamespaceTerminating { message } => labelled(f, "is being deleted", "", message),
             // All others are said above.
             other => f.write_str(other.rule()),
         }
+    }
+}
+
+/// What keeps an object that is being deleted, if anything does.
+fn held_by(f: &mut fmt::Formatter<'_>, finalizers: &[String]) -> fmt::Result {
+    match finalizers {
+        [] => Ok(()),
+        [only] => write!(f, ", and held by finalizer {only}"),
+        many => write!(f, ", and held by finalizers {}", short_list(many)),
     }
 }
 

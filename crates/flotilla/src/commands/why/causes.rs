@@ -230,7 +230,9 @@ fn cannot_start(own: &[&Wait], wait: &Wait) -> bool {
 /// Roots first.
 fn rank(cause: &WaitCause) -> u8 {
     match cause {
-        WaitCause::FieldUnreadable { .. } => 0,
+        WaitCause::NamespaceTerminating { .. }
+        | WaitCause::SetTerminating { .. }
+        | WaitCause::FieldUnreadable { .. } => 0,
         WaitCause::ForeignWriter { .. } => 2,
         WaitCause::Refused { .. } | WaitCause::RevisionRefused { .. } | WaitCause::RevisionUnproven { .. } => 4,
         WaitCause::ContainerCannotStart { .. } => 5,
