@@ -398,6 +398,94 @@ async fn a_set_in_a_namespace_that_is_being_deleted_is_no_idle_one() {
 }
 
 #[tokio::test]
+async fn a_pod_that_finalizers_hold_is_told_with_them_and_since_its_deletion_was_asked_for() {
+    let lab = Playground::begin("finalizer").await;
+    let clones = clone_set("clones", 0);
+    lab.send(Method::POST, CLONES, "application/json", &clones).await;
+    lab.send(Method::POST, SETS, "application/json", &set("web", 1)).await;
+    lab.until("asts/web", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    let pod = "/api/v1/namespaces/default/pods/web-0";
+    lab.patch(pod, &json!({"metadata": {"finalizers": ["example.com/keep"]}}))
+        .await;
+    lab.send(Method::DELETE, pod, "application/json", &json!({})).await;
+    let said = lab.until("asts/web", "is terminating on node ");
+    assert!(said.contains(", and held by finalizer example.com/keep"), "{said}");
+    assert!(said.contains("kubectl edit pod web-0 -n default"), "{said}");
+    // A CloneSet makes another under another name, and the one that stays is told all the same.
+    let path = format!("{CLONES}/clones");
+    lab.patch(&path, &json!({"spec": {"replicas": 1}})).await;
+    lab.until("clone/clones", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    let pods = "/api/v1/namespaces/default/pods?labelSelector=app%3Dclones";
+    let list = lab.send(Method::GET, pods, "application/json", &json!({})).await;
+    let name = list["items"][0]["metadata"]["name"].as_str().expect("a pod").to_owned();
+    let pod = format!("/api/v1/namespaces/default/pods/{name}");
+    lab.patch(&pod, &json!({"metadata": {"finalizers": ["example.com/keep"]}}))
+        .await;
+    let now = json!({"gracePeriodSeconds": 1});
+    lab.send(Method::DELETE, &pod, "application/json", &now).await;
+    let said = lab.until("clone/clones", &format!("{name}: is terminating"));
+    assert!(said.contains("held by finalizer example.com/keep"), "{said}");
+}
+
+#[tokio::test]
+async fn a_readiness_gate_that_nobody_sets_and_what_the_kubelet_says_are_told() {
+    let lab = Playground::begin("gate").await;
+    let mut gated = set("web", 1);
+    gated["spec"]["template"]["spec"]["readinessGates"] = json!([{"conditionType": "example.com/lb"}]);
+    lab.send(Method::POST, SETS, "application/json", &gated).await;
+    let said = lab.until("asts/web", "readiness gate example.com/lb is not set");
+    assert!(said.contains("you can: "), "{said}");
+    let mut slow = set("db", 1);
+    slow["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/never-ready": "true"});
+    lab.send(Method::POST, SETS, "application/json", &slow).await;
+    lab.until("asts/db", "db-0: is not ready");
+    let pod = "/api/v1/namespaces/default/pods/db-0";
+    let pod = lab.send(Method::GET, pod, "application/json", &json!({})).await;
+    let involved = json!({"kind": "Pod", "name": "db-0", "namespace": "default", "uid": pod["metadata"]["uid"]});
+    let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "db-0.1"}, "involvedObject": involved,
+        "type": "Warning", "reason": "FailedMount", "lastTimestamp": "2099-01-01T00:00:00Z",
+        "message": "MountVolume.SetUp failed for volume \"conf\" : secret \"nosec\" not found"});
+    let events = "/api/v1/namespaces/default/events";
+    lab.send(Method::POST, events, "application/json", &event).await;
+    let said = lab.run(&["why", "asts/db"]);
+    assert!(
+        said.contains("db-0: is not ready: FailedMount: MountVolume.SetUp failed for volume"),
+        "{said}"
+    );
+    assert!(
+        said.contains("kubectl create secret generic nosec -n default"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn a_pod_that_ends_on_a_node_that_is_gone_is_told_also_where_its_set_has_another() {
+    let lab = Playground::begin("gone").await;
+    let mut clones = clone_set("clones", 1);
+    clones["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/stop": "600m"});
+    lab.send(Method::POST, CLONES, "application/json", &clones).await;
+    lab.until("clone/clones", "1 wanted, 1 ready, 1 updated\nnothing is waited for");
+    let pods = "/api/v1/namespaces/default/pods?labelSelector=app%3Dclones";
+    let list = lab.send(Method::GET, pods, "application/json", &json!({})).await;
+    let text = |pointer: &str| {
+        let text = list["items"][0].pointer(pointer).and_then(Value::as_str);
+        text.expect("a pod on a node").to_owned()
+    };
+    let (name, node) = (text("/metadata/name"), text("/spec/nodeName"));
+    let pod = format!("/api/v1/namespaces/default/pods/{name}");
+    lab.send(Method::DELETE, &pod, "application/json", &json!({})).await;
+    let node_path = format!("/api/v1/nodes/{node}");
+    lab.send(Method::DELETE, &node_path, "application/json", &json!({}))
+        .await;
+    let said = lab.until("clone/clones", "1 wanted, 1 ready, 1 updated\nwaiting:");
+    assert!(
+        said.contains(&format!("node {node}: is gone from the cluster")),
+        "{said}"
+    );
+    assert!(said.contains(&format!("holds up: {name}")), "{said}");
+}
+
+#[tokio::test]
 async fn an_image_that_cannot_be_pulled_is_the_one_cause_of_an_update_in_place_that_does_not_end() {
     let lab = Playground::begin("image").await;
     let mut clones = clone_set("clones", 4);

@@ -6,7 +6,7 @@ mod words;
 
 pub use self::advice::Whom;
 
-use self::words::{labelled, seconds, short_list, takers};
+use self::words::{held_by, labelled, seconds, short_list, takers};
 use crate::time::Timestamp;
 use serde::Serialize;
 use std::fmt;
@@ -76,6 +76,9 @@ pub enum WaitCause {
     PodTerminating {
         /// The node it was on.
         node: Option<String>,
+        /// What keeps its object, as far as whoever says so has read it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        finalizers: Vec<String>,
     },
     /// The set's deletion has been asked for, and it is not gone yet.
     SetTerminating {
@@ -431,8 +434,11 @@ impl fmt::Display for WaitCause {
             WaitCause::PodNotAvailable { remaining } => {
                 write!(f, "is ready, and available in {}", seconds(*remaining))
             }
-            WaitCause::PodTerminating { node: Some(node) } => write!(f, "is terminating on node {node}"),
-            WaitCause::PodTerminating { node: None } => f.write_str("is terminating"),
+            WaitCause::PodTerminating { node, finalizers } => {
+                f.write_str("is terminating")?;
+                node.iter().try_for_each(|node| write!(f, " on node {node}"))?;
+                held_by(f, finalizers)
+            }
             WaitCause::PodStarting => f.write_str("is starting"),
             WaitCause::Order { behind } => write!(f, "comes after {behind}"),
             WaitCause::UpdateBudget { budget, used_by } => {

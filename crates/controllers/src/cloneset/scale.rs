@@ -88,9 +88,11 @@ impl Plan<'_> {
         }
         // Of others it is said for what hook they wait.
         for pod in handing_over.iter().filter(|pod| pod.is_terminating()) {
-            let node = pod.node.as_ref().map(ToString::to_string);
-            self.pass
-                .wait(pod.name().to_owned(), WaitCause::PodTerminating { node }, None);
+            let cause = WaitCause::PodTerminating {
+                node: pod.node.as_ref().map(ToString::to_string),
+                finalizers: Vec::new(),
+            };
+            self.pass.wait(pod.name().to_owned(), cause, None);
         }
         if create > 0 && self.waits_for_next_start() {
             return;

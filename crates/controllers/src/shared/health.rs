@@ -69,6 +69,7 @@ pub(crate) fn cause(pod: &PodRecord, health: Health) -> WaitCause {
         Health::NotAvailable(remaining) => WaitCause::PodNotAvailable { remaining },
         Health::Terminating => WaitCause::PodTerminating {
             node: pod.node.as_deref().map(str::to_owned),
+            finalizers: Vec::new(),
         },
         Health::NotReady if let Some(state) = state_in_the_way(pod) => WaitCause::LifecycleState { state },
         Health::Ended | Health::NotReady | Health::Available => match &pod.trouble {

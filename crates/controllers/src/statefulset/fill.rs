@@ -242,9 +242,11 @@ impl Plan<'_> {
         if let Some(stranger) = self.view.stranger(ordinal) {
             if let Some(since) = stranger.meta.deleted {
                 // Whoever it belonged to, the name will be free.
-                let node = stranger.node.as_deref().map(str::to_owned);
-                self.pass
-                    .wait(name.to_owned(), WaitCause::PodTerminating { node }, Some(since));
+                let cause = WaitCause::PodTerminating {
+                    node: stranger.node.as_deref().map(str::to_owned),
+                    finalizers: Vec::new(),
+                };
+                self.pass.wait(name.to_owned(), cause, Some(since));
                 return true;
             }
             let owner = stranger.meta.controller().map(|o| format!("{} {}", o.kind, o.name));

@@ -7,6 +7,7 @@ mod causes;
 mod facts;
 mod leader;
 mod look;
+mod pods;
 mod set;
 mod trial;
 
@@ -97,11 +98,17 @@ async fn explain(cluster: &Cluster, args: &WhyArgs, clones: Defaults) -> Result<
             wait.cause = wait.cause.clone().for_set(set);
         }
     }
-    let facts = if waits.is_empty() {
+    let terminating = set
+        .iter()
+        .flat_map(|set| pods::unnamed(&cache, set, &waits))
+        .collect::<Vec<_>>();
+    let facts = if waits.is_empty() && terminating.is_empty() {
         Facts::default()
     } else {
         Facts::read(cluster, knows_classes).await?
     };
+    waits.extend(pods::that_do_not_go(&terminating, &facts, now));
+    pods::add_what_is_known(&mut waits, &facts);
     // What holds of the set as a whole comes first, as whatever its pods wait for may be due to it.
     let own = set::waits(&found, set.as_deref(), &waits);
     let of_namespace = set::of_namespace(cluster, &mut unreadable).await?;

@@ -300,6 +300,9 @@ impl WaitCause {
                     whom.go_back()
                 )
             }
+            WaitCause::PodTerminating { finalizers, .. } if !finalizers.is_empty() => {
+                Whom::release(finalizers, &whom.edit_pod(subject))
+            }
             WaitCause::SetTerminating { finalizers } => match finalizers.as_slice() {
                 [] => return None,
                 // By these the garbage collector waits for what the set owns.
@@ -697,6 +700,16 @@ mod tests {
         );
         let collector = advice(held(&["foregroundDeletion"])).expect("advice");
         assert!(collector.ends_with("kubectl get pods -n shop"), "{collector}");
+        let pod = WaitCause::PodTerminating {
+            node: None,
+            finalizers: vec!["example.com/keep".into()],
+        };
+        assert_eq!(
+            pod.to_string(),
+            "is terminating, and held by finalizer example.com/keep"
+        );
+        let pod = pod.advice("web-0", &whom).expect("advice");
+        assert!(pod.ends_with("kubectl edit pod web-0 -n shop"), "{pod}");
     }
 
     /// A native set has no switch for it.

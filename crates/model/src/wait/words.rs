@@ -166,7 +166,7 @@ impl WaitCause {
 }
 
 /// What keeps an object that is being deleted, if anything does.
-fn held_by(f: &mut fmt::Formatter<'_>, finalizers: &[String]) -> fmt::Result {
+pub(super) fn held_by(f: &mut fmt::Formatter<'_>, finalizers: &[String]) -> fmt::Result {
     match finalizers {
         [] => Ok(()),
         [only] => write!(f, ", and held by finalizer {only}"),

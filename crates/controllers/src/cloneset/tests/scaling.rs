@@ -194,7 +194,7 @@ fn cs_15_5_with_reuse_the_replacement_of_a_pod_that_others_delete_waits_for_its_
     assert_eq!(said(&decision), [] as [&str; 0]);
     let waits = |w: &flotilla_model::Wait| {
         w.subject == name(0)
-            && matches!(&w.cause, WaitCause::PodTerminating { node } if node.as_deref() == Some("node-0"))
+            && matches!(&w.cause, WaitCause::PodTerminating { node, .. } if node.as_deref() == Some("node-0"))
     };
     assert!(decision.waits.iter().any(waits), "{:?}", decision.waits);
     let grows = going(3).claim(its_claim()).decide();
@@ -375,7 +375,7 @@ fn cs_15_5_a_replacement_waits_for_the_id_and_the_claims_of_the_pod_that_hands_t
     );
     let waits = |w: &flotilla_model::Wait| {
         w.subject == name(0)
-            && matches!(&w.cause, WaitCause::PodTerminating { node } if node.as_deref() == Some("node-0"))
+            && matches!(&w.cause, WaitCause::PodTerminating { node, .. } if node.as_deref() == Some("node-0"))
     };
     assert!(replaced.waits.iter().any(waits), "{:?}", replaced.waits);
     // The claim of one that others delete goes with it.

@@ -173,7 +173,8 @@ fn why_a_pod_is_terminating_or_starting() {
     assert_eq!(
         only(&set, "web-0").cause,
         WaitCause::PodTerminating {
-            node: Some("node-0".into())
+            node: Some("node-0".into()),
+            finalizers: Vec::new(),
         }
     );
     assert_eq!(only(&set, "web-1").cause, WaitCause::PodStarting);

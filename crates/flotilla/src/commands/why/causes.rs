@@ -462,6 +462,7 @@ mod tests {
                 "web-1",
                 WaitCause::PodTerminating {
                     node: Some("n1".into()),
+                    finalizers: vec![],
                 },
             ),
             wait("web-3", not_ready()),
@@ -631,7 +632,10 @@ mod tests {
             reason: "CrashLoopBackOff".into(),
             message: String::new(),
         };
-        let terminating = || WaitCause::PodTerminating { node: None };
+        let terminating = || WaitCause::PodTerminating {
+            node: None,
+            finalizers: vec![],
+        };
         let brake = || wait("web-c", WaitCause::Brake { unavailable: 1 });
         let keeps = || {
             let cause = WaitCause::KeepsAvailable { keep: 2, available: 2 };

@@ -19,6 +19,8 @@ pub(super) struct Facts {
     pub(super) classes: Option<Vec<Value>>,
     /// Events about claims of the namespace.
     pub(super) events: Option<Vec<Value>>,
+    /// Warnings about pods of the namespace.
+    pub(super) pod_events: Option<Vec<Value>>,
     /// What could not be looked at, in sentences.
     pub(super) unread: Vec<String>,
 }
@@ -29,6 +31,7 @@ impl Facts {
         let namespace = &cluster.namespace;
         let events = |about: &str| format!("/api/v1/namespaces/{namespace}/events?fieldSelector={about}");
         let of_claims = events("involvedObject.kind%3DPersistentVolumeClaim");
+        let of_pods = events("involvedObject.kind%3DPod,type%3DWarning");
         let pods = Resource::Pods.collection_path(Some(namespace));
         let claims = Resource::Claims.collection_path(Some(namespace));
         let classes = Resource::StorageClasses.collection_path(None);
@@ -40,6 +43,7 @@ impl Facts {
             facts.classes = facts.list(cluster, "storage classes", &classes).await?;
         }
         facts.events = facts.list(cluster, "events of claims", &of_claims).await?;
+        facts.pod_events = facts.list(cluster, "events of pods", &of_pods).await?;
         Ok(facts)
     }
 

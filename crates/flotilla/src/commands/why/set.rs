@@ -39,7 +39,7 @@ pub(super) fn waits(found: &Found, set: Option<&SetRecord>, known: &[Wait]) -> V
 }
 
 /// The finalizers of an object.
-fn finalizers(metadata: &Value) -> Vec<String> {
+pub(super) fn finalizers(metadata: &Value) -> Vec<String> {
     let list = metadata["finalizers"].as_array().into_iter().flatten();
     list.filter_map(|finalizer| finalizer.as_str().map(str::to_owned))
         .collect()

@@ -1,0 +1,259 @@
+//! What pods say of themselves, and kubelets of them, beyond what the manager looks at: finalizers, readiness gates, the last warning.
+
+use super::facts::{Facts, happened, last_warning, named, time};
+use super::set::finalizers;
+use flotilla_engine::core::cache::Cache;
+use flotilla_model::{PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The word of kubelets for a pod that lacks what others have to say of it.
+const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
+
+/// Pods of the set that are terminating, and for which nothing waits: a CloneSet makes others under other names.
+pub(super) fn unnamed(cache: &Cache, set: &SetRecord, waits: &[Wait]) -> Vec<Arc<PodRecord>> {
+    let is_named = |pod: &PodRecord| waits.iter().any(|wait| wait.subject == pod.name());
+    let pods = cache.pods_of(set.as_owner()).iter();
+    pods.filter(|pod| pod.is_terminating() && !is_named(pod))
+        .cloned()
+        .collect()
+}
+
+/// Those of them that do not go by themselves: their grace period is over, finalizers hold them, or their node is not there to end them.
+pub(super) fn that_do_not_go(pods: &[Arc<PodRecord>], facts: &Facts, now: Timestamp) -> Vec<Wait> {
+    let stays = |pod: &&Arc<PodRecord>| {
+        let is_overdue = pod.meta.deleted.is_some_and(|until| until < now);
+        let is_held = facts
+            .pod(pod.name())
+            .is_some_and(|pod| !finalizers(&pod["metadata"]).is_empty());
+        is_overdue || is_held || pod.node.as_deref().is_some_and(|node| is_down(node, facts))
+    };
+    let wait = |pod: &Arc<PodRecord>| Wait {
+        subject: pod.name().to_owned(),
+        cause: WaitCause::PodTerminating {
+            node: pod.node.as_deref().map(str::to_owned),
+            finalizers: Vec::new(),
+        },
+        since: pod.meta.deleted,
+    };
+    pods.iter().filter(stays).map(wait).collect()
+}
+
+/// Whether a node is known to be gone, or not ready.
+fn is_down(name: &str, facts: &Facts) -> bool {
+    let Some(nodes) = facts.nodes.as_deref() else {
+        return false;
+    };
+    named(nodes, name).is_none_or(|node| condition(node, "Ready").is_some_and(|ready| ready["status"] != "True"))
+}
+
+fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
+    let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.find(|condition| condition["type"] == kind)
+}
+
+/// Completes waits for pods by what their objects say, and by what was said of them last.
+pub(super) fn add_what_is_known(waits: &mut [Wait], facts: &Facts) {
+    for wait in waits {
+        let Some(pod) = facts.pod(&wait.subject) else {
+            continue;
+        };
+        match &mut wait.cause {
+            WaitCause::PodTerminating { finalizers: held, .. } => {
+                if let Some(at) = asked_to_go(pod) {
+                    *held = finalizers(&pod["metadata"]);
+                    wait.since = Some(at);
+                }
+            }
+            WaitCause::PodNotReady { reason, message } if reason.is_empty() && message.is_empty() => {
+                if let Some((why, said)) = gates(pod).or_else(|| warning(pod, facts)) {
+                    (*reason, *message) = (why, said);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// When a pod's deletion was asked for: its time of deletion is when its grace period ends.
+fn asked_to_go(pod: &Value) -> Option<Timestamp> {
+    let metadata = &pod["metadata"];
+    let until = time(&metadata["deletionTimestamp"])?;
+    let grace = metadata["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+    Some(until - Duration::from_secs(grace))
+}
+
+/// Readiness gates that are not open, where containers are ready and nothing else is in the way.
+fn gates(pod: &Value) -> Option<(String, String)> {
+    condition(pod, "ContainersReady").filter(|containers| containers["status"] == "True")?;
+    let gates = pod["spec"]["readinessGates"].as_array().into_iter().flatten();
+    let closed = gates.filter_map(|gate| {
+        let gate = gate["conditionType"].as_str()?;
+        let Some(set) = condition(pod, gate) else {
+            return Some(format!("{gate} is not set"));
+        };
+        let texts = ["status", "reason", "message"].map(|field| set[field].as_str().unwrap_or_default());
+        let said: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+        (set["status"] != "True").then(|| format!("{gate} is {}", said.join(": ")))
+    });
+    let closed: Vec<String> = closed.collect();
+    (!closed.is_empty()).then(|| {
+        (
+            GATES_NOT_READY.to_owned(),
+            format!("readiness gate {}", closed.join(", ")),
+        )
+    })
+}
+
+/// What was said last against a pod, if that may be why it is not ready.
+fn warning(pod: &Value, facts: &Facts) -> Option<(String, String)> {
+    let event = last_warning(facts.pod_events.as_deref()?, pod)?;
+    let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    // A node was found since.
+    let is_scheduled = pod["spec"]["nodeName"].is_string() && event["reason"] == "FailedScheduling";
+    // What kept containers from starting is over once they run.
+    let statuses = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+    let started = statuses
+        .filter_map(|status| time(&status["state"]["running"]["startedAt"]))
+        .max();
+    let is_over = is_scheduled || started.is_some_and(|started| happened(event).is_some_and(|at| at < started));
+    (!is_over).then(|| (text("reason"), text("message")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn facts(pod: Value, events: Value) -> Facts {
+        Facts {
+            pods: Some(vec![pod]),
+            pod_events: events.as_array().cloned(),
+            ..Facts::default()
+        }
+    }
+
+    fn known(cause: WaitCause, facts: &Facts) -> Wait {
+        let subject = "web-0".to_owned();
+        let mut waits = [Wait {
+            subject,
+            cause,
+            since: None,
+        }];
+        add_what_is_known(&mut waits, facts);
+        let [wait] = waits;
+        wait
+    }
+
+    #[test]
+    fn a_pod_that_does_not_go_is_told_with_what_holds_it_since_that_was_asked() {
+        let pod = json!({"metadata": {"name": "web-0", "finalizers": ["example.com/keep"],
+            "deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}});
+        let terminating = WaitCause::PodTerminating {
+            node: Some("n".into()),
+            finalizers: vec![],
+        };
+        let wait = known(terminating, &facts(pod, Value::Null));
+        assert_eq!(
+            wait.cause.to_string(),
+            "is terminating on node n, and held by finalizer example.com/keep"
+        );
+        assert_eq!(wait.since, time(&json!("2026-01-01T00:00:00Z")));
+    }
+
+    #[test]
+    fn a_pod_that_is_not_ready_is_told_with_its_gates_or_the_last_warning() {
+        let pod = |status: Value| {
+            json!({"metadata": {"name": "web-0", "uid": "now"}, "status": status, "spec": {"nodeName": "n",
+                "readinessGates": [{"conditionType": "example.com/lb"}, {"conditionType": "example.com/dns"}]}})
+        };
+        let event = |uid: &str, reason: &str, message: &str, at: &str| {
+            json!({"type": "Warning", "reason": reason, "message": message, "lastTimestamp": at,
+                "involvedObject": {"name": "web-0", "uid": uid}})
+        };
+        let events = json!([
+            event("before", "FailedMount", "of another", "2026-01-01T00:00:09Z"),
+            event("now", "Unhealthy", "Readiness probe failed", "2026-01-01T00:00:08Z"),
+            event("now", "FailedMount", "secret \"s\" not found", "2026-01-01T00:00:03Z"),
+        ]);
+        let unscheduled = json!([event("now", "FailedScheduling", "no node fits", "2026-01-01T00:00:03Z")]);
+        let said = |status: Value, events: &Value| {
+            let cause = WaitCause::PodNotReady {
+                reason: String::new(),
+                message: String::new(),
+            };
+            known(cause, &facts(pod(status), events.clone())).cause.to_string()
+        };
+        let running = |at: &str| json!({"containerStatuses": [{"state": {"running": {"startedAt": at}}}]});
+        assert_eq!(
+            said(json!({}), &events),
+            "is not ready: Unhealthy: Readiness probe failed"
+        );
+        assert_eq!(
+            said(running("2026-01-01T00:00:04Z"), &events),
+            "is not ready: Unhealthy: Readiness probe failed"
+        );
+        // What kept it from starting is over, and so is that no node was found.
+        assert_eq!(said(running("2026-01-01T00:00:09Z"), &events), "is not ready");
+        assert_eq!(said(json!({}), &unscheduled), "is not ready");
+        let gated = json!({"conditions": [{"type": "ContainersReady", "status": "True"},
+            {"type": "example.com/dns", "status": "False", "reason": "NoAddress"}]});
+        assert_eq!(
+            said(gated, &events),
+            "is not ready: ReadinessGatesNotReady: readiness gate example.com/lb is not set, example.com/dns is False: NoAddress"
+        );
+    }
+
+    /// What goes by itself within its grace period is nothing to wait for.
+    #[test]
+    fn a_pod_that_its_set_does_not_wait_for_is_told_when_it_does_not_go() {
+        let object = |finalizers: Value| {
+            json!({"metadata": {"name": "web-0", "namespace": "ns", "uid": "u", "resourceVersion": "1",
+                "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:00:30Z", "finalizers": finalizers},
+                "spec": {"nodeName": "n", "containers": []}})
+        };
+        let record = |object: &Value| {
+            use flotilla_engine::wire::{Encoding, Object};
+            let bytes = object.to_string().into();
+            let read = Cache::default().read(flotilla_model::Resource::Pods, Encoding::Json, &bytes);
+            let Ok(Object::Pod(pod)) = read else { panic!("a pod") };
+            pod
+        };
+        let node = |status: &str| json!({"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": status}]}});
+        for (what, finalizers, node, at, is_told) in [
+            ("in time", json!([]), vec![node("True")], "2026-01-01T00:00:10Z", false),
+            ("overdue", json!([]), vec![node("True")], "2026-01-01T00:00:40Z", true),
+            (
+                "held",
+                json!(["example.com/keep"]),
+                vec![node("True")],
+                "2026-01-01T00:00:10Z",
+                true,
+            ),
+            (
+                "on a lost node",
+                json!([]),
+                vec![node("Unknown")],
+                "2026-01-01T00:00:10Z",
+                true,
+            ),
+            (
+                "on a node that is gone",
+                json!([]),
+                vec![],
+                "2026-01-01T00:00:10Z",
+                true,
+            ),
+        ] {
+            let object = object(finalizers);
+            let facts = Facts {
+                nodes: Some(node),
+                ..facts(object.clone(), Value::Null)
+            };
+            let now = time(&json!(at)).expect("a time");
+            let told = that_do_not_go(&[record(&object)], &facts, now);
+            assert_eq!(told.len(), usize::from(is_told), "{what}");
+        }
+    }
+}
