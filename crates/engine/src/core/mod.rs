@@ -29,6 +29,7 @@ pub mod store;
 mod task;
 #[cfg(test)]
 pub(crate) mod testing;
+mod trouble;
 pub mod turns;
 mod watching;
 

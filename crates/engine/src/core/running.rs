@@ -3,12 +3,12 @@
 use super::events::Regarding;
 use super::limiter::{self, Permit};
 use super::memory::put_failed_last;
-use super::pass::{Pass, Step, Task, Ticket, Trouble, TroubledRequest};
+use super::pass::{Pass, Step, Task, Ticket};
 use super::queue::{Handout, Priority};
-use super::refusals::Tried;
 use super::repeats::{Author, Fingerprint, Hold};
 use super::request::Call;
 use super::task::{call_of, written_to};
+use super::trouble::panic_message;
 use super::{Core, Purpose, QueueKey, written_object};
 use flotilla_model::{
     Decision, EventNote, Failure, Hints, PassContext, Reader, Resource, Scope, StatusWrite, Timestamp, Uid,
@@ -23,9 +23,6 @@ const REPETITIONS_UNTOLD: u32 = 3;
 /// How long after a pass that found nothing but refusals those are tried that it did not come to.
 const TRY_FURTHER_ONES_AFTER: Duration = Duration::from_secs(1);
 
-/// A request that fails without being refused is told as an event once this has gone on for so long.
-const TROUBLE_UNTOLD: Duration = Duration::from_secs(10);
-
 /// A version that can be read is seen at once; this is for nothing but to keep the key in its queue.
 const LOOK_AGAIN_AT_UNREADABLE: Duration = Duration::from_secs(60);
 
@@ -37,7 +34,7 @@ pub(super) struct ActivePass {
     pub(super) pass: Pass,
     pub(super) key: QueueKey,
     pub(super) regarding: Regarding,
-    priority: Priority,
+    pub(super) priority: Priority,
     started: Timestamp,
     /// When something was last sent or answered.
     last_progress: Timestamp,
@@ -437,26 +434,6 @@ impl Core {
         }
     }
 
-    fn panicked(&mut self, active: ActivePass, message: String, now: Timestamp) {
-        self.metrics.panics += 1;
-        let note = EventNote {
-            warning: true,
-            reason: "InternalError",
-            message: format!(
-                "Flotilla cannot decide what to do next with this object, which is a defect of Flotilla; please report it. It is tried again: \
-                 {message}"
-            ),
-        };
-        self.events.note(&active.regarding, note, now);
-        let trouble = Trouble {
-            request: None,
-            message: format!("the controller panicked: {message}"),
-            retry_at: None,
-        };
-        self.failed(&active, &trouble, now);
-        self.end(&active, "panic", now);
-    }
-
     fn forget(&mut self, active: ActivePass, now: Timestamp) {
         self.turns.of(&active.key).forget(&active.key);
         self.unsettled.remove(&active.key);
@@ -482,53 +459,6 @@ impl Core {
             None => self.succeeded(&active, now),
         };
         self.end(&active, result, now);
-    }
-
-    fn failed(&mut self, active: &ActivePass, trouble: &Trouble, now: Timestamp) {
-        self.tell_trouble(active, trouble, now);
-        match &trouble.request {
-            Some(TroubledRequest {
-                tried,
-                subject,
-                refused: Some(reason),
-            }) => {
-                let said = (reason.as_str(), trouble.message.as_str());
-                self.refusals.note(&active.key, *tried, subject, said, now);
-            }
-            _ => self.last_trouble = Some((active.key.clone(), trouble.sentence())),
-        }
-        match trouble.retry_at {
-            Some(at) => self
-                .turns
-                .of(&active.key)
-                .add_at(active.key.clone(), active.priority, at, now),
-            None => {
-                self.turns
-                    .of(&active.key)
-                    .add_failed(active.key.clone(), active.priority, now);
-            }
-        }
-    }
-
-    /// An event says what keeps the set from being looked after, since its status cannot: at once what was refused, and the rest once it
-    /// has gone on for some time, as an API server that restarts fails a request of everybody.
-    fn tell_trouble(&mut self, active: &ActivePass, trouble: &Trouble, now: Timestamp) {
-        let Some(request) = &trouble.request else { return };
-        let memory = self.memory.get_mut(&active.key);
-        let since = memory.map_or(now, |memory| *memory.trouble_since.get_or_insert(now));
-        if request.refused.is_none() && now < since + TROUBLE_UNTOLD {
-            return;
-        }
-        let note = EventNote {
-            warning: true,
-            reason: match request.tried {
-                Tried::Status => "FailedUpdateStatus",
-                Tried::Read => "FailedRead",
-                Tried::Write => "FailedUpdate",
-            },
-            message: format!("{}; it is tried again", trouble.sentence()),
-        };
-        self.events.note(&active.regarding, note, now);
     }
 
     fn succeeded(&mut self, active: &ActivePass, now: Timestamp) -> &'static str {
@@ -584,18 +514,7 @@ impl Core {
         }
     }
 
-    /// Whether something was refused in this pass that had not been before.
-    fn finds_more_refused(&self, active: &ActivePass) -> bool {
-        let failures = self.memory.get(&active.key).map(|memory| &memory.hints.failures);
-        let is_new = |scope| {
-            failures
-                .and_then(|failures| failures.get(scope))
-                .is_some_and(|f| f.count == 1)
-        };
-        active.pass.rejected().keys().any(is_new)
-    }
-
-    fn end(&mut self, active: &ActivePass, result: &'static str, now: Timestamp) {
+    pub(super) fn end(&mut self, active: &ActivePass, result: &'static str, now: Timestamp) {
         let controller = self.controllers[active.key.controller].name();
         self.metrics.pass(controller, result, now.since(active.started));
         self.turns.of(&active.key).done(&active.key, now);
@@ -610,12 +529,6 @@ impl Core {
             self.end(&active, "abandoned", now);
         }
     }
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".into())
 }
 
 /// `SplitMix64`: spreads a counter over all bits.
