@@ -317,10 +317,16 @@ impl Asking {
             .collect();
         // The real server looks twice at some fields, and says so; once is enough for people.
         fields.dedup();
-        if fields.is_empty() {
-            fields = unknown_fields(status["message"].as_str().unwrap_or_default());
+        let mut message = text(&status["message"]);
+        let unknown = unknown_fields(&message);
+        if !unknown.is_empty() {
+            fields = unknown;
+            // Of a patch the API server quotes the whole object first.
+            if let Some(begin) = message.find("strict decoding error") {
+                message.drain(..begin);
+            }
         }
-        let mut refusal = self.refusal(&text(&status["reason"]), &text(&status["message"]));
+        let mut refusal = self.refusal(&text(&status["reason"]), &message);
         refusal.fields = fields;
         refusal
     }

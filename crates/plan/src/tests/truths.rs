@@ -446,3 +446,28 @@ fn a_switch_that_cannot_be_read_is_no_all_clear() {
         );
     }
 }
+
+/// The API server quotes the whole object of a patch that it refuses; people want to know which field it was.
+#[test]
+fn a_misspelt_field_of_a_native_set_is_told_without_the_object() {
+    for lab in [Lab::with(&[]), Lab::with(&[three_of(Native)])] {
+        let misspelt = with(
+            three_of(Native),
+            &[("template/spec/terminationGracePeriodSecond", json!(5))],
+        );
+        let plan = lab.plan(&[Change::Apply(misspelt)]);
+        let [refusal] = plan.refused.as_slice() else {
+            panic!("{}", plan.text())
+        };
+        let fields: Vec<&str> = refusal.fields.iter().map(|field| field.field.as_str()).collect();
+        assert_eq!(
+            fields,
+            ["spec.template.spec.terminationGracePeriodSecond"],
+            "{refusal:?}"
+        );
+        assert!(
+            refusal.message.starts_with("strict decoding error") || refusal.message.len() < 200,
+            "{refusal:?}"
+        );
+    }
+}
