@@ -215,26 +215,12 @@ impl Pass<'_> {
             },
             Missing::Resize(message, put_off) => {
                 since = put_off.or(since);
-                self.tell_deferred(course, message, since);
                 WaitCause::InPlaceResize {
                     message: message.clone(),
                 }
             }
         };
         self.wait(course.name(), cause, since);
-    }
-
-    /// A change of resources that has been put off for long is reported.
-    fn tell_deferred(&mut self, course: &Course, message: &str, since: Option<Timestamp>) {
-        let Some(since) = since else { return };
-        if !self.is_late(since, self.moment.set.spec.switches.resize_wait) {
-            return;
-        }
-        self.troubles.push(Trouble {
-            condition: conditions::STUCK,
-            reason: "ResizeDeferred",
-            message: format!("{}: resize put off: {message}", course.pod.name()),
-        });
     }
 
     /// Whether what has been under way since then has been so for too long, counted from when we began to watch at the earliest. What was too

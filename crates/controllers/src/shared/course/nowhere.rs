@@ -11,7 +11,7 @@ use crate::shared::pass::Pass;
 use crate::shared::renewal::{ONLY_OUT_OF_SERVICE, lacks_update_gate};
 use flotilla_model::decision::{Report, Scope};
 use flotilla_model::set::PodUpdatePolicy;
-use flotilla_model::{Failure, PodRecord, WaitCause};
+use flotilla_model::{Failure, PodRecord, Timestamp, WaitCause};
 
 /// Why a pod that its node is too small for is made again.
 const NO_ROOM: &str = "its node cannot give it its resources";
@@ -71,9 +71,14 @@ impl Pass<'_> {
             Stage::Missing(Missing::Environment(container)) if lacks_gate() => Some(Nowhere::Untold(format!(
                 "the environment of container {container} {ONLY_OUT_OF_SERVICE}"
             ))),
-            _ => self
-                .is_overdue(pod, progress)
-                .then(|| Nowhere::Told("its update in place does not end".to_owned())),
+            stage => {
+                let is_overdue = self.is_overdue(pod, progress);
+                if let Stage::Missing(Missing::Resize(message, put_off)) = stage {
+                    let since = put_off.or(progress.state.as_ref().map(InPlaceState::last_change));
+                    self.tell_deferred(pod, message, since);
+                }
+                is_overdue.then(|| Nowhere::Told("its update in place does not end".to_owned()))
+            }
         }
     }
 
@@ -172,6 +177,26 @@ impl Pass<'_> {
         });
         let message = message.to_owned();
         self.wait(pod.name().to_owned(), WaitCause::ResizeInfeasible { message }, None);
+    }
+
+    /// A change of resources that the kubelet has put off for long is reported, also where the pod is about to go on to another revision. What is
+    /// being carried out, or has not been looked at yet, is not put off.
+    fn tell_deferred(&mut self, pod: &PodRecord, message: &str, since: Option<Timestamp>) {
+        let is_put_off = pod
+            .detail
+            .as_ref()
+            .is_some_and(|detail| detail.resize_pending.is_some());
+        let Some(since) = since.filter(|_| is_put_off) else {
+            return;
+        };
+        if !self.is_late(since, self.moment.set.spec.switches.resize_wait) {
+            return;
+        }
+        self.troubles.push(Trouble {
+            condition: conditions::STUCK,
+            reason: "ResizeDeferred",
+            message: format!("{}: resize put off: {message}", pod.name()),
+        });
     }
 
     /// Whether an update has passed its deadline and is to be given up; that it has passed is told in any case.

@@ -203,6 +203,18 @@ fn sts_4_6_a_resize_that_does_not_fit() {
         told(&late, "InPlaceUpdateStuck").map(|c| c["reason"].clone()),
         Some(json!("ResizeDeferred"))
     );
+    let under_way = sized("web-0", "new", 2000, 1000)
+        .annotated(
+            STATE,
+            &InPlaceState {
+                updated_at: at(NOW - 400),
+                ..state.clone()
+            }
+            .to_text(),
+        )
+        .detailed(|d| d.resize_in_progress = Some("".into()));
+    let under_way = resizing(1, "InPlaceIfPossible").pod(under_way).decide();
+    assert_eq!(told(&under_way, "InPlaceUpdateStuck"), None, "nobody has put it off");
     let told_before = json!([{"type": "InPlaceUpdateStuck", "status": "True", "reason": "ResizeDeferred"}]);
     let mut led_anew = resizing(1, "InPlaceIfPossible").status("/conditions", told_before);
     led_anew.observing_since = at(NOW - 10);
