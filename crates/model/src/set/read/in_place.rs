@@ -139,12 +139,29 @@ impl Reader<'_> {
     }
 
     pub(super) fn keep_ready(&mut self) -> BTreeSet<String> {
-        let text = self.annotation(names::KEEP_READY_CONTAINERS).unwrap_or_default();
-        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-        names.map(str::to_owned).collect()
+        let Some(text) = self.annotation(names::KEEP_READY_CONTAINERS) else {
+            return BTreeSet::new();
+        };
+        let named = || text.split(',').map(str::trim);
+        if !named().all(may_be_a_container) {
+            let rule = "must be names of containers, separated by commas";
+            self.switch_problem(names::KEEP_READY_CONTAINERS, text, rule);
+            return BTreeSet::new();
+        }
+        named().map(str::to_owned).collect()
     }
 
     pub(super) fn resize_wait(&mut self) -> Duration {
         self.seconds(names::RESIZE_WAIT_SECONDS).unwrap_or(DEFAULT_RESIZE_WAIT)
     }
+}
+
+/// Whether a container may be called so: a DNS label.
+fn may_be_a_container(name: &str) -> bool {
+    let is_inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let is_plain = name.bytes().all(|b| is_inner(b) || b == b'-');
+    let has_ends = [name.bytes().next(), name.bytes().next_back()]
+        .into_iter()
+        .all(|b| b.is_some_and(is_inner));
+    is_plain && has_ends && name.len() <= 63
 }

@@ -261,6 +261,10 @@ fn switches_of_updates_in_place_are_read_with_their_defaults() {
         (bad.in_place_deadline, bad.resize_wait, problems),
         (None, Duration::from_secs(300), 3)
     );
+    for unnamed in ["log proxy", "log,Proxy", "log,", ""] {
+        let (bad, problems) = switches(json!({"flotilla.rs/keep-ready-containers": unnamed}));
+        assert_eq!((bad.keep_ready.len(), problems), (0, 1), "{unnamed:?}");
+    }
 }
 
 #[test]
