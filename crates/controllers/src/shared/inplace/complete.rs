@@ -107,7 +107,9 @@ fn runs(spec: &ContainerSpec, now: &ContainerStatus, before: &Before, state: &St
     let is_later = |at: Timestamp| at >= whole(state.updated_at) || state.is_long_ago && (is_other || counted);
     let restarted = (is_other || counted || unknown) && now.started_at.is_some_and(is_later);
     let by_digest = image::digest(&spec.image).is_some_and(|digest| image::digest(&now.image_id) == Some(digest));
-    by_digest || restarted && has_seen
+    // An agent that has restarted it for its environment knows from which image.
+    let restarts_anyway = state.env_from_metadata && !spec.metadata_env.is_empty();
+    by_digest || restarted && has_seen && !restarts_anyway
 }
 
 /// The kubelet writes its times in whole seconds.

@@ -393,6 +393,40 @@ fn sts_4_6_environments_are_complete_when_the_agent_says_so() {
     }
 }
 
+/// Another image was asked for while the agent restarted the container for its environment, and the kubelet has seen that.
+#[test]
+fn sts_4_6_a_restart_for_an_environment_says_nothing_of_the_image() {
+    use flotilla_model::containers_meta;
+    use flotilla_model::records::MetadataEnv;
+    let state = InPlaceState {
+        env_from_metadata: true,
+        ..note("new", 30)
+    };
+    for (image, complete) in [("v1", false), ("v2", true)] {
+        let hashes = json!({
+            "plainHash": containers_meta::plain_hash("main", image),
+            "extractedEnvFromMetadataHash": containers_meta::env_hash([("ROLE", "leader")]),
+        });
+        let meta = json!({"containers": [{"name": "main", "containerID": "containerd://2", "hashes": hashes}]});
+        let fixture = out(seen("web-0", "new", "v2").label("role", "leader"))
+            .annotated(STATE, &state.to_text())
+            .annotated(names::RUNTIME_CONTAINERS_META, &meta.to_string())
+            .detailed(|d| {
+                Arc::make_mut(&mut d.spec).containers[0].metadata_env = vec![MetadataEnv {
+                    name: "ROLE".into(),
+                    is_label: true,
+                    key: "role".into(),
+                }];
+                let mut status = container_status("v1");
+                (status.container_id, status.restart_count) = ("containerd://2".into(), 1);
+                d.statuses = Box::new([Some(status)]);
+                (d.observed_generation, d.generation) = (3, 3);
+            });
+        let decision = in_place(1).pod(fixture).decide();
+        assert_eq!(patches(&decision).len() == 1, complete, "started from {image}");
+    }
+}
+
 #[test]
 fn sts_4_6_a_state_of_another_revision_concludes_nothing() {
     // The label is what the pod is; the note about another revision is not used, and the pod serves.
