@@ -419,6 +419,7 @@ fn sts_4_6_a_restart_for_an_environment_says_nothing_of_the_image() {
                 }];
                 let mut status = container_status("v1");
                 (status.container_id, status.restart_count) = ("containerd://2".into(), 1);
+                status.started_at = Some(at(NOW - 20));
                 d.statuses = Box::new([Some(status)]);
                 (d.observed_generation, d.generation) = (3, 3);
             });
