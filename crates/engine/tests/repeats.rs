@@ -118,9 +118,19 @@ fn stage(commands: Vec<ScopedCommand>) -> Vec<Stage> {
 }
 
 /// Runs for a minute in which every answer takes two milliseconds. What was sent, and when.
-fn a_minute(world: &mut World, core: &mut Core, mut answer: impl FnMut(&Call) -> Option<Answer>) -> Vec<(i64, Call)> {
+fn a_minute(world: &mut World, core: &mut Core, answer: impl FnMut(&Call) -> Option<Answer>) -> Vec<(i64, Call)> {
+    until(60_000, world, core, answer)
+}
+
+/// The same until this moment.
+fn until(
+    end_ms: i64,
+    world: &mut World,
+    core: &mut Core,
+    mut answer: impl FnMut(&Call) -> Option<Answer>,
+) -> Vec<(i64, Call)> {
     let mut sent = Vec::new();
-    while world.now < 60_000 {
+    while world.now < end_ms {
         core.advance(at(world.now));
         let effects = core.take_effects();
         let wake = core
@@ -316,8 +326,8 @@ impl Controller for Heedful {
     }
 }
 
-/// What is sent in a minute for so many pods of which the first ones are refused a change, with this message: when, and for which.
-fn refused_ones(pods: usize, refused: usize, message: &str) -> Vec<(i64, usize)> {
+/// What is sent for so many pods of which the first ones are refused a change, with this code and message: when, and for which.
+fn refused_ones(end_ms: i64, pods: usize, refused: usize, (code, message): (i32, &str)) -> Vec<(i64, usize)> {
     let options = CoreOptions {
         resources: vec![Resource::NativeSets],
         observation_period: Duration::ZERO,
@@ -332,10 +342,10 @@ fn refused_ones(pods: usize, refused: usize, message: &str) -> Vec<(i64, usize)>
         Call::Write(command) => command.key().name.strip_prefix("web-")?.parse::<usize>().ok(),
         _ => None,
     };
-    let sent = a_minute(&mut world, &mut core, |call| {
+    let sent = until(end_ms, &mut world, &mut core, |call| {
         let is_refused = pod(call)? < refused;
         Some(if is_refused {
-            refuse_with(403, "Forbidden", message)
+            refuse_with(code, if code == 403 { "Forbidden" } else { "InternalError" }, message)
         } else {
             Answer::Success
         })
@@ -344,30 +354,46 @@ fn refused_ones(pods: usize, refused: usize, message: &str) -> Vec<(i64, usize)>
 }
 
 /// a policy refuses most of what a set asks for. What it would allow is found, however far behind it stands; and where all is
-/// refused, a few requests a second are enough to see it.
+/// refused, a few requests a second are enough to see it, and less once it is known.
 #[test]
 fn r_2_what_is_refused_does_not_keep_the_others_from_being_tried() {
+    let policy = (403, "not this pod");
     for (pods, refused, soon_ms) in [(40, 30, 5_000), (400, 360, 45_000)] {
-        let sent = refused_ones(pods, refused, "not this pod");
+        let sent = refused_ones(60_000, pods, refused, policy);
         let allowed_at = sent.iter().find(|(_, pod)| *pod >= refused).map(|(at, _)| *at);
         assert!(
             allowed_at.is_some_and(|at| at < soon_ms),
             "of {refused} refused ones: {allowed_at:?}"
         );
     }
-    let sent = refused_ones(400, 400, "not this pod");
+    let sent = refused_ones(400_000, 600, 600, policy);
     let in_second = |second: i64| sent.iter().filter(|(at, _)| at / 1_000 == second).count();
-    let most = (0..40).map(in_second).max();
+    let most = (0..60).map(in_second).max();
     assert!(most <= Some(10), "{most:?} in a second, {} in all", sent.len());
-    let of_one = (0..400).map(|pod| sent.iter().filter(|(_, other)| *other == pod).count());
-    assert!(
-        of_one.clone().all(|times| (1..5).contains(&times)),
-        "{:?}",
-        of_one.max()
-    );
-    // Of a quota the first refusal says all, and a second later there may be room.
-    let sent = refused_ones(400, 400, "exceeded quota: small");
-    assert!((30..=65).contains(&sent.len()), "{} in a minute", sent.len());
+    // When all have been tried, the back-off of the set begins, which is short at first.
+    let most = (60..400).map(in_second).max();
+    assert!(most <= Some(90), "{most:?} in a second, {} in all", sent.len());
+    let late = sent.iter().filter(|(at, _)| *at >= 200_000).count();
+    assert!(late < 100, "{late} in the last 200 s");
+    assert!(late > 9, "and they are tried again");
+}
+
+/// Of a quota, or a webhook that is away, the first refusal says all.
+#[test]
+fn r_2_what_is_refused_to_all_is_tried_with_one() {
+    let away = "failed calling webhook \"pods.example.com\": connection refused";
+    for refusal in [(403, "exceeded quota: small"), (500, away)] {
+        let sent = refused_ones(60_000, 400, 400, refusal);
+        let most = (0..60).map(|second| sent.iter().filter(|(at, _)| at / 1_000 == second).count());
+        let most = most.max().unwrap_or_default();
+        // At first the back-off is short.
+        assert!(
+            most <= 9 && sent.len() <= 70,
+            "{refusal:?}: {most} in a second, {} in a minute",
+            sent.len()
+        );
+        assert!(sent.len() > 5, "{refusal:?}: {sent:?}");
+    }
 }
 
 /// A trial is refused, and the look that follows knows already that it was accepted: nothing else would have brought up the next pass.

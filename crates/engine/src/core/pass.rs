@@ -193,14 +193,10 @@ impl Running {
     }
 }
 
-/// Whether what is refused to one object of a set for this reason is refused to its others, too.
-fn concerns_others(reason: &str) -> bool {
-    let reasons = [
-        Failure::QUOTA_EXCEEDED,
-        Failure::NAMESPACE_TERMINATING,
-        Failure::SERVICE_ACCOUNT_MISSING,
-    ];
-    reasons.contains(&reason)
+/// Whether what is refused to one object of a set for this reason may be allowed to another: rights and policies may look at names and labels.
+/// Templates, quotas, and webhooks that are away, are the same for all.
+fn concerns_it_alone(reason: &str) -> bool {
+    matches!(reason, Failure::FORBIDDEN | Failure::DENIED)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -470,7 +466,7 @@ impl Pass {
             Outcome::Fenced => self.note(Trouble::fenced()),
             Outcome::Rejected { reason, .. } => {
                 self.running.was_refused = true;
-                self.running.refused_alone += usize::from(!concerns_others(reason));
+                self.running.refused_alone += usize::from(concerns_it_alone(reason));
             }
             Outcome::Unknown(_) | Outcome::Throttled(_) | Outcome::NotSent(_) => {}
         }

@@ -473,15 +473,16 @@ impl Core {
             .into_iter()
             .flat_map(|m| m.hints.failures.values().map(|f| f.retry_at + self.clock_steps.back));
         let retry = retries.filter(|at| *at > now).min();
-        // A controller that is asked again at once, and asks again for what is held back, must not take the core for itself; nor may each of
-        // many refusals bring up a pass of its own that tries some more.
-        let pause = match (active.pass.gave_up_after_refusals(), active.held.is_empty()) {
+        // A controller that is asked again at once, and asks again for what is held back, must not take the core for itself.
+        let gave_up = active.pass.gave_up_after_refusals();
+        let pause = match (gave_up, active.held.is_empty()) {
             (true, _) => TRY_FURTHER_ONES_AFTER,
             (false, false) => self.options.pass_interval,
             (false, true) => Duration::ZERO,
         };
         let soonest = now + pause;
-        let retry = retry.map(|at| at.max(soonest));
+        // Nor may each of many refusals bring up a pass of its own, which would try some more: the queue says when.
+        let retry = retry.filter(|_| !gave_up);
         let wake = active.wake_after.map(|after| soonest.max(now + after));
         for at in [retry, wake, active.status_due].into_iter().flatten() {
             self.turns.of(key).add_at(key.clone(), Priority::Live, at, now);
@@ -492,7 +493,7 @@ impl Core {
         }
         if active.pass.is_unfinished() {
             // While each pass finds further ones that are refused, it does not begin again ever later with those that were never tried.
-            if active.pass.gave_up_after_refusals() && self.finds_more_refused(active) {
+            if gave_up && self.finds_more_refused(active) {
                 self.turns.of(key).add_at(key.clone(), Priority::Live, soonest, now);
             } else {
                 self.turns.of(key).add_failed(key.clone(), Priority::Live, now);
