@@ -17,7 +17,7 @@ mod simple;
 pub(crate) use budget::recount as recount_budgets;
 pub(crate) use definition::established;
 pub(crate) use pod_change::{changed as pod_changed, resize as resize_pod, resized as pod_resized};
-pub(crate) use quota::{check as check_quotas, recount as recount_quotas};
+pub(crate) use quota::{check as check_quotas, fill_limits, recount as recount_quotas};
 pub use simple::base64;
 
 use crate::store::Server;
@@ -168,7 +168,10 @@ fn defaults(server: &Server, write: &Write<'_>, new: &mut Value) {
 /// What admission adds to new objects, or refuses.
 fn admit(server: &Server, info: &TypeInfo, new: &mut Value) -> Result<(), Status> {
     match (info.group.as_str(), info.kind.as_str()) {
-        ("", "Pod") => pod::admit(server, new),
+        ("", "Pod") => {
+            fill_limits(server, new);
+            pod::admit(server, new)
+        }
         ("", "PersistentVolumeClaim") => {
             claim::admit(server, new);
             Ok(())

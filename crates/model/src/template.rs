@@ -5,12 +5,14 @@
 //! normal form therefore works on JSON and removes what Kubernetes would fill in or ignore (STS-1.1.6); fields it has never
 //! heard of stay and count.
 
+mod amounts;
 mod encoded;
 pub mod in_place;
 mod kept;
 mod normal;
 mod quantity;
 
+pub use amounts::{Amounts, amount, amounts_of_container, amounts_of_pod};
 pub use encoded::encoded;
 pub(crate) use kept::Remembered;
 pub use kept::Template;

@@ -154,15 +154,14 @@ impl Asking {
         {
             return Vec::new();
         }
-        let types = Builtin::load().types().unwrap_or_default();
-        let templates = types
+        let templates = BUILT_IN
             .kind("", "v1", "PodTemplate")
             .and_then(|kind| kind.field("template"));
         let Some(schema) = templates else { return Vec::new() };
         let paths = drop_unknown(&mut manifest["spec"]["template"].clone(), schema);
         let sentence = |path: &String| {
             format!(
-                "{} in namespace {}: spec.template.{path} is a field that no pod has: the API server stores it, and leaves it out of each pod",
+                "{} in namespace {}: spec.template.{path} is a field that pods of Kubernetes 1.36 do not have: the API server stores it, and leaves it out of each pod",
                 self.object, self.namespace
             )
         };

@@ -51,13 +51,15 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     needed.sort_by_key(|(kind, name)| (kind.words, *name));
     needed.dedup_by_key(|(kind, name)| (kind.words, *name));
     let mut found = Found::default();
-    let nodes: Vec<Value> = state.nodes().cloned().collect();
-    let nowhere = makes_pods(set)
-        .then(|| placement::why_nowhere(&spec["template"]["spec"], &nodes))
+    let pod = &spec["template"]["spec"];
+    // What another scheduler goes by, nobody here knows.
+    let is_ours = matches!(pod["schedulerName"].as_str(), None | Some("" | "default-scheduler"));
+    let nowhere = (is_ours && makes_pods(set))
+        .then(|| placement::why_nowhere(pod, state.nodes()))
         .flatten();
     found.missing.extend(nowhere.map(|why| {
         format!(
-            "{} in namespace {}: no node takes a new pod: {why}",
+            "{} in namespace {}: no node that there is now takes a new pod: {why}",
             set.set, set.namespace
         )
     }));
@@ -136,6 +138,9 @@ pub fn read_by(pod: &Value) -> Vec<(bool, &str)> {
 /// What the API server refuses the set's pods now, by the set's own word. Nobody here knows what refuses them (a webhook, a policy), and so
 /// they are taken to be made.
 pub(crate) fn refused_now(state: &State, set: &SetPlan) -> Vec<String> {
+    if !makes_pods(set) {
+        return Vec::new();
+    }
     let (kind, name) = set.set.split_once('/').unwrap_or_default();
     let (plural, group) = match kind.split_once('.') {
         Some(("cloneset", group)) => ("clonesets", group),
@@ -148,15 +153,19 @@ pub(crate) fn refused_now(state: &State, set: &SetPlan) -> Vec<String> {
     });
     let conditions = list(&live.unwrap_or(&Value::Null)["status"]["conditions"]);
     // What a quota refuses, the simulated API server refuses, too; what is no refusal, others see.
-    let refusals = [
+    let of_others = [
         Failure::FORBIDDEN,
         Failure::DENIED,
-        Failure::INVALID,
         "AdmissionUnavailable",
-        "BadRequest",
-        "TooLarge",
         "APIServerRefused",
     ];
+    // What is wrong with the template goes with it.
+    let of_the_template = [Failure::INVALID, "BadRequest", "TooLarge"];
+    let stays_the_same = set.revisions_made.is_empty();
+    let refusals = of_others
+        .into_iter()
+        .chain(of_the_template.into_iter().filter(|_| stays_the_same));
+    let refusals: Vec<&str> = refusals.collect();
     let told = conditions.filter(|c| {
         let is_of_pods = matches!(
             c["type"].as_str(),

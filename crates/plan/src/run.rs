@@ -147,12 +147,13 @@ fn warnings(state: &State, cluster: &Cluster) -> Vec<String> {
     let mut warnings = Vec::new();
     let cut_off: BTreeMap<Uid, String> = state
         .cut_off(cluster)
+        .into_iter()
         .map(|(pod, node)| (pod.meta.uid.clone(), node))
         .collect();
     for pod in state.stuck(cluster) {
         if let Some(node) = cut_off.get(&pod.meta.uid) {
             warnings.push(format!(
-                "pod {} is on node {node}, which is not up: its deletion does not end before the node comes back, or its Node object is deleted",
+                "pod {} is on node {node}, which is silent: its deletion does not end before the node comes back, or its Node object is deleted",
                 pod.name()
             ));
             continue;

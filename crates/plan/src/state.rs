@@ -44,11 +44,12 @@ pub struct Unread {
 }
 
 /// What a plan looks at, as group and plural.
-const LOOKED_AT: [(&str, &str); 10] = [
+const LOOKED_AT: [(&str, &str); 11] = [
     ("", "namespaces"),
     ("", "pods"),
     ("", "persistentvolumeclaims"),
     ("", "resourcequotas"),
+    ("", "limitranges"),
     ("apps", "statefulsets"),
     ("apps", "controllerrevisions"),
     ("apps.kruise.io", "statefulsets"),
@@ -117,7 +118,11 @@ impl State {
         cluster.nodes.failing_images = self.failing_images();
         cluster.nodes.real = self.nodes().cloned().collect();
         cluster.server.restore(self.what_matters())?;
-        cluster.nodes.cut_off = self.cut_off(&cluster).map(|(pod, _)| pod.meta.uid.clone()).collect();
+        cluster.nodes.cut_off = self
+            .cut_off(&cluster)
+            .iter()
+            .map(|(pod, _)| pod.meta.uid.clone())
+            .collect();
         let starting: Vec<_> = pods(&cluster).filter(|pod| self.goes_on(pod)).cloned().collect();
         for pod in starting {
             cluster.go_on(&pod.meta.key);
@@ -130,17 +135,12 @@ impl State {
         self.all("", "nodes")
     }
 
-    /// Pods whose node is not up, or not there any more, and the name of that node: nobody ends, starts or changes them.
-    pub(crate) fn cut_off(&self, cluster: &Cluster) -> impl Iterator<Item = (Arc<PodRecord>, String)> {
-        let ready: BTreeSet<&str> = self
-            .nodes()
-            .filter(|node| placement::is_ready(node))
-            .filter_map(|node| node["metadata"]["name"].as_str())
-            .collect();
-        let are_known = self.nodes().next().is_some();
+    /// Pods whose node is silent, and its name: nobody ends, starts or changes them.
+    pub(crate) fn cut_off(&self, cluster: &Cluster) -> Vec<(Arc<PodRecord>, String)> {
+        let silent = self.nodes().filter(|node| placement::is_silent(node));
+        let silent: BTreeSet<&str> = silent.filter_map(|node| node["metadata"]["name"].as_str()).collect();
         let on_one = pods(cluster).filter_map(|pod| Some((pod.clone(), pod.node.as_deref()?.to_owned())));
-        let cut_off = on_one.filter(|(_, node)| are_known && !ready.contains(node.as_str()));
-        cut_off.collect::<Vec<_>>().into_iter()
+        on_one.filter(|(_, node)| silent.contains(node.as_str())).collect()
     }
 
     fn what_matters(&self) -> Vec<Foreign> {

@@ -311,8 +311,8 @@ impl Cluster {
                 &mut status,
                 json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}),
             );
-            self.write_status(pod, value, status);
-            return self.plan_pod(TRY_AGAIN_MS, pod, PodStep::Bind);
+            // Nodes stay as they are.
+            return self.write_status(pod, value, status);
         }
         let claims_are_there = pod.claims().all(|(_, claim)| {
             let claim = self.server.get(Resource::Claims, &pod.meta.key.sibling(claim));

@@ -4,15 +4,16 @@
 //! What runs there already, and where other pods are, is not looked at: a pod that fits nowhere by this fits nowhere, and one that fits
 //! may find no room all the same.
 
-use flotilla_model::template::quantity_in_billionths;
+use flotilla_model::template::{amount, amounts_of_pod};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Why no node would take a pod with this `spec`, as the scheduler says it: how many nodes for which reason. `None` if one would, or if
 /// there are no nodes to look at.
-pub fn why_nowhere(spec: &Value, nodes: &[Value]) -> Option<String> {
-    let mut reasons: BTreeMap<&'static str, usize> = BTreeMap::new();
+pub fn why_nowhere<'n>(spec: &Value, nodes: impl IntoIterator<Item = &'n Value>) -> Option<String> {
+    let (mut reasons, mut all): (BTreeMap<&'static str, usize>, usize) = Default::default();
     for node in nodes {
+        all += 1;
         *reasons.entry(why_not(spec, node)?).or_default() += 1;
     }
     if reasons.is_empty() {
@@ -20,20 +21,17 @@ pub fn why_nowhere(spec: &Value, nodes: &[Value]) -> Option<String> {
     }
     let counted = reasons.iter().map(|(reason, count)| format!("{count} {reason}"));
     let counted = counted.collect::<Vec<_>>().join(", ");
-    Some(format!("0/{} nodes are available: {counted}", nodes.len()))
+    Some(format!("0/{all} nodes are available: {counted}"))
 }
 
-/// Whether a node is up, by its own word and that of the control plane.
-pub fn is_ready(node: &Value) -> bool {
-    each(&node["status"]["conditions"]).any(|c| c["type"] == "Ready" && c["status"] == "True")
+/// Whether a node is silent, by the word of the control plane. One that says itself that it is not ready still ends pods.
+pub fn is_silent(node: &Value) -> bool {
+    each(&node["status"]["conditions"]).any(|c| c["type"] == "Ready" && c["status"] == "Unknown")
 }
 
 fn why_not(spec: &Value, node: &Value) -> Option<&'static str> {
     if spec["nodeName"].is_string() {
         return (spec["nodeName"] != node["metadata"]["name"]).then_some("node(s) are not the one that the pod names");
-    }
-    if !is_ready(node) {
-        return Some("node(s) are not ready");
     }
     if !matches_labels(&spec["nodeSelector"], node) || !matches_affinity(spec, node) {
         return Some("node(s) didn't match the pod's node affinity/selector");
@@ -113,51 +111,24 @@ fn tolerates(spec: &Value, taint: &Value) -> bool {
             || toleration["effect"] == taint["effect"];
         let is_of_key = key.is_empty() || toleration["key"] == taint["key"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let is_of_value = toleration["operator"] == "Exists" || text(&toleration["value"]) == text(&taint["value"]);
-        // Without a key only Exists is valid.
-        is_of_effect && is_of_key && is_of_value && (!key.is_empty() || toleration["operator"] == "Exists")
+        let is_of_value = match toleration["operator"].as_str() {
+            None | Some("" | "Equal") => !key.is_empty() && text(&toleration["value"]) == text(&taint["value"]),
+            // One that is newer than this code may tolerate it.
+            Some(_) => true,
+        };
+        is_of_effect && is_of_key && is_of_value
     })
 }
 
 /// Whether a node has at all what a pod requests; of what cannot be read it is taken to have enough.
 fn has_resources(spec: &Value, node: &Value) -> bool {
-    let mut wanted: BTreeMap<&str, i128> = BTreeMap::new();
-    for container in each(&spec["containers"]) {
-        for (name, amount) in requests(container) {
-            *wanted.entry(name).or_default() += amount;
-        }
-    }
-    for container in each(&spec["initContainers"]) {
-        for (name, amount) in requests(container) {
-            let most = wanted.entry(name).or_default();
-            *most = (*most).max(amount);
-        }
-    }
-    let has = |name: &str| {
-        node["status"]["allocatable"][name]
-            .as_str()
-            .and_then(quantity_in_billionths)
-    };
-    // A node that says nothing of itself is too young to be judged.
     let allocatable = &node["status"]["allocatable"];
+    let has = |name: &str| amount(&allocatable[name]);
+    // A node that says nothing of itself is too young to be judged.
     !allocatable.is_object()
-        || wanted
+        || amounts_of_pod(spec, "requests")
             .iter()
-            .all(|(name, amount)| *amount == 0 || has(name).is_some_and(|has| has >= *amount))
-}
-
-/// What a container asks for; what it has limits for only, it asks for.
-fn requests(container: &Value) -> impl Iterator<Item = (&str, i128)> {
-    let resources = &container["resources"];
-    let of = |list: &'static str| resources[list].as_object().into_iter().flatten();
-    let limits = of("limits").filter(|(name, _)| resources["requests"][name.as_str()].is_null());
-    let all = of("requests").chain(limits);
-    all.filter_map(|(name, amount)| {
-        let amount = amount
-            .as_str()
-            .map_or_else(|| quantity_in_billionths(&amount.to_string()), quantity_in_billionths);
-        Some((name.as_str(), amount?))
-    })
+            .all(|(name, wanted)| *wanted <= 0 || has(name).is_some_and(|has| has >= *wanted))
 }
 
 #[cfg(test)]
@@ -184,7 +155,8 @@ mod tests {
         let tainted = json!({"/spec/taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]});
         let preferred = json!({"/spec/taints": [{"key": "gpu", "effect": "PreferNoSchedule"}]});
         let cordoned = json!({"/spec/unschedulable": true});
-        let lost = json!({"/status/conditions": [{"type": "Ready", "status": "Unknown"}]});
+        let lost = json!({"/spec/taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]});
+        let silent = json!({"/status/conditions": [{"type": "Ready", "status": "False"}]});
         let affinity = |rules: &Value| {
             json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{"matchExpressions": rules}]}}}})
@@ -245,6 +217,13 @@ mod tests {
                 true,
             ),
             ("lost", &lost, json!({}), false),
+            (
+                "lost, tolerated",
+                &lost,
+                tolerating(&json!({"operator": "Exists"})),
+                true,
+            ),
+            ("the scheduler goes by taints", &silent, json!({}), true),
             (
                 "as large as it may be",
                 &plain,

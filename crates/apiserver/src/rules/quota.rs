@@ -5,18 +5,16 @@ use super::text;
 use crate::store::{Server, StoreId, Stored};
 use flotilla_apimachinery::status::{Qualified, Status};
 use flotilla_engine::wire::Object;
-use flotilla_model::template::quantity_in_billionths;
-use flotilla_model::{ObjectKey, Resource};
+use flotilla_model::template::{Amounts, amount, amounts_of_container, amounts_of_pod};
+use flotilla_model::{ObjectKey, Resource, Timestamp};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
-
-/// What a quota counts of pods by their containers, each also without `requests.`: those that ask for none of it are refused.
-const OF_CONTAINERS: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+use std::time::Duration;
+/// What a quota counts of pods also without `requests.`.
+const BY_SHORT_NAME: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+/// Where a quota counts these, containers that say nothing of them are refused.
+const TO_BE_SAID: [&str; 2] = ["cpu", "memory"];
 const ONE: i128 = 1_000_000_000;
 const MILLI: i128 = 1_000_000;
-
-/// Amounts in billionths, by their names in a quota.
-type Amounts = BTreeMap<String, i128>;
 
 /// What an object uses of all that quotas count.
 fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value) -> Amounts {
@@ -31,8 +29,8 @@ fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value) -> Amo
         Some(Resource::Pods) => {
             uses.insert("pods".to_owned(), ONE);
             for list in ["requests", "limits"] {
-                for (name, amount) in of_pod(object, list) {
-                    if list == "requests" && OF_CONTAINERS.contains(&name.as_str()) {
+                for (name, amount) in amounts_of_pod(&object["spec"], list) {
+                    if list == "requests" && BY_SHORT_NAME.contains(&name.as_str()) {
                         uses.insert(name.clone(), amount);
                     }
                     uses.insert(format!("{list}.{name}"), amount);
@@ -52,50 +50,8 @@ fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value) -> Amo
     uses
 }
 
-/// What a pod asks for, or is limited to: the sum of its containers, or what the largest of the steps before them needs.
-fn of_pod(pod: &Value, list: &str) -> Amounts {
-    let mut all = Amounts::new();
-    for container in each(&pod["spec"]["containers"]) {
-        for (name, amount) in of_container(container, list) {
-            *all.entry(name).or_default() += amount;
-        }
-    }
-    for container in each(&pod["spec"]["initContainers"]) {
-        for (name, amount) in of_container(container, list) {
-            let most = all.entry(name).or_default();
-            *most = (*most).max(amount);
-        }
-    }
-    all
-}
-
-fn of_container(container: &Value, list: &str) -> Amounts {
-    let resources = &container["resources"];
-    let named = |list: &str| {
-        let all = resources[list].as_object().into_iter().flatten();
-        all.filter_map(|(name, value)| Some((name.clone(), amount(value)?)))
-            .collect::<Amounts>()
-    };
-    let mut amounts = named(list);
-    if list == "requests" {
-        // What has a limit only is requested as much.
-        for (name, amount) in named("limits") {
-            amounts.entry(name).or_insert(amount);
-        }
-    }
-    amounts
-}
-
 fn each(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
-}
-
-fn amount(value: &Value) -> Option<i128> {
-    match value {
-        Value::String(text) => quantity_in_billionths(text),
-        Value::Number(number) => quantity_in_billionths(&number.to_string()),
-        _ => None,
-    }
 }
 
 fn shown(amount: i128) -> String {
@@ -106,10 +62,52 @@ fn shown(amount: i128) -> String {
     }
 }
 
+/// Fills in what limit ranges of its namespace give containers that say nothing of a resource.
+/// <https://kubernetes.io/docs/concepts/policy/limit-range/>
+pub(crate) fn fill_limits(server: &Server, pod: &mut Value) {
+    let ranges = server.types.builtin("", "limitranges");
+    if server.count(ranges, None) == 0 {
+        return;
+    }
+    let namespace = text(&pod["metadata"], "namespace").to_owned();
+    let mut rules = Vec::new();
+    for (_, range) in server.after(ranges, Some(&namespace), None) {
+        let range = range.value();
+        rules.extend(
+            each(&range["spec"]["limits"])
+                .filter(|rule| rule["type"] == "Container")
+                .cloned(),
+        );
+    }
+    for list in ["initContainers", "containers"] {
+        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            for rule in &rules {
+                for (field, given) in [("limits", "default"), ("requests", "defaultRequest")] {
+                    for (name, value) in rule[given].as_object().into_iter().flatten() {
+                        let is_said = !container["resources"][field][name].is_null()
+                            // Its limit is its request, then.
+                            || field == "requests" && !container["resources"]["limits"][name].is_null() && rule["default"][name].is_null();
+                        if !is_said {
+                            container["resources"][field][name] = value.clone();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Whether a quota is about such a pod. One with a scope that is not known here is about none.
 fn is_about(quota: &Value, pod: &Value) -> bool {
     let spec = &quota["spec"];
-    let is_best_effort = || of_pod(pod, "requests").is_empty() && of_pod(pod, "limits").is_empty();
+    let is_best_effort = || {
+        let asks = |list| {
+            amounts_of_pod(&pod["spec"], list)
+                .iter()
+                .any(|(name, n)| TO_BE_SAID.contains(&name.as_str()) && *n > 0)
+        };
+        !asks("requests") && !asks("limits")
+    };
     let ends = || !pod["spec"]["activeDeadlineSeconds"].is_null();
     let class = &pod["spec"]["priorityClassName"];
     let in_scope = |scope: &str, operator: &str, values: &Value| match (scope, operator) {
@@ -137,16 +135,28 @@ fn is_of_pods(quota: &Value) -> bool {
 /// What objects of this kind use of what a quota counts.
 fn used(server: &Server, quota: &Value, namespace: &str, resource: StoreId, names: (&str, &str)) -> Amounts {
     let is_pods = resource == Resource::Pods;
+    let now: Option<Timestamp> = server.time().as_str().and_then(|now| now.parse().ok());
     let counts = |stored: &&Stored| {
-        // Pods that have ended use nothing.
-        let has_ended = matches!(&stored.object, Some(Object::Pod(pod)) if pod.is_terminal());
+        // Pods that have ended use nothing, nor do those that should have gone by now: their node is lost.
+        let is_overdue = || {
+            let meta = &stored.value()["metadata"];
+            let until = meta["deletionTimestamp"]
+                .as_str()
+                .and_then(|at| at.parse::<Timestamp>().ok());
+            let grace = meta["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+            until
+                .zip(now)
+                .is_some_and(|(until, now)| now > until + Duration::from_secs(grace))
+        };
+        let has_ended = matches!(&stored.object, Some(Object::Pod(pod)) if pod.is_terminal() || pod.is_terminating() && is_overdue());
         !has_ended && (!is_pods || is_about(quota, &stored.value()))
     };
     let mut all = Amounts::new();
     let objects = server.after(resource, Some(namespace), None).map(|(_, stored)| stored);
     for stored in objects.filter(counts) {
         for (name, amount) in uses(resource, names, &stored.value()) {
-            *all.entry(name).or_default() += amount;
+            let sum = all.entry(name).or_default();
+            *sum = sum.saturating_add(amount);
         }
     }
     all
@@ -195,7 +205,7 @@ pub(crate) fn check(
         let used = |name: &String| used.get(name).copied().unwrap_or(0);
         let exceeded: Vec<_> = limited
             .iter()
-            .filter(|(name, wanted, limit)| used(name) + **wanted > *limit)
+            .filter(|(name, wanted, limit)| used(name).saturating_add(**wanted) > *limit)
             .collect();
         if exceeded.is_empty() {
             continue;
@@ -218,11 +228,13 @@ pub(crate) fn check(
 /// Which containers of a pod say nothing of what a quota counts, in the words of the API server.
 fn unspecified(name: &str, pod: &Value) -> Option<String> {
     let (list, resource) = name.split_once('.').unwrap_or(("requests", name));
-    if !matches!(list, "requests" | "limits") || !OF_CONTAINERS.contains(&resource) {
+    // What the pod says as a whole counts for all of its containers.
+    if !matches!(list, "requests" | "limits") || !TO_BE_SAID.contains(&resource) || pod["spec"]["resources"].is_object()
+    {
         return None;
     }
     let all = each(&pod["spec"]["initContainers"]).chain(each(&pod["spec"]["containers"]));
-    let silent = all.filter(|container| !of_container(container, list).contains_key(resource));
+    let silent = all.filter(|container| !amounts_of_container(container, list).contains_key(resource));
     let silent: Vec<&str> = silent.map(|container| text(container, "name")).collect();
     (!silent.is_empty()).then(|| format!("{name} for: {}", silent.join(",")))
 }

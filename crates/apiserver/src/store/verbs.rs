@@ -5,7 +5,7 @@
 
 use super::delete::is_finished;
 use super::{Actor, RevisionLabel, Server, StoreId, Stored, Volumes, patch, strip_type};
-use crate::rules::{check_quotas, pod_changed, pod_resized, resize_pod};
+use crate::rules::{check_quotas, fill_limits, pod_changed, pod_resized, resize_pod};
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::pod::{self, Subject};
 use flotilla_apimachinery::status::{Qualified, Status};
@@ -57,6 +57,7 @@ impl Server {
         self.create_by(by, resource, value, &mut |server, _, value| {
             if resource == Resource::Pods {
                 server.admit_pod(value)?;
+                fill_limits(server, value);
             }
             match resource.watched() {
                 Some(Resource::Pods) => check_quotas(server, resource, ("", "pods"), value)?,

@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 
 fn node(name: &str, is_ready: bool) -> Value {
     let status = if is_ready { "True" } else { "Unknown" };
+    let taints = json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]);
     json!({
         "metadata": {"name": name, "labels": {"disk": "ssd"}},
+        "spec": {"taints": if is_ready { json!([]) } else { taints }},
         "status": {"conditions": [{"type": "Ready", "status": status}], "allocatable": {"cpu": "4", "pods": "110"}},
     })
 }
@@ -42,7 +44,7 @@ fn a_pod_on_a_lost_node_never_ends() {
         assert!(!waves(set).concat().contains("web-0"), "{kind:?}: {}", plan.text());
         assert_eq!(set.available_at_end, 2, "{kind:?}: {}", plan.text());
         assert!(set.blocked.iter().any(|b| b.subject == "web-1"), "{:?}", set.blocked);
-        let words = format!("pod web-1 is on node {on}, which is not up");
+        let words = format!("pod web-1 is on node {on}, which is silent");
         assert!(
             plan.warnings.iter().any(|w| w.starts_with(&words)),
             "{:?}",
@@ -71,7 +73,7 @@ fn a_pod_that_fits_no_node_is_not_expected_to_come_up() {
             let set = one(&plan);
             assert_eq!(waves(set), ["~web-2"], "{field}: {}", plan.text());
             assert_eq!(set.available_at_end, 2, "{field}: {}", plan.text());
-            let words = "no node takes a new pod: 0/3 nodes are available: 3 node(s)";
+            let words = "no node that there is now takes a new pod: 0/3 nodes are available: 3 node(s)";
             assert!(
                 plan.missing.iter().any(|m| m.contains(words)),
                 "{field}: {:?}",
@@ -109,7 +111,8 @@ fn a_misspelt_field_of_a_template_is_no_all_clear() {
     };
     for kind in [Advanced, Clone] {
         let plan = told(kind, "template/spec/terminationGracePeriodSecond", json!(5));
-        let words = "spec.template.spec.terminationGracePeriodSecond is a field that no pod has";
+        let words =
+            "spec.template.spec.terminationGracePeriodSecond is a field that pods of Kubernetes 1.36 do not have";
         assert!(
             plan.unknowns.iter().any(|u| u.contains(words)),
             "{kind:?}: {:?}",
@@ -201,7 +204,33 @@ fn quotas_count_claims_and_what_containers_ask_for() {
         )
     };
     let parallel = ("podManagementPolicy", json!("Parallel"));
-    let rows: [Row<'_>; 9] = [
+    let whole = ("template/spec/resources", json!({"requests": {"cpu": "1"}}));
+    let two_huge = json!([
+        {"name": "main", "image": "app:v1", "resources": {"requests": {"cpu": "100000000000E"}}},
+        {"name": "side", "image": "app:v1", "resources": {"requests": {"cpu": "100000000000E"}}},
+    ]);
+    let rows: [Row<'_>; 12] = [
+        (
+            "what need not be said",
+            json!({"hard": {"requests.ephemeral-storage": "100Gi"}}),
+            vec![],
+            3,
+            "",
+        ),
+        (
+            "said by the pod as a whole",
+            json!({"hard": {"requests.cpu": "2"}}),
+            vec![whole],
+            2,
+            "exceeded quota",
+        ),
+        (
+            "more than there is",
+            json!({"hard": {"requests.cpu": "2"}}),
+            vec![("template/spec/containers", two_huge)],
+            0,
+            "exceeded quota",
+        ),
         (
             "claims",
             json!({"hard": {"persistentvolumeclaims": "1"}}),
@@ -283,6 +312,24 @@ fn quotas_count_claims_and_what_containers_ask_for() {
             "{name}: {messages:?}"
         );
     }
+    // A limit range says what containers do not.
+    let mut lab = Lab::with(&[]);
+    let hard = json!({"hard": {"limits.memory": "2Gi", "requests.memory": "1Gi"}});
+    lab.add(
+        "",
+        "resourcequotas",
+        json!({"metadata": {"name": "small", "namespace": "ns", "uid": "q"}, "spec": hard}),
+    );
+    let limits =
+        json!({"limits": [{"type": "Container", "default": {"memory": "1Gi"}, "defaultRequest": {"memory": "256Mi"}}]});
+    lab.add(
+        "",
+        "limitranges",
+        json!({"metadata": {"name": "usual", "namespace": "ns", "uid": "l"}, "spec": limits}),
+    );
+    let plan = lab.plan(&[Change::Apply(with(three_of(Advanced), std::slice::from_ref(&parallel)))]);
+    assert_eq!(one(&plan).available_at_end, 2, "{}", plan.text());
+
     let mut lab = Lab::with(&[]);
     let hard = json!({"hard": {"count/statefulsets.apps": "0"}});
     lab.add(

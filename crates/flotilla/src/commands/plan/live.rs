@@ -75,6 +75,8 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
         reading
             .try_list(("", "resourcequotas"), Some(namespace), quotas, without)
             .await?;
+        let ranges = format!("/api/v1/namespaces/{namespace}/limitranges");
+        reading.look_up(("", "limitranges"), Some(namespace), ranges).await?;
         let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
         let without = "service accounts are not looked at";
         reading
@@ -210,7 +212,13 @@ impl Reading<'_> {
         for is_secret in read {
             let resource = if is_secret { "secrets" } else { "configmaps" };
             let path = format!("/api/v1/namespaces/{namespace}/{resource}");
+            let before = self.objects.len();
             self.look_up(("", resource), Some(namespace), path).await?;
+            for known in &mut self.objects[before..] {
+                // Metadata may repeat what was applied, secrets included.
+                let meta = &known.object["metadata"];
+                known.object = json!({"metadata": {"name": meta["name"], "namespace": meta["namespace"]}});
+            }
         }
         Ok(())
     }
