@@ -277,14 +277,18 @@ impl WaitCause {
                     whom.describe("pod", subject)
                 )
             }
-            WaitCause::PodNotReady { message, .. } => whom.provide(message).unwrap_or_else(|| {
-                let describe = whom.describe("pod", subject);
-                if message.starts_with("readiness gate ") {
-                    format!("see that whoever sets these conditions of the pod runs: {describe}")
-                } else {
-                    format!("see its events, and its logs: {describe}")
-                }
-            }),
+            // Only kubelets say so of volumes.
+            WaitCause::PodNotReady { reason, message } => whom
+                .provide(message)
+                .filter(|_| reason == "FailedMount")
+                .unwrap_or_else(|| {
+                    let describe = whom.describe("pod", subject);
+                    if message.starts_with("readiness gate ") {
+                        format!("see that whoever sets these conditions of the pod runs: {describe}")
+                    } else {
+                        format!("see its events, and its logs: {describe}")
+                    }
+                }),
             WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
                 format!("correct the image in the set's template, or {}", whom.go_back())
             }

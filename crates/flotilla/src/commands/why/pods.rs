@@ -11,6 +11,20 @@ use std::time::Duration;
 /// The word of kubelets for a pod that lacks what others have to say of it.
 const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
 
+/// Warnings that tell why a pod is not ready. Others, such as of name servers or policies, are repeated about pods that serve, too.
+const OF_READINESS: [&str; 10] = [
+    "BackOff",
+    "Failed",
+    "FailedAttachVolume",
+    "FailedCreatePodSandBox",
+    "FailedMount",
+    "FailedPostStartHook",
+    "FailedScheduling",
+    "NetworkNotReady",
+    "ProbeError",
+    "Unhealthy",
+];
+
 /// Pods of the set that are terminating, and for which nothing waits: a CloneSet makes others under other names.
 pub(super) fn unnamed(cache: &Cache, set: &SetRecord, waits: &[Wait]) -> Vec<Arc<PodRecord>> {
     let is_named = |pod: &PodRecord| waits.iter().any(|wait| wait.subject == pod.name());
@@ -108,7 +122,9 @@ fn gates(pod: &Value) -> Option<(String, String)> {
 
 /// What was said last against a pod, if that may be why it is not ready.
 fn warning(pod: &Value, facts: &Facts) -> Option<(String, String)> {
-    let event = last_warning(facts.pod_events.as_deref()?, pod)?;
+    let tells = |event: &&Value| OF_READINESS.iter().any(|reason| event["reason"] == *reason);
+    let events: Vec<Value> = facts.pod_events.iter().flatten().filter(tells).cloned().collect();
+    let event = last_warning(&events, pod)?;
     let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
     // A node was found since.
     let is_scheduled = pod["spec"]["nodeName"].is_string() && event["reason"] == "FailedScheduling";
@@ -174,6 +190,18 @@ mod tests {
         };
         let events = json!([
             event("before", "FailedMount", "of another", "2026-01-01T00:00:09Z"),
+            event(
+                "now",
+                "DNSConfigForming",
+                "Nameserver limits were exceeded",
+                "2026-01-01T00:00:09Z"
+            ),
+            event(
+                "now",
+                "PolicyViolation",
+                "secret \"evil\" not found",
+                "2026-01-01T00:00:09Z"
+            ),
             event("now", "Unhealthy", "Readiness probe failed", "2026-01-01T00:00:08Z"),
             event("now", "FailedMount", "secret \"s\" not found", "2026-01-01T00:00:03Z"),
         ]);

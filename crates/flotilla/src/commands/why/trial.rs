@@ -7,12 +7,12 @@ use flotilla_api::names;
 use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::wire::status::Status;
-use flotilla_model::{Command, Decision, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
+use flotilla_model::{Command, Decision, Resource, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
 use http::Method;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests tried as dry runs, at most: pods of one set are refused alike.
+/// Requests tried as dry runs, at most of each kind: pods of one set are refused alike.
 const DRY_RUNS: usize = 4;
 
 /// What came of it.
@@ -44,11 +44,7 @@ pub(super) async fn try_next(
     let failed = flotilla_controllers::failed_creation(found.kind);
     let since = condition_since(&found.object, failed);
     let mut tried = Tried::default();
-    for scoped in decision
-        .commands()
-        .filter(|c| matches!(c.command, Command::Create { .. } | Command::Try { .. }))
-        .take(DRY_RUNS)
-    {
+    for scoped in next_of_each_kind(decision) {
         let (resource, key) = (scoped.command.resource(), scoped.command.key());
         let body = match &scoped.command {
             Command::Create { body, .. } => body.render(),
@@ -107,6 +103,18 @@ pub(super) async fn try_next(
         }
     }
     Ok(tried)
+}
+
+/// The first creations and trials, of each kind some: claims come before the pods that mount them, and would be all.
+fn next_of_each_kind(decision: &Decision) -> Vec<&ScopedCommand> {
+    let mut taken: BTreeMap<Resource, usize> = BTreeMap::new();
+    let is_tried = |c: &&ScopedCommand| matches!(c.command, Command::Create { .. } | Command::Try { .. });
+    let is_one_of_few = |c: &&ScopedCommand| {
+        let count = taken.entry(c.command.resource()).or_default();
+        *count += 1;
+        *count <= DRY_RUNS
+    };
+    decision.commands().filter(is_tried).filter(is_one_of_few).collect()
 }
 
 /// Whether it refuses whoever asks, by the words of the API server's authorization: others may do it.
