@@ -32,21 +32,21 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  done; for `why`: nothing is waited for; for `rollout status`: the rollout is complete; for `plan`: no pod is disrupted
   1  it failed, or the command line could not be understood; the message says what was attempted and what to do next;
-     `plan`: a change would be refused or cannot be carried out, something that could touch pods is not known, or something that new pods
-     need is missing: it is named
+     `plan`: a change would be refused, or cannot be carried out and disrupts nothing; something that could touch pods is not known, or
+     something that new pods need is missing: it is named
   2  `plan`: pods would be disrupted (deleted, replaced or updated)
   3  `why`: something is waited for; `rollout status`: not complete (with --watch=false, or when --timeout-seconds has passed)";
 
 /// What a plan knows, and what it takes for granted.
 const PLAN: &str = "\
 What is looked at:
-  The sets, pods, claims and revisions of the namespaces; quotas; which nodes are up, and their labels, taints and size; whether service
-  accounts, priority, storage and runtime classes, claims, config maps and secrets exist that new pods refer to. What may not be read is
+  The sets, pods, claims and revisions of the namespaces; quotas, and what limit ranges fill in; which nodes are silent, and the labels,
+  taints and size of all; whether service accounts, priority, storage and runtime classes, claims, config maps and secrets exist that new pods refer to. What may not be read is
   named, and taken to be as it should be.
 What is taken for granted:
   New pods start and become ready, in a fixed time each; what happens if they do not is told beside it. Claims find their volumes.
-  Images that fail nowhere now can be pulled. No webhook, policy or limit range of somebody else refuses or changes new pods, unless
-  the set says that one does already. Other pods leave enough room on nodes. Nobody else changes anything meanwhile, and a manager runs.";
+  Images that fail nowhere now can be pulled. No webhook or policy of somebody else refuses or changes new pods, nor do the bounds of
+  limit ranges, unless the set says that they do already. Other pods leave enough room on nodes. Nobody else changes anything meanwhile, and a manager runs.";
 
 /// What to expect of a playground.
 const PLAYGROUND: &str = "\
@@ -116,8 +116,8 @@ pub enum Command {
     ///
     /// Computed from the cluster with the functions that the manager uses, also when no manager runs. Nothing is changed; requests
     /// that would come next are tried as dry runs, to tell whether the API server would refuse them. Fields of the set that cannot be
-    /// read, and that the set or its namespace is being deleted, count as waited for. What whoever asks may not look at is left out,
-    /// with a note.
+    /// read, and that the set or its namespace is being deleted, count as waited for. What whoever asks may not look at,
+    /// beside the set, its pods, claims and revisions, is left out, with a note.
     Why(WhyArgs),
     /// Tell what a change would do before it is made: which pods, in which order and waves, what stays, what blocks.
     ///

@@ -398,7 +398,7 @@ async fn a_set_in_a_namespace_that_is_being_deleted_is_no_idle_one() {
 }
 
 #[tokio::test]
-async fn a_pod_that_finalizers_hold_is_told_with_them_and_since_its_deletion_was_asked_for() {
+async fn a_pod_that_finalizers_hold_is_told_with_them() {
     let lab = Playground::begin("finalizer").await;
     let clones = clone_set("clones", 0);
     lab.send(Method::POST, CLONES, "application/json", &clones).await;

@@ -12,10 +12,10 @@
 //! - Claims find their volumes: new ones, and those that wait for the first pod that mounts them, unless one waits in vain already.
 //! - Images that fail in the live state, and run nowhere, fail. All others start; a second run tells what happens if the pods that the
 //!   change makes do not become ready.
-//! - Where nodes could be read, pods that fit none of them by labels, affinity, taints and size wait, and pods on nodes that are not up never
-//!   end; room that other pods take is not counted. Where they could not, there is a node for every pod. Quotas on the number of pods count; other admission does not. What new pods refer to by name (their
-//!   service account, priority class, claims and storage classes) is looked up, and told if it is missing; the waves are those that would
-//!   be if it were there.
+//! - Where nodes could be read, pods that fit none of them by labels, affinity, taints and size wait, and pods on silent nodes never end;
+//!   room that other pods take is not counted. Where they could not, there is a node for every pod. Quotas count, and what limit ranges fill in;
+//!   other admission does not. What new pods refer to by name (service account, priority and runtime class, claims, storage classes, config
+//!   maps and secrets) is looked up, and told if it is missing; the waves are those that would be if it were there.
 
 mod apply;
 mod change;

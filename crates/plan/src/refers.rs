@@ -52,9 +52,7 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
     needed.dedup_by_key(|(kind, name)| (kind.words, *name));
     let mut found = Found::default();
     let pod = &spec["template"]["spec"];
-    // What another scheduler goes by, nobody here knows.
-    let is_ours = matches!(pod["schedulerName"].as_str(), None | Some("" | "default-scheduler"));
-    let nowhere = (is_ours && makes_pods(set))
+    let nowhere = makes_pods(set)
         .then(|| placement::why_nowhere(pod, state.nodes()))
         .flatten();
     found.missing.extend(nowhere.map(|why| {

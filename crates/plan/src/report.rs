@@ -285,7 +285,7 @@ impl Plan {
 
     /// Whether something that is asked for is refused, or cannot be done, however long one waits.
     pub fn is_stopped(&self) -> bool {
-        const FOR_GOOD: [&str; 3] = ["Refused", "RevisionRefused", "InPlaceNotPossible"];
+        const FOR_GOOD: [&str; 4] = ["Refused", "RevisionRefused", "InPlaceNotPossible", "NameTaken"];
         let mut blocked = self.sets.iter().flat_map(|set| &set.blocked);
         blocked.any(|blocked| FOR_GOOD.contains(&blocked.cause.as_str()))
     }

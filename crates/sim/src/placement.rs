@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 /// Why no node would take a pod with this `spec`, as the scheduler says it: how many nodes for which reason. `None` if one would, or if
 /// there are no nodes to look at.
 pub fn why_nowhere<'n>(spec: &Value, nodes: impl IntoIterator<Item = &'n Value>) -> Option<String> {
+    // What another scheduler goes by, nobody here knows.
+    if !matches!(spec["schedulerName"].as_str(), None | Some("" | "default-scheduler")) {
+        return None;
+    }
     let (mut reasons, mut all): (BTreeMap<&'static str, usize>, usize) = Default::default();
     for node in nodes {
         all += 1;

@@ -81,12 +81,13 @@ pub(crate) fn fill_limits(server: &Server, pod: &mut Value) {
     }
     for list in ["initContainers", "containers"] {
         for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            // What a container is limited to, it asks for, whatever the range would give it.
+            let own_limits = container["resources"]["limits"].clone();
             for rule in &rules {
                 for (field, given) in [("limits", "default"), ("requests", "defaultRequest")] {
                     for (name, value) in rule[given].as_object().into_iter().flatten() {
                         let is_said = !container["resources"][field][name].is_null()
-                            // Its limit is its request, then.
-                            || field == "requests" && !container["resources"]["limits"][name].is_null() && rule["default"][name].is_null();
+                            || field == "requests" && !own_limits[name].is_null();
                         if !is_said {
                             container["resources"][field][name] = value.clone();
                         }

@@ -34,7 +34,12 @@ pub fn amounts_of_pod(spec: &Value, list: &str) -> Amounts {
         let most = running.entry(name).or_default();
         *most = (*most).max(amount);
     }
-    running.extend(amounts_of_container(spec, list));
+    running.extend(named(&spec["resources"][list]));
+    if list == "requests" {
+        for (name, limit) in named(&spec["resources"]["limits"]) {
+            running.entry(name).or_insert(limit);
+        }
+    }
     add(&mut running, &named(&spec["overhead"]));
     running
 }
@@ -116,6 +121,11 @@ mod tests {
                 5_000,
             ),
             ("the pod as a whole", whole, 7_000),
+            (
+                "a limit of the whole",
+                json!({"containers": [asks("1")], "resources": {"limits": {"cpu": "64"}}}),
+                1_000,
+            ),
             (
                 "overhead",
                 json!({"containers": [asks("1")], "overhead": {"cpu": "250m"}}),

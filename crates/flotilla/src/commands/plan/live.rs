@@ -76,7 +76,10 @@ pub(in crate::commands) async fn read(cluster: &Cluster, wanted: &Wanted) -> Res
             .try_list(("", "resourcequotas"), Some(namespace), quotas, without)
             .await?;
         let ranges = format!("/api/v1/namespaces/{namespace}/limitranges");
-        reading.look_up(("", "limitranges"), Some(namespace), ranges).await?;
+        let without = "limit ranges are not looked at";
+        reading
+            .try_list(("", "limitranges"), Some(namespace), ranges, without)
+            .await?;
         let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
         let without = "service accounts are not looked at";
         reading
