@@ -43,13 +43,17 @@ pub fn batch(pod: &PodRecord, detail: &PodDetail, state: &State) -> Result<(), M
 }
 
 /// Containers that have yet to restart with another image: those whose change has not arrived, unless the node's agent knows all to have
-/// been started from the spec as it is.
+/// been started from the spec as it is. Where an update was overtaken, such a container may still be about to go for it, until the kubelet has seen
+/// the spec.
 pub fn restarting<'s>(detail: &'s PodDetail, state: &'s State) -> impl Iterator<Item = &'s String> {
     let all_started = RuntimeMeta::of_pod(detail).is_some_and(|meta| {
         detail
             .containers()
             .all(|(spec, status)| meta.started_from(spec, status))
     });
+    let was_overtaken = state.before.values().any(|before| !before.superseded.is_empty());
+    let has_heard = detail.observed_generation == 0 || detail.observed_generation >= detail.generation;
+    let all_started = all_started && (has_heard || !was_overtaken);
     not_arrived(detail, state).filter(move |_| !all_started)
 }
 
@@ -227,7 +231,9 @@ fn says_done(detail: &PodDetail) -> bool {
     let as_asked = |(spec, status): (&ContainerSpec, Option<&ContainerStatus>)| {
         status.is_some_and(|status| *status.image == *spec.image && !status.image_id.is_empty())
     };
+    // What runs may still be about to go for what was overtaken.
     !text.contains("\"updateEnvFromMetadata\"")
+        && !text.contains("\"superseded\"")
         && resources(detail, &BTreeMap::new()).is_ok()
         && detail.containers().all(as_asked)
 }

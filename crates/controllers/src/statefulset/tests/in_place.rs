@@ -323,6 +323,30 @@ fn keep_ready_containers_change_without_leaving_service_and_count_as_unavailable
     assert_eq!(brief(&decision), [] as [&str; 0], "the budget is used");
 }
 
+/// From v2 to v0 and back, in service: the kubelet may still be about to end the container of v2.
+#[test]
+fn sts_4_4_and_4_6_a_container_kept_ready_counts_as_unavailable_until_what_was_overtaken_is_off_the_table() {
+    let mut overtook = note("new", 5);
+    overtook.kept_ready = true;
+    overtook.before.get_mut("main").expect("it is noted").superseded = vec!["v0".to_owned()];
+    let hashes = json!({"plainHash": flotilla_model::containers_meta::plain_hash("main", "v2")});
+    let meta = json!({"containers": [{"name": "main", "containerID": "containerd://1", "hashes": hashes}]}).to_string();
+    for (observed, agent, expected) in [
+        (2, "", &[][..]),
+        (2, &*meta, &[]),
+        (3, "", &["~pod web-0"]),
+        (3, &meta, &["~pod web-0"]),
+    ] {
+        let returned = seen("web-1", "new", "v2")
+            .annotated(STATE, &overtook.to_text())
+            .annotated(names::RUNTIME_CONTAINERS_META, agent)
+            .detailed(|d| (d.observed_generation, d.generation) = (observed, 3));
+        let cluster = in_place(2).annotation("flotilla.rs/keep-ready-containers", "main");
+        let decision = cluster.pod(seen("web-0", "old", "v1")).pod(returned).decide();
+        assert_eq!(brief(&decision), expected, "it has seen generation {observed}");
+    }
+}
+
 #[test]
 fn sts_i8_a_settled_pod_with_a_state_is_left_alone() {
     let settled = seen("web-0", "new", "v2").annotated(STATE, &note("new", 300).to_text());
