@@ -24,16 +24,17 @@ pub(super) fn admit(server: &Server, claim: &mut Value) {
         Some(_) => {}
         None => *finalizers = json!([PROTECTION]),
     }
-    if claim["spec"].is_object() && claim["spec"].get("storageClassName").is_none() {
-        let is_default = |class: &Value| class["metadata"]["annotations"][DEFAULT_CLASS] == "true";
-        let class = server
-            .all(Resource::StorageClasses)
-            .map(crate::Stored::value)
-            .find(|c| is_default(c));
-        if let Some(class) = class {
-            claim["spec"]["storageClassName"] = class["metadata"]["name"].clone();
-        }
+    let names_none = claim["spec"].is_object() && claim["spec"].get("storageClassName").is_none();
+    if let Some(class) = names_none.then(|| default_class(server)).flatten() {
+        claim["spec"]["storageClassName"] = class;
     }
+}
+
+/// The name of the class that claims are given which name none.
+pub(super) fn default_class(server: &Server) -> Option<Value> {
+    let mut classes = server.all(Resource::StorageClasses).map(crate::Stored::value);
+    let class = classes.find(|class| class["metadata"]["annotations"][DEFAULT_CLASS] == "true")?;
+    Some(class["metadata"]["name"].clone())
 }
 
 pub(super) fn validate(server: &Server, old: Option<&Value>, new: &Value, errors: &mut Errors) {

@@ -1,7 +1,7 @@
 //! Resource quotas: how much a namespace may hold of objects, of what pods request and are limited to, and of storage.
 //! <https://kubernetes.io/docs/concepts/policy/resource-quotas/>
 
-use super::text;
+use super::{claim, text};
 use crate::store::{Server, StoreId, Stored};
 use flotilla_apimachinery::status::{Qualified, Status};
 use flotilla_engine::wire::Object;
@@ -17,7 +17,7 @@ const ONE: i128 = 1_000_000_000;
 const MILLI: i128 = 1_000_000;
 
 /// What an object uses of all that quotas count.
-fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value) -> Amounts {
+fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value, default_class: &str) -> Amounts {
     let mut uses = Amounts::new();
     let counted = if group.is_empty() {
         plural.to_owned()
@@ -38,8 +38,9 @@ fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value) -> Amo
             }
         }
         Some(Resource::Claims) => {
+            // One that names no class counts for the default one, which it is given as it is made.
             let storage = amount(&object["spec"]["resources"]["requests"]["storage"]).unwrap_or(0);
-            let class = object["spec"]["storageClassName"].as_str().unwrap_or_default();
+            let class = object["spec"]["storageClassName"].as_str().unwrap_or(default_class);
             for (name, amount) in [("persistentvolumeclaims", ONE), ("requests.storage", storage)] {
                 uses.insert(name.to_owned(), amount);
                 uses.insert(format!("{class}.storageclass.storage.k8s.io/{name}"), amount);
@@ -133,6 +134,14 @@ fn is_of_pods(quota: &Value) -> bool {
     each(&quota["spec"]["scopes"]).next().is_some() || !quota["spec"]["scopeSelector"].is_null()
 }
 
+/// The class that claims are given which name none; empty if there is none.
+fn default_class(server: &Server) -> String {
+    let class = claim::default_class(server);
+    class
+        .and_then(|class| class.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
 /// What objects of this kind use of what a quota counts.
 fn used(server: &Server, quota: &Value, namespace: &str, resource: StoreId, names: (&str, &str)) -> Amounts {
     let is_pods = resource == Resource::Pods;
@@ -152,10 +161,11 @@ fn used(server: &Server, quota: &Value, namespace: &str, resource: StoreId, name
         let has_ended = matches!(&stored.object, Some(Object::Pod(pod)) if pod.is_terminal() || pod.is_terminating() && is_overdue());
         !has_ended && (!is_pods || is_about(quota, &stored.value()))
     };
+    let class = default_class(server);
     let mut all = Amounts::new();
     let objects = server.after(resource, Some(namespace), None).map(|(_, stored)| stored);
     for stored in objects.filter(counts) {
-        for (name, amount) in uses(resource, names, &stored.value()) {
+        for (name, amount) in uses(resource, names, &stored.value(), &class) {
             let sum = all.entry(name).or_default();
             *sum = sum.saturating_add(amount);
         }
@@ -194,7 +204,7 @@ pub(crate) fn check(
         if !unspecified.is_empty() {
             return refused(&format!("failed quota: {}: must specify {unspecified}", key.name));
         }
-        let wanted = uses(resource, (group, plural), object);
+        let wanted = uses(resource, (group, plural), object, &default_class(server));
         let limited = hard
             .iter()
             .filter_map(|(name, limit)| Some((name, wanted.get(name)?, amount(limit)?)));
