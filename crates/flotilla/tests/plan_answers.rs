@@ -239,3 +239,14 @@ fn numbers_are_what_kubectl_makes_of_them() {
         room.plan(&text).ends(1, &["spec.replicas"]);
     }
 }
+
+/// Nothing is disrupted, and nothing can come of it: that is no success.
+#[test]
+fn what_is_refused_in_each_pod_does_not_end_with_0() {
+    let room = Room::new("stopped");
+    let quota = |pods: &str| json!({"metadata": {"name": "small", "namespace": "default", "uid": "q"}, "spec": {"hard": {"pods": pods}}});
+    room.save(&[("", "resourcequotas", quota("0"))]);
+    room.plan(SET).ends(1, &["exceeded quota: small"]);
+    room.save(&[("", "resourcequotas", quota("2"))]);
+    room.plan(SET).ends(0, &["2 pods are created"]);
+}

@@ -49,12 +49,14 @@ pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, Str
         .then(|| run::simulate(state, changes, run::NewPods::StayUnready, reach))
         .transpose()?;
     let unreadable = outcome.sets.iter().flat_map(trace::Traced::unreadable_fields).collect();
-    let specs: Vec<serde_json::Value> = outcome.sets.iter().map(|set| set.spec.clone()).collect();
+    let of_sets = outcome.sets.iter();
+    let of_sets: Vec<_> = of_sets
+        .map(|set| (set.kind, set.key.clone(), set.spec.clone()))
+        .collect();
     let unknowns = outcome.unknowns.clone();
     let mut plan = report::Plan::of(outcome, doubtful);
-    let sets = plan.sets.iter().zip(&specs);
-    for (set, spec) in sets {
-        plan.unknowns.extend(refers::refused_now(state, set));
+    for (set, (kind, key, spec)) in plan.sets.iter().zip(&of_sets) {
+        plan.unknowns.extend(refers::refused_now(state, set, (*kind, key)));
         let found = refers::look(state, set, spec);
         plan.missing.extend(found.missing);
         plan.warnings.extend(found.unread);

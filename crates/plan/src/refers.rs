@@ -2,7 +2,8 @@
 
 use crate::report::{Action, ClaimAction, SetPlan};
 use crate::state::{State, list};
-use flotilla_model::Failure;
+use flotilla_controllers::{failed_creation, failed_update};
+use flotilla_model::{Failure, ObjectKey, SetKind};
 use flotilla_sim::placement;
 use serde_json::Value;
 
@@ -135,19 +136,14 @@ pub fn read_by(pod: &Value) -> Vec<(bool, &str)> {
 
 /// What the API server refuses the set's pods now, by the set's own word. Nobody here knows what refuses them (a webhook, a policy), and so
 /// they are taken to be made.
-pub(crate) fn refused_now(state: &State, set: &SetPlan) -> Vec<String> {
+pub(crate) fn refused_now(state: &State, set: &SetPlan, (kind, key): (SetKind, &ObjectKey)) -> Vec<String> {
     if !makes_pods(set) {
         return Vec::new();
     }
-    let (kind, name) = set.set.split_once('/').unwrap_or_default();
-    let (plural, group) = match kind.split_once('.') {
-        Some(("cloneset", group)) => ("clonesets", group),
-        Some((_, group)) => ("statefulsets", group),
-        None => return Vec::new(),
-    };
-    let live = state.all(group, plural).find(|object| {
+    let (group, _) = kind.resource().api_version().split_once('/').unwrap_or_default();
+    let live = state.all(group, kind.resource().plural()).find(|object| {
         let meta = &object["metadata"];
-        meta["name"] == name && meta["namespace"] == set.namespace.as_str()
+        meta["name"] == key.name.as_str() && meta["namespace"] == key.namespace.as_ref()
     });
     let conditions = list(&live.unwrap_or(&Value::Null)["status"]["conditions"]);
     // What a quota refuses, the simulated API server refuses, too; what is no refusal, others see.
@@ -165,10 +161,9 @@ pub(crate) fn refused_now(state: &State, set: &SetPlan) -> Vec<String> {
         .chain(of_the_template.into_iter().filter(|_| stays_the_same));
     let refusals: Vec<&str> = refusals.collect();
     let told = conditions.filter(|c| {
-        let is_of_pods = matches!(
-            c["type"].as_str(),
-            Some("FailedCreatePod" | "FailedUpdatePod" | "FailedScale" | "FailedUpdate")
-        );
+        let is_of_pods = [failed_creation(kind), failed_update(kind)]
+            .iter()
+            .any(|name| c["type"] == *name);
         is_of_pods && c["status"] == "True" && refusals.iter().any(|reason| c["reason"] == *reason)
     });
     let sentence = |c: &Value| {

@@ -4,6 +4,7 @@
 //! What runs there already, and where other pods are, is not looked at: a pod that fits nowhere by this fits nowhere, and one that fits
 //! may find no room all the same.
 
+use crate::containers::each;
 use flotilla_model::template::{amount, amounts_of_pod};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -55,10 +56,6 @@ fn why_not(spec: &Value, node: &Value) -> Option<&'static str> {
         return Some("node(s) have less than the pod requests");
     }
     None
-}
-
-fn each(list: &Value) -> impl Iterator<Item = &Value> {
-    list.as_array().into_iter().flatten()
 }
 
 /// The taint of a node that was cordoned.

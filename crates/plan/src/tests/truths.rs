@@ -312,7 +312,44 @@ fn quotas_count_claims_and_what_containers_ask_for() {
             "{name}: {messages:?}"
         );
     }
-    // A limit range says what containers do not.
+    // Claims that name no class are of the default one.
+    let mut lab = Lab::with(&[]);
+    let hard = json!({"hard": {"usual.storageclass.storage.k8s.io/persistentvolumeclaims": "1"}});
+    lab.add(
+        "",
+        "resourcequotas",
+        json!({"metadata": {"name": "small", "namespace": "ns", "uid": "q"}, "spec": hard}),
+    );
+    lab.add(
+        "storage.k8s.io",
+        "storageclasses",
+        json!({"metadata": {"name": "usual", "uid": "d",
+        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}, "provisioner": "p"}),
+    );
+    let unnamed = json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+    let set = with(
+        three_of(Advanced),
+        &[("volumeClaimTemplates", unnamed), parallel.clone()],
+    );
+    let plan = lab.plan(&[Change::Apply(set)]);
+    assert_eq!(one(&plan).available_at_end, 1, "{}", plan.text());
+
+    // A limit range says what containers do not; what they are limited to, they ask for.
+    let mut lab = Lab::with(&[]);
+    lab.add(
+        "",
+        "resourcequotas",
+        json!({"metadata": {"name": "small", "namespace": "ns", "uid": "q"}, "spec": {"hard": {"requests.cpu": "4"}}}),
+    );
+    let limits = json!({"limits": [{"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "100m"}}]});
+    lab.add(
+        "",
+        "limitranges",
+        json!({"metadata": {"name": "usual", "namespace": "ns", "uid": "l"}, "spec": limits}),
+    );
+    let limited = ("template/spec/containers/0/resources", json!({"limits": {"cpu": "2"}}));
+    let plan = lab.plan(&[Change::Apply(with(three_of(Advanced), &[limited, parallel.clone()]))]);
+    assert_eq!(one(&plan).available_at_end, 2, "{}", plan.text());
     let mut lab = Lab::with(&[]);
     let hard = json!({"hard": {"limits.memory": "2Gi", "requests.memory": "1Gi"}});
     lab.add(
