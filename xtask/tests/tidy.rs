@@ -86,6 +86,15 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "flotilla-why",
+        &[
+            "flotilla-api",
+            "flotilla-model",
+            "flotilla-controllers",
+            "flotilla-engine",
+        ],
+    ),
+    (
         "flotilla",
         &[
             "flotilla-api",
@@ -95,6 +104,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-install",
             "flotilla-apiserver",
             "flotilla-plan",
+            "flotilla-why",
             "flotilla-simserver",
             "flotilla-playground",
             "flotilla-webhook",

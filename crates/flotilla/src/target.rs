@@ -3,6 +3,7 @@
 use crate::cluster::Cluster;
 use crate::error::Error;
 use flotilla_model::{ObjectKey, SetKind};
+use flotilla_why::LiveSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -54,32 +55,8 @@ pub fn kind_name(kind: SetKind, name: &str) -> String {
     kind.describe(name)
 }
 
-/// A set that was found.
-#[derive(Clone, Debug)]
-pub struct Found {
-    /// Which kind it is.
-    pub kind: SetKind,
-    /// Where it is.
-    pub key: ObjectKey,
-    /// The object as the API server has it.
-    pub object: serde_json::Value,
-}
-
-impl Found {
-    /// The set in the words of kubectl.
-    pub fn display(&self) -> String {
-        kind_name(self.kind, &self.key.name)
-    }
-
-    /// Its claim templates.
-    pub fn claim_templates(&self) -> &[serde_json::Value] {
-        let list = self.object.pointer("/spec/volumeClaimTemplates");
-        list.and_then(serde_json::Value::as_array).map_or(&[], Vec::as_slice)
-    }
-}
-
 /// Finds the set that was meant. A bare `statefulset/NAME` must be one of the two kinds, not both.
-pub async fn find(cluster: &Cluster, target: &Target) -> Result<Found, Error> {
+pub async fn find(cluster: &Cluster, target: &Target) -> Result<LiveSet, Error> {
     let key = ObjectKey::new(cluster.namespace.as_str(), target.name.as_str());
     let kinds = match target.kind {
         Some(kind) => vec![kind],
@@ -88,7 +65,7 @@ pub async fn find(cluster: &Cluster, target: &Target) -> Result<Found, Error> {
     let mut found = Vec::new();
     for kind in kinds {
         if let Some(object) = cluster.get(kind.resource(), &key).await? {
-            found.push(Found {
+            found.push(LiveSet {
                 kind,
                 key: key.clone(),
                 object,

@@ -4,13 +4,12 @@ mod history;
 mod status;
 mod steer;
 
-pub use self::steer::paused_at;
-
 use crate::args::{ClusterArgs, Output, RolloutCommand, RolloutTarget};
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
-use crate::target::{self, Found};
+use crate::target;
 use flotilla_model::Lines;
+use flotilla_why::LiveSet;
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -27,12 +26,12 @@ pub async fn run(cluster_args: &ClusterArgs, command: RolloutCommand) -> Result<
     }
 }
 
-async fn find(cluster: &Cluster, of: &RolloutTarget) -> Result<Found, Error> {
+async fn find(cluster: &Cluster, of: &RolloutTarget) -> Result<LiveSet, Error> {
     target::find(cluster, &of.target).await
 }
 
 /// Tells what was done to a set. Of the details people read the note.
-fn tell(of: &RolloutTarget, found: &Found, done: &str, details: Value) -> Result<Exit, Error> {
+fn tell(of: &RolloutTarget, found: &LiveSet, done: &str, details: Value) -> Result<Exit, Error> {
     let mut out = std::io::stdout().lock();
     match of.output {
         Output::Text => {

@@ -5,12 +5,12 @@ use super::{find, tell};
 use crate::args::{Output, RolloutTarget, RolloutUndoArgs};
 use crate::clock;
 use crate::cluster::Cluster;
-use crate::commands::why::ago;
 use crate::error::{Error, Exit};
-use crate::target::Found;
 use flotilla_controllers::shared::revision::names_it;
 use flotilla_model::template::{Digest, normal_form};
 use flotilla_model::{Lines, Resource, Timestamp};
+use flotilla_why::LiveSet;
+use flotilla_why::ago;
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -55,7 +55,7 @@ fn table(rows: &[Value], now: Timestamp) -> String {
     lines.into_text()
 }
 
-fn row(revision: &Value, pods: &[Value], found: &Found) -> Value {
+fn row(revision: &Value, pods: &[Value], found: &LiveSet) -> Value {
     let name = &revision["metadata"]["name"];
     let uid = &found.object["metadata"]["uid"];
     let set = found.object["metadata"]["name"].as_str().unwrap_or_default();
@@ -139,7 +139,7 @@ fn undone(revision: &Value, name: &str, is_held: bool) -> String {
 }
 
 /// The revisions that the set manages, oldest first.
-async fn revisions_of(cluster: &Cluster, found: &Found) -> Result<Vec<Value>, Error> {
+async fn revisions_of(cluster: &Cluster, found: &LiveSet) -> Result<Vec<Value>, Error> {
     let uid = &found.object["metadata"]["uid"];
     let mut revisions = cluster.list(Resource::Revisions).await?;
     revisions.retain(|r| is_controlled_by(r, uid));

@@ -1,16 +1,16 @@
 //! `rollout status`: progress as it happens, by a watch on the one set.
 
 use super::find;
-use super::steer::PARTITION_OF_ALL;
 use crate::args::{Output, RolloutStatusArgs};
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
 use crate::follow::{self, Followed};
 use crate::patience::Silence;
-use crate::target::{Found, kind_name};
+use crate::target::kind_name;
 use flotilla_api::names;
 use flotilla_controllers::{failed_creation, failed_update};
 use flotilla_model::{Lines, SetKind, Share};
+use flotilla_why::{LiveSet, PARTITION_OF_ALL};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub async fn run(cluster: &Cluster, args: RolloutStatusArgs) -> Result<Exit, Err
 /// Prints each further step until the rollout is complete.
 async fn follow(
     cluster: &Cluster,
-    mut found: Found,
+    mut found: LiveSet,
     mut last: Progress,
     within: Duration,
     output: Output,
@@ -107,7 +107,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn of(found: &Found) -> Self {
+    fn of(found: &LiveSet) -> Self {
         let number = |pointer: &str| found.object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
         let mut blocked = conditions(found).filter(|c| c["type"] == "Progressing" && c["status"] == "False");
         let wanted = found
@@ -152,7 +152,7 @@ impl Progress {
 
     /// What the status says is still to be done beside its counts: what failed or is stuck, claims that have yet to grow, a rollout that the
     /// manager has not ended, such as one in which a node puts off a resize.
-    fn left(&self, found: &Found) -> Option<String> {
+    fn left(&self, found: &LiveSet) -> Option<String> {
         let text = |pointer: &str| {
             found
                 .object
@@ -255,14 +255,14 @@ impl Progress {
     }
 }
 
-fn conditions(found: &Found) -> impl DoubleEndedIterator<Item = &Value> {
+fn conditions(found: &LiveSet) -> impl DoubleEndedIterator<Item = &Value> {
     let all = found.object.pointer("/status/conditions").and_then(Value::as_array);
     all.into_iter().flatten()
 }
 
 /// How many pods the partition of a CloneSet keeps, which may be a percentage: as the manager says, and as it would say where a zero was left
 /// out.
-fn kept(found: &Found, wanted: i64) -> i64 {
+fn kept(found: &LiveSet, wanted: i64) -> i64 {
     let told = found
         .object
         .pointer("/status/expectedUpdatedReplicas")
@@ -286,7 +286,7 @@ mod tests {
 
     fn progress(spec: Value, status: Value) -> Progress {
         let object = json!({"metadata": {"generation": 2}, "spec": spec, "status": status});
-        Progress::of(&Found {
+        Progress::of(&LiveSet {
             kind: SetKind::Native,
             key: ObjectKey::new("ns", "web"),
             object,
@@ -317,7 +317,7 @@ mod tests {
             "status": status(0),
         });
         let of = |object: &Value| {
-            Progress::of(&Found {
+            Progress::of(&LiveSet {
                 kind: SetKind::Native,
                 key: ObjectKey::new("ns", "web"),
                 object: object.clone(),
@@ -351,7 +351,7 @@ mod tests {
                 "spec": {"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": partition}}},
                 "status": {"observedGeneration": 2, "replicas": 3, "updatedReplicas": updated, "availableReplicas": 3},
             });
-            Progress::of(&Found {
+            Progress::of(&LiveSet {
                 kind: SetKind::Native,
                 key: ObjectKey::new("ns", "web"),
                 object,
@@ -379,7 +379,7 @@ mod tests {
 
     fn advanced(spec: Value, status: Value) -> Progress {
         let object = json!({"metadata": {"generation": 2}, "spec": spec, "status": status});
-        Progress::of(&Found {
+        Progress::of(&LiveSet {
             kind: SetKind::Advanced,
             key: ObjectKey::new("ns", "web"),
             object,
@@ -392,7 +392,7 @@ mod tests {
         }
         let mut object = json!({"metadata": {"generation": 2}, "spec": spec, "status": status});
         object["spec"]["replicas"] = json!(10);
-        Progress::of(&Found {
+        Progress::of(&LiveSet {
             kind: SetKind::Clone,
             key: ObjectKey::new("ns", "web"),
             object,
@@ -425,7 +425,7 @@ mod tests {
         let mut object = json!({"metadata": {}, "spec": {"replicas": 0}, "status": {}});
         let mut of = |status: Value| {
             object["status"] = status;
-            Progress::of(&Found {
+            Progress::of(&LiveSet {
                 kind: SetKind::Clone,
                 key: ObjectKey::new("ns", "web"),
                 object: object.clone(),

@@ -5,14 +5,13 @@ use crate::args::RolloutTarget;
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::error::{Error, Exit};
-use crate::target::Found;
 use flotilla_api::names;
 use flotilla_model::set::{PodUpdatePolicy, UpdateKind, read_set};
 use flotilla_model::{Interner, Selector, SetKind, Share};
+use flotilla_why::{LiveSet, PARTITION_OF_ALL};
 use serde_json::{Value, json};
 
 /// A partition above every ordinal: no pod is replaced.
-pub(super) const PARTITION_OF_ALL: i32 = i32::MAX;
 /// The annotation of a template that kubectl changes to restart all pods.
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
 const MERGE: &str = "application/merge-patch+json";
@@ -34,14 +33,14 @@ pub async fn pause(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error>
         refuse_unless_rolling(found)?;
         Ok(match found.kind {
             SetKind::Advanced | SetKind::Clone if is_paused(found) => Step::Nothing("is paused already"),
-            SetKind::Native if paused_at(found).is_some() => Step::Nothing("is paused already"),
+            SetKind::Native if found.paused_at().is_some() => Step::Nothing("is paused already"),
             SetKind::Advanced | SetKind::Clone => {
                 let body = json!({"spec": {"updateStrategy": {"rollingUpdate": {"paused": true}}}});
                 Step::Change(body, "paused", Value::Null)
             }
             SetKind::Native => {
                 let body = json!({
-                    "metadata": {"annotations": {names::PARTITION_BEFORE_PAUSE: partition(found).to_string()}},
+                    "metadata": {"annotations": {names::PARTITION_BEFORE_PAUSE: found.partition().to_string()}},
                     "spec": {"updateStrategy": {"rollingUpdate": {"partition": PARTITION_OF_ALL}}},
                 });
                 Step::Change(body, "paused", Value::Null)
@@ -54,7 +53,7 @@ pub async fn pause(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error>
 /// Goes on replacing pods.
 pub async fn resume(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Error> {
     steer(cluster, of, |found| {
-        Ok(match (found.kind, paused_at(found)) {
+        Ok(match (found.kind, found.paused_at()) {
             (SetKind::Advanced | SetKind::Clone, _) if !is_paused(found) => Step::Nothing("is not paused"),
             (SetKind::Native, None) => Step::Nothing("is not paused"),
             (SetKind::Advanced | SetKind::Clone, _) => {
@@ -97,7 +96,7 @@ pub async fn restart(cluster: &Cluster, of: &RolloutTarget) -> Result<Exit, Erro
 async fn steer(
     cluster: &Cluster,
     of: &RolloutTarget,
-    verb: impl Fn(&Found) -> Result<Step, Error>,
+    verb: impl Fn(&LiveSet) -> Result<Step, Error>,
 ) -> Result<Exit, Error> {
     let mut attempts = 0;
     loop {
@@ -117,12 +116,12 @@ async fn steer(
 }
 
 /// What is to be known of a set that has got another template: why that replaces no pod for now, and what goes with the pods.
-pub(super) fn notes(found: &Found) -> Option<String> {
+pub(super) fn notes(found: &LiveSet) -> Option<String> {
     let all: Vec<String> = [held(found), cost(found)].into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-fn refuse_unless_rolling(found: &Found) -> Result<(), Error> {
+fn refuse_unless_rolling(found: &LiveSet) -> Result<(), Error> {
     let kind = found
         .object
         .pointer("/spec/updateStrategy/type")
@@ -144,7 +143,7 @@ fn refuse_unless_rolling(found: &Found) -> Result<(), Error> {
 
 /// An annotation of the template replaces no pod under OnDelete, nor where pods are changed in place: there it is patched, and nothing
 /// restarts.
-fn refuse_unless_restart_replaces(found: &Found) -> Result<(), Error> {
+fn refuse_unless_restart_replaces(found: &LiveSet) -> Result<(), Error> {
     let text = |pointer: &str| found.object.pointer(pointer).and_then(Value::as_str);
     let refuse = |reason: &str| {
         Err(Error::NotPossible(format!(
@@ -189,7 +188,7 @@ fn refuse_unless_restart_replaces(found: &Found) -> Result<(), Error> {
 }
 
 /// What goes with the pods that an update makes again, or that users delete for it (CS-15.5).
-fn cost(found: &Found) -> Option<String> {
+fn cost(found: &LiveSet) -> Option<String> {
     let set = read_set(found.kind, &found.object, &mut Interner::default())?;
     let rolling = set.spec.rolling.as_ref();
     let loses = if set.spec.update == UpdateKind::OnDelete {
@@ -202,13 +201,13 @@ fn cost(found: &Found) -> Option<String> {
 }
 
 /// Why a new template replaces no pod for now, and what ends that.
-pub(super) fn held(found: &Found) -> Option<String> {
+pub(super) fn held(found: &LiveSet) -> Option<String> {
     if found.object.pointer("/spec/updateStrategy/type") == Some(&json!("OnDelete")) {
         let why = "its update strategy is OnDelete, and no pod is replaced until you delete it";
         return Some(why.to_owned());
     }
     let is_held = match found.kind {
-        SetKind::Native => paused_at(found).is_some(),
+        SetKind::Native => found.paused_at().is_some(),
         SetKind::Advanced | SetKind::Clone => is_paused(found),
     };
     if is_held {
@@ -222,8 +221,8 @@ pub(super) fn held(found: &Found) -> Option<String> {
     let wanted = number("/spec/replicas", 1);
     let keeps_all = match found.kind {
         // Pods of a native set are kept by their ordinals, those of the others by their number.
-        SetKind::Native => partition(found) >= number("/spec/ordinals/start", 0) + wanted,
-        SetKind::Advanced => partition(found) >= wanted,
+        SetKind::Native => found.partition() >= number("/spec/ordinals/start", 0) + wanted,
+        SetKind::Advanced => found.partition() >= wanted,
         SetKind::Clone => {
             let partition = found.object.pointer("/spec/updateStrategy/rollingUpdate/partition");
             let share = partition.and_then(Share::from_json);
@@ -241,30 +240,8 @@ pub(super) fn held(found: &Found) -> Option<String> {
     })
 }
 
-fn is_paused(found: &Found) -> bool {
+fn is_paused(found: &LiveSet) -> bool {
     found.object.pointer("/spec/updateStrategy/rollingUpdate/paused") == Some(&json!(true))
-}
-
-fn partition(found: &Found) -> i64 {
-    found
-        .object
-        .pointer("/spec/updateStrategy/rollingUpdate/partition")
-        .and_then(Value::as_i64)
-        .unwrap_or(0)
-}
-
-/// The partition that a native set had when it was paused. Where somebody has set another since, it is not paused any more.
-pub fn paused_at(found: &Found) -> Option<i64> {
-    if partition(found) < i64::from(PARTITION_OF_ALL) {
-        return None;
-    }
-    found
-        .object
-        .pointer("/metadata/annotations")?
-        .get(names::PARTITION_BEFORE_PAUSE)?
-        .as_str()?
-        .parse()
-        .ok()
 }
 
 #[cfg(test)]
@@ -343,7 +320,7 @@ mod tests {
             spec["replicas"] = json!(3);
             let object = json!({"metadata": {"annotations": annotations}, "spec": spec});
             let key = ObjectKey::new("ns", "web");
-            held(&Found { kind, key, object })
+            held(&LiveSet { kind, key, object })
         };
         let partition = |partition: i64| json!({"updateStrategy": {"rollingUpdate": {"partition": partition}}});
         let paused = json!({"flotilla.rs/partition-before-pause": "0"});
@@ -399,7 +376,7 @@ mod tests {
             let said = |strategy: Value| {
                 let object = json!({"spec": {"replicas": 3, "updateStrategy": strategy}});
                 let key = ObjectKey::new("ns", "web");
-                held(&Found { kind, key, object })
+                held(&LiveSet { kind, key, object })
             };
             let paused = "it is paused, and no pod is replaced until it is resumed: flotilla rollout resume";
             let told = said(json!({"rollingUpdate": {"paused": true}})).expect("a note");
@@ -435,7 +412,7 @@ mod tests {
                 },
             });
             let key = ObjectKey::new("ns", "web");
-            let told = notes(&Found { kind, key, object }).unwrap_or_default();
+            let told = notes(&LiveSet { kind, key, object }).unwrap_or_default();
             let costs = told.ends_with("the claims of pods that are made again go with them, and the data in them");
             assert_eq!(costs, has_cost, "{kind:?} {annotations} {strategy} {reuses}: {told}");
         }
@@ -450,7 +427,7 @@ mod tests {
             },
         });
         let key = ObjectKey::new("ns", "web");
-        let refused = refuse_unless_restart_replaces(&Found { kind, key, object }).err()?;
+        let refused = refuse_unless_restart_replaces(&LiveSet { kind, key, object }).err()?;
         Some(refused.to_string())
     }
 
@@ -462,31 +439,8 @@ mod tests {
         }});
         let key = ObjectKey::new("ns", "web");
         let kind = SetKind::Clone;
-        let refused = refuse_unless_restart_replaces(&Found { kind, key, object }).expect_err("refused");
+        let refused = refuse_unless_restart_replaces(&LiveSet { kind, key, object }).expect_err("refused");
         assert!(refused.to_string().contains("--selector 'SELECTOR'"), "{refused}");
-    }
-
-    #[test]
-    fn a_native_set_is_paused_only_as_long_as_it_has_the_partition_of_the_pause() {
-        let paused_at = |annotations: Value, partition: Value| {
-            let object = json!({
-                "metadata": {"annotations": annotations},
-                "spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}},
-            });
-            let key = ObjectKey::new("ns", "web");
-            paused_at(&Found {
-                kind: SetKind::Native,
-                key,
-                object,
-            })
-        };
-        let before = json!({"flotilla.rs/partition-before-pause": "1"});
-        assert_eq!(paused_at(before.clone(), json!(i32::MAX)), Some(1));
-        // Somebody has applied another since.
-        for partition in [json!(0), json!(2), Value::Null] {
-            assert_eq!(paused_at(before.clone(), partition), None);
-        }
-        assert_eq!(paused_at(json!({}), json!(i32::MAX)), None, "no pause of ours");
     }
 
     #[test]

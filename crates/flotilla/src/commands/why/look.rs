@@ -2,12 +2,12 @@
 
 use crate::cluster::{Cluster, describe};
 use crate::error::Error;
-use crate::target::Found;
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::core::store::Source;
 use flotilla_engine::io::snapshot::{SnapshotError, snapshot};
 use flotilla_engine::wire::{Encoding, Object};
 use flotilla_model::{ObjectKey, Reader as _, Resource, SetRecord};
+use flotilla_why::LiveSet;
 use http::StatusCode;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ pub(super) struct Seen {
 }
 
 /// Looks. Who may read all of a namespace may often read nothing beside it: what decides little is left out then, and said.
-pub(super) async fn look(cluster: &Cluster, found: &Found) -> Result<Seen, Error> {
+pub(super) async fn look(cluster: &Cluster, found: &LiveSet) -> Result<Seen, Error> {
     let has_claims = !found.claim_templates().is_empty();
     // Those first that may be refused, since all is listed anew without them.
     let mut resources = vec![
@@ -78,7 +78,7 @@ fn what_may_be_missing(resource: Resource, has_claims: bool) -> Option<&'static 
 }
 
 /// Classes that nobody could look at count as there, and as what can be expanded: that one is missing would be made up.
-fn assume_classes(cache: &mut Cache, found: &Found) {
+fn assume_classes(cache: &mut Cache, found: &LiveSet) {
     let set = cache.set(found.kind, &found.key).cloned();
     let templates = found.claim_templates().iter();
     let mut names: BTreeSet<String> = templates

@@ -12,19 +12,19 @@ const IS_DEFAULT: &str = flotilla_api::names::DEFAULT_STORAGE_CLASS;
 
 /// One cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cause {
+pub struct Cause {
     /// What it is about, such as `node node-1`, `claim data-web-0` or the pods `web-0, web-1`.
-    pub(super) subject: String,
+    pub subject: String,
     /// A sentence.
-    pub(super) message: String,
+    pub message: String,
     /// The rule that asks for the wait.
-    pub(super) rule: &'static str,
+    pub rule: &'static str,
     /// What can be done.
-    pub(super) advice: Option<String>,
+    pub advice: Option<String>,
     /// Since when.
-    pub(super) since: Option<Timestamp>,
+    pub since: Option<Timestamp>,
     /// What waits for it.
-    pub(super) holds_up: Vec<String>,
+    pub holds_up: Vec<String>,
     rank: u8,
 }
 

@@ -1,14 +1,11 @@
 //! What would be refused of what comes next: tried as dry runs, because only the API server knows quotas, policies and missing accounts.
 
-use crate::cluster::Cluster;
-use crate::error::Error;
-use crate::target::Found;
+use crate::set::LiveSet;
 use flotilla_api::names;
 use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
 use flotilla_engine::core::request::{Answer, Refusal};
 use flotilla_engine::wire::status::Status;
 use flotilla_model::{Command, Decision, Resource, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
-use http::Method;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,92 +14,97 @@ const DRY_RUNS: usize = 4;
 
 /// What came of it.
 #[derive(Default)]
-pub(super) struct Tried {
+pub struct Tried {
     /// What the API server would refuse.
-    pub(super) refused: Vec<Wait>,
+    pub refused: Vec<Wait>,
     /// The revisions of which it accepts pods.
-    pub(super) accepted: BTreeSet<String>,
+    pub accepted: BTreeSet<String>,
     /// That whoever asks may not try it, in a sentence: that says nothing of the manager.
-    pub(super) not_allowed: Option<String>,
+    pub not_allowed: Option<String>,
 }
 
-impl Tried {
-    fn accept(&mut self, scope: &Scope) {
-        if let Scope::Acceptance(made_of) = scope {
-            self.accepted.insert(made_of.clone());
-        }
+/// A creation that comes next, to be sent as a dry run.
+#[derive(Clone, Debug)]
+pub struct Trial<'d> {
+    scoped: &'d ScopedCommand,
+    /// The object.
+    pub body: Value,
+}
+
+impl Trial<'_> {
+    /// What is created.
+    pub fn resource(&self) -> Resource {
+        self.scoped.command.resource()
+    }
+
+    /// In which namespace.
+    pub fn namespace(&self) -> &str {
+        &self.scoped.command.key().namespace
+    }
+
+    /// Under which name.
+    pub fn name(&self) -> &str {
+        &self.scoped.command.key().name
     }
 }
 
-/// Sends the first creations and trials as dry runs.
-pub(super) async fn try_next(
-    cluster: &Cluster,
-    found: &Found,
-    decision: &Decision,
-    now: Timestamp,
-) -> Result<Tried, Error> {
-    let failed = flotilla_controllers::failed_creation(found.kind);
-    let since = condition_since(&found.object, failed);
-    let mut tried = Tried::default();
-    for scoped in next_of_each_kind(decision) {
-        let (resource, key) = (scoped.command.resource(), scoped.command.key());
-        let body = match &scoped.command {
-            Command::Create { body, .. } => body.render(),
-            Command::Try { pod } => pod.render(),
-            Command::Patch { .. } | Command::Delete { .. } | Command::Read { .. } => continue,
-        };
-        let path = format!(
-            "{}?dryRun=All&fieldManager=flotilla-why",
-            resource.collection_path(Some(&key.namespace))
-        );
-        let sent = cluster
-            .send(Method::POST, &path, Some(("application/json", &body)))
-            .await;
-        let refusal = match sent {
-            Ok(_) => {
-                tried.accept(&scoped.scope);
-                continue;
-            }
-            Err(kube::Error::Api(status)) if is_about_who_asks(&status) => {
-                tried.accept(&scoped.scope);
-                tried.not_allowed = Some(format!(
-                    "whether the API server accepts what comes next could not be tried{}: {}",
-                    condition_says(&found.object, failed),
-                    status.message
-                ));
-                continue;
-            }
-            Err(kube::Error::Api(status)) => *status,
-            Err(error) => {
-                return Err(crate::cluster::describe(
-                    format!("try to create {resource} {key}"),
-                    &error,
-                ));
-            }
-        };
-        let status = Status {
-            code: i32::from(refusal.code),
-            reason: refusal.reason,
-            message: refusal.message,
-            ..Status::default()
-        };
+/// The first creations and trials that a decision asks for.
+pub fn trials(decision: &Decision) -> Vec<Trial<'_>> {
+    let commands = next_of_each_kind(decision).into_iter();
+    let trial = |scoped| {
+        Some(Trial {
+            scoped,
+            body: body(scoped)?,
+        })
+    };
+    commands.filter_map(trial).collect()
+}
+
+fn body(scoped: &ScopedCommand) -> Option<Value> {
+    match &scoped.command {
+        Command::Create { body, .. } => Some(body.render()),
+        Command::Try { pod } => Some(pod.render()),
+        Command::Patch { .. } | Command::Delete { .. } | Command::Read { .. } => None,
+    }
+}
+
+impl Tried {
+    /// The API server accepts it.
+    pub fn accept(&mut self, trial: &Trial<'_>) {
+        if let Scope::Acceptance(made_of) = &trial.scoped.scope {
+            self.accepted.insert(made_of.clone());
+        }
+    }
+
+    /// The API server refuses it in these words.
+    pub fn refuse(&mut self, trial: &Trial<'_>, set: &LiveSet, status: Status, now: Timestamp) {
+        let failed = flotilla_controllers::failed_creation(set.kind);
+        if is_about_who_asks(&status) {
+            self.accept(trial);
+            self.not_allowed = Some(format!(
+                "whether the API server accepts what comes next could not be tried{}: {}",
+                condition_says(&set.object, failed),
+                status.message
+            ));
+            return;
+        }
         let answer = Answer::Refused(Refusal {
             status,
             retry_after: None,
         });
-        let outcome = meaning(Intent::of(&scoped.command), &answer);
+        let outcome = meaning(Intent::of(&trial.scoped.command), &answer);
         if outcome.is_done() {
-            tried.accept(&scoped.scope);
+            self.accept(trial);
         }
         if let Outcome::Rejected { reason, message, .. } = outcome {
-            let (subject, cause) = refusal_of(scoped, found, (reason, message), now);
-            let wait = without_made_up(Wait { subject, cause, since }, &body);
-            if !tried.refused.contains(&wait) {
-                tried.refused.push(wait);
+            let (subject, cause) = refusal_of(trial.scoped, set, (reason, message), now);
+            let since = condition_since(&set.object, failed);
+            let wait = without_made_up(Wait { subject, cause, since }, &trial.body);
+            if !self.refused.contains(&wait) {
+                self.refused.push(wait);
             }
         }
     }
-    Ok(tried)
 }
 
 /// The first creations and trials, of each kind some: claims come before the pods that mount them, and would be all.
@@ -118,19 +120,19 @@ fn next_of_each_kind(decision: &Decision) -> Vec<&ScopedCommand> {
 }
 
 /// Whether it refuses whoever asks, by the words of the API server's authorization: others may do it.
-fn is_about_who_asks(refusal: &kube::core::Status) -> bool {
+fn is_about_who_asks(refusal: &Status) -> bool {
     refusal.code == 403 && refusal.message.contains(": User \"") && refusal.message.contains(" cannot create resource ")
 }
 
 /// What waits for a command that the API server would refuse, and why.
 fn refusal_of(
     scoped: &ScopedCommand,
-    found: &Found,
+    set: &LiveSet,
     (reason, message): (String, String),
     retry_at: Timestamp,
 ) -> (String, WaitCause) {
     let subject = match &scoped.scope {
-        Scope::Slot(ordinal) => format!("{}-{ordinal}", found.key.name),
+        Scope::Slot(ordinal) => format!("{}-{ordinal}", set.key.name),
         Scope::Object | Scope::Named(_) => scoped.command.key().name.to_string(),
         Scope::Acceptance(made_of) => Scope::revision_tried(made_of).to_owned(),
     };

@@ -1,10 +1,7 @@
 //! Which manager leads, as far as the lease tells: a name on it says who had it last, and the time of its renewal whether that one still runs.
 
-use super::ago;
-use crate::args::WhyArgs;
-use crate::cluster::Cluster;
-use crate::error::Error;
-use flotilla_model::{ObjectKey, Resource, Timestamp};
+use crate::report::ago;
+use flotilla_model::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -13,30 +10,16 @@ const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 /// What the lease says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Leader {
+pub struct Leader {
     /// Who holds it, or had it last.
-    pub(super) holder: Option<String>,
+    pub holder: Option<String>,
     /// When it was last renewed, if that is longer ago than it holds.
-    pub(super) silent_since: Option<Timestamp>,
+    pub silent_since: Option<Timestamp>,
 }
 
 impl Leader {
-    /// Reads the lease.
-    pub(super) async fn read(cluster: &Cluster, args: &WhyArgs, now: Timestamp) -> Result<Leader, Error> {
-        let key = ObjectKey::new(args.lease_namespace.as_str(), args.lease_name.as_str());
-        match cluster.get(Resource::Leases, &key).await {
-            Ok(lease) => Ok(lease.map_or_else(Leader::default, |lease| Leader::of(&lease, now))),
-            // Whoever may read a set need not be allowed to read the lease; the answer does not depend on it.
-            Err(Error::Refused { .. }) => Ok(Leader {
-                holder: Some("unknown: no permission to read the lease".to_owned()),
-                silent_since: None,
-            }),
-            Err(error) => Err(error),
-        }
-    }
-
     /// What this lease says now. One that does not say when it was renewed, or for how long it holds, counts as held.
-    pub(super) fn of(lease: &Value, now: Timestamp) -> Leader {
+    pub fn of(lease: &Value, now: Timestamp) -> Leader {
         let spec = &lease["spec"];
         let holder = spec["holderIdentity"].as_str().filter(|holder| !holder.is_empty());
         let renewed = spec["renewTime"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
@@ -50,7 +33,7 @@ impl Leader {
     }
 
     /// That nobody does what is to be done, if so. Of a lease that nobody holds it matters only where something is.
-    pub(super) fn to_message(&self, is_idle: bool, now: Timestamp) -> Option<String> {
+    pub fn to_message(&self, is_idle: bool, now: Timestamp) -> Option<String> {
         match (&self.holder, self.silent_since) {
             (Some(holder), Some(since)) => Some(format!(
                 "manager {holder} has not renewed the lease for {}, since {since}: start one with `flotilla manager`, unless another program \

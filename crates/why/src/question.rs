@@ -1,0 +1,84 @@
+//! What is asked, and what the manager's functions say of it.
+
+use crate::pods;
+use crate::set::LiveSet;
+use crate::trial::Tried;
+use flotilla_controllers::cloneset::Defaults;
+use flotilla_engine::core::cache::Cache;
+use flotilla_model::{Decision, Hints, PassContext, PodRecord, Reader as _, Timestamp, Wait, WaitCause};
+use std::sync::Arc;
+
+/// A set, and what a manager would know of it that has just started.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'q> {
+    /// The set.
+    pub set: &'q LiveSet,
+    /// It, its pods, claims and revisions, and storage classes.
+    pub cache: &'q Cache,
+    /// What the manager takes for fields that CloneSets do not have.
+    pub clones: Defaults,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// What waits, as far as the manager looks.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub(crate) decision: Decision,
+    pub(crate) waits: Vec<Wait>,
+    /// Pods on their way out that nothing waits for.
+    pub(crate) terminating: Vec<Arc<PodRecord>>,
+}
+
+impl Held {
+    /// Nothing waits: no facts are needed to tell why.
+    pub fn is_nothing(&self) -> bool {
+        self.waits.is_empty() && self.terminating.is_empty()
+    }
+}
+
+impl Question<'_> {
+    /// What a manager would decide that has just started. `None` if the cache does not have the set.
+    pub fn decide(&self) -> Option<Decision> {
+        self.decide_with(&Hints::default())
+    }
+
+    fn decide_with(&self, hints: &Hints) -> Option<Decision> {
+        let context = PassContext {
+            now: self.now,
+            observing_since: Timestamp::from_millis(0),
+            entropy: 0,
+            hints,
+        };
+        flotilla_controllers::of_kind(self.set.kind, self.clones).reconcile(self.cache, &self.set.key, context)
+    }
+
+    /// What waits, now that is known what the API server says of what was decided.
+    pub fn held(&self, mut decision: Decision, tried: &Tried) -> Held {
+        if !tried.accepted.is_empty() {
+            let accepted = tried.accepted.clone();
+            let hints = Hints {
+                accepted,
+                ..Hints::default()
+            };
+            decision = self.decide_with(&hints).unwrap_or(decision);
+        }
+        let refused = &tried.refused;
+        let is_answered =
+            |w: &Wait| w.cause == WaitCause::RevisionUntried && refused.iter().any(|r| r.subject == w.subject);
+        let decided = decision.waits.iter().filter(|w| !is_answered(w)).cloned();
+        let mut waits: Vec<Wait> = decided.chain(refused.iter().cloned()).collect();
+        let set = self.cache.set(self.set.kind, &self.set.key).cloned();
+        if let Some(set) = &set {
+            for wait in &mut waits {
+                wait.cause = wait.cause.clone().for_set(set);
+            }
+        }
+        let terminating = set.iter().flat_map(|set| pods::unnamed(self.cache, set, &waits));
+        Held {
+            terminating: terminating.collect(),
+            decision,
+            waits,
+        }
+    }
+}

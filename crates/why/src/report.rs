@@ -1,0 +1,552 @@
+//! What is told: what waits and why, what comes next, and who does it.
+
+use crate::causes::{self, Cause};
+use crate::facts::Facts;
+use crate::leader::Leader;
+use crate::next::next_steps;
+use crate::question::{Held, Question};
+use crate::set::LiveSet;
+use crate::{pods, set};
+use flotilla_api::names;
+use flotilla_engine::core::cache::Cache;
+use flotilla_model::set::UpdateKind;
+use flotilla_model::{Lines, Reader as _, SetKind, SetRecord, Timestamp, Wait, Whom};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Lines of waits and of next steps shown to people, at most. JSON has them all.
+const LINES_SHOWN: usize = 20;
+/// Names shown in one line, at most.
+const NAMES_SHOWN: usize = 10;
+
+/// What is known beside the set and what its pods rest on.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// That its namespace is being deleted ([`crate::terminating_namespace`]).
+    pub namespace: Option<Wait>,
+    /// Who leads.
+    pub leader: Leader,
+    /// Objects that could not be read and are left out of all this, in sentences.
+    pub unreadable: Vec<String>,
+}
+
+/// Everything that is told.
+#[derive(Clone, Debug)]
+pub struct Report {
+    set: LiveSet,
+    /// What waits, in the manager's words.
+    pub waits: Vec<Wait>,
+    facts: Facts,
+    /// Pods of a revision that the set does not want any more.
+    former: BTreeSet<String>,
+    /// How many revisions the set has.
+    revisions: usize,
+    unreadable: Vec<String>,
+    /// Pods of the set take their claims along when they are deleted.
+    loses_claims: bool,
+    /// What the manager would do next, in words.
+    pub next: Vec<String>,
+    leader: Leader,
+    now: Timestamp,
+}
+
+/// Pods that carry another revision than that of the template, and that nothing keeps so, as far as the manager has told which that is. While
+/// the update is paused, or waits for users, all of them are kept.
+fn former(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeSet<String> {
+    let spec = set.map(|set| &set.spec);
+    if spec.is_none_or(|spec| spec.is_paused() || spec.update == UpdateKind::OnDelete) {
+        return BTreeSet::new();
+    }
+    let number = |pointer: &str| live.object.pointer(pointer).and_then(Value::as_i64);
+    let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
+    let wanted = live.object["status"]["updateRevision"].as_str().filter(|_| is_observed);
+    let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) else {
+        return BTreeSet::new();
+    };
+    let uid = &live.object["metadata"]["uid"];
+    let is_own = |pod: &&Value| {
+        let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.any(|owner| owner["uid"] == *uid)
+    };
+    let is_former = |pod: &&Value| {
+        let label = pod["metadata"]["labels"][names::REVISION_LABEL].as_str();
+        // Some pods of CloneSets carry the hash alone.
+        label.is_some_and(|label| label != wanted && !wanted.ends_with(&format!("-{label}")))
+    };
+    // What the partition keeps is wanted as it is; that of a CloneSet, or one that counts pods, keeps any.
+    let is_kept = |pod: &&Value| match (live.kind, spec) {
+        (SetKind::Clone, _) => !live.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"].is_null(),
+        (SetKind::Native | SetKind::Advanced, Some(spec)) => {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            let ordinal = name.rsplit_once('-').and_then(|(_, digits)| digits.parse::<i64>().ok());
+            let partition = i64::from(spec.partition());
+            let counts_pods = spec.rolling.as_ref().is_some_and(|rolling| rolling.unordered.is_some());
+            partition > 0 && counts_pods || ordinal.is_none_or(|ordinal| spec.ordinals().rank(ordinal) < partition)
+        }
+        (_, None) => true,
+    };
+    let own = facts.pods.iter().flatten();
+    let own = own.filter(is_own).filter(is_former).filter(|pod| !is_kept(pod));
+    own.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// How many revisions the set has.
+fn revisions(cache: &Cache, live: &LiveSet) -> usize {
+    let set = cache.set(live.kind, &live.key);
+    set.map_or(0, |set| cache.revisions_of(set.as_owner()).len())
+}
+
+impl Report {
+    /// What is told of the set, now that facts are known.
+    pub fn of(question: &Question<'_>, held: Held, facts: Facts, beside: Beside) -> Report {
+        let Question {
+            set: live, cache, now, ..
+        } = *question;
+        let Held {
+            decision,
+            mut waits,
+            terminating,
+        } = held;
+        waits.extend(pods::that_do_not_go(&terminating, &facts, now));
+        pods::add_what_is_known(&mut waits, &facts);
+        // What holds of the set as a whole comes first, as whatever its pods wait for may be due to it.
+        let set = cache.set(live.kind, &live.key).cloned();
+        let own = set::waits(live, set.as_deref(), &waits);
+        waits.splice(0..0, beside.namespace.into_iter().chain(own));
+        let claims = set.iter().flat_map(|set| cache.claims_of(set.as_owner()));
+        let kept = claims.filter_map(|claim| claim.meta.labels.get(names::INSTANCE_ID_LABEL));
+        Report {
+            next: next_steps(&decision, &kept.collect()),
+            former: former(live, &facts, set.as_deref()),
+            loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
+            revisions: revisions(cache, live),
+            leader: beside.leader,
+            unreadable: beside.unreadable,
+            facts,
+            set: live.clone(),
+            waits,
+            now,
+        }
+    }
+
+    /// Nothing waits, and nothing is to be done.
+    pub fn is_idle(&self) -> bool {
+        self.waits.is_empty() && self.next.is_empty()
+    }
+
+    fn count(&self, field: &str) -> i64 {
+        self.set
+            .object
+            .pointer(&format!("/status/{field}"))
+            .and_then(Value::as_i64)
+            .unwrap_or(0)
+    }
+
+    fn status_text(&self, field: &str) -> &str {
+        self.set
+            .object
+            .pointer(&format!("/status/{field}"))
+            .and_then(Value::as_str)
+            .unwrap_or("none")
+    }
+
+    fn wanted(&self) -> i64 {
+        self.set
+            .object
+            .pointer("/spec/replicas")
+            .and_then(Value::as_i64)
+            .unwrap_or(1)
+    }
+
+    /// For people, in lines.
+    pub fn text(&self) -> String {
+        let mut text = Lines::default();
+        text.put(format_args!(
+            "{} in namespace {}: {} wanted, {} ready, {} updated",
+            self.set.display(),
+            self.set.key.namespace,
+            self.wanted(),
+            self.count("readyReplicas"),
+            self.count("updatedReplicas")
+        ));
+        let (from, to) = (self.status_text("currentRevision"), self.status_text("updateRevision"));
+        if from != to {
+            text.put(format_args!("rolling out: {from} -> {to}"));
+        }
+        self.waits_text(&mut text);
+        for note in self.notes() {
+            text.put(format_args!("note: {note}"));
+        }
+        self.next_text(&mut text);
+        text.into_text()
+    }
+
+    /// What somebody asked for who may wait for it in vain.
+    fn notes(&self) -> Vec<String> {
+        let annotations = &self.set.object["metadata"]["annotations"];
+        let is_on_delete = self.set.object["spec"]["updateStrategy"]["type"] == "OnDelete";
+        let in_vain = (is_on_delete && annotations[names::UPDATE_TYPE] == "Recreate").then_some(&names::WITH_ON_DELETE);
+        names::NOT_YET
+            .iter()
+            .filter(|(key, _)| annotations[*key].is_string())
+            .chain(in_vain)
+            .map(|(key, what)| format!("the annotation {key} {what}"))
+            .chain(self.facts.unread.iter().cloned())
+            .chain(self.unreadable.iter().cloned())
+            .collect()
+    }
+
+    fn waits_text(&self, text: &mut Lines) {
+        if self.waits.is_empty() {
+            text.put("nothing is waited for");
+            return;
+        }
+        text.put("waiting:");
+        let causes = self.causes();
+        for cause in causes.iter().take(LINES_SHOWN) {
+            let since = cause
+                .since
+                .map_or_else(String::new, |since| format!(" (for {})", ago(self.now, since)));
+            let subjects: Vec<String> = cause.subject.split(", ").map(str::to_owned).collect();
+            text.put(format_args!("  {}: {}{since}", short(&subjects), cause.message));
+            if !cause.holds_up.is_empty() {
+                text.put(format_args!("      holds up: {}", short(&cause.holds_up)));
+            }
+            text.put(format_args!("      rule: {}", cause.rule));
+            if let Some(advice) = &cause.advice {
+                text.put(format_args!("      you can: {advice}"));
+            }
+        }
+        more(text, causes.len());
+    }
+
+    /// For whom advice about a subject is.
+    fn whom<'r>(&'r self, set: &'r str, subject: &str) -> Whom<'r> {
+        Whom {
+            set,
+            namespace: &self.set.key.namespace,
+            is_former: self.former.contains(subject),
+            can_go_back: self.revisions > 1,
+            is_paused: self.set.kind == SetKind::Native && self.set.paused_at().is_some(),
+            loses_claims: self.loses_claims,
+            claim_templates: self.set.claim_templates(),
+        }
+    }
+
+    /// The causes, each once.
+    pub fn causes(&self) -> Vec<Cause> {
+        let set = self.set.display();
+        causes::causes(&self.waits, &self.facts, &|subject| self.whom(&set, subject))
+    }
+
+    fn next_text(&self, text: &mut Lines) {
+        if !self.next.is_empty() {
+            text.put("next:");
+            self.next.iter().take(LINES_SHOWN).for_each(|line| {
+                text.put(format_args!("  {line}"));
+            });
+            more(text, self.next.len());
+        }
+        if let Some(message) = self.leader.to_message(self.is_idle(), self.now) {
+            text.put(message);
+        }
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let set = self.set.display();
+        let cause = |c: &Cause| {
+            json!({
+                "subject": c.subject, "message": c.message, "rule": c.rule, "advice": c.advice, "holdsUp": c.holds_up,
+                "since": c.since.map(|t| t.to_string()),
+            })
+        };
+        let wait = |w: &Wait| {
+            let mut json = serde_json::to_value(&w.cause).unwrap_or_default();
+            json["subject"] = json!(w.subject);
+            json["message"] = json!(w.cause.to_string());
+            json["rule"] = json!(w.cause.rule());
+            json["advice"] = json!(w.cause.advice(&w.subject, &self.whom(&set, &w.subject)));
+            json["since"] = json!(w.since.map(|t| t.to_string()));
+            json
+        };
+        json!({
+            "set": self.set.display(),
+            "namespace": &*self.set.key.namespace,
+            "kind": self.set.kind.resource().api_version(),
+            "replicas": self.wanted(),
+            "readyReplicas": self.count("readyReplicas"),
+            "updatedReplicas": self.count("updatedReplicas"),
+            "currentRevision": self.status_text("currentRevision"),
+            "updateRevision": self.status_text("updateRevision"),
+            "causes": self.causes().iter().map(cause).collect::<Vec<_>>(),
+            "waits": self.waits.iter().map(wait).collect::<Vec<_>>(),
+            "notes": self.notes(),
+            "next": self.next,
+            "manager": self.leader.holder,
+            "managerSilentSince": self.leader.silent_since.map(|t| t.to_string()),
+        })
+    }
+}
+
+fn more(text: &mut Lines, count: usize) {
+    if count > LINES_SHOWN {
+        text.put(format_args!("  … and {} more (-o json lists all)", count - LINES_SHOWN));
+    }
+}
+
+/// Some names of many.
+fn short(all: &[String]) -> String {
+    let shown = all.iter().take(NAMES_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMES_SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+/// How long ago, in the two largest units.
+pub fn ago(now: Timestamp, then: Timestamp) -> String {
+    let seconds = now.since(then).as_secs();
+    match seconds {
+        0..=59 => format!("{seconds} s"),
+        60..=3599 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..=86399 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::without_made_up;
+    use flotilla_model::set::read_set;
+    use flotilla_model::{Interner, ObjectKey, WaitCause};
+
+    fn report(waits: Vec<Wait>, next: Vec<String>, holder: Option<&str>) -> Report {
+        let object = json!({
+            "spec": {"replicas": 3},
+            "status": {"readyReplicas": 2, "updatedReplicas": 1, "currentRevision": "web-a", "updateRevision": "web-b"},
+        });
+        let set = LiveSet {
+            kind: SetKind::Advanced,
+            key: ObjectKey::new("ns", "web"),
+            object,
+        };
+        Report {
+            set,
+            waits,
+            facts: Facts::default(),
+            former: BTreeSet::new(),
+            revisions: 2,
+            unreadable: vec![],
+            loses_claims: false,
+            next,
+            leader: Leader {
+                holder: holder.map(str::to_owned),
+                silent_since: None,
+            },
+            now: Timestamp::from_seconds(1000),
+        }
+    }
+
+    #[test]
+    fn people_read_what_is_waited_for_and_what_they_can_do() {
+        let cause = WaitCause::UpdateBudget {
+            budget: 1,
+            used_by: vec!["web-0".into()],
+        };
+        let wait = Wait {
+            subject: "web-2".into(),
+            cause,
+            since: Some(Timestamp::from_seconds(870)),
+        };
+        assert_eq!(
+            report(vec![wait], vec!["delete pod web-2".into()], None).text(),
+            "statefulset.apps.kruise.io/web in namespace ns: 3 wanted, 2 ready, 1 updated\n\
+             rolling out: web-a -> web-b\n\
+             waiting:\n  \
+               web-2: budget of 1 unavailable used up by web-0 (for 2 min 10 s)\n      \
+                   rule: updateStrategy.rollingUpdate.maxUnavailable\n      \
+                   you can: wait, make those pods available, or raise maxUnavailable: kubectl edit statefulset.apps.kruise.io/web -n ns\n\
+             next:\n  \
+               delete pod web-2\n\
+             no manager holds the lease: start one with `flotilla manager`\n"
+        );
+    }
+
+    #[test]
+    fn a_manager_that_has_died_is_named_also_where_nothing_is_waited_for() {
+        let mut report = report(vec![], vec![], Some("pod-a"));
+        assert_eq!(report.json()["managerSilentSince"], Value::Null);
+        assert!(!report.text().contains("pod-a"));
+        report.leader.silent_since = Some(Timestamp::from_seconds(700));
+        let text = report.text();
+        let line =
+            "\nmanager pod-a has not renewed the lease for 5 min 0 s, since 1970-01-01T00:11:40Z: start one with";
+        assert!(text.contains(line), "{text}");
+        let json = report.json();
+        assert_eq!(json["manager"], "pod-a");
+        assert_eq!(json["managerSilentSince"], "1970-01-01T00:11:40Z");
+    }
+
+    /// What pods, kubelets and webhooks say ends up in these lines.
+    #[test]
+    fn nobody_forges_a_line_by_a_message_of_theirs() {
+        let forged = "gone\nnext:\n  delete pod db-0\u{1b}[2J\r";
+        let cause = WaitCause::PodNotReady {
+            reason: String::new(),
+            message: forged.into(),
+        };
+        let wait = Wait {
+            subject: "web-2".into(),
+            cause,
+            since: None,
+        };
+        let mut report = report(vec![wait], vec![], Some("me"));
+        report.facts.unread = vec![forged.to_owned()];
+        report.set.object["status"]["updateRevision"] = json!(forged);
+        let text = report.text();
+        let shown = "gone\\nnext:\\n  delete pod db-0\\u{1b}[2J\\r";
+        assert_eq!(text.matches(shown).count(), 3, "{text}");
+        assert!(
+            !text.contains("\nnext:") && text.chars().all(|c| c == '\n' || !c.is_control()),
+            "{text:?}"
+        );
+        assert!(report.json()["waits"][0]["message"].as_str().unwrap().contains(forged));
+    }
+
+    #[test]
+    fn switches_that_do_nothing_yet_are_named() {
+        let mut report = report(vec![], vec![], None);
+        assert_eq!(report.json()["notes"], json!([]));
+        report.set.object["metadata"] = json!({"annotations": {"flotilla.rs/skip-unreachable": "true", "flotilla.rs/node-failure-policy": "racks"}});
+        let text = report.text();
+        for key in ["skip-unreachable", "node-failure-policy"] {
+            let line = format!("note: the annotation flotilla.rs/{key} does nothing yet: pods on ");
+            assert!(text.contains(&line), "{text}");
+        }
+        assert_eq!(report.json()["notes"].as_array().map(Vec::len), Some(2));
+        report.set.object["metadata"] = json!({"annotations": {"flotilla.rs/update-type": "Recreate"}});
+        assert_eq!(report.json()["notes"], json!([]));
+        report.set.object["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
+        assert_eq!(
+            report.json()["notes"],
+            json!([
+                "the annotation flotilla.rs/update-type does nothing with updateStrategy.type OnDelete: a pod is updated when somebody deletes it"
+            ])
+        );
+    }
+
+    #[test]
+    fn programs_read_the_cause_as_data() {
+        let cause = WaitCause::UpdateBudget {
+            budget: 1,
+            used_by: vec!["web-0".into()],
+        };
+        let wait = Wait {
+            subject: "web-2".into(),
+            cause,
+            since: None,
+        };
+        let json = report(vec![wait], vec![], Some("me")).json();
+        assert_eq!(json["waits"][0]["cause"], "UpdateBudget");
+        assert_eq!(json["waits"][0]["usedBy"], json!(["web-0"]));
+        assert_eq!(json["manager"], "me");
+    }
+
+    /// A pod that the set keeps as it is, is not to be deleted for its revision.
+    #[test]
+    fn what_the_set_keeps_is_not_called_former() {
+        let former_with = |spec: Value, pods: &[&str]| {
+            let meta = json!({"name": "web", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
+            let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "v2"}]}});
+            let mut object = json!({
+                "metadata": meta, "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template},
+                "status": {"observedGeneration": 1, "updateRevision": "web-b"},
+            });
+            for (field, value) in spec.as_object().unwrap() {
+                object["spec"][field] = value.clone();
+            }
+            let pod = |name: &&str| {
+                json!({"metadata": {
+                    "name": name, "labels": {"controller-revision-hash": "web-a"}, "ownerReferences": [{"uid": "u"}],
+                }})
+            };
+            let facts = Facts {
+                pods: Some(pods.iter().map(pod).collect()),
+                ..Facts::default()
+            };
+            let record = read_set(SetKind::Advanced, &object, &mut Interner::default()).unwrap();
+            let live = LiveSet {
+                kind: SetKind::Advanced,
+                key: ObjectKey::new("ns", "web"),
+                object,
+            };
+            former(&live, &facts, Some(&record)).into_iter().collect::<Vec<_>>()
+        };
+        let rolling = |value: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": value}});
+        let with = |mut spec: Value, field: &str, value: Value| {
+            spec[field] = value;
+            spec
+        };
+        let all = ["web-0", "web-1", "web-2"];
+        assert_eq!(former_with(json!({}), &all), all);
+        assert_eq!(former_with(rolling(json!({"partition": 2})), &all), ["web-2"]);
+        assert_eq!(former_with(rolling(json!({"paused": true})), &all), [""; 0]);
+        assert_eq!(
+            former_with(json!({"updateStrategy": {"type": "OnDelete"}}), &all),
+            [""; 0]
+        );
+        let start = with(rolling(json!({"partition": 2})), "ordinals", json!({"start": 5}));
+        assert_eq!(former_with(start, &["web-5", "web-6", "web-7"]), ["web-7"]);
+        let reserved = with(rolling(json!({"partition": 1})), "reserveOrdinals", json!([0, 1]));
+        assert_eq!(former_with(reserved, &["web-2", "web-3", "web-4"]), ["web-3", "web-4"]);
+        let unordered = rolling(json!({"partition": 1, "unorderedUpdate": {}}));
+        assert_eq!(
+            former_with(unordered, &all),
+            [""; 0],
+            "which it keeps is not known by the name"
+        );
+    }
+
+    /// What a quota says of ten pods that a CloneSet lacks is one cause, of no pod in particular.
+    #[test]
+    fn what_is_refused_under_made_up_names_is_told_once() {
+        let refused = |name: &str, labels: Value| {
+            let wait = Wait {
+                subject: name.to_owned(),
+                cause: WaitCause::Refused {
+                    reason: "QuotaExceeded".to_owned(),
+                    message: format!("pods \"{name}\" is forbidden: exceeded quota: small, used: pods=2"),
+                    retry_at: Timestamp::from_seconds(1000),
+                },
+                since: None,
+            };
+            without_made_up(wait, &json!({"metadata": {"name": name, "labels": labels}}))
+        };
+        let of_clone = |id: &str| refused(&format!("web-{id}"), json!({names::INSTANCE_ID_LABEL: id}));
+        let first = of_clone("x7k2p");
+        assert_eq!(first, of_clone("9fq4d"));
+        assert_eq!(first.subject, "web-…");
+        let text = report(vec![first], vec![], None).text();
+        assert!(
+            text.contains("web-…: ") && text.contains("exceeded quota: small"),
+            "{text}"
+        );
+        assert!(!text.contains("x7k2p"), "{text}");
+        assert_eq!(
+            refused("web-1", json!({})).subject,
+            "web-1",
+            "that of a StatefulSet is its own"
+        );
+    }
+
+    #[test]
+    fn spans_in_two_units() {
+        let at = Timestamp::from_seconds;
+        for (seconds, text) in [(5, "5 s"), (65, "1 min 5 s"), (7260, "2 h 1 min"), (90_000, "1 d 1 h")] {
+            assert_eq!(ago(at(seconds), at(0)), text);
+        }
+    }
+}
