@@ -49,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-controllers",
             "flotilla-engine",
             "flotilla-sim",
+            "flotilla-why",
         ],
     ),
     (

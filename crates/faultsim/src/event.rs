@@ -49,6 +49,8 @@ pub(crate) enum Event {
     Resizes(ObjectKey),
     /// Others take a new pod away, this incarnation of it.
     Take(ObjectKey, Uid),
+    /// Somebody asks what the set waits for.
+    AskWhy,
     /// All faults end.
     Calm,
     /// After that: a look whether all is as it should be.

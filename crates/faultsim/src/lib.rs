@@ -36,6 +36,7 @@ mod trace;
 pub mod unordered;
 mod users;
 mod webhook;
+mod why;
 mod words;
 
 pub use judge::Violation;

@@ -181,7 +181,13 @@ impl World {
             world.plan_at(item.at_ms, Event::Item(index));
         }
         world.plan_at(schedule.calm_at_ms(), Event::Calm);
+        world.plan_to_ask_why();
         world
+    }
+
+    /// When anything but a lease or an event changed last.
+    pub(crate) fn changed_at_ms(&self) -> u64 {
+        self.changed_at_ms
     }
 
     /// Plans an event.
@@ -264,6 +270,7 @@ impl World {
             Event::AdmissionEnds => self.admission_changes(),
             Event::Resizes(key) => self.refuse_resizes(&key, None),
             Event::Take(key, uid) => self.take_pod(&key, &uid),
+            Event::AskWhy => self.somebody_asks_why(),
             Event::Calm => self.calm(),
             Event::Look => self.look(),
         }
@@ -358,7 +365,7 @@ impl World {
                     kind => settled::explained(&self.cluster.server, kind, &what),
                 };
                 self.fail(verdict);
-                self.users_help();
+                self.users_do_what_is_advised(&what);
             }
             (Stage::Settled { .. }, Err(what)) => {
                 let what = format!("all was as it should be, and now {what}");

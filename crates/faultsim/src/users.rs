@@ -199,65 +199,6 @@ impl World {
         }
     }
 
-    /// Users take away pods that have no node and never get one, since their claim is gone: a creation that came late, of a set that was deleted
-    /// meanwhile, or that wants other ordinals by now. Under OrderedReady they hold up others that are not wanted (STS-2.3, STS-8.4).
-    fn users_drop_what_has_no_volume(&mut self) {
-        let server = &self.cluster.server;
-        let has_claim = |name: &str| server.get(Resource::Claims, &Self::set_key().sibling(name)).is_some();
-        let idle = self.pods_where(|pod| {
-            let lacks_claim = pod.claims().any(|(_, claim)| !has_claim(&claim));
-            pod.node.is_none() && !pod.is_terminating() && lacks_claim
-        });
-        for (key, _) in idle {
-            // It was there a moment ago.
-            let options = DeleteOptions::default();
-            let _ = self.cluster.server.delete(Actor::User, Resource::Pods, &key, &options);
-        }
-    }
-
-    /// Under OrderedReady a pod that cannot start holds up the update that would mend it, and with OnDelete nothing mends it: users
-    /// are told to delete it.
-    ///
-    /// A set that is deleted in the foreground waits for its claims, and these wait for the pods that use them, also those that were
-    /// taken out of the set before.
-    pub(crate) fn users_help(&mut self) {
-        let set = self
-            .cluster
-            .server
-            .get(self.schedule.set.kind.resource(), &Self::set_key());
-        if set
-            .and_then(|s| s.object.as_ref())
-            .is_some_and(|o| o.meta().deleted.is_some())
-        {
-            for (key, _) in self.pods_where(|pod| pod.meta.controller().is_none()) {
-                // It was there a moment ago.
-                let _ = self
-                    .cluster
-                    .server
-                    .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
-            }
-        }
-        self.users_make_anew_what_cannot_change();
-        self.users_drop_copies_that_cannot_run();
-        self.users_drop_what_has_no_volume();
-        self.users_make_anew_what_is_unread();
-        self.others_let_claims_go();
-        if !self.schedule.has_bad_images() || !(self.schedule.set.ordered || self.schedule.set.on_delete) {
-            return;
-        }
-        let cannot_start = |pod: &PodRecord| pod.trouble.as_ref().is_some_and(|t| t.reason == "ImagePullBackOff");
-        for (key, _) in self.pods_where(|pod| cannot_start(pod) && !pod.is_terminating()) {
-            if self.is_left_to_the_manager(&key.name) {
-                continue;
-            }
-            // It was there a moment ago.
-            let _ = self
-                .cluster
-                .server
-                .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
-        }
-    }
-
     /// Under InPlaceOnly a pod that was adopted without its revision, which went with a set of former times, can neither be changed nor
     /// made again (STS-4.1 and STS-4.2): users are told to delete it. They believe no other reason.
     pub(crate) fn users_make_anew_what_cannot_change(&mut self) {
@@ -274,18 +215,6 @@ impl World {
         let has_to_go = |pod: &PodRecord| revision_is_gone(pod) || self.waits_for_restart(pod);
         let lost = self.pods_where(|pod| has_to_go(pod) && is_told(pod) && !pod.is_terminating());
         for (key, _) in lost {
-            // It was there a moment ago.
-            let _ = self
-                .cluster
-                .server
-                .delete(Actor::User, Resource::Pods, &key, &DeleteOptions::default());
-        }
-    }
-
-    /// Where a note cannot be read, and nobody makes its pod again, users are told to delete it.
-    fn users_make_anew_what_is_unread(&mut self) {
-        let unread = self.pods_where(|pod| self.is_left_unread(pod) && !pod.is_terminating());
-        for (key, _) in unread {
             // It was there a moment ago.
             let _ = self
                 .cluster

@@ -4,7 +4,7 @@ mod advice;
 mod trial;
 mod words;
 
-pub use self::advice::Whom;
+pub use self::advice::{Keeper, Whom};
 
 use self::words::{held_by, labelled, seconds, short_list, takers};
 use crate::time::Timestamp;
@@ -156,7 +156,14 @@ pub enum WaitCause {
         pods: Vec<String>,
     },
     /// The claim is being deleted; a pod that mounted it would never start.
-    ClaimTerminating,
+    ClaimTerminating {
+        /// Pods that mount it and are not on their way out, as far as whoever tells of it has looked.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        used_by: Vec<String>,
+        /// What others hold it by, as far as whoever tells of it has looked.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        finalizers: Vec<String>,
+    },
     /// The claim still belongs to a pod, or a set, that is gone: the garbage collector takes it away, however late.
     ClaimStale {
         /// Kind and name of that owner.
@@ -353,6 +360,12 @@ fn rfc3339_if_any<S: serde::Serializer>(time: &Option<Timestamp>, serializer: S)
 }
 
 impl WaitCause {
+    /// A claim on its way out, of which nothing else is known.
+    pub const CLAIM_TERMINATING: WaitCause = WaitCause::ClaimTerminating {
+        used_by: Vec::new(),
+        finalizers: Vec::new(),
+    };
+
     /// The rule behind it, as a name: the field or behaviour of Kubernetes that asks for the wait.
     pub fn rule(&self) -> &'static str {
         match self {
@@ -373,9 +386,9 @@ impl WaitCause {
             WaitCause::Paused => "updateStrategy.rollingUpdate.paused",
             WaitCause::OnDelete { .. } | WaitCause::ClaimsLeftBehind { .. } => "updateStrategy.type OnDelete",
             WaitCause::OldPodsRemain { .. } => "update type Recreate",
-            WaitCause::ClaimTerminating | WaitCause::ClaimStale { .. } | WaitCause::ClaimTemplateMissing { .. } => {
-                "a pod needs its claims"
-            }
+            WaitCause::ClaimTerminating { .. }
+            | WaitCause::ClaimStale { .. }
+            | WaitCause::ClaimTemplateMissing { .. } => "a pod needs its claims",
             WaitCause::ClaimExpanding | WaitCause::FileSystemPending { .. } | WaitCause::ClaimIncompatible { .. } => {
                 "volumeClaimUpdateStrategy OnPodRollingUpdate"
             }

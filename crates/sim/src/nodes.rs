@@ -171,6 +171,16 @@ impl Nodes {
         self.list.get_mut(index)
     }
 
+    /// What node objects would say of them, as far as anybody asks: whether they are ready. A lost one says nothing any more.
+    pub fn as_objects(&self, now: Timestamp) -> Vec<Value> {
+        let object = |(index, node): (usize, &Node)| {
+            let status = if node.lost_until > now { "Unknown" } else { "True" };
+            let ready = json!({"type": "Ready", "status": status, "reason": "", "message": ""});
+            json!({"metadata": {"name": format!("node-{index}")}, "status": {"conditions": [ready]}})
+        };
+        self.list.iter().enumerate().map(object).collect()
+    }
+
     fn is_lost(&self, name: &str, now: Timestamp) -> bool {
         let index = name.strip_prefix("node-").and_then(|n| n.parse::<usize>().ok());
         index

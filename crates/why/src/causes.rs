@@ -85,8 +85,9 @@ impl Found {
         let whom_is = whom(&wait.subject);
         let alike = self.causes.iter().position(|cause| {
             let first = cause.subject.split(", ").next().unwrap_or_default();
-            let is_former = whom(first).is_former;
-            cause.message == message && cause.rule == wait.cause.rule() && is_former == whom_is.is_former
+            let other = whom(first);
+            let stands_alike = other.is_former == whom_is.is_former && other.kept_by == whom_is.kept_by;
+            cause.message == message && cause.rule == wait.cause.rule() && stands_alike
         });
         if let Some(place) = alike {
             let cause = &mut self.causes[place];
@@ -121,7 +122,7 @@ impl Found {
                 let blockers = blockers(&wait.cause).unwrap_or_default();
                 let unnamed = own
                     .iter()
-                    .filter(|other| holds(&wait.cause, &other.cause, whom(&other.subject).is_former));
+                    .filter(|other| holds(&wait.cause, &other.cause, whom(&other.subject).is_old()));
                 let mut all = blockers.iter().chain(unnamed.map(|other| &other.subject));
                 let place = all.find_map(|blocker| self.of.get(blocker).copied());
                 match place {
@@ -155,7 +156,7 @@ fn blockers(cause: &WaitCause) -> Option<Vec<String>> {
 }
 
 /// Whether a wait that names nobody is for a pod that waits so, by what they count.
-fn holds(cause: &WaitCause, of_a_pod: &WaitCause, is_former: bool) -> bool {
+fn holds(cause: &WaitCause, of_a_pod: &WaitCause, is_old: bool) -> bool {
     let is_on_its_way_out = match of_a_pod {
         WaitCause::PodTerminating { .. } => true,
         WaitCause::HookHolds { hook, .. } => *hook == "preDelete",
@@ -163,7 +164,7 @@ fn holds(cause: &WaitCause, of_a_pod: &WaitCause, is_former: bool) -> bool {
     };
     match cause {
         // Pods that the update has made or changed, and that are not available.
-        WaitCause::Brake { .. } => is_down(of_a_pod) && !is_former,
+        WaitCause::Brake { .. } => is_down(of_a_pod) && !is_old,
         WaitCause::KeepsAvailable { .. } => is_down(of_a_pod) || is_on_its_way_out,
         WaitCause::OldPodsRemain { .. } => is_on_its_way_out,
         _ => false,
@@ -245,17 +246,13 @@ fn rank(cause: &WaitCause) -> u8 {
 fn root<'w>(wait: &Wait, facts: &Facts, whom: &dyn Fn(&str) -> Whom<'w>) -> Option<Cause> {
     let pod = facts.pod(&wait.subject)?;
     let whom = whom(&wait.subject);
-    node(pod, facts, whom.loses_claims).or_else(|| claim(pod, facts, whom.namespace))
+    node(pod, facts, whom.loses_claims).or_else(|| claim(pod, facts, &whom))
 }
 
 /// The node of the pod, if it is not up. What helps costs data where pods that others delete take their claims along: volumes may well have
 /// survived their node.
 fn node(pod: &Value, facts: &Facts, loses_claims: bool) -> Option<Cause> {
-    let cost = if loses_claims {
-        "  # claims go with their pods, and the data in them"
-    } else {
-        ""
-    };
+    let cost = cost(loses_claims);
     let name = pod["spec"]["nodeName"].as_str()?;
     let nodes = facts.nodes.as_deref()?;
     let cause = |message: String, advice: String| Cause {
@@ -296,15 +293,27 @@ fn node(pod: &Value, facts: &Facts, loses_claims: bool) -> Option<Cause> {
     ))
 }
 
+/// What the deletion of a pod costs, for a shell a comment.
+fn cost(loses_claims: bool) -> &'static str {
+    if loses_claims {
+        "  # claims go with their pods, and the data in them"
+    } else {
+        ""
+    }
+}
+
 /// A claim of the pod that has no volume.
-fn claim(pod: &Value, facts: &Facts, namespace: &str) -> Option<Cause> {
+fn claim(pod: &Value, facts: &Facts, whom: &Whom<'_>) -> Option<Cause> {
     let claims = facts.claims.as_deref()?;
     let volumes = pod["spec"]["volumes"].as_array()?;
-    let names = volumes
+    let mounted = volumes
         .iter()
-        .filter_map(|v| v["persistentVolumeClaim"]["claimName"].as_str());
-    names.map(|name| (name, named(claims, name))).find_map(|(name, claim)| {
-        let (message, advice) = unbound(name, claim, facts, namespace)?;
+        .filter_map(|volume| Some((volume, volume["persistentVolumeClaim"]["claimName"].as_str()?)));
+    mounted.into_iter().find_map(|(volume, name)| {
+        let (message, advice) = match named(claims, name) {
+            None => ("does not exist".to_owned(), provide(pod, volume, whom)),
+            Some(claim) => unbound(name, claim, facts, whom.namespace)?,
+        };
         Some(Cause {
             subject: format!("claim {name}"),
             message,
@@ -317,16 +326,33 @@ fn claim(pod: &Value, facts: &Facts, namespace: &str) -> Option<Cause> {
     })
 }
 
+/// What helps a pod that mounts a claim which is not there. Those of claim templates are made with pods that the set wants, so that one that lacks its own
+/// is none of these, or is about to be replaced.
+fn provide(pod: &Value, volume: &Value, whom: &Whom<'_>) -> String {
+    let namespace = in_command(whom.namespace);
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    let claim = volume["persistentVolumeClaim"]["claimName"]
+        .as_str()
+        .unwrap_or_default();
+    let mut templates = whom.claim_templates.iter();
+    let is_of_a_template = templates.any(|template| template["metadata"]["name"] == volume["name"])
+        || volume["name"]
+            .as_str()
+            .is_some_and(|volume| claim == format!("{volume}-{name}"));
+    if is_of_a_template {
+        return format!(
+            "create it, if its data can be restored; or let the pod go, which has never run: kubectl delete pod {} -n {namespace}{}",
+            in_command(name),
+            cost(whom.loses_claims)
+        );
+    }
+    format!("create it; see which there are: kubectl get pvc -n {namespace}")
+}
+
 /// Why a claim has no volume, and what can be done.
-fn unbound(name: &str, claim: Option<&Value>, facts: &Facts, namespace: &str) -> Option<(String, String)> {
+fn unbound(name: &str, claim: &Value, facts: &Facts, namespace: &str) -> Option<(String, String)> {
     let namespace = in_command(namespace);
     let describe = format!("kubectl describe pvc {} -n {namespace}", in_command(name));
-    let Some(claim) = claim else {
-        return Some((
-            "does not exist".to_owned(),
-            format!("create it; see which there are: kubectl get pvc -n {namespace}"),
-        ));
-    };
     match claim["status"]["phase"].as_str() {
         Some("Bound") => return None,
         Some("Lost") => {
@@ -484,6 +510,27 @@ mod tests {
             let costs = |advice: &&str| advice.ends_with("  # claims go with their pods, and the data in them");
             assert_eq!(advice.filter(costs).count(), if loses_claims { 2 } else { 0 });
         }
+    }
+
+    /// What a claim template makes is made with a pod that the set wants: one that lacks its own had better go.
+    #[test]
+    fn a_pod_whose_own_claim_is_gone_may_go_and_another_claim_has_to_be_made() {
+        let templates = [json!({"metadata": {"name": "data"}})];
+        let advice = |volume: &str, claim: &str| {
+            let volume = json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}});
+            let pod = json!({"metadata": {"name": "web-1"}, "spec": {"volumes": [volume.clone()]}});
+            let whom = Whom {
+                claim_templates: &templates,
+                ..Whom::of("statefulset.apps/web", "ns")
+            };
+            provide(&pod, &volume, &whom)
+        };
+        let own = advice("data", "data-web-9");
+        assert!(own.ends_with(": kubectl delete pod web-1 -n ns"), "{own}");
+        // Its template is gone by now.
+        assert_eq!(advice("logs", "logs-web-1"), own);
+        let shared = advice("shared", "library");
+        assert!(shared.ends_with(": kubectl get pvc -n ns"), "{shared}");
     }
 
     #[test]
@@ -688,7 +735,7 @@ mod tests {
                     events: Some(events.clone()),
                     ..Facts::default()
                 };
-                all.insert(unbound("d", Some(&claim(class_name.clone())), &facts, "ns").unwrap().0);
+                all.insert(unbound("d", &claim(class_name.clone()), &facts, "ns").unwrap().0);
             }
             all.into_iter().collect::<Vec<_>>()
         };

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// The word of kubelets for a pod that lacks what others have to say of it.
 const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
 
+/// The finalizer of claims that pods use.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+
 /// Warnings that tell why a pod is not ready. Others, such as of name servers or policies, are repeated about pods that serve, too.
 const OF_READINESS: [&str; 10] = [
     "BackOff",
@@ -70,6 +73,10 @@ fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
 /// Completes waits for pods by what their objects say, and by what was said of them last.
 pub(super) fn add_what_is_known(waits: &mut [Wait], facts: &Facts) {
     for wait in waits {
+        if let WaitCause::ClaimTerminating { used_by, finalizers } = &mut wait.cause {
+            (*used_by, *finalizers) = (users_of(&wait.subject, facts), holders_of(&wait.subject, facts));
+            continue;
+        }
         let Some(pod) = facts.pod(&wait.subject) else {
             continue;
         };
@@ -88,6 +95,26 @@ pub(super) fn add_what_is_known(waits: &mut [Wait], facts: &Facts) {
             _ => {}
         }
     }
+}
+
+/// Pods that mount a claim, and are not on their way out.
+fn users_of(claim: &str, facts: &Facts) -> Vec<String> {
+    let mounts = |pod: &&Value| {
+        let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+        let is_over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let stays = pod["metadata"]["deletionTimestamp"].is_null() && !is_over;
+        stays && volumes.any(|volume| volume["persistentVolumeClaim"]["claimName"] == claim)
+    };
+    let all = facts.pods.iter().flatten().filter(mounts);
+    all.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
+        .collect()
+}
+
+/// The finalizers of a claim, but for that which goes by itself when no pod uses the claim.
+fn holders_of(claim: &str, facts: &Facts) -> Vec<String> {
+    let claim = facts.claims.as_deref().and_then(|claims| named(claims, claim));
+    let all = claim.map(|claim| finalizers(&claim["metadata"])).unwrap_or_default();
+    all.into_iter().filter(|finalizer| finalizer != PROTECTION).collect()
 }
 
 /// When a pod's deletion was asked for: its time of deletion is when its grace period ends.

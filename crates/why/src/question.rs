@@ -28,12 +28,13 @@ pub struct Held {
     pub(crate) waits: Vec<Wait>,
     /// Pods on their way out that nothing waits for.
     pub(crate) terminating: Vec<Arc<PodRecord>>,
+    is_deleted: bool,
 }
 
 impl Held {
-    /// Nothing waits: no facts are needed to tell why.
+    /// Nothing waits, and the set stays: no facts are needed to tell why.
     pub fn is_nothing(&self) -> bool {
-        self.waits.is_empty() && self.terminating.is_empty()
+        self.waits.is_empty() && self.terminating.is_empty() && !self.is_deleted
     }
 }
 
@@ -76,6 +77,7 @@ impl Question<'_> {
         }
         let terminating = set.iter().flat_map(|set| pods::unnamed(self.cache, set, &waits));
         Held {
+            is_deleted: set.as_ref().is_some_and(|set| set.is_deleted()),
             terminating: terminating.collect(),
             decision,
             waits,

@@ -1,7 +1,7 @@
 //! What is told: what waits and why, what comes next, and who does it.
 
 use crate::causes::{self, Cause};
-use crate::facts::Facts;
+use crate::facts::{Facts, time};
 use crate::leader::Leader;
 use crate::next::next_steps;
 use crate::question::{Held, Question};
@@ -9,10 +9,10 @@ use crate::set::LiveSet;
 use crate::{pods, set};
 use flotilla_api::names;
 use flotilla_engine::core::cache::Cache;
-use flotilla_model::set::UpdateKind;
-use flotilla_model::{Lines, Reader as _, SetKind, SetRecord, Timestamp, Wait, Whom};
+use flotilla_model::set::{SetSpec, UpdateKind};
+use flotilla_model::{Keeper, Lines, Reader as _, SetKind, SetRecord, Timestamp, Wait, WaitCause, Whom};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Lines of waits and of next steps shown to people, at most. JSON has them all.
 const LINES_SHOWN: usize = 20;
@@ -37,8 +37,8 @@ pub struct Report {
     /// What waits, in the manager's words.
     pub waits: Vec<Wait>,
     facts: Facts,
-    /// Pods of a revision that the set does not want any more.
-    former: BTreeSet<String>,
+    /// Pods of a revision that is not the template's, each with what keeps it so, if anything does.
+    old_pods: BTreeMap<String, Option<Keeper>>,
     /// How many revisions the set has.
     revisions: usize,
     unreadable: Vec<String>,
@@ -50,45 +50,77 @@ pub struct Report {
     now: Timestamp,
 }
 
-/// Pods that carry another revision than that of the template, and that nothing keeps so, as far as the manager has told which that is. While
-/// the update is paused, or waits for users, all of them are kept.
-fn former(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeSet<String> {
-    let spec = set.map(|set| &set.spec);
-    if spec.is_none_or(|spec| spec.is_paused() || spec.update == UpdateKind::OnDelete) {
-        return BTreeSet::new();
-    }
+/// Pods that carry another revision than that of the template, as far as the manager has told which that is, each with what keeps it so, if
+/// anything does.
+fn old_pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeMap<String, Option<Keeper>> {
     let number = |pointer: &str| live.object.pointer(pointer).and_then(Value::as_i64);
     let is_observed = number("/status/observedGeneration") >= number("/metadata/generation");
-    let wanted = live.object["status"]["updateRevision"].as_str().filter(|_| is_observed);
-    let Some(wanted) = wanted.filter(|wanted| !wanted.is_empty()) else {
-        return BTreeSet::new();
+    let wanted = live.object["status"]["updateRevision"].as_str();
+    let wanted = wanted.filter(|wanted| is_observed && !wanted.is_empty());
+    let (Some(wanted), Some(set)) = (wanted, set) else {
+        return BTreeMap::new();
     };
     let uid = &live.object["metadata"]["uid"];
     let is_own = |pod: &&Value| {
         let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
         owners.any(|owner| owner["uid"] == *uid)
     };
-    let is_former = |pod: &&Value| {
+    let is_old = |pod: &&Value| {
         let label = pod["metadata"]["labels"][names::REVISION_LABEL].as_str();
         // Some pods of CloneSets carry the hash alone.
         label.is_some_and(|label| label != wanted && !wanted.ends_with(&format!("-{label}")))
     };
-    // What the partition keeps is wanted as it is; that of a CloneSet, or one that counts pods, keeps any.
-    let is_kept = |pod: &&Value| match (live.kind, spec) {
-        (SetKind::Clone, _) => !live.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"].is_null(),
-        (SetKind::Native | SetKind::Advanced, Some(spec)) => {
+    let own = facts.pods.iter().flatten().filter(is_own).filter(is_old);
+    let told = own.filter_map(|pod| {
+        Some((
+            pod["metadata"]["name"].as_str()?.to_owned(),
+            keeper(pod, live, &set.spec),
+        ))
+    });
+    told.collect()
+}
+
+/// What keeps a pod at an old revision. With OnDelete nothing does: users delete it.
+fn keeper(pod: &Value, live: &LiveSet, spec: &SetSpec) -> Option<Keeper> {
+    if spec.update == UpdateKind::OnDelete {
+        return None;
+    }
+    if spec.is_paused() || live.kind == SetKind::Native && live.paused_at().is_some() {
+        return Some(Keeper::Pause);
+    }
+    let is_kept = match live.kind {
+        // Which it keeps is not known by the name: the partition of a CloneSet, or one that counts pods, keeps any.
+        SetKind::Clone => !live.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"].is_null(),
+        SetKind::Native | SetKind::Advanced => {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             let ordinal = name.rsplit_once('-').and_then(|(_, digits)| digits.parse::<i64>().ok());
             let partition = i64::from(spec.partition());
             let counts_pods = spec.rolling.as_ref().is_some_and(|rolling| rolling.unordered.is_some());
             partition > 0 && counts_pods || ordinal.is_none_or(|ordinal| spec.ordinals().rank(ordinal) < partition)
         }
-        (_, None) => true,
     };
-    let own = facts.pods.iter().flatten();
-    let own = own.filter(is_own).filter(is_former).filter(|pod| !is_kept(pod));
-    own.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
-        .collect()
+    is_kept.then_some(Keeper::Partition)
+}
+
+/// Claims of a set that is being deleted, and are so themselves: a deletion in the foreground waits for them, and they for pods of others.
+fn claims_on_their_way(live: &LiveSet, facts: &Facts) -> Vec<Wait> {
+    if live.object["metadata"]["deletionTimestamp"].is_null() {
+        return Vec::new();
+    }
+    let uid = &live.object["metadata"]["uid"];
+    let is_own = |claim: &&Value| {
+        let mut owners = claim["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.any(|owner| owner["uid"] == *uid)
+    };
+    let own = facts.claims.iter().flatten().filter(is_own);
+    let wait = |claim: &Value| {
+        Some(Wait {
+            subject: claim["metadata"]["name"].as_str()?.to_owned(),
+            cause: WaitCause::CLAIM_TERMINATING,
+            since: Some(time(&claim["metadata"]["deletionTimestamp"])?),
+        })
+    };
+    own.filter_map(wait).collect()
 }
 
 /// How many revisions the set has.
@@ -107,8 +139,10 @@ impl Report {
             decision,
             mut waits,
             terminating,
+            ..
         } = held;
         waits.extend(pods::that_do_not_go(&terminating, &facts, now));
+        waits.extend(claims_on_their_way(live, &facts));
         pods::add_what_is_known(&mut waits, &facts);
         // What holds of the set as a whole comes first, as whatever its pods wait for may be due to it.
         let set = cache.set(live.kind, &live.key).cloned();
@@ -118,7 +152,7 @@ impl Report {
         let kept = claims.filter_map(|claim| claim.meta.labels.get(names::INSTANCE_ID_LABEL));
         Report {
             next: next_steps(&decision, &kept.collect()),
-            former: former(live, &facts, set.as_deref()),
+            old_pods: old_pods(live, &facts, set.as_deref()),
             loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
             revisions: revisions(cache, live),
             leader: beside.leader,
@@ -226,7 +260,8 @@ impl Report {
         Whom {
             set,
             namespace: &self.set.key.namespace,
-            is_former: self.former.contains(subject),
+            is_former: self.old_pods.get(subject) == Some(&None),
+            kept_by: self.old_pods.get(subject).copied().flatten(),
             can_go_back: self.revisions > 1,
             is_paused: self.set.kind == SetKind::Native && self.set.paused_at().is_some(),
             loses_claims: self.loses_claims,
@@ -337,7 +372,7 @@ mod tests {
             set,
             waits,
             facts: Facts::default(),
-            former: BTreeSet::new(),
+            old_pods: BTreeMap::new(),
             revisions: 2,
             unreadable: vec![],
             loses_claims: false,
@@ -458,7 +493,7 @@ mod tests {
     /// A pod that the set keeps as it is, is not to be deleted for its revision.
     #[test]
     fn what_the_set_keeps_is_not_called_former() {
-        let former_with = |spec: Value, pods: &[&str]| {
+        let old_with = |spec: Value, pods: &[&str]| {
             let meta = json!({"name": "web", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
             let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "v2"}]}});
             let mut object = json!({
@@ -483,7 +518,14 @@ mod tests {
                 key: ObjectKey::new("ns", "web"),
                 object,
             };
-            former(&live, &facts, Some(&record)).into_iter().collect::<Vec<_>>()
+            let old = old_pods(&live, &facts, Some(&record)).into_iter();
+            let word = |keeper: Option<Keeper>| match keeper {
+                None => "",
+                Some(Keeper::Pause) => " kept by the pause",
+                Some(Keeper::Partition) => " kept",
+            };
+            old.map(|(name, keeper)| format!("{name}{}", word(keeper)))
+                .collect::<Vec<_>>()
         };
         let rolling = |value: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": value}});
         let with = |mut spec: Value, field: &str, value: Value| {
@@ -491,23 +533,85 @@ mod tests {
             spec
         };
         let all = ["web-0", "web-1", "web-2"];
-        assert_eq!(former_with(json!({}), &all), all);
-        assert_eq!(former_with(rolling(json!({"partition": 2})), &all), ["web-2"]);
-        assert_eq!(former_with(rolling(json!({"paused": true})), &all), [""; 0]);
+        let kept = |name: &str| format!("{name} kept");
+        assert_eq!(old_with(json!({}), &all), all);
         assert_eq!(
-            former_with(json!({"updateStrategy": {"type": "OnDelete"}}), &all),
-            [""; 0]
+            old_with(rolling(json!({"partition": 2})), &all),
+            [kept("web-0"), kept("web-1"), "web-2".to_owned()]
         );
+        assert_eq!(
+            old_with(rolling(json!({"paused": true})), &["web-0"]),
+            ["web-0 kept by the pause"]
+        );
+        // They are updated when somebody deletes them.
+        assert_eq!(old_with(json!({"updateStrategy": {"type": "OnDelete"}}), &all), all);
         let start = with(rolling(json!({"partition": 2})), "ordinals", json!({"start": 5}));
-        assert_eq!(former_with(start, &["web-5", "web-6", "web-7"]), ["web-7"]);
+        assert_eq!(
+            old_with(start, &["web-5", "web-6", "web-7"]),
+            [kept("web-5"), kept("web-6"), "web-7".to_owned()]
+        );
         let reserved = with(rolling(json!({"partition": 1})), "reserveOrdinals", json!([0, 1]));
-        assert_eq!(former_with(reserved, &["web-2", "web-3", "web-4"]), ["web-3", "web-4"]);
+        assert_eq!(
+            old_with(reserved, &["web-2", "web-3", "web-4"]),
+            [kept("web-2"), "web-3".to_owned(), "web-4".to_owned()]
+        );
         let unordered = rolling(json!({"partition": 1, "unorderedUpdate": {}}));
         assert_eq!(
-            former_with(unordered, &all),
-            [""; 0],
+            old_with(unordered, &all),
+            all.map(kept),
             "which it keeps is not known by the name"
         );
+    }
+
+    /// A deletion in the foreground waits for claims, and these for pods that others took out of the set.
+    #[test]
+    fn a_set_that_is_being_deleted_names_the_pods_that_hold_its_claims() {
+        let deleted = "2026-01-01T00:00:00Z";
+        let mut report = report(vec![], vec![], Some("me"));
+        report.set.object["metadata"] = json!({"uid": "u", "deletionTimestamp": deleted});
+        let claim = |name: &str, owner: &str, finalizers: Value| json!({"metadata": {"name": name, "deletionTimestamp": deleted, "ownerReferences": [{"uid": owner}], "finalizers": finalizers}});
+        let pod = |name: &str, claim: &str, phase: &str| {
+            let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
+            json!({"metadata": {"name": name}, "spec": {"volumes": [volume]}, "status": {"phase": phase}})
+        };
+        let protected = json!(["kubernetes.io/pvc-protection"]);
+        report.facts.claims = Some(vec![
+            claim("data-web-0", "u", protected.clone()),
+            claim(
+                "data-web-1",
+                "u",
+                json!(["kubernetes.io/pvc-protection", "example.com/backup"]),
+            ),
+            claim("data-db-0", "other", protected),
+        ]);
+        report.facts.pods = Some(vec![
+            pod("web-0", "data-web-0", "Running"),
+            pod("web-1", "data-web-1", "Failed"),
+        ]);
+        report.waits = claims_on_their_way(&report.set, &report.facts);
+        pods::add_what_is_known(&mut report.waits, &report.facts);
+        let told = report.causes().into_iter();
+        let told: Vec<String> = told
+            .map(|cause| {
+                format!(
+                    "{} {}: {}",
+                    cause.subject,
+                    cause.message,
+                    cause.advice.unwrap_or_default()
+                )
+            })
+            .collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[0].starts_with("data-web-0 the claim is being deleted, and used by pod web-0: "),
+            "{told:?}"
+        );
+        assert!(told[0].ends_with(": kubectl delete pod web-0 -n ns"), "{told:?}");
+        assert!(
+            told[1].starts_with("data-web-1 the claim is being deleted, and held by finalizer example.com/backup: "),
+            "{told:?}"
+        );
+        assert!(told[1].ends_with(": kubectl edit pvc data-web-1 -n ns"), "{told:?}");
     }
 
     /// What a quota says of ten pods that a CloneSet lacks is one cause, of no pod in particular.

@@ -42,6 +42,14 @@ impl Server {
         self.create_or_try((actor, true), Resource::Pods.into(), value)
     }
 
+    /// Says what would come of creating an object, and leaves nothing behind: not even a UID is used up.
+    pub fn would_create(&mut self, actor: Actor, resource: Resource, value: Value) -> Result<Stored, Status> {
+        let uids_made = self.uids_made;
+        let answer = self.create_or_try((actor, true), resource.into(), value);
+        self.uids_made = uids_made;
+        answer
+    }
+
     fn create_or_try(&mut self, by: (Actor, bool), resource: StoreId, mut value: Value) -> Result<Stored, Status> {
         match resource.watched() {
             Some(Resource::NativeSets | Resource::AdvancedSets | Resource::CloneSets) => {

@@ -350,7 +350,7 @@ pub fn stale_owner<'a>(claim: &'a ClaimRecord, pod: &str) -> Option<&'a Uid> {
 /// What a new pod of this name waits for where a claim of it is about to go: under deletion, or with a former pod.
 pub fn about_to_go(claim: &ClaimRecord, pod: &str) -> Option<WaitCause> {
     if claim.meta.deleted.is_some() {
-        return Some(WaitCause::ClaimTerminating);
+        return Some(WaitCause::CLAIM_TERMINATING);
     }
     stale_owner(claim, pod).map(|_| WaitCause::ClaimStale {
         owner: format!("Pod {pod}"),

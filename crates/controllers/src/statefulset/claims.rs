@@ -396,7 +396,7 @@ impl Plan<'_> {
                 // It goes with its pod, and the next one has what is asked for.
                 let is_grown = claim::fit(found, template) == Fit::Compatible && claim::is_expanded(found, template);
                 if !is_grown {
-                    waits.push((name, WaitCause::ClaimTerminating));
+                    waits.push((name, WaitCause::CLAIM_TERMINATING));
                 }
                 continue;
             }

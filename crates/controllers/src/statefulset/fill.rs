@@ -293,7 +293,7 @@ impl Plan<'_> {
                 None => commands.push(self.new_claim(template, &name)),
                 Some(found) if found.meta.deleted.is_some() => {
                     let since = found.meta.deleted;
-                    self.pass.wait(name, WaitCause::ClaimTerminating, since);
+                    self.pass.wait(name, WaitCause::CLAIM_TERMINATING, since);
                     return None;
                 }
                 Some(found) => {

@@ -239,18 +239,4 @@ impl World {
         // What admission refuses is a copy less.
         let _ = self.cluster.server.create(Actor::User, Resource::Pods, copy);
     }
-
-    /// Users take away copies that cannot run: their claim may have gone with the original before anybody knew of them.
-    pub(crate) fn users_drop_copies_that_cannot_run(&mut self) {
-        let is_idle = |key: &ObjectKey| {
-            let pod = self.cluster.server.get(Resource::Pods, key);
-            matches!(pod.and_then(|s| s.object.as_ref()), Some(Object::Pod(pod)) if pod.node.is_none())
-        };
-        let idle = self.keys_of(Resource::Pods, |key| is_copy(&key.name) && is_idle(key));
-        for key in idle {
-            // It was there a moment ago.
-            let options = DeleteOptions::default();
-            let _ = self.cluster.server.delete(Actor::User, Resource::Pods, &key, &options);
-        }
-    }
 }

@@ -13,6 +13,15 @@ const NEVER_RAN: [&str; 3] = [
     "RunContainerError",
 ];
 
+/// What keeps a pod at a revision that is not the template's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// The update is paused.
+    Pause,
+    /// The partition.
+    Partition,
+}
+
 /// For whom advice is: what its commands name.
 // Four independent facts, not a state.
 #[allow(clippy::struct_excessive_bools)]
@@ -22,8 +31,10 @@ pub struct Whom<'a> {
     pub set: &'a str,
     /// Its namespace.
     pub namespace: &'a str,
-    /// The pod in question is of a revision that the set does not want any more, as after a rollback.
+    /// The pod in question is of a revision that the set does not want any more, as after a rollback, and nothing keeps it so.
     pub is_former: bool,
+    /// The pod in question is of another revision than the template's, and this keeps it so.
+    pub kept_by: Option<Keeper>,
     /// There is another revision to go back to.
     pub can_go_back: bool,
     /// The partition is that of `flotilla rollout pause`, which is how a native set is paused.
@@ -41,11 +52,17 @@ impl Whom<'_> {
             set,
             namespace,
             is_former: false,
+            kept_by: None,
             can_go_back: true,
             is_paused: false,
             loses_claims: false,
             claim_templates: &[],
         }
+    }
+
+    /// The pod in question is of another revision than the template's.
+    pub fn is_old(&self) -> bool {
+        self.is_former || self.kept_by.is_some()
     }
 
     /// The set in a command.
@@ -203,9 +220,19 @@ impl WaitCause {
     pub fn advice(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
         if whom.is_former && self.is_of_a_pod_that_fails() {
             return Some(format!(
-                "delete it: the set wants another revision by now, and this pod holds it up: {}",
+                "delete it: the set wants another revision by now, and a pod of that takes its place: {}",
                 whom.delete(subject)
             ));
+        }
+        // The template may well be good: what it says does not reach this pod.
+        if let (Some(keeper), WaitCause::ContainerCannotStart { .. }) = (whom.kept_by, self) {
+            return Some(match keeper {
+                Keeper::Pause => format!("it keeps an old revision as the update is paused; {}", whom.resume()),
+                Keeper::Partition => format!(
+                    "it keeps an old revision by the partition; lower that to update it: {}",
+                    whom.edit()
+                ),
+            });
         }
         Some(match self {
             WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
@@ -327,7 +354,17 @@ impl WaitCause {
     /// What the user can do about a claim, or about what was refused or changed.
     fn advice_of_claims(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
         Some(match self {
-            WaitCause::ClaimTerminating => {
+            WaitCause::ClaimTerminating { used_by, .. } if !used_by.is_empty() => {
+                format!(
+                    "it goes, with its data, when no pod uses it; if that is meant, let the pod go: {}",
+                    whom.delete(used_by.first().map_or("", String::as_str))
+                )
+            }
+            WaitCause::ClaimTerminating { finalizers, .. } if !finalizers.is_empty() => Whom::release(
+                finalizers,
+                &format!("kubectl edit pvc {} -n {}", in_command(subject), whom.namespace()),
+            ),
+            WaitCause::ClaimTerminating { .. } => {
                 format!(
                     "the claim goes when no pod uses it and its finalizers are done; see who does: {}",
                     whom.describe("pvc", subject)
@@ -529,6 +566,21 @@ mod tests {
         let advice = cause.advice("web-2", &back).expect("advice");
         assert!(advice.ends_with("kubectl delete pod web-2 -n shop"), "{advice}");
         assert!(!advice.contains("undo"), "{advice}");
+        // What the template says does not reach a pod that keeps its revision.
+        for (keeper, end) in [
+            (
+                Keeper::Pause,
+                "resume: flotilla rollout resume statefulset.apps/web -n shop",
+            ),
+            (Keeper::Partition, "kubectl edit statefulset.apps/web -n shop"),
+        ] {
+            let kept = Whom {
+                kept_by: Some(keeper),
+                ..whom
+            };
+            let advice = cause.advice("web-2", &kept).expect("advice");
+            assert!(advice.ends_with(end) && !advice.contains("undo"), "{advice}");
+        }
         let losing = Whom {
             loses_claims: true,
             ..back
@@ -757,7 +809,7 @@ mod tests {
                 "kubectl logs web-2 -c NAME -n shop",
             ),
             (WaitCause::InPlaceUnreadable, EVIL, "kubectl delete pod NAME -n shop"),
-            (WaitCause::ClaimTerminating, EVIL, "kubectl describe pvc NAME -n shop"),
+            (WaitCause::CLAIM_TERMINATING, EVIL, "kubectl describe pvc NAME -n shop"),
         ] {
             let advice = cause.advice(subject, &Whom::of("statefulset.apps/web", "shop"));
             let advice = advice.expect("advice");

@@ -9,7 +9,13 @@ impl WaitCause {
     /// What is said of a claim, or of what was refused or changed.
     pub(super) fn fmt_of_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WaitCause::ClaimTerminating => f.write_str("the claim is being deleted"),
+            WaitCause::ClaimTerminating { used_by, finalizers } => {
+                f.write_str("the claim is being deleted")?;
+                if !used_by.is_empty() {
+                    write!(f, ", and used by pod {}", short_list(used_by))?;
+                }
+                held_by(f, finalizers)
+            }
             WaitCause::ClaimStale { owner, stays: false } => {
                 write!(f, "the claim still belongs to the former {owner}, and goes with it")
             }

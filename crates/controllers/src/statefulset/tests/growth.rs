@@ -185,7 +185,7 @@ fn sts_3_9_a_claim_on_its_way_out_does_not_grow_and_says_so() {
             "{state}: its pod runs, and it goes with the pod"
         );
         let waits: Vec<_> = decision.waits.iter().map(|w| (&*w.subject, &w.cause)).collect();
-        assert_eq!(waits, [("data-web-1", &WaitCause::ClaimTerminating)], "{state}");
+        assert_eq!(waits, [("data-web-1", &WaitCause::CLAIM_TERMINATING)], "{state}");
     }
 }
 

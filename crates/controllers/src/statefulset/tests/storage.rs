@@ -93,7 +93,7 @@ fn sts_1_4_3_and_8_10_a_pod_waits_for_a_claim_on_its_way_out() {
         ["+claim data-web-1", "+web-1@new"],
         "the others go on"
     );
-    assert_eq!(causes(&decision)[0], &WaitCause::ClaimTerminating);
+    assert_eq!(causes(&decision)[0], &WaitCause::CLAIM_TERMINATING);
     assert_eq!(decision.waits[0].subject, "data-web-0");
 }
 

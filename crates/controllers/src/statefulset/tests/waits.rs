@@ -261,7 +261,7 @@ fn why_a_claim_holds_up_its_pod() {
         .claim_templates(&["data"])
         .claim(claim("data-web-0").terminating());
     let wait = only(&set, "data-web-0");
-    assert_eq!(wait.cause, WaitCause::ClaimTerminating);
+    assert_eq!(wait.cause, WaitCause::CLAIM_TERMINATING);
     assert_eq!(wait.since, Some(at(NOW - 5)));
 }
 

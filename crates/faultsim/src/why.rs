@@ -1,0 +1,250 @@
+//! Users ask `flotilla why`, and do what it advises, as it stands.
+//!
+//! It is asked at some moment of each schedule, and whenever nothing has changed for more than a minute though not all is as it should be.
+//! Then something has to be in the way, or to be done next; and who does what is advised comes to the end.
+
+use crate::clones;
+use crate::event::Event;
+use crate::judge::{Verdict, Violation, require, settled};
+use crate::notes::is_unreadable;
+use crate::run::World;
+use crate::schedule::BUSY_MS;
+use crate::tenants;
+use fastrand::Rng;
+use flotilla_controllers::cloneset::Defaults;
+use flotilla_engine::core::cache::Cache;
+use flotilla_engine::core::store::Source;
+use flotilla_engine::wire::Object;
+use flotilla_model::{ObjectKey, PodRecord, Resource, SetKind};
+use flotilla_sim::server::{Actor, DeleteOptions, Stored, wire_status};
+use flotilla_why::{Beside, Cause, Facts, LiveSet, Question, Report, Tried, trials};
+use serde_json::{Value, json};
+
+/// Whoever asks does so up to so long after the last fault.
+const ASKED_LATER_MS: u64 = 200_000;
+/// What has been in the way for so long is explained.
+const A_MINUTE_MS: u64 = 60_000;
+/// The rule that is judged (STS-I12).
+const RULE: &str = "STS-I12 every wait is explained";
+/// How that advice begins that names further ways before the deletion of a pod.
+const CHANGE_IN_PLACE: &str = "change only what can be changed in place";
+/// The rule for what is advised.
+const ADVICE: &str = "STS-I12 advice helps";
+
+impl World {
+    /// What `flotilla why` says now. Asking leaves nothing behind.
+    fn why(&mut self) -> Option<Report> {
+        let kind = self.schedule.set.kind;
+        let stored = self.cluster.server.get(kind.resource(), &Self::set_key())?;
+        let set = LiveSet {
+            kind,
+            key: Self::set_key(),
+            object: stored.value().as_ref().clone(),
+        };
+        let cache = self.as_cached();
+        let short_hash = self
+            .schedule
+            .set
+            .clones
+            .as_ref()
+            .is_some_and(|clones| clones.short_hash);
+        let question = Question {
+            set: &set,
+            cache: &cache,
+            clones: Defaults {
+                short_hash,
+                ..Defaults::default()
+            },
+            now: self.time(),
+        };
+        let decision = question.decide()?;
+        let mut tried = Tried::default();
+        for trial in trials(&decision) {
+            let body = trial.body.clone();
+            match self.cluster.server.would_create(Actor::User, trial.resource(), body) {
+                Ok(_) => tried.accept(&trial),
+                Err(status) => tried.refuse(&trial, &set, wire_status(&status), question.now),
+            }
+        }
+        let held = question.held(decision, &tried);
+        Some(Report::of(&question, held, self.facts(), Beside::default()))
+    }
+
+    /// What there is, as a manager would know it that has just listed it.
+    fn as_cached(&self) -> Cache {
+        let mut cache = Cache::default();
+        let kinds = [
+            self.schedule.set.kind.resource(),
+            Resource::Pods,
+            Resource::Claims,
+            Resource::Revisions,
+            Resource::StorageClasses,
+        ];
+        for stored in kinds.into_iter().flat_map(|kind| self.cluster.server.all(kind)) {
+            if let Some(object) = &stored.object {
+                drop(cache.apply(object.clone(), Source::List));
+            }
+        }
+        cache
+    }
+
+    fn facts(&self) -> Facts {
+        let all = |resource| {
+            let stored = tenants::all(&self.cluster.server, resource);
+            Some(stored.map(|stored| stored.value().as_ref().clone()).collect())
+        };
+        Facts {
+            pods: all(Resource::Pods),
+            nodes: Some(self.cluster.nodes.as_objects(self.time())),
+            claims: all(Resource::Claims),
+            classes: all(Resource::StorageClasses),
+            events: Some(Vec::new()),
+            pod_events: Some(Vec::new()),
+            unread: Vec::new(),
+        }
+    }
+
+    /// Somebody asks at any moment, by luck of its own.
+    pub(crate) fn plan_to_ask_why(&mut self) {
+        let mut rng = Rng::with_seed(self.schedule.seed ^ 0x0a5c_0b11);
+        self.plan_at(rng.u64(0..BUSY_MS + ASKED_LATER_MS), Event::AskWhy);
+    }
+
+    /// What is not as it should be, and has not changed for more than a minute, is explained.
+    pub(crate) fn somebody_asks_why(&mut self) {
+        let Some(report) = self.why() else { return };
+        self.say(|| format!("---- why: {}", shown(&report)));
+        let held = match self.schedule.set.kind {
+            _ if self.now_ms <= self.changed_at_ms() + A_MINUTE_MS => return,
+            SetKind::Clone => clones::settled::pods(&self.cluster.server, self.time()),
+            kind => settled::pods(&self.cluster.server, kind, self.time()),
+        };
+        if let Err(what) = held {
+            self.fail(explains(&report, &what));
+        }
+    }
+
+    /// Users are told what is in the way of the end, and do what is advised.
+    pub(crate) fn users_do_what_is_advised(&mut self, what: &str) {
+        let Some(report) = self.why() else { return };
+        self.say(|| format!("---- why: {}", shown(&report)));
+        self.fail(explains(&report, what));
+        // One thing is done, and then asked again: it may have helped others.
+        let version = self.cluster.server.version();
+        for cause in report.causes() {
+            let verdict = self.follow(&cause);
+            self.fail(verdict);
+            if self.cluster.server.version() > version {
+                break;
+            }
+        }
+    }
+
+    /// Follows one advice. What it asks for outside of the cluster, such as looking at logs, changes nothing here.
+    fn follow(&mut self, cause: &Cause) -> Verdict {
+        let Some(advice) = &cause.advice else { return Ok(()) };
+        self.is_about_what_is_so(cause, advice)?;
+        if advice.starts_with(CHANGE_IN_PLACE) {
+            self.users_make_anew_what_cannot_change();
+            return Ok(());
+        }
+        let command = command_of(advice);
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words.as_slice() {
+            ["kubectl", "delete", "pod", name, "-n", namespace, options @ ..] => {
+                let grace_seconds = options.contains(&"--grace-period=0").then_some(0);
+                self.delete_as_advised(&ObjectKey::new(*namespace, *name), grace_seconds)
+            }
+            ["kubectl", "label", "pod", name, label, "-n", namespace] => {
+                let label = label.trim_end_matches('-');
+                let key = ObjectKey::new(*namespace, *name);
+                self.edit(Resource::Pods, &key, &json!({"metadata": {"labels": {label: null}}}));
+                Ok(())
+            }
+            // Whoever put a finalizer there takes it away.
+            ["kubectl", "edit", "pvc", ..] => {
+                self.others_let_claims_go();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// To correct the image, or to roll back, is no help where the template names none that cannot be pulled.
+    fn is_about_what_is_so(&self, cause: &Cause, advice: &str) -> Verdict {
+        let set = self
+            .cluster
+            .server
+            .get(self.schedule.set.kind.resource(), &Self::set_key());
+        let set = set.map(Stored::value).unwrap_or_default();
+        let containers = set.pointer("/spec/template/spec/containers").and_then(Value::as_array);
+        let mut images = containers.into_iter().flatten().filter_map(|c| c["image"].as_str());
+        let is_broken = images.any(|image| image.starts_with("bad:"));
+        require(is_broken || !advice.starts_with("correct the image"), ADVICE, || {
+            let (subject, message) = (&cause.subject, &cause.message);
+            format!("{subject} {message}: told to {advice}, and the template's images are good")
+        })
+    }
+
+    fn delete_as_advised(&mut self, key: &ObjectKey, grace_seconds: Option<i64>) -> Verdict {
+        let pod = self
+            .cluster
+            .server
+            .get(Resource::Pods, key)
+            .and_then(|s| s.object.as_ref());
+        let Some(Object::Pod(pod)) = pod else {
+            let what = format!("pod {key} is to be deleted, and is not there");
+            return Err(Violation::new(ADVICE, what));
+        };
+        if self.is_seen_to(pod) {
+            return Ok(());
+        }
+        let options = DeleteOptions {
+            grace_seconds,
+            ..DeleteOptions::default()
+        };
+        // It is there, and a user may.
+        let _ = self.cluster.server.delete(Actor::User, Resource::Pods, key, &options);
+        Ok(())
+    }
+
+    /// Whether managers have to see to it that a pod goes: then users do not help, so that it shows if these do not.
+    fn is_seen_to(&self, pod: &PodRecord) -> bool {
+        let set = &self.schedule.set;
+        let cannot_start = pod.trouble.as_ref().is_some_and(|t| t.reason == "ImagePullBackOff");
+        let is_of_the_set = pod.meta.controller().is_some();
+        let is_free = !set.ordered && !set.on_delete;
+        is_unreadable(pod) && !self.is_left_unread(pod)
+            || is_of_the_set && cannot_start && (is_free || self.is_left_to_the_manager(pod.name()))
+    }
+}
+
+/// Something is in the way, or is done next.
+fn explains(report: &Report, what: &str) -> Verdict {
+    let is_told = !report.next.is_empty() || !report.causes().is_empty();
+    require(is_told, RULE, || {
+        format!("{what}; nothing has changed for more than a minute, and `why` says nothing")
+    })
+}
+
+/// What a shell takes from an advice: what follows the last colon.
+fn command_of(advice: &str) -> &str {
+    let command = advice.rsplit_once(": ").map_or("", |(_, command)| command);
+    command.split_once("  #").map_or(command, |(command, _)| command)
+}
+
+/// The answer in one line.
+fn shown(report: &Report) -> String {
+    let causes = report.causes().into_iter();
+    let causes = causes.map(|cause| {
+        let advice = cause.advice.as_deref().unwrap_or("-");
+        format!(
+            "{} {} [{advice}] <- {}",
+            cause.subject,
+            cause.message,
+            cause.holds_up.join(", ")
+        )
+    });
+    let causes: Vec<String> = causes.collect();
+    format!("{}; next: {}", causes.join("; "), report.next.join(", "))
+}
