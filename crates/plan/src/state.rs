@@ -123,7 +123,8 @@ impl State {
             .iter()
             .map(|(pod, _)| pod.meta.uid.clone())
             .collect();
-        let starting: Vec<_> = pods(&cluster).filter(|pod| self.goes_on(pod)).cloned().collect();
+        let starting = pods(&cluster).filter(|pod| self.goes_on(pod) && !is_cut_off(&cluster, pod));
+        let starting: Vec<_> = starting.cloned().collect();
         for pod in starting {
             cluster.go_on(&pod.meta.key);
         }
@@ -222,7 +223,8 @@ impl State {
 
     /// Pods that are not ready and stay so, or are stuck in their deletion.
     pub(crate) fn stuck(&self, cluster: &Cluster) -> Vec<Arc<PodRecord>> {
-        let stuck = pods(cluster).filter(|pod| !pod.is_healthy() && !self.goes_on(pod));
+        let comes_right = |pod: &PodRecord| self.goes_on(pod) && !is_cut_off(cluster, pod);
+        let stuck = pods(cluster).filter(|pod| !pod.is_healthy() && !comes_right(pod));
         stuck.cloned().collect()
     }
 
@@ -262,6 +264,11 @@ fn bind(claim: &mut Value) {
 /// The items of a list, none if it is not there.
 pub(crate) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
+}
+
+/// Whether nobody ends, starts or changes a pod, however young it is.
+fn is_cut_off(cluster: &Cluster, pod: &PodRecord) -> bool {
+    cluster.nodes.cut_off.contains(&pod.meta.uid)
 }
 
 /// All pods.

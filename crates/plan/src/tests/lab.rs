@@ -6,7 +6,7 @@ use crate::{Change, Edit, Plan, Reach, State, plan};
 use flotilla_controllers::cloneset::Defaults;
 use flotilla_model::{ObjectKey, Resource, SetKind, Timestamp};
 use flotilla_sim::Cluster;
-use flotilla_sim::server::{Actor, Foreign};
+use flotilla_sim::server::{Actor, DeleteOptions, Foreign};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -101,6 +101,10 @@ impl Lab {
         self.edit_only(change);
         self.cluster.react();
         let end = self.cluster.now() + Duration::from_secs(1000);
+        self.follow_until(end);
+    }
+
+    fn follow_until(&mut self, end: Timestamp) {
         while self.cluster.now() < end {
             self.manager.drive(&mut self.cluster);
             let now = self.cluster.now();
@@ -108,6 +112,17 @@ impl Lab {
             let next = due.into_iter().flatten().min().unwrap_or(end);
             self.cluster.advance(next.max(now + Duration::from_millis(1)).min(end));
         }
+    }
+
+    /// Lets a pod be made anew, and start, within the last minute.
+    pub(super) fn make_young(&mut self, pod: &str) {
+        let deleted = self
+            .cluster
+            .server
+            .delete(Actor::System, Resource::Pods, &key(pod), &DeleteOptions::default());
+        assert!(deleted.is_ok(), "{deleted:?}");
+        self.cluster.react();
+        self.follow_until(self.cluster.now() + Duration::from_secs(10));
     }
 
     /// The node of a pod.
@@ -123,16 +138,15 @@ impl Lab {
         stored.expect("it is there").to_value()
     }
 
-    fn set_status(&mut self, pod: &str, status: &Value) {
+    fn set_status(&mut self, pod: &str, status: &Value, age: Duration) {
         let patch = json!({"status": status});
         let patched = self
             .cluster
             .server
             .patch_status(Actor::System, Resource::Pods, &key(pod), &patch);
         assert!(patched.is_ok(), "{patched:?}");
-        // Minutes later nobody takes it for one that starts.
         let now = self.cluster.now();
-        self.cluster.advance(now + Duration::from_secs(300));
+        self.cluster.advance(now + age);
     }
 
     /// What the set's controller says of it.
@@ -144,9 +158,10 @@ impl Lab {
         assert!(patched.is_ok(), "{patched:?}");
     }
 
-    /// A pod is not ready, as its node is silent.
-    pub(super) fn lose(&mut self, pod: &str) {
-        self.set_status(pod, &json!({"conditions": [{"type": "Ready", "status": "Unknown"}]}));
+    /// A pod is not ready, as its node is silent, for so long.
+    pub(super) fn lose(&mut self, pod: &str, age: Duration) {
+        let status = json!({"conditions": [{"type": "Ready", "status": "Unknown"}]});
+        self.set_status(pod, &status, age);
     }
 
     /// The container of a pod has ended, and is not started for now.
@@ -160,7 +175,8 @@ impl Lab {
                 condition["status"] = json!("False");
             }
         }
-        self.set_status(pod, &status);
+        // Minutes later nobody takes it for one that starts.
+        self.set_status(pod, &status, Duration::from_secs(300));
     }
 
     /// The deletion of the namespace has begun.

@@ -5,6 +5,7 @@ use super::{IMAGE, ROLLING, one, waves, with};
 use crate::{Change, Edit, Plan};
 use flotilla_model::SetKind::{self, Advanced, Clone, Native};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 fn node(name: &str, is_ready: bool) -> Value {
     let status = if is_ready { "True" } else { "Unknown" };
@@ -28,13 +29,16 @@ fn scaled(kind: SetKind, replicas: i64) -> Change {
     Change::Edit(kind, key("web"), vec![Edit::Replicas(replicas)])
 }
 
-/// Pods on a node that is lost do not end, and the rollout goes no further.
+/// Pods on a node that is lost do not end, however young they are, and the rollout goes no further.
 #[test]
 fn a_pod_on_a_lost_node_never_ends() {
-    for kind in [Native, Advanced] {
+    for (kind, age) in [(Native, 300), (Advanced, 300), (Native, 0), (Advanced, 0)] {
         let mut lab = Lab::with(&[three_of(kind)]);
+        if age == 0 {
+            lab.make_young("web-1");
+        }
         let on = lab.node_of("web-1");
-        lab.lose("web-1");
+        lab.lose("web-1", Duration::from_secs(age));
         for name in ["node-0", "node-1", "node-2"] {
             lab.add("", "nodes", node(name, name != on));
         }
