@@ -6,6 +6,7 @@ pub(crate) mod budget;
 mod claim;
 mod custom;
 mod definition;
+mod limits;
 mod meta;
 mod pod;
 mod pod_change;
@@ -16,14 +17,16 @@ mod simple;
 
 pub(crate) use budget::recount as recount_budgets;
 pub(crate) use definition::established;
+pub(crate) use limits::fill as fill_limits;
 pub(crate) use pod_change::{changed as pod_changed, resize as resize_pod, resized as pod_resized};
-pub(crate) use quota::{check as check_quotas, fill_limits, recount as recount_quotas};
+pub(crate) use quota::recount as recount_quotas;
 pub use simple::base64;
 
-use crate::store::Server;
+use crate::store::{Server, StoreId};
 use crate::types::TypeInfo;
 use flotilla_apimachinery::status::Status;
 use flotilla_apimachinery::{apply, field};
+use flotilla_model::Resource;
 use serde_json::Value;
 
 /// A write, as rules see it.
@@ -111,10 +114,26 @@ pub(crate) fn finish(server: &Server, write: &Write<'_>, old: Option<&Value>, ne
             &errors,
         ));
     }
-    if write.is_create && info.is_namespaced {
-        quota::check(server, info.store, (&info.group, &info.plural), new)?;
+    if info.is_namespaced {
+        let is_resize = write.subresource == Some("resize");
+        check_room(server, (info.store, &info.group, &info.plural), (old, new), is_resize)?;
     }
     Ok(())
+}
+
+/// Whether limit ranges and quotas have room for what is made, or for what grows: pods by being resized, and claims.
+pub(crate) fn check_room(
+    server: &Server,
+    (resource, group, plural): (StoreId, &str, &str),
+    (old, new): (Option<&Value>, &Value),
+    is_resize: bool,
+) -> Result<(), Status> {
+    let grows = |old: &Value| (is_resize || resource == Resource::Claims) && old["spec"] != new["spec"];
+    if !old.is_none_or(grows) {
+        return Ok(());
+    }
+    limits::check(server, resource, (group, plural), new)?;
+    quota::check(server, resource, (group, plural), (old, new))
 }
 
 /// Fields that cannot be written through a part of an object, so that nobody manages them for having sent them.

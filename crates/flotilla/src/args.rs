@@ -40,13 +40,13 @@ Exit codes:
 /// What a plan knows, and what it takes for granted.
 const PLAN: &str = "\
 What is looked at:
-  The sets, pods, claims and revisions of the namespaces; quotas, and what limit ranges fill in; which nodes are silent, and the labels,
+  The sets, pods, claims and revisions of the namespaces; quotas, and what limit ranges fill in and bound; which nodes are silent, and the labels,
   taints and size of all; whether service accounts, priority, storage and runtime classes, claims, config maps and secrets exist that new pods refer to. What may not be read is
   named, and taken to be as it should be.
 What is taken for granted:
   New pods start and become ready, in a fixed time each; what happens if they do not is told beside it. Claims find their volumes.
-  Images that fail nowhere now can be pulled. No webhook or policy of somebody else refuses or changes new pods, nor do the bounds of
-  limit ranges, unless the set says that they do already. Other pods leave enough room on nodes. Nobody else changes anything meanwhile, and a manager runs.";
+  Images that fail nowhere now can be pulled. No webhook or policy of somebody else refuses or changes new pods, unless
+  the set says that it does already. Other pods leave enough room on nodes. Nobody else changes anything meanwhile, and a manager runs.";
 
 /// What to expect of a playground.
 const PLAYGROUND: &str = "\

@@ -13,8 +13,8 @@
 //! - Images that fail in the live state, and run nowhere, fail. All others start; a second run tells what happens if the pods that the
 //!   change makes do not become ready.
 //! - Where nodes could be read, pods that fit none of them by labels, affinity, taints and size wait, and pods on silent nodes never end;
-//!   room that other pods take is not counted. Where they could not, there is a node for every pod. Quotas count, and what limit ranges fill in;
-//!   other admission does not. What new pods refer to by name (service account, priority and runtime class, claims, storage classes, config
+//!   room that other pods take is not counted. Where they could not, there is a node for every pod. Quotas count, and limit ranges fill in
+//!   and bound, for what is made and for what grows; other admission does not. What new pods refer to by name (service account, priority and runtime class, claims, storage classes, config
 //!   maps and secrets) is looked up, and told if it is missing; the waves are those that would be if it were there.
 
 mod apply;

@@ -1,6 +1,7 @@
 //! Plans of changes to sets that the simulated cluster has rolled out before.
 
 mod clones;
+mod growth;
 mod lab;
 mod text;
 mod truths;

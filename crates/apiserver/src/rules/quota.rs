@@ -51,51 +51,15 @@ fn uses(resource: StoreId, (group, plural): (&str, &str), object: &Value, defaul
     uses
 }
 
-fn each(list: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn each(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-fn shown(amount: i128) -> String {
+pub(super) fn shown(amount: i128) -> String {
     if amount % ONE == 0 {
         (amount / ONE).to_string()
     } else {
         format!("{}m", amount / MILLI)
-    }
-}
-
-/// Fills in what limit ranges of its namespace give containers that say nothing of a resource.
-/// <https://kubernetes.io/docs/concepts/policy/limit-range/>
-pub(crate) fn fill_limits(server: &Server, pod: &mut Value) {
-    let ranges = server.types.builtin("", "limitranges");
-    if server.count(ranges, None) == 0 {
-        return;
-    }
-    let namespace = text(&pod["metadata"], "namespace").to_owned();
-    let mut rules = Vec::new();
-    for (_, range) in server.after(ranges, Some(&namespace), None) {
-        let range = range.value();
-        rules.extend(
-            each(&range["spec"]["limits"])
-                .filter(|rule| rule["type"] == "Container")
-                .cloned(),
-        );
-    }
-    for list in ["initContainers", "containers"] {
-        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
-            // What a container is limited to, it asks for, whatever the range would give it.
-            let own_limits = container["resources"]["limits"].clone();
-            for rule in &rules {
-                for (field, given) in [("limits", "default"), ("requests", "defaultRequest")] {
-                    for (name, value) in rule[given].as_object().into_iter().flatten() {
-                        let is_said = !container["resources"][field][name].is_null()
-                            || field == "requests" && !own_limits[name].is_null();
-                        if !is_said {
-                            container["resources"][field][name] = value.clone();
-                        }
-                    }
-                }
-            }
-        }
     }
 }
 
@@ -173,12 +137,13 @@ fn used(server: &Server, quota: &Value, namespace: &str, resource: StoreId, name
     all
 }
 
-/// Whether one more object of a kind, given by group and plural, fits into its namespace.
+/// Whether one more object of a kind, given by group and plural, fits into its namespace; of one that was there before, whether it fits with
+/// what it asks for more.
 pub(crate) fn check(
     server: &Server,
     resource: StoreId,
     (group, plural): (&str, &str),
-    object: &Value,
+    (before, object): (Option<&Value>, &Value),
 ) -> Result<(), Status> {
     let namespace = text(&object["metadata"], "namespace");
     let (quotas, is_pod) = (server.types.builtin("", "resourcequotas"), resource == Resource::Pods);
@@ -204,7 +169,7 @@ pub(crate) fn check(
         if !unspecified.is_empty() {
             return refused(&format!("failed quota: {}: must specify {unspecified}", key.name));
         }
-        let wanted = uses(resource, (group, plural), object, &default_class(server));
+        let wanted = asked_for(server, resource, (group, plural), (before, object));
         let limited = hard
             .iter()
             .filter_map(|(name, limit)| Some((name, wanted.get(name)?, amount(limit)?)));
@@ -234,6 +199,24 @@ pub(crate) fn check(
         ));
     }
     Ok(())
+}
+
+/// What an object uses more than it did before.
+fn asked_for(
+    server: &Server,
+    resource: StoreId,
+    names: (&str, &str),
+    (before, object): (Option<&Value>, &Value),
+) -> Amounts {
+    let class = default_class(server);
+    let mut wanted = uses(resource, names, object, &class);
+    let before = before.map(|before| uses(resource, names, before, &class));
+    for (name, amount) in before.into_iter().flatten() {
+        wanted
+            .entry(name)
+            .and_modify(|wanted| *wanted = wanted.saturating_sub(amount));
+    }
+    wanted
 }
 
 /// Which containers of a pod say nothing of what a quota counts, in the words of the API server.

@@ -5,7 +5,7 @@
 
 use super::delete::is_finished;
 use super::{Actor, RevisionLabel, Server, StoreId, Stored, Volumes, patch, strip_type};
-use crate::rules::{check_quotas, fill_limits, pod_changed, pod_resized, resize_pod};
+use crate::rules::{check_room, fill_limits, pod_changed, pod_resized, resize_pod};
 use flotilla_apimachinery::field;
 use flotilla_apimachinery::pod::{self, Subject};
 use flotilla_apimachinery::status::{Qualified, Status};
@@ -64,16 +64,22 @@ impl Server {
         }
         self.create_by(by, resource, value, &mut |server, _, value| {
             if resource == Resource::Pods {
-                server.admit_pod(value)?;
+                // What is filled in is looked at like what was written.
                 fill_limits(server, value);
+                server.admit_pod(value)?;
             }
-            match resource.watched() {
-                Some(Resource::Pods) => check_quotas(server, resource, ("", "pods"), value)?,
-                Some(Resource::Claims) => check_quotas(server, resource, ("", "persistentvolumeclaims"), value)?,
-                _ => {}
-            }
+            server.check_room(resource, (None, value), false)?;
             require_one_controller(value)
         })
+    }
+
+    /// Whether limit ranges and quotas have room for what pods and claims ask for.
+    fn check_room(&self, resource: StoreId, change: (Option<&Value>, &Value), is_resize: bool) -> Result<(), Status> {
+        match resource.watched() {
+            Some(Resource::Pods) => check_room(self, (resource, "", "pods"), change, is_resize),
+            Some(Resource::Claims) => check_room(self, (resource, "", "persistentvolumeclaims"), change, is_resize),
+            _ => Ok(()),
+        }
     }
 
     /// Creates an object, or only says what would come of it.
@@ -282,6 +288,7 @@ impl Server {
                         return Err(Status::invalid(&server.qualified_kind(resource), &key.name, &errors));
                     }
                 }
+                server.check_room(resource, (old, new), part == Part::Resize)?;
                 require_one_controller(new)
             },
         )
