@@ -132,7 +132,7 @@ pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, rea
         let set = &mut run.sets[index];
         // What is waited for half-way tells nothing about the end.
         let waits = is_over.then(|| run.manager.waits(set.kind, &set.key));
-        set.end(&run.cluster, waits.unwrap_or_default());
+        set.end(&run.cluster, waits);
     }
     Ok(Outcome {
         sets: run.sets,

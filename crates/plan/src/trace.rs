@@ -59,6 +59,8 @@ pub(crate) struct Traced {
     /// Claims that are still there when the set is not.
     pub(crate) claims_left: Vec<String>,
     pub(crate) revisions: Vec<String>,
+    /// Whether nothing happens any more.
+    is_over: bool,
     /// What its controller waits for at the end.
     pub(crate) waits: Vec<Wait>,
     /// Its pods at the end.
@@ -93,6 +95,7 @@ impl Traced {
             spec: Value::Null,
             claims_left: Vec::new(),
             revisions: Vec::new(),
+            is_over: false,
             waits: Vec::new(),
             pods: Vec::new(),
             items: Vec::new(),
@@ -134,8 +137,10 @@ impl Traced {
         owned.chain(by_name.map(|(_, claim)| claim)).collect()
     }
 
-    /// Ends; what is left is what it comes to.
-    pub(crate) fn end(&mut self, cluster: &Cluster, waits: Vec<Wait>) {
+    /// Ends; what is left is what it comes to. Without waits it is cut short, and what is not there may still come.
+    pub(crate) fn end(&mut self, cluster: &Cluster, waits: Option<Vec<Wait>>) {
+        self.is_over = waits.is_some();
+        let waits = waits.unwrap_or_default();
         self.after = set_of(cluster, self.kind, &self.key);
         let stored = cluster.server.get(self.kind.resource(), &self.key);
         self.spec = stored.map_or(Value::Null, |stored| stored.value()["spec"].clone());
@@ -429,7 +434,11 @@ impl Traced {
         }
     }
 
+    /// Whether a pod that was taken down is to be there again. One that has gone, and at the end is not there, has not come back.
     fn is_wanted(&self, pod: &str) -> bool {
+        if self.is_over && !self.own.contains_key(pod) {
+            return false;
+        }
         let ordinal = pod.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
         let set = self.after.as_ref().filter(|set| !set.is_deleted());
         set.zip(ordinal)

@@ -1,9 +1,9 @@
 //! What limit ranges and quotas say of pods and claims that there are already and are to grow.
 
 use super::lab::{Lab, manifest};
-use super::{ROLLING, one, with};
+use super::{ROLLING, one, waves, with};
 use crate::Change;
-use flotilla_model::SetKind::Advanced;
+use flotilla_model::SetKind::{Advanced, Native};
 use serde_json::{Value, json};
 
 /// What a limit range and a quota say, how the set is changed, whether it is done in place, and words of the refusal.
@@ -116,5 +116,25 @@ fn limit_ranges_and_quotas_bound_what_grows() {
             "{name}: {messages:?}: {}",
             plan.text()
         );
+    }
+}
+
+/// Beside the others there is no room for its successor: it is gone, and not replaced.
+#[test]
+fn a_pod_whose_successor_has_no_room_is_deleted() {
+    let asks = |cpu: &str| {
+        (
+            "template/spec/containers/0/resources",
+            json!({"requests": {"cpu": cpu}}),
+        )
+    };
+    for kind in [Native, Advanced] {
+        let set = with(manifest(kind, "web"), &[asks("100m"), ("replicas", json!(3))]);
+        let mut lab = Lab::with(std::slice::from_ref(&set));
+        let quota = json!({"metadata": {"name": "small", "namespace": "ns", "uid": "q"}, "spec": {"hard": {"requests.cpu": "300m"}}});
+        lab.add("", "resourcequotas", quota);
+        let plan = lab.plan(&[Change::Apply(with(set, &[asks("300m")]))]);
+        assert_eq!(waves(one(&plan)), ["-web-2"], "{kind:?}: {}", plan.text());
+        assert!(plan.summary.contains("1 pod is deleted"), "{kind:?}: {}", plan.summary);
     }
 }
