@@ -3,7 +3,7 @@
 //! The definition of waves is that of `flotilla plan`, and written down here once more from what it says: whatever begins after
 //! something has ended since the last beginning had to wait for that, and belongs to the wave after it.
 
-use flotilla_e2e::api::{Objects, Seen, is_ready, is_terminating, name, revision};
+use flotilla_e2e::api::{Objects, Seen, is_ready, is_terminating, name, revision, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +38,8 @@ pub(crate) struct Watcher {
     lowest: usize,
     /// Pods that were there before.
     known: BTreeSet<String>,
+    /// Their UIDs.
+    before: BTreeSet<String>,
     /// Each pod as it was seen last.
     last: Objects,
 }
@@ -62,6 +64,7 @@ impl Watcher {
             lowest: available.len(),
             available,
             known: pods.keys().cloned().collect(),
+            before: pods.values().map(|pod| text(pod, "/metadata/uid").to_owned()).collect(),
             last: pods.clone(),
             ..Watcher::default()
         }
@@ -186,13 +189,8 @@ impl Watcher {
         &self.known
     }
 
-    /// Whether something happened to a pod.
-    pub(crate) fn has_touched(&self, pod: &str) -> bool {
-        self.touched.iter().any(|touched| touched.pod == pod)
-    }
-
-    /// Whether nothing happened to any pod.
-    pub(crate) fn has_touched_nothing(&self) -> bool {
-        self.touched.is_empty()
+    /// Whether this very pod was there before, and not only one of its name.
+    pub(crate) fn had(&self, pod: &Value) -> bool {
+        self.before.contains(text(pod, "/metadata/uid"))
     }
 }
