@@ -353,6 +353,9 @@ impl WaitCause {
 
     /// What the user can do about a claim, or about what was refused or changed.
     fn advice_of_claims(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
+        if let Some(advice) = self.advice_on_policy(whom) {
+            return Some(advice);
+        }
         Some(match self {
             WaitCause::ClaimTerminating { used_by, .. } if !used_by.is_empty() => {
                 format!(
@@ -427,6 +430,19 @@ impl WaitCause {
             }
             other => return other.advice_in_place(subject, whom),
         })
+    }
+
+    /// What the user can do about a policy that denies pods, in the words with which the API server calls an object invalid.
+    fn advice_on_policy(&self, whom: &Whom<'_>) -> Option<String> {
+        let (otherwise, message) = match self {
+            WaitCause::Refused { message, .. } => (format!("let the template do so: {}", whom.edit()), message),
+            WaitCause::RevisionRefused { message, .. } => (whom.go_back(), message),
+            _ => return None,
+        };
+        let policy = denying_policy(message)?;
+        Some(format!(
+            "see what the policy asks for, and whoever owns it: kubectl get validatingadmissionpolicy {policy} -o yaml; or {otherwise}"
+        ))
     }
 
     /// What the user can do about a hook, a launch barrier or an update in place.
@@ -520,6 +536,13 @@ fn missing_class(message: &str) -> Option<(&'static str, &str)> {
     let (name, rest) = rest.split_once('"')?;
     let is_missing = rest.trim_start().starts_with("not found");
     is_missing.then(|| ("RuntimeClass", in_command(name)))
+}
+
+/// The policy that denies a pod, by the words of the API server: `ValidatingAdmissionPolicy 'NAME' with binding 'NAME' denied request: ...`.
+fn denying_policy(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once("ValidatingAdmissionPolicy '")?;
+    let (name, rest) = rest.split_once('\'')?;
+    rest.contains(" denied request").then(|| in_command(name))
 }
 
 /// The service account that the API server misses, by its words: `... service account ns/name was not found ...`.
@@ -738,6 +761,34 @@ mod tests {
             assert!(advice.contains(command), "{advice}");
             let is_of_logs = command.ends_with("--previous");
             assert_eq!(advice.contains("--previous"), is_of_logs, "{advice}");
+        }
+    }
+
+    /// It says so with the reason Invalid, and the template may be as valid as any.
+    #[test]
+    fn a_policy_that_denies_pods_is_named() {
+        const DENIED: &str =
+            "ValidatingAdmissionPolicy 'two-owners' with binding 'everywhere' denied request: name an owner";
+        let whom = Whom::of("statefulset.apps/web", "shop");
+        let message = format!("pods \"web-2\" is forbidden: {DENIED}");
+        let retry_at = Timestamp::from_millis(0);
+        let refused = WaitCause::Refused {
+            reason: "Invalid".into(),
+            message: message.clone(),
+            retry_at,
+        };
+        let revision = WaitCause::RevisionRefused {
+            reason: "Invalid".into(),
+            message,
+            retry_at,
+        };
+        for (cause, ending) in [
+            (refused, "kubectl edit statefulset.apps/web -n shop"),
+            (revision, "flotilla rollout undo statefulset.apps/web -n shop"),
+        ] {
+            let advice = cause.advice("web-2", &whom).expect("advice");
+            let policy = ": kubectl get validatingadmissionpolicy two-owners -o yaml; or ";
+            assert!(advice.contains(policy) && advice.ends_with(ending), "{advice}");
         }
     }
 
