@@ -371,7 +371,13 @@ fn unbound(name: &str, claim: &Value, facts: &Facts, namespace: &str) -> Option<
     };
     let class_name = claim["spec"]["storageClassName"].as_str();
     let class = match class_name {
-        Some("") => None,
+        // No default class is for it, whichever there is.
+        Some("") => {
+            return Some((
+                "is not bound: it asks for a volume of no storage class, and none fits it".to_owned(),
+                "make a volume of no class by hand; see which there are: kubectl get pv".to_owned(),
+            ));
+        }
         Some(class) => {
             let Some(class) = named(classes, class) else {
                 return Some((
@@ -552,6 +558,12 @@ mod tests {
                 vec![class("Immediate")],
                 vec![],
                 "claim d is not bound: it names no storage class, there is no default one, and no volume fits it",
+            ),
+            (
+                vec![claim(json!(""), "Pending")],
+                vec![class("Immediate")],
+                vec![],
+                "claim d is not bound: it asks for a volume of no storage class, and none fits it",
             ),
             (
                 vec![claim(json!("slow"), "Pending")],
