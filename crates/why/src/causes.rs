@@ -151,8 +151,14 @@ fn blockers(cause: &WaitCause) -> Option<Vec<String>> {
         WaitCause::KeepsAvailable { .. } | WaitCause::Brake { .. } | WaitCause::OldPodsRemain { .. } => {
             Some(Vec::new())
         }
+        WaitCause::SetTerminating { finalizers } if goes_last(finalizers) => Some(Vec::new()),
         _ => None,
     }
+}
+
+/// Whether the garbage collector alone keeps it, until what it owns has gone.
+fn goes_last(finalizers: &[String]) -> bool {
+    matches!(finalizers, [only] if only == "foregroundDeletion")
 }
 
 /// Whether a wait that names nobody is for a pod that waits so, by what they count.
@@ -166,7 +172,7 @@ fn holds(cause: &WaitCause, of_a_pod: &WaitCause, is_old: bool) -> bool {
         // Pods that the update has made or changed, and that are not available.
         WaitCause::Brake { .. } => is_down(of_a_pod) && !is_old,
         WaitCause::KeepsAvailable { .. } => is_down(of_a_pod) || is_on_its_way_out,
-        WaitCause::OldPodsRemain { .. } => is_on_its_way_out,
+        WaitCause::OldPodsRemain { .. } | WaitCause::SetTerminating { .. } => is_on_its_way_out,
         _ => false,
     }
 }
@@ -724,6 +730,35 @@ mod tests {
         // With nobody who is down, none of the others is to blame.
         let waits = [wait("web", unreadable()), brake(), keeps(), remain()];
         assert_eq!(held_up(&waits, &[]), ["web: ", "web-c: ", "web-c: ", "web: "]);
+    }
+
+    /// The set goes when its pods have gone: whatever holds one of them holds the set.
+    #[test]
+    fn a_set_that_goes_after_its_pods_waits_for_the_one_that_does_not_go() {
+        let held_by = |finalizer: &str| {
+            let cause = WaitCause::SetTerminating {
+                finalizers: vec![finalizer.to_owned()],
+            };
+            wait("web", cause)
+        };
+        let pod = || {
+            let cause = WaitCause::PodTerminating {
+                node: None,
+                finalizers: vec!["example.com/keep".to_owned()],
+            };
+            wait("web-1", cause)
+        };
+        let order = |waits: &[Wait]| -> Vec<String> {
+            let all = causes(waits, &Facts::default(), &|_: &str| {
+                Whom::of("statefulset.apps/web", "ns")
+            });
+            let line = |cause: Cause| format!("{}: {}", cause.subject, cause.holds_up.join(" "));
+            all.into_iter().map(line).collect()
+        };
+        assert_eq!(order(&[held_by("foregroundDeletion"), pod()]), ["web-1: web"]);
+        assert_eq!(order(&[held_by("foregroundDeletion")]), ["web: "]);
+        // Somebody else's is in the way whatever the pods do.
+        assert_eq!(order(&[held_by("example.com/bill"), pod()]), ["web: ", "web-1: "]);
     }
 
     #[test]
