@@ -144,6 +144,7 @@ impl Report {
         waits.extend(pods::that_do_not_go(&terminating, &facts, now));
         waits.extend(claims_on_their_way(live, &facts));
         pods::add_what_is_known(&mut waits, &facts);
+        set::add_refused_resizes(live, &mut waits);
         // What holds of the set as a whole comes first, as whatever its pods wait for may be due to it.
         let set = cache.set(live.kind, &live.key).cloned();
         let own = set::waits(live, set.as_deref(), &waits);

@@ -1,6 +1,7 @@
 //! What is to be told of a set as a whole, and a pass of the manager does not wait for.
 
 use super::facts::time;
+use super::trial::condition;
 use flotilla_api::names;
 use flotilla_model::{ObjectKey, SetKind, SetRecord, Wait, WaitCause};
 use serde_json::Value;
@@ -76,6 +77,25 @@ pub(super) fn waits(live: &LiveSet, set: Option<&SetRecord>, known: &[Wait]) -> 
         .collect()
 }
 
+/// That the API server refuses resizes for good is said by the set alone: its manager asks for such a one once, and no pod tells of it.
+pub(super) fn add_refused_resizes(live: &LiveSet, waits: &mut [Wait]) {
+    let Some(refusal) = condition(&live.object, flotilla_controllers::failed_update(live.kind)) else {
+        return;
+    };
+    let said = refusal["message"].as_str().unwrap_or_default();
+    for wait in waits {
+        let is_named = || said.contains(&format!("{}: ", wait.subject));
+        if matches!(wait.cause, WaitCause::InPlaceResize { .. })
+            && refusal["reason"] == "ResizeInfeasible"
+            && is_named()
+        {
+            wait.cause = WaitCause::ResizeInfeasible {
+                message: said.to_owned(),
+            };
+        }
+    }
+}
+
 /// The finalizers of an object.
 pub(super) fn finalizers(metadata: &Value) -> Vec<String> {
     let list = metadata["finalizers"].as_array().into_iter().flatten();
@@ -103,7 +123,42 @@ pub fn terminating_namespace(name: &str, namespace: &Value) -> Option<Wait> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flotilla_model::Whom;
     use serde_json::json;
+
+    #[test]
+    fn r_37_a_resize_that_was_refused_for_good_is_not_told_as_one_that_comes() {
+        let told = |reason: &str, said: &str| {
+            let condition = json!({"type": "FailedUpdatePod", "status": "True", "reason": reason, "message": said});
+            let live = LiveSet {
+                kind: SetKind::Advanced,
+                key: ObjectKey::new("shop", "web"),
+                object: json!({"status": {"conditions": [condition]}}),
+            };
+            let cause = WaitCause::InPlaceResize { message: String::new() };
+            let mut waits = [Wait {
+                subject: "web-0".to_owned(),
+                cause,
+                since: None,
+            }];
+            add_refused_resizes(&live, &mut waits);
+            let whom = Whom::of("statefulset.apps.kruise.io/web", "shop");
+            waits[0].cause.advice("web-0", &whom).expect("advice")
+        };
+        let refused = "web-0: NodeTooSmall: node does not have enough allocatable cpu";
+        let advice = told("ResizeInfeasible", refused);
+        assert!(
+            advice.ends_with("kubectl edit statefulset.apps.kruise.io/web -n shop"),
+            "{advice}"
+        );
+        for (reason, said) in [
+            ("ResizeInfeasible", "web-1: NodeTooSmall: too much"),
+            ("Forbidden", refused),
+        ] {
+            let advice = told(reason, said);
+            assert!(advice.ends_with("kubectl describe pod web-0 -n shop"), "{advice}");
+        }
+    }
 
     #[test]
     fn a_namespace_that_is_being_deleted_says_what_is_in_its_way() {

@@ -192,7 +192,7 @@ fn condition_says(object: &Value, kind: &str) -> String {
 }
 
 /// A condition of the set that is True.
-fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
+pub(super) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     conditions.iter().find(|c| c["type"] == kind && c["status"] == "True")
 }

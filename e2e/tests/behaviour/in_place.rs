@@ -261,9 +261,9 @@ async fn a_resize_beyond_the_node_is_told_in_place_only(s: Story) {
     let before = start(api, ns, &set).await;
     change(api, ns, "spec/containers/0/resources/requests/cpu", json!(TOO_MUCH)).await;
     s.told(("FailedUpdatePod", "ResizeInfeasible"), "web-0").await;
-    // Which asks the controller anew, without what the manager was answered.
-    let wait = s.eventually("InPlaceResize", "web-0").await;
-    assert!(text(&wait, "/message").contains("FailedUpdatePod"), "{wait}");
+    // Which asks the controller anew, without what the manager was answered: the set's condition has it.
+    let wait = s.eventually("ResizeInfeasible", "web-0").await;
+    assert!(text(&wait, "/message").contains("enough allocatable"), "{wait}");
     // As when the kubelet finds out: its revision is the new one, what it runs with is not.
     let cpu = |pod: &Value| text(pod, "/spec/containers/0/resources/requests/cpu").to_owned();
     let runs_on = |pods: &Objects| is_ready(&pods["web-0"]) && cpu(&pods["web-0"]) == cpu(&before["web-0"]);

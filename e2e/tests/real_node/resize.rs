@@ -250,8 +250,7 @@ async fn refused_where_pods_stay(lab: &Lab, web: Web) {
     assert!(told.contains(TOO_SMALL), "{told}");
     let is_it = |wait: &Value| {
         let message = text(wait, "/message");
-        // `why` sees what is stored, and points to it.
-        wait["cause"] == "InPlaceResize" && message.contains(web.refusal())
+        wait["cause"] == "ResizeInfeasible" && message.contains(TOO_SMALL)
     };
     let kubeconfig = &lab.kubeconfig;
     waits_of_until(
