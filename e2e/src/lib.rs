@@ -14,6 +14,7 @@ pub mod playground;
 pub mod proxy;
 pub mod real;
 pub mod sets;
+pub mod stuck;
 pub mod suite;
 pub mod webhooks;
 pub mod why;

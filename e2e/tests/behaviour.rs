@@ -10,6 +10,8 @@ mod hooks;
 mod in_place;
 #[path = "behaviour/refused.rs"]
 mod refused;
+#[path = "behaviour/stuck.rs"]
+mod stuck;
 #[path = "behaviour/tenants.rs"]
 mod tenants;
 #[path = "behaviour/why.rs"]
@@ -71,7 +73,9 @@ fn main() -> ExitCode {
 }
 
 fn trials(lab: &Lab) -> Vec<libtest_mimic::Trial> {
-    let mut trials = conformance::trials(lab);
+    // It has the scenarios that take longest.
+    let mut trials = stuck::trials(lab);
+    trials.extend(conformance::trials(lab));
     trials.extend(crd::trials(lab));
     trials.extend(hooks::trials(lab));
     trials.extend(in_place::trials(lab));

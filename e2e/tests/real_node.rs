@@ -15,6 +15,8 @@ mod resize;
 mod rights;
 #[path = "real_node/sets.rs"]
 mod sets;
+#[path = "real_node/stuck.rs"]
+mod stuck;
 
 use flotilla_e2e::{Api, Manager, suite, webhooks};
 use flotilla_localcluster::{Cluster, real_node_unavailable};
@@ -28,6 +30,8 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 #[derive(Clone, Default)]
 pub(crate) struct Lab {
     kubeconfig: Arc<PathBuf>,
+    /// The pinned kubectl.
+    kubectl: Arc<PathBuf>,
     /// The same for the account of the node's agent.
     agents_kubeconfig: Arc<PathBuf>,
     /// The API server's audit log.
@@ -114,6 +118,7 @@ fn main() -> ExitCode {
         agents_kubeconfig: Arc::new(agents_kubeconfig),
         audit_log: Arc::new(cluster.audit_log_path().to_owned()),
         kubeconfig: Arc::new(kubeconfig),
+        kubectl: Arc::new(cluster.kubectl_path()),
         socket: Arc::new(socket),
         agent: Arc::default(),
     };
@@ -131,5 +136,6 @@ fn trials(lab: &Lab) -> Vec<Trial> {
     trials.extend(agent::trials(lab));
     trials.extend(resize::trials(lab));
     trials.extend(rights::trials(lab));
+    trials.extend(stuck::trials(lab));
     trials
 }

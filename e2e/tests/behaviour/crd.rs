@@ -17,6 +17,8 @@ use std::time::Duration;
 pub(crate) const STORED: &str = "stored-before-the-rules";
 /// One of them, with a reserved ordinal that cannot be read; another scenario asks why it waits.
 pub(crate) const UNREADABLE: &str = "unreadable";
+/// One with a range of them that runs backwards, which another scenario mends.
+pub(crate) const BACKWARDS: &str = "backwards";
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     let (refusals, updates, documents, stored) = (lab.clone(), lab.clone(), lab.clone(), lab.clone());
@@ -154,6 +156,10 @@ pub(crate) async fn store_bad_sets(api: &Api) {
         (
             UNREADABLE,
             vec![("reserveOrdinals", json!(["nonsense"])), ("replicas", json!(2))],
+        ),
+        (
+            BACKWARDS,
+            vec![("reserveOrdinals", json!(["3-1"])), ("replicas", json!(2))],
         ),
         (
             "budget",

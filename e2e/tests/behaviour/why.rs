@@ -29,10 +29,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
     story!(pod_not_yet_available);
     story!(budget_used_up);
     story!(partition_and_paused);
-    story!(claim_terminating);
     story!(quota_exceeded);
-    story!(service_account_missing);
-    story!(image_cannot_start);
     story!(reserved_ordinal_unreadable);
     story!(rollout_verbs);
     story!(errors_say_what_to_do);
@@ -119,12 +116,6 @@ impl Story {
         }
         found
     }
-
-    async fn scale(&self, kind: Kind, replicas: i64) {
-        self.api
-            .patch(&kind.set(&self.ns, "web"), &json!({"spec": {"replicas": replicas}}))
-            .await;
-    }
 }
 
 async fn pod_not_ready(s: Story) {
@@ -202,29 +193,6 @@ async fn partition_and_paused(s: Story) {
     assert!(text(&s.wait("Paused"), "/advice").contains("flotilla rollout resume"));
 }
 
-async fn claim_terminating(s: Story) {
-    s.create(Kind::Advanced, |set| {
-        set["spec"]["replicas"] = json!(1);
-        set["spec"]["volumeClaimTemplates"] = json!([{
-            "metadata": {"name": "data", "finalizers": ["e2e.flotilla.rs/hold"]},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        }]);
-    })
-    .await;
-    ready(&s.api, &s.ns, 1).await;
-    let claim = format!("{}/data-web-0", flotilla_e2e::sets::claims(&s.ns));
-    s.api
-        .patch(&claim, &json!({"metadata": {"finalizers": ["e2e.flotilla.rs/hold"]}}))
-        .await;
-    s.api.delete(&claim, false).await;
-    s.scale(Kind::Advanced, 0).await;
-    s.api.until(&pods(&s.ns), SOON, "no pods", Objects::is_empty).await;
-    s.scale(Kind::Advanced, 1).await;
-    assert_eq!(s.wait("ClaimTerminating")["subject"], "data-web-0");
-    s.api.patch(&claim, &json!({"metadata": {"finalizers": null}})).await;
-    ready(&s.api, &s.ns, 1).await;
-}
-
 async fn quota_exceeded(s: Story) {
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}});
     let quotas = format!("/api/v1/namespaces/{}/resourcequotas", s.ns);
@@ -252,39 +220,6 @@ async fn quota_exceeded(s: Story) {
     s.api
         .until(&Kind::Advanced.sets(&s.ns), SOON, "the condition recovers", recovered)
         .await;
-}
-
-async fn service_account_missing(s: Story) {
-    s.create(Kind::Native, |set| {
-        set["spec"]["template"]["spec"]["serviceAccountName"] = json!("nobody");
-    })
-    .await;
-    let failed = |sets: &Objects| condition(&sets["web"], "FailedCreatePod") == "True";
-    s.api
-        .until(&Kind::Native.sets(&s.ns), SOON, "condition FailedCreatePod", failed)
-        .await;
-    let wait = s.wait("Refused");
-    assert_eq!(wait["reason"], "ServiceAccountMissing", "{wait}");
-}
-
-async fn image_cannot_start(s: Story) {
-    s.create(Kind::Native, |set| {
-        set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:broken");
-    })
-    .await;
-    let waiting = |p: &Value| text(p, "/status/containerStatuses/0/state/waiting/reason").contains("Image");
-    s.api
-        .until(&pods(&s.ns), SOON, "the image cannot be pulled", |p| {
-            p.values().any(waiting)
-        })
-        .await;
-    let wait = s.wait("ContainerCannotStart");
-    assert_eq!(wait["container"], "main");
-    assert!(text(&wait, "/reason").contains("Image"), "{wait}");
-    // It is the first revision: there is nothing to go back to.
-    let advice = text(&wait, "/advice");
-    assert!(advice.contains("kubectl edit statefulset.apps/web -n "), "{advice}");
-    assert!(!advice.contains("undo"), "{advice}");
 }
 
 async fn reserved_ordinal_unreadable(s: Story) {

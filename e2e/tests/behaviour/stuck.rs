@@ -1,0 +1,74 @@
+//! Sets that are stuck, each in its own way: `flotilla why` puts the root cause first, and what it advises helps, typed as it stands.
+//!
+//! Where the advice only shows something, its output has the words by which the user knows what to do, and the scenario does that.
+
+#[path = "stuck/held.rs"]
+mod held;
+#[path = "stuck/nodes.rs"]
+mod nodes;
+#[path = "stuck/pods.rs"]
+mod pods;
+#[path = "stuck/refused.rs"]
+mod refused;
+#[path = "stuck/volumes.rs"]
+mod volumes;
+
+use crate::Lab;
+use flotilla_e2e::stuck::{Sort, Stuck};
+use flotilla_e2e::suite::trial;
+use libtest_mimic::Trial;
+
+pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    macro_rules! stories {
+        ($($module:ident::$name:ident: $($sort:ident),+;)*) => {$($({
+            let own = lab.clone();
+            let word = Sort::$sort.word();
+            trials.push(trial(format!("stuck::{}_{word}", stringify!($name)), move || async move {
+                let ns = format!("stuck-{}-{word}", stringify!($name).replace('_', "-"));
+                let api = own.enter(&ns).await;
+                $module::$name(Stuck::new(api, ns, Sort::$sort, &own.kubeconfig, &own.kubectl)).await;
+            }));
+        })+)*};
+    }
+    stories! {
+        // Those that take long begin first.
+        nodes::lost: Native;
+        nodes::gone: Advanced;
+        nodes::too_small: Clone;
+        pods::image_cannot_be_pulled: Advanced, Clone;
+        pods::rolled_back: Native;
+        pods::first_image_cannot_be_pulled: Native, Clone;
+        pods::crash_loop: Advanced, Clone;
+        pods::budget_used_up: Advanced, Clone;
+        pods::gate_closed: Native, Clone;
+        pods::name_taken: Native, Advanced;
+        pods::held_by_a_finalizer: Native, Advanced, Clone;
+        pods::state_of_its_lifecycle: Advanced;
+        pods::resize_infeasible: Advanced, Clone;
+        refused::account_missing: Native, Clone;
+        refused::quota_full: Advanced, Clone;
+        // The API server itself looks at what native sets mount.
+        refused::template_invalid: Advanced, Clone;
+        refused::denied_by_policy: Advanced, Clone;
+        refused::priority_class_missing: Native, Clone;
+        refused::runtime_class_missing: Advanced;
+        refused::field_unreadable: Advanced;
+        volumes::class_missing: Advanced, Clone;
+        volumes::nobody_provisions: Native;
+        volumes::no_class: Native, Clone;
+        volumes::claim_missing: Clone;
+        volumes::claim_terminating: Native, Advanced;
+        volumes::claim_in_use_terminating: Native;
+        held::paused: Native, Advanced, Clone;
+        held::partition: Native, Clone;
+        held::on_delete: Native, Advanced;
+        held::pre_delete: Advanced, Clone;
+        held::pre_normal: Advanced, Clone;
+        held::in_place_only: Advanced, Clone;
+        held::set_terminating: Native, Clone;
+        held::set_terminating_in_foreground: Native;
+        held::namespace_terminating: Advanced;
+    }
+    trials
+}

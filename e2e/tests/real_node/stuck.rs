@@ -1,0 +1,157 @@
+//! Sets that are stuck in ways that only a kubelet knows: `flotilla why` puts the root cause first, and what it advises helps, typed as it
+//! stands.
+
+use crate::Lab;
+use flotilla_e2e::api::{Objects, is_ready, name};
+use flotilla_e2e::real::pod;
+use flotilla_e2e::sets::{SOON, pods};
+use flotilla_e2e::stuck::{Sort, Stuck, container, template};
+use flotilla_e2e::suite::trial;
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    macro_rules! stories {
+        ($($name:ident: $sort:ident),* $(,)?) => {$({
+            let own = lab.clone();
+            let word = Sort::$sort.word();
+            trials.push(trial(format!("stuck::{}_{word}", stringify!($name)), move || async move {
+                let ns = format!("stuck-{}", stringify!($name).replace('_', "-"));
+                let api = own.enter(&ns).await;
+                let s = Stuck::new(api.clone(), ns, Sort::$sort, &own.kubeconfig, &own.kubectl);
+                let set = s.set();
+                $name(s).await;
+                // The node has room for 50 pods, and other scenarios keep theirs.
+                api.delete(&set, false).await;
+            }));
+        })*};
+    }
+    stories!(
+        secret_and_key_missing: Native,
+        config_map_missing: Clone,
+        port_taken: Advanced,
+        probe_fails: Clone,
+        image_missing: Native,
+        resize_refused: Advanced,
+    );
+    trials
+}
+
+/// Pods of the test program.
+fn on_the_node(set: &mut Value) {
+    template(set)["spec"] = pod("web", "app:v1")["spec"].take();
+}
+
+/// The pod that is not ready.
+async fn not_ready(s: &Stuck) -> String {
+    let is_there = |pods: &Objects| pods.values().any(|pod| !is_ready(pod));
+    let pods = s
+        .api
+        .until(&pods(&s.ns), SOON, "a pod that is not ready", is_there)
+        .await;
+    let found = pods.values().find(|pod| !is_ready(pod));
+    name(found.expect("it was there a moment ago"))
+}
+
+/// First there is no Secret, and then there is nothing in it.
+async fn secret_and_key_missing(s: Stuck) {
+    s.create(1, |set| {
+        on_the_node(set);
+        let user = json!({"secretKeyRef": {"name": "login", "key": "user"}});
+        container(set)["env"] = json!([{"name": "LOGIN", "valueFrom": user}]);
+    })
+    .await;
+    let words = ["CreateContainerConfigError", "secret \"login\" not found"];
+    let first = s.first("web-0", &words, "kubectl create secret generic login ").await;
+    s.type_in(&first);
+    let first = s
+        .first("web-0", &["couldn't find key user"], "kubectl edit secret login ")
+        .await;
+    s.edit(&first, "s/^kind: Secret$/kind: Secret\\nstringData:\\n  user: root/");
+    s.mended().await;
+}
+
+/// A volume is of a ConfigMap that is not there.
+async fn config_map_missing(s: Stuck) {
+    s.create(1, |set| {
+        on_the_node(set);
+        template(set)["spec"]["volumes"] = json!([{"name": "conf", "configMap": {"name": "conf"}}]);
+        container(set)["volumeMounts"] = json!([{"name": "conf", "mountPath": "/conf"}]);
+    })
+    .await;
+    let words = ["FailedMount", "configmap \"conf\" not found"];
+    let first = s.first("", &words, "kubectl create configmap conf ").await;
+    s.type_in(&first);
+    s.mended().await;
+}
+
+/// Both containers of an update listen at one port; the log of the second tells so.
+async fn port_taken(s: Stuck) {
+    s.start(2, on_the_node).await;
+    s.change(|set| {
+        let side = &mut template(set)["spec"]["containers"][1];
+        side["image"] = json!("app:v1");
+        // Without a probe it would be ready for a moment with each start, and the update would go on.
+        side["readinessProbe"] = json!({"tcpSocket": {"port": 8081}});
+    })
+    .await;
+    let words = ["side", "CrashLoopBackOff"];
+    let logs = s.first("web-1", &words, "kubectl logs web-1 -c side ").await;
+    let said = s.type_in(&logs);
+    assert!(said.contains("address already in use"), "{said}");
+    let first = s.first("web-1", &words, "flotilla rollout undo ").await;
+    s.type_in(&first);
+    let first = s.first("web-1", &words, "kubectl delete pod web-1 ").await;
+    s.type_in(&first);
+    s.mended().await;
+}
+
+/// An update is asked at a path that the program does not have.
+async fn probe_fails(s: Stuck) {
+    s.start(2, on_the_node).await;
+    let asked_at = |set: &mut Value, path: &str| container(set)["readinessProbe"]["httpGet"]["path"] = json!(path);
+    s.change(|set| asked_at(set, "/nothing")).await;
+    let pod = not_ready(&s).await;
+    let words = ["Unhealthy", "Readiness probe failed", "404"];
+    let first = s.first(&pod, &words, "kubectl describe pod ").await;
+    let said = s.type_in(&first);
+    assert!(said.contains("http-get http://:8080/nothing"), "{said}");
+    s.change(|set| asked_at(set, "/version")).await;
+    s.mended().await;
+}
+
+/// A tag that is in no registry.
+async fn image_missing(s: Stuck) {
+    s.start(2, on_the_node).await;
+    s.set_image("app:v9").await;
+    let words = ["main", "Pull"];
+    let first = s.first("web-1", &words, "flotilla rollout undo ").await;
+    s.type_in(&first);
+    let first = s.first("web-1", &words, "kubectl delete pod web-1 ").await;
+    s.type_in(&first);
+    s.mended().await;
+}
+
+/// More than the node has, for pods that stay: it is never asked for again.
+async fn resize_refused(s: Stuck) {
+    let sized = |cpu: &str| json!({"requests": {"cpu": cpu, "memory": "16Mi"}});
+    s.start(1, |set| {
+        on_the_node(set);
+        container(set)["resources"] = sized("20m");
+        set["spec"]["updateStrategy"] =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"podUpdatePolicy": "InPlaceOnly"}});
+        template(set)["spec"]["readinessGates"] = json!([{"conditionType": "InPlaceUpdateReady"}]);
+    })
+    .await;
+    s.change(|set| container(set)["resources"] = sized("1000")).await;
+    let first = s
+        .first(
+            "web-0",
+            &["its node cannot give", "enough allocatable"],
+            "kubectl edit ",
+        )
+        .await;
+    s.edit(&first, "s/cpu: \"1000\"|cpu: 1k/cpu: 20m/");
+    s.mended().await;
+}
