@@ -229,11 +229,15 @@ pub enum Defect {
     ForgetUnread,
     /// That a claim goes with a former pod, or a former set, is not seen.
     MountStale,
+    /// `flotilla why` names nothing.
+    SilentWhy,
+    /// `flotilla why` takes every pod for one of the template's revision, and advises to correct that.
+    StaleAdvice,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 102] = [
+    pub const ALL: [Defect; 104] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -336,10 +340,14 @@ impl Defect {
         Defect::KeepPrepared,
         Defect::ForgetUnread,
         Defect::MountStale,
+        Defect::SilentWhy,
+        Defect::StaleAdvice,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 36] = [
+    pub const OF_CLONES: [Defect; 38] = [
+        Defect::SilentWhy,
+        Defect::StaleAdvice,
         Defect::NoOverlay,
         Defect::NoFence,
         Defect::DeleteByName,

@@ -4,6 +4,7 @@
 //! Then something has to be in the way, or to be done next; and who does what is advised comes to the end.
 
 use crate::clones;
+use crate::defect::Defect;
 use crate::event::Event;
 use crate::judge::{Verdict, Violation, require, settled};
 use crate::notes::is_unreadable;
@@ -28,6 +29,8 @@ const A_MINUTE_MS: u64 = 60_000;
 const RULE: &str = "STS-I12 every wait is explained";
 /// How that advice begins that names further ways before the deletion of a pod.
 const CHANGE_IN_PLACE: &str = "change only what can be changed in place";
+/// How advice begins for an image that cannot be pulled.
+const CORRECT_IMAGE: &str = "correct the image";
 /// The rule for what is advised.
 const ADVICE: &str = "STS-I12 advice helps";
 
@@ -120,7 +123,7 @@ impl World {
             kind => settled::pods(&self.cluster.server, kind, self.time()),
         };
         if let Err(what) = held {
-            self.fail(explains(&report, &what));
+            self.fail(self.explains(&report, &what));
         }
     }
 
@@ -128,16 +131,38 @@ impl World {
     pub(crate) fn users_do_what_is_advised(&mut self, what: &str) {
         let Some(report) = self.why() else { return };
         self.say(|| format!("---- why: {}", shown(&report)));
-        self.fail(explains(&report, what));
+        self.fail(self.explains(&report, what));
         // One thing is done, and then asked again: it may have helped others.
         let version = self.cluster.server.version();
-        for cause in report.causes() {
+        for cause in self.causes_in(&report) {
             let verdict = self.follow(&cause);
             self.fail(verdict);
             if self.cluster.server.version() > version {
                 break;
             }
         }
+    }
+
+    /// Something is in the way, or is done next.
+    fn explains(&self, report: &Report, what: &str) -> Verdict {
+        let is_silent = self.defect == Some(Defect::SilentWhy);
+        let is_told = !is_silent && (!report.next.is_empty() || !report.causes().is_empty());
+        require(is_told, RULE, || {
+            format!("{what}; nothing has changed for more than a minute, and `why` says nothing")
+        })
+    }
+
+    /// The causes that are told.
+    fn causes_in(&self, report: &Report) -> Vec<Cause> {
+        let mut causes = report.causes();
+        if self.defect == Some(Defect::StaleAdvice) {
+            for advice in causes.iter_mut().filter_map(|cause| cause.advice.as_mut()) {
+                if advice.starts_with("delete it: ") {
+                    *advice = format!("{CORRECT_IMAGE} in the set's template");
+                }
+            }
+        }
+        causes
     }
 
     /// Follows one advice. What it asks for outside of the cluster, such as looking at logs, changes nothing here.
@@ -180,7 +205,7 @@ impl World {
         let containers = set.pointer("/spec/template/spec/containers").and_then(Value::as_array);
         let mut images = containers.into_iter().flatten().filter_map(|c| c["image"].as_str());
         let is_broken = images.any(|image| image.starts_with("bad:"));
-        require(is_broken || !advice.starts_with("correct the image"), ADVICE, || {
+        require(is_broken || !advice.starts_with(CORRECT_IMAGE), ADVICE, || {
             let (subject, message) = (&cause.subject, &cause.message);
             format!("{subject} {message}: told to {advice}, and the template's images are good")
         })
@@ -217,14 +242,6 @@ impl World {
         is_unreadable(pod) && !self.is_left_unread(pod)
             || is_of_the_set && cannot_start && (is_free || self.is_left_to_the_manager(pod.name()))
     }
-}
-
-/// Something is in the way, or is done next.
-fn explains(report: &Report, what: &str) -> Verdict {
-    let is_told = !report.next.is_empty() || !report.causes().is_empty();
-    require(is_told, RULE, || {
-        format!("{what}; nothing has changed for more than a minute, and `why` says nothing")
-    })
 }
 
 /// What a shell takes from an advice: what follows the last colon.

@@ -120,12 +120,9 @@ pub(super) async fn claim_terminating(s: Stuck) {
     s.change(|set| set["spec"]["replicas"] = json!(0)).await;
     s.api.until(&pods(&s.ns), SOON, "no pods", Objects::is_empty).await;
     s.change(|set| set["spec"]["replicas"] = json!(1)).await;
-    let first = s
-        .first("data-web-0", &["is being deleted"], "kubectl describe pvc data-web-0 ")
-        .await;
-    let said = s.type_in(&first);
-    assert!(said.contains(HOLD), "{said}");
-    s.api.patch(&claim, &json!({"metadata": {"finalizers": null}})).await;
+    let words = ["is being deleted, and held by finalizer", HOLD];
+    let first = s.first("data-web-0", &words, "kubectl edit pvc data-web-0 ").await;
+    s.edit(&first, &format!("\\|^  - {HOLD}$|d"));
     s.mended().await;
 }
 
@@ -152,11 +149,8 @@ pub(super) async fn claim_in_use_terminating(s: Stuck) {
         .until(&claims(&s.ns), SOON, "the claim is on its way", is_going)
         .await;
     s.api.delete(&s.pod("web-1"), false).await;
-    let first = s
-        .first("data-web-1", &["is being deleted"], "kubectl describe pvc data-web-1 ")
-        .await;
-    let said = s.type_in(&first);
-    assert!(said.contains("backup"), "{said}");
-    s.api.delete(&s.pod("backup"), false).await;
+    let words = ["is being deleted, and used by pod backup"];
+    let first = s.first("data-web-1", &words, "kubectl delete pod backup ").await;
+    s.type_in(&first);
     s.mended().await;
 }
