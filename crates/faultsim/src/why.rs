@@ -29,6 +29,8 @@ const A_MINUTE_MS: u64 = 60_000;
 const RULE: &str = "STS-I12 every wait is explained";
 /// How that advice begins that names further ways before the deletion of a pod.
 const CHANGE_IN_PLACE: &str = "change only what can be changed in place";
+/// What is said of a pod that managers make again.
+const MADE_AGAIN: &str = "has to be made again";
 /// How advice begins for an image that cannot be pulled.
 const CORRECT_IMAGE: &str = "correct the image";
 /// The rule for what is advised.
@@ -169,8 +171,12 @@ impl World {
     fn follow(&mut self, cause: &Cause) -> Verdict {
         let Some(advice) = &cause.advice else { return Ok(()) };
         self.is_about_what_is_so(cause, advice)?;
-        if advice.starts_with(CHANGE_IN_PLACE) {
+        if advice.starts_with(CHANGE_IN_PLACE) && !self.is_of_an_unreadable_pod(cause) {
             self.users_make_anew_what_cannot_change();
+            return Ok(());
+        }
+        // Its turn comes by managers.
+        if cause.message.starts_with(MADE_AGAIN) && !self.is_of_an_unreadable_pod(cause) {
             return Ok(());
         }
         let command = command_of(advice);
@@ -233,14 +239,22 @@ impl World {
         Ok(())
     }
 
+    fn is_of_an_unreadable_pod(&self, cause: &Cause) -> bool {
+        let first = cause.subject.split(", ").next().unwrap_or_default();
+        let pod = self.cluster.server.get(Resource::Pods, &Self::set_key().sibling(first));
+        matches!(pod.and_then(|s| s.object.as_ref()), Some(Object::Pod(pod)) if is_unreadable(pod))
+    }
+
     /// Whether managers have to see to it that a pod goes: then users do not help, so that it shows if these do not.
     fn is_seen_to(&self, pod: &PodRecord) -> bool {
         let set = &self.schedule.set;
         let cannot_start = pod.trouble.as_ref().is_some_and(|t| t.reason == "ImagePullBackOff");
         let is_of_the_set = pod.meta.controller().is_some();
         let is_free = !set.ordered && !set.on_delete;
-        is_unreadable(pod) && !self.is_left_unread(pod)
-            || is_of_the_set && cannot_start && (is_free || self.is_left_to_the_manager(pod.name()))
+        if is_unreadable(pod) {
+            return !self.is_left_unread(pod);
+        }
+        is_of_the_set && cannot_start && (is_free || self.is_left_to_the_manager(pod.name()))
     }
 }
 

@@ -90,7 +90,10 @@ fn keeper(pod: &Value, live: &LiveSet, spec: &SetSpec) -> Option<Keeper> {
     }
     let is_kept = match live.kind {
         // Which it keeps is not known by the name: the partition of a CloneSet, or one that counts pods, keeps any.
-        SetKind::Clone => !live.object["spec"]["updateStrategy"]["rollingUpdate"]["partition"].is_null(),
+        SetKind::Clone => spec
+            .clones
+            .as_deref()
+            .is_none_or(|clones| clones.partition.kept_of(spec.replicas) > 0),
         SetKind::Native | SetKind::Advanced => {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             let ordinal = name.rsplit_once('-').and_then(|(_, digits)| digits.parse::<i64>().ok());
@@ -494,7 +497,7 @@ mod tests {
     /// A pod that the set keeps as it is, is not to be deleted for its revision.
     #[test]
     fn what_the_set_keeps_is_not_called_former() {
-        let old_with = |spec: Value, pods: &[&str]| {
+        let old_of = |kind: SetKind, spec: Value, pods: &[&str]| {
             let meta = json!({"name": "web", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
             let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "v2"}]}});
             let mut object = json!({
@@ -513,12 +516,9 @@ mod tests {
                 pods: Some(pods.iter().map(pod).collect()),
                 ..Facts::default()
             };
-            let record = read_set(SetKind::Advanced, &object, &mut Interner::default()).unwrap();
-            let live = LiveSet {
-                kind: SetKind::Advanced,
-                key: ObjectKey::new("ns", "web"),
-                object,
-            };
+            let record = read_set(kind, &object, &mut Interner::default()).unwrap();
+            let key = ObjectKey::new("ns", "web");
+            let live = LiveSet { kind, key, object };
             let old = old_pods(&live, &facts, Some(&record)).into_iter();
             let word = |keeper: Option<Keeper>| match keeper {
                 None => "",
@@ -528,6 +528,7 @@ mod tests {
             old.map(|(name, keeper)| format!("{name}{}", word(keeper)))
                 .collect::<Vec<_>>()
         };
+        let old_with = |spec: Value, pods: &[&str]| old_of(SetKind::Advanced, spec, pods);
         let rolling = |value: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": value}});
         let with = |mut spec: Value, field: &str, value: Value| {
             spec[field] = value;
@@ -562,6 +563,13 @@ mod tests {
             all.map(kept),
             "which it keeps is not known by the name"
         );
+        // That of a CloneSet keeps any, and one of nothing keeps none.
+        for (partition, expected) in [(json!(1), "web-a kept"), (json!(0), "web-a"), (json!("0%"), "web-a")] {
+            assert_eq!(
+                old_of(SetKind::Clone, rolling(json!({"partition": partition})), &["web-a"]),
+                [expected]
+            );
+        }
     }
 
     /// A deletion in the foreground waits for claims, and these for pods that others took out of the set.

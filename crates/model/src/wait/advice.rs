@@ -500,6 +500,12 @@ impl WaitCause {
                     whom.delete(subject)
                 )
             }
+            WaitCause::InPlaceAbandoned { .. } => {
+                format!(
+                    "it is made again when its turn comes, which is never where the partition keeps it; to have that at once, delete it: {}",
+                    whom.delete(subject)
+                )
+            }
             WaitCause::InPlaceUnreadable => {
                 format!(
                     "delete the pod, since nobody knows what it lacks: {}",
@@ -564,6 +570,9 @@ mod tests {
     #[test]
     fn sts_8_19_nobody_is_told_to_take_notes_off_a_pod_that_lacks_what_nobody_knows() {
         let whom = Whom::of("statefulset.apps/web", "shop");
+        let reason = "what its grace period was for cannot be read".to_owned();
+        let kept = WaitCause::InPlaceAbandoned { reason }.advice("web-2", &whom);
+        assert!(kept.is_some_and(|advice| advice.ends_with(": kubectl delete pod web-2 -n shop")));
         let advice = WaitCause::InPlaceUnreadable.advice("web-2", &whom).expect("advice");
         assert!(advice.ends_with("kubectl delete pod web-2 -n shop"), "{advice}");
         assert!(!advice.contains("annotation"), "{advice}");
