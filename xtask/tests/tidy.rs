@@ -41,6 +41,15 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["flotilla-model", "flotilla-engine", "flotilla-apiserver"],
     ),
     (
+        "flotilla-why",
+        &[
+            "flotilla-api",
+            "flotilla-model",
+            "flotilla-controllers",
+            "flotilla-engine",
+        ],
+    ),
+    (
         "flotilla-faultsim",
         &[
             "flotilla-apimachinery",
@@ -84,15 +93,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "flotilla-controllers",
             "flotilla-engine",
             "flotilla-sim",
-        ],
-    ),
-    (
-        "flotilla-why",
-        &[
-            "flotilla-api",
-            "flotilla-model",
-            "flotilla-controllers",
-            "flotilla-engine",
         ],
     ),
     (

@@ -218,21 +218,8 @@ impl Whom<'_> {
 impl WaitCause {
     /// What the user can do about it, if anything.
     pub fn advice(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
-        if whom.is_former && self.is_of_a_pod_that_fails() {
-            return Some(format!(
-                "delete it: the set wants another revision by now, and a pod of that takes its place: {}",
-                whom.delete(subject)
-            ));
-        }
-        // The template may well be good: what it says does not reach this pod.
-        if let (Some(keeper), WaitCause::ContainerCannotStart { .. }) = (whom.kept_by, self) {
-            return Some(match keeper {
-                Keeper::Pause => format!("it keeps an old revision as the update is paused; {}", whom.resume()),
-                Keeper::Partition => format!(
-                    "it keeps an old revision by the partition; lower that to update it: {}",
-                    whom.edit()
-                ),
-            });
+        if let Some(advice) = self.advice_of_an_old_pod(subject, whom) {
+            return Some(advice);
         }
         Some(match self {
             WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
@@ -293,6 +280,27 @@ impl WaitCause {
             }
             other => return other.advice_of_a_pod(subject, whom),
         })
+    }
+
+    /// What the user can do about a pod that fails and is of another revision than the template's: to correct that is no help.
+    fn advice_of_an_old_pod(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
+        if whom.is_former && self.is_of_a_pod_that_fails() {
+            return Some(format!(
+                "delete it: the set wants another revision by now, and a pod of that takes its place: {}",
+                whom.delete(subject)
+            ));
+        }
+        // The template may well be good: what it says does not reach this pod.
+        if let (Some(keeper), WaitCause::ContainerCannotStart { .. }) = (whom.kept_by, self) {
+            return Some(match keeper {
+                Keeper::Pause => format!("it keeps an old revision as the update is paused; {}", whom.resume()),
+                Keeper::Partition => format!(
+                    "it keeps an old revision by the partition; lower that to update it: {}",
+                    whom.edit()
+                ),
+            });
+        }
+        None
     }
 
     /// What the user can do about a pod that does not come up, or about what does not go.
@@ -357,21 +365,8 @@ impl WaitCause {
             return Some(advice);
         }
         Some(match self {
-            WaitCause::ClaimTerminating { used_by, .. } if !used_by.is_empty() => {
-                format!(
-                    "it goes, with its data, when no pod uses it; if that is meant, let the pod go: {}",
-                    whom.delete(used_by.first().map_or("", String::as_str))
-                )
-            }
-            WaitCause::ClaimTerminating { finalizers, .. } if !finalizers.is_empty() => Whom::release(
-                finalizers,
-                &format!("kubectl edit pvc {} -n {}", in_command(subject), whom.namespace()),
-            ),
-            WaitCause::ClaimTerminating { .. } => {
-                format!(
-                    "the claim goes when no pod uses it and its finalizers are done; see who does: {}",
-                    whom.describe("pvc", subject)
-                )
+            WaitCause::ClaimTerminating { used_by, finalizers } => {
+                Self::advice_of_a_claim_that_goes(subject, (used_by, finalizers), whom)
             }
             WaitCause::ClaimsLeftBehind { .. } => format!(
                 "set updateStrategy.type to RollingUpdate, or volumeClaimUpdateStrategy.type to OnDelete if they may stay: {}",
@@ -443,6 +438,27 @@ impl WaitCause {
         Some(format!(
             "see what the policy asks for, and whoever owns it: kubectl get validatingadmissionpolicy {policy} -o yaml; or {otherwise}"
         ))
+    }
+
+    fn advice_of_a_claim_that_goes(
+        subject: &str,
+        (used_by, finalizers): (&[String], &[String]),
+        whom: &Whom<'_>,
+    ) -> String {
+        if let Some(pod) = used_by.first() {
+            return format!(
+                "it goes, with its data, when no pod uses it; if that is meant, let the pod go: {}",
+                whom.delete(pod)
+            );
+        }
+        if !finalizers.is_empty() {
+            let edit = format!("kubectl edit pvc {} -n {}", in_command(subject), whom.namespace());
+            return Whom::release(finalizers, &edit);
+        }
+        format!(
+            "the claim goes when no pod uses it and its finalizers are done; see who does: {}",
+            whom.describe("pvc", subject)
+        )
     }
 
     /// What the user can do about a hook, a launch barrier or an update in place.

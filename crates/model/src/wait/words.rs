@@ -9,13 +9,7 @@ impl WaitCause {
     /// What is said of a claim, or of what was refused or changed.
     pub(super) fn fmt_of_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WaitCause::ClaimTerminating { used_by, finalizers } => {
-                f.write_str("the claim is being deleted")?;
-                if !used_by.is_empty() {
-                    write!(f, ", and used by pod {}", short_list(used_by))?;
-                }
-                held_by(f, finalizers)
-            }
+            WaitCause::ClaimTerminating { used_by, finalizers } => claim_that_goes(f, used_by, finalizers),
             WaitCause::ClaimStale { owner, stays: false } => {
                 write!(f, "the claim still belongs to the former {owner}, and goes with it")
             }
@@ -169,6 +163,14 @@ impl WaitCause {
             other => f.write_str(other.rule()),
         }
     }
+}
+
+fn claim_that_goes(f: &mut fmt::Formatter<'_>, used_by: &[String], finalizers: &[String]) -> fmt::Result {
+    f.write_str("the claim is being deleted")?;
+    if !used_by.is_empty() {
+        write!(f, ", and used by pod {}", short_list(used_by))?;
+    }
+    held_by(f, finalizers)
 }
 
 /// What keeps an object that is being deleted, if anything does.
