@@ -33,6 +33,10 @@ pub(super) fn causes<'w>(waits: &[Wait], facts: &Facts, whom: &dyn Fn(&str) -> W
     let mut found = Found::default();
     let (consequences, own): (Vec<&Wait>, Vec<&Wait>) = waits.iter().partition(|wait| blockers(&wait.cause).is_some());
     for wait in &own {
+        // It goes when the hook lets it, and whether it starts until then matters to nobody.
+        if is_down(&wait.cause) && is_held_by_its_deletion(&own, wait) {
+            continue;
+        }
         let root = if is_of_a_pod(&wait.cause) {
             root(wait, facts, whom)
         } else {
@@ -196,11 +200,20 @@ fn is_down(cause: &WaitCause) -> bool {
     )
 }
 
+/// Whether the pod that waits is on its way out, and a hook holds it.
+fn is_held_by_its_deletion(own: &[&Wait], wait: &Wait) -> bool {
+    let holds = |cause: &WaitCause| matches!(cause, WaitCause::HookHolds { hook, .. } if *hook == "preDelete");
+    own.iter()
+        .any(|other| other.subject == wait.subject && holds(&other.cause))
+}
+
 /// Whether it may be due to the node or a claim of a pod.
 fn is_of_a_pod(cause: &WaitCause) -> bool {
     matches!(
         cause,
         WaitCause::PodNotReady { .. }
+            | WaitCause::ContainerCannotStart { .. }
+            | WaitCause::LaunchBarrier { .. }
             | WaitCause::PodStarting
             | WaitCause::PodTerminating { .. }
             | WaitCause::InPlaceRestart { .. }
@@ -237,6 +250,8 @@ fn cannot_start(own: &[&Wait], wait: &Wait) -> bool {
 /// Roots first.
 fn rank(cause: &WaitCause) -> u8 {
     match cause {
+        // A switch that cannot be read counts as off, and is the cause of nothing else.
+        WaitCause::FieldUnreadable { path, .. } if path.starts_with("metadata.annotations") => 8,
         WaitCause::NamespaceTerminating { .. }
         | WaitCause::SetTerminating { .. }
         | WaitCause::FieldUnreadable { .. } => 0,
@@ -252,7 +267,14 @@ fn rank(cause: &WaitCause) -> u8 {
 fn root<'w>(wait: &Wait, facts: &Facts, whom: &dyn Fn(&str) -> Whom<'w>) -> Option<Cause> {
     let pod = facts.pod(&wait.subject)?;
     let whom = whom(&wait.subject);
-    node(pod, facts, whom.loses_claims).or_else(|| claim(pod, facts, &whom))
+    // Whatever becomes of its node, it stays for those.
+    if matches!(&wait.cause, WaitCause::PodTerminating { finalizers, .. } if !finalizers.is_empty()) {
+        return None;
+    }
+    // One that goes needs no claim for that.
+    let needs_claims = !matches!(wait.cause, WaitCause::PodTerminating { .. });
+    let claim = || claim(pod, facts, &whom).filter(|_| needs_claims);
+    node(pod, facts, whom.loses_claims).or_else(claim)
 }
 
 /// The node of the pod, if it is not up. What helps costs data where pods that others delete take their claims along: volumes may well have
@@ -293,7 +315,7 @@ fn node(pod: &Value, facts: &Facts, loses_claims: bool) -> Option<Cause> {
     Some(cause(
         format!("{what} ({}: {})", text("reason"), text("message")),
         format!(
-            "bring it back; or, only if it is off for good, let its pods go: kubectl delete node {}{cost}",
+            "bring it back; or, only if it is off for good, let all of its pods go, also those of others: kubectl delete node {}{cost}",
             in_command(name)
         ),
     ))
@@ -369,7 +391,10 @@ fn unbound(name: &str, claim: &Value, facts: &Facts, namespace: &str) -> Option<
         }
         _ => {}
     }
-    let said = facts.events.as_deref().and_then(|events| last_warning(events, claim));
+    let said = facts
+        .events
+        .as_deref()
+        .and_then(|events| last_warning(events.iter(), claim));
     let said = said.and_then(|event| event["message"].as_str());
     let Some(classes) = facts.classes.as_deref() else {
         let why = said.map_or_else(String::new, |said| format!(": {said}"));
@@ -673,6 +698,55 @@ mod tests {
         );
         // What is not to blame on a container stays.
         assert_eq!(told(&waits[..1], &Facts::default()).len(), 1);
+    }
+
+    /// A pod that its preDelete hook holds is not told to be deleted, one that finalizers hold not to be forced, and one whose container
+    /// cannot start may be on a node that is lost. A switch that cannot be read comes last.
+    #[test]
+    fn what_holds_a_pod_comes_before_what_ails_it() {
+        let cannot_start = || WaitCause::ContainerCannotStart {
+            container: "main".into(),
+            reason: "CrashLoopBackOff".into(),
+            message: String::new(),
+        };
+        let hook = WaitCause::HookHolds {
+            hook: "preDelete",
+            markers: vec!["example.com/serves".into()],
+            stays_ready: false,
+        };
+        let held = WaitCause::PodTerminating {
+            node: Some("gone".into()),
+            finalizers: vec!["example.com/keep".into()],
+        };
+        let switch = WaitCause::FieldUnreadable {
+            path: "metadata.annotations[flotilla.rs/unblock]".into(),
+            found: "\"x\"".into(),
+            rule: "must be \"broken-first\"".into(),
+        };
+        let waits = [
+            wait("web", switch),
+            wait("web-0", cannot_start()),
+            wait("web-0", hook),
+            wait("web-1", held),
+            wait("web-2", cannot_start()),
+        ];
+        let pod = |name: &str, node: &str| json!({"metadata": {"name": name}, "spec": {"nodeName": node}});
+        let lost =
+            json!({"metadata": {"name": "lost"}, "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+        let facts = Facts {
+            pods: Some(vec![pod("web-1", "gone"), pod("web-2", "lost")]),
+            nodes: Some(vec![lost]),
+            ..Facts::default()
+        };
+        let all = causes(&waits, &facts, &|_| Whom::of("statefulset.apps/web", "ns"));
+        let subjects: Vec<&str> = all.iter().map(|cause| cause.subject.as_str()).collect();
+        assert_eq!(subjects, ["node lost", "web-0", "web-1", "web"]);
+        assert!(all[1].message.contains("hook preDelete holds it"), "{}", all[1].message);
+        assert!(
+            all[2].message.contains("held by finalizer example.com/keep"),
+            "{}",
+            all[2].message
+        );
     }
 
     /// What these waits are for, they do not name.

@@ -35,14 +35,14 @@ pub(super) fn named<'v>(objects: &'v [Value], name: &str) -> Option<&'v Value> {
 }
 
 /// What was said last against an object, of these events.
-pub(super) fn last_warning<'f>(events: &'f [Value], object: &Value) -> Option<&'f Value> {
+pub(super) fn last_warning<'f>(events: impl Iterator<Item = &'f Value>, object: &Value) -> Option<&'f Value> {
     let metadata = &object["metadata"];
     let is_of_it = |event: &&Value| {
         let involved = &event["involvedObject"];
         // One of that name that was there before may have been told of, too.
         involved["name"] == metadata["name"] && (involved["uid"].is_null() || involved["uid"] == metadata["uid"])
     };
-    let warnings = events.iter().filter(is_of_it);
+    let warnings = events.filter(is_of_it);
     let warnings = warnings.filter(|event| event["type"] == "Warning" && event["message"].is_string());
     warnings.max_by_key(|event| (happened(event), event["message"].as_str()))
 }

@@ -97,12 +97,12 @@ pub(super) fn add_what_is_known(waits: &mut [Wait], facts: &Facts) {
     }
 }
 
-/// Pods that mount a claim, and are not on their way out.
+/// Pods that hold a claim, but for those on their way out: pods that have a node and mount it, in whatever phase.
+/// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection>
 fn users_of(claim: &str, facts: &Facts) -> Vec<String> {
     let mounts = |pod: &&Value| {
         let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
-        let is_over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        let stays = pod["metadata"]["deletionTimestamp"].is_null() && !is_over;
+        let stays = pod["metadata"]["deletionTimestamp"].is_null() && pod["spec"]["nodeName"].is_string();
         stays && volumes.any(|volume| volume["persistentVolumeClaim"]["claimName"] == claim)
     };
     let all = facts.pods.iter().flatten().filter(mounts);
@@ -150,8 +150,7 @@ fn gates(pod: &Value) -> Option<(String, String)> {
 /// What was said last against a pod, if that may be why it is not ready.
 fn warning(pod: &Value, facts: &Facts) -> Option<(String, String)> {
     let tells = |event: &&Value| OF_READINESS.iter().any(|reason| event["reason"] == *reason);
-    let events: Vec<Value> = facts.pod_events.iter().flatten().filter(tells).cloned().collect();
-    let event = last_warning(&events, pod)?;
+    let event = last_warning(facts.pod_events.iter().flatten().filter(tells), pod)?;
     let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
     // A node was found since.
     let is_scheduled = pod["spec"]["nodeName"].is_string() && event["reason"] == "FailedScheduling";

@@ -70,7 +70,13 @@ fn old_pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeMap<
         // Some pods of CloneSets carry the hash alone.
         label.is_some_and(|label| label != wanted && !wanted.ends_with(&format!("-{label}")))
     };
-    let own = facts.pods.iter().flatten().filter(is_own).filter(is_old);
+    let own = || facts.pods.iter().flatten().filter(is_own);
+    // Nobody is told to let a pod go for a revision whose pods do not serve either.
+    let mut new = own().filter(|pod| !is_old(pod)).peekable();
+    if new.peek().is_some() && !new.any(is_ready) {
+        return BTreeMap::new();
+    }
+    let own = own().filter(is_old);
     let told = own.filter_map(|pod| {
         Some((
             pod["metadata"]["name"].as_str()?.to_owned(),
@@ -78,6 +84,11 @@ fn old_pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeMap<
         ))
     });
     told.collect()
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }
 
 /// What keeps a pod at an old revision. With OnDelete nothing does: users delete it.
@@ -497,7 +508,7 @@ mod tests {
     /// A pod that the set keeps as it is, is not to be deleted for its revision.
     #[test]
     fn what_the_set_keeps_is_not_called_former() {
-        let old_of = |kind: SetKind, spec: Value, pods: &[&str]| {
+        let old_among = |kind: SetKind, spec: Value, pods: Vec<Value>| {
             let meta = json!({"name": "web", "namespace": "ns", "uid": "u", "generation": 1, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
             let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": "v2"}]}});
             let mut object = json!({
@@ -507,13 +518,8 @@ mod tests {
             for (field, value) in spec.as_object().unwrap() {
                 object["spec"][field] = value.clone();
             }
-            let pod = |name: &&str| {
-                json!({"metadata": {
-                    "name": name, "labels": {"controller-revision-hash": "web-a"}, "ownerReferences": [{"uid": "u"}],
-                }})
-            };
             let facts = Facts {
-                pods: Some(pods.iter().map(pod).collect()),
+                pods: Some(pods),
                 ..Facts::default()
             };
             let record = read_set(kind, &object, &mut Interner::default()).unwrap();
@@ -527,6 +533,14 @@ mod tests {
             };
             old.map(|(name, keeper)| format!("{name}{}", word(keeper)))
                 .collect::<Vec<_>>()
+        };
+        let old_of = |kind: SetKind, spec: Value, pods: &[&str]| {
+            let pod = |name: &&str| {
+                json!({"metadata": {
+                    "name": name, "labels": {"controller-revision-hash": "web-a"}, "ownerReferences": [{"uid": "u"}],
+                }})
+            };
+            old_among(kind, spec, pods.iter().map(pod).collect())
         };
         let old_with = |spec: Value, pods: &[&str]| old_of(SetKind::Advanced, spec, pods);
         let rolling = |value: Value| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": value}});
@@ -563,6 +577,20 @@ mod tests {
             all.map(kept),
             "which it keeps is not known by the name"
         );
+        // Nobody lets a pod go for a revision of which none serves.
+        let facts_with = |status: &str| {
+            let pod = |name: &str, revision: &str| {
+                json!({"metadata": {"name": name, "labels": {"controller-revision-hash": revision}, "ownerReferences": [{"uid": "u"}]},
+                    "status": {"conditions": [{"type": "Ready", "status": status}]}})
+            };
+            old_among(
+                SetKind::Advanced,
+                json!({}),
+                vec![pod("web-2", "web-b"), pod("web-0", "web-a")],
+            )
+        };
+        assert_eq!(facts_with("False"), [""; 0]);
+        assert_eq!(facts_with("True"), ["web-0"]);
         // That of a CloneSet keeps any, and one of nothing keeps none.
         for (partition, expected) in [(json!(1), "web-a kept"), (json!(0), "web-a"), (json!("0%"), "web-a")] {
             assert_eq!(
@@ -579,9 +607,9 @@ mod tests {
         let mut report = report(vec![], vec![], Some("me"));
         report.set.object["metadata"] = json!({"uid": "u", "deletionTimestamp": deleted});
         let claim = |name: &str, owner: &str, finalizers: Value| json!({"metadata": {"name": name, "deletionTimestamp": deleted, "ownerReferences": [{"uid": owner}], "finalizers": finalizers}});
-        let pod = |name: &str, claim: &str, phase: &str| {
+        let pod = |name: &str, claim: &str, node: Value| {
             let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}});
-            json!({"metadata": {"name": name}, "spec": {"volumes": [volume]}, "status": {"phase": phase}})
+            json!({"metadata": {"name": name}, "spec": {"volumes": [volume], "nodeName": node}, "status": {"phase": "Succeeded"}})
         };
         let protected = json!(["kubernetes.io/pvc-protection"]);
         report.facts.claims = Some(vec![
@@ -594,8 +622,8 @@ mod tests {
             claim("data-db-0", "other", protected),
         ]);
         report.facts.pods = Some(vec![
-            pod("web-0", "data-web-0", "Running"),
-            pod("web-1", "data-web-1", "Failed"),
+            pod("web-0", "data-web-0", json!("n")),
+            pod("web-1", "data-web-1", Value::Null),
         ]);
         report.waits = claims_on_their_way(&report.set, &report.facts);
         pods::add_what_is_known(&mut report.waits, &report.facts);

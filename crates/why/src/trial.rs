@@ -79,7 +79,7 @@ impl Tried {
     /// The API server refuses it in these words.
     pub fn refuse(&mut self, trial: &Trial<'_>, set: &LiveSet, status: Status, now: Timestamp) {
         let failed = flotilla_controllers::failed_creation(set.kind);
-        if is_about_who_asks(&status) {
+        if is_about_who_asks(&status, trial.resource()) {
             self.accept(trial);
             self.not_allowed = Some(format!(
                 "whether the API server accepts what comes next could not be tried{}: {}",
@@ -119,9 +119,13 @@ fn next_of_each_kind(decision: &Decision) -> Vec<&ScopedCommand> {
     decision.commands().filter(is_tried).filter(is_one_of_few).collect()
 }
 
-/// Whether it refuses whoever asks, by the words of the API server's authorization: others may do it.
-fn is_about_who_asks(refusal: &Status) -> bool {
-    refusal.code == 403 && refusal.message.contains(": User \"") && refusal.message.contains(" cannot create resource ")
+/// Whether it refuses whoever asks, by the words of the API server's authorization: others may do it. What others have named stands further
+/// back.
+fn is_about_who_asks(refusal: &Status, resource: Resource) -> bool {
+    let beginning = format!("{} is forbidden: User \"", resource.plural());
+    refusal.code == 403
+        && refusal.message.starts_with(&beginning)
+        && refusal.message.contains(" cannot create resource ")
 }
 
 /// What waits for a command that the API server would refuse, and why.
@@ -195,4 +199,28 @@ fn condition_says(object: &Value, kind: &str) -> String {
 pub(super) fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
     let conditions = object.pointer("/status/conditions")?.as_array()?;
     conditions.iter().find(|c| c["type"] == kind && c["status"] == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_authorizer_says_who_may_not_ask() {
+        let is_about = |message: &str| {
+            let status = Status {
+                code: 403,
+                message: message.to_owned(),
+                ..Status::default()
+            };
+            is_about_who_asks(&status, Resource::Pods)
+        };
+        assert!(is_about(
+            "pods is forbidden: User \"dev\" cannot create resource \"pods\" in API group \"\" in the namespace \"shop\""
+        ));
+        // A service account of this name.
+        assert!(!is_about(
+            "pods \"web-0\" is forbidden: error looking up service account shop/ghost: User \"a\" cannot create resource : not found"
+        ));
+    }
 }

@@ -9,8 +9,14 @@ use flotilla_model::Resource;
 use flotilla_model::template::{Amounts, amount, amounts_of_container, amounts_of_pod};
 use serde_json::Value;
 
+/// Broken rules that are told, at most.
+const TOLD_MAX: usize = 16;
 /// In billionths.
 const ONE: i128 = 1_000_000_000;
+
+fn is_map_or_absent(value: &Value) -> bool {
+    value.is_object() || value.is_null()
+}
 
 /// Rules about things of a type.
 fn rules(server: &Server, namespace: &str, about: &str) -> Vec<Value> {
@@ -31,6 +37,14 @@ pub(crate) fn fill(server: &Server, pod: &mut Value) {
     }
     for list in ["initContainers", "containers"] {
         for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            // What is no container is refused later, in the words of that.
+            let resources = &container["resources"];
+            let is_readable = ["limits", "requests"]
+                .iter()
+                .all(|list| is_map_or_absent(&resources[*list]));
+            if !container.is_object() || !is_map_or_absent(resources) || !is_readable {
+                continue;
+            }
             // What a container is limited to, it asks for, whatever the range would give it.
             let own_limits = container["resources"]["limits"].clone();
             for rule in &rules {
@@ -86,6 +100,8 @@ pub(crate) fn check(
         }
         _ => {}
     }
+    // Thousands of rules would be told in megabytes.
+    broken.truncate(TOLD_MAX);
     let why = match broken.as_slice() {
         [] => return Ok(()),
         [one] => one.clone(),

@@ -1,7 +1,7 @@
 //! What a decision does to claims of a CloneSet, judged by what its controller saw (CS-14.7 and CS-15).
 
 use super::copies::{has, mounts};
-use super::kept::kept_from_by;
+use super::kept::{KEPT_FROM, kept_from_by};
 use super::surge::was_made_as_surge;
 use super::truth::{INSTANCE_ID, REPLACED};
 use super::view::Clones;
@@ -147,9 +147,17 @@ impl Clones<'_> {
                 |name: &str| name == pod.name() || self.seen().any(|other| other.name() == name && has(other, claim));
             given.iter().any(|(key, name)| **key == claim.meta.key && to(name))
         };
+        // A copy under another name has nothing of what is noted as kept for the replacement of its original (CS-15.4, CS-15.5).
+        let is_for_another = |claim: &ClaimRecord| {
+            let from = claim.annotations.get(KEPT_FROM);
+            let id = claim.meta.labels.get(INSTANCE_ID);
+            let is_copy = id.is_some_and(|id| *pod.name() != format!("{}-{id}", set.name()));
+            let is_kept = self.spec.switches.keep_claims_on_recreate && !self.spec.reuses_claims;
+            is_kept && is_copy && from.is_some_and(|from| *from != *pod.meta.uid.to_string())
+        };
         let left = own.find(|claim| {
             let goes = gone.contains(&claim.meta.key) || is_given(claim);
-            !goes && other_with(claim).is_none()
+            !goes && other_with(claim).is_none() && !is_for_another(claim)
         });
         require(left.is_none(), "CS-14.7 claims go with their pod", || {
             let name = left.map_or("", |claim| &claim.meta.key.name);

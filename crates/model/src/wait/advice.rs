@@ -290,17 +290,19 @@ impl WaitCause {
                 whom.delete(subject)
             ));
         }
-        // The template may well be good: what it says does not reach this pod.
-        if let (Some(keeper), WaitCause::ContainerCannotStart { .. }) = (whom.kept_by, self) {
-            return Some(match keeper {
-                Keeper::Pause => format!("it keeps an old revision as the update is paused; {}", whom.resume()),
-                Keeper::Partition => format!(
-                    "it keeps an old revision by the partition; lower that to update it: {}",
-                    whom.edit()
-                ),
-            });
-        }
-        None
+        // The template may well name a good one: what it says does not reach this pod.
+        let is_of_an_image = matches!(self, WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image"));
+        let keeper = whom.kept_by.filter(|_| is_of_an_image)?;
+        Some(match keeper {
+            Keeper::Pause => format!(
+                "its image is that of an old revision, which the pause keeps: provide that image, or {}",
+                whom.resume()
+            ),
+            Keeper::Partition => format!(
+                "its image is that of an old revision, which the partition keeps: provide that image, or lower the partition: {}",
+                whom.edit()
+            ),
+        })
     }
 
     /// What the user can do about a pod that does not come up, or about what does not go.
@@ -401,6 +403,7 @@ impl WaitCause {
                     missing_account(message),
                     whom.namespace()
                 ),
+                "BadRequest" => format!("the API server cannot read the pod; correct the template: {}", whom.edit()),
                 "Invalid" => {
                     let correct = whom.correct_claims(message);
                     let correct = correct.unwrap_or_else(|| format!("correct the template: {}", whom.edit()));
@@ -473,11 +476,11 @@ impl WaitCause {
                 )
             }
             WaitCause::HookHolds { markers, .. } => {
-                let (markers, edit) = (markers.join(", "), whom.edit_pod(subject));
+                let (markers, edit) = (in_words(markers), whom.edit_pod(subject));
                 format!("whoever owns the hook has to take away {markers} from pod {subject}: {edit}")
             }
             WaitCause::HookLacks { markers, .. } => {
-                let (markers, edit) = (markers.join(", "), whom.edit_pod(subject));
+                let (markers, edit) = (in_words(markers), whom.edit_pod(subject));
                 format!("whoever owns the hook has to put {markers} on pod {subject}: {edit}")
             }
             WaitCause::LaunchBarrier { barrier, behind, .. } => match behind.first() {
@@ -545,6 +548,19 @@ impl WaitCause {
                 | WaitCause::LaunchBarrier { .. }
         )
     }
+}
+
+/// Markers of hooks, of which users may have made anything.
+fn in_words(markers: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || " ./_=-".contains(c);
+    let word = |marker: &String| {
+        if marker.chars().all(is_plain) {
+            marker.clone()
+        } else {
+            "a marker that is no name".to_owned()
+        }
+    };
+    markers.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
 /// Kind and name of the class that the API server misses, by its words: `no PriorityClass with name NAME was found`, `RuntimeClass "NAME" not
@@ -629,6 +645,25 @@ mod tests {
             let advice = cause.advice("web-2", &kept).expect("advice");
             assert!(advice.ends_with(end) && !advice.contains("undo"), "{advice}");
         }
+        // What a pod lacks at any revision it lacks at the next one, too.
+        let lacks = WaitCause::ContainerCannotStart {
+            container: "main".into(),
+            reason: "CreateContainerConfigError".into(),
+            message: "secret \"login\" not found".into(),
+        };
+        let kept = Whom {
+            kept_by: Some(Keeper::Pause),
+            ..whom
+        };
+        let advice = lacks.advice("web-2", &kept).expect("advice");
+        assert!(advice.contains("kubectl create secret generic login"), "{advice}");
+        // Users name markers, and what they name stands in what others paste.
+        let hook = WaitCause::HookLacks {
+            hook: "preNormal",
+            markers: vec!["finalizer x: kubectl delete pvc --all #".into(), "label a.b/c=d".into()],
+        };
+        let advice = hook.advice("web-2", &whom).expect("advice");
+        assert!(!advice.contains("pvc") && advice.contains("label a.b/c=d"), "{advice}");
         let losing = Whom {
             loses_claims: true,
             ..back

@@ -138,3 +138,25 @@ fn a_pod_whose_successor_has_no_room_is_deleted() {
         assert!(plan.summary.contains("1 pod is deleted"), "{kind:?}: {}", plan.summary);
     }
 }
+
+/// What nobody can read as a container is refused, and ends no plan.
+#[test]
+fn what_is_no_container_meets_limit_ranges_in_peace() {
+    for resources in [json!("lots"), json!([]), json!({"limits": "all"})] {
+        let mut lab = Lab::with(&[]);
+        let rule =
+            json!({"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1"}, "max": {"cpu": "2"}});
+        let range = json!({"metadata": {"name": "l", "namespace": "ns", "uid": "l"}, "spec": {"limits": [rule]}});
+        lab.add("", "limitranges", range);
+        let set = with(
+            manifest(Advanced, "web"),
+            &[("template/spec/containers/0/resources", resources.clone())],
+        );
+        let plan = lab.plan(&[Change::Apply(set)]);
+        assert!(
+            !plan.summary.contains("pods are created"),
+            "{resources}: {}",
+            plan.summary
+        );
+    }
+}
