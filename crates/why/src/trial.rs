@@ -79,7 +79,7 @@ impl Tried {
     /// The API server refuses it in these words.
     pub fn refuse(&mut self, trial: &Trial<'_>, set: &LiveSet, status: Status, now: Timestamp) {
         let failed = flotilla_controllers::failed_creation(set.kind);
-        if is_about_who_asks(&status, trial.resource()) {
+        if is_about_who_asks(&status) {
             self.accept(trial);
             self.not_allowed = Some(format!(
                 "whether the API server accepts what comes next could not be tried{}: {}",
@@ -121,11 +121,13 @@ fn next_of_each_kind(decision: &Decision) -> Vec<&ScopedCommand> {
 
 /// Whether it refuses whoever asks, by the words of the API server's authorization: others may do it. What others have named stands further
 /// back.
-fn is_about_who_asks(refusal: &Status, resource: Resource) -> bool {
-    let beginning = format!("{} is forbidden: User \"", resource.plural());
-    refusal.code == 403
-        && refusal.message.starts_with(&beginning)
-        && refusal.message.contains(" cannot create resource ")
+fn is_about_who_asks(refusal: &Status) -> bool {
+    let head = refusal
+        .message
+        .split_once(" is forbidden: User \"")
+        .map(|(head, _)| head);
+    let is_one_word = head.is_some_and(|head| !head.contains(char::is_whitespace));
+    refusal.code == 403 && is_one_word && refusal.message.contains(" cannot create resource ")
 }
 
 /// What waits for a command that the API server would refuse, and why.
@@ -213,7 +215,7 @@ mod tests {
                 message: message.to_owned(),
                 ..Status::default()
             };
-            is_about_who_asks(&status, Resource::Pods)
+            is_about_who_asks(&status)
         };
         assert!(is_about(
             "pods is forbidden: User \"dev\" cannot create resource \"pods\" in API group \"\" in the namespace \"shop\""
