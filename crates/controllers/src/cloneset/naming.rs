@@ -70,9 +70,14 @@ impl Plan<'_> {
     /// Names that are not made up: of claims that no pod has, and of pods that were refused.
     fn names_there(&self) -> Vec<String> {
         // Nothing is waited for under a name that has nothing worth it.
+        let set = &self.view.set.meta.uid;
         let keeps_claims = |name: &String| {
             let mut found = self.claims_named(name);
-            found.all(|found| claim::about_to_go(found, name).is_none() && !self.is_mounted(found))
+            // One that is not the set's, as a former set of this name left it, is data of others.
+            found.all(|found| {
+                let is_ours = found.meta.is_controlled_by(set);
+                is_ours && claim::about_to_go(found, name).is_none() && !self.is_mounted(found)
+            })
         };
         let (with_claims, without): (Vec<String>, Vec<String>) = self
             .refused()

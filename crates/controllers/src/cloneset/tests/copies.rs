@@ -481,6 +481,11 @@ fn cs_15_1_no_refused_pod_is_tried_again_under_an_id_that_a_pod_has_since() {
     assert!(made_beside(clones(2)) && made_beside(without_claim(2, true).claim(of_refused())));
     assert!(!made_beside(clones(2).pod(taken())));
     assert!(!made_beside(without_claim(2, true).claim(of_refused()).pod(taken())));
+    // A former set of this name, whose creation was refused, has left it to nobody.
+    for reuses in [true, false] {
+        let left = of_refused().owners(Vec::new());
+        assert!(!made_beside(without_claim(2, reuses).claim(left)), "{reuses}");
+    }
 }
 
 /// Users took the id off a pod that goes: a claim with the id in its name, which it does not mount, goes with it all the same.
