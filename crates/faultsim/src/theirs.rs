@@ -190,15 +190,14 @@ impl World {
     }
 
     /// Whoever is told that a claim on its way out is waited for lets it go.
-    pub(crate) fn others_let_claims_go(&mut self) {
-        let is_held = |claim: &Value| {
-            claim["metadata"]["finalizers"]
-                .as_array()
-                .is_some_and(|all| all.contains(&json!(FINALIZER)))
+    pub(crate) fn others_let_go(&mut self, claim: &ObjectKey) {
+        let Some(stored) = self.cluster.server.get(Resource::Claims, claim) else {
+            return;
         };
-        let held: Vec<_> = self.claims().filter(|(_, claim)| is_held(claim)).collect();
-        for (key, claim) in held {
-            self.change_list_of(&key, &claim, ("finalizers", &json!(FINALIZER)), false);
+        let value = stored.value().as_ref().clone();
+        let finalizers = value["metadata"]["finalizers"].as_array();
+        if finalizers.is_some_and(|all| all.contains(&json!(FINALIZER))) {
+            self.change_list_of(claim, &value, ("finalizers", &json!(FINALIZER)), false);
         }
     }
 }

@@ -193,8 +193,8 @@ impl World {
                 Ok(())
             }
             // Whoever put a finalizer there takes it away.
-            ["kubectl", "edit", "pvc", ..] => {
-                self.others_let_claims_go();
+            ["kubectl", "edit", "pvc", name, "-n", namespace] => {
+                self.others_let_go(&ObjectKey::new(*namespace, *name));
                 Ok(())
             }
             _ => Ok(()),
@@ -234,9 +234,11 @@ impl World {
             grace_seconds,
             ..DeleteOptions::default()
         };
-        // It is there, and a user may.
-        let _ = self.cluster.server.delete(Actor::User, Resource::Pods, key, &options);
-        Ok(())
+        let deleted = self.cluster.server.delete(Actor::User, Resource::Pods, key, &options);
+        deleted.map(drop).map_err(|refused| {
+            let what = format!("pod {key} is to be deleted, which is refused: {}", refused.message);
+            Violation::new(ADVICE, what)
+        })
     }
 
     fn is_of_an_unreadable_pod(&self, cause: &Cause) -> bool {

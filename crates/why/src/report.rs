@@ -61,16 +61,12 @@ fn old_pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeMap<
         return BTreeMap::new();
     };
     let uid = &live.object["metadata"]["uid"];
-    let is_own = |pod: &&Value| {
-        let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        owners.any(|owner| owner["uid"] == *uid)
-    };
     let is_old = |pod: &&Value| {
         let label = pod["metadata"]["labels"][names::REVISION_LABEL].as_str();
         // Some pods of CloneSets carry the hash alone.
         label.is_some_and(|label| label != wanted && !wanted.ends_with(&format!("-{label}")))
     };
-    let own = || facts.pods.iter().flatten().filter(is_own);
+    let own = || facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
     // Nobody is told to let a pod go for a revision whose pods do not serve either.
     let mut new = own().filter(|pod| !is_old(pod)).peekable();
     if new.peek().is_some() && !new.any(is_ready) {
@@ -84,6 +80,11 @@ fn old_pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeMap<
         ))
     });
     told.collect()
+}
+
+fn is_owned_by(object: &Value, uid: &Value) -> bool {
+    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| owner["uid"] == *uid)
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -122,11 +123,7 @@ fn claims_on_their_way(live: &LiveSet, facts: &Facts) -> Vec<Wait> {
         return Vec::new();
     }
     let uid = &live.object["metadata"]["uid"];
-    let is_own = |claim: &&Value| {
-        let mut owners = claim["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        owners.any(|owner| owner["uid"] == *uid)
-    };
-    let own = facts.claims.iter().flatten().filter(is_own);
+    let own = facts.claims.iter().flatten().filter(|claim| is_owned_by(claim, uid));
     let wait = |claim: &Value| {
         Some(Wait {
             subject: claim["metadata"]["name"].as_str()?.to_owned(),
