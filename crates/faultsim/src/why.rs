@@ -23,6 +23,8 @@ use serde_json::{Value, json};
 
 /// Whoever asks does so up to so long after the last fault.
 const ASKED_LATER_MS: u64 = 200_000;
+/// So many things are done at once, at most.
+const ADVICE_MAX: usize = 16;
 /// What has been in the way for so long is explained.
 const A_MINUTE_MS: u64 = 60_000;
 /// The rule that is judged (STS-I12).
@@ -129,18 +131,23 @@ impl World {
         }
     }
 
-    /// Users are told what is in the way of the end, and do what is advised.
+    /// Users are told what is in the way of the end, and do what is advised: one thing after the other, and each time they ask again, as what was
+    /// done may have helped others, too.
     pub(crate) fn users_do_what_is_advised(&mut self, what: &str) {
-        let Some(report) = self.why() else { return };
-        self.say(|| format!("---- why: {}", shown(&report)));
-        self.fail(self.explains(&report, what));
-        // One thing is done, and then asked again: it may have helped others.
-        let version = self.cluster.server.version();
-        for cause in self.causes_in(&report) {
-            let verdict = self.follow(&cause);
-            self.fail(verdict);
-            if self.cluster.server.version() > version {
-                break;
+        for _ in 0..ADVICE_MAX {
+            let Some(report) = self.why() else { return };
+            self.say(|| format!("---- why: {}", shown(&report)));
+            self.fail(self.explains(&report, what));
+            let version = self.cluster.server.version();
+            for cause in self.causes_in(&report) {
+                let verdict = self.follow(&cause);
+                self.fail(verdict);
+                if self.cluster.server.version() > version {
+                    break;
+                }
+            }
+            if self.cluster.server.version() == version {
+                return;
             }
         }
     }
