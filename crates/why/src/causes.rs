@@ -1,14 +1,10 @@
 //! From what a set waits for to the causes: each once, the root first, with what it holds up.
 
-use super::facts::{Facts, last_warning, named, time};
-use flotilla_model::lines::in_command;
-use flotilla_model::{Timestamp, Wait, WaitCause, Whom};
-use serde_json::Value;
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
-/// The default class bears this.
-const IS_DEFAULT: &str = flotilla_api::names::DEFAULT_STORAGE_CLASS;
+use super::facts::Index;
+use super::roots::root;
+use flotilla_model::{Keeper, Timestamp, Wait, WaitCause, Whom};
+use std::collections::{HashMap, HashSet};
+use std::mem::{Discriminant, discriminant};
 
 /// One cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,126 +21,229 @@ pub struct Cause {
     pub since: Option<Timestamp>,
     /// What waits for it.
     pub holds_up: Vec<String>,
-    rank: u8,
+    /// Roots first.
+    pub(super) rank: u8,
 }
 
 /// The causes of these waits. `whom` tells for whom advice about a subject is.
-pub(super) fn causes<'w>(waits: &[Wait], facts: &Facts, whom: &dyn Fn(&str) -> Whom<'w>) -> Vec<Cause> {
+pub(super) fn causes<'w>(waits: &[Wait], facts: &Index<'_>, whom: &dyn Fn(&str) -> Whom<'w>) -> Vec<Cause> {
     let mut found = Found::default();
     let (consequences, own): (Vec<&Wait>, Vec<&Wait>) = waits.iter().partition(|wait| blockers(&wait.cause).is_some());
+    let mut about: HashMap<&str, Vec<&Wait>> = HashMap::new();
+    for &wait in &own {
+        about.entry(wait.subject.as_str()).or_default().push(wait);
+    }
     for wait in &own {
+        let all = &about[wait.subject.as_str()];
         // It goes when the hook lets it, and whether it starts until then matters to nobody.
-        if is_down(&wait.cause) && is_held_by_its_deletion(&own, wait) {
+        if is_down(&wait.cause) && is_held_by_its_deletion(all) {
             continue;
         }
         let root = if is_of_a_pod(&wait.cause) {
-            root(wait, facts, whom)
+            root(wait, facts, &whom(&wait.subject))
         } else {
             None
         };
         match root {
             Some(root) => found.root(root, wait),
-            None if is_vague(&wait.cause) && has_better(&own, wait) => {}
-            None if is_unfinished(&wait.cause) && cannot_start(&own, wait) => {}
+            None if is_vague(&wait.cause) && has_better(all, wait) => {}
+            None if is_unfinished(&wait.cause) && cannot_start(all) => {}
             None => found.own(wait, whom),
         }
     }
     found.follow(&consequences, &own, whom);
-    found.causes.sort_by_key(|cause| cause.rank);
-    found.causes
+    let mut causes: Vec<Cause> = found.causes.into_iter().map(Known::into_cause).collect();
+    causes.sort_by_key(|cause| cause.rank);
+    causes
 }
 
-/// What is known so far.
+/// What is known so far. It is asked for each wait, of which a large set has many.
 #[derive(Default)]
 struct Found {
-    causes: Vec<Cause>,
+    causes: Vec<Known>,
     /// The cause of what each subject waits for.
-    of: BTreeMap<String, usize>,
+    of: HashMap<String, usize>,
+    /// Causes outside of the set, by their subject.
+    roots: HashMap<String, usize>,
+    /// Waits that are causes themselves, by what makes two of them one.
+    alike: HashMap<Alike, usize>,
+}
+
+/// What two waits have in common that are told as one: words, rule, and how their pods stand to the template.
+type Alike = (String, &'static str, bool, Option<Keeper>);
+
+/// What waits for others.
+struct Chain<'w> {
+    consequences: &'w [&'w Wait],
+    /// Whoever waits for a pod or claim of which no cause is known yet.
+    behind: HashMap<String, Vec<usize>>,
+    /// Whose cause is known.
+    is_told: Vec<bool>,
+}
+
+/// One of them, with what was counted already.
+struct Known {
+    cause: Cause,
+    subjects: Vec<String>,
+    counted: HashSet<String>,
+}
+
+impl Known {
+    fn of(cause: Cause) -> Known {
+        let subjects = vec![cause.subject.clone()];
+        let counted = subjects.iter().cloned().collect();
+        Known {
+            cause,
+            subjects,
+            counted,
+        }
+    }
+
+    fn since(&mut self, since: Option<Timestamp>) {
+        self.cause.since = [self.cause.since, since].into_iter().flatten().min();
+    }
+
+    fn into_cause(self) -> Cause {
+        Cause {
+            subject: self.subjects.join(", "),
+            ..self.cause
+        }
+    }
 }
 
 impl Found {
     /// Something outside of the set is the cause.
-    fn root(&mut self, mut root: Cause, wait: &Wait) {
-        let place = self.causes.iter().position(|cause| cause.subject == root.subject);
-        let place = place.unwrap_or_else(|| {
-            root.since = wait.since;
-            self.causes.push(root);
-            self.causes.len() - 1
-        });
+    fn root(&mut self, root: Cause, wait: &Wait) {
+        let next = self.causes.len();
+        let place = *self.roots.entry(root.subject.clone()).or_insert(next);
+        if place == next {
+            let since = wait.since;
+            self.causes.push(Known::of(Cause { since, ..root }));
+        }
         self.hold(place, wait);
     }
 
     fn hold(&mut self, place: usize, wait: &Wait) {
-        let cause = &mut self.causes[place];
-        cause.since = [cause.since, wait.since].into_iter().flatten().min();
-        if cause.subject != wait.subject && !cause.holds_up.contains(&wait.subject) {
-            cause.holds_up.push(wait.subject.clone());
+        let known = &mut self.causes[place];
+        known.since(wait.since);
+        if known.counted.insert(wait.subject.clone()) {
+            known.cause.holds_up.push(wait.subject.clone());
         }
         self.of.entry(wait.subject.clone()).or_insert(place);
     }
 
     /// The wait is a cause itself; what fails alike is told once.
     fn own<'w>(&mut self, wait: &Wait, whom: &dyn Fn(&str) -> Whom<'w>) {
+        let whom = whom(&wait.subject);
         let message = wait.cause.to_string();
-        let whom_is = whom(&wait.subject);
-        let alike = self.causes.iter().position(|cause| {
-            let first = cause.subject.split(", ").next().unwrap_or_default();
-            let other = whom(first);
-            let stands_alike = other.is_former == whom_is.is_former && other.kept_by == whom_is.kept_by;
-            cause.message == message && cause.rule == wait.cause.rule() && stands_alike
-        });
-        if let Some(place) = alike {
-            let cause = &mut self.causes[place];
-            if cause.subject.split(", ").any(|subject| subject == wait.subject) {
-                return;
-            }
-            cause.subject = format!("{}, {}", cause.subject, wait.subject);
+        let alike = (message.clone(), wait.cause.rule(), whom.is_former, whom.kept_by);
+        let next = self.causes.len();
+        let place = *self.alike.entry(alike).or_insert(next);
+        self.of.entry(wait.subject.clone()).or_insert(place);
+        if let Some(known) = self.causes.get_mut(place) {
             // The advice stays that for the first: what helps one may help the others, or have to wait for it; and what is pasted should not take
             // down more than one pod.
-            cause.since = [cause.since, wait.since].into_iter().flatten().min();
-            self.of.entry(wait.subject.clone()).or_insert(place);
+            if known.counted.insert(wait.subject.clone()) {
+                known.subjects.push(wait.subject.clone());
+                known.since(wait.since);
+            }
             return;
         }
-        self.of.entry(wait.subject.clone()).or_insert(self.causes.len());
-        self.causes.push(Cause {
+        self.causes.push(Known::of(Cause {
             subject: wait.subject.clone(),
             message,
             rule: wait.cause.rule(),
-            advice: wait.cause.advice(&wait.subject, &whom_is),
+            advice: wait.cause.advice(&wait.subject, &whom),
             since: wait.since,
             holds_up: Vec::new(),
             rank: rank(&wait.cause),
-        });
+        }));
     }
 
     /// What waits for others is told with the cause of theirs, if there is one.
     fn follow<'w>(&mut self, consequences: &[&Wait], own: &[&Wait], whom: &dyn Fn(&str) -> Whom<'w>) {
-        let mut left: Vec<&Wait> = consequences.to_vec();
-        loop {
-            let before = left.len();
-            left.retain(|wait| {
-                let blockers = blockers(&wait.cause).unwrap_or_default();
-                let unnamed = own
-                    .iter()
-                    .filter(|other| holds(&wait.cause, &other.cause, whom(&other.subject).is_old()));
-                let mut all = blockers.iter().chain(unnamed.map(|other| &other.subject));
-                let place = all.find_map(|blocker| self.of.get(blocker).copied());
-                match place {
-                    Some(place) => {
-                        self.hold(place, wait);
-                        false
-                    }
-                    None => true,
-                }
+        let mut unnamed: HashMap<Discriminant<WaitCause>, Option<usize>> = HashMap::new();
+        let mut chain = Chain {
+            consequences,
+            behind: HashMap::new(),
+            is_told: vec![false; consequences.len()],
+        };
+        for first in 0..consequences.len() {
+            let wait = consequences[first];
+            let named = waited_for(wait, whom);
+            let place = named.iter().find_map(|blocker| self.of.get(blocker).copied());
+            let place = place.or_else(|| {
+                *unnamed
+                    .entry(discriminant(&wait.cause))
+                    .or_insert_with(|| self.place_of_who_holds(&wait.cause, own, whom))
             });
-            if left.len() == before {
-                break;
+            let Some(place) = place else {
+                for blocker in named {
+                    chain.behind.entry(blocker).or_default().push(first);
+                }
+                continue;
+            };
+            self.hold_with_others(place, first, &mut chain);
+        }
+        // Of what no cause is known of: first what waits for nothing of all this.
+        let left: HashSet<&str> = (0..consequences.len())
+            .filter(|index| !chain.is_told[*index])
+            .map(|index| consequences[index].subject.as_str())
+            .collect();
+        let comes_after = |wait: &Wait| {
+            waited_for(wait, whom)
+                .iter()
+                .any(|blocker| left.contains(blocker.as_str()))
+        };
+        let (last, first): (Vec<usize>, Vec<usize>) =
+            (0..consequences.len()).partition(|index| comes_after(consequences[*index]));
+        for index in first.into_iter().chain(last) {
+            if !chain.is_told[index] {
+                self.own(consequences[index], whom);
+                let place = self.of[&consequences[index].subject];
+                self.hold_with_others(place, index, &mut chain);
             }
         }
-        for wait in left {
-            self.own(wait, whom);
+    }
+
+    /// What waits is told with this cause, and so is whoever waits for it.
+    fn hold_with_others(&mut self, place: usize, first: usize, chain: &mut Chain<'_>) {
+        let mut next = vec![first];
+        while let Some(index) = next.pop() {
+            if !std::mem::replace(&mut chain.is_told[index], true) {
+                let wait = chain.consequences[index];
+                self.hold(place, wait);
+                let others = chain.behind.remove(&wait.subject);
+                next.extend(others.into_iter().flatten().rev());
+            }
         }
     }
+
+    /// The cause of the first pod that holds up what names nobody.
+    fn place_of_who_holds<'w>(
+        &self,
+        cause: &WaitCause,
+        own: &[&Wait],
+        whom: &dyn Fn(&str) -> Whom<'w>,
+    ) -> Option<usize> {
+        let mut all = own
+            .iter()
+            .filter(|other| holds(cause, &other.cause, whom(&other.subject).is_old()));
+        all.find_map(|other| self.of.get(&other.subject).copied())
+    }
+}
+
+/// The pods that a consequence waits for, and their claims: a pod that is to be made waits for these, and is not named by anything else.
+fn waited_for<'w>(wait: &Wait, whom: &dyn Fn(&str) -> Whom<'w>) -> Vec<String> {
+    let pods = blockers(&wait.cause).unwrap_or_default();
+    let templates = whom(&wait.subject).claim_templates;
+    let templates = templates
+        .iter()
+        .filter_map(|template| template["metadata"]["name"].as_str());
+    let claims: Vec<String> = templates
+        .flat_map(|template| pods.iter().map(move |pod| format!("{template}-{pod}")))
+        .collect();
+    [pods, claims].concat()
 }
 
 /// The pods that a wait is for, if it is a consequence of what these wait for.
@@ -200,11 +299,10 @@ fn is_down(cause: &WaitCause) -> bool {
     )
 }
 
-/// Whether the pod that waits is on its way out, and a hook holds it.
-fn is_held_by_its_deletion(own: &[&Wait], wait: &Wait) -> bool {
+/// Whether the pod of which all this is said is on its way out, and a hook holds it.
+fn is_held_by_its_deletion(all: &[&Wait]) -> bool {
     let holds = |cause: &WaitCause| matches!(cause, WaitCause::HookHolds { hook, .. } if *hook == "preDelete");
-    own.iter()
-        .any(|other| other.subject == wait.subject && holds(&other.cause))
+    all.iter().any(|wait| holds(&wait.cause))
 }
 
 /// Whether it may be due to the node or a claim of a pod.
@@ -228,11 +326,12 @@ fn is_vague(cause: &WaitCause) -> bool {
     matches!(cause, WaitCause::PodNotReady { .. } | WaitCause::PodStarting)
 }
 
-fn has_better(own: &[&Wait], wait: &Wait) -> bool {
-    own.iter().any(|other| {
+/// Whether something of all that is said of a subject says more than this.
+fn has_better(all: &[&Wait], wait: &Wait) -> bool {
+    all.iter().any(|other| {
         let says_more = !is_vague(&other.cause)
             || matches!(wait.cause, WaitCause::PodStarting) && matches!(other.cause, WaitCause::PodNotReady { .. });
-        other.subject == wait.subject && says_more && !other.cause.is_intended()
+        says_more && !other.cause.is_intended()
     })
 }
 
@@ -241,10 +340,10 @@ fn is_unfinished(cause: &WaitCause) -> bool {
     matches!(cause, WaitCause::InPlaceRestart { .. } | WaitCause::InPlaceBatch { .. })
 }
 
-/// Whether a container of the pod that waits cannot start, which is why the update of the pod is not over.
-fn cannot_start(own: &[&Wait], wait: &Wait) -> bool {
-    let is_root = |other: &&Wait| matches!(other.cause, WaitCause::ContainerCannotStart { .. });
-    own.iter().filter(|other| other.subject == wait.subject).any(is_root)
+/// Whether a container of the pod of which all this is said cannot start, which is why the update of the pod is not over.
+fn cannot_start(all: &[&Wait]) -> bool {
+    let is_root = |wait: &&Wait| matches!(wait.cause, WaitCause::ContainerCannotStart { .. });
+    all.iter().any(is_root)
 }
 
 /// Roots first.
@@ -263,198 +362,15 @@ fn rank(cause: &WaitCause) -> u8 {
     }
 }
 
-/// The node or the claim because of which a pod waits.
-fn root<'w>(wait: &Wait, facts: &Facts, whom: &dyn Fn(&str) -> Whom<'w>) -> Option<Cause> {
-    let pod = facts.pod(&wait.subject)?;
-    let whom = whom(&wait.subject);
-    // Whatever becomes of its node, it stays for those.
-    if matches!(&wait.cause, WaitCause::PodTerminating { finalizers, .. } if !finalizers.is_empty()) {
-        return None;
-    }
-    // One that goes needs no claim for that.
-    let needs_claims = !matches!(wait.cause, WaitCause::PodTerminating { .. });
-    let claim = || claim(pod, facts, &whom).filter(|_| needs_claims);
-    node(pod, facts, whom.loses_claims).or_else(claim)
-}
-
-/// The node of the pod, if it is not up. What helps costs data where pods that others delete take their claims along: volumes may well have
-/// survived their node.
-fn node(pod: &Value, facts: &Facts, loses_claims: bool) -> Option<Cause> {
-    let cost = cost(loses_claims);
-    let name = pod["spec"]["nodeName"].as_str()?;
-    let nodes = facts.nodes.as_deref()?;
-    let cause = |message: String, advice: String| Cause {
-        subject: format!("node {name}"),
-        message,
-        rule: "a pod runs on its node",
-        advice: Some(advice),
-        since: None,
-        holds_up: Vec::new(),
-        rank: 1,
-    };
-    let Some(node) = named(nodes, name) else {
-        let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
-        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
-        return Some(cause(
-            "is gone from the cluster".to_owned(),
-            format!(
-                "if it is off for good, let its pod go: kubectl delete pod {} -n {} --force --grace-period=0{cost}",
-                in_command(pod_name),
-                in_command(namespace)
-            ),
-        ));
-    };
-    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-    let ready = conditions.find(|condition| condition["type"] == "Ready")?;
-    let text = |field: &str| ready[field].as_str().unwrap_or_default();
-    let what = match text("status") {
-        "True" => return None,
-        "False" => "is not ready",
-        _ => "is lost: it does not answer",
-    };
-    Some(cause(
-        format!("{what} ({}: {})", text("reason"), text("message")),
-        format!(
-            "bring it back; or, only if it is off for good, let all of its pods go, also those of others: kubectl delete node {}{cost}",
-            in_command(name)
-        ),
-    ))
-}
-
-/// What the deletion of a pod costs, for a shell a comment.
-fn cost(loses_claims: bool) -> &'static str {
-    if loses_claims {
-        "  # claims go with their pods, and the data in them"
-    } else {
-        ""
-    }
-}
-
-/// A claim of the pod that has no volume.
-fn claim(pod: &Value, facts: &Facts, whom: &Whom<'_>) -> Option<Cause> {
-    let claims = facts.claims.as_deref()?;
-    let volumes = pod["spec"]["volumes"].as_array()?;
-    let mounted = volumes
-        .iter()
-        .filter_map(|volume| Some((volume, volume["persistentVolumeClaim"]["claimName"].as_str()?)));
-    mounted.into_iter().find_map(|(volume, name)| {
-        let (message, advice) = match named(claims, name) {
-            None => ("does not exist".to_owned(), provide(pod, volume, whom)),
-            Some(claim) => unbound(name, claim, facts, whom.namespace)?,
-        };
-        Some(Cause {
-            subject: format!("claim {name}"),
-            message,
-            rule: "a pod needs its claims",
-            advice: Some(advice),
-            since: None,
-            holds_up: Vec::new(),
-            rank: 3,
-        })
-    })
-}
-
-/// What helps a pod that mounts a claim which is not there. Those of claim templates are made with pods that the set wants, so that one that lacks its own
-/// is none of these, or is about to be replaced.
-fn provide(pod: &Value, volume: &Value, whom: &Whom<'_>) -> String {
-    let namespace = in_command(whom.namespace);
-    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-    let claim = volume["persistentVolumeClaim"]["claimName"]
-        .as_str()
-        .unwrap_or_default();
-    let mut templates = whom.claim_templates.iter();
-    let is_of_a_template = templates.any(|template| template["metadata"]["name"] == volume["name"])
-        || volume["name"]
-            .as_str()
-            .is_some_and(|volume| claim == format!("{volume}-{name}"));
-    if is_of_a_template {
-        return format!(
-            "create it, if its data can be restored; or let the pod go, which has never run: kubectl delete pod {} -n {namespace}{}",
-            in_command(name),
-            cost(whom.loses_claims)
-        );
-    }
-    format!("create it; see which there are: kubectl get pvc -n {namespace}")
-}
-
-/// Why a claim has no volume, and what can be done.
-fn unbound(name: &str, claim: &Value, facts: &Facts, namespace: &str) -> Option<(String, String)> {
-    let namespace = in_command(namespace);
-    let describe = format!("kubectl describe pvc {} -n {namespace}", in_command(name));
-    match claim["status"]["phase"].as_str() {
-        Some("Bound") => return None,
-        Some("Lost") => {
-            return Some((
-                "has lost its volume".to_owned(),
-                format!("see which it was: {describe}"),
-            ));
-        }
-        _ => {}
-    }
-    let said = facts
-        .events
-        .as_deref()
-        .and_then(|events| last_warning(events.iter(), claim));
-    let said = said.and_then(|event| event["message"].as_str());
-    let Some(classes) = facts.classes.as_deref() else {
-        let why = said.map_or_else(String::new, |said| format!(": {said}"));
-        return Some((format!("is not bound{why}"), format!("see why: {describe}")));
-    };
-    let class_name = claim["spec"]["storageClassName"].as_str();
-    let class = match class_name {
-        // No default class is for it, whichever there is.
-        Some("") => {
-            return Some((
-                "is not bound: it asks for a volume of no storage class, and none fits it".to_owned(),
-                "make a volume of no class by hand; see which there are: kubectl get pv".to_owned(),
-            ));
-        }
-        Some(class) => {
-            let Some(class) = named(classes, class) else {
-                return Some((
-                    format!("is not bound: storage class {class} does not exist"),
-                    "create that class, under this name; see which there are: kubectl get storageclass".to_owned(),
-                ));
-            };
-            Some(class)
-        }
-        None => default_class(classes),
-    };
-    let Some(class) = class else {
-        return Some((
-            "is not bound: it names no storage class, there is no default one, and no volume fits it".to_owned(),
-            "make one class the default, or make a volume by hand; see which there are: kubectl get storageclass,pv"
-                .to_owned(),
-        ));
-    };
-    if let Some(said) = said {
-        return Some((format!("is not bound: {said}"), format!("see more: {describe}")));
-    }
-    if class["volumeBindingMode"] == "WaitForFirstConsumer" {
-        return None;
-    }
-    let provisioner = class["provisioner"].as_str().unwrap_or("its provisioner");
-    Some((
-        format!("is not bound: {provisioner} has made no volume for it yet"),
-        format!("see that this provisioner runs, and what it says: {describe}"),
-    ))
-}
-
-/// The class of claims that name none: the newest that is marked so, as the API server takes it, and of several the first by name.
-fn default_class(classes: &[Value]) -> Option<&Value> {
-    let marked = classes
-        .iter()
-        .filter(|class| class["metadata"]["annotations"][IS_DEFAULT] == "true");
-    marked.max_by_key(|class| {
-        let meta = &class["metadata"];
-        (time(&meta["creationTimestamp"]), Reverse(meta["name"].as_str()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use crate::facts::Facts;
+    use serde_json::{Value, json};
+
+    fn causes_of<'w>(waits: &[Wait], facts: &Facts, whom: &dyn Fn(&str) -> Whom<'w>) -> Vec<Cause> {
+        causes(waits, &Index::of(facts, Timestamp::from_seconds(3600)), whom)
+    }
 
     fn wait(subject: &str, cause: WaitCause) -> Wait {
         Wait {
@@ -471,6 +387,38 @@ mod tests {
         }
     }
 
+    /// Each of many pods comes after the next, fails in its own words, and mounts a claim: what is asked for each of them is looked up.
+    #[test]
+    fn causes_of_a_large_set_are_found_in_one_go() {
+        const PODS: usize = 20_000;
+        let name = |index: usize| format!("web-{index}");
+        let failing = |index: usize| WaitCause::PodNotReady {
+            reason: "Unhealthy".into(),
+            message: format!("probe of {index} failed"),
+        };
+        let mut waits: Vec<Wait> = (0..PODS)
+            .map(|index| wait(&name(index), behind(&name(index + 1))))
+            .collect();
+        waits.push(wait(&name(PODS), failing(PODS)));
+        waits.extend((PODS + 1..2 * PODS).map(|index| wait(&name(index), failing(index))));
+        let facts = Facts {
+            pods: Some(
+                (0..2 * PODS)
+                    .map(|index| pod(&name(index), json!("n1"), &format!("d{index}")))
+                    .collect(),
+            ),
+            nodes: Some(vec![json!({"metadata": {"name": "n1"}})]),
+            claims: Some(
+                (0..2 * PODS)
+                    .map(|index| json!({"metadata": {"name": format!("d{index}")}, "status": {"phase": "Bound"}}))
+                    .collect(),
+            ),
+            ..Facts::default()
+        };
+        let all = causes_of(&waits, &facts, &|_| Whom::of("statefulset.apps/web", "ns"));
+        assert_eq!((all.len(), all[0].holds_up.len()), (PODS, PODS));
+    }
+
     /// Whoever pastes what is advised takes down one pod, and not all that are told of in one line.
     #[test]
     fn advice_for_many_is_about_the_first_of_them() {
@@ -479,7 +427,7 @@ mod tests {
         };
         let waits = ["web-0", "web-1", "web-2"].map(|pod| wait(pod, cannot()));
         let whom = |_: &str| Whom::of("cloneset.apps.kruise.io/web", "ns");
-        let all = causes(&waits, &Facts::default(), &whom);
+        let all = causes_of(&waits, &Facts::default(), &whom);
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].subject, "web-0, web-1, web-2");
         let advice = all[0].advice.as_deref().unwrap();
@@ -493,7 +441,7 @@ mod tests {
     fn told(waits: &[Wait], facts: &Facts) -> Vec<String> {
         let whom = |_: &str| Whom::of("statefulset.apps/web", "ns");
         let line = |cause: &Cause| format!("{} {} <- {}", cause.subject, cause.message, cause.holds_up.join(" "));
-        causes(waits, facts, &whom).iter().map(line).collect()
+        causes_of(waits, facts, &whom).iter().map(line).collect()
     }
 
     fn pod(name: &str, node: Value, claim: &str) -> Value {
@@ -542,32 +490,11 @@ mod tests {
                 loses_claims,
                 ..Whom::of("cloneset.apps.kruise.io/web", "ns")
             };
-            let all = causes(&waits, &facts, &whom);
+            let all = causes_of(&waits, &facts, &whom);
             let advice = all.iter().filter_map(|cause| cause.advice.as_deref());
             let costs = |advice: &&str| advice.ends_with("  # claims go with their pods, and the data in them");
             assert_eq!(advice.filter(costs).count(), if loses_claims { 2 } else { 0 });
         }
-    }
-
-    /// What a claim template makes is made with a pod that the set wants: one that lacks its own had better go.
-    #[test]
-    fn a_pod_whose_own_claim_is_gone_may_go_and_another_claim_has_to_be_made() {
-        let templates = [json!({"metadata": {"name": "data"}})];
-        let advice = |volume: &str, claim: &str| {
-            let volume = json!({"name": volume, "persistentVolumeClaim": {"claimName": claim}});
-            let pod = json!({"metadata": {"name": "web-1"}, "spec": {"volumes": [volume.clone()]}});
-            let whom = Whom {
-                claim_templates: &templates,
-                ..Whom::of("statefulset.apps/web", "ns")
-            };
-            provide(&pod, &volume, &whom)
-        };
-        let own = advice("data", "data-web-9");
-        assert!(own.ends_with(": kubectl delete pod web-1 -n ns"), "{own}");
-        // Its template is gone by now.
-        assert_eq!(advice("logs", "logs-web-1"), own);
-        let shared = advice("shared", "library");
-        assert!(shared.ends_with(": kubectl get pvc -n ns"), "{shared}");
     }
 
     #[test]
@@ -575,7 +502,7 @@ mod tests {
         let claim = |class: Value, phase: &str| json!({"metadata": {"name": "d"}, "spec": {"storageClassName": class}, "status": {"phase": phase}});
         let class =
             |mode: &str| json!({"metadata": {"name": "slow"}, "provisioner": "disk", "volumeBindingMode": mode});
-        let event = json!({"type": "Warning", "involvedObject": {"name": "d"}, "message": "no space left"});
+        let event = |at: &str| json!({"type": "Warning", "involvedObject": {"name": "d"}, "message": "no space left", "lastTimestamp": at});
         for (claims, classes, events, expected) in [
             (vec![], vec![], vec![], "claim d does not exist"),
             (
@@ -605,7 +532,20 @@ mod tests {
             (
                 vec![claim(json!("slow"), "Pending")],
                 vec![class("WaitForFirstConsumer")],
-                vec![event],
+                vec![event("1970-01-01T00:55:00Z")],
+                "claim d is not bound: no space left",
+            ),
+            // No node was found for the pod since, and the scheduler says why.
+            (
+                vec![claim(json!("slow"), "Pending")],
+                vec![class("WaitForFirstConsumer")],
+                vec![event("1970-01-01T00:40:00Z")],
+                "web-0 is not ready",
+            ),
+            (
+                vec![claim(json!("slow"), "Pending")],
+                vec![class("Immediate")],
+                vec![event("1970-01-01T00:40:00Z")],
                 "claim d is not bound: no space left",
             ),
             (
@@ -647,6 +587,41 @@ mod tests {
             assert!(only.starts_with(expected), "{only}");
             assert!(only.contains("web-2") && only.contains("web-1"), "{only}");
         }
+    }
+
+    /// A pod that is to be made waits for its claim, and nothing waits under its name: whoever comes after it waits for that claim. Nobody is
+    /// told to delete a pod that is not there.
+    #[test]
+    fn whoever_comes_after_a_pod_that_is_missing_waits_for_its_claim() {
+        let templates = [json!({"metadata": {"name": "data"}})];
+        let missing = ["web-2".to_owned()];
+        let whom = |_: &str| Whom {
+            claim_templates: &templates,
+            missing: &missing,
+            ..Whom::of("statefulset.apps/web", "ns")
+        };
+        let waits = [
+            wait("data-web-2", WaitCause::CLAIM_TERMINATING),
+            wait("web-4", behind("web-3")),
+            wait("web-3", behind("web-2")),
+        ];
+        let all = causes_of(&waits, &Facts::default(), &whom);
+        let [only] = all.as_slice() else {
+            panic!("one cause: {all:?}")
+        };
+        assert_eq!(
+            (only.subject.as_str(), only.holds_up.join(" ")),
+            ("data-web-2", "web-3 web-4".to_owned())
+        );
+        // Nothing is known of its claim.
+        let all = causes_of(&waits[1..], &Facts::default(), &whom);
+        let [only] = all.as_slice() else {
+            panic!("one cause: {all:?}")
+        };
+        assert_eq!(
+            (only.subject.as_str(), only.holds_up.join(" "), only.advice.as_deref()),
+            ("web-3", "web-4".to_owned(), None)
+        );
     }
 
     #[test]
@@ -738,7 +713,7 @@ mod tests {
             nodes: Some(vec![lost]),
             ..Facts::default()
         };
-        let all = causes(&waits, &facts, &|_| Whom::of("statefulset.apps/web", "ns"));
+        let all = causes_of(&waits, &facts, &|_| Whom::of("statefulset.apps/web", "ns"));
         let subjects: Vec<&str> = all.iter().map(|cause| cause.subject.as_str()).collect();
         assert_eq!(subjects, ["node lost", "web-0", "web-1", "web"]);
         assert!(all[1].message.contains("hook preDelete holds it"), "{}", all[1].message);
@@ -758,7 +733,7 @@ mod tests {
                 ..Whom::of("cloneset.apps.kruise.io/web", "ns")
             };
             let line = |cause: &Cause| format!("{}: {}", cause.subject, cause.holds_up.join(" "));
-            let all = causes(waits, &Facts::default(), &whom);
+            let all = causes_of(waits, &Facts::default(), &whom);
             all.iter().map(line).collect::<Vec<_>>()
         };
         let unreadable = || WaitCause::FieldUnreadable {
@@ -823,7 +798,7 @@ mod tests {
             wait("web-1", cause)
         };
         let order = |waits: &[Wait]| -> Vec<String> {
-            let all = causes(waits, &Facts::default(), &|_: &str| {
+            let all = causes_of(waits, &Facts::default(), &|_: &str| {
                 Whom::of("statefulset.apps/web", "ns")
             });
             let line = |cause: Cause| format!("{}: {}", cause.subject, cause.holds_up.join(" "));
@@ -833,65 +808,6 @@ mod tests {
         assert_eq!(order(&[held_by("foregroundDeletion")]), ["web: "]);
         // Somebody else's is in the way whatever the pods do.
         assert_eq!(order(&[held_by("example.com/bill"), pod()]), ["web: ", "web-1: "]);
-    }
-
-    #[test]
-    fn what_is_said_of_a_claim_does_not_depend_on_the_order_of_lists() {
-        let claim = |class: Value| json!({"metadata": {"name": "d", "uid": "now"}, "spec": {"storageClassName": class}, "status": {"phase": "Pending"}});
-        let event = |message: &str, at: &str| {
-            json!({"type": "Warning", "message": message, "lastTimestamp": at,
-            "involvedObject": {"name": "d", "uid": "now"}})
-        };
-        let class = |name: &str, provisioner: &str, made: &str| {
-            json!({"provisioner": provisioner, "volumeBindingMode": "Immediate",
-            "metadata": {"name": name, "creationTimestamp": made, "annotations": {IS_DEFAULT: "true"}}})
-        };
-        let said = |class_name: Value, mut classes: Vec<Value>, mut events: Vec<Value>| {
-            let mut all = std::collections::BTreeSet::new();
-            for _ in 0..2 {
-                classes.reverse();
-                events.reverse();
-                let facts = Facts {
-                    classes: Some(classes.clone()),
-                    events: Some(events.clone()),
-                    ..Facts::default()
-                };
-                all.insert(unbound("d", &claim(class_name.clone()), &facts, "ns").unwrap().0);
-            }
-            all.into_iter().collect::<Vec<_>>()
-        };
-        // The last word counts, however events are named.
-        let classes = vec![class("slow", "disk", "2026-01-01T00:00:00Z")];
-        let mut last = event("", "");
-        last["lastTimestamp"] = Value::Null;
-        last["eventTime"] = json!("2026-01-01T00:00:07.500000Z");
-        last["message"] = json!("quota is used up");
-        let events = vec![
-            event("no space left", "2026-01-01T00:00:07Z"),
-            last,
-            event("timeout", "2026-01-01T00:00:05Z"),
-        ];
-        assert_eq!(
-            said(json!("slow"), classes.clone(), events),
-            ["is not bound: quota is used up"]
-        );
-        // What was said of a claim of that name that is gone is no word about this one.
-        let mut of_another = event("no space left", "2026-01-01T00:00:07Z");
-        of_another["involvedObject"]["uid"] = json!("before");
-        assert_eq!(
-            said(json!("slow"), classes, vec![of_another]),
-            ["is not bound: disk has made no volume for it yet"]
-        );
-        // Of several default classes the API server takes the newest, and of those the first by name.
-        let classes = vec![
-            class("a", "oldest", "2026-01-01T00:00:00Z"),
-            class("c", "second", "2026-02-01T00:00:00Z"),
-            class("b", "newest", "2026-02-01T00:00:00Z"),
-        ];
-        assert_eq!(
-            said(Value::Null, classes, vec![]),
-            ["is not bound: newest has made no volume for it yet"]
-        );
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use flotilla_model::Timestamp;
 use serde_json::Value;
+use std::collections::HashMap;
 
 /// What was found. A list that may not be read is `None`.
 #[derive(Clone, Debug, Default)]
@@ -22,11 +23,107 @@ pub struct Facts {
     pub unread: Vec<String>,
 }
 
-impl Facts {
-    /// A pod.
-    pub(super) fn pod(&self, name: &str) -> Option<&Value> {
-        named(self.pods.as_deref()?, name)
+/// The time, and the facts by name: a set of many pods asks for each of them.
+pub(super) struct Index<'f> {
+    /// The time.
+    pub(super) now: Timestamp,
+    pods: HashMap<&'f str, &'f Value>,
+    /// Whether pods were read.
+    pub(super) knows_pods: bool,
+    nodes: Option<HashMap<&'f str, &'f Value>>,
+    claims: Option<HashMap<&'f str, &'f Value>>,
+    /// Storage classes.
+    pub(super) classes: Option<&'f [Value]>,
+    /// Events of claims, by the claim's name.
+    events: HashMap<&'f str, Vec<&'f Value>>,
+    /// Warnings about pods, by the pod's name.
+    pod_events: HashMap<&'f str, Vec<&'f Value>>,
+    /// Pods that have a node, and stay there, by the claims that they mount.
+    users: HashMap<&'f str, Vec<&'f str>>,
+}
+
+impl<'f> Index<'f> {
+    /// The index of these.
+    pub(super) fn of(facts: &'f Facts, now: Timestamp) -> Index<'f> {
+        let index = |objects: &'f Option<Vec<Value>>| objects.as_deref().map(by_name);
+        Index {
+            now,
+            pods: index(&facts.pods).unwrap_or_default(),
+            knows_pods: facts.pods.is_some(),
+            nodes: index(&facts.nodes),
+            claims: index(&facts.claims),
+            classes: facts.classes.as_deref(),
+            events: by_object(facts.events.iter().flatten()),
+            pod_events: by_object(facts.pod_events.iter().flatten()),
+            users: users(facts.pods.iter().flatten()),
+        }
     }
+
+    /// A pod.
+    pub(super) fn pod(&self, name: &str) -> Option<&'f Value> {
+        self.pods.get(name).copied()
+    }
+
+    /// A claim. The outer `None` says that claims were not read.
+    pub(super) fn claim(&self, name: &str) -> Option<Option<&'f Value>> {
+        self.claims.as_ref().map(|claims| claims.get(name).copied())
+    }
+
+    /// A node. The outer `None` says that nodes were not read.
+    pub(super) fn node(&self, name: &str) -> Option<Option<&'f Value>> {
+        self.nodes.as_ref().map(|nodes| nodes.get(name).copied())
+    }
+
+    /// What was said of the claim of this name, and of former ones.
+    pub(super) fn events_of_claim(&self, name: &str) -> impl Iterator<Item = &'f Value> {
+        self.events.get(name).into_iter().flatten().copied()
+    }
+
+    /// What was said against the pod of this name, and former ones.
+    pub(super) fn warnings_of_pod(&self, name: &str) -> impl Iterator<Item = &'f Value> {
+        self.pod_events.get(name).into_iter().flatten().copied()
+    }
+
+    /// Pods that hold a claim, but for those on their way out: pods that have a node and mount it, in whatever phase.
+    /// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection>
+    pub(super) fn users_of(&self, claim: &str) -> &[&'f str] {
+        self.users.get(claim).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn by_name(objects: &[Value]) -> HashMap<&str, &Value> {
+    objects
+        .iter()
+        .filter_map(|object| Some((object["metadata"]["name"].as_str()?, object)))
+        .collect()
+}
+
+fn by_object<'f>(events: impl Iterator<Item = &'f Value>) -> HashMap<&'f str, Vec<&'f Value>> {
+    let mut all: HashMap<&str, Vec<&Value>> = HashMap::new();
+    for event in events {
+        if let Some(name) = event["involvedObject"]["name"].as_str() {
+            all.entry(name).or_default().push(event);
+        }
+    }
+    all
+}
+
+fn users<'f>(pods: impl Iterator<Item = &'f Value>) -> HashMap<&'f str, Vec<&'f str>> {
+    let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null() && pod["spec"]["nodeName"].is_string();
+    let mut all: HashMap<&str, Vec<&str>> = HashMap::new();
+    for pod in pods.filter(stays) {
+        let Some(name) = pod["metadata"]["name"].as_str() else {
+            continue;
+        };
+        let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+        for claim in volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str()) {
+            let users = all.entry(claim).or_default();
+            if users.last() != Some(&name) {
+                users.push(name);
+            }
+        }
+    }
+    all
 }
 
 /// The object of this name.

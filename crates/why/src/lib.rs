@@ -13,6 +13,7 @@ mod next;
 mod pods;
 mod question;
 mod report;
+mod roots;
 mod set;
 mod trial;
 

@@ -1,10 +1,11 @@
 //! What pods say of themselves, and kubelets of them, beyond what the manager looks at: finalizers, readiness gates, the last warning.
 
-use super::facts::{Facts, happened, last_warning, named, time};
+use super::facts::{Index, happened, last_warning, time};
 use super::set::finalizers;
 use flotilla_engine::core::cache::Cache;
 use flotilla_model::{PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,9 +39,9 @@ pub(super) fn unnamed(cache: &Cache, set: &SetRecord, waits: &[Wait]) -> Vec<Arc
 }
 
 /// Those of them that do not go by themselves: their grace period is over, finalizers hold them, or their node is not there to end them.
-pub(super) fn that_do_not_go(pods: &[Arc<PodRecord>], facts: &Facts, now: Timestamp) -> Vec<Wait> {
+pub(super) fn that_do_not_go(pods: &[Arc<PodRecord>], facts: &Index<'_>) -> Vec<Wait> {
     let stays = |pod: &&Arc<PodRecord>| {
-        let is_overdue = pod.meta.deleted.is_some_and(|until| until < now);
+        let is_overdue = pod.meta.deleted.is_some_and(|until| until < facts.now);
         let is_held = facts
             .pod(pod.name())
             .is_some_and(|pod| !finalizers(&pod["metadata"]).is_empty());
@@ -58,11 +59,9 @@ pub(super) fn that_do_not_go(pods: &[Arc<PodRecord>], facts: &Facts, now: Timest
 }
 
 /// Whether a node is known to be gone, or not ready.
-fn is_down(name: &str, facts: &Facts) -> bool {
-    let Some(nodes) = facts.nodes.as_deref() else {
-        return false;
-    };
-    named(nodes, name).is_none_or(|node| condition(node, "Ready").is_some_and(|ready| ready["status"] != "True"))
+fn is_down(name: &str, facts: &Index<'_>) -> bool {
+    let is_down = |node: &Value| condition(node, "Ready").is_some_and(|ready| ready["status"] != "True");
+    facts.node(name).is_some_and(|node| node.is_none_or(is_down))
 }
 
 fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
@@ -70,11 +69,26 @@ fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
     conditions.find(|condition| condition["type"] == kind)
 }
 
+/// Pods that others come after, and that are not there.
+pub(super) fn missing(waits: &[Wait], facts: &Index<'_>) -> Vec<String> {
+    let behind = |wait: &Wait| match &wait.cause {
+        WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => Some(behind.clone()),
+        _ => None,
+    };
+    let is_missing = |pod: &String| facts.knows_pods && facts.pod(pod).is_none();
+    let all: BTreeSet<String> = waits.iter().filter_map(behind).filter(is_missing).collect();
+    all.into_iter().collect()
+}
+
 /// Completes waits for pods by what their objects say, and by what was said of them last.
-pub(super) fn add_what_is_known(waits: &mut [Wait], facts: &Facts) {
+pub(super) fn add_what_is_known(waits: &mut [Wait], facts: &Index<'_>) {
     for wait in waits {
         if let WaitCause::ClaimTerminating { used_by, finalizers } = &mut wait.cause {
-            (*used_by, *finalizers) = (users_of(&wait.subject, facts), holders_of(&wait.subject, facts));
+            let users = facts.users_of(&wait.subject).iter();
+            (*used_by, *finalizers) = (
+                users.map(ToString::to_string).collect(),
+                holders_of(&wait.subject, facts),
+            );
             continue;
         }
         let Some(pod) = facts.pod(&wait.subject) else {
@@ -97,22 +111,9 @@ pub(super) fn add_what_is_known(waits: &mut [Wait], facts: &Facts) {
     }
 }
 
-/// Pods that hold a claim, but for those on their way out: pods that have a node and mount it, in whatever phase.
-/// <https://kubernetes.io/docs/concepts/storage/persistent-volumes/#storage-object-in-use-protection>
-fn users_of(claim: &str, facts: &Facts) -> Vec<String> {
-    let mounts = |pod: &&Value| {
-        let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
-        let stays = pod["metadata"]["deletionTimestamp"].is_null() && pod["spec"]["nodeName"].is_string();
-        stays && volumes.any(|volume| volume["persistentVolumeClaim"]["claimName"] == claim)
-    };
-    let all = facts.pods.iter().flatten().filter(mounts);
-    all.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned))
-        .collect()
-}
-
 /// The finalizers of a claim, but for that which goes by itself when no pod uses the claim.
-fn holders_of(claim: &str, facts: &Facts) -> Vec<String> {
-    let claim = facts.claims.as_deref().and_then(|claims| named(claims, claim));
+fn holders_of(claim: &str, facts: &Index<'_>) -> Vec<String> {
+    let claim = facts.claim(claim).flatten();
     let all = claim.map(|claim| finalizers(&claim["metadata"])).unwrap_or_default();
     all.into_iter().filter(|finalizer| finalizer != PROTECTION).collect()
 }
@@ -148,9 +149,10 @@ fn gates(pod: &Value) -> Option<(String, String)> {
 }
 
 /// What was said last against a pod, if that may be why it is not ready.
-fn warning(pod: &Value, facts: &Facts) -> Option<(String, String)> {
+fn warning(pod: &Value, facts: &Index<'_>) -> Option<(String, String)> {
     let tells = |event: &&Value| OF_READINESS.iter().any(|reason| event["reason"] == *reason);
-    let event = last_warning(facts.pod_events.iter().flatten().filter(tells), pod)?;
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    let event = last_warning(facts.warnings_of_pod(name).filter(tells), pod)?;
     let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
     // A node was found since.
     let is_scheduled = pod["spec"]["nodeName"].is_string() && event["reason"] == "FailedScheduling";
@@ -166,6 +168,7 @@ fn warning(pod: &Value, facts: &Facts) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Facts;
     use serde_json::json;
 
     fn facts(pod: Value, events: Value) -> Facts {
@@ -183,7 +186,7 @@ mod tests {
             cause,
             since: None,
         }];
-        add_what_is_known(&mut waits, facts);
+        add_what_is_known(&mut waits, &Index::of(facts, Timestamp::from_seconds(0)));
         let [wait] = waits;
         wait
     }
@@ -306,7 +309,7 @@ mod tests {
                 ..facts(object.clone(), Value::Null)
             };
             let now = time(&json!(at)).expect("a time");
-            let told = that_do_not_go(&[record(&object)], &facts, now);
+            let told = that_do_not_go(&[record(&object)], &Index::of(&facts, now));
             assert_eq!(told.len(), usize::from(is_told), "{what}");
         }
     }

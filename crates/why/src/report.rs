@@ -1,7 +1,7 @@
 //! What is told: what waits and why, what comes next, and who does it.
 
 use crate::causes::{self, Cause};
-use crate::facts::{Facts, time};
+use crate::facts::{Facts, Index, time};
 use crate::leader::Leader;
 use crate::next::next_steps;
 use crate::question::{Held, Question};
@@ -39,6 +39,8 @@ pub struct Report {
     facts: Facts,
     /// Pods of a revision that is not the template's, each with what keeps it so, if anything does.
     old_pods: BTreeMap<String, Option<Keeper>>,
+    /// Pods that others wait for, and that are not there.
+    missing: Vec<String>,
     /// How many revisions the set has.
     revisions: usize,
     unreadable: Vec<String>,
@@ -152,9 +154,10 @@ impl Report {
             terminating,
             ..
         } = held;
-        waits.extend(pods::that_do_not_go(&terminating, &facts, now));
+        let index = Index::of(&facts, now);
+        waits.extend(pods::that_do_not_go(&terminating, &index));
         waits.extend(claims_on_their_way(live, &facts));
-        pods::add_what_is_known(&mut waits, &facts);
+        pods::add_what_is_known(&mut waits, &index);
         set::add_refused_resizes(live, &mut waits);
         // What holds of the set as a whole comes first, as whatever its pods wait for may be due to it.
         let set = cache.set(live.kind, &live.key).cloned();
@@ -165,6 +168,7 @@ impl Report {
         Report {
             next: next_steps(&decision, &kept.collect()),
             old_pods: old_pods(live, &facts, set.as_deref()),
+            missing: pods::missing(&waits, &index),
             loses_claims: set.as_deref().is_some_and(SetRecord::loses_claims),
             revisions: revisions(cache, live),
             leader: beside.leader,
@@ -278,13 +282,15 @@ impl Report {
             is_paused: self.set.kind == SetKind::Native && self.set.paused_at().is_some(),
             loses_claims: self.loses_claims,
             claim_templates: self.set.claim_templates(),
+            missing: &self.missing,
         }
     }
 
     /// The causes, each once.
     pub fn causes(&self) -> Vec<Cause> {
         let set = self.set.display();
-        causes::causes(&self.waits, &self.facts, &|subject| self.whom(&set, subject))
+        let facts = Index::of(&self.facts, self.now);
+        causes::causes(&self.waits, &facts, &|subject| self.whom(&set, subject))
     }
 
     fn next_text(&self, text: &mut Lines) {
@@ -385,6 +391,7 @@ mod tests {
             waits,
             facts: Facts::default(),
             old_pods: BTreeMap::new(),
+            missing: vec![],
             revisions: 2,
             unreadable: vec![],
             loses_claims: false,
@@ -623,7 +630,8 @@ mod tests {
             pod("web-1", "data-web-1", Value::Null),
         ]);
         report.waits = claims_on_their_way(&report.set, &report.facts);
-        pods::add_what_is_known(&mut report.waits, &report.facts);
+        let facts = Index::of(&report.facts, report.now);
+        pods::add_what_is_known(&mut report.waits, &facts);
         let told = report.causes().into_iter();
         let told: Vec<String> = told
             .map(|cause| {

@@ -14,7 +14,7 @@ const NEVER_RAN: [&str; 3] = [
 ];
 
 /// What keeps a pod at a revision that is not the template's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Keeper {
     /// The update is paused.
     Pause,
@@ -43,6 +43,8 @@ pub struct Whom<'a> {
     pub loses_claims: bool,
     /// The set's claim templates, as they stand there.
     pub claim_templates: &'a [Value],
+    /// Pods that others wait for, and that are not there: nobody can delete them.
+    pub missing: &'a [String],
 }
 
 impl Whom<'_> {
@@ -57,6 +59,7 @@ impl Whom<'_> {
             is_paused: false,
             loses_claims: false,
             claim_templates: &[],
+            missing: &[],
         }
     }
 
@@ -223,6 +226,9 @@ impl WaitCause {
         }
         Some(match self {
             WaitCause::Order { behind } | WaitCause::ScaleDownBehindUnhealthy { pod: behind } => {
+                if whom.missing.contains(behind) {
+                    return None;
+                }
                 format!(
                     "make {behind} healthy, or delete it if its revision is broken: {}",
                     whom.delete(behind)
