@@ -277,9 +277,11 @@ fn a_retry_does_not_begin_with_what_failed_the_last_time() {
     let (mut world, (mut core, _)) = (World::default(), obstinate(decide, None));
     world.put_set("web", 1, "app:v1");
     let sent = a_minute(&mut world, &mut core, |call| match call {
-        Call::Write(command) if command.key().name == "web-0" => {
-            Some(refuse_with(403, "Forbidden", "exceeded quota: small"))
-        }
+        Call::Write(command) if command.key().name == "web-0" => Some(refuse_with(
+            403,
+            "Forbidden",
+            "pods \"web-0\" is forbidden: exceeded quota: small",
+        )),
         Call::Write(_) => Some(Answer::Success),
         _ => None,
     });
@@ -382,7 +384,7 @@ fn r_2_what_is_refused_does_not_keep_the_others_from_being_tried() {
 #[test]
 fn r_2_what_is_refused_to_all_is_tried_with_one() {
     let away = "failed calling webhook \"pods.example.com\": connection refused";
-    for refusal in [(403, "exceeded quota: small"), (500, away)] {
+    for refusal in [(403, "pods \"web-0\" is forbidden: exceeded quota: small"), (500, away)] {
         let sent = refused_ones(60_000, 400, 400, refusal);
         let most = (0..60).map(|second| sent.iter().filter(|(at, _)| at / 1_000 == second).count());
         let most = most.max().unwrap_or_default();

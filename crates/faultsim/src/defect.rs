@@ -231,13 +231,15 @@ pub enum Defect {
     MountStale,
     /// `flotilla why` names nothing.
     SilentWhy,
+    /// `flotilla why` names one cause, where there are several.
+    FirstCauseAlone,
     /// `flotilla why` takes every pod for one of the template's revision, and advises to correct that.
     StaleAdvice,
 }
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 104] = [
+    pub const ALL: [Defect; 105] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -341,12 +343,14 @@ impl Defect {
         Defect::ForgetUnread,
         Defect::MountStale,
         Defect::SilentWhy,
+        Defect::FirstCauseAlone,
         Defect::StaleAdvice,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 38] = [
+    pub const OF_CLONES: [Defect; 39] = [
         Defect::SilentWhy,
+        Defect::FirstCauseAlone,
         Defect::StaleAdvice,
         Defect::NoOverlay,
         Defect::NoFence,

@@ -17,6 +17,7 @@ use flotilla_engine::wire::Object;
 use flotilla_model::{Command, ObjectKey, Resource};
 use flotilla_sim::server::{Actor, DeleteOptions, Told, refusal};
 use flotilla_sim::service::{self, event_of, refused};
+use flotilla_why::Leader;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -42,6 +43,12 @@ impl World {
     pub(crate) fn lease_holder(&self) -> Option<Value> {
         let lease = self.cluster.server.get(Resource::Leases, &lease_key());
         lease?.value().pointer("/spec/holderIdentity").cloned()
+    }
+
+    /// What the lease says of whoever leads.
+    pub(crate) fn leader(&self) -> Leader {
+        let lease = self.cluster.server.get(Resource::Leases, &lease_key());
+        lease.map_or_else(Leader::default, |lease| Leader::of(&lease.value(), self.time()))
     }
 
     /// A request leaves its manager, provided that it may still be sent.

@@ -21,6 +21,7 @@ use flotilla_engine::core::request::{Answer, Call};
 use flotilla_model::{ObjectKey, PodDraft, SetKind, Timestamp};
 use flotilla_sim::server::Admission;
 use flotilla_sim::{Agenda, Cluster};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// When the simulated world begins, in seconds since 1970.
@@ -111,6 +112,8 @@ pub(crate) struct World {
     settled_after_ms: u64,
     /// When anything but a lease or an event changed last.
     changed_at_ms: u64,
+    /// What was held back when somebody asked why: at which version, and since when.
+    pub(crate) held_since: BTreeMap<String, (Option<u64>, u64)>,
     /// When all was looked at last.
     looked_at_ms: u64,
     violation: Option<Violation>,
@@ -168,6 +171,7 @@ impl World {
             stage: Stage::Busy,
             settled_after_ms: 0,
             changed_at_ms: 0,
+            held_since: BTreeMap::new(),
             looked_at_ms: 0,
             violation: None,
             schedule: schedule.clone(),
@@ -183,11 +187,6 @@ impl World {
         world.plan_at(schedule.calm_at_ms(), Event::Calm);
         world.plan_to_ask_why();
         world
-    }
-
-    /// When anything but a lease or an event changed last.
-    pub(crate) fn changed_at_ms(&self) -> u64 {
-        self.changed_at_ms
     }
 
     /// Plans an event.

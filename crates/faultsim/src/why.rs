@@ -1,12 +1,15 @@
 //! Users ask `flotilla why`, and do what it advises, as it stands.
 //!
-//! It is asked at some moment of each schedule, and whenever nothing has changed for more than a minute though not all is as it should be.
-//! Then something has to be in the way, or to be done next; and who does what is advised comes to the end.
+//! It is asked from some moment of each schedule on for more than a minute, whatever goes on meanwhile: each pod that was held back all that time
+//! has a cause then, or its turn. It is asked whenever nothing has changed for more than a minute though not all is as it should be: then whoever
+//! does what is advised comes to the end.
 
-use crate::clones;
+mod held;
+
+use self::held::{HeldBack, held_back, tells_of};
 use crate::defect::Defect;
 use crate::event::Event;
-use crate::judge::{Verdict, Violation, require, settled};
+use crate::judge::{Verdict, Violation, require};
 use crate::notes::is_unreadable;
 use crate::run::World;
 use crate::schedule::BUSY_MS;
@@ -16,7 +19,7 @@ use flotilla_controllers::cloneset::Defaults;
 use flotilla_engine::core::cache::Cache;
 use flotilla_engine::core::store::Source;
 use flotilla_engine::wire::Object;
-use flotilla_model::{ObjectKey, PodRecord, Resource, SetKind};
+use flotilla_model::{ObjectKey, PodRecord, Resource};
 use flotilla_sim::server::{Actor, DeleteOptions, Stored, wire_status};
 use flotilla_why::{Beside, Cause, Facts, LiveSet, Question, Report, Tried, trials};
 use serde_json::{Value, json};
@@ -25,6 +28,8 @@ use serde_json::{Value, json};
 const ASKED_LATER_MS: u64 = 200_000;
 /// So many things are done at once, at most.
 const ADVICE_MAX: usize = 16;
+/// So often somebody asks.
+const ASKED_TIMES: u64 = 3;
 /// What has been in the way for so long is explained.
 const A_MINUTE_MS: u64 = 60_000;
 /// The rule that is judged (STS-I12).
@@ -74,7 +79,11 @@ impl World {
             }
         }
         let held = question.held(decision, &tried);
-        Some(Report::of(&question, held, self.facts(), Beside::default()))
+        let beside = Beside {
+            leader: self.leader(),
+            ..Beside::default()
+        };
+        Some(Report::of(&question, held, self.facts(), beside))
     }
 
     /// What there is, as a manager would know it that has just listed it.
@@ -111,24 +120,35 @@ impl World {
         }
     }
 
-    /// Somebody asks at any moment, by luck of its own.
+    /// Somebody asks at any moment, by luck of its own, and again until a minute has passed.
     pub(crate) fn plan_to_ask_why(&mut self) {
         let mut rng = Rng::with_seed(self.schedule.seed ^ 0x0a5c_0b11);
-        self.plan_at(rng.u64(0..BUSY_MS + ASKED_LATER_MS), Event::AskWhy);
+        let first_ms = rng.u64(0..BUSY_MS + ASKED_LATER_MS);
+        for nth in 0..ASKED_TIMES {
+            self.plan_at(first_ms + nth * (A_MINUTE_MS / 2 + 500), Event::AskWhy);
+        }
     }
 
-    /// What is not as it should be, and has not changed for more than a minute, is explained.
+    /// Whatever has been held back for more than a minute, and has not changed since, is explained, whatever else goes on.
     pub(crate) fn somebody_asks_why(&mut self) {
+        let now = self.held_back();
+        let before = std::mem::take(&mut self.held_since);
+        let since = |(name, version): (&String, &Option<u64>)| {
+            let same = before.get(name).filter(|(known, _)| known == version);
+            let since_ms = same.map_or(self.now_ms, |(_, since_ms)| *since_ms);
+            (name.clone(), (*version, since_ms))
+        };
+        self.held_since = now.iter().map(since).collect();
         let Some(report) = self.why() else { return };
         self.say(|| format!("---- why: {}", shown(&report)));
-        let held = match self.schedule.set.kind {
-            _ if self.now_ms <= self.changed_at_ms() + A_MINUTE_MS => return,
-            SetKind::Clone => clones::settled::pods(&self.cluster.server, self.time()),
-            kind => settled::pods(&self.cluster.server, kind, self.time()),
-        };
-        if let Err(what) = held {
-            self.fail(self.explains(&report, &what));
-        }
+        let is_long = |since_ms: u64| since_ms + A_MINUTE_MS < self.now_ms;
+        let long = self.held_since.iter().filter(|(_, (_, since_ms))| is_long(*since_ms));
+        let long: HeldBack = long.map(|(name, (version, _))| (name.clone(), *version)).collect();
+        self.fail(self.explains(&report, &long));
+    }
+
+    fn held_back(&self) -> HeldBack {
+        held_back(&self.cluster.server, self.schedule.set.kind, self.time())
     }
 
     /// Users are told what is in the way of the end, and do what is advised: one thing after the other, and each time they ask again, as what was
@@ -137,7 +157,8 @@ impl World {
         for _ in 0..ADVICE_MAX {
             let Some(report) = self.why() else { return };
             self.say(|| format!("---- why: {}", shown(&report)));
-            self.fail(self.explains(&report, what));
+            self.fail(self.says_something(&report, what));
+            self.fail(self.explains(&report, &self.held_back()));
             let version = self.cluster.server.version();
             for cause in self.causes_in(&report) {
                 let verdict = self.follow(&cause);
@@ -153,17 +174,50 @@ impl World {
     }
 
     /// Something is in the way, or is done next.
-    fn explains(&self, report: &Report, what: &str) -> Verdict {
-        let is_silent = self.defect == Some(Defect::SilentWhy);
-        let is_told = !is_silent && (!report.next.is_empty() || !report.causes().is_empty());
+    fn says_something(&self, report: &Report, what: &str) -> Verdict {
+        let is_told = !self.next_in(report).is_empty() || !self.causes_in(report).is_empty();
         require(is_told, RULE, || {
             format!("{what}; nothing has changed for more than a minute, and `why` says nothing")
         })
     }
 
+    /// Each of these is told of.
+    fn explains(&self, report: &Report, held: &HeldBack) -> Verdict {
+        let causes = self.causes_in(report);
+        let next = self.next_in(report);
+        let key = Self::set_key();
+        let is_revision = |name: &str| {
+            self.cluster
+                .server
+                .get(Resource::Revisions, &key.sibling(name))
+                .is_some()
+        };
+        let untold = held
+            .keys()
+            .find(|name| !tells_of(name, (&causes, next, &report.waits), is_revision));
+        require(untold.is_none(), RULE, || {
+            let name = untold.map_or("", String::as_str);
+            let name = if name.is_empty() { "a pod that is missing" } else { name };
+            format!("{name} has been held back for more than a minute, and `why` does not say by what")
+        })
+    }
+
+    /// What is told to come next.
+    fn next_in<'r>(&self, report: &'r Report) -> &'r [String] {
+        if self.defect == Some(Defect::SilentWhy) {
+            return &[];
+        }
+        &report.next
+    }
+
     /// The causes that are told.
     fn causes_in(&self, report: &Report) -> Vec<Cause> {
         let mut causes = report.causes();
+        match self.defect {
+            Some(Defect::SilentWhy) => causes.clear(),
+            Some(Defect::FirstCauseAlone) => causes.truncate(1),
+            _ => {}
+        }
         if self.defect == Some(Defect::StaleAdvice) {
             for advice in causes.iter_mut().filter_map(|cause| cause.advice.as_mut()) {
                 if advice.starts_with("delete it: ") {

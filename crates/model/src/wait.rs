@@ -1,10 +1,12 @@
 //! Why something is held back: as data for programs, as a sentence for people, with what they can do about it.
 
 mod advice;
+mod refusal;
 mod trial;
 mod words;
 
 pub use self::advice::{Keeper, Whom};
+pub use self::refusal::{Refusal, Right};
 
 use self::words::{held_by, labelled, seconds, short_list, takers};
 use crate::time::Timestamp;

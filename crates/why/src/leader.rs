@@ -1,5 +1,6 @@
 //! Which manager leads, as far as the lease tells: a name on it says who had it last, and the time of its renewal whether that one still runs.
 
+use crate::causes::Cause;
 use crate::report::ago;
 use flotilla_model::Timestamp;
 use serde_json::Value;
@@ -32,17 +33,47 @@ impl Leader {
         }
     }
 
-    /// That nobody does what is to be done, if so. Of a lease that nobody holds it matters only where something is.
-    pub fn to_message(&self, is_idle: bool, now: Timestamp) -> Option<String> {
-        match (&self.holder, self.silent_since) {
-            (Some(holder), Some(since)) => Some(format!(
-                "manager {holder} has not renewed the lease for {}, since {since}: start one with `flotilla manager`, unless another program \
-                 manages this cluster's sets now, or the clocks of this machine and of that manager differ by more than a minute",
-                ago(now, since)
-            )),
-            (None, _) if !is_idle => Some("no manager holds the lease: start one with `flotilla manager`".to_owned()),
-            _ => None,
+    /// That nobody does what is to be done, if so.
+    pub(super) fn cause(&self, now: Timestamp) -> Option<Cause> {
+        let nobody = || {
+            Cause {
+            advice: Some(
+                "see which managers run, and with which --lease-namespace and --lease-name; if none does, start one: flotilla manager".to_owned(),
+            ),
+            ..of_the_manager("manager".to_owned(), "no manager holds the lease".to_owned())
         }
+        };
+        match &self.holder {
+            Some(_) => self.silence(now),
+            None => Some(nobody()),
+        }
+    }
+
+    /// That whoever leads does not show that it still runs, if so.
+    pub(super) fn silence(&self, now: Timestamp) -> Option<Cause> {
+        let (holder, since) = (self.holder.as_deref()?, self.silent_since?);
+        let message = format!("has not renewed the lease for {}, since {since}", ago(now, since));
+        Some(Cause {
+            since: Some(since),
+            advice: Some(
+                "start one, unless another program manages this cluster's sets now, or the clocks of this machine and of that manager differ by \
+                 more than a minute: flotilla manager"
+                    .to_owned(),
+            ),
+            ..of_the_manager(format!("manager {holder}"), message)
+        })
+    }
+}
+
+fn of_the_manager(subject: String, message: String) -> Cause {
+    Cause {
+        subject,
+        message,
+        rule: "one manager leads",
+        advice: None,
+        since: None,
+        holds_up: Vec::new(),
+        rank: 0,
     }
 }
 

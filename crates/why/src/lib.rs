@@ -15,6 +15,7 @@ mod question;
 mod report;
 mod roots;
 mod set;
+mod told;
 mod trial;
 
 pub use self::causes::Cause;

@@ -6,7 +6,7 @@ use crate::leader::Leader;
 use crate::next::next_steps;
 use crate::question::{Held, Question};
 use crate::set::LiveSet;
-use crate::{pods, set};
+use crate::{pods, set, told};
 use flotilla_api::names;
 use flotilla_engine::core::cache::Cache;
 use flotilla_model::set::{SetSpec, UpdateKind};
@@ -159,6 +159,7 @@ impl Report {
         waits.extend(claims_on_their_way(live, &facts));
         pods::add_what_is_known(&mut waits, &index);
         set::add_refused_resizes(live, &mut waits);
+        told::add_refused(live, &decision, now, &mut waits);
         // What holds of the set as a whole comes first, as whatever its pods wait for may be due to it.
         let set = cache.set(live.kind, &live.key).cloned();
         let own = set::waits(live, set.as_deref(), &waits);
@@ -248,12 +249,12 @@ impl Report {
     }
 
     fn waits_text(&self, text: &mut Lines) {
-        if self.waits.is_empty() {
+        let causes = self.causes();
+        if causes.is_empty() {
             text.put("nothing is waited for");
             return;
         }
         text.put("waiting:");
-        let causes = self.causes();
         for cause in causes.iter().take(LINES_SHOWN) {
             let since = cause
                 .since
@@ -286,11 +287,16 @@ impl Report {
         }
     }
 
-    /// The causes, each once.
+    /// The causes, each once; where something comes next, first of all that nobody does it.
     pub fn causes(&self) -> Vec<Cause> {
         let set = self.set.display();
         let facts = Index::of(&self.facts, self.now);
-        causes::causes(&self.waits, &facts, &|subject| self.whom(&set, subject))
+        let mut causes = causes::causes(&self.waits, &facts, &|subject| self.whom(&set, subject));
+        let nobody = self.leader.cause(self.now).filter(|_| !self.is_idle());
+        // What others have to do first does not wait for a manager.
+        let place = if self.next.is_empty() { causes.len() } else { 0 };
+        causes.splice(place..place, nobody);
+        causes
     }
 
     fn next_text(&self, text: &mut Lines) {
@@ -301,8 +307,10 @@ impl Report {
             });
             more(text, self.next.len());
         }
-        if let Some(message) = self.leader.to_message(self.is_idle(), self.now) {
-            text.put(message);
+        // Nobody misses it now.
+        if let Some(cause) = self.leader.silence(self.now).filter(|_| self.is_idle()) {
+            let advice = cause.advice.unwrap_or_default();
+            text.put(format_args!("{} {}: {advice}", cause.subject, cause.message));
         }
     }
 
@@ -420,12 +428,14 @@ mod tests {
             "statefulset.apps.kruise.io/web in namespace ns: 3 wanted, 2 ready, 1 updated\n\
              rolling out: web-a -> web-b\n\
              waiting:\n  \
+               manager: no manager holds the lease\n      \
+                   rule: one manager leads\n      \
+                   you can: see which managers run, and with which --lease-namespace and --lease-name; if none does, start one: flotilla manager\n  \
                web-2: budget of 1 unavailable used up by web-0 (for 2 min 10 s)\n      \
                    rule: updateStrategy.rollingUpdate.maxUnavailable\n      \
                    you can: wait, make those pods available, or raise maxUnavailable: kubectl edit statefulset.apps.kruise.io/web -n ns\n\
              next:\n  \
-               delete pod web-2\n\
-             no manager holds the lease: start one with `flotilla manager`\n"
+               delete pod web-2\n"
         );
     }
 
@@ -437,11 +447,29 @@ mod tests {
         report.leader.silent_since = Some(Timestamp::from_seconds(700));
         let text = report.text();
         let line =
-            "\nmanager pod-a has not renewed the lease for 5 min 0 s, since 1970-01-01T00:11:40Z: start one with";
+            "\nmanager pod-a has not renewed the lease for 5 min 0 s, since 1970-01-01T00:11:40Z: start one, unless";
         assert!(text.contains(line), "{text}");
         let json = report.json();
         assert_eq!(json["manager"], "pod-a");
         assert_eq!(json["managerSilentSince"], "1970-01-01T00:11:40Z");
+        assert_eq!(json["causes"], json!([]));
+        // Where something is to be done it is the first cause; where others have to do it, the last.
+        let wait = Wait {
+            subject: "web-0".into(),
+            cause: WaitCause::PodStarting,
+            since: None,
+        };
+        report.waits = vec![wait];
+        let subjects = |report: &Report| {
+            report
+                .causes()
+                .into_iter()
+                .map(|cause| cause.subject)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(subjects(&report), ["web-0", "manager pod-a"]);
+        report.next = vec!["create pod web-1".into()];
+        assert_eq!(subjects(&report), ["manager pod-a", "web-0"]);
     }
 
     /// What pods, kubelets and webhooks say ends up in these lines.

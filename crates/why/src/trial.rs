@@ -3,9 +3,9 @@
 use crate::set::LiveSet;
 use flotilla_api::names;
 use flotilla_engine::core::outcome::{Intent, Outcome, meaning};
-use flotilla_engine::core::request::{Answer, Refusal};
+use flotilla_engine::core::request::{Answer, Refusal as Refused};
 use flotilla_engine::wire::status::Status;
-use flotilla_model::{Command, Decision, Resource, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
+use flotilla_model::{Command, Decision, Refusal, Resource, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,7 +88,7 @@ impl Tried {
             ));
             return;
         }
-        let answer = Answer::Refused(Refusal {
+        let answer = Answer::Refused(Refused {
             status,
             retry_after: None,
         });
@@ -119,15 +119,10 @@ fn next_of_each_kind(decision: &Decision) -> Vec<&ScopedCommand> {
     decision.commands().filter(is_tried).filter(is_one_of_few).collect()
 }
 
-/// Whether it refuses whoever asks, by the words of the API server's authorization: others may do it. What others have named stands further
-/// back.
+/// Whether it refuses whoever asks: others may do it.
 fn is_about_who_asks(refusal: &Status) -> bool {
-    let head = refusal
-        .message
-        .split_once(" is forbidden: User \"")
-        .map(|(head, _)| head);
-    let is_one_word = head.is_some_and(|head| !head.contains(char::is_whitespace));
-    refusal.code == 403 && is_one_word && refusal.message.contains(" cannot create resource ")
+    refusal.code == 403
+        && matches!(Refusal::of(&refusal.message), Some(Refusal::NoRight(right)) if right.verb == "create")
 }
 
 /// What waits for a command that the API server would refuse, and why.

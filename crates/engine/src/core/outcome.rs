@@ -3,7 +3,7 @@
 use super::limiter::{LONGEST_RETRY_AFTER, Load};
 use super::request::{Answer, Refusal};
 use crate::wire::status::Status;
-use flotilla_model::{Command, Failure, Uid};
+use flotilla_model::{Command, Failure, Refusal as Word, Uid};
 use std::time::Duration;
 
 /// The one meaning of an answer to a write.
@@ -174,11 +174,7 @@ fn pause(refusal: &Refusal) -> Option<Duration> {
 /// Whether an admission webhook or policy refused the request. They may choose any code, also those with which the API server speaks of
 /// itself (401, 409, 429, 5xx); the words around are the API server's.
 fn is_denied(status: &Status) -> bool {
-    let by_webhook =
-        status.message.starts_with("admission webhook \"") && status.message.contains("denied the request");
-    let by_policy =
-        status.message.contains("ValidatingAdmissionPolicy '") && status.message.contains("denied request: ");
-    by_webhook || by_policy
+    matches!(Word::of(&status.message), Some(Word::Webhook(_) | Word::Policy(_)))
 }
 
 /// What an answer says of the load, and whose.
@@ -236,15 +232,14 @@ fn forbidden(status: &Status) -> &'static str {
         .is_some_and(|d| d.causes.iter().any(terminating))
     {
         Failure::NAMESPACE_TERMINATING
-    } else if status.message.contains("exceeded quota") {
-        Failure::QUOTA_EXCEEDED
-    } else if status.message.contains("error looking up service account") {
-        Failure::SERVICE_ACCOUNT_MISSING
-    } else if status.message.contains("didn't have enough allocatable resources") {
-        // Of `pods/resize`, since 1.35: what kubelets used to call infeasible (STS-4.6).
-        Failure::NODE_TOO_SMALL
     } else {
-        Failure::FORBIDDEN
+        match Word::of(&status.message) {
+            Some(Word::Quota) => Failure::QUOTA_EXCEEDED,
+            Some(Word::NoServiceAccount(_)) => Failure::SERVICE_ACCOUNT_MISSING,
+            // Of `pods/resize`, since 1.35: what kubelets used to call infeasible (STS-4.6).
+            Some(Word::NodeTooSmall) => Failure::NODE_TOO_SMALL,
+            _ => Failure::FORBIDDEN,
+        }
     }
 }
 
@@ -276,6 +271,8 @@ mod tests {
     fn each_answer_has_one_meaning() {
         let pod = &Intent::Create { exists_is_fine: false };
         let trial = &Intent::Try;
+        let imitated =
+            "pods \"web-0\" is forbidden: error looking up service account ns/exceeded quota: serviceaccount not found";
         let no_dry_run = "admission webhook \"x\" does not support dry run";
         let claim = &Intent::Create { exists_is_fine: true };
         let existing = &Intent::Delete(Uid::new("u"));
@@ -312,6 +309,7 @@ mod tests {
                 "BadRequest",
             ),
             (trial, refuse(422, "Invalid", ""), "Invalid"),
+            (trial, refuse(403, "Forbidden", imitated), "ServiceAccountMissing"),
             (trial, refuse(403, "Forbidden", account), "ServiceAccountMissing"),
             (trial, refuse(429, "TooManyRequests", ""), "throttled"),
             (trial, refuse(503, "ServiceUnavailable", ""), "unknown"),

@@ -54,23 +54,6 @@ pub(crate) fn look(
     claims(server, set, &pods, may_be_left)
 }
 
-/// Says what is not as it should be of the set's pods alone, or nothing, also where there is no set.
-pub(crate) fn pods(server: &Server, now: Timestamp) -> Result<(), String> {
-    let key = ObjectKey::new("ns", "web");
-    let stored = server.get(Resource::CloneSets, &key).and_then(|s| s.object.as_ref());
-    let Some(Object::Set(set)) = stored.filter(|set| set.meta().deleted.is_none()) else {
-        return Ok(());
-    };
-    let pods: Vec<&Arc<PodRecord>> = tenants::all(server, Resource::Pods)
-        .filter_map(|s| match s.object.as_ref() {
-            Some(Object::Pod(pod)) if pod.meta.is_controlled_by(&set.meta.uid) => Some(pod),
-            _ => None,
-        })
-        .collect();
-    let updated = revision(server, set, &pods)?;
-    members(server, set, &pods, &updated, now).map(drop)
-}
-
 /// The newest revision is that of the template, there are no more unused ones than are to be kept, and none is nobody's.
 fn revision(server: &Server, set: &SetRecord, pods: &[&Arc<PodRecord>]) -> Result<Arc<RevisionRecord>, String> {
     let all = tenants::all(server, Resource::Revisions).filter_map(|s| match s.object.as_ref() {

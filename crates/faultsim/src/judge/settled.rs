@@ -44,18 +44,6 @@ pub(crate) fn look(server: &Server, kind: SetKind, now: Timestamp) -> Result<(),
     counted(server, kind, set)
 }
 
-/// Says what is not as it should be of the set's pods alone, or nothing, also where there is no set.
-pub(crate) fn pods(server: &Server, kind: SetKind, now: Timestamp) -> Result<(), String> {
-    let key = ObjectKey::new("ns", "web");
-    let Some(set) = set_of(server.get(kind.resource(), &key)).filter(|set| !set.is_deleted()) else {
-        return Ok(());
-    };
-    let pods: Vec<&Arc<PodRecord>> = tenants::all(server, Resource::Pods)
-        .filter_map(|s| pod_of(Some(s)))
-        .collect();
-    slots(set, &pods, now)
-}
-
 /// What has been in the way for more than a minute is told by a condition (STS-I12).
 pub(crate) fn explained(server: &Server, kind: SetKind, what: &str) -> Verdict {
     let set = set_of(server.get(kind.resource(), &ObjectKey::new("ns", "web")));

