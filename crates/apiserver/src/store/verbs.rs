@@ -335,7 +335,11 @@ impl Server {
         match part {
             Part::Main if self.has_status(resource) => keep(old, new, "status"),
             Part::All | Part::Main => {}
-            Part::Resize => resize_pod(old, new),
+            Part::Resize => {
+                resize_pod(old, new);
+                // As when it is made: what it says nothing of, it is given.
+                fill_limits(self, new);
+            }
             Part::Status => {
                 let is_custom = self.types.of_store(resource).is_some_and(|info| info.custom.is_some());
                 let mut kept = old.clone();
