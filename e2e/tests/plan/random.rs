@@ -26,7 +26,7 @@ use std::collections::BTreeSet;
 use std::env;
 
 /// How many changes, unless `FLOTILLA_PLAN_CHANGES` says another number.
-const CHANGES: u64 = 16;
+const CHANGES: u64 = 50;
 /// The first seed, unless `FLOTILLA_PLAN_SEED` says another one.
 const SEED: u64 = 20_260_000;
 

@@ -173,12 +173,21 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    /// Puts the pods of a set where they are to be lost.
+    /// Leaves of a set what can be compared, and puts its pods where they are to be lost.
     fn suit(self, spec: &mut Value, seed: u64) {
-        if let Trouble::NodeLost(_) = self {
-            let pod = &mut spec["template"]["spec"];
-            pod["nodeSelector"] = json!({POOL: seed.to_string()});
-            pod["tolerations"] = json!([{"key": POOL, "operator": "Exists"}]);
+        match self {
+            Trouble::Quota(Scarce::Claims | Scarce::Storage, _) => {
+                // Claims of clones that have gone wait for the garbage collector, and then for the quota to count again. How soon that is, no
+                // plan knows: it decides whether a clone beyond the wanted ones is refused at first, and what comes before it then.
+                let rolling = spec["updateStrategy"]["rollingUpdate"].as_object_mut();
+                rolling.map(|rolling| rolling.remove("maxSurge"));
+            }
+            Trouble::NodeLost(_) => {
+                let pod = &mut spec["template"]["spec"];
+                pod["nodeSelector"] = json!({POOL: seed.to_string()});
+                pod["tolerations"] = json!([{"key": POOL, "operator": "Exists"}]);
+            }
+            _ => {}
         }
     }
 }
