@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         return libtest_mimic::run(&arguments, trials(&Lab::default())).exit_code();
     }
     // Times are compared with nothing, but a busy machine is to keep the order of what takes equally long.
-    arguments.test_threads.get_or_insert(3);
+    arguments.test_threads.get_or_insert(5);
     let cluster = suite::start(Cluster::disposable("e2e-plan").nodes(3).audit_log(), async |api| {
         suite::install_crds(api, std::convert::identity).await;
     });

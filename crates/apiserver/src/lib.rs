@@ -17,7 +17,7 @@ pub use face::{Reply, Watch, handle};
 pub use flotilla_apimachinery::status::Status;
 pub use rules::base64;
 pub use store::{
-    Actor, Admission, Change, DeleteOptions, Entry, Foreign, Gone, Propagation, RevisionLabel, Server, StoreId, Stored,
-    Told, Volumes, refusal, wire_status,
+    Absent, AbsentKind, Actor, Admission, Change, DeleteOptions, Entry, Foreign, Gone, Propagation, RevisionLabel,
+    Server, StoreId, Stored, Told, Volumes, refusal, wire_status,
 };
 pub use tend::Caretaker;

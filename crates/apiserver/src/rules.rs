@@ -22,7 +22,7 @@ pub(crate) use pod_change::{changed as pod_changed, resize as resize_pod, resize
 pub(crate) use quota::recount as recount_quotas;
 pub use simple::base64;
 
-use crate::store::{Server, StoreId};
+use crate::store::{Part, Server, StoreId};
 use crate::types::TypeInfo;
 use flotilla_apimachinery::status::Status;
 use flotilla_apimachinery::{apply, field};
@@ -115,25 +115,40 @@ pub(crate) fn finish(server: &Server, write: &Write<'_>, old: Option<&Value>, ne
         ));
     }
     if info.is_namespaced {
-        let is_resize = write.subresource == Some("resize");
-        check_room(server, (info.store, &info.group, &info.plural), (old, new), is_resize)?;
+        let part = match write.subresource {
+            None => Part::Main,
+            Some("resize") => Part::Resize,
+            Some(_) => Part::Status,
+        };
+        check_room(server, (info.store, &info.group, &info.plural), (old, new), part)?;
     }
     Ok(())
 }
 
 /// Whether limit ranges and quotas have room for what is made, or for what grows: pods by being resized, and claims.
+///
+/// Limit ranges are asked about a claim whatever of it is changed, unless it is being deleted: one that was made before the limit range,
+/// and is too large for it, cannot even be given another owner.
+/// <https://github.com/kubernetes/kubernetes/blob/v1.36.3/plugin/pkg/admission/limitranger/admission.go>
 pub(crate) fn check_room(
     server: &Server,
     (resource, group, plural): (StoreId, &str, &str),
     (old, new): (Option<&Value>, &Value),
-    is_resize: bool,
+    part: Part,
 ) -> Result<(), Status> {
-    let grows = |old: &Value| (is_resize || resource == Resource::Claims) && old["spec"] != new["spec"];
-    if !old.is_none_or(grows) {
-        return Ok(());
+    let is_of_main = part == Part::Main && resource == Resource::Claims;
+    let is_limited = |old: &Value| match part {
+        Part::Resize => true,
+        _ => is_of_main && old["metadata"]["deletionTimestamp"].is_null(),
+    };
+    if old.is_none_or(is_limited) {
+        limits::check(server, resource, (group, plural), new)?;
     }
-    limits::check(server, resource, (group, plural), new)?;
-    quota::check(server, resource, (group, plural), (old, new))
+    let may_grow = |old: &Value| (is_of_main || part == Part::Resize) && old["spec"] != new["spec"];
+    if old.is_none_or(may_grow) {
+        quota::check(server, resource, (group, plural), (old, new))?;
+    }
+    Ok(())
 }
 
 /// Fields that cannot be written through a part of an object, so that nobody manages them for having sent them.

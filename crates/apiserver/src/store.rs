@@ -73,6 +73,52 @@ pub struct Admission {
     pub revision_label: RevisionLabel,
     /// A policy of the cluster refuses pods whose containers have a variable of this name.
     pub forbidden_variable: Option<&'static str>,
+    /// What is not there: pods that name any of it are refused.
+    pub absent: Vec<Absent>,
+}
+
+/// Something that is not there, and without which no pod is made that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// What it would be.
+    pub kind: AbsentKind,
+    /// Its namespace; empty if it is of a kind that belongs to none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What has to be there before a pod is made that names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbsentKind {
+    /// A service account.
+    ServiceAccount,
+    /// A priority class.
+    PriorityClass,
+    /// A runtime class.
+    RuntimeClass,
+}
+
+impl Absent {
+    /// Why a pod is refused that names it, in the words of the API server; `None` if this one does not.
+    fn refuses(&self, pod: &Value) -> Option<String> {
+        let name = self.name.as_str();
+        let field = match self.kind {
+            AbsentKind::ServiceAccount => "serviceAccountName",
+            AbsentKind::PriorityClass => "priorityClassName",
+            AbsentKind::RuntimeClass => "runtimeClassName",
+        };
+        let is_here = self.namespace.is_empty() || pod["metadata"]["namespace"] == self.namespace.as_str();
+        let names_it = is_here && pod["spec"][field] == name;
+        names_it.then(|| match self.kind {
+            AbsentKind::ServiceAccount => format!(
+                "error looking up service account {}/{name}: serviceaccount \"{name}\" not found",
+                self.namespace
+            ),
+            AbsentKind::PriorityClass => format!("no PriorityClass with name {name} was found"),
+            AbsentKind::RuntimeClass => format!("pod rejected: RuntimeClass \"{name}\" not found"),
+        })
+    }
 }
 
 /// What becomes of the claims that a new pod mounts.

@@ -11,11 +11,11 @@
 //!   the kubelet says nothing bad; pods that are being deleted end, except for those that should have ended a minute ago.
 //! - Claims find their volumes: new ones, and those that wait for the first pod that mounts them, unless one waits in vain already.
 //! - Images that fail in the live state, and run nowhere, fail. All others start; a second run tells what happens if the pods that the
-//!   change makes do not become ready.
+//!   change makes do not become ready: those of a revision of which no pod is ready now or, where all are of one that is proven, all.
 //! - Where nodes could be read, pods that fit none of them by labels, affinity, taints and size wait, and pods on silent nodes never end;
 //!   room that other pods take is not counted. Where they could not, there is a node for every pod. Quotas count, and limit ranges fill in
 //!   and bound, for what is made and for what grows; other admission does not. What new pods refer to by name (service account, priority and runtime class, claims, storage classes, config
-//!   maps and secrets) is looked up, and told if it is missing; the waves are those that would be if it were there.
+//!   maps and secrets) is looked up, and told if it is missing; the waves are those that would be if it were there, and the second run tells what happens as long as it is not.
 
 mod apply;
 mod change;
@@ -44,23 +44,25 @@ pub use state::{State, Unread};
 /// Fails with a sentence if the state cannot be loaded. A change that the API server would refuse is part of the plan.
 pub fn plan(state: &State, changes: &[Change], reach: Reach) -> Result<Plan, String> {
     let outcome = run::simulate(state, changes, run::NewPods::BecomeReady, reach)?;
-    let makes_pods = outcome.sets.iter().any(trace::Traced::makes_pods);
-    let doubtful = makes_pods
-        .then(|| run::simulate(state, changes, run::NewPods::StayUnready, reach))
-        .transpose()?;
-    let unreadable = outcome.sets.iter().flat_map(trace::Traced::unreadable_fields).collect();
-    let of_sets = outcome.sets.iter();
-    let of_sets: Vec<_> = of_sets
-        .map(|set| (set.kind, set.key.clone(), set.spec.clone()))
-        .collect();
-    let unknowns = outcome.unknowns.clone();
-    let mut plan = report::Plan::of(outcome, doubtful);
-    for (set, (kind, key, spec)) in plan.sets.iter().zip(&of_sets) {
-        plan.unknowns.extend(refers::refused_now(state, set, (*kind, key)));
-        let found = refers::look(state, set, spec);
+    let mut plan = report::Plan::of(&outcome);
+    let mut absent = Vec::new();
+    for (set, traced) in plan.sets.iter().zip(&outcome.sets) {
+        plan.unknowns.extend(refers::refused_now(state, set, traced));
+        let found = refers::look(state, set, &traced.spec);
         plan.missing.extend(found.missing);
         plan.warnings.extend(found.unread);
+        absent.extend(found.absent);
     }
-    plan.leave_out(Vec::new(), [unknowns, unreadable].concat());
+    if outcome.sets.iter().any(trace::Traced::makes_pods) || !absent.is_empty() {
+        let with_new_revisions = outcome.sets.iter().filter(|set| set.makes_pods_of_new_revisions());
+        let doubts = run::Doubts {
+            with_new_revisions: with_new_revisions.map(|set| (set.kind, set.key.clone())).collect(),
+            absent,
+        };
+        let doubtful = run::simulate(state, changes, run::NewPods::StayUnready(doubts), reach)?;
+        plan.doubt(&outcome, &doubtful);
+    }
+    let unreadable = outcome.sets.iter().flat_map(trace::Traced::unreadable_fields).collect();
+    plan.leave_out(Vec::new(), [outcome.unknowns, unreadable].concat());
     Ok(plan)
 }

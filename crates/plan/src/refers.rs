@@ -2,16 +2,21 @@
 
 use crate::report::{Action, ClaimAction, SetPlan};
 use crate::state::{State, list};
+use crate::trace::Traced;
 use flotilla_controllers::{failed_creation, failed_update};
-use flotilla_model::{Failure, ObjectKey, SetKind};
+use flotilla_model::Failure;
 use flotilla_sim::placement;
+use flotilla_sim::server::{Absent, AbsentKind};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// What came of looking for what new pods of a set refer to, in sentences.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// What is not there.
     pub(crate) missing: Vec<String>,
+    /// What of it is so essential that the API server makes no pod without it.
+    pub(crate) absent: Vec<Absent>,
     /// What may be there: its kind could not be read.
     pub(crate) unread: Vec<String>,
 }
@@ -40,6 +45,12 @@ const RUNTIME: Kind = kind("runtime class", "node.k8s.io", "runtimeclasses", fal
 const CLAIM: Kind = kind("claim", "", "persistentvolumeclaims", true);
 const PRIORITY: Kind = kind("priority class", "scheduling.k8s.io", "priorityclasses", false);
 const STORAGE: Kind = kind("storage class", "storage.k8s.io", "storageclasses", false);
+/// What admission looks up before a pod is made.
+const ESSENTIAL: [(Kind, AbsentKind); 3] = [
+    (ACCOUNT, AbsentKind::ServiceAccount),
+    (PRIORITY, AbsentKind::PriorityClass),
+    (RUNTIME, AbsentKind::RuntimeClass),
+];
 
 /// Looks for what new pods of the set need. `spec` is that of the set.
 pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
@@ -84,6 +95,12 @@ pub(crate) fn look(state: &State, set: &SetPlan, spec: &Value) -> Found {
                 .push(of("could not be looked up; without it new pods do not come up"));
         } else {
             found.missing.push(of("was not found"));
+            let essential = ESSENTIAL.iter().find(|(essential, _)| essential.words == kind.words);
+            found.absent.extend(essential.map(|(_, kind)| Absent {
+                kind: *kind,
+                namespace: namespace.unwrap_or_default().to_owned(),
+                name: name.to_owned(),
+            }));
         }
     }
     found
@@ -136,8 +153,19 @@ pub fn read_by(pod: &Value) -> Vec<(bool, &str)> {
 
 /// What the API server refuses the set's pods now, by the set's own word. Nobody here knows what refuses them (a webhook, a policy), and so
 /// they are taken to be made.
-pub(crate) fn refused_now(state: &State, set: &SetPlan, (kind, key): (SetKind, &ObjectKey)) -> Vec<String> {
-    if !makes_pods(set) {
+pub(crate) fn refused_now(state: &State, set: &SetPlan, traced: &Traced) -> Vec<String> {
+    let (kind, key) = (traced.kind, &traced.key);
+    let live: BTreeSet<&str> = state
+        .all("", "pods")
+        .filter_map(|pod| pod["metadata"]["uid"].as_str())
+        .collect();
+    // Those that are missing anyway are taken to be made before the change.
+    if !makes_pods(set)
+        && traced
+            .began_with
+            .iter()
+            .all(|uid| live.contains(uid.to_string().as_str()))
+    {
         return Vec::new();
     }
     let (group, _) = kind.resource().api_version().split_once('/').unwrap_or_default();
@@ -156,15 +184,14 @@ pub(crate) fn refused_now(state: &State, set: &SetPlan, (kind, key): (SetKind, &
     // What is wrong with the template goes with it.
     let of_the_template = [Failure::INVALID, "BadRequest", "TooLarge"];
     let stays_the_same = set.revisions_made.is_empty();
-    let refusals = of_others
-        .into_iter()
-        .chain(of_the_template.into_iter().filter(|_| stays_the_same));
-    let refusals: Vec<&str> = refusals.collect();
     let told = conditions.filter(|c| {
         let is_of_pods = [failed_creation(kind), failed_update(kind)]
             .iter()
             .any(|name| c["type"] == *name);
-        is_of_pods && c["status"] == "True" && refusals.iter().any(|reason| c["reason"] == *reason)
+        let is_one_of = |reasons: &[&str]| reasons.iter().any(|reason| c["reason"] == *reason);
+        // Policies refuse with the code of what is invalid, unless they say another; whether they would refuse other templates, nobody knows.
+        let goes_on = || stays_the_same || is_denial(c["message"].as_str().unwrap_or_default());
+        is_of_pods && c["status"] == "True" && (is_one_of(&of_others) || is_one_of(&of_the_template) && goes_on())
     });
     let sentence = |c: &Value| {
         format!(
@@ -178,7 +205,15 @@ pub(crate) fn refused_now(state: &State, set: &SetPlan, (kind, key): (SetKind, &
     told.map(sentence).collect()
 }
 
-fn makes_pods(set: &SetPlan) -> bool {
+/// Whether a webhook or a policy refused it, in the words that the API server puts around theirs.
+fn is_denial(message: &str) -> bool {
+    let by_policy = message.contains("ValidatingAdmissionPolicy '") && message.contains(" denied request: ");
+    let by_webhook = message.contains("admission webhook \"") && message.contains(" denied the request");
+    by_policy || by_webhook
+}
+
+/// Whether pods are made, or were to be.
+pub(crate) fn makes_pods(set: &SetPlan) -> bool {
     set.steps()
         .any(|step| matches!(step.action, Action::Create | Action::Replace))
 }

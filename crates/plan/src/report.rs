@@ -1,6 +1,7 @@
 //! The plan, as data. Its JSON form is what `flotilla plan -o json` prints; the names of its fields are kept.
 
 use crate::change::kind_name;
+use crate::refers;
 use crate::run::Outcome;
 use crate::text;
 use crate::trace::Traced;
@@ -241,6 +242,10 @@ pub struct Field {
 pub struct Doubt {
     /// Pods that are taken down or made before it stops.
     pub pods: Vec<String>,
+    /// What is done together, in order.
+    pub waves: Vec<Wave>,
+    /// The fewest available pods on the way.
+    pub lowest_available: Lowest,
     /// Available pods when it has stopped.
     pub available: usize,
     /// What it waits for then.
@@ -252,28 +257,51 @@ const DOUBT_LEFT_OUT: &str = "what happens if the new pods do not become ready t
                               (--to-the-end tells it)";
 
 impl Plan {
-    pub(crate) fn of(outcome: Outcome, doubtful: Option<Outcome>) -> Self {
-        // Half a doubt would tell of fewer pods than come down.
-        let left_out = doubtful
-            .as_ref()
-            .is_some_and(|o| !o.is_over)
-            .then(|| DOUBT_LEFT_OUT.to_owned());
-        let doubtful = doubtful.filter(|o| o.is_over).map(|o| o.sets).unwrap_or_default();
-        let doubt = |set: &Traced| doubtful.iter().find(|d| d.kind == set.kind && d.key == set.key);
-        let sets: Vec<SetPlan> = outcome.sets.iter().map(|set| SetPlan::of(set, doubt(set))).collect();
+    /// What is seen if all goes well.
+    pub(crate) fn of(outcome: &Outcome) -> Self {
+        let sets: Vec<SetPlan> = outcome.sets.iter().map(SetPlan::of).collect();
         let mut plan = Plan {
             summary: String::new(),
             disrupts: sets.iter().any(SetPlan::disrupts),
             sets,
-            refused: outcome.refused,
+            refused: outcome.refused.clone(),
             not_looked_at: Vec::new(),
             unknowns: Vec::new(),
             missing: Vec::new(),
             is_cut_short: !outcome.is_over,
-            warnings: outcome.warnings.into_iter().chain(left_out).collect(),
+            warnings: outcome.warnings.clone(),
         };
         plan.summary = text::summary(&plan);
         plan
+    }
+
+    /// Adds what is seen if new pods do not become ready.
+    pub(crate) fn doubt(&mut self, outcome: &Outcome, doubtful: &Outcome) {
+        if !doubtful.is_over {
+            // Half a doubt would tell of fewer pods than come down.
+            self.warnings.push(DOUBT_LEFT_OUT.to_owned());
+            return;
+        }
+        for (plan, set) in self.sets.iter_mut().zip(&outcome.sets) {
+            let same = |d: &&Traced| d.kind == set.kind && d.key == set.key;
+            // A pod on a lost node is taken down, and never made again; where its successor is refused, it is not.
+            let makes_pods = set.makes_pods() || refers::makes_pods(plan);
+            let doubtful = doubtful.sets.iter().find(same).filter(|_| makes_pods);
+            plan.if_new_pods_are_not_ready = doubtful.map(|doubtful| {
+                let (waves, lowest_available) = waves(doubtful);
+                Doubt {
+                    pods: doubtful.items.iter().map(|item| item.pod.clone()).collect(),
+                    waves,
+                    lowest_available,
+                    available: doubtful.available_now(),
+                    blocked: blocked(
+                        &doubtful.waits,
+                        &whom(set, &plan.set),
+                        &former(doubtful, &stays(doubtful)),
+                    ),
+                }
+            });
+        }
     }
 
     /// Tells what was given and is not looked at, and what of it could touch pods all the same.
@@ -297,7 +325,7 @@ impl Plan {
 }
 
 impl SetPlan {
-    fn of(set: &Traced, doubtful: Option<&Traced>) -> Self {
+    fn of(set: &Traced) -> Self {
         let replicas = |set: Option<&std::sync::Arc<flotilla_model::SetRecord>>| set.map_or(0, |s| s.spec.replicas);
         let status = |field: &str| {
             set.after
@@ -307,11 +335,6 @@ impl SetPlan {
         };
         let (waves, lowest_available) = waves(set);
         let name = kind_name(set.kind, &set.key.name);
-        let mut sets = [&set.before, &set.after].into_iter().flatten();
-        let whom = Whom {
-            loses_claims: sets.any(|set| set.loses_claims()),
-            ..Whom::of(&name, &set.key.namespace)
-        };
         let stays = stays(set);
         let former = former(set, &stays);
         SetPlan {
@@ -338,12 +361,8 @@ impl SetPlan {
                 .collect(),
             claims_left: set.claims_left.clone(),
             claim_templates_changed: set.claim_templates_changed(),
-            blocked: blocked(&set.waits, &whom, &former),
-            if_new_pods_are_not_ready: doubtful.filter(|_| set.makes_pods()).map(|doubtful| Doubt {
-                pods: doubtful.items.iter().map(|item| item.pod.clone()).collect(),
-                available: doubtful.available_now(),
-                blocked: blocked(&doubtful.waits, &whom, &self::former(doubtful, &self::stays(doubtful))),
-            }),
+            blocked: blocked(&set.waits, &whom(set, &name), &former),
+            if_new_pods_are_not_ready: None,
         }
     }
 
@@ -355,6 +374,15 @@ impl SetPlan {
     /// Whether a pod that exists is deleted, replaced, updated or taken out of service.
     pub fn disrupts(&self) -> bool {
         self.steps().any(|step| step.action != Action::Create)
+    }
+}
+
+/// To whom advice about a set of this name is given.
+fn whom<'w>(set: &'w Traced, name: &'w str) -> Whom<'w> {
+    let mut sets = [&set.before, &set.after].into_iter().flatten();
+    Whom {
+        loses_claims: sets.any(|set| set.loses_claims()),
+        ..Whom::of(name, &set.key.namespace)
     }
 }
 

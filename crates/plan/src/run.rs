@@ -5,20 +5,38 @@ use crate::manager::Manager;
 use crate::report::Refusal;
 use crate::state::{self, State};
 use crate::trace::{Traced, has_new_spec, set_of};
-use flotilla_model::{ObjectKey, Resource, Timestamp, Uid};
+use flotilla_model::{ObjectKey, Resource, SetKind, Timestamp, Uid};
 use flotilla_sim::Cluster;
 use flotilla_sim::nodes::Ailment;
-use flotilla_sim::server::{Actor, Entry};
+use flotilla_sim::server::{Absent, Actor, Entry, Stored};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What becomes of the pods that the change makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NewPods {
     /// They start, unless their image is known to fail.
     BecomeReady,
-    /// They run, and are never ready.
-    StayUnready,
+    /// They run, and are never ready, or are refused.
+    StayUnready(Doubts),
+}
+
+/// Which of the pods that the change makes do not become ready.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Doubts {
+    /// Sets of which only pods of a revision are in doubt that no ready pod has. Of others, all new pods are.
+    pub(crate) with_new_revisions: BTreeSet<(SetKind, ObjectKey)>,
+    /// What is not there, and without which pods that name it are not even made.
+    pub(crate) absent: Vec<Absent>,
+}
+
+impl NewPods {
+    fn doubts(self) -> Option<Doubts> {
+        match self {
+            NewPods::BecomeReady => None,
+            NewPods::StayUnready(doubts) => Some(doubts),
+        }
+    }
 }
 
 /// How far a change is followed, counted in pods that are looked at: a number and not a time, so that the same question gets the same
@@ -35,6 +53,23 @@ impl Reach {
     const STEP: usize = 100;
     /// What a change of an object costs: it is written, told, and decided about.
     const CHANGE: usize = 200;
+}
+
+/// Whether a change shows that what began with the user's is still under way. Before each attempt to make a pod that is refused, its claim is
+/// noted as in use: that alone, which goes on for ever, leads nowhere.
+fn goes_on(entry: &Entry) -> bool {
+    match entry.resource.watched() {
+        Some(Resource::Pods | Resource::Revisions) => true,
+        Some(Resource::Claims) => {
+            let more = |stored: &Option<Stored>| {
+                let object = stored.as_ref().map(Stored::value)?;
+                let stays = object["metadata"]["deletionTimestamp"].is_null();
+                Some((object["spec"].clone(), object["status"].clone(), stays))
+            };
+            more(&entry.before) != more(&entry.after)
+        }
+        _ => false,
+    }
 }
 
 /// Why a change is not followed any further.
@@ -93,8 +128,10 @@ struct Run {
     /// What was done so far, as [`Reach`] counts.
     work: usize,
     reach: Reach,
-    /// Pods that are ready in the live state, by UID, with their revisions; all others are in doubt. `None` if none is.
-    proven: Option<BTreeSet<(Uid, Option<String>)>>,
+    /// Pods that are ready in the live state, by UID, with their revisions.
+    proven: BTreeSet<(Uid, Option<String>)>,
+    /// Which others do not become ready; `None` if all do.
+    doubts: Option<Doubts>,
     /// Pods that are not ready, and stay so until they are made again or their containers are others.
     stuck: BTreeSet<ObjectKey>,
 }
@@ -103,6 +140,10 @@ struct Run {
 pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, reach: Reach) -> Result<Outcome, String> {
     let mut cluster = state.load()?;
     let mut warnings = warnings(state, &cluster);
+    let doubts = new_pods.doubts();
+    if let Some(doubts) = &doubts {
+        cluster.server.admission.absent.clone_from(&doubts.absent);
+    }
     let proven = state::pods(&cluster)
         .filter(|pod| pod.is_healthy())
         .map(|pod| (pod.meta.uid.clone(), pod.revision().map(str::to_owned)))
@@ -115,7 +156,8 @@ pub(crate) fn simulate(state: &State, changes: &[Change], new_pods: NewPods, rea
     let mut run = Run {
         manager: Manager::new(cluster.now(), state.clones),
         last_change: cluster.now(),
-        proven: (new_pods == NewPods::StayUnready).then_some(proven),
+        proven,
+        doubts,
         stuck,
         cluster,
         sets: Vec::new(),
@@ -278,8 +320,7 @@ impl Run {
         let changes = self.cluster.take_changes();
         self.work += Reach::CHANGE * changes.len();
         for entry in &changes {
-            let matters = [Resource::Pods, Resource::Claims, Resource::Revisions];
-            if entry.resource.watched().is_some_and(|r| matters.contains(&r)) {
+            if goes_on(entry) {
                 self.last_change = self.cluster.now();
             }
             self.sets.iter_mut().for_each(|set| set.note(entry));
@@ -300,12 +341,17 @@ impl Run {
 
     /// A pod that is new, or at a revision that is new to it, is never ready if that is what is asked.
     fn doubt(&mut self, entry: &Entry) {
-        let Some(proven) = &self.proven else { return };
-        let Some(pod) = self.sets.iter().find_map(|set| set.renewed_pod(entry)) else {
+        let Some(doubts) = &self.doubts else { return };
+        let mut renewed = self.sets.iter().filter_map(|set| Some((set, set.renewed_pod(entry)?)));
+        let Some((set, pod)) = renewed.next() else {
             return;
         };
+        let only_new = doubts.with_new_revisions.contains(&(set.kind, set.key.clone()));
+        if only_new && set.is_proven(pod.revision()) {
+            return;
+        }
         let revision = pod.revision().map(str::to_owned);
-        if !proven.contains(&(pod.meta.uid.clone(), revision)) {
+        if !self.proven.contains(&(pod.meta.uid.clone(), revision)) {
             self.cluster.ail(&entry.key, Ailment::NeverReady, Timestamp::MAX);
         }
     }

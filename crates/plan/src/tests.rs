@@ -1,6 +1,7 @@
 //! Plans of changes to sets that the simulated cluster has rolled out before.
 
 mod clones;
+mod doubts;
 mod growth;
 mod lab;
 mod text;
@@ -14,6 +15,10 @@ use serde_json::{Value, json};
 
 /// Waves as text: `-web-1` deleted, `~web-1` replaced, `+web-1` created, `=web-1` updated, `!web-1` made not ready.
 fn waves(set: &SetPlan) -> Vec<String> {
+    words(&set.waves)
+}
+
+fn words(waves: &[crate::Wave]) -> Vec<String> {
     let step = |step: &crate::Step| {
         let sign = match step.action {
             Action::Create => "+",
@@ -24,8 +29,8 @@ fn waves(set: &SetPlan) -> Vec<String> {
         };
         format!("{sign}{}", step.pod)
     };
-    let waves = set.waves.iter();
     waves
+        .iter()
         .map(|wave| wave.steps.iter().map(step).collect::<Vec<_>>().join(" "))
         .collect()
 }

@@ -69,6 +69,10 @@ pub(crate) struct Traced {
     uid: Option<Uid>,
     /// Claims that were its own before, also of claim templates that it has no more.
     former_claims: BTreeSet<String>,
+    /// Its pods when the change was made.
+    pub(crate) began_with: Vec<Uid>,
+    /// Revisions that ready pods had before.
+    proven: BTreeSet<String>,
     /// The item of each pod that is under way.
     open: BTreeMap<String, usize>,
     /// Its pods now, by name, and which of them have changed since somebody looked.
@@ -100,6 +104,8 @@ impl Traced {
             pods: Vec::new(),
             items: Vec::new(),
             former_claims: BTreeSet::new(),
+            began_with: Vec::new(),
+            proven: BTreeSet::new(),
             open: BTreeMap::new(),
             own: BTreeMap::new(),
             touched: BTreeSet::new(),
@@ -118,6 +124,9 @@ impl Traced {
         let own = state::pods(cluster).filter(|pod| self.owns(pod));
         self.own = own.map(|pod| (pod.name().to_owned(), pod.clone())).collect();
         self.former_claims = self.claims_of_its_pods(cluster);
+        self.began_with = self.own.values().map(|pod| pod.meta.uid.clone()).collect();
+        let ready = self.own.values().filter(|pod| pod.is_healthy());
+        self.proven = ready.filter_map(|pod| pod.revision().map(str::to_owned)).collect();
         self.available = self.available_pods(cluster.now());
         self.levels.push((0, self.available.len()));
     }
@@ -417,6 +426,17 @@ impl Traced {
     /// Whether any pod is made.
     pub(crate) fn makes_pods(&self) -> bool {
         self.items.iter().any(|item| item.is_made || item.is_updated)
+    }
+
+    /// Whether a ready pod had this revision before.
+    pub(crate) fn is_proven(&self, revision: Option<&str>) -> bool {
+        revision.is_some_and(|revision| self.proven.contains(revision))
+    }
+
+    /// Whether pods are made or updated to a revision that no ready pod had before.
+    pub(crate) fn makes_pods_of_new_revisions(&self) -> bool {
+        let mut made = self.items.iter().filter(|item| item.is_made || item.is_updated);
+        made.any(|item| !self.is_proven(item.to.as_deref()))
     }
 
     /// What happens to an item.

@@ -68,16 +68,16 @@ impl Server {
                 fill_limits(server, value);
                 server.admit_pod(value)?;
             }
-            server.check_room(resource, (None, value), false)?;
+            server.check_room(resource, (None, value), Part::Main)?;
             require_one_controller(value)
         })
     }
 
     /// Whether limit ranges and quotas have room for what pods and claims ask for.
-    fn check_room(&self, resource: StoreId, change: (Option<&Value>, &Value), is_resize: bool) -> Result<(), Status> {
+    fn check_room(&self, resource: StoreId, change: (Option<&Value>, &Value), part: Part) -> Result<(), Status> {
         match resource.watched() {
-            Some(Resource::Pods) => check_room(self, (resource, "", "pods"), change, is_resize),
-            Some(Resource::Claims) => check_room(self, (resource, "", "persistentvolumeclaims"), change, is_resize),
+            Some(Resource::Pods) => check_room(self, (resource, "", "pods"), change, part),
+            Some(Resource::Claims) => check_room(self, (resource, "", "persistentvolumeclaims"), change, part),
             _ => Ok(()),
         }
     }
@@ -152,6 +152,9 @@ impl Server {
         if self.admission.refuses_pods {
             let message = "admission webhook \"policy.example.com\" denied the request: not now";
             return Err(Status::new(403, "Forbidden", message));
+        }
+        if let Some(why) = self.admission.absent.iter().find_map(|absent| absent.refuses(pod)) {
+            return Err(forbidden(&why));
         }
         if let Some(variable) = self.admission.forbidden_variable.filter(|name| has_variable(pod, name)) {
             return Err(forbidden(&format!(
@@ -288,7 +291,7 @@ impl Server {
                         return Err(Status::invalid(&server.qualified_kind(resource), &key.name, &errors));
                     }
                 }
-                server.check_room(resource, (old, new), part == Part::Resize)?;
+                server.check_room(resource, (old, new), part)?;
                 require_one_controller(new)
             },
         )
@@ -332,7 +335,11 @@ impl Server {
         match part {
             Part::Main if self.has_status(resource) => keep(old, new, "status"),
             Part::All | Part::Main => {}
-            Part::Resize => resize_pod(old, new),
+            Part::Resize => {
+                resize_pod(old, new);
+                // As when it is made: what it says nothing of, it is given.
+                fill_limits(self, new);
+            }
             Part::Status => {
                 let is_custom = self.types.of_store(resource).is_some_and(|info| info.custom.is_some());
                 let mut kept = old.clone();

@@ -119,6 +119,33 @@ fn limit_ranges_and_quotas_bound_what_grows() {
     }
 }
 
+/// A pod that was made before the limit range is given by it what it says nothing of, as soon as it is resized.
+#[test]
+fn limit_ranges_fill_in_what_is_resized() {
+    let asks = |cpu: &str| {
+        (
+            "template/spec/containers/0/resources",
+            json!({"requests": {"cpu": cpu}}),
+        )
+    };
+    let fields = [
+        asks("100m"),
+        (
+            "template/spec/readinessGates",
+            json!([{"conditionType": "InPlaceUpdateReady"}]),
+        ),
+        (ROLLING, json!({"podUpdatePolicy": "InPlaceIfPossible"})),
+    ];
+    let set = with(manifest(Advanced, "web"), &fields);
+    let mut lab = Lab::with(std::slice::from_ref(&set));
+    let rule = json!({"type": "Container", "max": {"cpu": "1"}, "default": {"cpu": "1"}});
+    let range = json!({"metadata": {"name": "usual", "namespace": "ns", "uid": "l"}, "spec": {"limits": [rule]}});
+    lab.add("", "limitranges", range);
+    let plan = lab.plan(&[Change::Apply(with(set, &[asks("300m")]))]);
+    assert_eq!(waves(one(&plan)), ["=web-0"], "{}", plan.text());
+    assert_eq!(one(&plan).blocked, [], "{}", plan.text());
+}
+
 /// Beside the others there is no room for its successor: it is gone, and not replaced.
 #[test]
 fn a_pod_whose_successor_has_no_room_is_deleted() {

@@ -1,8 +1,7 @@
 //! What is drawn: a set, what it has to live with, and what is changed.
 //!
-//! Config maps and secrets that are not there are left out. A kubelet that runs containers would not start a pod that reads one; the
-//! simulated ones look at no other object and start it. An annotation could keep such a pod from coming up, but then the annotation would
-//! be what is held against the plan's word, and not what is missing.
+//! A kubelet does not start a container that reads a config map or secret which is not there. The simulated ones look at no other object,
+//! so an annotation, of which a plan knows nothing, has them do what a kubelet does.
 
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -73,15 +72,21 @@ pub(super) enum Change {
     NoRuntime,
     /// A volume that the template does not have.
     NoVolume,
+    /// A config map that is not there, as a volume.
+    NoConfigMap,
+    /// A secret that is not there, as a variable.
+    NoSecret,
     /// Pods that never become ready.
     NeverReady,
     Scale(i64),
     Partition(i64),
+    /// A field that no pod has, which of custom kinds is stored all the same, and an image that starts.
+    Misspelt,
     Delete,
 }
 
 /// Templates that can come up; images most, as people change these most.
-const CAN: [Change; 12] = [
+const CAN: [Change; 13] = [
     Change::Image,
     Change::Image,
     Change::Image,
@@ -93,10 +98,11 @@ const CAN: [Change; 12] = [
     Change::Partition(0),
     Change::Scale(0),
     Change::Scale(0),
+    Change::Misspelt,
     Change::Delete,
 ];
 /// Templates that cannot.
-const CANNOT: [Change; 12] = [
+const CANNOT: [Change; 14] = [
     Change::BrokenImage,
     Change::BrokenImage,
     Change::NeverReady,
@@ -109,6 +115,8 @@ const CANNOT: [Change; 12] = [
     Change::NoPriority,
     Change::NoRuntime,
     Change::NoVolume,
+    Change::NoConfigMap,
+    Change::NoSecret,
 ];
 
 /// What a quota counts.
@@ -160,14 +168,17 @@ pub(super) enum Trouble {
     CpuLimited,
     /// A limit range allows smaller claims only than [`Change::Storage`] asks for.
     StorageLimited,
+    /// A policy that no plan looks at refuses all pods, and one of the set's has gone.
+    Denied,
 }
 
 impl Trouble {
     /// Leaves of a set what can be compared, and puts its pods where they are to be lost.
     fn suit(self, spec: &mut Value, seed: u64) {
         match self {
-            Trouble::Quota(..) | Trouble::CpuGiven(_) => {
-                // How soon a quota counts what has gone, no plan knows: it decides whether pods beyond the wanted ones come before others go.
+            Trouble::Quota(Scarce::Claims | Scarce::Storage, _) => {
+                // Claims of clones that have gone wait for the garbage collector, and then for the quota to count again. How soon that is, no
+                // plan knows: it decides whether a clone beyond the wanted ones is refused at first, and what comes before it then.
                 let rolling = spec["updateStrategy"]["rollingUpdate"].as_object_mut();
                 rolling.map(|rolling| rolling.remove("maxSurge"));
             }
@@ -205,7 +216,9 @@ impl Case {
         let kind = one_of(rng, &[Kind::Native, Kind::Advanced, Kind::Clone]);
         let replicas = rng.i64(1..7);
         let trouble = trouble(rng, replicas);
-        let changes = changes(rng, (kind, replicas), trouble);
+        // Every other seed, so that it is half of them however few are drawn.
+        let can_come_up = seed.is_multiple_of(2);
+        let changes = changes(rng, (kind, replicas), trouble, can_come_up);
         let mut spec = spec(rng, kind, replicas);
         // An annotation makes a pod crash, and stays on it: its containers would go on crashing where they restart, whatever their image.
         let in_place = spec.to_string().contains("InPlaceIfPossible");
@@ -261,11 +274,23 @@ impl Case {
         json!({"apiVersion": self.kind.api_version(), "kind": kind, "metadata": {"name": "web"}, "spec": spec})
     }
 
+    /// What the plan may say that it does not know, in some of its words. Everything else is there to be read.
+    pub(super) fn unknowns(&self) -> Vec<&'static str> {
+        let denied = (self.trouble == Trouble::Denied).then_some(DENIED);
+        let misspelt = self.changes.contains(&Change::Misspelt).then_some(MISSPELT);
+        denied.into_iter().chain(misspelt).collect()
+    }
+
     /// Whether pods of the new template come up where there is room for them.
     pub(super) fn can_come_up(&self) -> bool {
         !self.changes.iter().any(|change| CANNOT.contains(change))
     }
 }
+
+/// What a plan says of pods that are refused now.
+pub(super) const DENIED: &str = "the API server refuses its pods now, and what refuses them is not looked at";
+/// What a plan says of the field that no pod has.
+pub(super) const MISSPELT: &str = "spec.template.spec.terminationGracePeriodSecond is a field that pods";
 
 /// Quotas and lost nodes a quarter each; a few have none.
 fn trouble(rng: &mut Rng, replicas: i64) -> Trouble {
@@ -280,24 +305,27 @@ fn trouble(rng: &mut Rng, replicas: i64) -> Trouble {
         }
         11 | 12 => one_of(rng, &[Trouble::CpuLimited, Trouble::StorageLimited]),
         13 => Trouble::CpuGiven(rng.usize(0..4)),
+        14 => Trouble::Denied,
         _ => Trouble::None,
     }
 }
 
-/// Half of them to templates that cannot come up, unless it is about something that is scarce.
-fn changes(rng: &mut Rng, (kind, replicas): (Kind, i64), trouble: Trouble) -> Vec<Change> {
-    let all = if rng.bool() { &CAN } else { &CANNOT };
+/// One change, or two.
+fn changes(rng: &mut Rng, (kind, replicas): (Kind, i64), trouble: Trouble, can_come_up: bool) -> Vec<Change> {
     let drawn = match trouble {
+        _ if !can_come_up => one_of(rng, &CANNOT),
         // Else what is scarce would rarely be what the change asks for more of.
         Trouble::CpuLimited | Trouble::CpuGiven(_) | Trouble::Quota(Scarce::Cpu, _) if rng.bool() => Change::Cpu,
         Trouble::StorageLimited | Trouble::Quota(Scarce::Storage, _) if rng.bool() => Change::Storage,
-        _ => one_of(rng, all),
+        _ => one_of(rng, &CAN),
     };
     let first = match drawn {
         Change::Partition(_) => Change::Partition(rng.i64(0..=replicas)),
         Change::Scale(_) => Change::Scale(rng.i64(0..7)),
         // Other kinds cannot change what claims ask for.
         Change::Storage if kind != Kind::Advanced => Change::Image,
+        // The API server refuses it of native sets where it is asked to be strict, and else leaves it out.
+        Change::Misspelt if kind == Kind::Native => Change::Image,
         change => change,
     };
     let mut changes = vec![first];
@@ -305,6 +333,10 @@ fn changes(rng: &mut Rng, (kind, replicas): (Kind, i64), trouble: Trouble) -> Ve
         changes.push(Change::Scale(rng.i64(0..7)));
     }
     changes
+}
+
+fn never_ready(template: &mut Value) {
+    template["metadata"]["annotations"]["sim.flotilla.rs/never-ready"] = json!("true");
 }
 
 fn claims(storage: &str) -> Value {
@@ -383,6 +415,8 @@ impl Change {
             Change::NoStorageClass => "storage class",
             Change::NoPriority => "priority class",
             Change::NoRuntime => "runtime class",
+            Change::NoConfigMap => "config map",
+            Change::NoSecret => "secret",
             _ => return None,
         };
         Some(format!("{kind} {NOT_HERE} was not found"))
@@ -413,10 +447,23 @@ impl Change {
             Change::NoPriority => pod["priorityClassName"] = json!(NOT_HERE),
             Change::NoRuntime => pod["runtimeClassName"] = json!(NOT_HERE),
             Change::NoVolume => pod["containers"][0]["volumeMounts"] = json!([{"name": "more", "mountPath": "/more"}]),
+            Change::NoConfigMap => {
+                pod["volumes"] = json!([{"name": "more", "configMap": {"name": NOT_HERE}}]);
+                never_ready(&mut spec["template"]);
+            }
+            Change::NoSecret => {
+                let key = json!({"secretKeyRef": {"name": NOT_HERE, "key": "more"}});
+                pod["containers"][0]["env"] = json!([{"name": "MORE", "valueFrom": key}]);
+                never_ready(&mut spec["template"]);
+            }
             Change::NeverReady => {
                 // Else pods that are updated in place are changed without a restart.
                 pod["containers"][0]["image"] = json!("app:v2");
-                spec["template"]["metadata"]["annotations"]["sim.flotilla.rs/never-ready"] = json!("true");
+                never_ready(&mut spec["template"]);
+            }
+            Change::Misspelt => {
+                pod["containers"][0]["image"] = json!("app:v2");
+                pod["terminationGracePeriodSecond"] = json!(5);
             }
             Change::Scale(replicas) => spec["replicas"] = json!(replicas),
             Change::Partition(partition) => {

@@ -4,11 +4,15 @@ use super::draw::{Case, POOL, Scarce, Trouble};
 use crate::changes::Story;
 use flotilla_e2e::Api;
 use flotilla_e2e::api::{Objects, is_ready, name, number, text};
+use flotilla_e2e::clock;
 use flotilla_e2e::sets::{SOON, pods, shape};
 use http::Method;
 use serde_json::{Value, json};
 
 const NODES: &str = "/api/v1/nodes";
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+/// What the policy says.
+const NO_MORE: &str = "no more pods here";
 /// The taint by which the control plane keeps pods away from a node that is silent.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
@@ -69,6 +73,13 @@ impl Case {
                 )
                 .await;
             }
+            Trouble::Denied => {
+                deny(story).await;
+                story.api.delete(&format!("{}/{name}", pods(&story.ns)), false).await;
+                let is_told = |sets: &Objects| sets["web"]["status"]["conditions"].to_string().contains(NO_MORE);
+                let what = "the set says that its pods are refused";
+                story.api.until(&self.sets(&story.ns), SOON, what, is_told).await;
+            }
         }
     }
 
@@ -115,6 +126,44 @@ impl Case {
         let is_told = |sets: &Objects| number(&sets["web"], "/status/readyReplicas") == self.replicas - unready;
         let what = "the set knows of pods that are not ready";
         story.api.until(&self.sets(&story.ns), SOON, what, is_told).await;
+    }
+}
+
+/// A policy of the cluster's owner refuses all new pods of the namespace from now on.
+async fn deny(story: &Story) {
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": story.ns},
+        "spec": {
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": story.ns}},
+                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+            },
+            "validations": [{"expression": "false", "message": NO_MORE}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": story.ns},
+        "spec": {"policyName": story.ns, "validationActions": ["Deny"]},
+    });
+    story.api.create(POLICIES, &policy).await;
+    story
+        .api
+        .create(&POLICIES.replace("policies", "policybindings"), &binding)
+        .await;
+    let probe = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"},
+        "spec": {"containers": [{"name": "main", "image": "app:v1"}]},
+    });
+    let path = format!("{}?dryRun=All", pods(&story.ns));
+    let is_denied = async || {
+        let sent = story.api.send(Method::POST, &path, Some(("application/json", &probe)));
+        sent.await.is_err()
+    };
+    let begun = clock::now();
+    // The API server reads policies by a watch, and nobody can see when.
+    while !is_denied().await {
+        assert!(begun.elapsed() < SOON, "the policy is not in force");
+        tokio::task::yield_now().await;
     }
 }
 
