@@ -14,21 +14,20 @@ mod refused;
 mod volumes;
 
 use crate::Lab;
-use flotilla_e2e::stuck::{Sort, Stuck};
-use flotilla_e2e::suite::trial;
+use flotilla_e2e::stuck::{Sort, Stories, Stuck};
 use libtest_mimic::Trial;
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let mut trials = Stories::of("behaviour");
     macro_rules! stories {
         ($($module:ident::$name:ident: $($sort:ident),+;)*) => {$($({
             let own = lab.clone();
             let word = Sort::$sort.word();
-            trials.push(trial(format!("stuck::{}_{word}", stringify!($name)), move || async move {
+            trials.add(&format!("stuck::{}::{}_{word}", stringify!($module), stringify!($name)), move || async move {
                 let ns = format!("stuck-{}-{word}", stringify!($name).replace('_', "-"));
                 let api = own.enter(&ns).await;
                 $module::$name(Stuck::new(api, ns, Sort::$sort, &own.kubeconfig, &own.kubectl)).await;
-            }));
+            });
         })+)*};
     }
     stories! {
@@ -70,5 +69,5 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
         held::set_terminating_in_foreground: Native;
         held::namespace_terminating: Advanced;
     }
-    trials
+    trials.into_trials()
 }

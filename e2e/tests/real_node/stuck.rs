@@ -2,21 +2,20 @@
 //! stands.
 
 use crate::Lab;
-use flotilla_e2e::api::{Objects, is_ready, name};
-use flotilla_e2e::real::pod;
+use flotilla_e2e::api::{Objects, is_ready, name, text};
+use flotilla_e2e::real::{pod, pod_until};
 use flotilla_e2e::sets::{SOON, pods};
-use flotilla_e2e::stuck::{Sort, Stuck, container, template};
-use flotilla_e2e::suite::trial;
+use flotilla_e2e::stuck::{Sort, Stories, Stuck, container, template};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let mut trials = Stories::of("real_node");
     macro_rules! stories {
         ($($name:ident: $sort:ident),* $(,)?) => {$({
             let own = lab.clone();
             let word = Sort::$sort.word();
-            trials.push(trial(format!("stuck::{}_{word}", stringify!($name)), move || async move {
+            trials.add(&format!("stuck::{}_{word}", stringify!($name)), move || async move {
                 let ns = format!("stuck-{}", stringify!($name).replace('_', "-"));
                 let api = own.enter(&ns).await;
                 let s = Stuck::new(api.clone(), ns, Sort::$sort, &own.kubeconfig, &own.kubectl);
@@ -24,7 +23,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
                 $name(s).await;
                 // The node has room for 50 pods, and other scenarios keep theirs.
                 api.delete(&set, false).await;
-            }));
+            });
         })*};
     }
     stories!(
@@ -35,7 +34,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
         image_missing: Native,
         resize_refused: Advanced,
     );
-    trials
+    trials.into_trials()
 }
 
 /// Pods of the test program.
@@ -65,10 +64,17 @@ async fn secret_and_key_missing(s: Stuck) {
     let words = ["CreateContainerConfigError", "secret \"login\" not found"];
     let first = s.first("web-0", &words, "kubectl create secret generic login ").await;
     s.type_in(&first);
+    // A kubelet looks again after some seconds.
+    let has_looked = |pod: &Value| text(pod, "/status/containerStatuses/0/state/waiting/message").contains("key user");
+    pod_until(&s.api, &s.ns, "web-0", "its kubelet looks again", has_looked).await;
     let first = s
         .first("web-0", &["couldn't find key user"], "kubectl edit secret login ")
         .await;
-    s.edit(&first, "s/^kind: Secret$/kind: Secret\\nstringData:\\n  user: root/");
+    s.edit(
+        &first,
+        "user",
+        "s/^kind: Secret$/kind: Secret\\nstringData:\\n  user: root/",
+    );
     s.mended().await;
 }
 
@@ -81,7 +87,9 @@ async fn config_map_missing(s: Stuck) {
     })
     .await;
     let words = ["FailedMount", "configmap \"conf\" not found"];
-    let first = s.first("", &words, "kubectl create configmap conf ").await;
+    let first = s
+        .first(&not_ready(&s).await, &words, "kubectl create configmap conf ")
+        .await;
     s.type_in(&first);
     s.mended().await;
 }
@@ -152,6 +160,6 @@ async fn resize_refused(s: Stuck) {
             "kubectl edit ",
         )
         .await;
-    s.edit(&first, "s/cpu: \"1000\"|cpu: 1k/cpu: 20m/");
+    s.edit(&first, "cpu", "s/cpu: \"1000\"|cpu: 1k/cpu: 20m/");
     s.mended().await;
 }
