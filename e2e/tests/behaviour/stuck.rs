@@ -10,6 +10,8 @@ mod nodes;
 mod pods;
 #[path = "stuck/refused.rs"]
 mod refused;
+#[path = "stuck/twofold.rs"]
+mod twofold;
 #[path = "stuck/volumes.rs"]
 mod volumes;
 
@@ -68,6 +70,22 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
         held::set_terminating: Native, Clone;
         held::set_terminating_in_foreground: Native;
         held::namespace_terminating: Advanced;
+        twofold::quota_and_image: Advanced, Clone;
+        twofold::claim_and_pause: Native, Advanced;
+        twofold::gone_node_and_image: Advanced;
+        twofold::two_pods: Advanced;
+        twofold::finalizer_and_on_delete: Native, Advanced;
+        twofold::finalizer_and_on_delete_in_order: Native, Advanced;
+        twofold::hook_and_partition: Clone;
+        twofold::quota_and_partition: Native, Advanced;
+        twofold::quota_then_partition: Native;
+        twofold::taken_and_priority: Advanced;
+        twofold::account_then_quota: Native, Clone;
+        twofold::class_then_image: Native;
+        twofold::pause_then_in_place_only: Advanced, Clone;
+        twofold::gate_and_image: Advanced;
+        twofold::budget_and_quota: Advanced, Clone;
+        twofold::budget_before_quota: Advanced, Clone;
     }
     trials.into_trials()
 }

@@ -3,9 +3,9 @@
 
 use crate::Lab;
 use flotilla_e2e::api::{Objects, is_ready, name, text};
-use flotilla_e2e::real::{pod, pod_until};
+use flotilla_e2e::real::{self, pod, pod_until};
 use flotilla_e2e::sets::{SOON, pods};
-use flotilla_e2e::stuck::{Sort, Stories, Stuck, container, template};
+use flotilla_e2e::stuck::{Sort, Stories, Stuck, cause, container, template};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
@@ -33,6 +33,8 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
         probe_fails: Clone,
         image_missing: Native,
         resize_refused: Advanced,
+        secret_and_quota: Native,
+        secret_and_config_map: Clone,
     );
     trials.into_trials()
 }
@@ -161,5 +163,65 @@ async fn resize_refused(s: Stuck) {
         )
         .await;
     s.edit(&first, "cpu", "s/cpu: \"1000\"|cpu: 1k/cpu: 20m/");
+    s.mended().await;
+}
+
+/// Has the container that serves read what there is in a Secret.
+fn with_secret(set: &mut Value, name: &str) {
+    container(set)["envFrom"] = json!([{"secretRef": {"name": name}}]);
+}
+
+/// One pod misses a Secret, and for the other there is no room.
+async fn secret_and_quota(s: Stuck) {
+    let quotas = s.core("resourcequotas");
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}});
+    s.api.create(&quotas, &quota).await;
+    let counts = |quotas: &Objects| quotas["small"].pointer("/status/hard/pods").is_some();
+    s.api.until(&quotas, SOON, "the quota counts", counts).await;
+    s.create(2, |set| {
+        on_the_node(set);
+        with_secret(set, "login");
+        set["spec"]["podManagementPolicy"] = json!("Parallel");
+    })
+    .await;
+    let words = ["CreateContainerConfigError", "secret \"login\" not found"];
+    let secret = cause("web-0", &words, "kubectl create secret generic login ");
+    let quota = cause("web-1", &["QuotaExceeded", "small"], "kubectl describe resourcequota ");
+    let told = s.told_beside(&[secret, quota]).await;
+    s.type_in(&told[0]);
+    let is_up = |pods: &Objects| pods.values().any(is_ready);
+    s.api.until(&pods(&s.ns), SOON, "the one pod is ready", is_up).await;
+    let told = s.told(&[quota]).await;
+    let said = s.type_in(&told[0]);
+    assert!(said.contains("small") && said.contains("pods"), "{said}");
+    let more = json!({"spec": {"hard": {"pods": "9"}}});
+    s.api.patch(&format!("{quotas}/small"), &more).await;
+    s.mended().await;
+}
+
+/// Each container of a pod misses something else.
+async fn secret_and_config_map(s: Stuck) {
+    s.create(1, |set| {
+        on_the_node(set);
+        with_secret(set, "login");
+        template(set)["spec"]["containers"][1]["envFrom"] = json!([{"configMapRef": {"name": "conf"}}]);
+    })
+    .await;
+    let pod = not_ready(&s).await;
+    let misses = |pod: &Value, name: &str| {
+        text(real::container(pod, name), "/state/waiting/reason") == "CreateContainerConfigError"
+    };
+    let miss = |pod: &Value| misses(pod, "main") && misses(pod, "side");
+    pod_until(&s.api, &s.ns, &pod, "both miss something", miss).await;
+    let words = ["container main", "secret \"login\" not found"];
+    let secret = cause(&pod, &words, "kubectl create secret generic login ");
+    let words = ["container side", "configmap \"conf\" not found"];
+    let config_map = cause(&pod, &words, "kubectl create configmap conf ");
+    let told = s.told_beside(&[secret, config_map]).await;
+    s.type_in(&told[0]);
+    let starts = |pods: &Objects| pods.values().any(|pod| real::container(pod, "main")["started"] == true);
+    s.api.until(&pods(&s.ns), SOON, "one container starts", starts).await;
+    let told = s.told(&[config_map]).await;
+    s.type_in(&told[0]);
     s.mended().await;
 }
