@@ -2,6 +2,8 @@
 //!
 //! Where the advice only shows something, its output has the words by which the user knows what to do, and the scenario does that.
 
+#[path = "stuck/forged.rs"]
+mod forged;
 #[path = "stuck/held.rs"]
 mod held;
 #[path = "stuck/nodes.rs"]
@@ -86,6 +88,18 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
         twofold::gate_and_image: Advanced;
         twofold::budget_and_quota: Advanced, Clone;
         twofold::budget_before_quota: Advanced, Clone;
+        forged::webhook_like_a_quota: Native, Clone;
+        forged::webhook_like_an_account: Native, Clone;
+        forged::webhook_like_a_class: Native, Clone;
+        forged::webhook_like_a_policy: Native, Clone;
+        forged::webhook_like_the_api_server: Native, Clone;
+        forged::webhook_like_a_quota_in_an_update: Advanced, Clone;
+        forged::policy_like_another: Native, Clone;
+        forged::policy_like_a_quota: Native, Clone;
+        forged::policy_like_a_volume: Native, Clone;
+        forged::event_of_a_volume: Native, Clone;
+        forged::event_of_a_claim: Native, Advanced;
+        forged::condition_of_a_gate: Native, Clone;
     }
     trials.into_trials()
 }

@@ -35,6 +35,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
         resize_refused: Advanced,
         secret_and_quota: Native,
         secret_and_config_map: Clone,
+        secret_with_a_name_like_words: Advanced,
     );
     trials.into_trials()
 }
@@ -223,5 +224,31 @@ async fn secret_and_config_map(s: Stuck) {
     s.api.until(&pods(&s.ns), SOON, "one container starts", starts).await;
     let told = s.told(&[config_map]).await;
     s.type_in(&told[0]);
+    s.mended().await;
+}
+
+/// What the pod misses has a name like what a quota says, and somebody else says of the pod that it misses something else.
+async fn secret_with_a_name_like_words(s: Stuck) {
+    s.create(1, |set| {
+        on_the_node(set);
+        with_secret(set, "exceeded.quota");
+    })
+    .await;
+    let pod = s.api.read(&s.pod(&not_ready(&s).await)).await;
+    let now = flotilla_e2e::clock::wall().to_string();
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "forged"}, "type": "Warning",
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod", "namespace": s.ns, "name": "web-0", "uid": pod["metadata"]["uid"],
+        },
+        "reason": "Failed", "message": "Error: secret \"admin\" not found", "count": 1,
+        "firstTimestamp": now, "lastTimestamp": now, "source": {"component": "kubelet"},
+    });
+    s.api.create(&s.core("events"), &event).await;
+    let words = ["CreateContainerConfigError", "secret \"exceeded.quota\" not found"];
+    let first = s
+        .first("web-0", &words, "kubectl create secret generic exceeded.quota ")
+        .await;
+    s.type_in(&first);
     s.mended().await;
 }
