@@ -7,6 +7,7 @@ pub mod audit;
 pub mod balancer;
 pub mod clock;
 pub mod clones;
+pub mod denier;
 pub mod jobs;
 pub mod manager;
 pub mod metrics;

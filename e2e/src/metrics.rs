@@ -48,7 +48,7 @@ impl Metrics {
             api: api.clone(),
             load: told,
         };
-        let serving = tokio::spawn(accept(listener, acceptor(), answers));
+        let serving = tokio::spawn(accept(listener, acceptor().0, answers));
         // The API server connects to an external name by itself; to an address of a Service it could not without a proxy.
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "metrics"},
             "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}});
@@ -88,7 +88,8 @@ impl Drop for Metrics {
     }
 }
 
-fn acceptor() -> TlsAcceptor {
+/// What takes connections as `localhost`, and its certificate as PEM.
+pub(crate) fn acceptor() -> (TlsAcceptor, String) {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -97,7 +98,7 @@ fn acceptor() -> TlsAcceptor {
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)
         .expect("the key is the certificate's");
-    TlsAcceptor::from(Arc::new(config))
+    (TlsAcceptor::from(Arc::new(config)), made.cert.pem())
 }
 
 async fn accept(listener: TcpListener, tls: TlsAcceptor, answers: Answers) {

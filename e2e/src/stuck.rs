@@ -1,18 +1,35 @@
 //! Sets that are stuck, and users who take `flotilla why` at its word: they type what it advises, as it stands there.
 
-use crate::api::{Api, Objects, number, text};
+mod open;
+mod told;
+
+pub use open::Stories;
+pub use told::{Cause, Expected, cause};
+
+use crate::api::{Api, Objects, Seen, number};
 use crate::clones;
 use crate::manager::binary;
 use crate::sets::{Kind, SOON, claims, is_rolled_out, pods};
 use crate::why::flotilla;
-use futures::future::{LocalBoxFuture, select_all};
+use futures::future::{LocalBoxFuture, select, select_all};
 use serde_json::{Value, json};
-use std::cell::RefCell;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Command;
 use std::time::Duration;
+use tokio::sync::Notify;
+use told::Typed;
+
+/// How long nothing changes of a set that is stuck.
+const AT_REST: Duration = Duration::from_secs(3);
+/// How long nothing happens before it is asked again.
+const BETWEEN: Duration = Duration::from_secs(1);
+/// How often it is asked.
+const TIMES_ASKED: u32 = 3;
+/// How often at most, until it says the same twice.
+const ASKED_AT_MOST: u32 = 5;
 
 /// The kinds of sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,55 +101,6 @@ pub fn template(set: &mut Value) -> &mut Value {
 /// The first container of its pods.
 pub fn container(set: &mut Value) -> &mut Value {
     &mut set["spec"]["template"]["spec"]["containers"][0]
-}
-
-/// What `why` names as a cause.
-#[derive(Clone, Debug)]
-pub struct Cause {
-    /// Of what it is; of several that are alike, all.
-    pub subject: String,
-    /// What is the matter.
-    pub message: String,
-    /// What can be done.
-    pub advice: String,
-    /// What waits for it.
-    pub holds_up: Vec<String>,
-    /// The command of the advice that is to be typed; none yet in what was not asked for.
-    pub command: String,
-}
-
-impl Cause {
-    fn of(json: &Value) -> Self {
-        let held = json["holdsUp"].as_array().into_iter().flatten();
-        Cause {
-            subject: text(json, "/subject").to_owned(),
-            message: text(json, "/message").to_owned(),
-            advice: text(json, "/advice").to_owned(),
-            holds_up: held.filter_map(|held| held.as_str().map(str::to_owned)).collect(),
-            command: String::new(),
-        }
-    }
-
-    /// Whether it is of this subject, or of any if that is empty.
-    fn is_of(&self, subject: &str) -> bool {
-        subject.is_empty() || self.subject == subject || self.subject.split(", ").any(|one| one == subject)
-    }
-}
-
-/// The commands in an advice, with comments that go with them: each follows a colon or a bracket, and ends with its clause.
-fn commands(advice: &str) -> Vec<&str> {
-    let starts = ["kubectl ", "flotilla "].into_iter();
-    let mut starts: Vec<usize> = starts
-        .flat_map(|program| advice.match_indices(program).map(|(at, _)| at))
-        .filter(|at| *at == 0 || advice[..*at].ends_with(": ") || advice[..*at].ends_with('('))
-        .collect();
-    starts.sort_unstable();
-    let of = |at: usize| {
-        let rest = &advice[at..];
-        let end = [rest.find("; "), rest.find(')')].into_iter().flatten().min();
-        &rest[..end.unwrap_or(rest.len())]
-    };
-    starts.into_iter().map(of).collect()
 }
 
 /// A set that is to be stuck, in a namespace of its own, with whoever looks after it.
@@ -232,60 +200,146 @@ impl Stuck {
         assert!(output.status.success(), "{}: {words:?}: {output:?}", self.ns);
     }
 
-    /// Follows what the set, its pods and its claims say, and what is said of them, until `is_so` holds of what `why` says then.
-    async fn until(&self, what: &str, within: Duration, is_so: impl Fn(Option<i32>, &[Cause]) -> bool) -> Vec<Cause> {
-        let told = RefCell::new(Vec::new());
+    /// What `why` says now: how it ends, for programs, and for people.
+    ///
+    /// # Panics
+    /// When the two answers differ, or no two in a row are alike.
+    fn ask(&self) -> (Option<i32>, Vec<Cause>) {
         let target = self.sort.target(&self.name);
-        let ask = || {
-            let output = flotilla(&self.kubeconfig, &self.ns, &["why", &target, "-o", "json"]);
-            let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            let causes: Vec<Cause> = answer["causes"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .map(Cause::of)
-                .collect();
-            let is_over = is_so(output.status.code(), &causes);
-            told.replace(causes);
-            is_over
-        };
+        let mut before = self.ask_for_programs(&target);
+        for _ in 0..ASKED_AT_MOST {
+            let lines = flotilla(&self.kubeconfig, &self.ns, &["why", &target]);
+            let after = self.ask_for_programs(&target);
+            // Other scenarios bring nodes, of which schedulers tell: what people were told meanwhile may be of before or after that.
+            if before.0 == after.0 && told::are_alike(&before.1, &after.1) {
+                let (code, causes) = &after;
+                let text = String::from_utf8_lossy(&lines.stdout);
+                assert!(
+                    told::are_the_same(&text, causes) && lines.status.code() == *code,
+                    "{}: {causes:#?}, but people are told:\n{text}",
+                    self.ns
+                );
+                return after;
+            }
+            before = after;
+        }
+        panic!("{}: why says something else each time, at last {before:#?}", self.ns);
+    }
+
+    fn ask_for_programs(&self, target: &str) -> (Option<i32>, Vec<Cause>) {
+        let output = flotilla(&self.kubeconfig, &self.ns, &["why", target, "-o", "json"]);
+        let answer = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code(), told::causes(&answer))
+    }
+
+    /// Waits until nothing of the set, of its pods and its claims has changed for this long.
+    async fn at_rest(&self, time: Duration) {
         let watched = [
             pods(&self.ns),
             self.sort.sets(&self.ns),
             claims(&self.ns),
-            self.core("events"),
-            "/api/v1/nodes".to_owned(),
             format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{}", self.ns),
         ];
+        let changed = Notify::new();
         let follow = |path: &'_ String| -> LocalBoxFuture<'_, ()> {
-            let (api, path) = (&self.api, path.clone());
-            Box::pin(async move { api.follow(&path, |_, _| ask()).await })
+            let (path, changed) = (path.clone(), &changed);
+            let look = |_: &Objects, _: Option<&Seen>| {
+                changed.notify_one();
+                false
+            };
+            Box::pin(async move { self.api.follow(&path, look).await })
         };
-        let first = select_all(watched.iter().map(follow));
-        let ended = tokio::time::timeout(within, first).await.is_ok();
-        assert!(ended, "{}: why did not say {what}, but {:#?}", self.ns, told.borrow());
-        told.into_inner()
+        let follow_all = select_all(watched.iter().map(follow));
+        let silence = async { while tokio::time::timeout(time, changed.notified()).await.is_ok() {} };
+        let silence = pin!(silence);
+        let ended = tokio::time::timeout(SOON, select(follow_all, silence)).await.is_ok();
+        assert!(ended, "{}: something changed again and again", self.ns);
     }
 
-    /// Waits until what `why` puts first is of this subject, has these words, and comes with a command that begins so. An empty subject is
-    /// any.
+    /// Waits until the set is stuck, or as it should be, and returns what this finds in the answer of `why`: then, and whenever it is asked
+    /// again while nothing happens.
+    async fn always<T>(&self, what: &str, is_so: impl Fn(Option<i32>, &[Cause]) -> Option<T>) -> T {
+        self.at_rest(AT_REST).await;
+        let mut last = None;
+        for asked in 1..=TIMES_ASKED {
+            let (code, causes) = self.ask();
+            self.assert_harmless(&causes).await;
+            let found = is_so(code, &causes);
+            assert!(
+                found.is_some(),
+                "{}: asked {asked} times, why does not say {what}, but ends with {code:?}: {causes:#?}",
+                self.ns
+            );
+            last = found;
+            if asked < TIMES_ASKED {
+                self.at_rest(BETWEEN).await;
+            }
+        }
+        last.expect("it was asked")
+    }
+
+    /// Waits until the set is stuck. Then `why` names these causes and no others, the first of these first, and always; they are returned in
+    /// the order in which they are expected.
+    pub async fn told(&self, expected: &[Expected<'_>]) -> Vec<Cause> {
+        let is_first = |found: &[usize]| found[0] == 0;
+        self.told_in_order(expected, is_first).await
+    }
+
+    /// The same of causes of which none is the root of another.
+    pub async fn told_beside(&self, expected: &[Expected<'_>]) -> Vec<Cause> {
+        self.told_in_order(expected, |_| true).await
+    }
+
+    async fn told_in_order(&self, expected: &[Expected<'_>], is_right: impl Fn(&[usize]) -> bool) -> Vec<Cause> {
+        let find = |_: Option<i32>, causes: &[Cause]| {
+            let (places, found): (Vec<_>, Vec<_>) = told::found(expected, causes)?.into_iter().unzip();
+            is_right(&places).then_some(found)
+        };
+        let all = self.always(&format!("{expected:#?}"), find).await;
+        for cause in &all {
+            println!(
+                "{}\n  {}: {}\n    you can: {}\n    typed: {}",
+                self.ns, cause.subject, cause.message, cause.advice, cause.command
+            );
+        }
+        all
+    }
+
+    /// The same of one cause: of this subject, with these words in its message, and a command that begins so in its advice.
     pub async fn first(&self, subject: &str, words: &[&str], command: &str) -> Cause {
-        let command_of = |cause: &Cause| {
-            let all = commands(&cause.advice);
-            all.into_iter().find(|own| own.starts_with(command)).map(str::to_owned)
+        let expected = Expected {
+            subject,
+            words,
+            command,
         };
-        let is_it = |cause: &Cause| {
-            cause.is_of(subject) && words.iter().all(|word| cause.message.contains(word)) && command_of(cause).is_some()
-        };
-        let what = format!("first that {subject} has {words:?}, with `{command}`");
-        let is_first = |_: Option<i32>, causes: &[Cause]| causes.first().is_some_and(is_it);
-        let mut first = self.until(&what, SOON, is_first).await.swap_remove(0);
-        first.command = command_of(&first).expect("it was there a moment ago");
-        println!(
-            "{}\n  {}: {}\n    you can: {}\n    typed: {}",
-            self.ns, first.subject, first.message, first.advice, first.command
-        );
-        first
+        self.told(&[expected]).await.swap_remove(0)
+    }
+
+    /// Whatever others have written, no command of an advice touches what is not the set's own, nor makes what the set does not ask for.
+    async fn assert_harmless(&self, causes: &[Cause]) {
+        let set = self.api.get(&self.set()).await.unwrap_or_default();
+        let pods = self.api.list(&pods(&self.ns)).await;
+        let all: Vec<&Value> = pods.values().chain([&set]).collect();
+        for command in causes.iter().flat_map(|cause| told::commands(&cause.advice)) {
+            let typed = Typed::of(command);
+            let is_near = typed.namespace.is_none_or(|namespace| namespace == self.ns);
+            let name = typed.name.unwrap_or_default();
+            let is_named = || all.iter().any(|object| mentions(&object["spec"], name));
+            let is_own = match (typed.verb, typed.kind) {
+                _ if typed.only_looks() => true,
+                ("delete" | "edit" | "label", "pod") => pods.contains_key(name),
+                // Those of claim templates are named for them.
+                ("edit", "pvc") => name.contains(&self.name) || is_named(),
+                ("edit", "secret" | "configmap") | ("create" | "delete", _) => is_named(),
+                ("edit" | "undo" | "resume", _) => name == self.name,
+                _ => false,
+            };
+            assert!(
+                is_near && is_own,
+                "{}: `{command}` is none of its business: {causes:#?}",
+                self.ns
+            );
+        }
     }
 
     /// Types the command that was found, and returns what it prints.
@@ -297,13 +351,28 @@ impl Stuck {
         self.run(&cause.command, "false")
     }
 
-    /// Types the `kubectl edit` that was found, and edits by this script of sed what comes up.
+    /// Types the `kubectl edit` that was found, and edits by this script of sed what comes up. What the user looks for there is a word of the
+    /// message or of the advice.
     ///
     /// # Panics
-    /// When the edit is not accepted, or changes nothing.
-    pub fn edit(&self, cause: &Cause, script: &str) {
+    /// When the edit is not accepted, changes nothing, or is of something that `why` does not speak of.
+    pub fn edit(&self, cause: &Cause, word: &str, script: &str) {
+        let speaks = cause.message.contains(word) || cause.advice.contains(word);
+        assert!(
+            speaks && script.contains(word),
+            "{}: nobody speaks of {word}: {cause:?}",
+            self.ns
+        );
+        let typed = Typed::of(&cause.command);
+        let name = typed.name.unwrap_or_default();
+        assert_eq!(
+            (typed.verb, typed.namespace),
+            ("edit", Some(&*self.ns)),
+            "{}",
+            cause.command
+        );
         let said = self.run(&cause.command, &format!("sed -i -E -e '{script}'"));
-        assert!(said.contains(" edited"), "{}: {said}", self.ns);
+        assert!(said.contains(&format!("{name} edited")), "{}: {said}", self.ns);
     }
 
     fn run(&self, command: &str, editor: &str) -> String {
@@ -340,37 +409,17 @@ impl Stuck {
     /// The same with a time of its own.
     pub async fn mended_within(&self, within: Duration) {
         self.done(within).await;
-        let is_silent = |code: Option<i32>, _: &[Cause]| code == Some(0);
-        self.until("that all is well", within, is_silent).await;
+        let is_silent = |code: Option<i32>, causes: &[Cause]| (code == Some(0) && causes.is_empty()).then_some(());
+        self.always("that all is well", is_silent).await;
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_taken_as_they_stand() {
-        for (advice, expected) in [
-            (
-                "roll back: flotilla rollout undo statefulset.apps/web -n shop",
-                &["flotilla rollout undo statefulset.apps/web -n shop"][..],
-            ),
-            (
-                "delete it: the set wants another revision: kubectl delete pod web-2 -n shop  # its claims go with it, and the data in them",
-                &["kubectl delete pod web-2 -n shop  # its claims go with it, and the data in them"],
-            ),
-            (
-                "create it: kubectl create priorityclass high --value=0; or name another (kubectl get priorityclass): kubectl edit cloneset/web -n shop",
-                &[
-                    "kubectl create priorityclass high --value=0",
-                    "kubectl get priorityclass",
-                    "kubectl edit cloneset/web -n shop",
-                ],
-            ),
-            ("wait, or ask whoever runs flotilla there", &[]),
-        ] {
-            assert_eq!(commands(advice), expected);
-        }
+/// Whether this is a text somewhere in a value.
+fn mentions(value: &Value, word: &str) -> bool {
+    match value {
+        Value::String(text) => text == word,
+        Value::Array(items) => items.iter().any(|item| mentions(item, word)),
+        Value::Object(fields) => fields.values().any(|field| mentions(field, word)),
+        _ => false,
     }
 }

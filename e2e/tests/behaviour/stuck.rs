@@ -2,6 +2,8 @@
 //!
 //! Where the advice only shows something, its output has the words by which the user knows what to do, and the scenario does that.
 
+#[path = "stuck/forged.rs"]
+mod forged;
 #[path = "stuck/held.rs"]
 mod held;
 #[path = "stuck/nodes.rs"]
@@ -10,25 +12,26 @@ mod nodes;
 mod pods;
 #[path = "stuck/refused.rs"]
 mod refused;
+#[path = "stuck/twofold.rs"]
+mod twofold;
 #[path = "stuck/volumes.rs"]
 mod volumes;
 
 use crate::Lab;
-use flotilla_e2e::stuck::{Sort, Stuck};
-use flotilla_e2e::suite::trial;
+use flotilla_e2e::stuck::{Sort, Stories, Stuck};
 use libtest_mimic::Trial;
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let mut trials = Stories::of("behaviour");
     macro_rules! stories {
         ($($module:ident::$name:ident: $($sort:ident),+;)*) => {$($({
             let own = lab.clone();
             let word = Sort::$sort.word();
-            trials.push(trial(format!("stuck::{}_{word}", stringify!($name)), move || async move {
+            trials.add(&format!("stuck::{}::{}_{word}", stringify!($module), stringify!($name)), move || async move {
                 let ns = format!("stuck-{}-{word}", stringify!($name).replace('_', "-"));
                 let api = own.enter(&ns).await;
                 $module::$name(Stuck::new(api, ns, Sort::$sort, &own.kubeconfig, &own.kubectl)).await;
-            }));
+            });
         })+)*};
     }
     stories! {
@@ -69,6 +72,34 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
         held::set_terminating: Native, Clone;
         held::set_terminating_in_foreground: Native;
         held::namespace_terminating: Advanced;
+        twofold::quota_and_image: Advanced, Clone;
+        twofold::claim_and_pause: Native, Advanced;
+        twofold::gone_node_and_image: Advanced;
+        twofold::two_pods: Advanced;
+        twofold::finalizer_and_on_delete: Native, Advanced;
+        twofold::finalizer_and_on_delete_in_order: Native, Advanced;
+        twofold::hook_and_partition: Clone;
+        twofold::quota_and_partition: Native, Advanced;
+        twofold::quota_then_partition: Native;
+        twofold::taken_and_priority: Advanced;
+        twofold::account_then_quota: Native, Clone;
+        twofold::class_then_image: Native;
+        twofold::pause_then_in_place_only: Advanced, Clone;
+        twofold::gate_and_image: Advanced;
+        twofold::budget_and_quota: Advanced, Clone;
+        twofold::budget_before_quota: Advanced, Clone;
+        forged::webhook_like_a_quota: Native, Clone;
+        forged::webhook_like_an_account: Native, Clone;
+        forged::webhook_like_a_class: Native, Clone;
+        forged::webhook_like_a_policy: Native, Clone;
+        forged::webhook_like_the_api_server: Native, Clone;
+        forged::webhook_like_a_quota_in_an_update: Advanced, Clone;
+        forged::policy_like_another: Native, Clone;
+        forged::policy_like_a_quota: Native, Clone;
+        forged::policy_like_a_volume: Native, Clone;
+        forged::event_of_a_volume: Native, Clone;
+        forged::event_of_a_claim: Native, Advanced;
+        forged::condition_of_a_gate: Native, Clone;
     }
-    trials
+    trials.into_trials()
 }

@@ -2,21 +2,20 @@
 //! stands.
 
 use crate::Lab;
-use flotilla_e2e::api::{Objects, is_ready, name};
-use flotilla_e2e::real::pod;
+use flotilla_e2e::api::{Objects, is_ready, name, text};
+use flotilla_e2e::real::{self, pod, pod_until};
 use flotilla_e2e::sets::{SOON, pods};
-use flotilla_e2e::stuck::{Sort, Stuck, container, template};
-use flotilla_e2e::suite::trial;
+use flotilla_e2e::stuck::{Sort, Stories, Stuck, cause, container, template};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
-    let mut trials = Vec::new();
+    let mut trials = Stories::of("real_node");
     macro_rules! stories {
         ($($name:ident: $sort:ident),* $(,)?) => {$({
             let own = lab.clone();
             let word = Sort::$sort.word();
-            trials.push(trial(format!("stuck::{}_{word}", stringify!($name)), move || async move {
+            trials.add(&format!("stuck::{}_{word}", stringify!($name)), move || async move {
                 let ns = format!("stuck-{}", stringify!($name).replace('_', "-"));
                 let api = own.enter(&ns).await;
                 let s = Stuck::new(api.clone(), ns, Sort::$sort, &own.kubeconfig, &own.kubectl);
@@ -24,7 +23,7 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
                 $name(s).await;
                 // The node has room for 50 pods, and other scenarios keep theirs.
                 api.delete(&set, false).await;
-            }));
+            });
         })*};
     }
     stories!(
@@ -34,8 +33,11 @@ pub(crate) fn trials(lab: &Lab) -> Vec<Trial> {
         probe_fails: Clone,
         image_missing: Native,
         resize_refused: Advanced,
+        secret_and_quota: Native,
+        secret_and_config_map: Clone,
+        secret_with_a_name_like_words: Advanced,
     );
-    trials
+    trials.into_trials()
 }
 
 /// Pods of the test program.
@@ -65,10 +67,17 @@ async fn secret_and_key_missing(s: Stuck) {
     let words = ["CreateContainerConfigError", "secret \"login\" not found"];
     let first = s.first("web-0", &words, "kubectl create secret generic login ").await;
     s.type_in(&first);
+    // A kubelet looks again after some seconds.
+    let has_looked = |pod: &Value| text(pod, "/status/containerStatuses/0/state/waiting/message").contains("key user");
+    pod_until(&s.api, &s.ns, "web-0", "its kubelet looks again", has_looked).await;
     let first = s
         .first("web-0", &["couldn't find key user"], "kubectl edit secret login ")
         .await;
-    s.edit(&first, "s/^kind: Secret$/kind: Secret\\nstringData:\\n  user: root/");
+    s.edit(
+        &first,
+        "user",
+        "s/^kind: Secret$/kind: Secret\\nstringData:\\n  user: root/",
+    );
     s.mended().await;
 }
 
@@ -81,7 +90,9 @@ async fn config_map_missing(s: Stuck) {
     })
     .await;
     let words = ["FailedMount", "configmap \"conf\" not found"];
-    let first = s.first("", &words, "kubectl create configmap conf ").await;
+    let first = s
+        .first(&not_ready(&s).await, &words, "kubectl create configmap conf ")
+        .await;
     s.type_in(&first);
     s.mended().await;
 }
@@ -152,6 +163,92 @@ async fn resize_refused(s: Stuck) {
             "kubectl edit ",
         )
         .await;
-    s.edit(&first, "s/cpu: \"1000\"|cpu: 1k/cpu: 20m/");
+    s.edit(&first, "cpu", "s/cpu: \"1000\"|cpu: 1k/cpu: 20m/");
+    s.mended().await;
+}
+
+/// Has the container that serves read what there is in a Secret.
+fn with_secret(set: &mut Value, name: &str) {
+    container(set)["envFrom"] = json!([{"secretRef": {"name": name}}]);
+}
+
+/// One pod misses a Secret, and for the other there is no room.
+async fn secret_and_quota(s: Stuck) {
+    let quotas = s.core("resourcequotas");
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}, "spec": {"hard": {"pods": "1"}}});
+    s.api.create(&quotas, &quota).await;
+    let counts = |quotas: &Objects| quotas["small"].pointer("/status/hard/pods").is_some();
+    s.api.until(&quotas, SOON, "the quota counts", counts).await;
+    s.create(2, |set| {
+        on_the_node(set);
+        with_secret(set, "login");
+        set["spec"]["podManagementPolicy"] = json!("Parallel");
+    })
+    .await;
+    let words = ["CreateContainerConfigError", "secret \"login\" not found"];
+    let secret = cause("web-0", &words, "kubectl create secret generic login ");
+    let quota = cause("web-1", &["QuotaExceeded", "small"], "kubectl describe resourcequota ");
+    let told = s.told_beside(&[secret, quota]).await;
+    s.type_in(&told[0]);
+    let is_up = |pods: &Objects| pods.values().any(is_ready);
+    s.api.until(&pods(&s.ns), SOON, "the one pod is ready", is_up).await;
+    let told = s.told(&[quota]).await;
+    let said = s.type_in(&told[0]);
+    assert!(said.contains("small") && said.contains("pods"), "{said}");
+    let more = json!({"spec": {"hard": {"pods": "9"}}});
+    s.api.patch(&format!("{quotas}/small"), &more).await;
+    s.mended().await;
+}
+
+/// Each container of a pod misses something else.
+async fn secret_and_config_map(s: Stuck) {
+    s.create(1, |set| {
+        on_the_node(set);
+        with_secret(set, "login");
+        template(set)["spec"]["containers"][1]["envFrom"] = json!([{"configMapRef": {"name": "conf"}}]);
+    })
+    .await;
+    let pod = not_ready(&s).await;
+    let misses = |pod: &Value, name: &str| {
+        text(real::container(pod, name), "/state/waiting/reason") == "CreateContainerConfigError"
+    };
+    let miss = |pod: &Value| misses(pod, "main") && misses(pod, "side");
+    pod_until(&s.api, &s.ns, &pod, "both miss something", miss).await;
+    let words = ["container main", "secret \"login\" not found"];
+    let secret = cause(&pod, &words, "kubectl create secret generic login ");
+    let words = ["container side", "configmap \"conf\" not found"];
+    let config_map = cause(&pod, &words, "kubectl create configmap conf ");
+    let told = s.told_beside(&[secret, config_map]).await;
+    s.type_in(&told[0]);
+    let starts = |pods: &Objects| pods.values().any(|pod| real::container(pod, "main")["started"] == true);
+    s.api.until(&pods(&s.ns), SOON, "one container starts", starts).await;
+    let told = s.told(&[config_map]).await;
+    s.type_in(&told[0]);
+    s.mended().await;
+}
+
+/// What the pod misses has a name like what a quota says, and somebody else says of the pod that it misses something else.
+async fn secret_with_a_name_like_words(s: Stuck) {
+    s.create(1, |set| {
+        on_the_node(set);
+        with_secret(set, "exceeded.quota");
+    })
+    .await;
+    let pod = s.api.read(&s.pod(&not_ready(&s).await)).await;
+    let now = flotilla_e2e::clock::wall().to_string();
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "forged"}, "type": "Warning",
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod", "namespace": s.ns, "name": "web-0", "uid": pod["metadata"]["uid"],
+        },
+        "reason": "Failed", "message": "Error: secret \"admin\" not found", "count": 1,
+        "firstTimestamp": now, "lastTimestamp": now, "source": {"component": "kubelet"},
+    });
+    s.api.create(&s.core("events"), &event).await;
+    let words = ["CreateContainerConfigError", "secret \"exceeded.quota\" not found"];
+    let first = s
+        .first("web-0", &words, "kubectl create secret generic exceeded.quota ")
+        .await;
+    s.type_in(&first);
     s.mended().await;
 }

@@ -3,7 +3,7 @@
 use super::pods::{HOLD, pod_which};
 use flotilla_e2e::api::{Objects, is_ready, number, revision, text};
 use flotilla_e2e::sets::{SOON, pods};
-use flotilla_e2e::stuck::{Stuck, container, template};
+use flotilla_e2e::stuck::{Stuck, cause, container, template};
 use serde_json::{Value, json};
 
 /// What hooks look for.
@@ -30,7 +30,7 @@ pub(super) async fn partition(s: Stuck) {
     let first = s
         .first("web", &["the partition keeps 1 on the old revision"], "kubectl edit ")
         .await;
-    s.edit(&first, "s/^      partition: 1$/      partition: 0/");
+    s.edit(&first, "partition", "s/^      partition: 1$/      partition: 0/");
     s.mended().await;
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn pre_delete(s: Stuck) {
         .first(&pod, &["hook preDelete holds it", MARKER], "kubectl edit pod ")
         .await;
     assert!(first.advice.contains(MARKER), "{first:?}");
-    s.edit(&first, &format!("\\|^    {MARKER}: |d"));
+    s.edit(&first, MARKER, &format!("\\|^    {MARKER}: |d"));
     s.mended().await;
 }
 
@@ -86,7 +86,8 @@ pub(super) async fn pre_normal(s: Stuck) {
         .first(&pod, &["hook preNormal waits for", MARKER], "kubectl edit pod ")
         .await;
     assert!(first.advice.contains(&format!("{MARKER}=yes")), "{first:?}");
-    s.edit(&first, &format!("s|^  labels:$|  labels:\\n    {MARKER}: \"yes\"|"));
+    let script = format!("s|^  labels:$|  labels:\\n    {MARKER}: \"yes\"|");
+    s.edit(&first, MARKER, &script);
     s.mended().await;
 }
 
@@ -101,8 +102,9 @@ pub(super) async fn in_place_only(s: Stuck) {
     s.change(|set| container(set)["env"] = json!([{"name": "COLOUR", "value": "green"}]))
         .await;
     for left in (0..2).rev() {
+        let pod = pod_which(&s, "an old one", |pod| pod["spec"]["containers"][0]["env"].is_null()).await;
         let first = s
-            .first("", &["cannot be updated in place"], "kubectl delete pod ")
+            .first(&pod, &["cannot be updated in place"], "kubectl delete pod ")
             .await;
         s.type_in(&first);
         let is_one_fewer = |sets: &Objects| number(&sets["web"], "/status/updatedReadyReplicas") == 2 - left;
@@ -118,7 +120,7 @@ pub(super) async fn set_terminating(s: Stuck) {
     s.start(1, |set| set["metadata"]["finalizers"] = json!([HOLD])).await;
     s.api.delete(&s.set(), false).await;
     let first = s.first("web", &["is being deleted", HOLD], "kubectl edit ").await;
-    s.edit(&first, &format!("\\|^  - {HOLD}$|d"));
+    s.edit(&first, HOLD, &format!("\\|^  - {HOLD}$|d"));
     s.api
         .until(&s.sort.sets(&s.ns), SOON, "no set", Objects::is_empty)
         .await;
@@ -132,7 +134,7 @@ pub(super) async fn set_terminating_in_foreground(s: Stuck) {
         .await;
     s.api.delete_by(&s.set(), "Foreground").await;
     let first = s.first("web-1", &["is terminating", HOLD], "kubectl edit pod ").await;
-    s.edit(&first, &format!("\\|^  - {HOLD}$|d"));
+    s.edit(&first, HOLD, &format!("\\|^  - {HOLD}$|d"));
     s.api
         .until(&s.sort.sets(&s.ns), SOON, "no set", Objects::is_empty)
         .await;
@@ -143,16 +145,19 @@ pub(super) async fn namespace_terminating(s: Stuck) {
     s.start(1, |set| set["metadata"]["finalizers"] = json!([HOLD])).await;
     let namespace = format!("/api/v1/namespaces/{}", s.ns);
     s.api.delete(&namespace, false).await;
+    let one = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{}", s.ns);
+    // Only the controller of namespaces knows what is left in it, and says so when it has tried.
+    let is_told = |namespaces: &Objects| namespaces.values().any(|n| n["status"].to_string().contains(HOLD));
+    s.api.until(&one, SOON, "what is left is told", is_told).await;
     let subject = format!("namespace {}", s.ns);
-    let first = s
-        .first(&subject, &["is being deleted", HOLD], "kubectl get namespace ")
-        .await;
-    let said = s.type_in(&first);
+    let words = ["is being deleted", HOLD];
+    let namespace_goes = cause(&subject, &words, "kubectl get namespace ");
+    let told = s.told(&[namespace_goes, cause("web", &words, "kubectl edit ")]).await;
+    let said = s.type_in(&told[0]);
     assert!(
         said.contains(HOLD) && said.contains("statefulsets.apps.kruise.io"),
         "{said}"
     );
-    s.api.patch(&s.set(), &json!({"metadata": {"finalizers": null}})).await;
-    let one = format!("/api/v1/namespaces?fieldSelector=metadata.name%3D{}", s.ns);
+    s.edit(&told[1], HOLD, &format!("\\|^  - {HOLD}$|d"));
     s.api.until(&one, SOON, "no namespace", Objects::is_empty).await;
 }

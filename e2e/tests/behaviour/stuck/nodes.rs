@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Where nodes are.
-const NODES: &str = "/api/v1/nodes";
+pub(super) const NODES: &str = "/api/v1/nodes";
 /// The label, and the taint, of nodes that only pods of one scenario go to.
 const OWN: &str = "e2e.flotilla.rs/own";
 /// Pods of a node that is deleted are ended by the garbage collector of pods, which first waits 40 s whether the node comes back, and looks
@@ -16,7 +16,7 @@ const OWN: &str = "e2e.flotilla.rs/own";
 const COLLECTED: Duration = Duration::from_secs(150);
 
 /// Makes a node to which no pod goes but those of this scenario. One that is not played has no kubelet but the scenario.
-async fn add_node(s: &Stuck, name: &str, cpu: &str, is_played: bool) {
+pub(super) async fn add_node(s: &Stuck, name: &str, cpu: &str, is_played: bool) {
     let room = json!({"cpu": cpu, "memory": "256Gi", "pods": "100"});
     let player = if is_played {
         json!({"kwok.x-k8s.io/node": "fake"})
@@ -35,7 +35,7 @@ async fn add_node(s: &Stuck, name: &str, cpu: &str, is_played: bool) {
 }
 
 /// Has pods go to the nodes of this scenario, whatever state these are in.
-fn on_own_nodes(s: &Stuck, set: &mut Value) {
+pub(super) fn on_own_nodes(s: &Stuck, set: &mut Value) {
     let spec = &mut template(set)["spec"];
     spec["nodeSelector"] = json!({OWN: s.ns});
     spec["tolerations"] = json!([{"operator": "Exists"}]);
@@ -118,8 +118,9 @@ pub(super) async fn too_small(s: Stuck) {
             pods.len() == 2 && pods.values().all(is_stuck)
         })
         .await;
+    let pod = pods.keys().next().expect("there are two");
     let first = s
-        .first("", &["Unschedulable", "Insufficient cpu"], "kubectl describe pod ")
+        .first(pod, &["Unschedulable", "Insufficient cpu"], "kubectl describe pod ")
         .await;
     assert!(pods.values().any(|pod| first.command.contains(&name(pod))), "{first:?}");
     let said = s.type_in(&first);

@@ -18,7 +18,7 @@ pub(super) async fn pod_which(s: &Stuck, what: &str, is: impl Fn(&Value) -> bool
 }
 
 /// A pod that does not run yet, or runs and is not ready.
-async fn pod_not_ready(s: &Stuck) -> String {
+pub(super) async fn pod_not_ready(s: &Stuck) -> String {
     pod_which(s, "a pod that is not ready", |pod| !is_ready(pod)).await
 }
 
@@ -30,7 +30,7 @@ pub(super) fn parallel(s: &Stuck, set: &mut Value) {
 }
 
 /// What the simulated kubelet is to do with pods of this template.
-fn shaped(set: &mut Value, key: &str, value: &str) {
+pub(super) fn shaped(set: &mut Value, key: &str, value: &str) {
     template(set)["metadata"]["annotations"] = json!({format!("sim.flotilla.rs/{key}"): value});
 }
 
@@ -58,8 +58,9 @@ pub(super) async fn rolled_back(s: Stuck) {
 /// There is nothing to go back to. A native set in order waits for the pod even then.
 pub(super) async fn first_image_cannot_be_pulled(s: Stuck) {
     s.create(2, |set| container(set)["image"] = json!("app:broken")).await;
-    let first = s.first("", &["main", "Image"], "kubectl edit ").await;
-    s.edit(&first, "s/app:broken/app:v2/");
+    let pod = pod_not_ready(&s).await;
+    let first = s.first(&pod, &["main", "Image"], "kubectl edit ").await;
+    s.edit(&first, "app:broken", "s/app:broken/app:v2/");
     if s.sort == Sort::Native {
         let first = s.first("web-0", &["main", "Image"], "kubectl delete pod web-0 ").await;
         s.type_in(&first);
@@ -74,9 +75,11 @@ pub(super) async fn crash_loop(s: Stuck) {
     let pod = pod_not_ready(&s).await;
     let words = ["main", "CrashLoopBackOff"];
     let logs = s.first(&pod, &words, "kubectl logs ").await;
+    // A pod is ready until it crashes for the first time, which may be long enough for the next one.
+    let one = logs.subject.split(", ").next().unwrap_or_default();
     assert_eq!(
         logs.command,
-        format!("kubectl logs {pod} -c main -n {} --previous", s.ns)
+        format!("kubectl logs {one} -c main -n {} --previous", s.ns)
     );
     let first = s.first(&pod, &words, "flotilla rollout undo ").await;
     s.type_in(&first);
@@ -151,7 +154,7 @@ pub(super) async fn held_by_a_finalizer(s: Stuck) {
     s.api.delete(&s.pod(&pod), false).await;
     let first = s.first(&pod, &["is terminating", HOLD], "kubectl edit pod ").await;
     assert!(first.advice.contains(HOLD), "{first:?}");
-    s.edit(&first, &format!("\\|^  - {HOLD}$|d"));
+    s.edit(&first, HOLD, &format!("\\|^  - {HOLD}$|d"));
     s.mended().await;
 }
 
@@ -183,9 +186,14 @@ pub(super) async fn resize_infeasible(s: Stuck) {
     })
     .await;
     s.change(|set| container(set)["resources"] = sized("2")).await;
+    let pod = pod_which(&s, "the pod", |_| true).await;
     let first = s
-        .first("", &["its node cannot give it its resources"], "kubectl edit ")
+        .first(&pod, &["its node cannot give it its resources"], "kubectl edit ")
         .await;
-    s.edit(&first, "s/cpu: \"2\"/cpu: \"1\"/");
+    s.edit(
+        &first,
+        "resources",
+        "/^        resources:$/,/cpu:/s/cpu: \"2\"/cpu: \"1\"/",
+    );
     s.mended().await;
 }

@@ -7,13 +7,13 @@ use flotilla_e2e::stuck::{Stuck, container, template};
 use serde_json::{Value, json};
 
 /// The storage classes of the cluster.
-const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
+pub(super) const CLASSES: &str = "/apis/storage.k8s.io/v1/storageclasses";
 
 /// What plays the storage system, and a name of which nobody has heard.
-const PROVISIONERS: [&str; 2] = ["volumes.sim.flotilla.rs", "nobody.example.com"];
+pub(super) const PROVISIONERS: [&str; 2] = ["volumes.sim.flotilla.rs", "nobody.example.com"];
 
 /// Gives a set a template of claims of this class.
-fn with_claims(set: &mut Value, class: Option<&str>) {
+pub(super) fn with_claims(set: &mut Value, class: Option<&str>) {
     let mut spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
     if let Some(class) = class {
         spec["storageClassName"] = json!(class);
@@ -23,7 +23,7 @@ fn with_claims(set: &mut Value, class: Option<&str>) {
 }
 
 /// A class that nobody but this scenario uses.
-fn class(s: &Stuck, provisioner: &str) -> Value {
+pub(super) fn class(s: &Stuck, provisioner: &str) -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": s.ns},
         "provisioner": provisioner, "volumeBindingMode": "Immediate",
@@ -31,7 +31,7 @@ fn class(s: &Stuck, provisioner: &str) -> Value {
 }
 
 /// The one claim of the set.
-async fn claim(s: &Stuck) -> String {
+pub(super) async fn claim(s: &Stuck) -> String {
     let claims = s
         .api
         .until(&claims(&s.ns), SOON, "a claim", |claims| !claims.is_empty())
@@ -40,7 +40,7 @@ async fn claim(s: &Stuck) -> String {
 }
 
 /// Makes a volume for a claim, as whoever looks after storage does.
-async fn provide(s: &Stuck, claim: &str, class: &str) {
+pub(super) async fn provide(s: &Stuck, claim: &str, class: &str) {
     let volume = json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": format!("{}-{claim}", s.ns)},
         "spec": {
@@ -122,7 +122,7 @@ pub(super) async fn claim_terminating(s: Stuck) {
     s.change(|set| set["spec"]["replicas"] = json!(1)).await;
     let words = ["is being deleted, and held by finalizer", HOLD];
     let first = s.first("data-web-0", &words, "kubectl edit pvc data-web-0 ").await;
-    s.edit(&first, &format!("\\|^  - {HOLD}$|d"));
+    s.edit(&first, HOLD, &format!("\\|^  - {HOLD}$|d"));
     s.mended().await;
 }
 
