@@ -154,11 +154,14 @@ impl World {
     /// Users are told what is in the way of the end, and do what is advised: one thing after the other, and each time they ask again, as what was
     /// done may have helped others, too.
     pub(crate) fn users_do_what_is_advised(&mut self, what: &str) {
-        for _ in 0..ADVICE_MAX {
+        for nth in 0..ADVICE_MAX {
             let Some(report) = self.why() else { return };
             self.say(|| format!("---- why: {}", shown(&report)));
             self.fail(self.says_something(&report, what));
-            self.fail(self.explains(&report, &self.held_back()));
+            if nth == 0 {
+                // What is held back later is so since something was done about it just now.
+                self.fail(self.explains(&report, &self.held_back()));
+            }
             let version = self.cluster.server.version();
             for cause in self.causes_in(&report) {
                 let verdict = self.follow(&cause);
