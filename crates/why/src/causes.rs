@@ -2,7 +2,7 @@
 
 use super::facts::Index;
 use super::roots::root;
-use flotilla_model::{Keeper, Timestamp, Wait, WaitCause, Whom};
+use flotilla_model::{Failure, Keeper, Timestamp, Wait, WaitCause, Whom};
 use std::collections::{HashMap, HashSet};
 use std::mem::{Discriminant, discriminant};
 
@@ -255,6 +255,8 @@ fn blockers(cause: &WaitCause) -> Option<Vec<String>> {
             Some(Vec::new())
         }
         WaitCause::SetTerminating { finalizers } if goes_last(finalizers) => Some(Vec::new()),
+        // The quota that is told of a pod that is missing is the same.
+        WaitCause::RevisionUnproven { reason, .. } if reason == Failure::QUOTA_EXCEEDED => Some(Vec::new()),
         _ => None,
     }
 }
@@ -276,6 +278,9 @@ fn holds(cause: &WaitCause, of_a_pod: &WaitCause, is_old: bool) -> bool {
         WaitCause::Brake { .. } => is_down(of_a_pod) && !is_old,
         WaitCause::KeepsAvailable { .. } => is_down(of_a_pod) || is_on_its_way_out,
         WaitCause::OldPodsRemain { .. } | WaitCause::SetTerminating { .. } => is_on_its_way_out,
+        WaitCause::RevisionUnproven { .. } => {
+            matches!(of_a_pod, WaitCause::Refused { reason, .. } if reason == Failure::QUOTA_EXCEEDED)
+        }
         _ => false,
     }
 }

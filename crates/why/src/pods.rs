@@ -12,8 +12,14 @@ use std::time::Duration;
 /// The word of kubelets for a pod that lacks what others have to say of it.
 const GATES_NOT_READY: &str = "ReadinessGatesNotReady";
 
+/// Reasons for which containers wait while all is well.
+const NORMAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
 /// The finalizer of claims that pods use.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
+
+/// A container that ends so soon has not done what it was started for.
+const SHORT_RUN: Duration = Duration::from_secs(60);
 
 /// Warnings that tell why a pod is not ready. Others, such as of name servers or policies, are repeated about pods that serve, too.
 const OF_READINESS: [&str; 10] = [
@@ -81,8 +87,9 @@ pub(super) fn missing(waits: &[Wait], facts: &Index<'_>) -> Vec<String> {
 }
 
 /// Completes waits for pods by what their objects say, and by what was said of them last.
-pub(super) fn add_what_is_known(waits: &mut [Wait], facts: &Index<'_>) {
-    for wait in waits {
+pub(super) fn add_what_is_known(waits: &mut Vec<Wait>, facts: &Index<'_>) {
+    let others: Vec<Wait> = waits.iter().flat_map(|wait| other_containers(wait, facts)).collect();
+    for wait in waits.iter_mut() {
         if let WaitCause::ClaimTerminating { used_by, finalizers } = &mut wait.cause {
             let users = facts.users_of(&wait.subject).iter();
             (*used_by, *finalizers) = (
@@ -102,13 +109,71 @@ pub(super) fn add_what_is_known(waits: &mut [Wait], facts: &Index<'_>) {
                 }
             }
             WaitCause::PodNotReady { reason, message } if reason.is_empty() && message.is_empty() => {
-                if let Some((why, said)) = gates(pod).or_else(|| warning(pod, facts)) {
+                if let Some(cause) = ends_again_and_again(pod, facts.now) {
+                    wait.cause = cause;
+                } else if let Some((why, said)) = gates(pod).or_else(|| warning(pod, facts)) {
                     (*reason, *message) = (why, said);
                 }
             }
             _ => {}
         }
     }
+    waits.extend(others);
+}
+
+/// Statuses of a pod's containers, in the order in which they start.
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    let lists = [
+        &pod["status"]["initContainerStatuses"],
+        &pod["status"]["containerStatuses"],
+    ];
+    lists.into_iter().filter_map(Value::as_array).flatten()
+}
+
+/// The other containers of a pod of which one cannot start: each has its own reason, and the manager looks at the first.
+fn other_containers(wait: &Wait, facts: &Index<'_>) -> Vec<Wait> {
+    let WaitCause::ContainerCannotStart { container: first, .. } = &wait.cause else {
+        return Vec::new();
+    };
+    let Some(pod) = facts.pod(&wait.subject) else {
+        return Vec::new();
+    };
+    let cause = |status: &Value| {
+        let waiting = &status["state"]["waiting"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let (container, reason) = (text(&status["name"]), text(&waiting["reason"]));
+        let is_normal = reason.is_empty() || NORMAL_WAITS.contains(&reason.as_str());
+        (!is_normal && container != *first).then(|| WaitCause::ContainerCannotStart {
+            container,
+            reason,
+            message: text(&waiting["message"]),
+        })
+    };
+    let causes = containers(pod).filter_map(cause);
+    let others = causes.map(|cause| Wait {
+        cause,
+        subject: wait.subject.clone(),
+        since: wait.since,
+    });
+    others.collect()
+}
+
+/// That a container which runs at the moment ends again and again. One that was restarted by an update in place had run for longer.
+fn ends_again_and_again(pod: &Value, now: Timestamp) -> Option<WaitCause> {
+    let cause = |status: &Value| {
+        let last = &status["lastState"]["terminated"];
+        let (started, ended) = (time(&last["startedAt"])?, time(&last["finishedAt"])?);
+        let running = time(&status["state"]["running"]["startedAt"])?;
+        let restarts = status["restartCount"].as_i64()?;
+        let code = last["exitCode"].as_i64().filter(|code| *code != 0)?;
+        let is_loop = restarts > 1 && ended.since(started) < SHORT_RUN && now.since(running) < SHORT_RUN;
+        (is_loop && status["ready"] != true).then(|| WaitCause::ContainerCannotStart {
+            container: status["name"].as_str().unwrap_or_default().to_owned(),
+            reason: "CrashLoopBackOff".to_owned(),
+            message: format!("restarted {restarts} times, and ended last with exit code {code}"),
+        })
+    };
+    containers(pod).find_map(cause)
 }
 
 /// The finalizers of a claim, but for that which goes by itself when no pod uses the claim.
@@ -161,8 +226,29 @@ fn warning(pod: &Value, facts: &Index<'_>) -> Option<(String, String)> {
     let started = statuses
         .filter_map(|status| time(&status["state"]["running"]["startedAt"]))
         .max();
+    // Whoever may write events says what they like; nobody is led to make what the pod does not name.
+    let names = |kind: &str| missing_object(&text("message"), kind).is_some_and(|name| !mentions(&pod["spec"], &name));
+    if ["secret", "configmap"].into_iter().any(names) {
+        return None;
+    }
     let is_over = is_scheduled || started.is_some_and(|started| happened(event).is_some_and(|at| at < started));
     (!is_over).then(|| (text("reason"), text("message")))
+}
+
+/// The object that is said not to be found: `KIND "NAME" not found`.
+fn missing_object(said: &str, kind: &str) -> Option<String> {
+    let (_, rest) = said.split_once(&format!("{kind} \""))?;
+    Some(rest.split_once('"')?.0.to_owned())
+}
+
+/// Whether a text stands anywhere in a value.
+fn mentions(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(found) => found == text,
+        Value::Array(all) => all.iter().any(|value| mentions(value, text)),
+        Value::Object(all) => all.values().any(|value| mentions(value, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 #[cfg(test)]
@@ -181,14 +267,13 @@ mod tests {
 
     fn known(cause: WaitCause, facts: &Facts) -> Wait {
         let subject = "web-0".to_owned();
-        let mut waits = [Wait {
+        let mut waits = vec![Wait {
             subject,
             cause,
             since: None,
         }];
         add_what_is_known(&mut waits, &Index::of(facts, Timestamp::from_seconds(0)));
-        let [wait] = waits;
-        wait
+        waits.swap_remove(0)
     }
 
     #[test]
@@ -205,6 +290,100 @@ mod tests {
             "is terminating on node n, and held by finalizer example.com/keep"
         );
         assert_eq!(wait.since, time(&json!("2026-01-01T00:00:00Z")));
+    }
+
+    #[test]
+    fn each_container_that_cannot_start_is_told() {
+        let waiting = |name: &str, reason: &str, message: &str| json!({"name": name, "state": {"waiting": {"reason": reason, "message": message}}});
+        let statuses = [
+            waiting("main", "CreateContainerConfigError", "secret \"login\" not found"),
+            waiting("side", "CreateContainerConfigError", "configmap \"conf\" not found"),
+            waiting("last", "ContainerCreating", ""),
+        ];
+        let pod = json!({"metadata": {"name": "web-0"}, "status": {"containerStatuses": statuses}});
+        let cause = WaitCause::ContainerCannotStart {
+            container: "main".into(),
+            reason: "CreateContainerConfigError".into(),
+            message: "secret \"login\" not found".into(),
+        };
+        let subject = "web-0".to_owned();
+        let mut waits = vec![Wait {
+            subject,
+            cause,
+            since: None,
+        }];
+        add_what_is_known(
+            &mut waits,
+            &Index::of(&facts(pod, Value::Null), Timestamp::from_seconds(0)),
+        );
+        let told: Vec<String> = waits.iter().map(|wait| wait.cause.to_string()).collect();
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(
+            told[1].starts_with("container side cannot start") && told[1].contains("conf"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_container_that_ends_again_and_again_is_told_so_also_while_it_runs() {
+        let pod = |restarts: i64, code: i64, ended: &str, running: &str| {
+            let last = json!({"exitCode": code, "startedAt": "1970-01-01T00:00:10Z", "finishedAt": ended});
+            let status = json!({"name": "side", "ready": false, "restartCount": restarts, "state": {"running": {"startedAt": running}},
+                "lastState": {"terminated": last}});
+            json!({"metadata": {"name": "web-0"}, "status": {"containerStatuses": [status]}})
+        };
+        let said = |pod: Value| {
+            let cause = WaitCause::PodNotReady {
+                reason: String::new(),
+                message: String::new(),
+            };
+            let subject = "web-0".to_owned();
+            let mut waits = vec![Wait {
+                subject,
+                cause,
+                since: None,
+            }];
+            add_what_is_known(
+                &mut waits,
+                &Index::of(&facts(pod, Value::Null), Timestamp::from_seconds(100)),
+            );
+            waits[0].cause.to_string()
+        };
+        let (soon, now) = ("1970-01-01T00:00:12Z", "1970-01-01T00:01:35Z");
+        assert_eq!(
+            said(pod(3, 1, soon, now)),
+            "container side cannot start: CrashLoopBackOff: restarted 3 times, and ended last with exit code 1"
+        );
+        for (what, pod) in [
+            ("restarted once", pod(1, 1, soon, now)),
+            ("ended well", pod(3, 0, soon, now)),
+            (
+                "had run for long, as before an update in place",
+                pod(3, 143, "1970-01-01T00:01:30Z", now),
+            ),
+            ("runs for long by now", pod(3, 1, soon, "1970-01-01T00:00:20Z")),
+        ] {
+            assert_eq!(said(pod), "is not ready", "{what}");
+        }
+    }
+
+    /// Events are anybody's.
+    #[test]
+    fn what_a_pod_does_not_name_it_does_not_lack() {
+        let pod = json!({"metadata": {"name": "web-0", "uid": "now"},
+            "spec": {"volumes": [{"name": "v", "secret": {"secretName": "login"}}]}, "status": {}});
+        let said = |name: &str| {
+            let message = format!("MountVolume.SetUp failed for volume \"v\" : secret \"{name}\" not found");
+            let event = json!({"type": "Warning", "reason": "FailedMount", "message": message, "lastTimestamp": "2026-01-01T00:00:00Z",
+                "involvedObject": {"name": "web-0", "uid": "now"}});
+            let cause = WaitCause::PodNotReady {
+                reason: String::new(),
+                message: String::new(),
+            };
+            known(cause, &facts(pod.clone(), json!([event]))).cause.to_string()
+        };
+        assert!(said("login").contains("login"), "{}", said("login"));
+        assert_eq!(said("admin"), "is not ready");
     }
 
     #[test]

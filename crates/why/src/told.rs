@@ -107,6 +107,9 @@ fn is_told(scoped: &ScopedCommand, reason: &str, message: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flotilla_model::decision::{Report, Stage};
+    use flotilla_model::{ObjectKey, Resource, SetKind, Uid};
+    use serde_json::json;
 
     #[test]
     fn a_condition_tells_of_each_by_its_name() {
@@ -122,6 +125,69 @@ mod tests {
         );
         for nobody in ["web", "eb-1", "web-2", "q", "not"] {
             assert_eq!(told(nobody), None, "{nobody}");
+        }
+    }
+
+    /// Only what is still to be done, and was refused when it was done last, is in the way.
+    #[test]
+    fn what_the_manager_was_refused_is_told_where_it_is_still_to_be_done() {
+        let delete = |name: &str| ScopedCommand {
+            scope: Scope::Named(name.to_owned()),
+            command: Command::Delete {
+                resource: Resource::Pods,
+                key: ObjectKey::new("shop", name),
+                uid: Uid::new("u"),
+                resource_version: None,
+                report: Report::Delete,
+            },
+        };
+        let decision = |names: &[&str]| Decision {
+            stages: vec![Stage {
+                name: "delete",
+                commands: names.iter().map(|name| delete(name)).collect(),
+                ..Stage::default()
+            }],
+            ..Decision::default()
+        };
+        let told = |message: &str, status: &str, names: &[&str]| {
+            let condition = json!({"type": "FailedUpdatePod", "status": status, "reason": "Forbidden", "message": message,
+                "lastTransitionTime": "1970-01-01T00:01:00Z"});
+            let live = LiveSet {
+                kind: SetKind::Advanced,
+                key: ObjectKey::new("shop", "web"),
+                object: json!({"status": {"conditions": [condition]}}),
+            };
+            let mut waits = Vec::new();
+            add_refused(&live, &decision(names), Timestamp::from_seconds(90), &mut waits);
+            let line = |wait: &Wait| {
+                format!(
+                    "{}: {} (since {:?})",
+                    wait.subject,
+                    wait.cause,
+                    wait.since.map(|at| at.to_string())
+                )
+            };
+            waits.iter().map(line).collect::<Vec<_>>()
+        };
+        let said = "web-1: Forbidden: admission webhook \"keep.example.com\" denied the request: not now";
+        assert_eq!(
+            told(said, "True", &["web-1", "web-2"]),
+            [
+                "web-1: the API server refused: Forbidden: admission webhook \"keep.example.com\" denied the request: not now; next try \
+                 1970-01-01T00:01:30Z (since Some(\"1970-01-01T00:01:00Z\"))"
+            ]
+        );
+        for (what, message, status, names) in [
+            ("nothing is to be done there any more", said, "True", &["web-2"][..]),
+            ("it was done", said, "False", &["web-1"]),
+            (
+                "nobody knows whether it was done",
+                "web-1: OutcomeUnknown: timeout",
+                "True",
+                &["web-1"],
+            ),
+        ] {
+            assert_eq!(told(message, status, names), Vec::<String>::new(), "{what}");
         }
     }
 }

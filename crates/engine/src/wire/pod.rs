@@ -272,8 +272,8 @@ fn volume_claim(volume: &Volume, pod: &str, interner: &mut Interner) -> Option<V
     })
 }
 
-/// Words under which a container normally waits.
-const NORMAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+/// Words under which a container waits while all is well.
+pub const NORMAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 impl PodStatus {
     fn ready(&self) -> ReadyCondition {

@@ -298,7 +298,11 @@ impl WaitCause {
                     }
                 }),
             WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image") => {
-                format!("correct the image in the set's template, or {}", whom.go_back())
+                if whom.can_go_back {
+                    format!("correct the image in the set's template, or {}", whom.go_back())
+                } else {
+                    format!("correct the image in the set's template: {}", whom.edit())
+                }
             }
             WaitCause::ContainerCannotStart { reason, message, .. } if NEVER_RAN.contains(&reason.as_str()) => {
                 let provide = whom.provide(message);
