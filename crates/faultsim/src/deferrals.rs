@@ -4,7 +4,7 @@
 
 use crate::asks::{self, by_users, comes};
 use crate::containers::{self, Edit};
-use crate::in_place::{is_in_grace, note_of};
+use crate::in_place::{is_in_grace, lacks_resources, note_of};
 use crate::judge::view::Sight;
 use crate::judge::{Verdict, require};
 use crate::schedule::{BUSY_MS, Fault, FaultKind, Item, SetPlan, UserAct, Wanted, What};
@@ -68,7 +68,10 @@ fn put_off_since(pod: &PodRecord) -> Option<Timestamp> {
         .as_ref()
         .filter(|pending| !pending.is_infeasible)?;
     let is_asked_for = note_of(pod)["updateResources"] == true;
-    pending.since.filter(|_| is_asked_for && !is_in_grace(pod))
+    // What the API server has not taken yet nobody has put off: what the kubelet says is about what was asked for before.
+    pending
+        .since
+        .filter(|_| is_asked_for && !is_in_grace(pod) && !lacks_resources(pod))
 }
 
 /// The condition, if it says that something is put off.

@@ -121,6 +121,11 @@ impl Clones<'_> {
             let is_made = decision.commands().any(|scoped| *scoped.command.key().name == **name);
             name.starts_with("web-") && !is_made && self.sight.reader.pod(&key(name)).is_none()
         };
-        decision.waits.iter().map(|wait| wait.subject.as_str()).filter(is_missing).collect()
+        decision
+            .waits
+            .iter()
+            .map(|wait| wait.subject.as_str())
+            .filter(is_missing)
+            .collect()
     }
 }
