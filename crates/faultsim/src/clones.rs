@@ -10,6 +10,7 @@ pub(crate) mod kept;
 mod labels;
 pub(crate) mod older;
 mod overdue;
+pub(crate) mod prepared;
 pub(crate) mod settled;
 pub(crate) mod surge;
 pub(crate) mod truth;
@@ -20,16 +21,21 @@ use crate::claim_templates;
 use crate::clocks;
 use crate::containers;
 use crate::deadline;
+use crate::deferrals;
+use crate::environment::{self, Environment, set_variable};
 use crate::event::Life;
 use crate::huge;
 use crate::in_place::InPlace;
 use crate::judge::{Verdict, require};
+use crate::kept_ready;
 use crate::managers::identity;
 use crate::notes;
 use crate::refusals::refusals;
 use crate::resizes;
 use crate::run::World;
-use crate::schedule::{BUSY_MS, FaultKind, Item, Schedule, SetPlan, UserAct, Wanted, What, item, rollout};
+use crate::schedule::{
+    BUSY_MS, FaultKind, Item, NEED_IN_PLACE, Schedule, SetPlan, UserAct, Wanted, What, item, rollout,
+};
 use crate::stubborn;
 use crate::takers;
 use crate::tenants;
@@ -72,6 +78,8 @@ pub struct ClonePlan {
     pub recreates_for_claims: bool,
     /// Managers have gate `CloneSetShortHash` on: new pods are labelled with the hash of their revision alone.
     pub short_hash: bool,
+    /// Managers have gate `PreparingUpdateAsUpdate` on: who is prepared for the update counts as updated when pods are made.
+    pub prepared_as_updated: bool,
     /// What a webhook of others makes of the label with which new pods name their revision.
     pub label: RevisionLabel,
 }
@@ -113,6 +121,7 @@ impl ClonePlan {
             goes_back: false,
             recreates_for_claims: false,
             short_hash: false,
+            prepared_as_updated: false,
             label: RevisionLabel::AsAsked,
         }
     }
@@ -196,6 +205,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
         storage: None,
         asks: Asks::default(),
         room: None,
+        environment: Environment::default(),
         clones: Some(ClonePlan::by_chance(&mut rng)),
     };
     let mut kinds: Vec<FaultKind> = if wanted.faults.is_empty() {
@@ -255,14 +265,17 @@ fn draw_by_luck_of_their_own(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64
     items.extend(huge::by_chance(seed, wanted, false, set));
     items.extend(notes::by_chance(seed, wanted, set));
     items.extend(deadline::by_chance(seed, wanted, set));
+    items.extend(kept_ready::by_chance(seed, wanted, set));
+    items.extend(environment::by_chance(seed, wanted, false, set));
+    items.extend(deferrals::by_chance(seed, wanted, false, set));
+    items.extend(prepared::by_chance(seed, wanted, set));
 }
 
 /// Pods of every other set are updated in place, by luck of its own, so that the rest of a seed is the same with and without it.
 fn in_place(set: &mut SetPlan, items: &mut Vec<Item>, seed: u64, wanted: &Wanted) {
     let mut rng = Rng::with_seed(seed ^ 0x0bed);
     let by_chance = wanted.faults.is_empty() && rng.bool();
-    let is_asked_for = [FaultKind::InPlace, FaultKind::Notes, FaultKind::Deadline];
-    if !(by_chance || is_asked_for.iter().any(|kind| wanted.faults.contains(kind))) {
+    if !(by_chance || NEED_IN_PLACE.iter().any(|kind| wanted.faults.contains(kind))) {
         return;
     }
     let plan = InPlace::of_clones(&mut rng);
@@ -374,8 +387,7 @@ impl World {
                 );
             }
             Act::Env(number) => {
-                let env = json!([{"name": "NUMBER", "value": number.to_string()}]);
-                self.change_template(|container| container["env"] = env.clone());
+                self.change_template(|container| set_variable(container, "NUMBER", &number.to_string()));
             }
             Act::Policy(in_place) => {
                 let policy = if *in_place { "InPlaceIfPossible" } else { "ReCreate" };

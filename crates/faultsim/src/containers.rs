@@ -5,6 +5,7 @@
 
 use crate::asks::{by_users, comes};
 use crate::clones::older::{full, revision_of};
+use crate::environment::set_variable;
 use crate::in_place::{InPlace, new_revision, noted, places_of_new_images, runs};
 use crate::judge::{Verdict, require};
 use crate::run::World;
@@ -55,7 +56,7 @@ impl Edit {
             Edit::Cpu(millis) | Edit::Memory(millis) => {
                 container["resources"]["requests"]["cpu"] = json!(format!("{millis}m"));
             }
-            Edit::Env(number) => container["env"] = json!([{"name": "NUMBER", "value": number.to_string()}]),
+            Edit::Env(number) => set_variable(container, "NUMBER", &number.to_string()),
         }
     }
 }
@@ -129,8 +130,13 @@ pub(crate) fn is_bad(what: &What) -> bool {
 impl World {
     /// The containers of the template with the first as somebody changes it, and everything else as it is.
     pub(crate) fn changed_containers(&self, change: impl Fn(&mut Value)) -> Vec<Value> {
+        self.changed_container(0, change)
+    }
+
+    /// The same with the one in this place, if there is one.
+    pub(crate) fn changed_container(&self, place: usize, change: impl Fn(&mut Value)) -> Vec<Value> {
         let mut containers = self.containers_of_template();
-        change(&mut containers[0]);
+        containers.get_mut(place).into_iter().for_each(change);
         containers
     }
 

@@ -2,6 +2,7 @@
 //! alters what a controller sees or says, or what the simulated shell does with it.
 
 mod altered;
+mod arrival;
 mod asks;
 mod claims;
 mod in_place;
@@ -229,6 +230,24 @@ pub enum Defect {
     ForgetUnread,
     /// That a claim goes with a former pod, or a former set, is not seen.
     MountStale,
+    /// A pod leaves service whatever containers users name that keep it ready.
+    ForgetKeptReady,
+    /// Any container may change its image while its pod serves.
+    KeepAllReady,
+    /// The budget forgets pods whose containers change while they serve.
+    FreeWhenKept,
+    /// A container is taken to have its new environment as soon as that was asked for.
+    ForgetEnvironment,
+    /// Metadata to which containers refer changes although their pod has not left service.
+    EnvironmentInService,
+    /// Nobody says that resources are put off.
+    SilentDeferral,
+    /// That resources are put off is said at once.
+    HastyDeferral,
+    /// Labels of claim templates reach no claim that is there, whatever users ask for.
+    NeverPropagate,
+    /// They do, and nobody asked for that.
+    PropagateAnyway,
     /// `flotilla why` names nothing.
     SilentWhy,
     /// `flotilla why` names one cause, where there are several.
@@ -239,7 +258,7 @@ pub enum Defect {
 
 impl Defect {
     /// All of them.
-    pub const ALL: [Defect; 105] = [
+    pub const ALL: [Defect; 114] = [
         Defect::NoOverlay,
         Defect::DeleteByName,
         Defect::NoPartition,
@@ -342,13 +361,28 @@ impl Defect {
         Defect::KeepPrepared,
         Defect::ForgetUnread,
         Defect::MountStale,
+        Defect::ForgetKeptReady,
+        Defect::KeepAllReady,
+        Defect::FreeWhenKept,
+        Defect::ForgetEnvironment,
+        Defect::EnvironmentInService,
+        Defect::SilentDeferral,
+        Defect::HastyDeferral,
+        Defect::NeverPropagate,
+        Defect::PropagateAnyway,
         Defect::SilentWhy,
         Defect::FirstCauseAlone,
         Defect::StaleAdvice,
     ];
 
     /// Those of the shell, and of what all kinds share, that are looked for in CloneSets, too.
-    pub const OF_CLONES: [Defect; 39] = [
+    pub const OF_CLONES: [Defect; 45] = [
+        Defect::SilentDeferral,
+        Defect::HastyDeferral,
+        Defect::ForgetKeptReady,
+        Defect::KeepAllReady,
+        Defect::ForgetEnvironment,
+        Defect::EnvironmentInService,
         Defect::SilentWhy,
         Defect::FirstCauseAlone,
         Defect::StaleAdvice,
@@ -436,6 +470,7 @@ impl Defect {
             Defect::BeyondTheBurst => asks::make_one_more(decision, set),
             Defect::RemakeAlways | Defect::RemakeOvertaken => ways::spoil(self, decision, reader, set),
             Defect::LetGoServes | Defect::KeepPrepared => let_go::spoil(self, decision, reader, set),
+            Defect::EnvironmentInService => arrival::change_in_service(decision),
             Defect::MakeAgainAtOnce => asks::make_again_at_once(decision, reader, set),
             Defect::RestartForAnyFileSystem => claims::restart_for_any_file_system(decision, reader, set),
             Defect::KeepFailedPods => {

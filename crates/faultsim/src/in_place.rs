@@ -1,8 +1,8 @@
 //! Sets whose pods are updated in place, and users who mind their hooks.
 
-use crate::clones::copies::is_copy;
 use crate::clones::older::{full, revision_of};
 use crate::containers::has_all_its_resources;
+use crate::environment;
 use crate::judge::{Verdict, require};
 use crate::notes::is_unreadable;
 use crate::run::World;
@@ -15,7 +15,6 @@ use flotilla_model::{PatchKind, PodRecord, Resource, SetKind, SetRecord, Timesta
 use flotilla_sim::server::{Actor, Server, Stored};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 pub(crate) const STATE: &str = "lifecycle.apps.kruise.io/state";
 /// Where a JSON patch finds it.
@@ -264,7 +263,7 @@ pub(crate) fn lacks(hook: Option<&model::Hook>, pod: &PodRecord) -> bool {
 }
 
 /// A note of an update in place; older ones have no prefix (STS-4.7).
-fn note_in<'d>(detail: &'d PodDetail, key: &str) -> Option<&'d str> {
+pub(crate) fn note_in<'d>(detail: &'d PodDetail, key: &str) -> Option<&'d str> {
     let plain = key.strip_prefix("apps.kruise.io/").unwrap_or(key);
     let annotations = &detail.annotations;
     annotations.get(key).or_else(|| annotations.get(plain))
@@ -320,6 +319,8 @@ impl Restarts {
 pub(crate) struct Change {
     /// An image is another.
     pub(crate) image: bool,
+    /// Metadata to which the environment of a container refers is other.
+    pub(crate) environment: bool,
     /// The gate of updates goes down.
     pub(crate) leaves_service: bool,
     /// The gate of hooks goes down.
@@ -344,6 +345,7 @@ impl Change {
         let is_known = before.detail.is_some() && after.detail.is_some();
         Change {
             image: is_known && images(before) != images(after),
+            environment: is_known && environment::differs(before, after),
             leaves_service: is_known && is_in_service(before) && !is_in_service(after),
             is_held: is_known && is_let_serve(before) && !is_let_serve(after),
             comes_back: is_known && !is_in_service(before) && is_in_service(after),
@@ -355,7 +357,7 @@ impl Change {
 }
 
 /// Whether the gate of hooks lets a pod serve.
-fn is_let_serve(pod: &PodRecord) -> bool {
+pub(crate) fn is_let_serve(pod: &PodRecord) -> bool {
     let gate = pod.detail.as_ref().and_then(|d| d.kruise_ready.as_ref());
     gate.is_some_and(|gate| gate.is_true)
 }
@@ -364,53 +366,6 @@ fn is_let_serve(pod: &PodRecord) -> bool {
 pub(crate) fn is_in_service(pod: &PodRecord) -> bool {
     let gate = pod.detail.as_ref().and_then(|d| d.in_place_ready.as_ref());
     gate.is_some_and(|gate| gate.is_true)
-}
-
-/// A change by a manager follows the course of an update (STS-4.3, STS-4.6 and STS-4.8). `now`: by the manager's clock; `apart`: how far the
-/// clocks of managers are.
-pub(crate) fn in_course(
-    plan: Option<InPlace>,
-    (before, after): (&PodRecord, &PodRecord),
-    now: Timestamp,
-    apart: Duration,
-) -> Verdict {
-    let (change, name) = (Change::of(before, after), before.name());
-    if change.comes_back {
-        require(runs_what_is_asked(before), "STS-4.6 completion", || {
-            format!("{name} is put back into service before its containers run what it asks for")
-        })?;
-    }
-    let Some(plan) = plan else { return Ok(()) };
-    let marks = plan.hook.is_some_and(|hook| hook.before_update && hook.leaves_service);
-    // A copy has its state from its original, and nobody has prepared it.
-    let begins = state(before) == "PreparingUpdate" && state(after) == "Updating" && !is_copy(name);
-    require(!(marks && begins && is_let_serve(before)), "STS-4.8 hooks", || {
-        format!("{name} was held by its hook, which takes it out of service, and serves")
-    })?;
-    if !change.image {
-        return Ok(());
-    }
-    require(!is_in_service(before), "STS-4.3 out of service", || {
-        format!("the images of {name} are changed while it is in service")
-    })?;
-    // Who has no gate stays in service, and has nothing to wait for (CS-16.7).
-    let has_gate = before.detail.as_ref().is_some_and(|d| d.spec.has_gate(GATE));
-    let grace = Duration::from_secs(u64::try_from(plan.grace_s).unwrap_or(0));
-    let lasted = grace_began(before).map(|began| now.since(began));
-    require(
-        grace.is_zero() || !has_gate || lasted.is_some_and(|lasted| lasted + apart >= grace),
-        "STS-4.3 grace period",
-        || format!("the images of {name} are changed {lasted:?} after its grace period of {grace:?} began"),
-    )
-}
-
-/// When a pod's grace period began, if it has one, or had one before its new resources were asked for.
-fn grace_began(pod: &PodRecord) -> Option<Timestamp> {
-    let detail = pod.detail.as_ref()?;
-    if !awaits_restart(pod) {
-        note_in(detail, GRACE_NOTE)?;
-    }
-    began(pod)
 }
 
 /// When the update in place began that a pod has noted last.
@@ -529,6 +484,11 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
         if let Some(what) = another_container(server, pod, &value).or_else(|| another_note(server, pod, &value)) {
             return Err(what);
         }
+        if let Some(container) = environment::another_environment(&value, true) {
+            return Err(format!(
+                "container {container} of {name} has not the environment that its metadata asks for"
+            ));
+        }
         if !has_all_its_resources(pod) {
             return Err(format!("{name} has not the resources that it asks for"));
         }
@@ -547,19 +507,22 @@ pub(crate) fn at_rest(server: &Server) -> Result<(), String> {
     Ok(())
 }
 
-/// Which annotation of its revision's template a pod does not have.
+/// Which annotation of its revision's template, or label to which containers may refer, a pod does not have.
 fn another_note(server: &Server, pod: &PodRecord, value: &Value) -> Option<String> {
     let revision = server
         .get(Resource::Revisions, &pod.meta.key.sibling(revision_of(pod)?))?
         .value();
-    let wanted = revision
-        .pointer("/data/spec/template/metadata/annotations")?
-        .as_object()?;
-    let (key, text) = wanted
-        .iter()
-        .find(|(key, text)| value["metadata"]["annotations"][key] != **text)?;
+    let wanted = &revision["data"]["spec"]["template"]["metadata"];
+    let all = |map: &'static str| {
+        let entries = wanted[map].as_object().into_iter().flatten();
+        entries.map(move |(key, text)| (map, key, text))
+    };
+    let labels = all("labels").filter(|(_, key, _)| environment::KEYS.contains(&key.as_str()));
+    let (map, key, text) = all("annotations")
+        .chain(labels)
+        .find(|(map, key, text)| value["metadata"][*map][*key] != **text)?;
     Some(format!(
-        "{} has not the annotation {key}: {text} of its revision",
+        "{} has not {key}: {text} among the {map} of its revision",
         pod.name()
     ))
 }

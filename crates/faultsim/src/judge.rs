@@ -34,6 +34,7 @@ pub(crate) use truth::{Judge, Scene, Writing};
 use crate::in_place::{
     GATE, awaits_restart, changes_resources_alone, has_note, is_in_service, lacks, runs_what_is_asked, state,
 };
+use crate::kept_ready;
 use crate::switches::ordered_budget;
 use flotilla_model::{IntOrPercent, PodRecord, SetRecord, Share, Timestamp};
 use std::fmt;
@@ -94,7 +95,7 @@ pub(crate) fn is_available(pod: &PodRecord, set: &SetRecord, now: Timestamp) -> 
 /// From when on a pod is available to a set, if nothing happens to it (STS-1.5 and STS-4.8).
 pub(crate) fn available_from(pod: &PodRecord, set: &SetRecord) -> Option<Timestamp> {
     // Its update has begun, and goes on when it has its new resources.
-    if awaits_restart(pod) {
+    if awaits_restart(pod) || kept_ready::is_under_way(pod, runs_what_is_asked(pod)) {
         return None;
     }
     // One that gets other resources without a restart stays in service, and is available (STS-8.18). One without the gate never leaves

@@ -6,16 +6,21 @@
 //! to be, and then nobody may write any more. The same seed gives the same run, event by event.
 
 pub mod asks;
+pub mod claim_labels;
 mod claim_templates;
 mod clocks;
 pub mod clones;
 pub mod containers;
 mod deadline;
 pub mod defect;
+mod deferrals;
+pub mod environment;
 mod event;
 pub mod huge;
+mod in_course;
 pub mod in_place;
 pub mod judge;
+mod kept_ready;
 mod managers;
 mod network;
 pub mod notes;

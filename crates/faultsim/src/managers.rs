@@ -1,5 +1,6 @@
 //! The managers: the engine's core and the real controllers, started, driven, stopped and killed.
 
+use crate::clones::prepared::is_gate_on;
 use crate::defect::Defect;
 use crate::event::{Event, Life};
 use crate::judge::Violation;
@@ -174,13 +175,11 @@ impl World {
             holds_repetitions,
             ..core_options(&identity(life), kind, seed)
         };
+        let clones = self.schedule.set.clones.as_ref();
+        let prepared_as_updated = clones.is_some_and(|clones| clones.prepared_as_updated);
         let gates = Defaults {
-            short_hash: self
-                .schedule
-                .set
-                .clones
-                .as_ref()
-                .is_some_and(|clones| clones.short_hash),
+            short_hash: clones.is_some_and(|clones| clones.short_hash),
+            preparing_as_updated: is_gate_on(prepared_as_updated, clone_defect),
             ..Defaults::default()
         };
         let spy = Spy {
@@ -190,6 +189,7 @@ impl World {
             },
             kind,
             is_on_delete: self.schedule.set.on_delete,
+            prepared_as_updated,
             decisions: manager.decisions.clone(),
             defect,
             clone_defect,

@@ -11,12 +11,16 @@ pub(crate) use chance::{item, rollout};
 pub use kind::FaultKind;
 
 use crate::asks::{self, Asks};
+use crate::claim_labels;
 use crate::claim_templates;
 use crate::clocks;
 use crate::clones::{self, ClonePlan};
 use crate::containers;
+use crate::deferrals;
+use crate::environment::{self, Environment};
 use crate::huge;
 use crate::in_place::InPlace;
+use crate::kept_ready;
 use crate::managers::LEAVES_WITHIN_MS;
 pub use crate::refusals::Refusal;
 use crate::refusals::refusals;
@@ -33,6 +37,17 @@ use serde_json::{Value, json};
 
 /// When the last item of a schedule may begin, in milliseconds.
 pub(crate) const BUSY_MS: u64 = 60_000;
+
+/// Kinds for which pods have to be updated in place.
+pub(crate) const NEED_IN_PLACE: [FaultKind; 7] = [
+    FaultKind::Prepared,
+    FaultKind::Deferrals,
+    FaultKind::InPlace,
+    FaultKind::Deadline,
+    FaultKind::Notes,
+    FaultKind::KeptReady,
+    FaultKind::Environment,
+];
 
 /// Something that users do.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,6 +78,10 @@ pub enum UserAct {
     Clone(clones::Act),
     /// Edit several containers.
     Containers(containers::Act),
+    /// Other labels and annotations of claim templates.
+    ClaimLabels(claim_labels::Act),
+    /// Other metadata, to which containers refer.
+    Environment(environment::Act),
     /// What others do to claims.
     Claim(theirs::Act),
     /// A claim template comes or goes.
@@ -242,6 +261,8 @@ pub struct SetPlan {
     pub asks: Asks,
     /// For how many pods its namespace has room, if a quota says so.
     pub room: Option<usize>,
+    /// Which containers refer to metadata of their pod.
+    pub environment: Environment,
     /// What only a CloneSet asks for.
     pub clones: Option<ClonePlan>,
 }
@@ -303,6 +324,7 @@ impl SetPlan {
             in_place.complete(&mut set, self.kind);
         }
         containers::complete(self.more_containers, &mut set);
+        self.environment.complete(&mut set);
         set
     }
 }
@@ -361,8 +383,7 @@ impl Schedule {
         };
         kinds.retain(|kind| !kind.has_own_luck());
         kinds.retain(|kind| !kind.is_of_advanced_sets() || set.kind == SetKind::Advanced);
-        let needs_in_place = [FaultKind::InPlace, FaultKind::Deadline, FaultKind::Notes];
-        if kinds.contains(&FaultKind::InPlace) || needs_in_place.iter().any(|kind| wanted.faults.contains(kind)) {
+        if kinds.contains(&FaultKind::InPlace) || NEED_IN_PLACE.iter().any(|kind| wanted.faults.contains(kind)) {
             set.in_place = Some(InPlace::by_chance(&mut rng));
             set.on_delete = false;
         }
@@ -393,6 +414,10 @@ impl Schedule {
         items.extend(claim_templates::by_chance(seed, wanted, has_webhook, &mut set));
         items.extend(theirs::by_chance(seed, wanted, &mut set));
         items.extend(huge::by_chance(seed, wanted, has_webhook, &mut set));
+        items.extend(kept_ready::by_chance(seed, wanted, &mut set));
+        items.extend(environment::by_chance(seed, wanted, has_webhook, &mut set));
+        items.extend(deferrals::by_chance(seed, wanted, has_webhook, &mut set));
+        items.extend(claim_labels::by_chance(seed, wanted, &mut set));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
             items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_) | UserAct::Template(_))));
@@ -451,6 +476,7 @@ fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {
         storage: None,
         asks: Asks::default(),
         room: None,
+        environment: Environment::default(),
         clones: None,
     }
 }

@@ -92,6 +92,8 @@ pub(crate) struct Spy {
     pub(crate) kind: SetKind,
     /// Whether the set is declared with the type OnDelete.
     pub(crate) is_on_delete: bool,
+    /// Whether gate `PreparingUpdateAsUpdate` should be on.
+    pub(crate) prepared_as_updated: bool,
     pub(crate) decisions: Decisions,
     pub(crate) defect: Option<Defect>,
     pub(crate) clone_defect: Option<CloneDefect>,
@@ -215,6 +217,7 @@ impl Controller for Spy {
             observing_since: context.observing_since,
             seen: &seen,
             is_on_delete: self.is_on_delete,
+            prepared_as_updated: self.prepared_as_updated,
         };
         let verdict = match self.kind {
             SetKind::Clone => view::judge(&sight, &decision),

@@ -32,6 +32,12 @@ pub enum Switch {
     Deadline,
     /// What is done then.
     DeadlineAction,
+    /// Which containers change their images while their pod serves (STS-4.4).
+    KeepReady,
+    /// How many seconds resources may be put off before that is told (STS-4.6).
+    ResizeWait,
+    /// Labels and annotations of claim templates reach claims that are there (STS-3.9).
+    ClaimLabels,
 }
 
 /// What users do to the switches of a set.
@@ -44,7 +50,7 @@ pub enum Flip {
 }
 
 impl Switch {
-    const ALL: [Switch; 8] = [
+    const ALL: [Switch; 11] = [
         Switch::Unblock,
         Switch::UnblockAfter,
         Switch::OrderedBudget,
@@ -53,6 +59,9 @@ impl Switch {
         Switch::IgnoreUnhealthy,
         Switch::Deadline,
         Switch::DeadlineAction,
+        Switch::KeepReady,
+        Switch::ResizeWait,
+        Switch::ClaimLabels,
     ];
 
     /// The key of its annotation.
@@ -66,6 +75,9 @@ impl Switch {
             Switch::IgnoreUnhealthy => "flotilla.rs/scale-down",
             Switch::Deadline => "flotilla.rs/in-place-deadline-seconds",
             Switch::DeadlineAction => "flotilla.rs/in-place-deadline-action",
+            Switch::KeepReady => "flotilla.rs/keep-ready-containers",
+            Switch::ResizeWait => "flotilla.rs/resize-wait-seconds",
+            Switch::ClaimLabels => "flotilla.rs/claim-labels",
         }
     }
 
@@ -80,6 +92,9 @@ impl Switch {
             Switch::IgnoreUnhealthy => &["ignore-unhealthy"],
             Switch::Deadline => &["10", "3", "30"],
             Switch::DeadlineAction => &["recreate", "report"],
+            Switch::ClaimLabels => &["propagate"],
+            Switch::ResizeWait => &["0", "5", "20"],
+            Switch::KeepReady => &["main", "main, side", "side,log", "log,side,main"],
         }
     }
 
@@ -87,13 +102,22 @@ impl Switch {
     fn nonsense(self) -> &'static str {
         match self {
             Switch::Unblock => "Broken-First",
-            Switch::UnblockAfter => "soon",
+            Switch::UnblockAfter | Switch::ResizeWait => "soon",
             Switch::OrderedBudget | Switch::Deadline => "0",
             Switch::KeepRevision => "yes",
             Switch::Recreate => "recreate",
-            Switch::IgnoreUnhealthy => "true",
+            Switch::IgnoreUnhealthy | Switch::ClaimLabels => "true",
             Switch::DeadlineAction => "Recreate",
+            Switch::KeepReady => "Main",
         }
+    }
+
+    /// Where what it is about is drawn.
+    fn is_drawn_elsewhere(self) -> bool {
+        matches!(
+            self,
+            Switch::Deadline | Switch::DeadlineAction | Switch::KeepReady | Switch::ResizeWait | Switch::ClaimLabels
+        )
     }
 
     /// What it holds, if it is there and can be read: what cannot be read counts as absent.
@@ -173,7 +197,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
     let is_plain = set.in_place.is_none() && set.storage.is_none() && set.asks.unordered.is_none() && !set.on_delete;
     let switches: Vec<Switch> = Switch::ALL
         .into_iter()
-        .filter(|switch| !matches!(switch, Switch::Deadline | Switch::DeadlineAction))
+        .filter(|switch| !switch.is_drawn_elsewhere())
         .filter(|switch| is_plain || *switch != Switch::Recreate)
         .collect();
     for switch in &switches {

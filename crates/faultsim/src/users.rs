@@ -1,5 +1,6 @@
 //! What users do to the set and its pods, at any moment.
 
+use crate::environment::{drop_variable, set_variable};
 use crate::event::Event;
 use crate::run::World;
 use crate::schedule::{Orphaning, Refusal, UserAct};
@@ -20,17 +21,12 @@ pub(crate) const FORBIDDEN_VARIABLE: &str = "PRIVILEGED";
 fn spoil(container: &mut Value, refusal: Refusal) {
     match refusal {
         Refusal::Mount => container["volumeMounts"] = json!([{"name": NO_VOLUME, "mountPath": "/nowhere"}]),
-        Refusal::Policy => container["env"] = json!([{"name": FORBIDDEN_VARIABLE, "value": "yes"}]),
+        Refusal::Policy => set_variable(container, FORBIDDEN_VARIABLE, "yes"),
         Refusal::Mended => {
             if let Some(fields) = container.as_object_mut() {
                 fields.remove("volumeMounts");
-                if fields
-                    .get("env")
-                    .is_some_and(|env| env[0]["name"] == FORBIDDEN_VARIABLE)
-                {
-                    fields.remove("env");
-                }
             }
+            drop_variable(container, FORBIDDEN_VARIABLE);
         }
     }
 }
@@ -105,6 +101,8 @@ impl World {
                     &json!({"metadata": {"ownerReferences": null}}),
                 );
             }
+            UserAct::ClaimLabels(act) => self.label_claim_templates(*act),
+            UserAct::Environment(act) => self.change_environment(*act),
             UserAct::Claim(act) => self.act_on_claims(*act),
             UserAct::Huge(act) => self.write_huge(*act),
             UserAct::Containers(edits) => self.edit_containers(edits),

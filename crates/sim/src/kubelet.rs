@@ -129,8 +129,9 @@ impl Cluster {
         status["observedGeneration"] = value["metadata"]["generation"].clone();
         c::set_readiness(value, &mut status, &wall);
         let mut containers = c::each(&value["spec"]["containers"]);
-        if containers.any(|container| c::resized(container, c::status_of(&status, &container["name"])).is_some()) {
-            // Of one that ran before; nobody else looks at it.
+        let is_resized = |container| c::resized(container, c::status_of(&status, &container["name"])).is_some();
+        if c::has_agent(value) || containers.any(is_resized) {
+            // Of one that ran before; nobody else looks at it. Its environment may be old, too.
             let delay_ms = self.between(self.nodes.pace.see_ms.clone());
             self.plan_pod(delay_ms, pod, PodStep::Sync);
         }

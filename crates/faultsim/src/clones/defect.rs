@@ -121,6 +121,10 @@ pub enum CloneDefect {
     InPlaceForClaims,
     /// Pods of an old revision are made with the claims of today's templates, whatever was recorded.
     ClaimsOfToday,
+    /// Pods that are prepared for their update count as old when others are made, whatever the gate says.
+    IgnorePrepared,
+    /// They count as updated, whatever the gate says.
+    PreparedAnyway,
     /// Nothing says of a new pod that it was made as surge.
     ForgetSurge,
     /// At the end of a surge other pods go than those that were made for it.
@@ -129,7 +133,7 @@ pub enum CloneDefect {
 
 impl CloneDefect {
     /// All of them.
-    pub const ALL: [CloneDefect; 53] = [
+    pub const ALL: [CloneDefect; 55] = [
         CloneDefect::LargerSurge,
         CloneDefect::LargerBudget,
         CloneDefect::NoPartition,
@@ -183,6 +187,8 @@ impl CloneDefect {
         CloneDefect::ClaimsOfToday,
         CloneDefect::ForgetSurge,
         CloneDefect::KeepSurge,
+        CloneDefect::IgnorePrepared,
+        CloneDefect::PreparedAnyway,
     ];
 
     /// What the controller sees of the set.

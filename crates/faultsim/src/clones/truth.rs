@@ -357,7 +357,8 @@ impl Writes {
         if before.is_terminal() || !change.revision && (is_in_grace(before) || awaits_restart(before)) {
             return Ok(());
         }
-        if change.prepares || change.leaves_service || change.puts_off || change.is_held || change.image {
+        let restarts = change.image || change.environment;
+        if change.prepares || change.leaves_service || change.puts_off || change.is_held || restarts {
             self.keeps_available(before, (set, spec), writing, scene.now)?;
         }
         if change.image {

@@ -30,7 +30,7 @@ const RULE_BRAKE: &str = "CS-13.11 brake";
 /// What is asked for, as numbers (CS-13.2); schedules know no percentages.
 pub(super) struct Asked {
     pub(super) replicas: i32,
-    partition: i32,
+    pub(super) partition: i32,
     pub(super) surge: i32,
     unavailable: i32,
 }
@@ -94,11 +94,13 @@ pub(crate) fn judge(sight: &Sight<'_>, decision: &Decision) -> Verdict {
     };
     clones.back = clones.going_back(decision);
     clones.creations(decision)?;
+    clones.makes_old_ones_for_the_partition(decision)?;
     sight.records_what_there_is(decision)?;
     sight.claims_are_of_their_time(decision)?;
     sight.heeds_refused_resizes(decision)?;
     sight.heeds_unreadable_notes(decision)?;
     sight.minds_the_deadline(decision)?;
+    sight.tells_of_deferrals(decision)?;
     clones.claims(decision)?;
     clones.deletions(decision)?;
     clones.updates(decision)?;

@@ -1,6 +1,6 @@
 //! What a controller with a defect sees: its set, pods, claims and revisions, some of them altered.
 
-use super::{Defect, asks, claims, in_place, switches};
+use super::{Defect, arrival, asks, claims, in_place, switches};
 use crate::judge::view_claims::former_owner;
 use crate::tenants::as_named;
 use flotilla_model::set::PodManagement;
@@ -92,6 +92,7 @@ impl<'a> Altered<'a> {
             _ => {
                 asks::alter_set(defect, spec);
                 switches::alter_set(defect, spec);
+                arrival::alter_set(defect, spec, inner.pods_of(set.as_owner()));
                 in_place::alter_set(defect, spec, inner.pods_of(set.as_owner()));
             }
         }

@@ -83,6 +83,12 @@ fn entries(body: &Value) -> impl Iterator<Item = &Value> {
     list.into_iter().flatten()
 }
 
+/// What takes a pod out of service for its update is left out of a patch of conditions. Whether anything is left.
+pub(super) fn leave_out_of_service(body: &mut Value) -> bool {
+    leave_out(body, GATE, "False");
+    says_anything(body)
+}
+
 fn says_anything(body: &Value) -> bool {
     entries(body).any(|entry| entry["status"].is_string() || entry["value"]["status"].is_string())
 }
@@ -270,6 +276,7 @@ impl Pods {
             Defect::ForgetMadeAgain => super::asks::without_wish,
             Defect::UpByMemoryAlone => super::asks::as_if_never_up,
             Defect::OwnersByUid => Arc::clone,
+            Defect::ForgetEnvironment => super::arrival::as_if_restarted,
             Defect::ForgetUnread => without_unread_note,
             _ => return None,
         };

@@ -29,6 +29,10 @@ pub(super) fn alter_set(defect: Defect, spec: &mut SetSpec) {
             switches.in_place_deadline = Some(Duration::ZERO);
         }
         Defect::NeverRecreate => switches.deadline_recreates = false,
+        Defect::NeverPropagate => switches.propagate_claim_labels = false,
+        Defect::PropagateAnyway => switches.propagate_claim_labels = true,
+        Defect::SilentDeferral => switches.resize_wait = Duration::MAX,
+        Defect::HastyDeferral => switches.resize_wait = Duration::ZERO,
         Defect::SilentDeadline => switches.in_place_deadline = None,
         _ => {}
     }

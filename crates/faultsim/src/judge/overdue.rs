@@ -3,6 +3,7 @@
 use super::view::Sight;
 use super::{Verdict, partition_of, place_of, require, unordered};
 use crate::containers::has_all_its_resources;
+use crate::deferrals::tells_of_deferral;
 use crate::in_place::{
     awaits_restart, began, is_in_grace, is_in_service, lacks_resources, runs, runs_what_is_asked, state,
 };
@@ -63,7 +64,8 @@ impl Sight<'_> {
         let knows_template = knows.clone().any(|r| r.digest == set.spec.template_digest);
         let Some(deadline) = in_place_deadline(set) else {
             let is_computed = said.is_some() && knows_template;
-            return require(told.is_none() || !is_computed, RULE, || {
+            // That resources are put off is another matter.
+            return require(told.is_none_or(tells_of_deferral) || !is_computed, RULE, || {
                 format!(
                     "there is no deadline, and {TOLD} says: {}",
                     told.map_or(&Value::Null, |c| &c["message"])

@@ -6,6 +6,7 @@ use super::settled_claims::{claims, counted, targets};
 use super::truth::{pod_of, revision_of, set_of};
 use super::{Places, Verdict, is_at_nothing, is_available, ordinal_in, partition_of, place_of, require, unordered};
 use crate::asks::is_to_be_made_again;
+use crate::claim_labels;
 use crate::tenants;
 use flotilla_model::{ObjectKey, PodRecord, Resource, RevisionRecord, SetKind, SetRecord, Timestamp};
 use flotilla_sim::server::Server;
@@ -38,6 +39,7 @@ pub(crate) fn look(server: &Server, kind: SetKind, now: Timestamp) -> Result<(),
     is_said_to_rest(set)?;
     history(set, &pods, &revisions, updated)?;
     claims(server, set)?;
+    claim_labels::have_arrived(server, set)?;
     claim_templates::followed(set, &pods, targets(server, set))?;
     claim_templates::recorded(updated, set)?;
     claim_templates::left_over(server, set, &revisions)?;

@@ -88,6 +88,7 @@ impl Sight<'_> {
         self.recreates_all_at_once(decision, deleted)?;
         self.scales_down_heedlessly(decision, deleted)?;
         self.minds_the_deadline(decision)?;
+        self.tells_of_deferrals(decision)?;
         self.tells_what_cannot_be_read(decision)
     }
 

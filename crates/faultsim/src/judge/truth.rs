@@ -8,7 +8,8 @@ use super::{
 use crate::asks::is_to_be_made_again;
 use crate::claim_templates::has_others;
 use crate::clones::truth::Writes;
-use crate::in_place::{Change, InPlace, Restarts, awaits_restart, in_course, unheld};
+use crate::in_course::in_course;
+use crate::in_place::{Change, InPlace, Restarts, awaits_restart, unheld};
 use crate::schedule::Schedule;
 use crate::spy::Decided;
 use crate::storage::may_restart;
@@ -237,7 +238,7 @@ impl Judge {
         }
         if let (Some(writing), Some(before), Some(after)) = (scene.writing, before, after) {
             // Also what comes late: its preconditions have to see to it.
-            in_course(self.in_place, (before, after), writing.decided.now, self.apart)?;
+            in_course(self.in_place, entry, (before, after), &writing.decided, self.apart)?;
         }
         if let Some(pod) = after {
             self.proves(pod);
@@ -542,7 +543,8 @@ impl Judge {
         let change = Change::of(before, after);
         // What has ended serves nobody, and is made again.
         let prepares = change.prepares && !before.is_terminal();
-        let goes_down = change.image || change.leaves_service || change.puts_off || prepares;
+        let restarts = change.image || change.environment;
+        let goes_down = restarts || change.leaves_service || change.puts_off || prepares;
         if !(goes_down || change.revision) {
             return Ok(());
         }

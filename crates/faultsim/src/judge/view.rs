@@ -9,10 +9,12 @@ use crate::asks::is_to_be_made_again;
 use crate::claim_templates::{has_others, makes_claims_of};
 use crate::containers::comes_after_resources;
 use crate::defect::says;
+use crate::environment::changes_environment;
 use crate::in_place::{
     GATE, HOOK_GATE, adds, begins_update, changes_resources_alone, is_in_service, lacks_resources, new_image,
     new_revision, notes_restart, state,
 };
+use crate::kept_ready::should_have_stayed;
 use crate::notes::is_unreadable;
 use crate::resizes::is_infeasible;
 use crate::storage::{is_grown, may_restart};
@@ -43,6 +45,8 @@ pub(crate) struct Sight<'a> {
     pub(crate) seen: &'a Seen,
     /// Whether the set declares the type OnDelete.
     pub(crate) is_on_delete: bool,
+    /// Whether gate `PreparingUpdateAsUpdate` is on.
+    pub(crate) prepared_as_updated: bool,
 }
 
 impl Sight<'_> {
@@ -107,6 +111,7 @@ impl Sight<'_> {
         self.heeds_refused_resizes(decision)?;
         self.heeds_unreadable_notes(decision)?;
         self.claims_go_with_pods(decision)?;
+        self.labels_claims_where_asked(decision)?;
         self.budgets_are_used(decision)?;
         self.restarts_for_a_reason(&deleted)?;
         self.goes_in_place_where_it_can(&deleted)?;
@@ -509,6 +514,10 @@ impl Sight<'_> {
     }
 }
 
+fn changes_seen_environment(sight: &Sight<'_>, key: &ObjectKey, body: &serde_json::Value) -> bool {
+    sight.reader.pod(key).is_some_and(|pod| changes_environment(pod, body))
+}
+
 /// What updates in place do to pods, whatever kind they are of. Images come after resources, and
 /// a pod leaves service only for what restarts its containers, or changes no container: not for other resources, which need no restart
 /// here (STS-4.4). One whose gate nobody has seen yet leaves first, and is changed by the next decision.
@@ -541,8 +550,20 @@ pub(crate) fn leaves_for_a_reason(sight: &Sight<'_>, decision: &Decision) -> Ver
         });
         let seen = sight.reader.pod(key).and_then(|pod| pod.detail.clone());
         let is_first = own().count() == 1 && seen.is_some_and(|detail| detail.in_place_ready.is_none());
+        let restarts = restarts || own().any(|(_, body, _)| changes_seen_environment(sight, key, body));
         require(restarts || is_first, "STS-4.4 resources", || {
             format!("{} leaves service although none of its containers restarts", key.name)
+        })?;
+        let bodies = own().map(|(_, body, _)| body);
+        let kept = sight
+            .reader
+            .pod(key)
+            .and_then(|pod| should_have_stayed(pod, bodies, sight.set));
+        require(kept.is_none(), "STS-4.4 kept ready", || {
+            format!(
+                "{} leaves service for the images of {kept:?} alone, which are to keep it ready",
+                key.name
+            )
         })?;
     }
     Ok(())

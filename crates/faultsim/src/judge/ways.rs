@@ -5,6 +5,7 @@ use super::{Verdict, overdue, require};
 use crate::asks::is_to_be_made_again;
 use crate::claim_templates::has_others;
 use crate::clones::older::revision_of;
+use crate::environment::needs_the_gate;
 use crate::in_place::{can_go_in_place, state};
 use crate::notes::is_unreadable;
 use crate::resizes::is_infeasible;
@@ -26,11 +27,13 @@ impl Sight<'_> {
         };
         let is_there = target.map_or(own.digest == spec.template_digest, |target| own.name() == target);
         let wanted = target.and_then(revision).and_then(|r| r.template.as_ref());
+        let (from, to) = (own_template.tree(), wanted.unwrap_or(&spec.template).tree());
         spec.pod_update_policy() != PodUpdatePolicy::ReCreate
             && pod.detail.is_some()
             && !(is_there && is_infeasible(pod))
             && !is_unreadable(pod)
-            && can_go_in_place(&own_template.tree(), &wanted.unwrap_or(&spec.template).tree())
+            && can_go_in_place(&from, &to)
+            && !needs_the_gate(pod, &from, &to)
     }
 
     /// No pod of a StatefulSet is made again for an update that can be made in place. Whom users ask to have made again, who lacks claims, whose

@@ -62,6 +62,11 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         | FaultKind::Takers
         | FaultKind::Retention
         | FaultKind::Clocks
+        | FaultKind::KeptReady
+        | FaultKind::Environment
+        | FaultKind::Deferrals
+        | FaultKind::ClaimLabels
+        | FaultKind::Prepared
         | FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {
             0 => Fault::Quota(rng.usize(0..5), duration_ms),

@@ -71,13 +71,23 @@ pub enum FaultKind {
     Retention,
     /// Clocks of managers are ahead for a moment, by a minute, an hour or a day, and are set back.
     Clocks,
+    /// Users name containers whose images change while their pods serve.
+    KeptReady,
+    /// Variables of containers refer to metadata of their pods, which users change.
+    Environment,
+    /// Kubelets put resources off for long, and users say how long they want to wait without being told.
+    Deferrals,
+    /// Users change labels and annotations of claim templates, which reach the claims of an Advanced set where a switch says so.
+    ClaimLabels,
+    /// Managers of CloneSets have a gate on by which prepared pods count as updated when others are made.
+    Prepared,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
     None,
 }
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 34] = [
+    pub const ALL: [FaultKind; 39] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -112,6 +122,11 @@ impl FaultKind {
         FaultKind::Takers,
         FaultKind::Retention,
         FaultKind::Clocks,
+        FaultKind::KeptReady,
+        FaultKind::Environment,
+        FaultKind::Deferrals,
+        FaultKind::ClaimLabels,
+        FaultKind::Prepared,
     ];
 
     /// Drawn by luck of its own, so that everything else of a seed is the same with and without it.
@@ -135,7 +150,10 @@ impl FaultKind {
 
     /// Only CloneSets know of it.
     pub(crate) fn is_of_clone_sets(self) -> bool {
-        matches!(self, FaultKind::Copies | FaultKind::Older | FaultKind::Labels)
+        matches!(
+            self,
+            FaultKind::Copies | FaultKind::Older | FaultKind::Labels | FaultKind::Prepared
+        )
     }
 
     /// Native sets do not know of it, and CloneSets draw it by luck of its own.
@@ -153,6 +171,10 @@ impl FaultKind {
                 | FaultKind::ClaimTemplates
                 | FaultKind::Resizes
                 | FaultKind::Notes
+                | FaultKind::KeptReady
+                | FaultKind::Environment
+                | FaultKind::Deferrals
+                | FaultKind::ClaimLabels
         )
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Item, Schedule, SetPlan, What};
 use crate::asks::Asks;
+use crate::environment::Environment;
 use std::fmt;
 
 impl fmt::Display for Item {
@@ -32,6 +33,7 @@ impl fmt::Display for Schedule {
             storage,
             asks,
             room,
+            environment,
             clones,
         } = &self.set;
         let order = if *ordered { "OrderedReady" } else { "Parallel" };
@@ -59,6 +61,9 @@ impl fmt::Display for Schedule {
         }
         if let Some(room) = room {
             write!(f, ", room for {room} pods")?;
+        }
+        if *environment != Environment::default() {
+            write!(f, ", {environment:?}")?;
         }
         if let Some(clones) = clones {
             write!(f, ", {clones:?}")?;
