@@ -11,6 +11,7 @@ pub mod shared;
 pub mod statefulset;
 
 pub use shared::conditions::{failed_creation, failed_update};
+pub use shared::health::wait_of_pod;
 
 use flotilla_model::{Controller, SetKind};
 

@@ -250,8 +250,8 @@ pub enum Defect {
     PropagateAnyway,
     /// `flotilla why` names nothing.
     SilentWhy,
-    /// `flotilla why` names one cause, where there are several.
-    FirstCauseAlone,
+    /// `flotilla why` does not say whom a cause holds up.
+    ForgetHeldUp,
     /// `flotilla why` takes every pod for one of the template's revision, and advises to correct that.
     StaleAdvice,
 }
@@ -371,7 +371,7 @@ impl Defect {
         Defect::NeverPropagate,
         Defect::PropagateAnyway,
         Defect::SilentWhy,
-        Defect::FirstCauseAlone,
+        Defect::ForgetHeldUp,
         Defect::StaleAdvice,
     ];
 
@@ -384,7 +384,7 @@ impl Defect {
         Defect::ForgetEnvironment,
         Defect::EnvironmentInService,
         Defect::SilentWhy,
-        Defect::FirstCauseAlone,
+        Defect::ForgetHeldUp,
         Defect::StaleAdvice,
         Defect::NoOverlay,
         Defect::NoFence,

@@ -218,7 +218,7 @@ impl World {
         let mut causes = report.causes();
         match self.defect {
             Some(Defect::SilentWhy) => causes.clear(),
-            Some(Defect::FirstCauseAlone) => causes.truncate(1),
+            Some(Defect::ForgetHeldUp) => causes.iter_mut().for_each(|cause| cause.holds_up.clear()),
             _ => {}
         }
         if self.defect == Some(Defect::StaleAdvice) {

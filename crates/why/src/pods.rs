@@ -2,10 +2,11 @@
 
 use super::facts::{Index, happened, last_warning, time};
 use super::set::finalizers;
+use flotilla_controllers::wait_of_pod;
 use flotilla_engine::core::cache::Cache;
-use flotilla_model::{PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
+use flotilla_model::{Command, Decision, PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,11 +38,28 @@ const OF_READINESS: [&str; 10] = [
 
 /// Pods of the set that are terminating, and for which nothing waits: a CloneSet makes others under other names.
 pub(super) fn unnamed(cache: &Cache, set: &SetRecord, waits: &[Wait]) -> Vec<Arc<PodRecord>> {
-    let is_named = |pod: &PodRecord| waits.iter().any(|wait| wait.subject == pod.name());
+    let named = subjects(waits);
     let pods = cache.pods_of(set.as_owner()).iter();
-    pods.filter(|pod| pod.is_terminating() && !is_named(pod))
+    pods.filter(|pod| pod.is_terminating() && !named.contains(pod.name()))
         .cloned()
         .collect()
+}
+
+/// Pods of the set that are not ready, stay, and for which nothing waits: where pods come one after the other, only the first is waited for.
+pub(super) fn down(cache: &Cache, set: &SetRecord, decision: &Decision, waits: &[Wait]) -> Vec<Wait> {
+    let goes = decision.commands().filter_map(|scoped| match &scoped.command {
+        Command::Delete { key, .. } => Some(&*key.name),
+        _ => None,
+    });
+    let mut named = subjects(waits);
+    named.extend(goes);
+    let pods = cache.pods_of(set.as_owner()).iter();
+    let others = pods.filter(|pod| !named.contains(pod.name()));
+    others.filter_map(|pod| wait_of_pod(pod)).collect()
+}
+
+fn subjects(waits: &[Wait]) -> HashSet<&str> {
+    waits.iter().map(|wait| wait.subject.as_str()).collect()
 }
 
 /// Those of them that do not go by themselves: their grace period is over, finalizers hold them, or their node is not there to end them.

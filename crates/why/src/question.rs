@@ -75,6 +75,11 @@ impl Question<'_> {
                 wait.cause = wait.cause.clone().for_set(set);
             }
         }
+        let down = set
+            .iter()
+            .flat_map(|set| pods::down(self.cache, set, &decision, &waits));
+        let down: Vec<Wait> = down.collect();
+        waits.extend(down);
         let terminating = set.iter().flat_map(|set| pods::unnamed(self.cache, set, &waits));
         Held {
             is_deleted: set.as_ref().is_some_and(|set| set.is_deleted()),

@@ -7,7 +7,7 @@ use crate::shared::lifecycle::{self, State};
 use flotilla_api::names;
 use flotilla_model::records::PodDetail;
 use flotilla_model::set::Lifecycle;
-use flotilla_model::{PodRecord, Timestamp, WaitCause};
+use flotilla_model::{PodRecord, Timestamp, Wait, WaitCause};
 use std::time::Duration;
 
 /// Health of a pod, worst first (STS-1.5). One value a pod, so that nobody charges it twice.
@@ -90,6 +90,19 @@ pub(crate) fn cause(pod: &PodRecord, health: Health) -> WaitCause {
             },
         },
     }
+}
+
+/// What keeps a pod from being ready, for whoever asks about that pod: a pass in order waits for the first that is down, and looks at no other.
+/// `None` of one that is ready, that goes, or that has ended.
+pub fn wait_of_pod(pod: &PodRecord) -> Option<Wait> {
+    if pod.is_terminal() || pod.is_terminating() || pod.is_running_and_ready() {
+        return None;
+    }
+    Some(Wait {
+        subject: pod.name().to_owned(),
+        cause: cause(pod, Health::NotReady),
+        since: Some(since(pod, Health::NotReady)),
+    })
 }
 
 /// The state that keeps a pod from counting although it is ready (STS-1.5): neither its kubelet nor its logs say anything of it.
