@@ -237,6 +237,7 @@ pub(crate) fn schedule(seed: u64, wanted: &Wanted) -> Schedule {
     items.extend(clocks::by_chance(seed, wanted, managers));
     items.sort_by_key(|item| item.at_ms);
     Schedule {
+        asks_of_each: wanted.faults.contains(&FaultKind::Asked),
         seed,
         set,
         managers,

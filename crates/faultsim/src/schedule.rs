@@ -334,6 +334,8 @@ impl SetPlan {
 pub struct Schedule {
     /// Where it comes from.
     pub seed: u64,
+    /// Each pod that is held back has to be told of by whoever asks why.
+    pub asks_of_each: bool,
     /// The set.
     pub set: SetPlan,
     /// Whether there are webhooks of Flotilla.
@@ -425,6 +427,7 @@ impl Schedule {
         items.sort_by_key(|item| item.at_ms);
         Schedule {
             seed,
+            asks_of_each: wanted.faults.contains(&FaultKind::Asked),
             set,
             has_webhook,
             managers,

@@ -144,6 +144,9 @@ impl World {
         let is_long = |since_ms: u64| since_ms + A_MINUTE_MS < self.now_ms;
         let long = self.held_since.iter().filter(|(_, (_, since_ms))| is_long(*since_ms));
         let long: HeldBack = long.map(|(name, (version, _))| (name.clone(), *version)).collect();
+        if let Some(name) = long.keys().next() {
+            self.fail(self.says_something(&report, &format!("{name:?} is held back")));
+        }
         self.fail(self.explains(&report, &long));
     }
 

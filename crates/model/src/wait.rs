@@ -229,6 +229,11 @@ pub enum WaitCause {
         #[serde(serialize_with = "rfc3339")]
         retry_at: Timestamp,
     },
+    /// The manager holds it back, for a reason that only it knows, in its words.
+    HeldBack {
+        /// What the set's conditions say.
+        message: String,
+    },
     /// The slot's pods end right after their start.
     StartBackOff {
         /// How many in a row.
@@ -399,6 +404,7 @@ impl WaitCause {
                 "no pod goes for a revision of which none is accepted"
             }
             WaitCause::Repeated { .. } => "no request is repeated without end",
+            WaitCause::HeldBack { .. } => "what the set's conditions say",
             WaitCause::StartBackOff { .. } => "back-off for failing pods",
             WaitCause::FieldUnreadable { .. } => "nothing is deleted on the strength of a field that cannot be read",
             WaitCause::ChangedByOthers { .. } => "what others change is left so",

@@ -160,7 +160,9 @@ pub(crate) fn refused_now(state: &State, set: &SetPlan, traced: &Traced) -> Vec<
         .filter_map(|pod| pod["metadata"]["uid"].as_str())
         .collect();
     // Those that are missing anyway are taken to be made before the change.
+    let changes_pods = set.steps().any(|step| matches!(step.action, Action::Update));
     if !makes_pods(set)
+        && !changes_pods
         && traced
             .began_with
             .iter()

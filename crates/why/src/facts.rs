@@ -39,7 +39,7 @@ pub(super) struct Index<'f> {
     /// Warnings about pods, by the pod's name.
     pod_events: HashMap<&'f str, Vec<&'f Value>>,
     /// Pods that have a node, and stay there, by the claims that they mount.
-    users: HashMap<&'f str, Vec<&'f str>>,
+    users: HashMap<String, Vec<&'f str>>,
 }
 
 impl<'f> Index<'f> {
@@ -108,15 +108,14 @@ fn by_object<'f>(events: impl Iterator<Item = &'f Value>) -> HashMap<&'f str, Ve
     all
 }
 
-fn users<'f>(pods: impl Iterator<Item = &'f Value>) -> HashMap<&'f str, Vec<&'f str>> {
+fn users<'f>(pods: impl Iterator<Item = &'f Value>) -> HashMap<String, Vec<&'f str>> {
     let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null() && pod["spec"]["nodeName"].is_string();
-    let mut all: HashMap<&str, Vec<&str>> = HashMap::new();
+    let mut all: HashMap<String, Vec<&str>> = HashMap::new();
     for pod in pods.filter(stays) {
         let Some(name) = pod["metadata"]["name"].as_str() else {
             continue;
         };
-        let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
-        for claim in volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str()) {
+        for (_, claim) in claims_of(pod) {
             let users = all.entry(claim).or_default();
             if users.last() != Some(&name) {
                 users.push(name);
@@ -124,6 +123,20 @@ fn users<'f>(pods: impl Iterator<Item = &'f Value>) -> HashMap<&'f str, Vec<&'f 
         }
     }
     all
+}
+
+/// The volumes of a pod that are claims, each with the claim's name. That of a generic ephemeral volume is named after pod and volume.
+/// <https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#persistentvolumeclaim-naming>
+pub(super) fn claims_of(pod: &Value) -> impl Iterator<Item = (&Value, String)> {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    volumes.filter_map(move |volume| {
+        if volume["ephemeral"].is_object() {
+            return Some((volume, format!("{name}-{}", volume["name"].as_str()?)));
+        }
+        let claim = volume["persistentVolumeClaim"]["claimName"].as_str()?;
+        Some((volume, claim.to_owned()))
+    })
 }
 
 /// The object of this name.

@@ -33,20 +33,12 @@ impl Leader {
         }
     }
 
-    /// That nobody does what is to be done, if so.
-    pub(super) fn cause(&self, now: Timestamp) -> Option<Cause> {
-        let nobody = || {
-            Cause {
-            advice: Some(
-                "see which managers run, and with which --lease-namespace and --lease-name; if none does, start one: flotilla manager".to_owned(),
-            ),
-            ..of_the_manager("manager".to_owned(), "no manager holds the lease".to_owned())
-        }
-        };
-        match &self.holder {
-            Some(_) => self.silence(now),
-            None => Some(nobody()),
-        }
+    /// That nobody is known to do what is to be done, if so. It is no cause: a manager may run under another lease, or with none.
+    pub(super) fn nobody(&self) -> Option<&'static str> {
+        self.holder.is_none().then_some(
+            "no manager holds the lease: see which managers run, and with which --lease-namespace and --lease-name; if none does, start one: \
+             flotilla manager",
+        )
     }
 
     /// That whoever leads does not show that it still runs, if so.
@@ -54,26 +46,18 @@ impl Leader {
         let (holder, since) = (self.holder.as_deref()?, self.silent_since?);
         let message = format!("has not renewed the lease for {}, since {since}", ago(now, since));
         Some(Cause {
-            since: Some(since),
+            subject: format!("manager {holder}"),
+            message,
+            rule: "one manager leads",
             advice: Some(
                 "start one, unless another program manages this cluster's sets now, or the clocks of this machine and of that manager differ by \
                  more than a minute: flotilla manager"
                     .to_owned(),
             ),
-            ..of_the_manager(format!("manager {holder}"), message)
+            since: Some(since),
+            holds_up: Vec::new(),
+            rank: 0,
         })
-    }
-}
-
-fn of_the_manager(subject: String, message: String) -> Cause {
-    Cause {
-        subject,
-        message,
-        rule: "one manager leads",
-        advice: None,
-        since: None,
-        holds_up: Vec::new(),
-        rank: 0,
     }
 }
 

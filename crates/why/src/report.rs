@@ -71,14 +71,12 @@ fn old_pods(live: &LiveSet, facts: &Facts, set: Option<&SetRecord>) -> BTreeMap<
     let own = || facts.pods.iter().flatten().filter(|pod| is_owned_by(pod, uid));
     // Nobody is told to let a pod go for a revision whose pods do not serve either.
     let mut new = own().filter(|pod| !is_old(pod)).peekable();
-    if new.peek().is_some() && !new.any(is_ready) {
-        return BTreeMap::new();
-    }
+    let has_its_turn_later = new.peek().is_some() && !new.any(is_ready);
     let own = own().filter(is_old);
     let told = own.filter_map(|pod| {
         Some((
             pod["metadata"]["name"].as_str()?.to_owned(),
-            keeper(pod, live, &set.spec),
+            keeper(pod, live, &set.spec).or(has_its_turn_later.then_some(Keeper::Order)),
         ))
     });
     told.collect()
@@ -292,7 +290,7 @@ impl Report {
         let set = self.set.display();
         let facts = Index::of(&self.facts, self.now);
         let mut causes = causes::causes(&self.waits, &facts, &|subject| self.whom(&set, subject));
-        let nobody = self.leader.cause(self.now).filter(|_| !self.is_idle());
+        let nobody = self.leader.silence(self.now).filter(|_| !self.is_idle());
         // What others have to do first does not wait for a manager.
         let place = if self.next.is_empty() { causes.len() } else { 0 };
         causes.splice(place..place, nobody);
@@ -307,10 +305,19 @@ impl Report {
             });
             more(text, self.next.len());
         }
-        // Nobody misses it now.
-        if let Some(cause) = self.leader.silence(self.now).filter(|_| self.is_idle()) {
-            let advice = cause.advice.unwrap_or_default();
-            text.put(format_args!("{} {}: {advice}", cause.subject, cause.message));
+        match self.leader.silence(self.now) {
+            // Nobody misses it now.
+            Some(cause) if self.is_idle() => {
+                let advice = cause.advice.unwrap_or_default();
+                text.put(format_args!("{} {}: {advice}", cause.subject, cause.message));
+            }
+            Some(_) => {}
+            None => self
+                .leader
+                .nobody()
+                .filter(|_| !self.is_idle())
+                .into_iter()
+                .for_each(|line| text.put(line)),
         }
     }
 
@@ -428,14 +435,13 @@ mod tests {
             "statefulset.apps.kruise.io/web in namespace ns: 3 wanted, 2 ready, 1 updated\n\
              rolling out: web-a -> web-b\n\
              waiting:\n  \
-               manager: no manager holds the lease\n      \
-                   rule: one manager leads\n      \
-                   you can: see which managers run, and with which --lease-namespace and --lease-name; if none does, start one: flotilla manager\n  \
                web-2: budget of 1 unavailable used up by web-0 (for 2 min 10 s)\n      \
                    rule: updateStrategy.rollingUpdate.maxUnavailable\n      \
                    you can: wait, make those pods available, or raise maxUnavailable: kubectl edit statefulset.apps.kruise.io/web -n ns\n\
              next:\n  \
-               delete pod web-2\n"
+               delete pod web-2\n\
+             no manager holds the lease: see which managers run, and with which --lease-namespace and --lease-name; if none does, start one: \
+             flotilla manager\n"
         );
     }
 
@@ -562,6 +568,7 @@ mod tests {
                 None => "",
                 Some(Keeper::Pause) => " kept by the pause",
                 Some(Keeper::Partition) => " kept",
+                Some(Keeper::Order) => " later",
             };
             old.map(|(name, keeper)| format!("{name}{}", word(keeper)))
                 .collect::<Vec<_>>()
@@ -609,7 +616,7 @@ mod tests {
             all.map(kept),
             "which it keeps is not known by the name"
         );
-        // Nobody lets a pod go for a revision of which none serves.
+        // Nobody lets a pod go for a revision of which none serves, nor goes back for a pod of an old one.
         let facts_with = |status: &str| {
             let pod = |name: &str, revision: &str| {
                 json!({"metadata": {"name": name, "labels": {"controller-revision-hash": revision}, "ownerReferences": [{"uid": "u"}]},
@@ -621,7 +628,7 @@ mod tests {
                 vec![pod("web-2", "web-b"), pod("web-0", "web-a")],
             )
         };
-        assert_eq!(facts_with("False"), [""; 0]);
+        assert_eq!(facts_with("False"), ["web-0 later"]);
         assert_eq!(facts_with("True"), ["web-0"]);
         // That of a CloneSet keeps any, and one of nothing keeps none.
         for (partition, expected) in [(json!(1), "web-a kept"), (json!(0), "web-a"), (json!("0%"), "web-a")] {

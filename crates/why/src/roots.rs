@@ -1,7 +1,7 @@
 //! The node or the claim because of which a pod waits: what is outside of the set.
 
 use super::causes::Cause;
-use super::facts::{Index, happened, last_warning, named, time};
+use super::facts::{Index, claims_of, happened, last_warning, named, time};
 use flotilla_model::lines::in_command;
 use flotilla_model::{Wait, WaitCause, Whom};
 use serde_json::Value;
@@ -80,11 +80,8 @@ fn cost(loses_claims: bool) -> &'static str {
 
 /// A claim of the pod that has no volume.
 fn claim(pod: &Value, facts: &Index<'_>, whom: &Whom<'_>) -> Option<Cause> {
-    let volumes = pod["spec"]["volumes"].as_array()?;
-    let mounted = volumes
-        .iter()
-        .filter_map(|volume| Some((volume, volume["persistentVolumeClaim"]["claimName"].as_str()?)));
-    mounted.into_iter().find_map(|(volume, name)| {
+    claims_of(pod).find_map(|(volume, name)| {
+        let name = name.as_str();
         let (message, advice) = match facts.claim(name)? {
             None => ("does not exist".to_owned(), provide(pod, volume, whom)),
             Some(claim) => unbound(name, claim, facts, whom.namespace)?,
@@ -114,9 +111,15 @@ fn provide(pod: &Value, volume: &Value, whom: &Whom<'_>) -> String {
         || volume["name"]
             .as_str()
             .is_some_and(|volume| claim == format!("{volume}-{name}"));
+    if volume["ephemeral"].is_object() {
+        return format!(
+            "it is made by itself; see why it is not: kubectl describe pod {} -n {namespace}",
+            in_command(name)
+        );
+    }
     if is_of_a_template {
         return format!(
-            "create it, if its data can be restored; or let the pod go, which has never run: kubectl delete pod {} -n {namespace}{}",
+            "create it, if its data can be restored; or let the pod go, and have it made anew with an empty one: kubectl delete pod {} -n {namespace}{}",
             in_command(name),
             cost(whom.loses_claims)
         );
@@ -228,6 +231,34 @@ mod tests {
         assert_eq!(advice("logs", "logs-web-1"), own);
         let shared = advice("shared", "library");
         assert!(shared.ends_with(": kubectl get pvc -n ns"), "{shared}");
+    }
+
+    /// Its claim is named after pod and volume.
+    #[test]
+    fn the_claim_of_an_ephemeral_volume_is_looked_at() {
+        let pod = json!({"metadata": {"name": "web-0", "namespace": "ns"}, "spec": {"volumes": [{"name": "scratch", "ephemeral": {}}]}});
+        let claim = json!({"metadata": {"name": "web-0-scratch"}, "spec": {"storageClassName": "gone"}, "status": {"phase": "Pending"}});
+        let facts = Facts {
+            pods: Some(vec![pod]),
+            claims: Some(vec![claim]),
+            classes: Some(vec![]),
+            ..Facts::default()
+        };
+        let wait = Wait {
+            subject: "web-0".to_owned(),
+            cause: WaitCause::PodStarting,
+            since: None,
+        };
+        let found = root(
+            &wait,
+            &Index::of(&facts, Timestamp::from_seconds(0)),
+            &Whom::of("statefulset.apps/web", "ns"),
+        );
+        let found = found.expect("a root");
+        assert_eq!(
+            (found.subject.as_str(), found.message.as_str()),
+            ("claim web-0-scratch", "is not bound: storage class gone does not exist")
+        );
     }
 
     #[test]

@@ -1,65 +1,151 @@
-//! What the manager was told when it last tried: of its own rights, and of what quotas and webhooks say of changes and deletions, nobody else can
-//! know, as only creations are tried for whoever asks.
+//! What the manager was told when it last tried: of its own rights, and of what quotas, policies and webhooks say to it, nobody else can know.
+//! Whoever asks may be answered otherwise, and changes and deletions are not tried for them at all.
 
 use crate::set::LiveSet;
 use crate::trial::condition;
-use flotilla_model::{Command, Decision, Failure, Refusal, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
-use std::collections::BTreeSet;
+use flotilla_model::{Command, Decision, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
+use serde_json::Value;
+use std::collections::HashSet;
 
-/// Reasons of failures that were no refusals: what was asked for may be done by now, or is asked for anew at once.
-const PASSES: [&str; 3] = [Failure::OUTCOME_UNKNOWN, "NotSent", "TooManyRequests"];
+/// So much of a condition's message is looked at, in bytes. What was refused first stands first.
+const LOOKED_AT: usize = 16 * 1024;
+/// So much of what was said of one object is told, in letters.
+const TOLD: usize = 600;
+/// No name and no reason is longer, in bytes.
+const LONGEST_NAME: usize = 300;
+/// The reason of the condition by which a set says that its pods end right after their start.
+const START_BACK_OFF: &str = "StartBackOff";
 
-/// Adds what the manager would do next and was refused when it did so last.
+/// Adds what the manager would do next and was refused when it did so last, or holds back for now, as the set's conditions say. What they say of
+/// anything else is over.
 pub(super) fn add_refused(live: &LiveSet, decision: &Decision, now: Timestamp, waits: &mut Vec<Wait>) {
-    let is_refused = |wait: &Wait| matches!(wait.cause, WaitCause::Refused { .. });
-    let known = waits.iter().filter(|wait| is_refused(wait));
-    let known: BTreeSet<String> = known.map(|wait| wait.subject.clone()).collect();
-    let told = refused(live, decision, now).into_iter();
-    waits.extend(told.filter(|wait| !known.contains(&wait.subject)));
-}
-
-/// What the set's conditions say of what comes next. What they say of anything else is over.
-fn refused(live: &LiveSet, decision: &Decision, now: Timestamp) -> Vec<Wait> {
-    let conditions = [
-        flotilla_controllers::failed_creation(live.kind),
-        flotilla_controllers::failed_update(live.kind),
-    ];
-    let conditions = conditions.iter().filter_map(|kind| condition(&live.object, kind));
-    let told: Vec<(&str, Option<Timestamp>)> = conditions
-        .filter_map(|condition| {
-            let since = condition["lastTransitionTime"].as_str().and_then(|at| at.parse().ok());
-            Some((condition["message"].as_str()?, since))
-        })
-        .collect();
-    if told.is_empty() {
-        return Vec::new();
+    let told = Told::of(live);
+    if told.messages.is_empty() {
+        return;
     }
-    let mut known = BTreeSet::new();
-    let mut waits = Vec::new();
-    for scoped in decision.commands() {
+    let mut known: HashSet<String> = waits
+        .iter()
+        .filter(|wait| is_refusal(wait))
+        .map(|wait| wait.subject.clone())
+        .collect();
+    let is_observed = is_observed(live);
+    // Until there is a revision the generation does not count as observed.
+    let commands = decision
+        .commands()
+        .filter(|scoped| is_observed || scoped.scope == Scope::Object);
+    for scoped in commands {
         let Some(subject) = subject(scoped, live).filter(|subject| !known.contains(subject)) else {
             continue;
         };
-        let said = told
-            .iter()
-            .find_map(|(message, since)| Some((entry(message, &subject)?, *since)));
-        let Some(((reason, message), since)) = said.filter(|((reason, message), _)| is_told(scoped, reason, message))
-        else {
-            continue;
-        };
-        let cause = WaitCause::Refused {
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            retry_at: now,
-        };
-        known.insert(subject.clone());
-        waits.push(Wait { subject, cause, since });
+        if let Some((cause, since)) = told.cause(&subject, now) {
+            known.insert(subject.clone());
+            waits.push(Wait { subject, cause, since });
+        }
     }
-    waits
+}
+
+/// Whether the manager has seen the set as it is: what it said of a former one may be over.
+fn is_observed(live: &LiveSet) -> bool {
+    let number = |pointer: &str| live.object.pointer(pointer).and_then(Value::as_i64);
+    number("/status/observedGeneration") >= number("/metadata/generation")
+}
+
+fn is_refusal(wait: &Wait) -> bool {
+    matches!(wait.cause, WaitCause::Refused { .. } | WaitCause::HeldBack { .. })
+}
+
+/// What the set's conditions say, each with when it began.
+struct Told<'l> {
+    messages: Vec<(Kind, &'l str, Option<Timestamp>)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// `NAME: REASON: MESSAGE; ...`
+    Refusals,
+    /// `NAME: WORDS; ...`
+    Waits,
+    /// Words about the set.
+    OfTheSet,
+}
+
+impl<'l> Told<'l> {
+    fn of(live: &'l LiveSet) -> Self {
+        let failed = [
+            flotilla_controllers::failed_creation(live.kind),
+            flotilla_controllers::failed_update(live.kind),
+        ];
+        let failed = failed.iter().filter_map(|kind| condition(&live.object, kind));
+        let failed = failed.map(|condition| {
+            let is_of_the_set = condition["reason"] == START_BACK_OFF;
+            (if is_of_the_set { Kind::OfTheSet } else { Kind::Refusals }, condition)
+        });
+        let conditions = live.object.pointer("/status/conditions").and_then(Value::as_array);
+        let blocked = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| condition["reason"] == "RolloutBlocked");
+        let blocked = blocked
+            .filter(|condition| condition["status"] == "False")
+            .map(|condition| (Kind::Waits, condition));
+        let entry = |(kind, condition): (Kind, &'l Value)| {
+            let since = condition["lastTransitionTime"].as_str().and_then(|at| at.parse().ok());
+            Some((kind, beginning(condition["message"].as_str()?), since))
+        };
+        Told {
+            messages: failed.chain(blocked).filter_map(entry).collect(),
+        }
+    }
+
+    /// What was said of a subject that is still to be seen to. Whoever refuses, and whoever names things, writes in these messages, too: nothing
+    /// but the reason is read from them.
+    fn cause(&self, subject: &str, now: Timestamp) -> Option<(WaitCause, Option<Timestamp>)> {
+        self.messages.iter().find_map(|(kind, message, since)| {
+            let cause = match kind {
+                Kind::OfTheSet => WaitCause::HeldBack {
+                    message: shortened(message, TOLD),
+                },
+                Kind::Waits => WaitCause::HeldBack {
+                    message: shortened(entry(message, subject)?, TOLD),
+                },
+                Kind::Refusals => {
+                    let (reason, said) = entry(message, subject)?.split_once(": ")?;
+                    let is_word = !reason.is_empty() && reason.bytes().all(|b| b.is_ascii_alphanumeric());
+                    is_word.then(|| WaitCause::Refused {
+                        reason: reason.to_owned(),
+                        message: format!("when the manager last tried: {}", shortened(said, TOLD)),
+                        retry_at: now,
+                    })?
+                }
+            };
+            Some((cause, *since))
+        })
+    }
+}
+
+/// So many letters of a text.
+fn shortened(text: &str, most: usize) -> String {
+    let mut letters = text.chars();
+    let mut short: String = letters.by_ref().take(most).collect();
+    if letters.next().is_some() {
+        short.push('…');
+    }
+    short
+}
+
+/// What is looked at of a message.
+fn beginning(message: &str) -> &str {
+    let end = (0..=LOOKED_AT.min(message.len()))
+        .rev()
+        .find(|at| message.is_char_boundary(*at));
+    &message[..end.unwrap_or(0)]
 }
 
 /// What a command is about, as conditions name it.
 fn subject(scoped: &ScopedCommand, live: &LiveSet) -> Option<String> {
+    if matches!(scoped.command, Command::Read { .. } | Command::Try { .. }) {
+        return None;
+    }
     match &scoped.scope {
         Scope::Slot(ordinal) => Some(format!("{}-{ordinal}", live.key.name)),
         Scope::Named(name) => Some(name.clone()),
@@ -68,62 +154,44 @@ fn subject(scoped: &ScopedCommand, live: &LiveSet) -> Option<String> {
     }
 }
 
-/// Reason and message of a subject in a condition's message: `NAME: REASON: MESSAGE; NAME: REASON: MESSAGE`.
-fn entry<'m>(message: &'m str, subject: &str) -> Option<(&'m str, &'m str)> {
+/// What is said of a subject in a condition's message: `NAME: WORDS; NAME: WORDS`.
+fn entry<'m>(message: &'m str, subject: &str) -> Option<&'m str> {
     let head = format!("{subject}: ");
     let begins = |at: usize| at == 0 || message[..at].ends_with("; ");
     let (at, _) = message.match_indices(&head).find(|(at, _)| begins(*at))?;
-    let (reason, rest) = message[at + head.len()..].split_once(": ")?;
-    let is_word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
-    is_word(reason).then(|| (reason, first_of(rest)))
+    let rest = &message[at + head.len()..];
+    let mut ends = rest.match_indices("; ").map(|(at, _)| at);
+    let end = ends.find(|at| begins_entry(&rest.as_bytes()[at + 2..]));
+    Some(&rest[..end.unwrap_or(rest.len())])
 }
 
-/// The message up to the next entry, which begins with a name and a word.
-fn first_of(rest: &str) -> &str {
-    let is_entry = |text: &str| {
-        let mut parts = text.splitn(3, ": ");
-        let name = parts.next().unwrap_or_default();
-        let word = parts.next().unwrap_or_default();
-        let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-        let is_word = word.bytes().next().is_some_and(|b| b.is_ascii_uppercase())
-            && word.bytes().all(|b| b.is_ascii_alphanumeric());
-        parts.next().is_some() && !name.is_empty() && name.bytes().all(is_name) && is_word
-    };
-    let ends = rest.match_indices("; ").map(|(at, _)| at);
-    let end = ends.into_iter().find(|at| is_entry(&rest[at + 2..]));
-    &rest[..end.unwrap_or(rest.len())]
-}
-
-/// Whether this is worth telling: what is created was tried by whoever asks, who has other rights than the manager, and else the same answer.
-fn is_told(scoped: &ScopedCommand, reason: &str, message: &str) -> bool {
-    match &scoped.command {
-        _ if PASSES.contains(&reason) => false,
-        Command::Patch { .. } | Command::Delete { .. } => true,
-        Command::Create { .. } => matches!(Refusal::of(message), Some(Refusal::NoRight(_))),
-        Command::Read { .. } | Command::Try { .. } => false,
-    }
+/// Whether a name and a colon stand at the beginning.
+fn begins_entry(rest: &[u8]) -> bool {
+    let is_name = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.');
+    let name = rest.iter().take(LONGEST_NAME).take_while(|b| is_name(b)).count();
+    name > 0 && rest[name..].starts_with(b": ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flotilla_model::decision::{Report, Stage};
-    use flotilla_model::{ObjectKey, Resource, SetKind, Uid};
+    use flotilla_model::decision::{Body, Report, Stage};
+    use flotilla_model::{ObjectKey, Resource, SetKind, Uid, Whom};
     use serde_json::json;
 
     #[test]
     fn a_condition_tells_of_each_by_its_name() {
-        let message = "web-1: QuotaExceeded: pods \"web-1\" is forbidden: exceeded quota: q; web-10: Forbidden: pods \"web-10\" is forbidden: no; not: at all";
+        let message = "web-1: QuotaExceeded: pods \"web-1\" is forbidden: exceeded quota: q; web-10: Forbidden: pods \"web-10\" is forbidden: no; Not: at all";
         let told = |subject: &str| entry(message, subject);
         assert_eq!(
             told("web-1"),
-            Some(("QuotaExceeded", "pods \"web-1\" is forbidden: exceeded quota: q"))
+            Some("QuotaExceeded: pods \"web-1\" is forbidden: exceeded quota: q")
         );
         assert_eq!(
             told("web-10"),
-            Some(("Forbidden", "pods \"web-10\" is forbidden: no; not: at all"))
+            Some("Forbidden: pods \"web-10\" is forbidden: no; Not: at all")
         );
-        for nobody in ["web", "eb-1", "web-2", "q", "not"] {
+        for nobody in ["web", "eb-1", "web-2", "q"] {
             assert_eq!(told(nobody), None, "{nobody}");
         }
     }
@@ -173,21 +241,91 @@ mod tests {
         assert_eq!(
             told(said, "True", &["web-1", "web-2"]),
             [
-                "web-1: the API server refused: Forbidden: admission webhook \"keep.example.com\" denied the request: not now; next try \
+                "web-1: the API server refused: Forbidden: when the manager last tried: admission webhook \"keep.example.com\" denied the request: not now; next try \
                  1970-01-01T00:01:30Z (since Some(\"1970-01-01T00:01:00Z\"))"
             ]
         );
         for (what, message, status, names) in [
             ("nothing is to be done there any more", said, "True", &["web-2"][..]),
             ("it was done", said, "False", &["web-1"]),
-            (
-                "nobody knows whether it was done",
-                "web-1: OutcomeUnknown: timeout",
-                "True",
-                &["web-1"],
-            ),
         ] {
             assert_eq!(told(message, status, names), Vec::<String>::new(), "{what}");
         }
+    }
+
+    /// A pod whose last ones ended at once is held back for minutes; nobody else knows of it, since the manager alone counts.
+    #[test]
+    fn sts_8_5_what_is_held_back_after_failed_starts_is_told_as_the_set_says_it() {
+        let create = ScopedCommand {
+            scope: Scope::Slot(0),
+            command: Command::Create {
+                resource: Resource::Pods,
+                key: ObjectKey::new("shop", "web-0"),
+                body: Body::Json(json!({}).into()),
+                exists_is_fine: false,
+                guard: None,
+                report: Report::Create,
+            },
+        };
+        let decision = Decision {
+            stages: vec![Stage {
+                name: "create",
+                commands: vec![create],
+                ..Stage::default()
+            }],
+            ..Decision::default()
+        };
+        let told = |kind: SetKind, generation: i64, condition: Value| {
+            let live = LiveSet {
+                kind,
+                key: ObjectKey::new("shop", "web"),
+                object: json!({"metadata": {"generation": generation}, "status": {"observedGeneration": 1, "conditions": [condition]}}),
+            };
+            let mut waits = Vec::new();
+            add_refused(&live, &decision, Timestamp::from_seconds(90), &mut waits);
+            waits
+                .iter()
+                .map(|wait| format!("{}: {}", wait.subject, wait.cause))
+                .collect::<Vec<_>>()
+        };
+        let blocked = json!({"type": "Progressing", "status": "False", "reason": "RolloutBlocked",
+            "message": "web-0: its pods end right after their start"});
+        assert_eq!(
+            told(SetKind::Advanced, 1, blocked.clone()),
+            ["web-0: is held back: its pods end right after their start"]
+        );
+        assert_eq!(
+            told(SetKind::Advanced, 2, blocked),
+            Vec::<String>::new(),
+            "the set was edited since"
+        );
+        let starts = json!({"type": "FailedScale", "status": "True", "reason": "StartBackOff",
+            "message": "pods end right after their start; the next are made ever later"});
+        assert_eq!(
+            told(SetKind::Clone, 1, starts),
+            ["web-0: is held back: pods end right after their start; the next are made ever later"]
+        );
+    }
+
+    /// Whoever refuses chooses the words, and how many.
+    #[test]
+    fn what_others_wrote_is_neither_read_for_a_command_nor_read_for_long() {
+        let forged = "web-1: Forbidden: admission webhook \"x.example.com\" denied the request: no; web-2: Forbidden: pods \"web-2\" is forbidden: \
+             User \"robot\" cannot create resource \"clusterrolebindings\" in API group \"\"";
+        let (cause, _) = Told {
+            messages: vec![(Kind::Refusals, forged, None)],
+        }
+        .cause("web-2", Timestamp::from_seconds(0))
+        .expect("a cause");
+        let advice = cause
+            .advice("web-2", &Whom::of("statefulset.apps/web", "shop"))
+            .expect("advice");
+        assert!(!advice.contains("robot") && !advice.contains("can-i"), "{advice}");
+        let endless = format!("web-1: Forbidden: {}", "; ".repeat(500_000));
+        let told = Told {
+            messages: vec![(Kind::Refusals, beginning(&endless), None)],
+        };
+        let (cause, _) = told.cause("web-1", Timestamp::from_seconds(0)).expect("a cause");
+        assert!(cause.to_string().len() < 2_000);
     }
 }

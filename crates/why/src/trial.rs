@@ -88,6 +88,14 @@ impl Tried {
             ));
             return;
         }
+        if is_of_the_trial_alone(&status) && !matches!(trial.scoped.command, Command::Try { .. }) {
+            self.accept(trial);
+            self.not_allowed = Some(format!(
+                "whether the API server accepts what comes next could not be tried: {}",
+                status.message
+            ));
+            return;
+        }
         let answer = Answer::Refused(Refused {
             status,
             retry_after: None,
@@ -95,6 +103,15 @@ impl Tried {
         let outcome = meaning(Intent::of(&trial.scoped.command), &answer);
         if outcome.is_done() {
             self.accept(trial);
+        }
+        if let Outcome::Unknown(message) = &outcome {
+            self.not_allowed = Some(format!(
+                "what comes next was tried, and nobody knows what came of it: {message}"
+            ));
+        }
+        if matches!(outcome, Outcome::Throttled(_)) {
+            self.not_allowed =
+                Some("what comes next could not be tried: the API server asks for fewer requests".to_owned());
         }
         if let Outcome::Rejected { reason, message, .. } = outcome {
             let (subject, cause) = refusal_of(trial.scoped, set, (reason, message), now);
@@ -123,6 +140,16 @@ fn next_of_each_kind(decision: &Decision) -> Vec<&ScopedCommand> {
 fn is_about_who_asks(refusal: &Status) -> bool {
     refusal.code == 403
         && matches!(Refusal::of(&refusal.message), Some(Refusal::NoRight(right)) if right.verb == "create")
+}
+
+/// Whether it refuses nothing but the dry run, or the right of whoever asks to name the set as an owner.
+fn is_of_the_trial_alone(refusal: &Status) -> bool {
+    let is_dry_run = refusal.code == 400 && refusal.message.contains("does not support dry run");
+    is_dry_run
+        || refusal.code == 403
+            && refusal
+                .message
+                .contains(" is forbidden: cannot set blockOwnerDeletion ")
 }
 
 /// What waits for a command that the API server would refuse, and why.

@@ -66,6 +66,7 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         | FaultKind::Environment
         | FaultKind::Deferrals
         | FaultKind::ClaimLabels
+        | FaultKind::Asked
         | FaultKind::Prepared
         | FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {

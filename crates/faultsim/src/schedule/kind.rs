@@ -79,6 +79,8 @@ pub enum FaultKind {
     Deferrals,
     /// Users change labels and annotations of claim templates, which reach the claims of an Advanced set where a switch says so.
     ClaimLabels,
+    /// Each pod that has been held back for more than a minute has to be told of by whoever asks why, whatever else goes on.
+    Asked,
     /// Managers of CloneSets have a gate on by which prepared pods count as updated when others are made.
     Prepared,
     /// Nothing at all, if it is asked for: a rollout that nobody disturbs.
@@ -87,7 +89,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Those that come by chance.
-    pub const ALL: [FaultKind; 39] = [
+    pub const ALL: [FaultKind; 40] = [
         FaultKind::Lag,
         FaultKind::Watch,
         FaultKind::Lost,
@@ -126,6 +128,7 @@ impl FaultKind {
         FaultKind::Environment,
         FaultKind::Deferrals,
         FaultKind::ClaimLabels,
+        FaultKind::Asked,
         FaultKind::Prepared,
     ];
 

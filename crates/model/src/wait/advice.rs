@@ -22,6 +22,8 @@ pub enum Keeper {
     Pause,
     /// The partition.
     Partition,
+    /// Its turn, which comes when the pods of the template's revision serve.
+    Order,
 }
 
 /// For whom advice is: what its commands name.
@@ -261,6 +263,13 @@ impl WaitCause {
                 whom.delete(subject)
             ));
         }
+        if whom.kept_by == Some(Keeper::Order) && self.is_of_a_pod_that_fails() {
+            return Some(format!(
+                "it is of an old revision, and its turn comes when the new pods serve; see these: kubectl get pods -L \
+                 controller-revision-hash -n {}",
+                whom.namespace()
+            ));
+        }
         // The template may well name a good one: what it says does not reach this pod.
         let is_of_an_image = matches!(self, WaitCause::ContainerCannotStart { reason, .. } if reason.contains("Image"));
         let keeper = whom.kept_by.filter(|_| is_of_an_image)?;
@@ -269,6 +278,7 @@ impl WaitCause {
                 "its image is that of an old revision, which the pause keeps: provide that image, or {}",
                 whom.resume()
             ),
+            Keeper::Order => return None,
             Keeper::Partition => format!(
                 "its image is that of an old revision, which the partition keeps: provide that image, or lower the partition: {}",
                 whom.edit()
@@ -392,6 +402,10 @@ impl WaitCause {
             WaitCause::RevisionUnproven { all_at_once: true, .. } => format!(
                 "let the webhook that the message names take dry runs (sideEffects None), or update by RollingUpdate until one new pod is there: {}",
                 whom.edit()
+            ),
+            WaitCause::HeldBack { .. } => format!(
+                "see what has happened to its pods: kubectl get events -n {}",
+                whom.namespace()
             ),
             WaitCause::Repeated { .. } => {
                 format!(

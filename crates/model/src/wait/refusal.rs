@@ -51,18 +51,17 @@ impl<'m> Refusal<'m> {
                 .then_some(Refusal::Webhook(name));
         }
         let (head, why) = message.split_once(" is forbidden: ")?;
-        // RESOURCE "NAME", and for what has no name, RESOURCE alone.
-        let resource = head.split_once(" \"").map_or(head, |(resource, _)| resource);
-        if resource.contains(char::is_whitespace) {
-            return None;
-        }
-        Refusal::because(why)
+        is_head(head).then(|| Refusal::because(why))?
     }
 
     fn because(why: &'m str) -> Option<Refusal<'m>> {
         if let Some(rest) = why.strip_prefix("ValidatingAdmissionPolicy '") {
             let (name, rest) = rest.split_once('\'')?;
-            let (_, rest) = rest.strip_prefix(" with binding '")?.split_once('\'')?;
+            // Of a policy that is broken it names no binding.
+            let bound = rest
+                .strip_prefix(" with binding '")
+                .and_then(|rest| rest.split_once('\''));
+            let rest = bound.map_or(rest, |(_, rest)| rest);
             return rest.starts_with(" denied request").then_some(Refusal::Policy(name));
         }
         if let Some(rest) = why.strip_prefix("error looking up service account ") {
@@ -112,6 +111,21 @@ impl<'m> Right<'m> {
             in_command(self.verb),
             in_command(namespace)
         )
+    }
+}
+
+/// `RESOURCE "NAME"`, and for what has no name `RESOURCE`: what follows is the API server's own word. Names that others chose, such as keys of
+/// maps, may stand in the middle of what it says otherwise.
+fn is_head(head: &str) -> bool {
+    let is_word = |text: &str| !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '"');
+    match head.split_once(" \"") {
+        None => is_word(head),
+        Some((resource, name)) => {
+            is_word(resource)
+                && name
+                    .strip_suffix('"')
+                    .is_some_and(|name| name.is_empty() || is_word(name))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is said of claims, refusals, hooks, updates in place and CloneSets, and how lists and durations are said.
 
 use super::WaitCause;
+use crate::hints::Failure;
 use flotilla_api::names;
 use std::fmt;
 use std::time::Duration;
@@ -41,9 +42,15 @@ impl WaitCause {
                 message,
                 retry_at,
             } => {
-                labelled(f, "the API server refused", reason, message)?;
+                let what = if reason == Failure::OUTCOME_UNKNOWN {
+                    "the request failed"
+                } else {
+                    "the API server refused"
+                };
+                labelled(f, what, reason, message)?;
                 write!(f, "; next try {retry_at}")
             }
+            WaitCause::HeldBack { message } => write!(f, "is held back: {message}"),
             WaitCause::Repeated { message, retry_at } => write!(f, "held back: {message}; next try {retry_at}"),
             WaitCause::RevisionUntried => {
                 f.write_str("the API server is asked whether it accepts pods of this revision")

@@ -27,7 +27,7 @@ impl WaitCause {
             Failure::QUOTA_EXCEEDED => whom.make_room(),
             "BadRequest" => format!("the API server cannot read the pod; {template}"),
             Failure::INVALID => whom.correct_claims(message).unwrap_or(template),
-            _ => format!("see the message; an admission webhook is the usual cause: {LIST_WEBHOOKS}"),
+            _ => format!("see what the message asks for; if a webhook says so, whose it is: {LIST_WEBHOOKS}"),
         })
     }
 }
