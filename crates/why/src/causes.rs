@@ -168,8 +168,7 @@ impl Found {
             behind: HashMap::new(),
             is_told: vec![false; consequences.len()],
         };
-        for first in 0..consequences.len() {
-            let wait = consequences[first];
+        for (first, &wait) in consequences.iter().enumerate() {
             let named = waited_for(wait, whom);
             let place = named.iter().find_map(|blocker| self.of.get(blocker).copied());
             let place = place.or_else(|| {

@@ -23,6 +23,25 @@ pub struct Facts {
     pub unread: Vec<String>,
 }
 
+/// What came of looking for an object.
+#[derive(Clone, Copy)]
+pub(super) enum Looked<'f> {
+    /// Nobody could look.
+    Unread,
+    /// It is not there.
+    Missing,
+    /// Here it is.
+    There(&'f Value),
+}
+
+fn looked<'f>(all: Option<&HashMap<&'f str, &'f Value>>, name: &str) -> Looked<'f> {
+    match all.map(|all| all.get(name)) {
+        None => Looked::Unread,
+        Some(None) => Looked::Missing,
+        Some(Some(object)) => Looked::There(object),
+    }
+}
+
 /// The time, and the facts by name: a set of many pods asks for each of them.
 pub(super) struct Index<'f> {
     /// The time.
@@ -64,14 +83,14 @@ impl<'f> Index<'f> {
         self.pods.get(name).copied()
     }
 
-    /// A claim. The outer `None` says that claims were not read.
-    pub(super) fn claim(&self, name: &str) -> Option<Option<&'f Value>> {
-        self.claims.as_ref().map(|claims| claims.get(name).copied())
+    /// A claim.
+    pub(super) fn claim(&self, name: &str) -> Looked<'f> {
+        looked(self.claims.as_ref(), name)
     }
 
-    /// A node. The outer `None` says that nodes were not read.
-    pub(super) fn node(&self, name: &str) -> Option<Option<&'f Value>> {
-        self.nodes.as_ref().map(|nodes| nodes.get(name).copied())
+    /// A node.
+    pub(super) fn node(&self, name: &str) -> Looked<'f> {
+        looked(self.nodes.as_ref(), name)
     }
 
     /// What was said of the claim of this name, and of former ones.

@@ -1,6 +1,6 @@
 //! What pods say of themselves, and kubelets of them, beyond what the manager looks at: finalizers, readiness gates, the last warning.
 
-use super::facts::{Index, happened, last_warning, time};
+use super::facts::{Index, Looked, happened, last_warning, time};
 use super::set::finalizers;
 use flotilla_controllers::wait_of_pod;
 use flotilla_engine::core::cache::Cache;
@@ -85,7 +85,11 @@ pub(super) fn that_do_not_go(pods: &[Arc<PodRecord>], facts: &Index<'_>) -> Vec<
 /// Whether a node is known to be gone, or not ready.
 fn is_down(name: &str, facts: &Index<'_>) -> bool {
     let is_down = |node: &Value| condition(node, "Ready").is_some_and(|ready| ready["status"] != "True");
-    facts.node(name).is_some_and(|node| node.is_none_or(is_down))
+    match facts.node(name) {
+        Looked::Unread => false,
+        Looked::Missing => true,
+        Looked::There(node) => is_down(node),
+    }
 }
 
 fn condition<'v>(object: &'v Value, kind: &str) -> Option<&'v Value> {
@@ -196,8 +200,10 @@ fn ends_again_and_again(pod: &Value, now: Timestamp) -> Option<WaitCause> {
 
 /// The finalizers of a claim, but for that which goes by itself when no pod uses the claim.
 fn holders_of(claim: &str, facts: &Index<'_>) -> Vec<String> {
-    let claim = facts.claim(claim).flatten();
-    let all = claim.map(|claim| finalizers(&claim["metadata"])).unwrap_or_default();
+    let Looked::There(claim) = facts.claim(claim) else {
+        return Vec::new();
+    };
+    let all = finalizers(&claim["metadata"]);
     all.into_iter().filter(|finalizer| finalizer != PROTECTION).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The node or the claim because of which a pod waits: what is outside of the set.
 
 use super::causes::Cause;
-use super::facts::{Index, claims_of, happened, last_warning, named, time};
+use super::facts::{Index, Looked, claims_of, happened, last_warning, named, time};
 use flotilla_model::lines::in_command;
 use flotilla_model::{Wait, WaitCause, Whom};
 use serde_json::Value;
@@ -40,7 +40,12 @@ fn node(pod: &Value, facts: &Index<'_>, loses_claims: bool) -> Option<Cause> {
         holds_up: Vec::new(),
         rank: 1,
     };
-    let Some(node) = facts.node(name)? else {
+    let node = match facts.node(name) {
+        Looked::Unread => return None,
+        Looked::There(node) => Some(node),
+        Looked::Missing => None,
+    };
+    let Some(node) = node else {
         let pod_name = pod["metadata"]["name"].as_str().unwrap_or_default();
         let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
         return Some(cause(
@@ -82,9 +87,10 @@ fn cost(loses_claims: bool) -> &'static str {
 fn claim(pod: &Value, facts: &Index<'_>, whom: &Whom<'_>) -> Option<Cause> {
     claims_of(pod).find_map(|(volume, name)| {
         let name = name.as_str();
-        let (message, advice) = match facts.claim(name)? {
-            None => ("does not exist".to_owned(), provide(pod, volume, whom)),
-            Some(claim) => unbound(name, claim, facts, whom.namespace)?,
+        let (message, advice) = match facts.claim(name) {
+            Looked::Unread => return None,
+            Looked::Missing => ("does not exist".to_owned(), provide(pod, volume, whom)),
+            Looked::There(claim) => unbound(name, claim, facts, whom.namespace)?,
         };
         Some(Cause {
             subject: format!("claim {name}"),

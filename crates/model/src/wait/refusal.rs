@@ -134,11 +134,10 @@ fn is_head(head: &str) -> bool {
 fn is_of_a_limit_range(why: &str) -> bool {
     let why = why.strip_prefix('[').unwrap_or(why);
     let words: Vec<&str> = why.split(' ').take(8).collect();
-    match words.as_slice() {
-        ["maximum" | "minimum", _, "usage", "per", ..] => true,
-        [_, "max", "limit", "to", "request", "ratio", "per", ..] => true,
-        _ => false,
-    }
+    matches!(
+        words.as_slice(),
+        ["maximum" | "minimum", _, "usage", "per", ..] | [_, "max", "limit", "to", "request", "ratio", "per", ..]
+    )
 }
 
 #[cfg(test)]
