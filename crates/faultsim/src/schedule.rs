@@ -404,22 +404,7 @@ impl Schedule {
         let absences = absences(seed, wanted, set.kind);
         let has_webhook = absences.is_some();
         items.extend(absences.into_iter().flatten());
-        items.extend(storage::by_chance(seed, wanted, &mut set));
-        items.extend(containers::by_chance(seed, wanted, has_webhook, &mut set));
-        items.extend(resizes::by_chance(seed, wanted, has_webhook, &set));
-        items.extend(asks::by_chance(seed, wanted, has_webhook, &mut set));
-        items.extend(stubborn::by_chance(seed, wanted));
-        items.extend(stubborn::of_claims(seed, wanted));
-        items.extend(tenants::by_chance(seed, wanted));
-        items.extend(takers::by_chance(seed, wanted));
-        items.extend(clocks::by_chance(seed, wanted, managers));
-        items.extend(claim_templates::by_chance(seed, wanted, has_webhook, &mut set));
-        items.extend(theirs::by_chance(seed, wanted, &mut set));
-        items.extend(huge::by_chance(seed, wanted, has_webhook, &mut set));
-        items.extend(kept_ready::by_chance(seed, wanted, &mut set));
-        items.extend(environment::by_chance(seed, wanted, has_webhook, &mut set));
-        items.extend(deferrals::by_chance(seed, wanted, has_webhook, &mut set));
-        items.extend(claim_labels::by_chance(seed, wanted, &mut set));
+        items.extend(by_luck_of_their_own((seed, wanted), &mut set, has_webhook, managers));
         if has_webhook && set.in_place.is_some_and(|in_place| in_place.only) {
             // Made anew with webhooks or without, it may be another by what they fill in: then no pod can be changed in place.
             items.retain(|item| !matches!(item.what, What::User(UserAct::DeleteSet(_) | UserAct::Template(_))));
@@ -456,6 +441,33 @@ impl Schedule {
             |item: &Item| matches!(item.what, What::User(UserAct::Image(_, false))) || containers::is_bad(&item.what);
         self.items.iter().any(is_bad)
     }
+}
+
+/// What is drawn by luck of its own, so that everything else of a seed is the same with and without it.
+fn by_luck_of_their_own(
+    (seed, wanted): (u64, &Wanted),
+    set: &mut SetPlan,
+    has_webhook: bool,
+    managers: usize,
+) -> Vec<Item> {
+    let mut items = Vec::new();
+    items.extend(storage::by_chance(seed, wanted, set));
+    items.extend(containers::by_chance(seed, wanted, has_webhook, set));
+    items.extend(resizes::by_chance(seed, wanted, has_webhook, set));
+    items.extend(asks::by_chance(seed, wanted, has_webhook, set));
+    items.extend(stubborn::by_chance(seed, wanted));
+    items.extend(stubborn::of_claims(seed, wanted));
+    items.extend(tenants::by_chance(seed, wanted));
+    items.extend(takers::by_chance(seed, wanted));
+    items.extend(clocks::by_chance(seed, wanted, managers));
+    items.extend(claim_templates::by_chance(seed, wanted, has_webhook, set));
+    items.extend(theirs::by_chance(seed, wanted, set));
+    items.extend(huge::by_chance(seed, wanted, has_webhook, set));
+    items.extend(kept_ready::by_chance(seed, wanted, set));
+    items.extend(environment::by_chance(seed, wanted, has_webhook, set));
+    items.extend(deferrals::by_chance(seed, wanted, has_webhook, set));
+    items.extend(claim_labels::by_chance(seed, wanted, set));
+    items
 }
 
 fn set_plan(rng: &mut Rng, kind: Option<SetKind>) -> SetPlan {

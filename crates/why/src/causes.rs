@@ -3,7 +3,7 @@
 use super::facts::Index;
 use super::roots::root;
 use flotilla_model::{Failure, Keeper, Timestamp, Wait, WaitCause, Whom};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::{Discriminant, discriminant};
 
 /// One cause.
@@ -29,7 +29,7 @@ pub struct Cause {
 pub(super) fn causes<'w>(waits: &[Wait], facts: &Index<'_>, whom: &dyn Fn(&str) -> Whom<'w>) -> Vec<Cause> {
     let mut found = Found::default();
     let (consequences, own): (Vec<&Wait>, Vec<&Wait>) = waits.iter().partition(|wait| blockers(&wait.cause).is_some());
-    let mut about: HashMap<&str, Vec<&Wait>> = HashMap::new();
+    let mut about: BTreeMap<&str, Vec<&Wait>> = BTreeMap::new();
     for &wait in &own {
         about.entry(wait.subject.as_str()).or_default().push(wait);
     }
@@ -62,11 +62,11 @@ pub(super) fn causes<'w>(waits: &[Wait], facts: &Index<'_>, whom: &dyn Fn(&str) 
 struct Found {
     causes: Vec<Known>,
     /// The cause of what each subject waits for.
-    of: HashMap<String, usize>,
+    of: BTreeMap<String, usize>,
     /// Causes outside of the set, by their subject.
-    roots: HashMap<String, usize>,
+    roots: BTreeMap<String, usize>,
     /// Waits that are causes themselves, by what makes two of them one.
-    alike: HashMap<Alike, usize>,
+    alike: BTreeMap<Alike, usize>,
 }
 
 /// What two waits have in common that are told as one: words, rule, and how their pods stand to the template.
@@ -76,7 +76,7 @@ type Alike = (String, &'static str, bool, Option<Keeper>);
 struct Chain<'w> {
     consequences: &'w [&'w Wait],
     /// Whoever waits for a pod or claim of which no cause is known yet.
-    behind: HashMap<String, Vec<usize>>,
+    behind: BTreeMap<String, Vec<usize>>,
     /// Whose cause is known.
     is_told: Vec<bool>,
 }
@@ -85,7 +85,7 @@ struct Chain<'w> {
 struct Known {
     cause: Cause,
     subjects: Vec<String>,
-    counted: HashSet<String>,
+    counted: BTreeSet<String>,
 }
 
 impl Known {
@@ -162,19 +162,24 @@ impl Found {
 
     /// What waits for others is told with the cause of theirs, if there is one.
     fn follow<'w>(&mut self, consequences: &[&Wait], own: &[&Wait], whom: &dyn Fn(&str) -> Whom<'w>) {
-        let mut unnamed: HashMap<Discriminant<WaitCause>, Option<usize>> = HashMap::new();
+        // By what they count, of which there are few kinds.
+        let mut unnamed: Vec<(Discriminant<WaitCause>, Option<usize>)> = Vec::new();
         let mut chain = Chain {
             consequences,
-            behind: HashMap::new(),
+            behind: BTreeMap::new(),
             is_told: vec![false; consequences.len()],
         };
         for (first, &wait) in consequences.iter().enumerate() {
             let named = waited_for(wait, whom);
             let place = named.iter().find_map(|blocker| self.of.get(blocker).copied());
             let place = place.or_else(|| {
-                *unnamed
-                    .entry(discriminant(&wait.cause))
-                    .or_insert_with(|| self.place_of_who_holds(&wait.cause, own, whom))
+                let kind = discriminant(&wait.cause);
+                let known = unnamed.iter().find(|(known, _)| *known == kind);
+                let place = known.map_or_else(|| self.place_of_who_holds(&wait.cause, own, whom), |(_, place)| *place);
+                if known.is_none() {
+                    unnamed.push((kind, place));
+                }
+                place
             });
             let Some(place) = place else {
                 for blocker in named {
@@ -185,7 +190,7 @@ impl Found {
             self.hold_with_others(place, first, &mut chain);
         }
         // Of what no cause is known of: first what waits for nothing of all this.
-        let left: HashSet<&str> = (0..consequences.len())
+        let left: BTreeSet<&str> = (0..consequences.len())
             .filter(|index| !chain.is_told[*index])
             .map(|index| consequences[index].subject.as_str())
             .collect();

@@ -2,7 +2,7 @@
 
 use flotilla_model::Timestamp;
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// What was found. A list that may not be read is `None`.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) enum Looked<'f> {
     There(&'f Value),
 }
 
-fn looked<'f>(all: Option<&HashMap<&'f str, &'f Value>>, name: &str) -> Looked<'f> {
+fn looked<'f>(all: Option<&BTreeMap<&'f str, &'f Value>>, name: &str) -> Looked<'f> {
     match all.map(|all| all.get(name)) {
         None => Looked::Unread,
         Some(None) => Looked::Missing,
@@ -46,19 +46,19 @@ fn looked<'f>(all: Option<&HashMap<&'f str, &'f Value>>, name: &str) -> Looked<'
 pub(super) struct Index<'f> {
     /// The time.
     pub(super) now: Timestamp,
-    pods: HashMap<&'f str, &'f Value>,
+    pods: BTreeMap<&'f str, &'f Value>,
     /// Whether pods were read.
     pub(super) knows_pods: bool,
-    nodes: Option<HashMap<&'f str, &'f Value>>,
-    claims: Option<HashMap<&'f str, &'f Value>>,
+    nodes: Option<BTreeMap<&'f str, &'f Value>>,
+    claims: Option<BTreeMap<&'f str, &'f Value>>,
     /// Storage classes.
     pub(super) classes: Option<&'f [Value]>,
     /// Events of claims, by the claim's name.
-    events: HashMap<&'f str, Vec<&'f Value>>,
+    events: BTreeMap<&'f str, Vec<&'f Value>>,
     /// Warnings about pods, by the pod's name.
-    pod_events: HashMap<&'f str, Vec<&'f Value>>,
+    pod_events: BTreeMap<&'f str, Vec<&'f Value>>,
     /// Pods that have a node, and stay there, by the claims that they mount.
-    users: HashMap<String, Vec<&'f str>>,
+    users: BTreeMap<String, Vec<&'f str>>,
 }
 
 impl<'f> Index<'f> {
@@ -110,15 +110,15 @@ impl<'f> Index<'f> {
     }
 }
 
-fn by_name(objects: &[Value]) -> HashMap<&str, &Value> {
+fn by_name(objects: &[Value]) -> BTreeMap<&str, &Value> {
     objects
         .iter()
         .filter_map(|object| Some((object["metadata"]["name"].as_str()?, object)))
         .collect()
 }
 
-fn by_object<'f>(events: impl Iterator<Item = &'f Value>) -> HashMap<&'f str, Vec<&'f Value>> {
-    let mut all: HashMap<&str, Vec<&Value>> = HashMap::new();
+fn by_object<'f>(events: impl Iterator<Item = &'f Value>) -> BTreeMap<&'f str, Vec<&'f Value>> {
+    let mut all: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for event in events {
         if let Some(name) = event["involvedObject"]["name"].as_str() {
             all.entry(name).or_default().push(event);
@@ -127,9 +127,9 @@ fn by_object<'f>(events: impl Iterator<Item = &'f Value>) -> HashMap<&'f str, Ve
     all
 }
 
-fn users<'f>(pods: impl Iterator<Item = &'f Value>) -> HashMap<String, Vec<&'f str>> {
+fn users<'f>(pods: impl Iterator<Item = &'f Value>) -> BTreeMap<String, Vec<&'f str>> {
     let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null() && pod["spec"]["nodeName"].is_string();
-    let mut all: HashMap<String, Vec<&str>> = HashMap::new();
+    let mut all: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for pod in pods.filter(stays) {
         let Some(name) = pod["metadata"]["name"].as_str() else {
             continue;

@@ -2,13 +2,13 @@
 
 use crate::trial::{instance_id, of_any};
 use flotilla_model::{Command, Decision, Resource};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the manager would do next, in order; what it would do to several alike, once. `kept_ids` are instance ids that the CloneSet's claims
 /// have already: new pods get these.
 pub(crate) fn next_steps(decision: &Decision, kept_ids: &BTreeSet<&str>) -> Vec<String> {
     let mut steps: Vec<(String, usize)> = Vec::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for scoped in decision.commands() {
         let step = words(&scoped.command, kept_ids);
         let place = *places.entry(step.clone()).or_insert(steps.len());

@@ -6,7 +6,7 @@ use flotilla_controllers::wait_of_pod;
 use flotilla_engine::core::cache::Cache;
 use flotilla_model::{Command, Decision, PodRecord, Reader as _, SetRecord, Timestamp, Wait, WaitCause};
 use serde_json::Value;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ pub(super) fn down(cache: &Cache, set: &SetRecord, decision: &Decision, waits: &
     others.filter_map(|pod| wait_of_pod(pod)).collect()
 }
 
-fn subjects(waits: &[Wait]) -> HashSet<&str> {
+fn subjects(waits: &[Wait]) -> BTreeSet<&str> {
     waits.iter().map(|wait| wait.subject.as_str()).collect()
 }
 

@@ -5,7 +5,7 @@ use crate::set::LiveSet;
 use crate::trial::condition;
 use flotilla_model::{Command, Decision, Scope, ScopedCommand, Timestamp, Wait, WaitCause};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// So much of a condition's message is looked at, in bytes. What was refused first stands first.
 const LOOKED_AT: usize = 16 * 1024;
@@ -23,7 +23,7 @@ pub(super) fn add_refused(live: &LiveSet, decision: &Decision, now: Timestamp, w
     if told.messages.is_empty() {
         return;
     }
-    let mut known: HashSet<String> = waits
+    let mut known: BTreeSet<String> = waits
         .iter()
         .filter(|wait| is_refusal(wait))
         .map(|wait| wait.subject.clone())

@@ -39,41 +39,13 @@ pub(crate) fn item(rng: &mut Rng, kind: FaultKind, managers: usize, set: SetKind
         FaultKind::Users => What::User(user_act(rng)),
         FaultKind::Nodes => What::Fault(node_fault(rng, duration_ms)),
         FaultKind::InPlace => What::User(in_place_act(rng)),
-        FaultKind::Webhook
-        | FaultKind::Storage
-        | FaultKind::Template
-        | FaultKind::Refusal
-        | FaultKind::Tenants
-        | FaultKind::Ordinals
-        | FaultKind::Scaling
-        | FaultKind::MadeAgain
-        | FaultKind::Unordered
-        | FaultKind::Switches
-        | FaultKind::Deadline
-        | FaultKind::Copies
-        | FaultKind::Containers
-        | FaultKind::Claims
-        | FaultKind::Older
-        | FaultKind::ClaimTemplates
-        | FaultKind::Resizes
-        | FaultKind::Huge
-        | FaultKind::Labels
-        | FaultKind::Notes
-        | FaultKind::Takers
-        | FaultKind::Retention
-        | FaultKind::Clocks
-        | FaultKind::KeptReady
-        | FaultKind::Environment
-        | FaultKind::Deferrals
-        | FaultKind::ClaimLabels
-        | FaultKind::Asked
-        | FaultKind::Prepared
-        | FaultKind::None => return None,
         FaultKind::Admission => What::Fault(match rng.u8(0..3) {
             0 => Fault::Quota(rng.usize(0..5), duration_ms),
             1 => Fault::Webhook(true, duration_ms),
             _ => Fault::Webhook(false, duration_ms),
         }),
+        // Drawn by luck of their own.
+        _ => return None,
     };
     Some(Item { at_ms, what, seed })
 }

@@ -16,7 +16,7 @@ const NEVER_RAN: [&str; 3] = [
 ];
 
 /// What keeps a pod at a revision that is not the template's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Keeper {
     /// The update is paused.
     Pause,

@@ -6,6 +6,15 @@ use flotilla_api::names;
 use std::fmt;
 use std::time::Duration;
 
+/// What became of a request that failed for this reason.
+fn what_became_of_it(reason: &str) -> &'static str {
+    if reason == Failure::OUTCOME_UNKNOWN {
+        "the request failed"
+    } else {
+        "the API server refused"
+    }
+}
+
 impl WaitCause {
     /// What is said of a claim, or of what was refused or changed.
     pub(super) fn fmt_of_claims(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,12 +51,7 @@ impl WaitCause {
                 message,
                 retry_at,
             } => {
-                let what = if reason == Failure::OUTCOME_UNKNOWN {
-                    "the request failed"
-                } else {
-                    "the API server refused"
-                };
-                labelled(f, what, reason, message)?;
+                labelled(f, what_became_of_it(reason), reason, message)?;
                 write!(f, "; next try {retry_at}")
             }
             WaitCause::HeldBack { message } => write!(f, "is held back: {message}"),
