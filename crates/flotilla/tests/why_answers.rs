@@ -437,6 +437,8 @@ async fn a_readiness_gate_that_nobody_sets_and_what_the_kubelet_says_are_told() 
     assert!(said.contains("you can: "), "{said}");
     let mut slow = set("db", 1);
     slow["spec"]["template"]["metadata"]["annotations"] = json!({"sim.flotilla.rs/never-ready": "true"});
+    // Of what it does not name, nobody is told that it lacks it.
+    slow["spec"]["template"]["spec"]["volumes"] = json!([{"name": "conf", "secret": {"secretName": "nosec"}}]);
     lab.send(Method::POST, SETS, "application/json", &slow).await;
     lab.until("asts/db", "db-0: is not ready");
     let pod = "/api/v1/namespaces/default/pods/db-0";
