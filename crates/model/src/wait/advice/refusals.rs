@@ -4,9 +4,8 @@ use super::{Failure, Refusal, WaitCause, Whom};
 use crate::lines::in_command;
 use serde_json::Value;
 
-/// Which configuration has which admission webhook.
-const LIST_WEBHOOKS: &str = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o \
-    'custom-columns=CONFIGURATION:.metadata.name,WEBHOOKS:.webhooks[*].name'";
+/// All admission webhooks, by which the one that is named can be found; without anything that a shell reads otherwise.
+const LIST_WEBHOOKS: &str = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o yaml";
 
 impl WaitCause {
     /// What the user can do about a request, or a revision, that the API server refused.
