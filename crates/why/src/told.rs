@@ -50,8 +50,12 @@ fn is_observed(live: &LiveSet) -> bool {
     number("/status/observedGeneration") >= number("/metadata/generation")
 }
 
+/// Whether it says already what was refused.
 fn is_refusal(wait: &Wait) -> bool {
-    matches!(wait.cause, WaitCause::Refused { .. } | WaitCause::HeldBack { .. })
+    matches!(
+        wait.cause,
+        WaitCause::Refused { .. } | WaitCause::HeldBack { .. } | WaitCause::ResizeInfeasible { .. }
+    )
 }
 
 /// What the set's conditions say, each with when it began.
@@ -251,6 +255,45 @@ mod tests {
         ] {
             assert_eq!(told(message, status, names), Vec::<String>::new(), "{what}");
         }
+    }
+
+    /// What the node can never give is told with what helps.
+    #[test]
+    fn what_is_told_already_is_not_told_twice() {
+        let condition = json!({"type": "FailedUpdatePod", "status": "True", "reason": "ResizeInfeasible",
+            "message": "web-1: NodeTooSmall: pods \"web-1\" is forbidden: node didn't have enough allocatable resources: cpu"});
+        let live = LiveSet {
+            kind: SetKind::Advanced,
+            key: ObjectKey::new("shop", "web"),
+            object: json!({"status": {"conditions": [condition]}}),
+        };
+        let delete = ScopedCommand {
+            scope: Scope::Slot(1),
+            command: Command::Delete {
+                resource: Resource::Pods,
+                key: ObjectKey::new("shop", "web-1"),
+                uid: Uid::new("u"),
+                resource_version: None,
+                report: Report::Delete,
+            },
+        };
+        let decision = Decision {
+            stages: vec![Stage {
+                name: "resize",
+                commands: vec![delete],
+                ..Stage::default()
+            }],
+            ..Decision::default()
+        };
+        let cause = WaitCause::ResizeInfeasible { message: String::new() };
+        let subject = "web-1".to_owned();
+        let mut waits = vec![Wait {
+            subject,
+            cause,
+            since: None,
+        }];
+        add_refused(&live, &decision, Timestamp::from_seconds(90), &mut waits);
+        assert_eq!(waits.len(), 1, "{waits:?}");
     }
 
     /// A pod whose last ones ended at once is held back for minutes; nobody else knows of it, since the manager alone counts.
