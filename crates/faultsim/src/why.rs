@@ -187,8 +187,11 @@ impl World {
         })
     }
 
-    /// Each of these is told of.
+    /// Each of these is told of, where schedules ask for that.
     fn explains(&self, report: &Report, held: &HeldBack) -> Verdict {
+        if !self.schedule.asks_of_each {
+            return Ok(());
+        }
         let causes = self.causes_in(report);
         let next = self.next_in(report);
         let key = Self::set_key();
