@@ -162,6 +162,21 @@ pub(crate) fn by_users(rng: &mut Rng, act: UserAct) -> Item {
     }
 }
 
+/// A switch is on from the beginning but for one of so many schedules, and users turn it meanwhile.
+pub(crate) fn with_switch(rng: &mut Rng, switch: Switch, but_for_one_of: u8, set: &mut SetPlan) -> Vec<Item> {
+    if rng.u8(0..but_for_one_of) > 0 {
+        let value = switch.by_chance(rng);
+        set.asks.switches.push((switch, value));
+    }
+    let count = rng.usize(0..3);
+    let mut items = Vec::new();
+    for _ in 0..count {
+        let flip = switch.turned(rng);
+        items.push(by_users(rng, UserAct::Ask(Act::Flip(flip))));
+    }
+    items
+}
+
 fn ordinals(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut SetPlan) -> Vec<Item> {
     let mut rng = Rng::with_seed(seed ^ 0x0000_4e5e);
     if !comes(&mut rng, wanted, FaultKind::Ordinals, 8) {

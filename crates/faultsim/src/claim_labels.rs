@@ -34,15 +34,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
     if !comes || set.kind != SetKind::Advanced || !set.claims || set.storage.is_some() {
         return Vec::new();
     }
-    if rng.u8(0..3) > 0 {
-        let value = Switch::ClaimLabels.by_chance(&mut rng);
-        set.asks.switches.push((Switch::ClaimLabels, value));
-    }
-    let mut items = Vec::new();
-    for _ in 0..rng.usize(0..3) {
-        let flip = Switch::ClaimLabels.turned(&mut rng);
-        items.push(by_users(&mut rng, UserAct::Ask(asks::Act::Flip(flip))));
-    }
+    let mut items = asks::with_switch(&mut rng, Switch::ClaimLabels, 3, set);
     for _ in 0..rng.usize(1..5) {
         let value = |rng: &mut Rng| rng.bool().then(|| rng.u32(1..4));
         let act = Act {

@@ -2,7 +2,7 @@
 //!
 //! By luck of its own: everything else of a seed is the same with and without it.
 
-use crate::asks::{self, by_users};
+use crate::asks;
 use crate::containers::{self, Edit};
 use crate::in_place::{is_in_grace, lacks_resources, note_of};
 use crate::judge::view::Sight;
@@ -29,15 +29,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, has_webhook: bool, set: &mut
     if !comes || set.kind == SetKind::Native || set.in_place.is_none() || may_be_unlike {
         return Vec::new();
     }
-    if rng.u8(0..4) > 0 {
-        let value = Switch::ResizeWait.by_chance(&mut rng);
-        set.asks.switches.push((Switch::ResizeWait, value));
-    }
-    let mut items = Vec::new();
-    for _ in 0..rng.usize(0..3) {
-        let flip = Switch::ResizeWait.turned(&mut rng);
-        items.push(by_users(&mut rng, UserAct::Ask(asks::Act::Flip(flip))));
-    }
+    let mut items = asks::with_switch(&mut rng, Switch::ResizeWait, 4, set);
     for _ in 0..rng.usize(1..4) {
         let at_ms = rng.u64(3_000..BUSY_MS);
         let container = rng.usize(0..=set.more_containers);

@@ -5,7 +5,7 @@
 use crate::asks::{self, by_users};
 use crate::containers::has_all_its_resources;
 use crate::environment::changes_environment;
-use crate::in_place::{GATE, is_in_grace, note_of, noted, places_of_new_images};
+use crate::in_place::{GATE, began, is_in_grace, note_of, noted, places_of_new_images};
 use crate::judge::{Verdict, require};
 use crate::schedule::{FaultKind, Item, SetPlan, UserAct, Wanted};
 use crate::switches::Switch;
@@ -25,15 +25,7 @@ pub(crate) fn by_chance(seed: u64, wanted: &Wanted, set: &mut SetPlan) -> Vec<It
     if !comes || set.kind == SetKind::Native || set.in_place.is_none() {
         return Vec::new();
     }
-    if rng.u8(0..4) > 0 {
-        let value = Switch::KeepReady.by_chance(&mut rng);
-        set.asks.switches.push((Switch::KeepReady, value));
-    }
-    let mut items = Vec::new();
-    for _ in 0..rng.usize(0..3) {
-        let flip = Switch::KeepReady.turned(&mut rng);
-        items.push(by_users(&mut rng, UserAct::Ask(asks::Act::Flip(flip))));
-    }
+    let mut items = asks::with_switch(&mut rng, Switch::KeepReady, 4, set);
     for _ in 0..rng.usize(1..4) {
         let number = rng.u32(1..4);
         items.push(by_users(&mut rng, UserAct::Image(number, true)));
@@ -66,7 +58,10 @@ pub(crate) fn is_under_way(pod: &PodRecord, runs_what_is_asked: bool) -> bool {
     let before = note["lastContainerStatuses"].as_object();
     let mut before = before.into_iter().flatten();
     let overtook = before.any(|(_, status)| status["superseded"].as_array().is_some_and(|all| !all.is_empty()));
-    if hash(note["revision"].as_str()) != hash(pod.revision()) || !(says_so(&note) || overtook) {
+    // It had left service, and was put back when managers saw its containers run what they should.
+    let was_put_back = detail.in_place_ready.as_ref().and_then(|gate| gate.since) >= began(pod);
+    let is_kept = says_so(&note) || overtook && !was_put_back;
+    if hash(note["revision"].as_str()) != hash(pod.revision()) || !is_kept {
         return false;
     }
     let has_seen = detail.observed_generation >= detail.generation;
